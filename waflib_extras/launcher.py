@@ -1,0 +1,46 @@
+"""
+The ``waf`` command: Waf as PyPI has it (``waflib``, which brings no command of its own) with our tools in reach.
+
+It starts as Waf's own script ``waf-light`` does, and changes nothing else: ``$WAFDIR`` names a folder with another
+``waflib``, and a ``waflib`` in the current folder, which a project carries along, goes before the installed one.
+"""
+
+import os
+import sys
+
+INTERRUPTED = 68  # the status with which Waf itself answers Ctrl-C
+
+
+def prefer_own_waflib() -> None:
+	"""Let the ``waflib`` of ``$WAFDIR``, or of the current folder, be found before the installed one."""
+	folder = os.environ.get("WAFDIR", "")
+	if os.path.exists(os.path.join(folder, "waflib")):
+		sys.path.insert(0, os.path.abspath(folder))
+
+
+def main() -> None:
+	"""Run Waf in the current folder with the arguments of this process."""
+	try:
+		cwd = os.getcwd()
+		prefer_own_waflib()
+		from waflib import Context, Scripting
+
+		# not a relative import: Waf's "distcheck" runs this file once more by its path when started with "python -m"
+		import waflib_extras
+
+		waflib_extras.offer_tools()
+	except KeyboardInterrupt:
+		sys.exit(INTERRUPTED)
+	except FileNotFoundError:
+		sys.exit("waf: the current folder does not exist any more: change to one that does")
+	except ImportError as e:
+		if (e.name or "").split(".")[0] != "waflib":
+			raise
+		sys.exit("waf: there is no waflib for %s: run %s -m pip install waflib" % (sys.executable, sys.executable))
+	# the version is the library's own, so that the check for a script and a library that differ holds for any of them
+	wafdir = os.path.dirname(os.path.dirname(os.path.abspath(Context.__file__)))
+	Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)
+
+
+if __name__ == "__main__":
+	main()
