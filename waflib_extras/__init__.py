@@ -1,11 +1,12 @@
 """
 Extras for Waf that remove what makes builds slow.
 
-Importing the package is enough to load its tools by their short names, ``opt.load('prefork')``, on the Waf that runs:
-its folder comes first among those of ``waflib.extras``. The ``waf`` command of this package does it by itself.
+``import waflib_extras`` in a wscript is enough to load the tools by their short names, ``opt.load('prefork')``, with any
+Waf: our folder comes first among those of ``waflib.extras``. The ``waf`` command of this package does it by itself.
 """
 
 import os
+import sys
 
 from .version import VERSION as __version__
 
@@ -22,6 +23,8 @@ def offer_tools() -> bool:
 	return True
 
 
-offer_tools()
+# only when Waf runs already: the launcher imports us before it has chosen which waflib is to run
+if "waflib" in sys.modules:
+	offer_tools()
 
 __all__ = ["__version__", "offer_tools"]
