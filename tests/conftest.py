@@ -1,0 +1,180 @@
+"""Fixtures for all tests: a project in a temporary folder, Waf run in it, an engine of the test's own, other people's sources."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from typing import Callable, Dict, Iterator, List, Optional, Union
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+Completed = subprocess.CompletedProcess
+
+# what the installed "waf" command runs, and the same with tools loaded first, as if the project's own options did it
+LAUNCH = """\
+import sys
+from waflib_extras import launcher
+"""
+LOAD_FIRST = """\
+launcher.prefer_own_waflib()
+from waflib import Context, Scripting
+set_main_module = Scripting.set_main_module
+
+def set_and_load(path):
+	set_main_module(path)
+	project = Context.g_module
+	options = project.options
+
+	def load_and_call(opt):
+		opt.load(%r)
+		options(opt)
+
+	project.options = load_and_call
+
+Scripting.set_main_module = set_and_load
+"""
+
+
+def find_engine() -> Optional[str]:
+	"""The engine that `./waf check` has built, or an installed one."""
+	beside = pathlib.Path(sys.executable).parent / "wafd"
+	return os.environ.get("WAFD") or (str(beside) if beside.exists() else shutil.which("wafd"))
+
+
+@pytest.fixture(scope="session")
+def engine() -> str:
+	"""Path of wafd."""
+	path = find_engine()
+	if not path or not os.access(path, os.X_OK):
+		pytest.fail(f"wafd is not built ({path or 'nowhere found'}): run ./waf check, or set WAFD", pytrace=False)
+	return path
+
+
+def list_processes(runtime: pathlib.Path) -> Dict[int, str]:
+	"""Every process that was started with this runtime folder in its environment, with its command line."""
+	wanted = b"\0WAFD_RUNTIME_DIR=" + os.fsencode(runtime) + b"\0"
+	found = {}
+	for process in pathlib.Path("/proc").glob("[0-9]*"):
+		try:
+			if wanted in b"\0" + (process / "environ").read_bytes():
+				command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+				found[int(process.name)] = command.decode(errors="replace")
+		except OSError:  # gone meanwhile, or not ours
+			continue
+	return found
+
+
+def wait_until_gone(runtime: pathlib.Path, seconds: float = 10) -> Dict[int, str]:
+	"""Wait for the end of a runtime folder's processes; what is left when the time is up."""
+	deadline = time.monotonic() + seconds
+	while True:
+		left = list_processes(runtime)
+		if not left or time.monotonic() > deadline:
+			return left
+		time.sleep(0.02)
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
+	"""A runtime folder of the test's own; whatever engine the test started in it is stopped, and must leave nothing behind."""
+	# short, as a socket's path has about a hundred bytes; so not below tmp_path
+	folder = pathlib.Path(tempfile.mkdtemp(prefix="wafd-"))
+	monkeypatch.setenv("WAFD_RUNTIME_DIR", str(folder))
+	yield folder
+	wafd = find_engine()
+	if wafd and list_processes(folder):
+		environ = dict(os.environ, WAFD_RUNTIME_DIR=str(folder))
+		subprocess.run([wafd, "stop", "--now"], env=environ, capture_output=True, timeout=30, check=False)
+	left = wait_until_gone(folder)
+	for pid in left:
+		os.kill(pid, 9)
+	shutil.rmtree(folder, ignore_errors=True)
+	assert not left, f"processes were left behind: {left}"
+
+
+@pytest.fixture
+def project(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
+	"""A function that writes files, given as {path: content}, into a project's folder, and returns the folder."""
+
+	def write(files: Dict[str, Union[str, bytes]], name: str = "project") -> pathlib.Path:
+		folder = tmp_path / name
+		folder.mkdir(exist_ok=True)
+		for path, content in files.items():
+			file = folder / path
+			file.parent.mkdir(parents=True, exist_ok=True)
+			file.write_bytes(content if isinstance(content, bytes) else textwrap.dedent(content).encode())
+		return folder
+
+	return write
+
+
+@pytest.fixture
+def waf(runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., "Completed[str]"]:
+	"""A function that runs the `waf` command in a folder; `tools` are loaded before the project's own options."""
+
+	def run(
+		folder: pathlib.Path,
+		*args: str,
+		tools: str = "",
+		env: Optional[Dict[str, Optional[str]]] = None,
+		interpreter: Optional[str] = None,
+		wafdir: Optional[pathlib.Path] = None,
+		status: Optional[int] = 0,
+		timeout: float = 100,
+	) -> "Completed[str]":
+		script = tmp_path_factory.mktemp("bin") / "waf"
+		script.write_text(LAUNCH + (LOAD_FIRST % tools if tools else "") + "launcher.main()\n")
+		changes = dict(env or {}, **({"WAFDIR": str(wafdir)} if wafdir else {}))
+		environ = {k: v for k, v in {**os.environ, **changes}.items() if v is not None}
+		command: List[str] = [interpreter or sys.executable, str(script), *args]
+		done = subprocess.run(
+			command,
+			cwd=folder,
+			env=environ,
+			stdin=subprocess.DEVNULL,
+			capture_output=True,
+			encoding="utf-8",
+			errors="surrogateescape",
+			timeout=timeout,
+			check=False,
+		)
+		if status is not None and done.returncode != status:
+			pytest.fail(f"waf {' '.join(args)}: status {done.returncode}, not {status}\n{done.stdout}{done.stderr}")
+		return done
+
+	return run
+
+
+def find_source(pattern: str) -> pathlib.Path:
+	"""A folder below $WAF_SOURCES that holds somebody else's sources; without it the test is left out, but not in CI."""
+	folder = pathlib.Path(os.environ.get("WAF_SOURCES") or ROOT / "build" / "sources")
+	found = sorted(folder.glob(pattern))
+	if found:
+		return found[-1]
+	reason = f"no {pattern} in {folder}: ./waf check fetches Waf's own sources, .ci/run those of Debian"
+	if os.environ.get("CI"):
+		pytest.fail(reason, pytrace=False)
+	pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def waf_sources() -> pathlib.Path:
+	"""The tree of Waf 2.1: waf-light, demos, tests, playground, utils. To be copied, not built in."""
+	return find_source("waflib-2.1.*/submodules/waf")
+
+
+@pytest.fixture(scope="session")
+def jack_sources() -> pathlib.Path:
+	"""The tree of jack2, with a Waf 2.0.12 of its own. To be copied, not built in."""
+	return find_source("jack2-*")
+
+
+@pytest.fixture(scope="session")
+def waf20() -> pathlib.Path:
+	"""A folder that holds the `waflib` of 2.0.24, to be given to the fixture `waf` as `wafdir`."""
+	return find_source("ntpsec-*")
