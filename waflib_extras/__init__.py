@@ -1,8 +1,8 @@
 """
 Extras for Waf that remove what makes builds slow.
 
-``import waflib_extras`` in a wscript is enough to load the tools by their short names, ``opt.load('prefork')``, with any
-Waf: our folder comes first among those of ``waflib.extras``. The ``waf`` command of this package does it by itself.
+``import waflib_extras`` in a wscript is enough to load the tools by their short names, ``opt.load('prefork')``, with
+any Waf: our folder comes first among those of ``waflib.extras``. The ``waf`` command of this package does it by itself.
 """
 
 import os

@@ -1,0 +1,77 @@
+"""
+Package the Python tools together with the engine, as one wheel per platform that serves every Python.
+
+The engine is a program, not an extension module, so the wheel depends on the platform alone: py3-none-<platform>.
+Without cargo, and elsewhere than on Linux, the package is made without the engine: its tools load, say so once, and
+leave Waf as it is.
+"""
+
+import os
+import runpy
+import shutil
+import sys
+
+from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
+from setuptools_rust import RustBin
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def find_obstacle() -> str:
+	"""Say why the engine cannot be built here, or nothing when it can."""
+	if not sys.platform.startswith("linux"):
+		return "it runs on Linux only"
+	if not shutil.which(os.environ.get("CARGO", "cargo")):
+		return "cargo is missing: install Rust and install waflib-extras again"
+	return ""
+
+
+class PlatformWheel(bdist_wheel):
+	"""A wheel for any Python 3; for one platform when the engine is in it, else for all."""
+
+	def get_tag(self):
+		platform = super().get_tag()[2]
+		return ("py3", "none", platform if self.distribution.rust_extensions else "any")
+
+
+obstacle = find_obstacle()
+if obstacle:
+	print("waflib-extras: the engine is left out: %s" % obstacle, file=sys.stderr)
+
+with open(os.path.join(HERE, "README.md"), encoding="utf-8") as readme:
+	description = readme.read()
+
+setup(
+	name="waflib-extras",
+	version=runpy.run_path(os.path.join(HERE, "waflib_extras", "version.py"))["VERSION"],
+	description="Extras for the Waf build system that remove what makes builds slow",
+	long_description=description,
+	long_description_content_type="text/markdown",
+	license="BSD-3-Clause",
+	license_files=["LICENSE"],
+	author="The waflib-extras authors",
+	python_requires=">=3.8",
+	install_requires=["waflib>=2.0"],
+	packages=["waflib_extras"],
+	entry_points={"console_scripts": ["waf = waflib_extras.launcher:main"]},
+	# one entry for both programs, so that cargo is run once
+	rust_extensions=[]
+	if obstacle
+	else [RustBin({"wafd": "wafd", "wafcc": "wafcc"}, path="engine/Cargo.toml", args=["--locked"], debug=False)],
+	cmdclass={"bdist_wheel": PlatformWheel},
+	# below build/ as everything else that we make, and apart from what ./waf puts there
+	options={"build": {"build_base": os.path.join("build", "package")}},
+	zip_safe=False,
+	classifiers=[
+		"Development Status :: 4 - Beta",
+		"Environment :: Console",
+		"Intended Audience :: Developers",
+		"Operating System :: POSIX :: Linux",
+		"Programming Language :: Python :: 3",
+		"Programming Language :: Python :: Implementation :: CPython",
+		"Programming Language :: Python :: Implementation :: PyPy",
+		"Programming Language :: Rust",
+		"Topic :: Software Development :: Build Tools",
+	],
+)
