@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a project in a folder of its own, Waf run in it, an engine of the test's own, others' sources."""
+"""Fixtures for all tests: a project in a folder, Waf run in it, an engine of the test's own, others' sources."""
 
 import os
 import pathlib
@@ -81,7 +81,7 @@ def wait_until_gone(runtime: pathlib.Path, seconds: float = 10) -> Dict[int, str
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
-	"""A runtime folder of the test's own; an engine that the test started in it is stopped, and must leave nothing behind."""
+	"""A runtime folder of the test's own; an engine started in it is stopped, and must leave nothing behind."""
 	# short, as a socket's path has about a hundred bytes; so not below tmp_path
 	folder = pathlib.Path(tempfile.mkdtemp(prefix="wafd-"))
 	monkeypatch.setenv("WAFD_RUNTIME_DIR", str(folder))

@@ -1,0 +1,226 @@
+"""What this tree can do by itself: ./waf demo shows what it gives, ./waf check tests everything."""
+
+import importlib.machinery
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+from waflib import Logs, Options, Scripting
+
+top = "."
+out = "build/waf"
+
+NEXT = """
+To have this in a project of yours:
+    pip install {root}
+    def options(opt):            # in its wscript
+        opt.load('prefork')
+Other sizes, compilers and contenders: utils/bench.py --help
+"""
+
+
+def options(opt):
+	Scripting.default_cmd = "usage"
+	group = opt.add_option_group("Options of check")
+	group.add_option("--only", default="", metavar="STEP,...", help="run these steps: %s" % ", ".join(Check.names()))
+	group.add_option("--tests", default="", metavar="EXPR", help="run these Python tests, as pytest -k takes them")
+
+
+def usage(ctx):
+	"""tells the commands"""
+	Logs.info("./waf demo    %s", demo.__doc__)
+	Logs.info("./waf check   %s", check.__doc__)
+	Logs.info("./waf --help  lists every option")
+
+
+def demo(ctx):
+	"""builds a generated project with stock Waf and with the tools, and prints the times side by side"""
+	if not any(shutil.which(x) for x in ("g++", "clang++")):
+		ctx.fatal("the demo compiles C++, and there is no compiler for it: apt-get install g++")
+	root = ctx.path.abspath()
+	bench = [sys.executable, os.path.join(root, "utils", "bench.py"), "full"]
+	bench += ["--contenders", "waf,prefork", "--baseline", "waf", "--size", "10,50,15,5", "--repeat", "3"]
+	bench += ["--work", os.path.join(root, "build", "demo"), "--json", os.path.join(root, "build", "demo.json")]
+	if subprocess.call(bench):
+		ctx.fatal("the demo failed")
+	Logs.info(NEXT.format(root=shlex.quote(root)))
+
+
+def check(ctx):
+	"""runs every test, and checks format and style"""
+	wanted = [x for x in Options.options.only.split(",") if x]
+	unknown = sorted(set(wanted) - set(Check.names()))
+	if unknown:
+		ctx.fatal("no step %s in check: there are %s" % (", ".join(unknown), ", ".join(Check.names())))
+	Check(ctx.path.abspath()).run(wanted or Check.names(), ctx)
+
+
+class Failed(Exception):
+	"""A step found something wrong, and has shown it."""
+
+
+class LeftOut(Exception):
+	"""A step needs something that cannot be installed from here; how to install it."""
+
+
+class Check:
+	"""The steps of ./waf check, each a method; a step that fails does not keep the others from running."""
+
+	def __init__(self, root):
+		self.root = root
+		self.build = os.path.join(root, "build")
+		self.bootstrap = self.load_bootstrap()
+		self.environ = dict(os.environ)
+
+	@staticmethod
+	def names():
+		return [x[5:].replace("_", "-") for x in vars(Check) if x.startswith("step_")]
+
+	def run(self, names, ctx):
+		"""Run the steps of these names in our order, and sum up."""
+		results = {}
+		for name in (x for x in self.names() if x in names):
+			Logs.pprint("BOLD", "---- %s" % name)
+			start = time.monotonic()
+			results[name] = self.try_step(name)
+			Logs.info("---- %s: %s, %.1f s\n", name, results[name] or "passed", time.monotonic() - start)
+		for name, result in results.items():
+			if result:
+				Logs.warn("%s: %s", name, result)
+		if any(x.startswith("failed") for x in results.values()):
+			ctx.fatal("check failed")
+		Logs.info("check: %d steps passed", sum(not x for x in results.values()))
+
+	def try_step(self, name):
+		"""Run a step; nothing when it passed, else what happened to it. In CI nothing may be left out."""
+		try:
+			getattr(self, "step_" + name.replace("-", "_"))()
+		except LeftOut as e:
+			return "%s: %s" % ("failed" if os.environ.get("CI") else "left out", e)
+		except (Failed, self.bootstrap.Failure, OSError) as e:
+			return "failed: %s" % e
+		return ""
+
+	# ---- the steps, in the order in which they run
+
+	def step_ruff(self):
+		self.call([self.prepare_cpython(), "-m", "ruff", "check", "."])
+
+	def step_ruff_format(self):
+		self.call([self.prepare_cpython(), "-m", "ruff", "format", "--check", "."])
+
+	def step_rustfmt(self):
+		self.call([*self.find_cargo("fmt", "rustfmt"), "--check"], cwd="engine")
+
+	def step_clippy(self):
+		self.call(
+			[*self.find_cargo("clippy", "clippy"), "--locked", "--all-targets", "--", "-D", "warnings"], cwd="engine"
+		)
+
+	def step_shellcheck(self):
+		if not shutil.which("shellcheck"):
+			raise LeftOut("apt-get install shellcheck")
+		scripts = [x for x in self.list_files() if self.is_shell_script(x)]
+		Logs.info("%s", " ".join(scripts))
+		self.call(["shellcheck", *scripts])
+
+	def step_cargo_test(self):
+		self.call([self.bootstrap.find_cargo() or "cargo", "test", "--locked"], cwd="engine")
+
+	def step_cpython(self):
+		self.test_python(self.prepare_cpython())
+
+	def step_pypy(self):
+		self.test_python(self.prepare_pypy())
+
+	# ---- what they need
+
+	def load_bootstrap(self):
+		"""The script ./waf as a module: it knows how environments and the engine are made."""
+		loader = importlib.machinery.SourceFileLoader("bootstrap", os.path.join(self.root, "waf"))
+		module = importlib.util.module_from_spec(importlib.util.spec_from_loader("bootstrap", loader))
+		loader.exec_module(module)
+		return module
+
+	def call(self, command, cwd="."):
+		sys.stdout.flush()
+		status = subprocess.call(command, cwd=os.path.join(self.root, cwd), env=self.environ)
+		if status:
+			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
+
+	def find_cargo(self, command, component):
+		"""A command of cargo that comes as a component of its own."""
+		cargo = self.bootstrap.find_cargo() or "cargo"
+		if subprocess.call([cargo, command, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+			raise LeftOut("rustup component add %s" % component)
+		return [cargo, command]
+
+	def list_files(self):
+		"""The files of the project: those that git does not ignore."""
+		command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+		listed = subprocess.run(command, cwd=self.root, capture_output=True, check=False)
+		if listed.returncode:
+			raise LeftOut("git does not know this tree: use a clone of the repository")
+		return [os.fsdecode(x) for x in listed.stdout.split(b"\0") if x]
+
+	def is_shell_script(self, path):
+		"""Tell it by the first line, as the system does."""
+		try:
+			with open(os.path.join(self.root, path), "rb") as file:
+				return bool(re.match(rb"#!\s*/\S*(/| )(ba|da|k)?sh\b", file.readline(200)))
+		except OSError:  # deleted, and that not committed yet
+			return False
+
+	def prepare_cpython(self):
+		"""The python of an environment with the tools of all steps."""
+		python = sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
+		# a pip of an older Python cannot install for PyPy
+		return self.prepare_environment(
+			python, ["pip>=22.3", self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", "ruff"]
+		)
+
+	def prepare_pypy(self):
+		"""The same for PyPy, whose Debian package brings no pip: CPython's serves it."""
+		python = sys.executable if sys.implementation.name == "pypy" else shutil.which("pypy3")
+		if not python:
+			raise LeftOut("apt-get install pypy3")
+		packages = [self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout"]
+		return self.prepare_environment(python, packages, installer=self.prepare_cpython())
+
+	def prepare_environment(self, python, packages, installer=None):
+		tell = "import sys; print('check-%s%d.%d' % (sys.implementation.name, *sys.version_info[:2]))"
+		name = subprocess.run([python, "-c", tell], capture_output=True, encoding="utf-8", check=True).stdout.strip()
+		with self.bootstrap.hold_lock():
+			found = self.bootstrap.find_environment(name, packages)
+			return found or self.bootstrap.make_environment(name, packages, python, installer)
+
+	def test_python(self, python):
+		"""Run pytest with the engine as built from these sources, and with Waf's own tests in reach."""
+		with self.bootstrap.hold_lock():
+			programs = self.bootstrap.find_engine()
+			programs = self.bootstrap.build_engine() if programs is None else programs
+			self.bootstrap.link_engine(python, programs)
+		if "wafd" in programs:
+			self.environ["WAFD"] = programs["wafd"]
+		self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
+		pattern = ["-k", Options.options.tests] if Options.options.tests else []
+		self.call([python, "-m", "pytest", *pattern])
+
+	def fetch_waf(self, python):
+		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""
+		sources = os.path.join(self.build, "sources")
+		name = self.bootstrap.WAFLIB.replace("==", "-")
+		if not os.path.isdir(os.path.join(sources, name)):
+			download = os.path.join(sources, "download")
+			os.makedirs(download, exist_ok=True)
+			pip = [python, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps", "--no-binary", "waflib"]
+			self.bootstrap.say("fetching the sources of %s (once)" % name)
+			self.bootstrap.run([*pip, "--dest", download, self.bootstrap.WAFLIB], "sources.log")
+			self.bootstrap.run(["tar", "-C", download, "-xf", os.path.join(download, name + ".tar.gz")], "sources.log")
+			os.rename(os.path.join(download, name), os.path.join(sources, name))
+		return sources
