@@ -1,0 +1,133 @@
+//! `wafd`: the engine's command line.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lexopt::prelude::*;
+use wafengine::client::Client;
+use wafengine::folder::{Folder, ENGINE};
+use wafengine::server::Options;
+use wafengine::{start, status};
+
+const HELP: &str = "\
+wafd runs the commands of builds: it owns the slots that all builds of a user share.
+Builds start it by themselves; it leaves when nobody has needed it for a while.
+
+Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
+       wafd status [--json]
+       wafd stop [--now]
+       wafd --foreground | --version | --help
+
+Commands:
+  start   make sure that an engine runs; prints how to reach it
+  status  tell what it does and did
+  stop    end it when its running commands have ended
+
+Options:
+  --tcp           also listen on a port of 127.0.0.1, for clients that show a token
+  --idle SECONDS  leave after that long without a client [600, or $WAFD_IDLE]
+  --foreground    serve until stopped, with the log on standard error
+  --json          for programs
+  --now           end running commands too
+
+Environment:
+  WAFD_RUNTIME_DIR  folder of socket, locks and log [$XDG_RUNTIME_DIR/wafd, or /tmp/wafd-UID]
+  WAFD_LOG          error, warn, info or debug [info]
+
+Examples:
+  wafd status --json | python3 -m json.tool
+  WAFD_LOG=debug wafd --foreground
+";
+
+const STOP_TIME: Duration = Duration::from_secs(10);
+
+enum Act {
+    Start { foreground: bool, options: Options },
+    Status { json: bool },
+    Stop { now: bool },
+    Print(String),
+}
+
+fn main() -> ExitCode {
+    let log = env_logger::Env::new().filter_or("WAFD_LOG", "info");
+    env_logger::Builder::from_env(log).init();
+    let done = parse().map_err(|e| format!("{e}; see wafd --help")).and_then(act);
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("wafd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse() -> Result<Act, lexopt::Error> {
+    let mut parser = lexopt::Parser::from_env();
+    let mut command = None;
+    let (mut tcp, mut foreground, mut json, mut now) = (false, false, false, false);
+    let mut idle = match std::env::var("WAFD_IDLE") {
+        Ok(text) => text
+            .parse()
+            .map_err(|_| format!("WAFD_IDLE={text} is not a number of seconds"))?,
+        Err(_) => 600,
+    };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Short('h') | Long("help") => return Ok(Act::Print(HELP.to_owned())),
+            Short('V') | Long("version") => return Ok(Act::Print(format!("wafd {ENGINE}\n"))),
+            Long("tcp") => tcp = true,
+            Long("foreground") => foreground = true,
+            Long("json") => json = true,
+            Long("now") => now = true,
+            Long("idle") => idle = parser.value()?.parse()?,
+            Value(word) if command.is_none() => command = Some(word.string()?),
+            _ => return Err(arg.unexpected()),
+        }
+    }
+    match command.as_deref() {
+        Some("status") => Ok(Act::Status { json }),
+        Some("stop") => Ok(Act::Stop { now }),
+        None if !foreground => Ok(Act::Print(HELP.to_owned())),
+        None | Some("start") => Ok(Act::Start {
+            foreground,
+            options: Options {
+                folder: Folder::from_environment(),
+                idle: Duration::from_secs(idle),
+                tcp,
+            },
+        }),
+        Some(other) => Err(format!("there is no command {other}").into()),
+    }
+}
+
+fn act(act: Act) -> Result<u8, String> {
+    match act {
+        Act::Print(text) => print!("{text}"),
+        Act::Start {
+            foreground: true,
+            options,
+        } => {
+            return start::foreground(options).map(|status| status as u8);
+        }
+        Act::Start { options, .. } => println!("{}", start::ensure(options)?),
+        Act::Status { json } => {
+            let report = connect("wafd status")?.report().map_err(|e| e.to_string())?;
+            if json {
+                println!("{report:#}");
+            } else {
+                print!("{}", status::show(&report));
+            }
+        }
+        Act::Stop { now } => {
+            let time = now.then_some(STOP_TIME);
+            connect("wafd stop")?
+                .stop(now, time)
+                .map_err(|e| format!("the engine did not stop: {e}"))?;
+        }
+    }
+    Ok(0)
+}
+
+fn connect(name: &str) -> Result<Client, String> {
+    Client::connect(&Folder::from_environment(), [0; 16], 0, name.as_bytes()).map_err(|e| e.to_string())
+}

@@ -1,0 +1,160 @@
+//! A client of the engine in Rust, for the two command lines: one connection, one request at a time, every wait with a
+//! deadline.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+use crate::folder::Folder;
+use crate::frame::Inbox;
+use crate::wire::{Hello, Reply, Request, Why, FRAME_CAP, VERSION};
+
+const GREETING_TIME: Duration = Duration::from_secs(5);
+const CHUNK: usize = 64 << 10;
+
+/// Why the engine does not serve us.
+#[derive(Debug)]
+pub enum Unserved {
+    /// Nobody listens.
+    Absent(io::Error),
+    Refused(Why, String),
+    /// It listened, and then was gone, silent or incomprehensible.
+    Lost(io::Error),
+}
+
+impl fmt::Display for Unserved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unserved::Absent(error) => write!(f, "no engine runs: {error}"),
+            Unserved::Refused(_, reason) => write!(f, "the engine refused: {reason}"),
+            Unserved::Lost(error) => write!(f, "the engine does not answer: {error}"),
+        }
+    }
+}
+
+impl From<io::Error> for Unserved {
+    fn from(error: io::Error) -> Self {
+        Unserved::Lost(error)
+    }
+}
+
+pub struct Client {
+    stream: UnixStream,
+    inbox: Inbox,
+    /// The engine's process.
+    pub pid: u32,
+}
+
+impl Client {
+    /// Connects and greets. `jobs` is 0 for a connection that sends no command.
+    pub fn connect(folder: &Folder, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
+        folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
+        let stream = UnixStream::connect(folder.socket()).map_err(Unserved::Absent)?;
+        stream.set_read_timeout(Some(GREETING_TIME))?;
+        stream.set_write_timeout(Some(GREETING_TIME))?;
+        let mut client = Client {
+            stream,
+            inbox: Inbox::new(FRAME_CAP),
+            pid: 0,
+        };
+        let hello = Hello {
+            lowest: VERSION,
+            highest: VERSION,
+            session,
+            jobs,
+            wishes: 0,
+            pid: std::process::id(),
+            token: Vec::new(),
+            name: name.to_vec(),
+        };
+        client.send(&Request::Hello(hello))?;
+        match client.receive()? {
+            Reply::Welcome { pid, .. } => client.pid = pid,
+            Reply::Refused { why, reason } => {
+                let reason = String::from_utf8_lossy(&reason).into_owned();
+                return Err(Unserved::Refused(why, reason));
+            }
+            _ => return Err(unexpected().into()),
+        }
+        Ok(client)
+    }
+
+    pub fn send(&mut self, request: &Request) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        self.stream.write_all(&bytes)
+    }
+
+    /// Sends a request with descriptors.
+    pub fn send_with(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        request.encode(&mut bytes);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::Error::other("more descriptors than a frame carries"));
+        }
+        let parts = [IoSlice::new(&bytes)];
+        let sent = rustix::net::sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL)?;
+        self.stream.write_all(&bytes[sent..])
+    }
+
+    /// The next reply; waits as long as `patience` said last.
+    pub fn receive(&mut self) -> io::Result<Reply> {
+        let mut chunk = [0; CHUNK];
+        loop {
+            if let Some(frame) = self.inbox.next().map_err(io::Error::other)? {
+                return Reply::decode(frame).map_err(io::Error::other);
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.inbox.push(&chunk[..n]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How long to wait for replies from now on; `None` is for ever, for the end of a command.
+    pub fn patience(&self, time: Option<Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(time)
+    }
+
+    pub fn report(&mut self) -> io::Result<serde_json::Value> {
+        self.send(&Request::Status)?;
+        match self.receive()? {
+            Reply::Report { json } => Ok(serde_json::from_slice(&json)?),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Has the TCP port opened; says which it is.
+    pub fn listen(&mut self) -> io::Result<u16> {
+        self.send(&Request::Listen)?;
+        match self.receive()? {
+            Reply::Listening { port } => Ok(port),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Tells the engine to stop, and waits until it has closed this connection.
+    pub fn stop(mut self, now: bool, time: Option<Duration>) -> io::Result<()> {
+        self.send(&Request::Stop { now })?;
+        self.patience(time)?;
+        match self.receive() {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            Err(error) => Err(error),
+            Ok(_) => Err(unexpected()),
+        }
+    }
+}
+
+fn unexpected() -> io::Error {
+    io::Error::other("an answer to something else")
+}

@@ -1,0 +1,210 @@
+//! What a command inherits from its client besides folder, environment and streams: umask, limits, priorities,
+//! processors, signals.
+//!
+//! A `Context` is read from `/proc` when a client's frame arrives; what differs from the engine's own becomes a list of
+//! `Adjustment`s, which `spawn` applies in the child. Knows nothing of how a child is made.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use crate::place::field;
+
+const LIMITS: usize = 16;
+
+/// One thing that the child does to itself before it becomes the command.
+#[derive(Clone)]
+pub enum Adjustment {
+    Limit(u32, libc::rlimit64),
+    Nice(i32),
+    Scheduler(i32, i32),
+    Processors(libc::cpu_set_t),
+    Personality(libc::c_ulong),
+    OutOfMemoryScore(String),
+    ControlGroup(Arc<OwnedFd>),
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Context {
+    pub umask: u32,
+    /// Signals that the command finds ignored, one bit each, the first in bit 0.
+    pub ignored: u64,
+    pub blocked: u64,
+    processors: Vec<usize>,
+    limits: [(u64, u64); LIMITS],
+    nice: i32,
+    scheduler: (i32, i32),
+    personality: libc::c_ulong,
+    score: String,
+}
+
+/// Reads contexts of one process again and again; keeps open what it can.
+pub struct Reader {
+    pid: i32,
+    status: File,
+    personality: libc::c_ulong,
+    score: String,
+}
+
+impl Reader {
+    pub fn new(pid: u32) -> io::Result<Reader> {
+        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        Ok(Reader {
+            pid: pid as i32,
+            status: File::open(format!("/proc/{pid}/status"))?,
+            personality: libc::c_ulong::from_str_radix(read("personality")?.trim(), 16).unwrap_or(0),
+            score: read("oom_score_adj")?.trim().to_owned(),
+        })
+    }
+
+    /// The process's context now. Its personality and out-of-memory score are those of the beginning: they change
+    /// hardly ever, and each would cost another file per command.
+    pub fn read(&self) -> io::Result<Context> {
+        let mut buffer = [0; 8192];
+        let n = self.status.read_at(&mut buffer, 0)?;
+        let status = String::from_utf8_lossy(&buffer[..n]);
+        let number = |name: &str, radix| {
+            let value = field(&status, name).unwrap_or("0");
+            u64::from_str_radix(value, radix).unwrap_or(0)
+        };
+        // Python ignores these two for itself, and its subprocess gives them back their defaults.
+        let restored = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
+        Ok(Context {
+            umask: number("Umask", 8) as u32,
+            ignored: number("SigIgn", 16) & !restored,
+            blocked: number("SigBlk", 16),
+            processors: processors(field(&status, "Cpus_allowed_list").unwrap_or("")),
+            limits: limits(self.pid)?,
+            // SAFETY: plain system calls on a number.
+            nice: unsafe { libc::getpriority(libc::PRIO_PROCESS, self.pid as u32) },
+            scheduler: scheduler(self.pid),
+            personality: self.personality,
+            score: self.score.clone(),
+        })
+    }
+}
+
+impl Context {
+    /// What a child of a process with the context `own` must change to have this one.
+    pub fn adjustments(&self, own: &Context) -> Vec<Adjustment> {
+        let mut list = Vec::new();
+        for (resource, (ours, wanted)) in own.limits.iter().zip(&self.limits).enumerate() {
+            if ours != wanted {
+                let limit = libc::rlimit64 {
+                    rlim_cur: wanted.0,
+                    rlim_max: wanted.1,
+                };
+                list.push(Adjustment::Limit(resource as u32, limit));
+            }
+        }
+        if self.scheduler != own.scheduler {
+            list.push(Adjustment::Scheduler(self.scheduler.0, self.scheduler.1));
+        }
+        if self.nice != own.nice {
+            list.push(Adjustment::Nice(self.nice));
+        }
+        if self.processors != own.processors {
+            list.push(Adjustment::Processors(set_of(&self.processors)));
+        }
+        if self.personality != own.personality {
+            list.push(Adjustment::Personality(self.personality));
+        }
+        if self.score != own.score {
+            list.push(Adjustment::OutOfMemoryScore(self.score.clone()));
+        }
+        list
+    }
+
+    /// The processors that a command may run on.
+    pub fn processors(&self) -> &[usize] {
+        &self.processors
+    }
+}
+
+/// An adjustment that keeps a command on one processor.
+pub fn pin(processor: usize) -> Adjustment {
+    Adjustment::Processors(set_of(&[processor]))
+}
+
+pub fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// "0-3,8" as numbers.
+fn processors(list: &str) -> Vec<usize> {
+    let mut found = Vec::new();
+    for part in list.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) {
+            found.extend(first..=last.min(libc::CPU_SETSIZE as usize - 1));
+        }
+    }
+    found
+}
+
+fn set_of(processors: &[usize]) -> libc::cpu_set_t {
+    // SAFETY: an array of bits, for which all zero is the empty set; CPU_SET checks its bounds.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        processors.iter().for_each(|p| libc::CPU_SET(*p, &mut set));
+        set
+    }
+}
+
+fn limits(pid: i32) -> io::Result<[(u64, u64); LIMITS]> {
+    let mut found = [(0, 0); LIMITS];
+    for (resource, pair) in found.iter_mut().enumerate() {
+        // SAFETY: the kernel writes one rlimit64 to where we have one.
+        let limit = unsafe {
+            let mut limit: libc::rlimit64 = std::mem::zeroed();
+            if libc::prlimit64(pid, resource as _, std::ptr::null(), &mut limit) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            limit
+        };
+        *pair = (limit.rlim_cur, limit.rlim_max);
+    }
+    Ok(found)
+}
+
+fn scheduler(pid: i32) -> (i32, i32) {
+    // SAFETY: the kernel writes one sched_param to where we have one.
+    unsafe {
+        let mut param: libc::sched_param = std::mem::zeroed();
+        let policy = libc::sched_getscheduler(pid);
+        libc::sched_getparam(pid, &mut param);
+        (policy, param.sched_priority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read() {
+        assert_eq!(processors("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(processors("7"), [7]);
+        assert_eq!(processors(""), []);
+    }
+
+    #[test]
+    fn a_process_has_nothing_to_adjust_against_itself() {
+        let reader = Reader::new(std::process::id()).unwrap();
+        let context = reader.read().unwrap();
+        assert!(context.adjustments(&context).is_empty());
+    }
+
+    #[test]
+    fn each_difference_is_one_adjustment() {
+        let own = Reader::new(std::process::id()).unwrap().read().unwrap();
+        let mut other = own.clone();
+        other.limits[libc::RLIMIT_NOFILE as usize] = (64, 64);
+        other.nice += 1;
+        other.processors = vec![0, 63];
+        other.score = "17".to_owned();
+        assert_eq!(other.adjustments(&own).len(), 4);
+    }
+}

@@ -1,0 +1,125 @@
+//! The guardian: a process that outlives the engine by a moment, and cleans up after one that did not end by itself.
+//!
+//! It is the parent of the engine and holds the life lock with it. The engine notes in shared memory which commands run;
+//! should it be killed, the guardian kills their process groups, and the lock is free only then. So a client that has
+//! started another engine never runs a command beside a remnant of itself. Commands that an engine left on purpose, like
+//! a server that one started in the background, are none of its business.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many commands can be noted; those above it have only the kernel's parent-death signal.
+const BERTHS: usize = 8192;
+/// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// The commands that run, in memory that the engine and its guardian share.
+pub struct Roster {
+    berths: &'static [AtomicI32],
+    free: Vec<usize>,
+}
+
+impl Roster {
+    pub fn new() -> io::Result<Roster> {
+        let size = BERTHS * size_of::<AtomicI32>();
+        // SAFETY: fresh zeroed memory, shared over `fork`, never unmapped.
+        let berths = unsafe {
+            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let memory = libc::mmap(ptr::null_mut(), size, access, flags, -1, 0);
+            if memory == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            std::slice::from_raw_parts(memory.cast(), BERTHS)
+        };
+        Ok(Roster {
+            berths,
+            free: (0..BERTHS).rev().collect(),
+        })
+    }
+
+    pub fn note(&mut self, pid: i32) -> Option<usize> {
+        let berth = self.free.pop()?;
+        self.berths[berth].store(pid, Ordering::Release);
+        Some(berth)
+    }
+
+    /// Before the process is reaped: afterwards its number may be another's.
+    pub fn strike(&mut self, berth: usize) {
+        self.berths[berth].store(0, Ordering::Release);
+        self.free.push(berth);
+    }
+
+    fn groups(&self) -> Vec<i32> {
+        let pids = self.berths.iter().map(|b| b.load(Ordering::Acquire));
+        pids.filter(|pid| *pid > 0).collect()
+    }
+}
+
+/// Signals that the guardian passes on to the engine.
+const PASSED_ON: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// Waits for the engine to end and cleans up. Returns the engine's exit status.
+pub fn watch(engine: i32, roster: &Roster) -> i32 {
+    let signals = block_signals();
+    loop {
+        // SAFETY: waits for a blocked signal; the set is ours.
+        let signal = unsafe { libc::sigwaitinfo(&signals, ptr::null_mut()) };
+        if PASSED_ON.contains(&signal) {
+            // SAFETY: the engine is our child and not yet reaped.
+            unsafe { libc::kill(engine, signal) };
+        }
+        while let Some((pid, status)) = reap() {
+            if pid == engine {
+                clean_up(&roster.groups());
+                return if libc::WIFEXITED(status) {
+                    libc::WEXITSTATUS(status)
+                } else {
+                    128 + libc::WTERMSIG(status)
+                };
+            }
+        }
+    }
+}
+
+/// Orphans of commands come to us rather than to init, so that we see them end.
+pub fn adopt_orphans() {
+    // SAFETY: changes a flag of this process.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: sets of our own.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::sigaddset(&mut set, libc::SIGCHLD);
+        for signal in PASSED_ON {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+        set
+    }
+}
+
+fn reap() -> Option<(i32, i32)> {
+    let mut status = 0;
+    // SAFETY: the kernel writes the status to where we have it.
+    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+    (pid > 0).then_some((pid, status))
+}
+
+fn clean_up(groups: &[i32]) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut left = groups.to_vec();
+    while !left.is_empty() && Instant::now() < deadline {
+        // SAFETY: groups of commands that nobody has reaped: their numbers are still theirs.
+        left.retain(|group| unsafe { libc::kill(-group, libc::SIGKILL) } == 0);
+        while reap().is_some() {}
+        if !left.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

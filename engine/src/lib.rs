@@ -1,0 +1,27 @@
+//! The engine of waflib-extras, as a library for its two thin programs.
+//!
+//! ```text
+//! start ─► guardian ─► server ─► connection ─► wire ─► slots ─► command ─► spawn
+//! ```
+//!
+//! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
+//! place that knows all others. `docs/protocol.md` specifies what is said, `docs/design.md` why it is built so.
+
+pub mod client;
+pub mod command;
+pub mod connection;
+pub mod context;
+pub mod folder;
+pub mod frame;
+pub mod guardian;
+pub mod pins;
+pub mod place;
+pub mod server;
+pub mod slots;
+pub mod source;
+pub mod spawn;
+pub mod start;
+pub mod status;
+pub mod timers;
+pub mod token;
+pub mod wire;

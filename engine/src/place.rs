@@ -1,0 +1,126 @@
+//! Where a process lives: what a command of its own would inherit and the engine cannot give it.
+//!
+//! A client in another namespace, root folder, or with other rights than the engine is refused, and runs its commands
+//! itself. What the engine *can* give (umask, limits …) is in `context`.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+
+const NAMESPACES: [&str; 8] = ["mnt", "user", "pid", "net", "ipc", "uts", "cgroup", "time"];
+const RIGHTS: [&str; 10] = [
+    "Uid",
+    "Gid",
+    "Groups",
+    "CapInh",
+    "CapPrm",
+    "CapEff",
+    "CapBnd",
+    "CapAmb",
+    "NoNewPrivs",
+    "Seccomp",
+];
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The place of one process, as (what, value) pairs in a fixed order.
+pub struct Place {
+    traits: Vec<(&'static str, String)>,
+    cgroup: String,
+}
+
+impl Place {
+    pub fn of(pid: u32) -> Result<Place, String> {
+        let proc = format!("/proc/{pid}");
+        let unseen = |e| format!("process {pid} cannot be examined: {e}");
+        let status = fs::read_to_string(format!("{proc}/status")).map_err(unseen)?;
+        let root = fs::metadata(format!("{proc}/root/.")).map_err(unseen)?;
+        let mut traits = vec![("root folder", format!("{}:{}", root.dev(), root.ino()))];
+        for name in NAMESPACES {
+            let link = fs::read_link(format!("{proc}/ns/{name}")).unwrap_or_default();
+            traits.push((name, link.display().to_string()));
+        }
+        for name in RIGHTS {
+            traits.push((name, field(&status, name).unwrap_or_default().to_owned()));
+        }
+        let label = fs::read_to_string(format!("{proc}/attr/current")).unwrap_or_default();
+        traits.push(("security label", label));
+        let cgroup = fs::read_to_string(format!("{proc}/cgroup")).unwrap_or_default();
+        Ok(Place { traits, cgroup })
+    }
+
+    /// Whether commands for a process at `other` can be run from here: the control group to move them to, if another.
+    pub fn serves(&self, other: &Place) -> Result<Option<Arc<OwnedFd>>, String> {
+        for ((name, ours), (_, theirs)) in self.traits.iter().zip(&other.traits) {
+            if ours != theirs {
+                return Err(format!("another {name} than the engine's"));
+            }
+        }
+        if self.cgroup == other.cgroup {
+            return Ok(None);
+        }
+        match open_cgroup(&other.cgroup) {
+            Some(procs) => Ok(Some(Arc::new(procs.into()))),
+            None => Err("another control group than the engine's".to_owned()),
+        }
+    }
+}
+
+/// The list to which a command writes itself to enter a control group; version 2 only, as 1 has several at a time.
+fn open_cgroup(cgroup: &str) -> Option<File> {
+    let path = cgroup.strip_prefix("0::")?.strip_suffix('\n')?;
+    if path.contains('\n') {
+        return None;
+    }
+    let procs = format!("{CGROUPS}{path}/cgroup.procs");
+    OpenOptions::new().write(true).open(procs).ok()
+}
+
+/// One line of `/proc/PID/status`.
+pub fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| {
+        let value = line.strip_prefix(name)?.strip_prefix(':')?;
+        Some(value.trim())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_lives_where_it_lives() {
+        let here = Place::of(std::process::id()).unwrap();
+        assert!(here.serves(&here).unwrap().is_none());
+    }
+
+    #[test]
+    fn other_rights_are_another_place() {
+        let here = Place::of(std::process::id()).unwrap();
+        let mut there = Place::of(std::process::id()).unwrap();
+        let groups = there.traits.iter_mut().find(|t| t.0 == "Groups").unwrap();
+        groups.1 = "1 2 3".to_owned();
+        let refusal = here.serves(&there).unwrap_err();
+        assert!(refusal.contains("Groups"), "{refusal}");
+    }
+
+    #[test]
+    fn a_control_group_that_cannot_be_entered_is_another_place() {
+        let here = Place::of(std::process::id()).unwrap();
+        let mut there = Place::of(std::process::id()).unwrap();
+        there.cgroup = "0::/no/such/group\n".to_owned();
+        assert!(here.serves(&there).is_err());
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_place() {
+        assert!(Place::of(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let status = "SigIgn:\t1\nUmask:\t0022\n";
+        assert_eq!(field(status, "Umask"), Some("0022"));
+        assert_eq!(field(status, "Sig"), None);
+    }
+}

@@ -1,0 +1,210 @@
+//! Who may start the next command: slots, shared fairly between sessions.
+//!
+//! Pure: sessions and commands are numbers here. The rules are those of `docs/protocol.md`, "Slots": the engine has as
+//! many slots as the largest wish, a session never uses more than its own, the one that uses the fewest goes first, and a
+//! session that runs nothing may always start one, so that a build inside a build goes on.
+
+use std::collections::{HashMap, VecDeque};
+
+pub type SessionId = [u8; 16];
+pub type CommandKey = u64;
+
+#[derive(Debug, Default)]
+struct Share {
+    jobs: usize,
+    own: bool,
+    running: usize,
+    waiting: VecDeque<CommandKey>,
+    /// When it was last given a slot, so that equals take turns.
+    served: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Slots {
+    shares: HashMap<SessionId, Share>,
+    turns: u64,
+}
+
+impl Slots {
+    /// A session, or one more connection of it, declares its `-j`.
+    pub fn declare(&mut self, session: SessionId, jobs: usize, own: bool) {
+        let share = self.shares.entry(session).or_default();
+        share.jobs = share.jobs.max(jobs);
+        share.own |= own;
+    }
+
+    /// The last connection of a session has ended. What still runs keeps its slot until `finish`.
+    pub fn withdraw(&mut self, session: &SessionId) {
+        if let Some(share) = self.shares.get_mut(session) {
+            share.jobs = 0;
+            share.waiting.clear();
+            if share.running == 0 {
+                self.shares.remove(session);
+            }
+        }
+    }
+
+    pub fn submit(&mut self, session: SessionId, command: CommandKey) {
+        self.shares.entry(session).or_default().waiting.push_back(command);
+    }
+
+    /// Takes back a command that has not started; false if it is not waiting.
+    pub fn retract(&mut self, session: &SessionId, command: CommandKey) -> bool {
+        let Some(share) = self.shares.get_mut(session) else {
+            return false;
+        };
+        let before = share.waiting.len();
+        share.waiting.retain(|key| *key != command);
+        share.waiting.len() < before
+    }
+
+    /// The next command that may start; it then holds a slot until `finish`.
+    pub fn next(&mut self) -> Option<CommandKey> {
+        let free = self.capacity() > self.shared();
+        let share = self
+            .shares
+            .values_mut()
+            .filter(|s| !s.waiting.is_empty() && s.running < s.jobs)
+            .filter(|s| s.own || free || s.running == 0)
+            .min_by_key(|s| (s.running, s.served))?;
+        self.turns += 1;
+        share.served = self.turns;
+        share.running += 1;
+        share.waiting.pop_front()
+    }
+
+    pub fn finish(&mut self, session: &SessionId) {
+        if let Some(share) = self.shares.get_mut(session) {
+            share.running -= 1;
+            if share.running == 0 && share.jobs == 0 {
+                self.shares.remove(session);
+            }
+        }
+    }
+
+    /// How many slots those who share have together.
+    pub fn capacity(&self) -> usize {
+        let sharing = self.shares.values().filter(|s| !s.own);
+        sharing.map(|s| s.jobs).max().unwrap_or(0)
+    }
+
+    fn shared(&self) -> usize {
+        let sharing = self.shares.values().filter(|s| !s.own);
+        sharing.map(|s| s.running).sum()
+    }
+
+    pub fn running(&self) -> usize {
+        self.shares.values().map(|s| s.running).sum()
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.shares.values().map(|s| s.waiting.len()).sum()
+    }
+
+    /// (jobs, running, waiting) of one session.
+    pub fn of(&self, session: &SessionId) -> (usize, usize, usize) {
+        let share = self.shares.get(session);
+        share.map_or((0, 0, 0), |s| (s.jobs, s.running, s.waiting.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SessionId = [1; 16];
+    const B: SessionId = [2; 16];
+
+    fn start_all(slots: &mut Slots) -> Vec<CommandKey> {
+        std::iter::from_fn(|| slots.next()).collect()
+    }
+
+    fn submit(slots: &mut Slots, session: SessionId, keys: std::ops::Range<u64>) {
+        keys.for_each(|key| slots.submit(session, key));
+    }
+
+    #[test]
+    fn a_session_alone_uses_its_jobs_in_order() {
+        let mut slots = Slots::default();
+        slots.declare(A, 2, false);
+        submit(&mut slots, A, 0..5);
+        assert_eq!(start_all(&mut slots), [0, 1]);
+        slots.finish(&A);
+        assert_eq!(start_all(&mut slots), [2]);
+    }
+
+    #[test]
+    fn two_sessions_share_instead_of_doubling() {
+        let mut slots = Slots::default();
+        slots.declare(A, 4, false);
+        slots.declare(B, 4, false);
+        submit(&mut slots, A, 0..10);
+        submit(&mut slots, B, 100..110);
+        let started = start_all(&mut slots);
+        assert_eq!(started.len(), 4);
+        assert_eq!(started.iter().filter(|key| **key >= 100).count(), 2);
+    }
+
+    #[test]
+    fn a_newcomer_gets_the_next_free_slots() {
+        let mut slots = Slots::default();
+        slots.declare(A, 4, false);
+        submit(&mut slots, A, 0..10);
+        assert_eq!(start_all(&mut slots).len(), 4);
+        slots.declare(B, 4, false);
+        submit(&mut slots, B, 100..110);
+        assert_eq!(start_all(&mut slots), [100], "one at once, though all slots are taken");
+        slots.finish(&A);
+        assert_eq!(start_all(&mut slots), [], "five ran on four slots");
+        slots.finish(&A);
+        assert_eq!(start_all(&mut slots), [101]);
+    }
+
+    #[test]
+    fn a_build_inside_a_build_goes_on() {
+        let mut slots = Slots::default();
+        slots.declare(A, 1, false);
+        submit(&mut slots, A, 0..1);
+        assert_eq!(start_all(&mut slots), [0]);
+        slots.declare(B, 1, false);
+        submit(&mut slots, B, 1..3);
+        assert_eq!(start_all(&mut slots), [1]);
+    }
+
+    #[test]
+    fn own_slots_neither_take_nor_give() {
+        let mut slots = Slots::default();
+        slots.declare(A, 2, false);
+        slots.declare(B, 3, true);
+        submit(&mut slots, A, 0..9);
+        submit(&mut slots, B, 100..109);
+        assert_eq!(start_all(&mut slots).len(), 5);
+        assert_eq!(slots.capacity(), 2);
+    }
+
+    #[test]
+    fn a_session_that_left_frees_its_slots_only_when_its_commands_end() {
+        let mut slots = Slots::default();
+        slots.declare(A, 2, false);
+        slots.declare(B, 2, false);
+        submit(&mut slots, A, 0..5);
+        assert_eq!(start_all(&mut slots), [0, 1]);
+        slots.withdraw(&A);
+        submit(&mut slots, B, 100..103);
+        assert_eq!(start_all(&mut slots), [100]);
+        slots.finish(&A);
+        slots.finish(&A);
+        assert_eq!(start_all(&mut slots), [101]);
+        assert_eq!(slots.of(&A), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_retracted_command_never_starts() {
+        let mut slots = Slots::default();
+        slots.declare(A, 1, false);
+        submit(&mut slots, A, 0..3);
+        assert!(slots.retract(&A, 0));
+        assert!(!slots.retract(&A, 0));
+        assert_eq!(start_all(&mut slots), [1]);
+    }
+}

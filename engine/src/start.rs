@@ -1,0 +1,301 @@
+//! Makes sure that one engine runs: the start lock, the life lock, and the way from a program to a daemon.
+//!
+//! ```text
+//! start lock ─► answers already? ─► life lock ─► fork: guardian ─► fork: engine ─► listens ─► ready
+//! ```
+//!
+//! Twenty starts at once queue at the start lock; the first makes the engine, the others find that it answers.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use log::{error, info};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::{flock, FlockOperation};
+
+use crate::client::{Client, Unserved};
+use crate::folder::ENGINE;
+use crate::guardian::{self, Roster};
+use crate::server::{Options, Server};
+use crate::wire::Why;
+
+/// How long another start may hold the start lock, and an engine that is leaving the life lock.
+const LOCK_TIME: Duration = Duration::from_secs(10);
+/// How long an engine may take from its fork to its socket.
+const BIRTH_TIME: Duration = Duration::from_secs(10);
+const LOG_CAP: u64 = 1 << 20;
+
+/// How to reach the engine that now runs.
+pub enum Ready {
+    Unix(PathBuf),
+    Tcp(u16, PathBuf),
+}
+
+impl std::fmt::Display for Ready {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ready::Unix(socket) => write!(f, "ready unix {}", socket.display()),
+            Ready::Tcp(port, token) => write!(f, "ready tcp {port} {}", token.display()),
+        }
+    }
+}
+
+/// Starts an engine unless one answers; returns when it does.
+pub fn ensure(options: Options) -> Result<Ready, String> {
+    let folder = options.folder.clone();
+    folder.make()?;
+    let _turn = lock(folder.start_lock(), "another start is under way")?;
+    if let Some(ready) = answers(&options)? {
+        return Ok(ready);
+    }
+    let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
+    let tcp = options.tcp;
+    let mut birth = daemonize(options, life)?;
+    hear(&mut birth)?;
+    ready(&folder, tcp)
+}
+
+/// Serves in the foreground, with the log on standard error; returns the exit status.
+pub fn foreground(options: Options) -> Result<i32, String> {
+    let folder = options.folder.clone();
+    folder.make()?;
+    let turn = lock(folder.start_lock(), "another start is under way")?;
+    if answers(&options)?.is_some() {
+        return Err("an engine runs already; `wafd stop` ends it".to_owned());
+    }
+    let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
+    let tcp = options.tcp;
+    let (mut birth, voice) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
+    let roster = Roster::new().map_err(|e| format!("map memory: {e}"))?;
+    guardian::adopt_orphans();
+    match fork().map_err(|e| format!("fork: {e}"))? {
+        0 => std::process::exit(engine(options, roster, &life, voice)),
+        pid => {
+            drop(voice);
+            hear(&mut birth)?;
+            println!("{}", ready(&folder, tcp)?);
+            drop(turn);
+            Ok(guardian::watch(pid, &roster))
+        }
+    }
+}
+
+fn ready(folder: &crate::folder::Folder, tcp: bool) -> Result<Ready, String> {
+    if !tcp {
+        return Ok(Ready::Unix(folder.socket()));
+    }
+    let (port, _) = folder
+        .read_token()
+        .map_err(|e| format!("read {}: {e}", folder.token().display()))?;
+    Ok(Ready::Tcp(port, folder.token()))
+}
+
+/// Asks an engine that listens whether it is well, and for its TCP port if that is wanted.
+fn answers(options: &Options) -> Result<Option<Ready>, String> {
+    match Client::connect(&options.folder, [0; 16], 0, b"wafd start") {
+        Ok(mut client) => {
+            if options.tcp {
+                client.listen().map_err(|e| format!("open the TCP port: {e}"))?;
+            }
+            ready(&options.folder, options.tcp).map(Some)
+        }
+        Err(Unserved::Absent(_) | Unserved::Refused(Why::Leaving, _)) => Ok(None),
+        // It was just leaving.
+        Err(Unserved::Lost(e)) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(Unserved::Lost(e)) if e.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+        Err(unserved) => Err(unserved.to_string()),
+    }
+}
+
+/// Waits for a lock, but not for ever: a signal interrupts the wait.
+fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
+    let shown = path.display().to_string();
+    let mut open = OpenOptions::new();
+    let open = open.write(true).create(true).truncate(false).mode(0o600);
+    let file = open.open(path).map_err(|e| format!("open {shown}: {e}"))?;
+    let deadline = Instant::now() + LOCK_TIME;
+    interrupt_after(LOCK_TIME);
+    let locked = loop {
+        match flock(&file, FlockOperation::LockExclusive) {
+            Err(rustix::io::Errno::INTR) if Instant::now() < deadline => {}
+            other => break other,
+        }
+    };
+    interrupt_after(Duration::ZERO);
+    match locked {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::INTR) => Err(format!("{shown} is held: {otherwise}")),
+        Err(error) => Err(format!("lock {shown}: {error}")),
+    }
+}
+
+/// Has the kernel interrupt a system call; zero takes it back.
+fn interrupt_after(time: Duration) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: a handler that does nothing, without SA_RESTART; a timer of this process.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as *const () as usize;
+        libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
+        libc::alarm(time.as_secs() as u32);
+    }
+}
+
+fn pipe() -> io::Result<(File, File)> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    Ok((read.into(), write.into()))
+}
+
+fn fork() -> io::Result<i32> {
+    // SAFETY: this program has one thread.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        pid => Ok(pid),
+    }
+}
+
+/// Forks guardian and engine into the background; what the engine says of its birth can be read from the result.
+fn daemonize(options: Options, life: File) -> Result<File, String> {
+    let fail = |what: &str, e: io::Error| format!("{what}: {e}");
+    let log = open_log(&options).map_err(|e| fail("open the log", e))?;
+    let (birth, voice) = pipe().map_err(|e| fail("make a pipe", e))?;
+    if fork().map_err(|e| fail("fork", e))? > 0 {
+        return Ok(birth);
+    }
+    // Nobody sees a failure from here on but through `voice`.
+    drop(birth);
+    let status = match detach(log) {
+        Ok(roster) => guard(options, roster, life, voice),
+        Err(error) => complain(&voice, &format!("become a daemon: {error}")),
+    };
+    std::process::exit(status);
+}
+
+fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
+    match fork() {
+        Err(error) => complain(&voice, &format!("fork: {error}")),
+        Ok(0) => engine(options, roster, &life, voice),
+        Ok(pid) => {
+            drop(voice);
+            guardian::watch(pid, &roster)
+        }
+    }
+}
+
+/// Leaves terminal, session, folder and streams of whoever started us.
+fn detach(log: File) -> io::Result<Roster> {
+    rustix::process::setsid()?;
+    rustix::process::chdir("/")?;
+    let null: OwnedFd = File::open("/dev/null")?.into();
+    for (from, to) in [(null.as_raw_fd(), 0), (log.as_raw_fd(), 1), (log.as_raw_fd(), 2)] {
+        // SAFETY: replaces standard streams, which Rust's own handles name by number.
+        if unsafe { libc::dup2(from, to) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    close_inherited();
+    guardian::adopt_orphans();
+    Roster::new()
+}
+
+/// Descriptors that our starter had open without close-on-exec would be held for as long as we live: somebody could
+/// wait for the end of a pipe for that long.
+fn close_inherited() {
+    let Ok(open) = fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    let numbers: Vec<i32> = open
+        .flatten()
+        .filter_map(|e| e.file_name().to_str()?.parse().ok())
+        .collect();
+    for number in numbers.into_iter().filter(|n| *n > 2) {
+        // SAFETY: only looks at a flag, and closes what no handle of ours names: ours all have close-on-exec.
+        unsafe {
+            let flags = libc::fcntl(number, libc::F_GETFD);
+            if flags >= 0 && flags & libc::FD_CLOEXEC == 0 {
+                libc::close(number);
+            }
+        }
+    }
+}
+
+fn open_log(options: &Options) -> io::Result<File> {
+    let path = options.folder.log();
+    if fs::metadata(&path).is_ok_and(|m| m.len() > LOG_CAP) {
+        fs::rename(&path, options.folder.old_log())?;
+    }
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// The engine's own process: listens, says so, serves. `_life` is held until the process ends.
+fn engine(options: Options, roster: Roster, _life: &File, mut voice: File) -> i32 {
+    info!("wafd {ENGINE} starts, process {}", std::process::id());
+    let served = listen(&options).and_then(|unix| Server::new(options, unix, roster));
+    let mut server = match served {
+        Ok(server) => server,
+        Err(error) => return complain(&voice, &error.to_string()),
+    };
+    // Whoever started us may be gone by now; that changes nothing.
+    let _ = voice.write_all(b"r");
+    drop(voice);
+    match server.run() {
+        Ok(()) => 0,
+        Err(error) => {
+            error!("the event loop failed: {error}");
+            1
+        }
+    }
+}
+
+/// A socket under its final name only when it listens, so that nobody is refused by one that does not yet.
+fn listen(options: &Options) -> io::Result<UnixListener> {
+    let socket = options.folder.socket();
+    let fresh = socket.with_extension("new");
+    let _ = fs::remove_file(&fresh);
+    // A token of an engine that was killed: its port is not ours.
+    let _ = fs::remove_file(options.folder.token());
+    // SAFETY: changes a number of this process; commands get their client's.
+    unsafe { libc::umask(0o077) };
+    let listener = UnixListener::bind(&fresh).map_err(|e| named("make", &fresh, &e))?;
+    fs::rename(&fresh, &socket).map_err(|e| named("make", &socket, &e))?;
+    Ok(listener)
+}
+
+fn named(what: &str, path: &std::path::Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
+}
+
+fn complain(mut voice: &File, what: &str) -> i32 {
+    error!("{what}");
+    let _ = voice.write_all(what.as_bytes());
+    1
+}
+
+/// Waits for the engine's first word.
+fn hear(birth: &mut File) -> Result<(), String> {
+    let time = Timespec {
+        tv_sec: BIRTH_TIME.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    let mut fds = [PollFd::new(&*birth, PollFlags::IN)];
+    match poll(&mut fds, Some(&time)) {
+        Ok(0) => return Err("the engine did not start in time; see its log".to_owned()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(format!("wait for the engine: {error}")),
+    }
+    let mut word = [0; 1];
+    match birth.read(&mut word) {
+        Ok(1) if word == *b"r" => Ok(()),
+        Ok(1) => {
+            let mut rest = String::from_utf8_lossy(&word).into_owned();
+            let _ = birth.read_to_string(&mut rest);
+            Err(rest)
+        }
+        _ => Err("the engine ended before it listened; see its log".to_owned()),
+    }
+}

@@ -1,0 +1,290 @@
+//! What the engine tells of itself: as JSON for programs, and that JSON as text for people.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use serde_json::{json, Value};
+
+use crate::wire::{Outcome, Verdict, Why};
+
+/// Counts since the engine started.
+#[derive(Default)]
+pub struct Totals {
+    pub sessions: u64,
+    pub connections: u64,
+    pub malformed: u64,
+    refused: [u64; Why::ALL.len()],
+    succeeded: u64,
+    failed: u64,
+    not_started: u64,
+    timed_out: u64,
+    cancelled: u64,
+    user: u64,
+    system: u64,
+    wall: u64,
+    queued: u64,
+    peak: u64,
+}
+
+impl Totals {
+    pub fn count(&mut self, outcome: &Outcome) {
+        let counter = match (outcome.verdict, outcome.code) {
+            (Verdict::Ran, 0) => &mut self.succeeded,
+            (Verdict::Ran, _) => &mut self.failed,
+            (Verdict::NotStarted, _) => &mut self.not_started,
+            (Verdict::TimedOut, _) => &mut self.timed_out,
+            (Verdict::Cancelled, _) => &mut self.cancelled,
+        };
+        *counter += 1;
+        self.wall += outcome.wall;
+        self.queued += outcome.queued;
+        self.user += outcome.user;
+        self.system += outcome.system;
+        self.peak = self.peak.max(outcome.peak);
+    }
+
+    pub fn refuse(&mut self, why: Why) {
+        self.refused[why as usize - 1] += 1;
+    }
+
+    fn json(&self) -> Value {
+        let refused = Why::ALL.map(|why| (why.name(), self.refused[why as usize - 1]));
+        let refused: serde_json::Map<_, _> = refused
+            .into_iter()
+            .map(|(name, n)| (name.to_owned(), n.into()))
+            .collect();
+        json!({
+            "sessions": self.sessions,
+            "connections": self.connections,
+            "malformed": self.malformed,
+            "refused": refused,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "not_started": self.not_started,
+            "timed_out": self.timed_out,
+            "cancelled": self.cancelled,
+            "user_s": seconds(self.user),
+            "system_s": seconds(self.system),
+            "wall_s": seconds(self.wall),
+            "queued_s": seconds(self.queued),
+            "peak_kib": self.peak,
+        })
+    }
+}
+
+/// A session as it is shown.
+pub struct SessionLine {
+    pub name: String,
+    pub pid: u32,
+    pub jobs: usize,
+    pub running: usize,
+    pub waiting: usize,
+    pub connections: usize,
+    pub own_slots: bool,
+}
+
+/// A running command as it is shown.
+pub struct CommandLine {
+    pub pid: i32,
+    pub argv: Vec<String>,
+    pub seconds: f64,
+}
+
+/// What the server gathers for a report.
+pub struct Snapshot<'a> {
+    pub pid: u32,
+    pub engine: &'a str,
+    pub protocol: u16,
+    pub started: Instant,
+    pub socket: String,
+    pub tcp_port: Option<u16>,
+    pub leaving: bool,
+    pub slots: usize,
+    pub running: usize,
+    pub waiting: usize,
+    pub sessions: Vec<SessionLine>,
+    pub commands: Vec<CommandLine>,
+    pub totals: &'a Totals,
+}
+
+impl Snapshot<'_> {
+    pub fn json(&self) -> Value {
+        let sessions: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|s| {
+                json!({
+                    "name": s.name, "pid": s.pid, "jobs": s.jobs, "running": s.running, "waiting": s.waiting,
+                    "connections": s.connections, "own_slots": s.own_slots,
+                })
+            })
+            .collect();
+        let commands: Vec<_> = self
+            .commands
+            .iter()
+            .map(|c| json!({"pid": c.pid, "argv": c.argv, "seconds": c.seconds}))
+            .collect();
+        json!({
+            "version": self.engine,
+            "protocol": self.protocol,
+            "pid": self.pid,
+            "uptime_s": self.started.elapsed().as_secs_f64(),
+            "socket": self.socket,
+            "tcp_port": self.tcp_port,
+            "leaving": self.leaving,
+            "slots": {"capacity": self.slots, "running": self.running, "waiting": self.waiting},
+            "sessions": sessions,
+            "commands": commands,
+            "totals": self.totals.json(),
+        })
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// A report for people.
+pub fn show(report: &Value) -> String {
+    let mut text = String::new();
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let string = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<22}{value}");
+    };
+    let leaving = if report["leaving"] == true { ", leaving" } else { "" };
+    line(
+        "engine",
+        format!(
+            "wafd {}, process {}{leaving}",
+            string(&report["version"]),
+            report["pid"]
+        ),
+    );
+    line("up for", duration(number(&report["uptime_s"])));
+    line("listens on", string(&report["socket"]));
+    if let Some(port) = report["tcp_port"].as_u64() {
+        line("", format!("127.0.0.1:{port} (with a token)"));
+    }
+    let slots = &report["slots"];
+    line(
+        "slots",
+        format!(
+            "{} of {} in use, {} commands wait",
+            slots["running"], slots["capacity"], slots["waiting"]
+        ),
+    );
+    let totals = &report["totals"];
+    line("commands succeeded", totals["succeeded"].to_string());
+    for (key, name) in [
+        ("failed", "failed"),
+        ("not_started", "not started"),
+        ("timed_out", "timed out"),
+        ("cancelled", "cancelled"),
+    ] {
+        if number(&totals[key]) > 0.0 {
+            line(&format!("         {name}"), totals[key].to_string());
+        }
+    }
+    let (user, system) = (number(&totals["user_s"]), number(&totals["system_s"]));
+    line(
+        "processor time",
+        format!("{} user, {} system", duration(user), duration(system)),
+    );
+    line(
+        "largest command",
+        format!("{:.0} MiB", number(&totals["peak_kib"]) / 1024.0),
+    );
+    for (why, n) in totals["refused"].as_object().into_iter().flatten() {
+        if number(n) > 0.0 {
+            line("clients refused", format!("{n} for {why}"));
+        }
+    }
+    if number(&totals["malformed"]) > 0.0 {
+        line("broken connections", totals["malformed"].to_string());
+    }
+    for s in report["sessions"].as_array().into_iter().flatten() {
+        let own = if s["own_slots"] == true { ", own slots" } else { "" };
+        let about = format!(
+            "{} (process {}): -j{}, {} running, {} waiting{own}",
+            string(&s["name"]),
+            s["pid"],
+            s["jobs"],
+            s["running"],
+            s["waiting"]
+        );
+        line("build", about);
+    }
+    for c in report["commands"].as_array().into_iter().flatten() {
+        let argv: Vec<_> = c["argv"].as_array().into_iter().flatten().map(string).collect();
+        line(
+            "runs",
+            format!(
+                "{} for {}: {}",
+                c["pid"],
+                duration(number(&c["seconds"])),
+                argv.join(" ")
+            ),
+        );
+    }
+    text
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..=59 => format!("{seconds:.1} s"),
+        60..=3599 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_what_programs_see() {
+        let mut totals = Totals::default();
+        totals.refuse(Why::Place);
+        let snapshot = Snapshot {
+            pid: 7,
+            engine: "9.9.9",
+            protocol: 1,
+            started: Instant::now(),
+            socket: "/run/x.sock".to_owned(),
+            tcp_port: Some(4000),
+            leaving: false,
+            slots: 4,
+            running: 1,
+            waiting: 2,
+            sessions: vec![SessionLine {
+                name: "/src/p".to_owned(),
+                pid: 12,
+                jobs: 4,
+                running: 1,
+                waiting: 2,
+                connections: 3,
+                own_slots: true,
+            }],
+            commands: vec![CommandLine {
+                pid: 13,
+                argv: vec!["cc".to_owned(), "-c".to_owned()],
+                seconds: 61.0,
+            }],
+            totals: &totals,
+        };
+        let text = show(&snapshot.json());
+        for part in [
+            "wafd 9.9.9, process 7",
+            "/run/x.sock",
+            "127.0.0.1:4000",
+            "1 of 4 in use, 2 commands wait",
+            "/src/p (process 12): -j4, 1 running, 2 waiting, own slots",
+            "13 for 1 min 1 s: cc -c",
+            "1 for place",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+}
