@@ -1,0 +1,320 @@
+"""
+The frames of ``docs/protocol.md``: requests as bytes, and the engine's bytes as values.
+
+Pure: knows no socket, no engine and no build. Encoding a command has two halves, because all of it but its number and
+that of its environment is the same over whichever connection it goes.
+"""
+
+import os
+import struct
+import sys
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
+
+VERSIONS = (1, 1)  # the lowest and the highest version of the protocol that we speak
+GREETING_CAP = 4096
+FRAME_CAP = 8 << 20
+OUTPUT_CAP = 1 << 20
+INPUT_CAP = 1 << 20
+SESSION_SIZE = 16
+
+# hello.wishes
+PIN = 1
+OWN_SLOTS = 2
+
+# execute.flags
+NEW_SESSION = 1
+
+# execute.stdin, stdout and stderr
+NULL = 0
+PIPE = 1
+DESCRIPTOR = 2
+SAME_AS_STDOUT = 3
+
+# refused.why
+VERSION_REFUSED = 1
+TOKEN_REFUSED = 2
+PLACE_REFUSED = 3
+CROWDED = 4
+LEAVING = 5
+GREETING_REFUSED = 6
+
+# outcome.verdict
+RAN = 0
+NOT_STARTED = 1
+TIMED_OUT = 2
+CANCELLED = 3
+
+CODING = sys.getfilesystemencoding()
+
+
+class EngineError(Exception):
+	"""The engine cannot be used; the text says why, for people."""
+
+	pass
+
+
+class Lost(EngineError):
+	"""The connection ended, or the engine did not keep its deadline."""
+
+	pass
+
+
+class ProtocolError(EngineError):
+	"""The engine sent what the protocol does not allow."""
+
+	pass
+
+
+class Refused(EngineError):
+	"""The engine answered the greeting with ``refused``; ``why`` is its number."""
+
+	def __init__(self, why: int, reason: str) -> None:
+		super().__init__("the engine refuses: %s" % reason)
+		self.why = why
+
+
+class Unsendable(EngineError):
+	"""What the caller asks for has no place in a frame; nothing was sent."""
+
+	pass
+
+
+class Welcome(NamedTuple):
+	version: int
+	pid: int
+	slots: int
+	engine: str
+
+
+class Refusal(NamedTuple):
+	why: int
+	reason: str
+
+
+class Output(NamedTuple):
+	id: int
+	stream: int
+	data: bytes
+
+
+class Outcome(NamedTuple):
+	id: int
+	verdict: int
+	step: int
+	code: int
+	queued: int
+	wall: int
+	user: int
+	system: int
+	peak: int
+
+
+class Report(NamedTuple):
+	json: bytes
+
+
+class Listening(NamedTuple):
+	port: int
+
+
+# ---- requests
+
+_U32 = struct.Struct("<I")
+_TWO_U32 = struct.Struct("<II")
+_HEAD = struct.Struct("<IB")
+_HELLO = struct.Struct("<4sHH16sIII")
+_EXECUTE = struct.Struct("<IBII")
+_COMMAND = struct.Struct("<BBBBQI")
+_FIXED = 9 + _COMMAND.size + 12  # what an execute has besides folder, arguments and input
+
+
+def _frame(kind: int, body: bytes, cap: int) -> bytes:
+	"""A whole frame of this kind."""
+	if len(body) >= cap:
+		raise Unsendable("larger than a frame of %d bytes" % cap)
+	return _HEAD.pack(len(body) + 1, kind) + body
+
+
+def _text(data: bytes) -> bytes:
+	return _U32.pack(len(data)) + data
+
+
+def _strings(items: Sequence[bytes]) -> bytes:
+	data = b"".join([item + b"\0" for item in items])
+	if data.count(0) != len(items):
+		raise Unsendable("zero byte in a string")
+	return _TWO_U32.pack(len(items), len(data)) + data
+
+
+def encode_hello(
+	versions: Tuple[int, int], session: bytes, jobs: int, wishes: int, pid: int, token: bytes, name: bytes
+) -> bytes:
+	"""The greeting of a connection; ``versions`` are the lowest and the highest that we speak."""
+	fixed = _HELLO.pack(b"WAFD", versions[0], versions[1], session, jobs, wishes, pid)
+	return _frame(1, fixed + _text(token) + _text(name), GREETING_CAP)
+
+
+def encode_environment(env: int, variables: Mapping[Any, Any]) -> bytes:
+	"""The definition of an environment; names and values are what ``os.fsencode`` takes."""
+	entries = []
+	for name, value in variables.items():
+		try:
+			name = os.fsencode(name)
+			entry = b"%b=%b" % (name, os.fsencode(value))
+		except (TypeError, ValueError) as e:
+			raise Unsendable("environment: %s" % e) from None
+		if not name or b"=" in name:
+			raise Unsendable("environment: illegal name")
+		entries.append(entry)
+	return _frame(2, _U32.pack(env) + _strings(entries), FRAME_CAP)
+
+
+def encode_command(
+	flags: int,
+	stdin: int,
+	stdout: int,
+	stderr: int,
+	timeout: int,
+	cwd: bytes,
+	argv: Sequence[Any],
+	data: bytes = b"",
+) -> bytes:
+	"""The part of ``execute`` that is the same over every connection; ``data`` is the command's input."""
+	try:
+		# one join and one encoding, not one of each per argument: this is half of what a command costs us
+		joined = "\0".join(argv).encode(CODING, "surrogateescape") + b"\0"
+	except TypeError:
+		joined = _encode_each(argv)
+	except ValueError as e:
+		raise Unsendable("argument: %s" % e) from None
+	if joined.count(0) != len(argv):
+		raise Unsendable("zero byte in an argument")
+	if 0 in cwd:
+		raise Unsendable("zero byte in the folder")
+	if len(joined) + len(cwd) + len(data) > FRAME_CAP - _FIXED:
+		raise Unsendable("larger than a frame of %d bytes" % FRAME_CAP)
+	return b"".join(
+		(
+			_COMMAND.pack(flags, stdin, stdout, stderr, timeout, len(cwd)),
+			cwd,
+			_TWO_U32.pack(len(argv), len(joined)),
+			joined,
+			_U32.pack(len(data)),
+			data,
+		)
+	)
+
+
+def _encode_each(argv: Iterable[Any]) -> bytes:
+	"""Arguments of which some are bytes or path objects."""
+	try:
+		return b"".join([os.fsencode(argument) + b"\0" for argument in argv])
+	except (TypeError, ValueError) as e:
+		raise Unsendable("argument: %s" % e) from None
+
+
+def encode_execute(number: int, env: int, command: bytes) -> bytes:
+	"""The request to run a command of ``encode_command``."""
+	return _EXECUTE.pack(len(command) + 9, 3, number, env) + command
+
+
+def encode_cancel(number: int) -> bytes:
+	return _frame(4, _U32.pack(number), FRAME_CAP)
+
+
+def encode_status() -> bytes:
+	return _frame(5, b"", FRAME_CAP)
+
+
+def encode_stop(how: int) -> bytes:
+	return _frame(6, bytes((how,)), FRAME_CAP)
+
+
+def encode_listen() -> bytes:
+	return _frame(7, b"", FRAME_CAP)
+
+
+# ---- answers
+
+_WELCOME = struct.Struct("<HII")
+_OUTPUT = struct.Struct("<IB")
+_OUTCOME = struct.Struct("<IBBiQQQQQ")
+_WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
+OUTCOME_SIZE = _WHOLE_OUTCOME.size
+
+
+def measure(data: bytes, cap: int = FRAME_CAP) -> int:
+	"""The size of the frame that ``data`` begins with; 0 while it cannot be told."""
+	if len(data) < 4:
+		return 0
+	(length,) = _U32.unpack_from(data)
+	if not 1 <= length <= cap:
+		raise ProtocolError("a frame of %d bytes" % length)
+	return 4 + length
+
+
+def decode_outcome(frame: bytes) -> Outcome:
+	"""The value of an ``outcome``; ``frame`` has the size of one."""
+	length, kind, *fields = _WHOLE_OUTCOME.unpack(frame)
+	if length != OUTCOME_SIZE - 4 or kind != 0x84:
+		raise ProtocolError("not an outcome")
+	outcome = Outcome._make(fields)
+	if outcome.verdict > 3 or outcome.step > 3:
+		raise ProtocolError("outcome with verdict %d, step %d" % (outcome.verdict, outcome.step))
+	return outcome
+
+
+def decode(frame: bytes) -> NamedTuple:
+	"""The value of one whole frame from the engine."""
+	if len(frame) < 5 or measure(frame) != len(frame):
+		raise ProtocolError("not a whole frame")
+	decoder = _DECODERS.get(frame[4])
+	if decoder is None:
+		raise ProtocolError("a frame of the unknown kind %#x" % frame[4])
+	try:
+		return decoder(frame)
+	except struct.error:
+		raise ProtocolError("a frame of the kind %#x with a body of %d bytes" % (frame[4], len(frame) - 5)) from None
+
+
+def _rest_text(frame: bytes, start: int) -> bytes:
+	"""The text that reaches from ``start`` to the end of the frame."""
+	(length,) = _U32.unpack_from(frame, start)
+	if start + 4 + length != len(frame):
+		raise ProtocolError("a text of %d bytes where there are %d" % (length, len(frame) - start - 4))
+	return frame[start + 4 :]
+
+
+def _decode_welcome(frame: bytes) -> Welcome:
+	engine = _rest_text(frame, 5 + _WELCOME.size)
+	return Welcome(*_WELCOME.unpack_from(frame, 5), engine.decode("utf-8", "replace"))
+
+
+def _decode_refused(frame: bytes) -> Refusal:
+	return Refusal(frame[5] if len(frame) > 5 else 0, _rest_text(frame, 6).decode("utf-8", "replace"))
+
+
+def _decode_output(frame: bytes) -> Output:
+	number, stream = _OUTPUT.unpack_from(frame, 5)
+	data = _rest_text(frame, 5 + _OUTPUT.size)
+	if stream not in (1, 2) or len(data) > OUTPUT_CAP:
+		raise ProtocolError("output of stream %d, %d bytes" % (stream, len(data)))
+	return Output(number, stream, data)
+
+
+def _decode_report(frame: bytes) -> Report:
+	return Report(_rest_text(frame, 5))
+
+
+def _decode_listening(frame: bytes) -> Listening:
+	return Listening(*struct.unpack("<H", frame[5:]))
+
+
+_DECODERS = {
+	0x81: _decode_welcome,
+	0x82: _decode_refused,
+	0x83: _decode_output,
+	0x84: decode_outcome,
+	0x85: _decode_report,
+	0x86: _decode_listening,
+}
