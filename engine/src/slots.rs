@@ -155,7 +155,7 @@ mod tests {
         submit(&mut slots, B, 100..110);
         assert_eq!(start_all(&mut slots), [100], "one at once, though all slots are taken");
         slots.finish(&A);
-        assert_eq!(start_all(&mut slots), [], "five ran on four slots");
+        assert!(start_all(&mut slots).is_empty(), "five ran on four slots");
         slots.finish(&A);
         assert_eq!(start_all(&mut slots), [101]);
     }

@@ -20,6 +20,8 @@ pub enum Alarm {
     Kill(CommandKey),
     /// The command has ended, but somebody holds its pipes.
     Abandon(CommandKey),
+    /// There may be descriptors for new connections again.
+    Accept,
     /// Nobody has needed the engine for long.
     Idle,
 }

@@ -1,0 +1,195 @@
+//! Clients come, clients go, and in the end the engine goes.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use log::{debug, info, warn};
+use rustix::event::epoll;
+
+use super::{Server, Tcp};
+use crate::connection::{Connection, ConnectionKey};
+use crate::slots::SessionId;
+use crate::source::Source;
+use crate::timers::Alarm;
+use crate::token::Token;
+use crate::wire::{Reply, Verdict, Why};
+
+const GREETING_TIME: Duration = Duration::from_secs(5);
+const CONNECTIONS: usize = 4096;
+/// How long we take no connections when there are no descriptors for them.
+const BREATH: Duration = Duration::from_millis(100);
+
+impl Server {
+    pub(super) fn accept_unix(&mut self) {
+        while let Some(accepted) = self.unix.as_ref().map(UnixListener::accept) {
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => return self.accept_later(&error),
+            };
+            match rustix::net::sockopt::socket_peercred(&stream) {
+                Ok(peer) if peer.uid == rustix::process::geteuid() => {
+                    self.admit(stream.into(), Some(peer.pid.as_raw_nonzero().get() as u32));
+                }
+                Ok(peer) => warn!("another user, {}, tried to connect", peer.uid.as_raw()),
+                Err(error) => warn!("who connects: {error}"),
+            }
+        }
+    }
+
+    pub(super) fn accept_tcp(&mut self) {
+        while let Some(accepted) = self.tcp.as_ref().map(|tcp| tcp.listener.accept()) {
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => return self.accept_later(&error),
+            };
+            // Without it frames only come later.
+            let _ = stream.set_nodelay(true);
+            self.admit(stream.into(), None);
+        }
+    }
+
+    /// Out of descriptors, the listeners would be ready again and again.
+    fn accept_later(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            return;
+        }
+        warn!("accept a connection: {error}");
+        if self.listeners(|epoll, fd, _| epoll::delete(epoll, fd)).is_ok() {
+            self.timers.set(Instant::now() + BREATH, Alarm::Accept);
+        }
+    }
+
+    pub(super) fn accept_again(&mut self) {
+        let watched = self.listeners(|epoll, fd, source| epoll::add(epoll, fd, source.data(), epoll::EventFlags::IN));
+        if let Err(error) = watched {
+            warn!("watch the listeners: {error}");
+        }
+    }
+
+    fn listeners(
+        &self,
+        act: impl Fn(&OwnedFd, BorrowedFd<'_>, Source) -> rustix::io::Result<()>,
+    ) -> rustix::io::Result<()> {
+        if let Some(unix) = &self.unix {
+            act(&self.epoll, unix.as_fd(), Source::Unix)?;
+        }
+        if let Some(tcp) = &self.tcp {
+            act(&self.epoll, tcp.listener.as_fd(), Source::Tcp)?;
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, fd: OwnedFd, peer: Option<u32>) {
+        let key = self.key();
+        let flags = epoll::EventFlags::IN;
+        if let Err(error) = epoll::add(&self.epoll, &fd, Source::Connection(key).data(), flags) {
+            warn!("watch a connection: {error}");
+            return;
+        }
+        self.totals.connections += 1;
+        self.idle_since = None;
+        let mut connection = Connection::new(fd, peer);
+        if self.connections.len() >= CONNECTIONS {
+            self.totals.refuse(Why::Crowded);
+            connection.reply(&Reply::Refused {
+                why: Why::Crowded,
+                reason: "too many connections".into(),
+            });
+            let _ = connection.flush();
+            return;
+        }
+        self.connections.insert(key, connection);
+        self.timers.set(Instant::now() + GREETING_TIME, Alarm::Greeting(key));
+    }
+
+    pub(super) fn listen_tcp(&mut self) -> io::Result<u16> {
+        if let Some(tcp) = &self.tcp {
+            return Ok(tcp.port);
+        }
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let token = Token::random()?;
+        token.publish(&self.options.folder, port)?;
+        epoll::add(&self.epoll, &listener, Source::Tcp.data(), epoll::EventFlags::IN)?;
+        info!("listens on 127.0.0.1:{port} for clients with the token");
+        self.tcp = Some(Tcp { listener, token, port });
+        Ok(port)
+    }
+
+    /// Ends a connection and all that was asked for over it.
+    pub(super) fn drop_connection(&mut self, key: ConnectionKey, why: &str) {
+        let Some(connection) = self.connections.remove(&key) else {
+            return;
+        };
+        debug!("connection {key} ends: {why}");
+        for command in connection.live.into_values() {
+            self.end_command(command, Verdict::Cancelled);
+        }
+        if let Some(client) = connection.client {
+            self.leave_session(&client.session);
+        }
+        self.rest();
+    }
+
+    fn leave_session(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        session.connections -= 1;
+        if session.connections == 0 {
+            info!("build ends: {} (process {})", session.name, session.pid);
+            self.sessions.remove(id);
+            self.slots.withdraw(id);
+        }
+    }
+
+    /// Begins to count the time that nobody needs us.
+    pub(super) fn rest(&mut self) {
+        if self.connections.is_empty() && self.commands.is_empty() && self.idle_since.is_none() {
+            let now = Instant::now();
+            self.idle_since = Some(now);
+            self.timers.set(now + self.options.idle, Alarm::Idle);
+        }
+    }
+
+    /// Takes no more clients; what runs may end.
+    pub(super) fn leave(&mut self) {
+        if !self.leaving {
+            self.leaving = true;
+            // First the name, so that the next client starts another engine; then whoever came before that.
+            let _ = fs::remove_file(self.options.folder.socket());
+            if self.tcp.take().is_some() {
+                let _ = fs::remove_file(self.options.folder.token());
+            }
+            self.unix = None;
+        }
+        self.touched.extend(self.connections.keys());
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.leaving && self.connections.is_empty() && self.commands.is_empty()
+    }
+
+    pub(super) fn on_signal(&mut self) {
+        // SAFETY: the kernel writes one record to where we have one.
+        unsafe {
+            let mut record: libc::signalfd_siginfo = std::mem::zeroed();
+            let size = size_of_val(&record);
+            libc::read(self.signals.as_raw_fd(), (&raw mut record).cast(), size);
+            info!("signal {}: stopping at once", record.ssi_signo);
+        }
+        self.stop_now();
+    }
+
+    pub(super) fn stop_now(&mut self) {
+        self.leave();
+        let keys: Vec<_> = self.connections.keys().copied().collect();
+        for key in keys {
+            self.drop_connection(key, "the engine stops");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The way of a command: ordered, started, watched, ended, told.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use log::{debug, warn};
+use rustix::event::epoll;
+use rustix::process::Signal;
+
+use super::requests::Broken;
+use super::Server;
+use crate::command::{Command, Order, Running};
+use crate::connection::ConnectionKey;
+use crate::slots::CommandKey;
+use crate::source::Source;
+use crate::spawn::{self, NotStarted};
+use crate::timers::Alarm;
+use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
+
+/// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Server {
+    pub(super) fn on_execute(&mut self, key: ConnectionKey, execute: Box<Execute>) -> Result<(), Broken> {
+        let command = self.key();
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return Ok(());
+        };
+        let wanted = execute.stdio.iter().filter(|s| **s == Stdio::Descriptor).count();
+        let descriptors: Vec<_> = (0..wanted).map_while(|_| connection.take_descriptor()).collect();
+        if descriptors.len() < wanted {
+            return Err(wire::Malformed("a command without its descriptors").into());
+        }
+        let Some(client) = &connection.client else {
+            return Err(wire::Malformed("a command over a connection without jobs").into());
+        };
+        let Some(env) = connection.environments.get(&execute.env) else {
+            return Err(wire::Malformed("a command in an environment that was not defined").into());
+        };
+        if connection.live.contains_key(&execute.id) {
+            return Err(wire::Malformed("two commands of one number").into());
+        }
+        let order = Order {
+            connection: key,
+            session: client.session,
+            env: env.clone(),
+            context: client.context.clone(),
+            adjustments: client.adjustments.clone(),
+            control_group: client.control_group.clone(),
+            descriptors,
+            pin: client.pin,
+            arrived: Instant::now(),
+            execute,
+        };
+        connection.backlog += order.size();
+        connection.live.insert(order.execute.id, command);
+        self.slots.submit(order.session, command);
+        self.commands.insert(command, Command { order, running: None });
+        Ok(())
+    }
+
+    pub(super) fn start_commands(&mut self) {
+        while let Some(key) = self.slots.next() {
+            if let Err(why) = self.start(key) {
+                debug!("command {key} not started: {why:?}");
+                if let Some(command) = self.commands.remove(&key) {
+                    let outcome = command.not_started(why);
+                    self.conclude(key, &command.order, &outcome);
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, key: CommandKey) -> Result<(), NotStarted> {
+        let Some(command) = self.commands.get_mut(&key) else {
+            return Ok(());
+        };
+        if let Some(connection) = self.connections.get_mut(&command.order.connection) {
+            connection.backlog = connection.backlog.saturating_sub(command.order.size());
+            self.touched.push(command.order.connection);
+        }
+        let processors = command.order.context.processors();
+        let processor = if command.order.pin {
+            self.pins.take(processors)
+        } else {
+            None
+        };
+        if let Err(why) = command.start(&mut self.spawner, &self.null, processor) {
+            processor.into_iter().for_each(|p| self.pins.give_back(p));
+            return Err(why);
+        }
+        let Some(running) = &mut command.running else {
+            return Ok(());
+        };
+        running.berth = self.roster.note(running.pid);
+        if command.order.execute.timeout > 0 {
+            let timeout = Duration::from_micros(command.order.execute.timeout);
+            // A time beyond what the clock can tell never comes.
+            if let Some(at) = running.started.checked_add(timeout) {
+                self.timers.set(at, Alarm::TimeUp(key));
+            }
+        }
+        let watched = self.watch(key);
+        if let Err(error) = watched {
+            // It runs, but we would not see it end: so it must not.
+            warn!("watch a command: {error}");
+            return Err(self.take_down(key, &error));
+        }
+        Ok(())
+    }
+
+    /// Has epoll tell of all that a fresh command does.
+    fn watch(&mut self, key: CommandKey) -> io::Result<()> {
+        let Some(running) = self.commands.get_mut(&key).and_then(|c| c.running.as_mut()) else {
+            return Ok(());
+        };
+        let input = epoll::EventFlags::IN;
+        epoll::add(&self.epoll, &running.pidfd, Source::End(key).data(), input)?;
+        for (stream, capture) in running.captures.iter().enumerate() {
+            if let Some(capture) = capture {
+                epoll::add(&self.epoll, &capture.fd, Source::Capture(key, stream).data(), input)?;
+            }
+        }
+        running.feed();
+        if let Some(feed) = &running.feed {
+            epoll::add(&self.epoll, &feed.fd, Source::Feed(key).data(), epoll::EventFlags::OUT)?;
+        }
+        Ok(())
+    }
+
+    /// Kills a command that cannot be watched, and waits for it: a matter of microseconds.
+    fn take_down(&mut self, key: CommandKey, error: &io::Error) -> NotStarted {
+        if let Some(running) = self.running(key) {
+            running.signal(Signal::KILL);
+            spawn::reap(running.pid);
+        }
+        if let Some(command) = self.commands.get_mut(&key) {
+            if let Some(running) = command.running.take() {
+                self.release(&running);
+            }
+        }
+        NotStarted::engine(error)
+    }
+
+    pub(super) fn running(&mut self, key: CommandKey) -> Option<&mut Running> {
+        self.commands.get_mut(&key)?.running.as_mut()
+    }
+
+    pub(super) fn on_capture(&mut self, key: CommandKey, stream: usize) {
+        let Some(command) = self.commands.get_mut(&key) else {
+            return;
+        };
+        let connection = command.order.connection;
+        let id = command.order.execute.id;
+        let Some(running) = &mut command.running else {
+            return;
+        };
+        if running.read(stream, &mut self.scratch) {
+            let held = running.take(stream);
+            self.send_output(connection, id, stream, &held);
+            self.pause_if_clogged(connection, key);
+        } else {
+            self.conclude_if_done(key);
+        }
+    }
+
+    fn send_output(&mut self, connection: ConnectionKey, id: u32, stream: usize, data: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        for part in data.chunks(wire::OUTPUT_CAP) {
+            wire::put_output(connection.outbox(), id, stream as u8 + 1, part);
+        }
+    }
+
+    fn pause_if_clogged(&mut self, connection: ConnectionKey, key: CommandKey) {
+        self.touched.push(connection);
+        let Some(connection) = self.connections.get_mut(&connection) else {
+            return;
+        };
+        if !connection.is_clogged() || connection.flush().is_err() || !connection.is_clogged() {
+            return;
+        }
+        connection.paused.push(key);
+        if let Some(running) = self.commands.get(&key).and_then(|c| c.running.as_ref()) {
+            let _ = running.watch(&self.epoll, key, false);
+        }
+    }
+
+    pub(super) fn on_end(&mut self, key: CommandKey) {
+        let Some(running) = self.running(key) else {
+            return;
+        };
+        if running.verdict == Verdict::Cancelled {
+            // Before it is reaped, so that the number is still its own.
+            running.signal(Signal::KILL);
+        }
+        let berth = running.berth.take();
+        let pid = running.pid;
+        if let Some(berth) = berth {
+            self.roster.strike(berth);
+        }
+        let Some(ended) = spawn::collect(pid) else {
+            return;
+        };
+        if let Some(running) = self.commands.get_mut(&key).and_then(|c| c.running.as_mut()) {
+            let _ = epoll::delete(&self.epoll, &running.pidfd);
+            running.ended = Some((ended, Instant::now()));
+            running.feed = None;
+            if running.verdict == Verdict::TimedOut {
+                self.timers.set(Instant::now() + GRACE, Alarm::Abandon(key));
+            }
+        }
+        self.conclude_if_done(key);
+    }
+
+    /// The pipes of a killed command that somebody else still holds.
+    pub(super) fn abandon(&mut self, key: CommandKey) {
+        if let Some(running) = self.running(key) {
+            running.close(0);
+            running.close(1);
+        }
+        self.conclude_if_done(key);
+    }
+
+    /// Ends a command before its time, for the reason that its outcome will tell.
+    pub(super) fn end_command(&mut self, key: CommandKey, verdict: Verdict) {
+        let Some(command) = self.commands.get_mut(&key) else {
+            return;
+        };
+        let Some(running) = &mut command.running else {
+            let session = command.order.session;
+            if self.slots.retract(&session, key) {
+                self.retract(key);
+            }
+            return;
+        };
+        if running.verdict != Verdict::Ran {
+            return;
+        }
+        if running.ended.is_some() && verdict == Verdict::TimedOut {
+            // It ended in time; what holds its pipes did not.
+            running.verdict = verdict;
+            self.abandon(key);
+            return;
+        }
+        running.verdict = verdict;
+        if verdict == Verdict::TimedOut {
+            running.signal(Signal::KILL);
+        } else {
+            running.signal(Signal::TERM);
+            running.signal(Signal::CONT);
+            running.feed = None;
+            running.close(0);
+            running.close(1);
+            self.timers.set(Instant::now() + GRACE, Alarm::Kill(key));
+            self.conclude_if_done(key);
+        }
+    }
+
+    fn retract(&mut self, key: CommandKey) {
+        if let Some(command) = self.commands.remove(&key) {
+            let outcome = command.retracted();
+            self.tell(&command.order, &outcome);
+        }
+    }
+
+    fn conclude_if_done(&mut self, key: CommandKey) {
+        if !self.running(key).is_some_and(|running| running.is_done()) {
+            return;
+        }
+        let Some(Command { order, running }) = self.commands.remove(&key) else {
+            return;
+        };
+        let Some(mut running) = running else { return };
+        for stream in 0..2 {
+            let rest = running.take(stream);
+            self.send_output(order.connection, order.execute.id, stream, &rest);
+        }
+        self.release(&running);
+        if let Some(outcome) = running.outcome(&order) {
+            self.conclude(key, &order, &outcome);
+        }
+    }
+
+    /// Gives back what a running command had besides its slot.
+    fn release(&mut self, running: &Running) {
+        if let Some(processor) = running.processor {
+            self.pins.give_back(processor);
+        }
+        if let Some(berth) = running.berth {
+            self.roster.strike(berth);
+        }
+    }
+
+    /// The command is over: its slot is free and its client is told.
+    fn conclude(&mut self, key: CommandKey, order: &Order, outcome: &Outcome) {
+        debug!("command {key}: {outcome:?}");
+        self.slots.finish(&order.session);
+        self.tell(order, outcome);
+    }
+
+    fn tell(&mut self, order: &Order, outcome: &Outcome) {
+        self.totals.count(outcome);
+        if let Some(connection) = self.connections.get_mut(&order.connection) {
+            connection.live.remove(&order.execute.id);
+            connection.reply(&Reply::Outcome(*outcome));
+            self.touched.push(order.connection);
+        }
+        self.rest();
+    }
+}

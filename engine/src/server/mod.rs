@@ -1,0 +1,286 @@
+//! The event loop: the only place that knows connections, slots and commands together.
+//!
+//! One thread. Every step is: take events, let each move its part, start what has a slot, send what is to be sent.
+//! Nothing here waits but `epoll`.
+
+mod arrivals;
+mod commands;
+mod report;
+mod requests;
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+use log::{debug, info};
+use rustix::event::{epoll, Timespec};
+use rustix::process::Signal;
+
+use crate::command::Command;
+use crate::connection::{Connection, ConnectionKey};
+use crate::context::{self, Context};
+use crate::folder::Folder;
+use crate::guardian::Roster;
+use crate::pins::Pins;
+use crate::place::Place;
+use crate::slots::{CommandKey, SessionId, Slots};
+use crate::source::Source;
+use crate::spawn::Spawner;
+use crate::status::Totals;
+use crate::timers::{Alarm, Timers};
+use crate::token::Token;
+use crate::wire::Verdict;
+
+const EVENTS: usize = 256;
+const SCRATCH: usize = 256 << 10;
+
+/// A build: all connections with one session number.
+struct Session {
+    name: String,
+    pid: u32,
+    connections: usize,
+    own_slots: bool,
+}
+
+struct Tcp {
+    listener: std::net::TcpListener,
+    token: Token,
+    port: u16,
+}
+
+/// How the engine is to behave.
+pub struct Options {
+    pub folder: Folder,
+    /// How long it stays when nobody needs it.
+    pub idle: Duration,
+    pub tcp: bool,
+}
+
+pub struct Server {
+    options: Options,
+    epoll: OwnedFd,
+    signals: OwnedFd,
+    unix: Option<UnixListener>,
+    tcp: Option<Tcp>,
+    null: OwnedFd,
+    connections: HashMap<ConnectionKey, Connection>,
+    sessions: HashMap<SessionId, Session>,
+    commands: HashMap<CommandKey, Command>,
+    slots: Slots,
+    spawner: Spawner,
+    roster: Roster,
+    timers: Timers,
+    totals: Totals,
+    place: Place,
+    own: Context,
+    /// Our program as it was when we started: when it is replaced, a newer engine should take over.
+    program: Option<(u64, u64)>,
+    pins: Pins,
+    keys: u64,
+    started: Instant,
+    idle_since: Option<Instant>,
+    leaving: bool,
+    /// Connections with something to send or to forget at the end of this round.
+    touched: Vec<ConnectionKey>,
+    scratch: Vec<u8>,
+}
+
+impl Server {
+    /// Takes over a listening socket and is ready to serve.
+    pub fn new(options: Options, unix: UnixListener, roster: Roster) -> io::Result<Server> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let signals = open_signals()?;
+        unix.set_nonblocking(true)?;
+        epoll::add(&epoll, &unix, Source::Unix.data(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &signals, Source::Signals.data(), epoll::EventFlags::IN)?;
+        raise_descriptor_limit();
+        let pid = std::process::id();
+        let mut server = Server {
+            epoll,
+            signals,
+            unix: Some(unix),
+            tcp: None,
+            null: fs::OpenOptions::new().read(true).write(true).open("/dev/null")?.into(),
+            connections: HashMap::new(),
+            sessions: HashMap::new(),
+            commands: HashMap::new(),
+            slots: Slots::default(),
+            spawner: Spawner::new()?,
+            roster,
+            timers: Timers::default(),
+            totals: Totals::default(),
+            place: Place::of(pid).map_err(io::Error::other)?,
+            own: context::Reader::new(pid)?.read()?,
+            program: program_now(),
+            pins: Pins::default(),
+            keys: 0,
+            started: Instant::now(),
+            idle_since: None,
+            leaving: false,
+            touched: Vec::new(),
+            scratch: vec![0; SCRATCH],
+            options,
+        };
+        if server.options.tcp {
+            server.listen_tcp()?;
+        }
+        server.rest();
+        Ok(server)
+    }
+
+    /// Serves until nobody needs it, or it is told to stop.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        while !self.is_done() {
+            let wait = self
+                .timers
+                .next()
+                .map(|at| timespec(at.saturating_duration_since(Instant::now())));
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), wait.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in events.drain(..) {
+                self.take(Source::of(event.data));
+            }
+            while let Some(alarm) = self.timers.due(Instant::now()) {
+                self.ring(alarm);
+            }
+            self.start_commands();
+            self.finish_round();
+        }
+        info!("left after {} s", self.started.elapsed().as_secs());
+        Ok(())
+    }
+
+    fn take(&mut self, source: Source) {
+        match source {
+            Source::Signals => self.on_signal(),
+            Source::Unix => self.accept_unix(),
+            Source::Tcp => self.accept_tcp(),
+            Source::Connection(key) => self.on_connection(key),
+            Source::End(key) => self.on_end(key),
+            Source::Feed(key) => {
+                if let Some(running) = self.running(key) {
+                    running.feed();
+                }
+            }
+            Source::Capture(key, stream) => self.on_capture(key, stream),
+        }
+    }
+
+    fn ring(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Greeting(key) => {
+                if self.connections.get(&key).is_some_and(|c| !c.greeted) {
+                    self.drop_connection(key, "no greeting in time");
+                }
+            }
+            Alarm::Frame(key) => self.check_frame(key),
+            Alarm::Accept => self.accept_again(),
+            Alarm::TimeUp(key) => self.end_command(key, Verdict::TimedOut),
+            Alarm::Kill(key) => {
+                if let Some(running) = self.running(key) {
+                    running.signal(Signal::KILL);
+                }
+            }
+            Alarm::Abandon(key) => self.abandon(key),
+            Alarm::Idle => {
+                let idle = self.options.idle;
+                if self.idle_since.is_some_and(|since| since.elapsed() >= idle) {
+                    info!("nobody has come for {} s: leaving", idle.as_secs());
+                    self.leave();
+                }
+            }
+        }
+    }
+
+    fn key(&mut self) -> u64 {
+        self.keys += 1;
+        self.keys
+    }
+
+    fn finish_round(&mut self) {
+        let mut touched = std::mem::take(&mut self.touched);
+        touched.sort_unstable();
+        touched.dedup();
+        for key in touched.drain(..) {
+            self.settle(key);
+        }
+        if self.touched.is_empty() {
+            self.touched = touched;
+        }
+    }
+
+    /// Sends what there is, and has epoll watch for what is wanted next.
+    fn settle(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        if let Err(error) = connection.flush() {
+            return self.drop_connection(key, &error.to_string());
+        }
+        let wants = connection.wants();
+        if self.leaving && connection.live.is_empty() && !wants.1 {
+            return self.drop_connection(key, "the engine is leaving");
+        }
+        if wants != connection.interest {
+            connection.interest = wants;
+            let mut flags = epoll::EventFlags::empty();
+            flags.set(epoll::EventFlags::IN, wants.0);
+            flags.set(epoll::EventFlags::OUT, wants.1);
+            let _ = epoll::modify(&self.epoll, &connection.fd, Source::Connection(key).data(), flags);
+        }
+        if connection.is_clear() && !connection.paused.is_empty() {
+            for command in std::mem::take(&mut connection.paused) {
+                if let Some(running) = self.commands.get(&command).and_then(|c| c.running.as_ref()) {
+                    let _ = running.watch(&self.epoll, command, true);
+                }
+            }
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs() as i64,
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}
+
+/// Device and inode of the program on disk.
+fn program_now() -> Option<(u64, u64)> {
+    let path = std::env::current_exe().ok()?;
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// The signals that stop the engine, as something to read.
+fn open_signals() -> io::Result<OwnedFd> {
+    // SAFETY: sets of our own; the descriptor is made for us.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// As many descriptors as we may have: a command needs up to four.
+fn raise_descriptor_limit() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
+        debug!("raise the limit of descriptors: {error}");
+    }
+}

@@ -1,0 +1,48 @@
+//! What `wafd status` is told.
+
+use super::Server;
+use crate::folder::ENGINE;
+use crate::status::{CommandLine, SessionLine, Snapshot};
+use crate::wire;
+
+impl Server {
+    pub(super) fn report(&self) -> serde_json::Value {
+        let sessions = self.sessions.iter().map(|(id, session)| {
+            let (jobs, running, waiting) = self.slots.of(id);
+            SessionLine {
+                name: session.name.clone(),
+                pid: session.pid,
+                jobs,
+                running,
+                waiting,
+                connections: session.connections,
+                own_slots: session.own_slots,
+            }
+        });
+        let commands = self.commands.values().filter_map(|command| {
+            let running = command.running.as_ref()?;
+            let argv = command.order.execute.argv.iter();
+            Some(CommandLine {
+                pid: running.pid,
+                argv: argv.map(|a| String::from_utf8_lossy(a).into_owned()).collect(),
+                seconds: running.started.elapsed().as_secs_f64(),
+            })
+        });
+        Snapshot {
+            pid: std::process::id(),
+            engine: ENGINE,
+            protocol: wire::VERSION,
+            started: self.started,
+            socket: self.options.folder.socket().display().to_string(),
+            tcp_port: self.tcp.as_ref().map(|tcp| tcp.port),
+            leaving: self.leaving,
+            slots: self.slots.capacity(),
+            running: self.slots.running(),
+            waiting: self.slots.waiting(),
+            sessions: sessions.collect(),
+            commands: commands.collect(),
+            totals: &self.totals,
+        }
+        .json()
+    }
+}

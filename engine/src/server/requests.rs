@@ -1,0 +1,258 @@
+//! What a client asks for: the greeting first, then everything else.
+
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use log::{debug, info, warn};
+
+use super::{program_now, Server, Session};
+use crate::connection::{Client, Connection, ConnectionKey, Received};
+use crate::context::{self, Context};
+use crate::folder::ENGINE;
+use crate::place::Place;
+use crate::timers::Alarm;
+use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
+
+const FRAME_TIME: Duration = Duration::from_secs(30);
+const JOBS: usize = 65536;
+
+/// Why a connection ends before its peer ends it.
+pub(super) enum Broken {
+    Io(io::Error),
+    Malformed(wire::Malformed),
+    Refused,
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Broken::Io(error)
+    }
+}
+
+impl From<wire::Malformed> for Broken {
+    fn from(error: wire::Malformed) -> Self {
+        Broken::Malformed(error)
+    }
+}
+
+impl Server {
+    pub(super) fn on_connection(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        self.touched.push(key);
+        let received = connection.receive(&mut self.scratch);
+        match received {
+            Ok(Received::Nothing) => {}
+            Ok(Received::End) => self.drop_connection(key, "its client ended it"),
+            Err(error) => self.drop_connection(key, &error.to_string()),
+            Ok(Received::Bytes) => {
+                if let Err(broken) = self.requests(key) {
+                    let why = match broken {
+                        Broken::Io(error) => error.to_string(),
+                        Broken::Refused => "refused".to_owned(),
+                        Broken::Malformed(what) => {
+                            self.totals.malformed += 1;
+                            warn!("connection {key} said what is not the protocol: {what}");
+                            what.to_string()
+                        }
+                    };
+                    self.drop_connection(key, &why);
+                }
+            }
+        }
+    }
+
+    fn requests(&mut self, key: ConnectionKey) -> Result<(), Broken> {
+        let mut refreshed = false;
+        while let Some(connection) = self.connections.get_mut(&key) {
+            let Some(frame) = connection.inbox.next()? else {
+                break;
+            };
+            let request = Request::decode(frame);
+            match request {
+                Err(malformed) if !connection.greeted => {
+                    warn!("connection {key} does not greet: {malformed}");
+                    return Err(self.refuse(key, Why::Greeting, malformed.0));
+                }
+                Err(malformed) => return Err(malformed.into()),
+                Ok(Request::Execute(execute)) => {
+                    if !std::mem::replace(&mut refreshed, true) {
+                        refresh_context(connection, &self.own);
+                    }
+                    self.on_execute(key, execute)?;
+                }
+                Ok(request) => self.on_request(key, request)?,
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.inbox.trim();
+            match (connection.inbox.is_partial(), connection.partial) {
+                (false, _) => connection.partial = None,
+                (true, Some(_)) => {}
+                (true, None) => {
+                    let now = Instant::now();
+                    connection.partial = Some(now);
+                    self.timers.set(now + FRAME_TIME, Alarm::Frame(key));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_frame(&mut self, key: ConnectionKey) {
+        let since = self.connections.get(&key).and_then(|c| c.partial);
+        match since {
+            Some(since) if since.elapsed() >= FRAME_TIME => {
+                self.drop_connection(key, "a frame did not end in time");
+            }
+            // Another frame than the one that the alarm was for.
+            Some(since) => self.timers.set(since + FRAME_TIME, Alarm::Frame(key)),
+            None => {}
+        }
+    }
+
+    fn on_request(&mut self, key: ConnectionKey, request: Request) -> Result<(), Broken> {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return Ok(());
+        };
+        if connection.greeted == matches!(request, Request::Hello(_)) {
+            return Err(wire::Malformed("the first request, and only that, is a greeting").into());
+        }
+        match request {
+            Request::Hello(hello) => return self.on_hello(key, &hello),
+            Request::Environment { env, entries } => {
+                connection.environments.insert(env, Rc::new(entries));
+            }
+            Request::Cancel { id } => {
+                if let Some(command) = connection.live.get(&id).copied() {
+                    self.end_command(command, Verdict::Cancelled);
+                }
+            }
+            Request::Status => {
+                let json = self.report().to_string().into_bytes();
+                self.reply(key, &Reply::Report { json });
+            }
+            Request::Listen => {
+                let port = self.listen_tcp()?;
+                self.reply(key, &Reply::Listening { port });
+            }
+            Request::Stop { now } => {
+                info!("asked to stop{}", if now { " at once" } else { "" });
+                if now {
+                    self.stop_now();
+                } else {
+                    self.leave();
+                }
+            }
+            Request::Execute(_) => unreachable!("handled by `requests`"),
+        }
+        Ok(())
+    }
+
+    fn on_hello(&mut self, key: ConnectionKey, hello: &Hello) -> Result<(), Broken> {
+        if !(hello.lowest..=hello.highest).contains(&wire::VERSION) {
+            let ours = format!("this engine speaks version {}", wire::VERSION);
+            return Err(self.refuse(key, Why::Version, &ours));
+        }
+        let peer = self.connections.get(&key).and_then(|c| c.peer);
+        let trusted = peer.is_some() || self.tcp.as_ref().is_some_and(|tcp| tcp.token.admits(&hello.token));
+        if !trusted {
+            return Err(self.refuse(key, Why::Token, "wrong token"));
+        }
+        if !self.leaving && self.sessions.is_empty() && self.program != program_now() {
+            info!("the program on disk is another by now: leaving to make room for it");
+            self.leave();
+        }
+        if self.leaving {
+            return Err(self.refuse(key, Why::Leaving, "the engine is leaving"));
+        }
+        let client = if hello.jobs == 0 {
+            None
+        } else {
+            match self.meet(hello, peer.unwrap_or(hello.pid)) {
+                Ok(client) => Some(client),
+                Err(reason) => return Err(self.refuse(key, Why::Place, &reason)),
+            }
+        };
+        let slots = self.slots.capacity() as u32;
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.greeted = true;
+            connection.client = client;
+            connection.inbox.raise_cap(wire::FRAME_CAP);
+            connection.reply(&Reply::Welcome {
+                version: wire::VERSION,
+                pid: std::process::id(),
+                slots,
+                engine: ENGINE.into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Looks at where a client lives, and enters it into its session.
+    fn meet(&mut self, hello: &Hello, pid: u32) -> Result<Client, String> {
+        let control_group = self.place.serves(&Place::of(pid)?)?;
+        let reader = context::Reader::new(pid).map_err(|e| format!("process {pid}: {e}"))?;
+        let context = reader.read().map_err(|e| format!("process {pid}: {e}"))?;
+        let adjustments = Rc::new(context.adjustments(&self.own));
+        let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
+        self.slots
+            .declare(hello.session, (hello.jobs as usize).min(JOBS), own_slots);
+        let session = self.sessions.entry(hello.session).or_insert_with(|| {
+            self.totals.sessions += 1;
+            let name = String::from_utf8_lossy(&hello.name).into_owned();
+            info!("build begins: {name} (process {pid}), -j{}", hello.jobs);
+            Session {
+                name,
+                pid,
+                connections: 0,
+                own_slots,
+            }
+        });
+        session.connections += 1;
+        Ok(Client {
+            session: hello.session,
+            reader,
+            context: Rc::new(context),
+            adjustments,
+            control_group,
+            pin: hello.wishes & wire::WISH_PIN != 0,
+        })
+    }
+
+    fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> Broken {
+        info!("connection {key} refused for {}: {reason}", why.name());
+        self.totals.refuse(why);
+        let reason = reason.into();
+        self.reply(key, &Reply::Refused { why, reason });
+        if let Some(connection) = self.connections.get_mut(&key) {
+            // It may have gone already.
+            let _ = connection.flush();
+        }
+        Broken::Refused
+    }
+
+    fn reply(&mut self, key: ConnectionKey, reply: &Reply) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.reply(reply);
+        }
+    }
+}
+
+/// A client may change its umask or limits between two commands: what it has now is what the next ones get.
+fn refresh_context(connection: &mut Connection, own: &Context) {
+    let Some(client) = &mut connection.client else {
+        return;
+    };
+    match client.reader.read() {
+        Ok(context) if context != *client.context => {
+            client.adjustments = Rc::new(context.adjustments(own));
+            client.context = Rc::new(context);
+        }
+        Ok(_) => {}
+        // It is gone, and so will be its connection.
+        Err(error) => debug!("context of a client: {error}"),
+    }
+}
