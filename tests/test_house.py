@@ -1,0 +1,367 @@
+"""The house around the code: the bootstrap ./waf, the packages, the `waf` command, bundling with waf-light."""
+
+import ast
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from typing import Dict, List
+
+import pytest
+import waflib
+from conftest import ROOT, Completed
+
+import waflib_extras
+
+WAFLIB = pathlib.Path(waflib.__file__).parent
+PROJECT = """\
+from waflib import Context
+
+def options(opt):
+	opt.load('prefork')
+
+def configure(conf):
+	conf.msg('the tool', Context.Context.tools['prefork'].__file__)
+	conf.msg('the folder of Waf', Context.waf_dir)
+
+def build(bld):
+	bld(rule='cp ${SRC} ${TGT}', source='a.txt', target='b.txt')
+"""
+FILES = {"wscript": PROJECT, "a.txt": "some text"}
+
+
+def copy_tree(folder: pathlib.Path) -> pathlib.Path:
+	"""The tree as a fresh clone has it: with nothing that was built."""
+	made = shutil.ignore_patterns("build", "target", ".git", "__pycache__", "*.egg-info", ".lock-waf*", ".*_cache")
+	shutil.copytree(ROOT, folder, ignore=made)
+	return folder
+
+
+def run(command: List[str], environ: Dict[str, str], cwd: pathlib.Path, status: int = 0) -> "Completed[str]":
+	done = subprocess.run(
+		command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", check=False
+	)
+	assert done.returncode == status, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+	return done
+
+
+@pytest.fixture(scope="session")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
+	"""An environment in which the engine is built quickly: not optimized, and with the crates of the last time."""
+	changes = {
+		"CARGO_TARGET_DIR": str(ROOT / "build" / "clone-target"),
+		"CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
+		"CARGO_PROFILE_RELEASE_DEBUG": "0",
+		"WAFD_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime")),
+	}
+	return {**os.environ, **changes}
+
+
+@pytest.fixture(scope="session")
+def clone(tmp_path_factory: pytest.TempPathFactory, environ: Dict[str, str]) -> pathlib.Path:
+	"""A copy of the tree in which ./waf has run once."""
+	folder = copy_tree(tmp_path_factory.mktemp("clone") / "tree")
+	first = run([sys.executable, str(folder / "waf"), "--version"], environ, folder)
+	assert first.stdout.startswith("waf 2.1.4 ")
+	assert [x for x in first.stderr.splitlines() if not x.startswith("waf: ")] == []
+	assert len(first.stderr.splitlines()) == 2
+	return folder
+
+
+@pytest.fixture(scope="session")
+def clone_python(clone: pathlib.Path) -> str:
+	"""The python of the environment that ./waf has made in the clone: one with pip, on PyPy too."""
+	(found,) = (clone / "build").glob("venv-*/bin/python")
+	return str(found)
+
+
+class TestBootstrap:
+	def start(
+		self, clone: pathlib.Path, environ: Dict[str, str], *args: str, cwd: pathlib.Path, **kw
+	) -> "Completed[str]":
+		return run([sys.executable, str(clone / "waf"), *args], environ, cwd, **kw)
+
+	def test_second_start(self, clone, environ):
+		"""A start after the first one sets up nothing and says nothing."""
+		assert self.start(clone, environ, "--version", cwd=clone).stderr == ""
+
+	def test_lists_commands(self, clone, environ):
+		"""The help of ./waf names what the tree can do."""
+		text = self.start(clone, environ, "--help", cwd=clone).stdout
+		assert re.search(r"^  demo +: builds a generated project", text, re.M)
+		assert re.search(r"^  check +: runs every test", text, re.M)
+
+	def test_unknown_step(self, clone, environ):
+		"""A step that check does not have is answered with those that it has."""
+		done = self.start(clone, environ, "check", "--only=cpython,nonsense", cwd=clone, status=1)
+		assert "no step nonsense in check: there are ruff" in done.stdout + done.stderr
+
+	def test_other_folder(self, clone, environ, project):
+		"""Waf runs in the folder from which ./waf is called, with the tools of the tree."""
+		folder = project(FILES)
+		done = self.start(clone, {**environ, "WAF_NO_PREFORK": "1"}, "configure", "build", cwd=folder)
+		assert (folder / "build" / "b.txt").read_text() == "some text"
+		assert "waflib_extras/prefork.py" in done.stdout
+
+	def test_changed_tool(self, clone, environ, project):
+		"""What is written into waflib_extras/ holds at the next start, without another setup."""
+		(clone / "waflib_extras" / "newest.py").write_text("def options(opt):\n\tprint('newest is here')\n")
+		folder = project({"wscript": "def options(opt):\n\topt.load('newest')\n"})
+		done = self.start(clone, environ, "--help", cwd=folder)
+		assert "newest is here" in done.stdout
+		assert done.stderr == ""
+
+	def test_changed_engine(self, clone, environ):
+		"""A change of the engine's sources is built at the next start, and only then."""
+		with open(clone / "engine" / "src" / "lib.rs", "a") as source:
+			source.write("\n// changed\n")
+		assert "waf: building the engine" in self.start(clone, environ, "--version", cwd=clone).stderr
+		assert self.start(clone, environ, "--version", cwd=clone).stderr == ""
+
+	def test_broken_engine(self, clone, environ):
+		"""Sources that do not compile give the compiler's words and the name of the log, and no Waf runs."""
+		source = clone / "engine" / "src" / "lib.rs"
+		good = source.read_text()
+		source.write_text(good + "\nthis is no Rust\n")
+		done = self.start(clone, environ, "--version", cwd=clone, status=1)
+		source.write_text(good)
+		assert "The end of build/engine.log:" in done.stderr
+		assert "this is no Rust" in done.stderr
+		assert "Traceback" not in done.stderr
+		assert done.stdout == ""
+		self.start(clone, environ, "--version", cwd=clone)
+
+	def test_interrupted_setup(self, clone, environ):
+		"""An environment without the stamp of its last step is made again, once, by two starts at once."""
+		(folder,) = (clone / "build").glob("venv-*/")
+		(folder / "stamp.json").unlink()
+		(folder / "bin" / "waf").unlink()
+		command = [sys.executable, str(clone / "waf"), "--version"]
+		pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
+		both = [subprocess.Popen(command, cwd=clone, env=environ, **pipes) for _ in range(2)]
+		answers = [x.communicate() for x in both]
+		assert [x.returncode for x in both] == [0, 0], answers
+		assert all(out.startswith("waf 2.1.4") for out, err in answers)
+		assert sum("setting up" in err for out, err in answers) == 1
+
+	def test_nothing_installed(self, tmp_path, environ):
+		"""Without cargo and a C compiler there is one line for each, with what to install."""
+		(tmp_path / "bin").mkdir()
+		poor = {**environ, "PATH": str(tmp_path / "bin"), "CARGO_HOME": str(tmp_path)}
+		done = self.start(copy_tree(tmp_path / "tree"), poor, "--version", cwd=tmp_path, status=1)
+		compiler, cargo = done.stderr.splitlines()
+		assert compiler == "waf: the C compiler and linker (cc) is missing: apt-get install build-essential"
+		assert cargo.startswith("waf: cargo is missing: install Rust ")
+
+	def test_old_cargo(self, tmp_path, environ):
+		"""A cargo that is too old is named with its version and the one that is needed."""
+		(tmp_path / "bin").mkdir()
+		cargo = tmp_path / "bin" / "cargo"
+		cargo.write_text("#!/bin/sh\necho 'cargo 1.48.0'\n")
+		cargo.chmod(0o755)
+		old = {**environ, "PATH": "%s:%s" % (tmp_path / "bin", environ["PATH"])}
+		done = self.start(copy_tree(tmp_path / "tree"), old, "--version", cwd=tmp_path, status=1)
+		assert re.fullmatch(r"waf: cargo 1\.48\.0 is too old: install Rust 1\.\d+ or newer .*\n", done.stderr)
+
+	def test_no_ensurepip(self, tmp_path, environ):
+		"""A Python without ensurepip, as Debian's without python3-venv, is told which package brings it."""
+		(tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['ensurepip'] = None\n")
+		bare = {**environ, "PYTHONPATH": str(tmp_path)}
+		done = self.start(copy_tree(tmp_path / "tree"), bare, "--version", cwd=tmp_path, status=1)
+		assert re.fullmatch(r"waf: Python's ensurepip is missing: apt-get install (pypy3|python3)-venv\n", done.stderr)
+
+	def test_unwritable_tree(self, tmp_path, environ):
+		"""A tree in which nothing can be made is named, with the reason."""
+		tree = copy_tree(tmp_path / "tree")
+		(tree / "build").write_text("in the way")
+		done = self.start(tree, environ, "--version", cwd=tmp_path, status=1)
+		assert re.fullmatch(r"waf: cannot set up .*/tree/build: .*\n", done.stderr)
+
+	def test_older_python(self):
+		"""An older Python 3 can read the whole script, so that it comes to the line that says what is needed."""
+		source = (ROOT / "waf").read_text(encoding="utf-8")
+		tree = ast.parse(source, feature_version=(3, 4))
+		assert not [x for x in ast.walk(tree) if isinstance(x, ast.JoinedStr)]
+		first = next(x for x in tree.body if isinstance(x, ast.If))
+		assert "sys.version_info < (3, 8)" in ast.get_source_segment(source, first)
+
+
+@pytest.fixture(scope="session")
+def sdist(clone: pathlib.Path, clone_python: str, environ: Dict[str, str]) -> pathlib.Path:
+	"""The source distribution."""
+	run([clone_python, "-m", "pip", "install", "-q", "setuptools>=70.1", "setuptools-rust"], environ, clone)
+	run([clone_python, "setup.py", "-q", "sdist"], environ, clone)
+	(found,) = (clone / "dist").glob("*.tar.gz")
+	return found
+
+
+@pytest.fixture(scope="session")
+def wheel(sdist: pathlib.Path, clone_python: str, environ: Dict[str, str], tmp_path_factory) -> pathlib.Path:
+	"""The wheel, made from the source distribution as pip does it."""
+	folder = tmp_path_factory.mktemp("wheel")
+	run([clone_python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(sdist)], environ, folder)
+	(found,) = folder.glob("*.whl")
+	return found
+
+
+class TestPackage:
+	def test_one_version(self):
+		"""Python, the engine and the newest heading of the changelog have the same version."""
+		manifest = (ROOT / "engine" / "Cargo.toml").read_text(encoding="utf-8")
+		changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+		assert re.search(r'^version = "(.*)"', manifest, re.M).group(1) == waflib_extras.__version__
+		assert re.search(r"^## \[?([\d.]+)", changelog, re.M).group(1) == waflib_extras.__version__
+
+	def test_sdist(self, sdist):
+		"""The source distribution has all that the engine is built from, and nothing that was built."""
+		with tarfile.open(sdist) as archive:
+			names = {x.partition("/")[2] for x in archive.getnames()}
+		sources = {str(x.relative_to(ROOT)) for x in (ROOT / "engine" / "src").rglob("*.rs")}
+		assert {*sources, "engine/Cargo.toml", "engine/Cargo.lock", "pyproject.toml", "LICENSE", "waf"} <= names
+		assert not [x for x in names if x.startswith(("engine/target", "build/"))]
+
+	def test_wheel(self, wheel):
+		"""One wheel per platform, for every Python 3, with our modules and both programs and nothing else."""
+		version = waflib_extras.__version__
+		assert re.fullmatch(rf"waflib_extras-{re.escape(version)}-py3-none-linux_\w+\.whl", wheel.name)
+		with zipfile.ZipFile(wheel) as archive:
+			names = {x for x in archive.namelist() if ".dist-info/" not in x}
+			metadata = archive.read(f"waflib_extras-{version}.dist-info/METADATA").decode()
+		modules = {f"waflib_extras/{x.name}" for x in (ROOT / "waflib_extras").glob("*.py")}
+		scripts = {f"waflib_extras-{version}.data/scripts/{x}" for x in ("wafd", "wafcc")}
+		assert names - {"waflib_extras/newest.py"} == modules | scripts
+		assert re.search(r"^Requires-Python: >=3\.8$", metadata, re.M)
+		assert re.search(r"^Requires-Dist: waflib>=2\.0$", metadata, re.M)
+
+	def test_install(self, wheel, clone_python, environ, tmp_path, project):
+		"""An installed wheel gives the three commands, and its `waf` finds our tools and the engine beside it."""
+		run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")], environ, tmp_path)
+		commands = tmp_path / "venv" / "bin"
+		pip = [clone_python, "-m", "pip", "--python", str(commands / "python")]
+		run([*pip, "install", "-q", str(wheel)], environ, tmp_path)
+		version = waflib_extras.__version__
+		assert run([str(commands / "waf"), "--version"], environ, tmp_path).stdout.startswith("waf 2.")
+		assert version in run([str(commands / "wafd"), "--version"], environ, tmp_path).stdout
+		assert os.access(commands / "wafcc", os.X_OK)
+		folder = project(FILES)
+		done = run([str(commands / "waf"), "configure"], {**environ, "WAF_NO_PREFORK": "1"}, folder)
+		assert str(commands.parent) in re.search("the tool .*", done.stdout).group()
+
+	def test_without_cargo(self, clone, clone_python, sdist, environ, tmp_path):
+		"""Where cargo is missing the package is made of the Python tools alone, for any platform, and says so."""
+		(tmp_path / "bin").mkdir()
+		poor = {**environ, "PATH": str(tmp_path / "bin")}
+		tree = copy_tree(tmp_path / "tree")
+		done = run([clone_python, "setup.py", "-q", "bdist_wheel", "-d", str(tmp_path)], poor, tree)
+		assert "waflib-extras: the engine is left out: cargo is missing" in done.stderr
+		(wheel,) = tmp_path.glob("*.whl")
+		assert wheel.name.endswith("-py3-none-any.whl")
+		with zipfile.ZipFile(wheel) as archive:
+			assert not [x for x in archive.namelist() if "/scripts/" in x]
+			assert "waflib_extras/launcher.py" in archive.namelist()
+
+
+class TestLauncher:
+	def test_short_name(self, waf, project):
+		"""The `waf` command runs the installed Waf, and finds our tools by their short names in it."""
+		folder = project(FILES)
+		done = waf(folder, "configure", env={"WAF_NO_PREFORK": "1"})
+		assert "waflib_extras/prefork.py" in re.search("the tool .*", done.stdout).group()
+
+	def test_import_in_wscript(self, project):
+		"""With a Waf that was started in another way, `import waflib_extras` in the wscript puts the tools in reach."""
+		folder = project({"wscript": "import waflib_extras\n" + PROJECT})
+		start = "from waflib import Context, Scripting; Scripting.waf_entry_point(%r, Context.WAFVERSION, %r)"
+		command = [sys.executable, "-c", start % (str(folder), str(WAFLIB.parent)), "configure"]
+		done = run(command, {**os.environ, "WAF_NO_PREFORK": "1"}, folder)
+		assert "waflib_extras/prefork.py" in re.search("the tool .*", done.stdout).group()
+
+	@pytest.mark.parametrize("place", ["WAFDIR", "current folder"])
+	def test_other_waflib(self, waf, project, tmp_path, place):
+		"""$WAFDIR, and a waflib in the current folder, come before the installed one, as with waf-light."""
+		folder = project(FILES)
+		home = tmp_path / "home" if place == "WAFDIR" else folder
+		home.mkdir(exist_ok=True)
+		(home / "waflib").symlink_to(WAFLIB)
+		done = waf(folder, "configure", wafdir=home if place == "WAFDIR" else None, env={"WAF_NO_PREFORK": "1"})
+		assert re.search("the folder of Waf .*", done.stdout).group().split()[-1] == str(home)
+		assert "waflib_extras/prefork.py" in re.search("the tool .*", done.stdout).group()
+
+	def test_old_waf(self, waf, project, waf20):
+		"""Waf 2.0 is started as well, under its own version."""
+		assert waf(project(FILES), "--version", wafdir=waf20).stdout.startswith("waf 2.0.24 ")
+
+	def test_same_as_waf_light(self, waf, project, waf_sources):
+		"""What Waf prints and the status that it ends with are those of waf-light."""
+		folder = project({"wscript": "def configure(conf):\n\tconf.find_program('no-such-program')\n"})
+		light = [sys.executable, str(waf_sources / "waf-light"), "configure"]
+		theirs = run(light, dict(os.environ), folder, status=1)
+		ours = waf(folder, "configure", status=1, wafdir=waf_sources)
+		assert (ours.stdout, ours.stderr) == (theirs.stdout, theirs.stderr)
+
+	def test_no_waflib(self, tmp_path):
+		"""Without waflib there is one line that says how to install it."""
+		(tmp_path / "waflib_extras").symlink_to(ROOT / "waflib_extras")
+		launcher = str(ROOT / "waflib_extras" / "launcher.py")
+		bare = {**os.environ, "PYTHONPATH": str(tmp_path)}
+		done = run([sys.executable, "-S", launcher, "--version"], bare, tmp_path, status=1)
+		assert re.fullmatch("waf: there is no waflib for .*: run .* -m pip install waflib\n", done.stderr)
+
+	def test_lost_folder(self, tmp_path):
+		"""A current folder that was deleted is told in one line."""
+		lost = tmp_path / "lost"
+		lost.mkdir()
+		script = "cd '%s' && rmdir '%s' && exec '%s' '%s' --version"
+		launcher = ROOT / "waflib_extras" / "launcher.py"
+		command = ["sh", "-c", script % (lost, lost, sys.executable, launcher)]
+		done = run(command, dict(os.environ), tmp_path, status=1)
+		assert done.stderr == "waf: the current folder does not exist any more: change to one that does\n"
+
+	def test_offered_once(self):
+		"""Our folder is put among Waf's extras once, however often it is asked for."""
+		from waflib import extras
+
+		assert waflib_extras.offer_tools()
+		assert waflib_extras.offer_tools()
+		assert [x for x in extras.__path__ if x.endswith("waflib_extras")] == [os.path.dirname(waflib_extras.__file__)]
+
+
+@pytest.fixture(scope="session", params=["folder", "files"])
+def bundled(request, waf_sources, tmp_path_factory) -> pathlib.Path:
+	"""A project with a single `waf` file into which waf-light has put our tools."""
+	tree = tmp_path_factory.mktemp("light") / "waf"
+	shutil.copytree(waf_sources, tree)
+	tools = ROOT / "waflib_extras"
+	options = ["--tools=%s" % ",".join(str(x) for x in tools.glob("[!_]*.py"))]
+	if request.param == "folder":
+		options = ["--tools=%s" % tools, "--prelude=\timport waflib.extras.waflib_extras\n"]
+	run([sys.executable, "waf-light", *options], dict(os.environ), tree)
+	folder = tree.parent / "project"
+	folder.mkdir()
+	shutil.copy(tree / "waf", folder)
+	for name, content in FILES.items():
+		(folder / name).write_text(content)
+	return folder
+
+
+class TestBundle:
+	def test_tools_survive(self, bundled):
+		"""Every module of ours can still be compiled after waf-light has stripped it."""
+		run([sys.executable, "waf", "--version"], dict(os.environ), bundled)
+		(extras,) = bundled.glob(".waf3-*/waflib/extras")
+		ours = [x for x in extras.rglob("*.py") if (ROOT / "waflib_extras" / x.name).exists()]
+		assert {x.name for x in ours} >= {x.name for x in (ROOT / "waflib_extras").glob("[!_]*.py")}
+		for path in ours:
+			compile(path.read_text(encoding="utf-8"), str(path), "exec")
+
+	def test_build(self, bundled, engine, runtime):
+		"""A build with the bundled tool runs, and has the engine that $WAFD names execute its commands."""
+		environ = {**os.environ, "WAFD": engine}
+		done = run([sys.executable, "waf", "configure", "build"], environ, bundled)
+		assert str(bundled) in re.search("the tool .*", done.stdout).group()
+		assert (bundled / "build" / "b.txt").read_text() == "some text"
+		assert list(runtime.glob("wafd-*.sock"))
