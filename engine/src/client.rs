@@ -108,7 +108,7 @@ impl Client {
     pub fn receive(&mut self) -> io::Result<Reply> {
         let mut chunk = [0; CHUNK];
         loop {
-            if let Some(frame) = self.inbox.next().map_err(io::Error::other)? {
+            if let Some(frame) = self.inbox.take().map_err(io::Error::other)? {
                 return Reply::decode(frame).map_err(io::Error::other);
             }
             match self.stream.read(&mut chunk) {

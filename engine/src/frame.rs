@@ -36,7 +36,7 @@ impl Inbox {
     }
 
     /// The next whole frame: its kind and body, without its length.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, Malformed> {
+    pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
         let waiting = &self.bytes[self.taken..];
         let Some((head, rest)) = waiting.split_first_chunk::<4>() else {
             return Ok(None);
@@ -83,7 +83,7 @@ mod tests {
             let mut seen = Vec::new();
             for part in [&stream[..cut], &stream[cut..]] {
                 inbox.push(part);
-                while let Some(frame) = inbox.next().unwrap() {
+                while let Some(frame) = inbox.take().unwrap() {
                     seen.push(frame.to_vec());
                 }
             }
@@ -96,16 +96,16 @@ mod tests {
     fn a_length_above_the_cap_is_refused_before_its_bytes_come() {
         let mut inbox = Inbox::new(16);
         inbox.push(&17u32.to_le_bytes());
-        assert!(inbox.next().is_err());
+        assert!(inbox.take().is_err());
         inbox.raise_cap(17);
-        assert_eq!(inbox.next(), Ok(None));
+        assert_eq!(inbox.take(), Ok(None));
     }
 
     #[test]
     fn a_frame_of_no_length_is_refused() {
         let mut inbox = Inbox::new(16);
         inbox.push(&[0; 4]);
-        assert!(inbox.next().is_err());
+        assert!(inbox.take().is_err());
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         let mut inbox = Inbox::new(1 << 20);
         inbox.push(&(1u32 << 20).to_le_bytes());
         inbox.push(&vec![1; 1 << 20]);
-        assert!(inbox.next().unwrap().is_some());
+        assert!(inbox.take().unwrap().is_some());
         inbox.trim();
         assert!(inbox.bytes.capacity() <= KEPT);
     }

@@ -25,3 +25,4 @@ pub mod status;
 pub mod timers;
 pub mod token;
 pub mod wire;
+pub mod wrapper;

@@ -59,7 +59,7 @@ impl Slots {
     }
 
     /// The next command that may start; it then holds a slot until `finish`.
-    pub fn next(&mut self) -> Option<CommandKey> {
+    pub fn grant(&mut self) -> Option<CommandKey> {
         let free = self.capacity() > self.shared();
         let share = self
             .shares
@@ -116,7 +116,7 @@ mod tests {
     const B: SessionId = [2; 16];
 
     fn start_all(slots: &mut Slots) -> Vec<CommandKey> {
-        std::iter::from_fn(|| slots.next()).collect()
+        std::iter::from_fn(|| slots.grant()).collect()
     }
 
     fn submit(slots: &mut Slots, session: SessionId, keys: std::ops::Range<u64>) {

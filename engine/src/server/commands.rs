@@ -60,7 +60,7 @@ impl Server {
     }
 
     pub(super) fn start_commands(&mut self) {
-        while let Some(key) = self.slots.next() {
+        while let Some(key) = self.slots.grant() {
             if let Err(why) = self.start(key) {
                 debug!("command {key} not started: {why:?}");
                 if let Some(command) = self.commands.remove(&key) {

@@ -67,7 +67,7 @@ impl Server {
     fn requests(&mut self, key: ConnectionKey) -> Result<(), Broken> {
         let mut refreshed = false;
         while let Some(connection) = self.connections.get_mut(&key) {
-            let Some(frame) = connection.inbox.next()? else {
+            let Some(frame) = connection.inbox.take()? else {
                 break;
             };
             let request = Request::decode(frame);
