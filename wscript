@@ -207,7 +207,8 @@ class Check:
 			self.bootstrap.link_engine(python, programs)
 		if "wafd" in programs:
 			self.environ["WAFD"] = programs["wafd"]
-		self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
+		if "WAF_SOURCES" not in self.environ:
+			self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
 		pattern = ["-k", Options.options.tests] if Options.options.tests else []
 		self.call([python, "-m", "pytest", *pattern])
 

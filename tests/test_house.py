@@ -137,9 +137,9 @@ class TestBootstrap:
 
 	def test_interrupted_setup(self, clone, environ):
 		"""An environment without the stamp of its last step is made again, once, by two starts at once."""
-		(folder,) = (clone / "build").glob("venv-*/")
-		(folder / "stamp.json").unlink()
-		(folder / "bin" / "waf").unlink()
+		(stamp,) = (clone / "build").glob("venv-*/stamp.json")
+		stamp.unlink()
+		(stamp.parent / "bin" / "waf").unlink()
 		command = [sys.executable, str(clone / "waf"), "--version"]
 		pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "encoding": "utf-8"}
 		both = [subprocess.Popen(command, cwd=clone, env=environ, **pipes) for _ in range(2)]
@@ -235,7 +235,7 @@ class TestPackage:
 		scripts = {f"waflib_extras-{version}.data/scripts/{x}" for x in ("wafd", "wafcc")}
 		assert names - {"waflib_extras/newest.py"} == modules | scripts
 		assert re.search(r"^Requires-Python: >=3\.8$", metadata, re.M)
-		assert re.search(r"^Requires-Dist: waflib>=2\.0$", metadata, re.M)
+		assert re.search(r"^Requires-Dist: waflib ?>=2\.0$", metadata, re.M)
 
 	def test_install(self, wheel, clone_python, environ, tmp_path, project):
 		"""An installed wheel gives the three commands, and its `waf` finds our tools and the engine beside it."""
