@@ -10,6 +10,7 @@ import os
 import runpy
 import shutil
 import sys
+import tempfile
 
 from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
@@ -42,36 +43,37 @@ if obstacle:
 with open(os.path.join(HERE, "README.md"), encoding="utf-8") as readme:
 	description = readme.read()
 
-setup(
-	name="waflib-extras",
-	version=runpy.run_path(os.path.join(HERE, "waflib_extras", "version.py"))["VERSION"],
-	description="Extras for the Waf build system that remove what makes builds slow",
-	long_description=description,
-	long_description_content_type="text/markdown",
-	license="BSD-3-Clause",
-	license_files=["LICENSE"],
-	author="The waflib-extras authors",
-	python_requires=">=3.8",
-	install_requires=["waflib>=2.0"],
-	packages=["waflib_extras"],
-	entry_points={"console_scripts": ["waf = waflib_extras.launcher:main"]},
-	# one entry for both programs, so that cargo is run once
-	rust_extensions=[]
-	if obstacle
-	else [RustBin({"wafd": "wafd", "wafcc": "wafcc"}, path="engine/Cargo.toml", args=["--locked"], debug=False)],
-	cmdclass={"bdist_wheel": PlatformWheel},
-	# below build/ as everything else that we make, and apart from what ./waf puts there
-	options={"build": {"build_base": os.path.join("build", "package")}},
-	zip_safe=False,
-	classifiers=[
-		"Development Status :: 4 - Beta",
-		"Environment :: Console",
-		"Intended Audience :: Developers",
-		"Operating System :: POSIX :: Linux",
-		"Programming Language :: Python :: 3",
-		"Programming Language :: Python :: Implementation :: CPython",
-		"Programming Language :: Python :: Implementation :: PyPy",
-		"Programming Language :: Rust",
-		"Topic :: Software Development :: Build Tools",
-	],
-)
+# a new folder each time: setuptools packs whatever an earlier build has left in its own
+with tempfile.TemporaryDirectory() as workspace:
+	setup(
+		name="waflib-extras",
+		version=runpy.run_path(os.path.join(HERE, "waflib_extras", "version.py"))["VERSION"],
+		description="Extras for the Waf build system that remove what makes builds slow",
+		long_description=description,
+		long_description_content_type="text/markdown",
+		license="BSD-3-Clause",
+		license_files=["LICENSE"],
+		author="The waflib-extras authors",
+		python_requires=">=3.8",
+		install_requires=["waflib>=2.0"],
+		packages=["waflib_extras"],
+		entry_points={"console_scripts": ["waf = waflib_extras.launcher:main"]},
+		# one entry for both programs, so that cargo is run once
+		rust_extensions=[]
+		if obstacle
+		else [RustBin({"wafd": "wafd", "wafcc": "wafcc"}, path="engine/Cargo.toml", args=["--locked"], debug=False)],
+		cmdclass={"bdist_wheel": PlatformWheel},
+		options={"build": {"build_base": workspace}},
+		zip_safe=False,
+		classifiers=[
+			"Development Status :: 4 - Beta",
+			"Environment :: Console",
+			"Intended Audience :: Developers",
+			"Operating System :: POSIX :: Linux",
+			"Programming Language :: Python :: 3",
+			"Programming Language :: Python :: Implementation :: CPython",
+			"Programming Language :: Python :: Implementation :: PyPy",
+			"Programming Language :: Rust",
+			"Topic :: Software Development :: Build Tools",
+		],
+	)
