@@ -30,7 +30,10 @@ pub enum Unserved {
 impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unserved::Absent(error) => write!(f, "no engine runs ({error}); `wafd start` starts one, as any build does"),
+            Unserved::Absent(error) => write!(
+                f,
+                "no engine runs ({error}); `wafd start` starts one, as any build does"
+            ),
             Unserved::Refused(_, reason) => write!(f, "the engine refused: {reason}"),
             Unserved::Lost(error) => write!(f, "the engine does not answer: {error}"),
         }

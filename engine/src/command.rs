@@ -16,7 +16,7 @@ use crate::connection::ConnectionKey;
 use crate::context::{self, Adjustment, Context};
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
-use crate::spawn::{Child, Ended, Launch, NotStarted, Spawner};
+use crate::spawn::{self, Child, Launch, NotStarted, Spawner};
 use crate::wire::{Execute, Outcome, Stdio, Step, Strings, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
@@ -64,7 +64,8 @@ pub struct Running {
     /// Output that is complete but not yet sent, by stream.
     pub rest: [Vec<u8>; 2],
     pub started: Instant,
-    pub ended: Option<(Ended, Instant)>,
+    /// When its process ended. It is reaped only with the outcome: until then its number, and its group's, are its own.
+    pub ended: Option<Instant>,
     /// What became of it, if not simply that it ran.
     pub verdict: Verdict,
     pub processor: Option<usize>,
@@ -190,8 +191,10 @@ impl Running {
         self.ended.is_some() && self.captures.iter().all(Option::is_none)
     }
 
+    /// Reaps the process and says what became of it.
     pub fn outcome(&self, order: &Order) -> Option<Outcome> {
-        let (ended, at) = self.ended.as_ref()?;
+        let ended = spawn::collect(self.pid)?;
+        let at = self.ended.unwrap_or_else(Instant::now);
         let micros = |from: Instant, to: Instant| (to - from).as_micros() as u64;
         Some(Outcome {
             id: order.execute.id,
@@ -199,7 +202,7 @@ impl Running {
             step: Step::None,
             code: ended.code,
             queued: micros(order.arrived, self.started),
-            wall: micros(self.started, *at),
+            wall: micros(self.started, at),
             user: ended.user,
             system: ended.system,
             peak: ended.peak,
@@ -255,11 +258,9 @@ impl Running {
     }
 
     pub fn signal(&self, signal: Signal) {
-        // Once it is reaped, its number may be somebody else's.
-        if self.ended.is_none() {
-            if let Some(pid) = Pid::from_raw(self.pid) {
-                let _ = kill_process_group(pid, signal);
-            }
+        if let Some(group) = Pid::from_raw(self.pid) {
+            // There may be nobody left in it.
+            let _ = kill_process_group(group, signal);
         }
     }
 

@@ -54,6 +54,10 @@ pub struct Connection {
     /// Bytes of requests that wait for a slot.
     pub backlog: usize,
     pub inbox: Inbox,
+    /// Requests were left in the inbox because this peer does not read.
+    pub stalled: bool,
+    /// Its session is held in `Slots` because this peer does not read.
+    pub holding: bool,
     /// Since when a frame has been arriving.
     pub partial: Option<Instant>,
     /// What epoll watches for, to tell it only of changes.
@@ -82,6 +86,8 @@ impl Connection {
             paused: Vec::new(),
             backlog: 0,
             inbox: Inbox::new(GREETING_CAP),
+            stalled: false,
+            holding: false,
             partial: None,
             interest: (true, false),
             outbox: Vec::new(),
@@ -164,8 +170,13 @@ impl Connection {
         self.unsent() < CLEAR
     }
 
+    /// It is there to see the engine end: a `wafd stop` that waits.
+    pub fn is_watching(&self) -> bool {
+        self.greeted && self.client.is_none()
+    }
+
     /// (more requests are wanted, something is left to send)
     pub fn wants(&self) -> (bool, bool) {
-        (self.backlog < BACKLOG, self.unsent() > 0)
+        (self.backlog < BACKLOG && !self.is_clogged(), self.unsent() > 0)
     }
 }

@@ -40,6 +40,12 @@ impl Folder {
 
     /// Makes the folder if need be, and refuses one that others could tamper with.
     pub fn make(&self) -> Result<(), String> {
+        if !self.path.is_absolute() {
+            let shown = self.path.display();
+            return Err(format!(
+                "runtime folder {shown}: not an absolute path; set WAFD_RUNTIME_DIR to one"
+            ));
+        }
         let made = fs::DirBuilder::new().mode(0o700).recursive(true).create(&self.path);
         if let Err(error) = made {
             return Err(format!(

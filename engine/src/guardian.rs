@@ -61,9 +61,9 @@ impl Roster {
 /// Signals that the guardian passes on to the engine.
 const PASSED_ON: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Waits for the engine to end and cleans up. Returns the engine's exit status.
+/// Waits for the engine to end and cleans up. Returns the engine's exit status. The signals are blocked by `prepare`.
 pub fn watch(engine: i32, roster: &Roster) -> i32 {
-    let signals = block_signals();
+    let signals = awaited();
     loop {
         // SAFETY: waits for a blocked signal; the set is ours.
         let signal = unsafe { libc::sigwaitinfo(&signals, ptr::null_mut()) };
@@ -84,14 +84,33 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
     }
 }
 
-/// Orphans of commands come to us rather than to init, so that we see them end.
-pub fn adopt_orphans() {
-    // SAFETY: changes a flag of this process.
-    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+/// Before the engine is forked: orphans of commands come to us rather than to init, so that we see them end; and no
+/// signal is missed, whatever whoever started us did with them.
+pub fn prepare() {
+    // SAFETY: changes a flag and the signals of this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+        for signal in 1..libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        libc::sigprocmask(libc::SIG_SETMASK, &awaited(), ptr::null_mut());
+    }
 }
 
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: sets of our own.
+/// In the engine: the guardian's signals are not its own. Commands get those of their clients.
+pub fn release_signals() {
+    // SAFETY: changes the signals of this process.
+    unsafe {
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+        // A command that does not read its input is no reason to die.
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+    }
+}
+
+fn awaited() -> libc::sigset_t {
+    // SAFETY: a set of our own.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -99,7 +118,6 @@ fn block_signals() -> libc::sigset_t {
         for signal in PASSED_ON {
             libc::sigaddset(&mut set, signal);
         }
-        libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut());
         set
     }
 }

@@ -4,7 +4,7 @@
 //! many slots as the largest wish, a session never uses more than its own, the one that uses the fewest goes first, and a
 //! session that runs nothing may always start one, so that a build inside a build goes on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 pub type SessionId = [u8; 16];
 pub type CommandKey = u64;
@@ -13,6 +13,8 @@ pub type CommandKey = u64;
 struct Share {
     jobs: usize,
     own: bool,
+    /// How many of its connections take no more outcomes now.
+    held: usize,
     running: usize,
     waiting: VecDeque<CommandKey>,
     /// When it was last given a slot, so that equals take turns.
@@ -48,14 +50,24 @@ impl Slots {
         self.shares.entry(session).or_default().waiting.push_back(command);
     }
 
-    /// Takes back a command that has not started; false if it is not waiting.
-    pub fn retract(&mut self, session: &SessionId, command: CommandKey) -> bool {
-        let Some(share) = self.shares.get_mut(session) else {
-            return false;
-        };
-        let before = share.waiting.len();
-        share.waiting.retain(|key| *key != command);
-        share.waiting.len() < before
+    /// Takes back commands that have not started.
+    pub fn retract(&mut self, session: &SessionId, commands: &HashSet<CommandKey>) {
+        if let Some(share) = self.shares.get_mut(session) {
+            share.waiting.retain(|key| !commands.contains(key));
+        }
+    }
+
+    /// One of a session's connections takes no more outcomes: nothing of it starts until `resume`.
+    pub fn hold(&mut self, session: &SessionId) {
+        if let Some(share) = self.shares.get_mut(session) {
+            share.held += 1;
+        }
+    }
+
+    pub fn resume(&mut self, session: &SessionId) {
+        if let Some(share) = self.shares.get_mut(session) {
+            share.held -= 1;
+        }
     }
 
     /// The next command that may start; it then holds a slot until `finish`.
@@ -64,7 +76,7 @@ impl Slots {
         let share = self
             .shares
             .values_mut()
-            .filter(|s| !s.waiting.is_empty() && s.running < s.jobs)
+            .filter(|s| !s.waiting.is_empty() && s.held == 0 && s.running < s.jobs)
             .filter(|s| s.own || free || s.running == 0)
             .min_by_key(|s| (s.running, s.served))?;
         self.turns += 1;
@@ -203,8 +215,24 @@ mod tests {
         let mut slots = Slots::default();
         slots.declare(A, 1, false);
         submit(&mut slots, A, 0..3);
-        assert!(slots.retract(&A, 0));
-        assert!(!slots.retract(&A, 0));
+        slots.retract(&A, &HashSet::from([0, 2, 77]));
         assert_eq!(start_all(&mut slots), [1]);
+        assert_eq!(slots.waiting(), 0);
+    }
+
+    #[test]
+    fn nothing_starts_of_a_session_that_is_held() {
+        let mut slots = Slots::default();
+        slots.declare(A, 2, false);
+        slots.declare(B, 2, false);
+        submit(&mut slots, A, 0..2);
+        submit(&mut slots, B, 100..101);
+        slots.hold(&A);
+        slots.hold(&A);
+        assert_eq!(start_all(&mut slots), [100]);
+        slots.resume(&A);
+        assert!(start_all(&mut slots).is_empty());
+        slots.resume(&A);
+        assert_eq!(start_all(&mut slots), [0]);
     }
 }

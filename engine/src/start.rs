@@ -49,13 +49,13 @@ impl std::fmt::Display for Ready {
 pub fn ensure(options: Options) -> Result<Ready, String> {
     let folder = options.folder.clone();
     folder.make()?;
-    let _turn = lock(folder.start_lock(), "another start is under way")?;
+    let turn = lock(folder.start_lock(), "another start is under way")?;
     if let Some(ready) = answers(&options)? {
         return Ok(ready);
     }
     let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
-    let mut birth = daemonize(options, life)?;
+    let (mut birth, _turn) = daemonize(options, life, turn)?;
     hear(&mut birth)?;
     ready(&folder, tcp)
 }
@@ -72,13 +72,18 @@ pub fn foreground(options: Options) -> Result<i32, String> {
     let tcp = options.tcp;
     let (mut birth, voice) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
     let roster = Roster::new().map_err(|e| format!("map memory: {e}"))?;
-    guardian::adopt_orphans();
+    close_inherited();
+    guardian::prepare();
     match fork().map_err(|e| format!("fork: {e}"))? {
-        0 => std::process::exit(engine(options, roster, &life, voice)),
+        0 => {
+            drop(turn);
+            std::process::exit(engine(options, roster, &life, voice))
+        }
         pid => {
             drop(voice);
             hear(&mut birth)?;
-            println!("{}", ready(&folder, tcp)?);
+            // Who cannot be told can still be served.
+            let _ = writeln!(io::stdout(), "{}", ready(&folder, tcp)?);
             drop(turn);
             Ok(guardian::watch(pid, &roster))
         }
@@ -160,15 +165,17 @@ fn fork() -> io::Result<i32> {
 }
 
 /// Forks guardian and engine into the background; what the engine says of its birth can be read from the result.
-fn daemonize(options: Options, life: File) -> Result<File, String> {
+///
+/// The start lock stays with the caller alone: a lock is held for as long as anybody has it open.
+fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), String> {
     let fail = |what: &str, e: io::Error| format!("{what}: {e}");
     let log = open_log(&options).map_err(|e| fail("open the log", e))?;
     let (birth, voice) = pipe().map_err(|e| fail("make a pipe", e))?;
     if fork().map_err(|e| fail("fork", e))? > 0 {
-        return Ok(birth);
+        return Ok((birth, turn));
     }
     // Nobody sees a failure from here on but through `voice`.
-    drop(birth);
+    drop((birth, turn));
     let status = match detach(log) {
         Ok(roster) => guard(options, roster, life, voice),
         Err(error) => complain(&voice, &format!("become a daemon: {error}")),
@@ -199,7 +206,7 @@ fn detach(log: File) -> io::Result<Roster> {
         }
     }
     close_inherited();
-    guardian::adopt_orphans();
+    guardian::prepare();
     Roster::new()
 }
 
@@ -234,6 +241,7 @@ fn open_log(options: &Options) -> io::Result<File> {
 
 /// The engine's own process: listens, says so, serves. `_life` is held until the process ends.
 fn engine(options: Options, roster: Roster, _life: &File, mut voice: File) -> i32 {
+    guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
     let served = listen(&options).and_then(|unix| Server::new(options, unix, roster));
     let mut server = match served {

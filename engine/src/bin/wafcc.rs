@@ -1,6 +1,7 @@
 //! `wafcc`: the command line in front of a compiler.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::Path;
 
 use wafengine::folder::ENGINE;
@@ -39,18 +40,28 @@ fn main() {
 
 fn wrap_named(mut args: Vec<OsString>) -> i32 {
     match args.first().and_then(|a| a.to_str()) {
-        None | Some("--help" | "-h") => print!("{HELP}"),
-        Some("--version" | "-V") => println!("wafcc {ENGINE}"),
+        None | Some("--help" | "-h") => say(HELP),
+        Some("--version" | "-V") => say(&format!("wafcc {ENGINE}\n")),
         Some(option) if option.starts_with('-') => {
             eprintln!("wafcc: there is no option {option}; see wafcc --help");
-            return 2;
+            2
         }
         Some(_) => {
             let name = args.remove(0);
-            return wrap(name, args);
+            wrap(name, args)
         }
     }
-    0
+}
+
+fn say(text: &str) -> i32 {
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("wafcc: write to standard output: {error}");
+            1
+        }
+    }
 }
 
 fn wrap(name: OsString, args: Vec<OsString>) -> i32 {

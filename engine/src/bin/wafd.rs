@@ -1,5 +1,6 @@
 //! `wafd`: the engine's command line.
 
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -102,21 +103,21 @@ fn parse() -> Result<Act, lexopt::Error> {
 
 fn act(act: Act) -> Result<u8, String> {
     match act {
-        Act::Print(text) => print!("{text}"),
+        Act::Print(text) => say(&text)?,
         Act::Start {
             foreground: true,
             options,
         } => {
             return start::foreground(options).map(|status| status as u8);
         }
-        Act::Start { options, .. } => println!("{}", start::ensure(options)?),
+        Act::Start { options, .. } => say(&format!("{}\n", start::ensure(options)?))?,
         Act::Status { json } => {
             let report = connect("wafd status")?.report().map_err(|e| e.to_string())?;
-            if json {
-                println!("{report:#}");
+            say(&if json {
+                format!("{report:#}\n")
             } else {
-                print!("{}", status::show(&report));
-            }
+                status::show(&report)
+            })?;
         }
         Act::Stop { now } => {
             let time = now.then_some(STOP_TIME);
@@ -126,6 +127,12 @@ fn act(act: Act) -> Result<u8, String> {
         }
     }
     Ok(0)
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|e| format!("write to standard output: {e}"))
 }
 
 fn connect(name: &str) -> Result<Client, String> {

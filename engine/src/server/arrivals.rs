@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use log::{debug, info, warn};
 use rustix::event::epoll;
 
-use super::{Server, Tcp};
+use super::{identity, Server, Tcp};
 use crate::connection::{Connection, ConnectionKey};
 use crate::slots::SessionId;
 use crate::source::Source;
@@ -126,11 +126,16 @@ impl Server {
             return;
         };
         debug!("connection {key} ends: {why}");
-        for command in connection.live.into_values() {
-            self.end_command(command, Verdict::Cancelled);
-        }
+        let live: Vec<_> = connection.live.into_values().collect();
         if let Some(client) = connection.client {
+            self.retract_all(&client.session, &live);
+            if connection.holding {
+                self.slots.resume(&client.session);
+            }
             self.leave_session(&client.session);
+        }
+        for command in live {
+            self.end_command(command, Verdict::Cancelled);
         }
         self.rest();
     }
@@ -152,7 +157,10 @@ impl Server {
         if self.connections.is_empty() && self.commands.is_empty() && self.idle_since.is_none() {
             let now = Instant::now();
             self.idle_since = Some(now);
-            self.timers.set(now + self.options.idle, Alarm::Idle);
+            // Longer than the clock can tell is for ever.
+            if let Some(at) = now.checked_add(self.options.idle) {
+                self.timers.set(at, Alarm::Idle);
+            }
         }
     }
 
@@ -161,7 +169,10 @@ impl Server {
         if !self.leaving {
             self.leaving = true;
             // First the name, so that the next client starts another engine; then whoever came before that.
-            let _ = fs::remove_file(self.options.folder.socket());
+            let socket = self.options.folder.socket();
+            if identity(&socket) == self.socket {
+                let _ = fs::remove_file(socket);
+            }
             if self.tcp.take().is_some() {
                 let _ = fs::remove_file(self.options.folder.token());
             }
@@ -171,7 +182,7 @@ impl Server {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.leaving && self.connections.is_empty() && self.commands.is_empty()
+        self.leaving && self.commands.is_empty() && self.connections.values().all(|c| c.is_watching())
     }
 
     pub(super) fn on_signal(&mut self) {

@@ -1,9 +1,10 @@
 //! The way of a command: ordered, started, watched, ended, told.
 
+use std::collections::HashSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-use log::{debug, warn};
+use log::{debug, error, warn};
 use rustix::event::epoll;
 use rustix::process::Signal;
 
@@ -11,7 +12,7 @@ use super::requests::Broken;
 use super::Server;
 use crate::command::{Command, Order, Running};
 use crate::connection::ConnectionKey;
-use crate::slots::CommandKey;
+use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
 use crate::spawn::{self, NotStarted};
 use crate::timers::Alarm;
@@ -188,28 +189,10 @@ impl Server {
     }
 
     pub(super) fn on_end(&mut self, key: CommandKey) {
-        let Some(running) = self.running(key) else {
-            return;
-        };
-        if running.verdict == Verdict::Cancelled {
-            // Before it is reaped, so that the number is still its own.
-            running.signal(Signal::KILL);
-        }
-        let berth = running.berth.take();
-        let pid = running.pid;
-        if let Some(berth) = berth {
-            self.roster.strike(berth);
-        }
-        let Some(ended) = spawn::collect(pid) else {
-            return;
-        };
         if let Some(running) = self.commands.get_mut(&key).and_then(|c| c.running.as_mut()) {
             let _ = epoll::delete(&self.epoll, &running.pidfd);
-            running.ended = Some((ended, Instant::now()));
+            running.ended = Some(Instant::now());
             running.feed = None;
-            if running.verdict == Verdict::TimedOut {
-                self.timers.set(Instant::now() + GRACE, Alarm::Abandon(key));
-            }
         }
         self.conclude_if_done(key);
     }
@@ -230,36 +213,43 @@ impl Server {
         };
         let Some(running) = &mut command.running else {
             let session = command.order.session;
-            if self.slots.retract(&session, key) {
-                self.retract(key);
-            }
+            self.slots.retract(&session, &HashSet::from([key]));
+            self.retract(key);
             return;
         };
         if running.verdict != Verdict::Ran {
             return;
         }
-        if running.ended.is_some() && verdict == Verdict::TimedOut {
-            // It ended in time; what holds its pipes did not.
-            running.verdict = verdict;
-            self.abandon(key);
-            return;
-        }
         running.verdict = verdict;
+        let deadline = Instant::now() + GRACE;
         if verdict == Verdict::TimedOut {
             running.signal(Signal::KILL);
+            self.timers.set(deadline, Alarm::Abandon(key));
         } else {
             running.signal(Signal::TERM);
             running.signal(Signal::CONT);
             running.feed = None;
-            running.close(0);
-            running.close(1);
-            self.timers.set(Instant::now() + GRACE, Alarm::Kill(key));
-            self.conclude_if_done(key);
+            self.timers.set(deadline, Alarm::Kill(key));
+            self.abandon(key);
         }
+    }
+
+    /// Forgets commands of one session that had not started.
+    pub(super) fn retract_all(&mut self, session: &SessionId, keys: &[CommandKey]) {
+        let waiting = keys
+            .iter()
+            .copied()
+            .filter(|key| self.commands.get(key).is_some_and(|c| c.running.is_none()));
+        let waiting: HashSet<_> = waiting.collect();
+        self.slots.retract(session, &waiting);
+        waiting.into_iter().for_each(|key| self.retract(key));
     }
 
     fn retract(&mut self, key: CommandKey) {
         if let Some(command) = self.commands.remove(&key) {
+            if let Some(connection) = self.connections.get_mut(&command.order.connection) {
+                connection.backlog = connection.backlog.saturating_sub(command.order.size());
+            }
             let outcome = command.retracted();
             self.tell(&command.order, &outcome);
         }
@@ -277,9 +267,18 @@ impl Server {
             let rest = running.take(stream);
             self.send_output(order.connection, order.execute.id, stream, &rest);
         }
+        if running.verdict == Verdict::Cancelled {
+            // What is left of its group, before the number of the group may be another's.
+            running.signal(Signal::KILL);
+        }
         self.release(&running);
-        if let Some(outcome) = running.outcome(&order) {
-            self.conclude(key, &order, &outcome);
+        match running.outcome(&order) {
+            Some(outcome) => self.conclude(key, &order, &outcome),
+            None => {
+                error!("command {key} has ended, and nobody knows how");
+                self.slots.finish(&order.session);
+                self.drop_connection(order.connection, "lost a command");
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use log::{debug, info};
@@ -77,6 +78,8 @@ pub struct Server {
     totals: Totals,
     place: Place,
     own: Context,
+    /// Our socket, as opposed to another engine's of the same name.
+    socket: Option<(u64, u64)>,
     /// Our program as it was when we started: when it is replaced, a newer engine should take over.
     program: Option<(u64, u64)>,
     pins: Pins,
@@ -115,6 +118,7 @@ impl Server {
             totals: Totals::default(),
             place: Place::of(pid).map_err(io::Error::other)?,
             own: context::Reader::new(pid)?.read()?,
+            socket: identity(&options.folder.socket()),
             program: program_now(),
             pins: Pins::default(),
             keys: 0,
@@ -136,10 +140,14 @@ impl Server {
     pub fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         while !self.is_done() {
-            let wait = self
-                .timers
-                .next()
-                .map(|at| timespec(at.saturating_duration_since(Instant::now())));
+            let wait = if self.touched.is_empty() {
+                self.timers
+                    .next()
+                    .map(|at| at.saturating_duration_since(Instant::now()))
+            } else {
+                Some(Duration::ZERO)
+            };
+            let wait = wait.map(timespec);
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), wait.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -208,11 +216,8 @@ impl Server {
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
-        for key in touched.drain(..) {
+        for key in touched {
             self.settle(key);
-        }
-        if self.touched.is_empty() {
-            self.touched = touched;
         }
     }
 
@@ -225,7 +230,7 @@ impl Server {
             return self.drop_connection(key, &error.to_string());
         }
         let wants = connection.wants();
-        if self.leaving && connection.live.is_empty() && !wants.1 {
+        if self.leaving && connection.live.is_empty() && !wants.1 && !connection.is_watching() {
             return self.drop_connection(key, "the engine is leaving");
         }
         if wants != connection.interest {
@@ -235,12 +240,36 @@ impl Server {
             flags.set(epoll::EventFlags::OUT, wants.1);
             let _ = epoll::modify(&self.epoll, &connection.fd, Source::Connection(key).data(), flags);
         }
-        if connection.is_clear() && !connection.paused.is_empty() {
+        self.settle_flow(key);
+    }
+
+    /// A peer that does not read is given nothing more to read, and goes on when it has read.
+    fn settle_flow(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        if let Some(client) = &connection.client {
+            if connection.is_clogged() && !std::mem::replace(&mut connection.holding, true) {
+                self.slots.hold(&client.session);
+            }
+        }
+        if !connection.is_clear() {
+            return;
+        }
+        if let Some(client) = &connection.client {
+            if std::mem::take(&mut connection.holding) {
+                self.slots.resume(&client.session);
+            }
+        }
+        if !connection.paused.is_empty() {
             for command in std::mem::take(&mut connection.paused) {
                 if let Some(running) = self.commands.get(&command).and_then(|c| c.running.as_ref()) {
                     let _ = running.watch(&self.epoll, command, true);
                 }
             }
+        }
+        if std::mem::take(&mut connection.stalled) {
+            self.on_requests(key);
         }
     }
 }
@@ -254,7 +283,10 @@ fn timespec(duration: Duration) -> Timespec {
 
 /// Device and inode of the program on disk.
 fn program_now() -> Option<(u64, u64)> {
-    let path = std::env::current_exe().ok()?;
+    identity(&std::env::current_exe().ok()?)
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
 }

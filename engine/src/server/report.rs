@@ -5,6 +5,11 @@ use crate::folder::ENGINE;
 use crate::status::{CommandLine, SessionLine, Snapshot};
 use crate::wire;
 
+/// A report fits into a frame, however many commands run and however long they are.
+const MOST_LINES: usize = 512;
+const MOST_ARGUMENTS: usize = 32;
+const MOST_BYTES: usize = 256;
+
 impl Server {
     pub(super) fn report(&self) -> serde_json::Value {
         let sessions = self.sessions.iter().map(|(id, session)| {
@@ -24,7 +29,7 @@ impl Server {
             let argv = command.order.execute.argv.iter();
             Some(CommandLine {
                 pid: running.pid,
-                argv: argv.map(|a| String::from_utf8_lossy(a).into_owned()).collect(),
+                argv: argv.take(MOST_ARGUMENTS).map(shorten).collect(),
                 seconds: running.started.elapsed().as_secs_f64(),
             })
         });
@@ -39,10 +44,15 @@ impl Server {
             slots: self.slots.capacity(),
             running: self.slots.running(),
             waiting: self.slots.waiting(),
-            sessions: sessions.collect(),
-            commands: commands.collect(),
+            sessions: sessions.take(MOST_LINES).collect(),
+            commands: commands.take(MOST_LINES).collect(),
             totals: &self.totals,
         }
         .json()
     }
+}
+
+fn shorten(argument: &[u8]) -> String {
+    let end = argument.len().min(MOST_BYTES);
+    String::from_utf8_lossy(&argument[..end]).into_owned()
 }

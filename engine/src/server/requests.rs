@@ -47,26 +47,33 @@ impl Server {
             Ok(Received::Nothing) => {}
             Ok(Received::End) => self.drop_connection(key, "its client ended it"),
             Err(error) => self.drop_connection(key, &error.to_string()),
-            Ok(Received::Bytes) => {
-                if let Err(broken) = self.requests(key) {
-                    let why = match broken {
-                        Broken::Io(error) => error.to_string(),
-                        Broken::Refused => "refused".to_owned(),
-                        Broken::Malformed(what) => {
-                            self.totals.malformed += 1;
-                            warn!("connection {key} said what is not the protocol: {what}");
-                            what.to_string()
-                        }
-                    };
-                    self.drop_connection(key, &why);
-                }
-            }
+            Ok(Received::Bytes) => self.on_requests(key),
         }
+    }
+
+    /// Answers what has arrived; a peer that breaks the protocol loses its connection.
+    pub(super) fn on_requests(&mut self, key: ConnectionKey) {
+        self.touched.push(key);
+        let why = match self.requests(key) {
+            Ok(()) => return,
+            Err(Broken::Io(error)) => error.to_string(),
+            Err(Broken::Refused) => "refused".to_owned(),
+            Err(Broken::Malformed(what)) => {
+                self.totals.malformed += 1;
+                warn!("connection {key} said what is not the protocol: {what}");
+                what.to_string()
+            }
+        };
+        self.drop_connection(key, &why);
     }
 
     fn requests(&mut self, key: ConnectionKey) -> Result<(), Broken> {
         let mut refreshed = false;
         while let Some(connection) = self.connections.get_mut(&key) {
+            if connection.is_clogged() {
+                connection.stalled = true;
+                break;
+            }
             let Some(frame) = connection.inbox.take()? else {
                 break;
             };
@@ -88,7 +95,7 @@ impl Server {
         }
         if let Some(connection) = self.connections.get_mut(&key) {
             connection.inbox.trim();
-            match (connection.inbox.is_partial(), connection.partial) {
+            match (connection.inbox.is_partial() && !connection.stalled, connection.partial) {
                 (false, _) => connection.partial = None,
                 (true, Some(_)) => {}
                 (true, None) => {
