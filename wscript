@@ -15,6 +15,8 @@ from waflib import Logs, Options, Scripting
 top = "."
 out = "build/waf"
 
+RUFF = "ruff~=0.17.0"  # another one may format differently
+
 NEXT = """
 To have this in a project of yours:
     pip install {root}
@@ -162,7 +164,16 @@ class Check:
 
 	def list_files(self):
 		"""The files of the project: those that git does not ignore."""
-		command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+		command = [
+			"git",
+			"-c",
+			"safe.directory=%s" % self.root,
+			"ls-files",
+			"-z",
+			"--cached",
+			"--others",
+			"--exclude-standard",
+		]
 		listed = subprocess.run(command, cwd=self.root, capture_output=True, check=False)
 		if listed.returncode:
 			raise LeftOut("git does not know this tree: use a clone of the repository")
@@ -181,7 +192,7 @@ class Check:
 		python = sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
 		# a pip of an older Python cannot install for PyPy
 		return self.prepare_environment(
-			python, ["pip>=22.3", self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", "ruff"]
+			python, ["pip>=22.3", self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", RUFF]
 		)
 
 	def prepare_pypy(self):

@@ -17,6 +17,9 @@ from conftest import ROOT, Completed
 
 import waflib_extras
 
+# the first test that needs a clone waits until the engine is compiled
+pytestmark = pytest.mark.timeout(600)
+
 WAFLIB = pathlib.Path(waflib.__file__).parent
 PROJECT = """\
 from waflib import Context
