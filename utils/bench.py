@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""
+Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
+
+``bench.py --help`` shows examples, ``bench.py --list`` what there is to measure. The work is done by ``benchmark``.
+"""
+
+import argparse
+import os
+import sys
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from benchmark import arguments, contender, record
+from benchmark.campaign import Campaign, Step, notes_of, plan
+from benchmark.compiler import Compiler, find_compiler
+from benchmark.contender import Contender
+from benchmark.interpreter import Interpreter, find_interpreter, labels_of
+from benchmark.interrupt import INTERRUPTS, Interrupted
+from benchmark.machine import cores, describe_machine, version_of
+from benchmark.mistake import Mistake
+from benchmark.progress import Progress
+from benchmark.report import report
+from benchmark.run import Lane
+from benchmark.scenario import SCENARIOS, Scenario
+from benchmark.service import find_engine
+from benchmark.session import adopt_orphans
+from benchmark.workshop import Workshop
+
+
+def main(argv: Sequence[str]) -> int:
+	"""Do what the command line says; the exit status."""
+	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
+	try:
+		if argv[:1] == ["show"]:
+			print(report(record.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
+			return 0
+		options = arguments.parse(argv)
+		if options.list:
+			print(arguments.listing())
+			return 0
+		return measure(options, ["bench.py", *argv])
+	except Interrupted as e:
+		return e.exit_status  # while the report was printed, or once more while everything was cleaned up
+	except Mistake as e:
+		print("bench.py: %s" % e, file=sys.stderr)
+		return 2
+	except BrokenPipeError:
+		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
+		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+		return 1
+
+
+def measure(options: argparse.Namespace, command: List[str]) -> int:
+	"""Run a campaign, keep its record and print its report."""
+	contenders, left_out = choose_contenders(options)
+	settings = settle(options, contenders)
+	progress = Progress(sys.stderr)
+	raw: record.Record = {}
+	status = 0
+	record.make_place(options.json)
+	adopt_orphans()
+	INTERRUPTS.listen()
+	workshop = Workshop(options.work, settings)
+	try:
+		scenarios = [SCENARIOS[name] for name in options.scenarios]
+		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat)
+		refuse_idle(scenarios, steps)
+		settings["notes"] = notes_of(steps)
+		machine = describe_machine(workshop.path, command, versions_of(steps))
+		raw = record.new_record(settings, machine, {s.name: about(s) for s in scenarios}, left_out)
+		Campaign(steps, workshop, raw, progress).go(lambda: record.write_record(raw, options.json))
+	except Interrupted as e:
+		progress.say("bench.py: %s" % e)
+		status = e.exit_status
+	finally:
+		with INTERRUPTS.held():
+			close(workshop, options.keep, progress)
+			if raw:
+				record.write_record(raw, options.json)
+	if raw:
+		print("%s\n\nraw values %s" % (report(raw, sys.stdout.isatty()), options.json))
+	return status or (1 if raw.get("failures") else 0)
+
+
+def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
+	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	chosen, left_out = [], []
+	for name in options.contenders or contender.DEFAULT:
+		found = contender.find_contender(name)
+		reason = found.missing()
+		if not reason:
+			chosen.append(found)
+		elif options.contenders or name == options.baseline:
+			raise Mistake("contender %s cannot take part: %s" % (name, reason))
+		else:
+			left_out.append((name, reason))
+	return chosen, left_out
+
+
+def settle(options: argparse.Namespace, contenders: Sequence[Contender]) -> Dict[str, Any]:
+	"""What was asked for, with nothing left open, as the record keeps it."""
+	names = contender.names_of(contenders)
+	baseline = options.baseline or ("waf" if "waf" in names else names[0])
+	if baseline not in names:
+		raise Mistake("baseline %s takes no part: choose one of %s" % (baseline, ", ".join(names)))
+	settings = {key: getattr(options, key) for key in ("size", "language", "weight", "flags", "seed", "jobs", "repeat")}
+	settings.update(
+		cores=cores(),
+		contenders=names,
+		compilers=options.compilers,
+		interpreters=labels_of(options.interpreters),
+		baseline=baseline,
+		commands={"client": options.commands or 2000, "dispatch": options.commands or 1000},
+		notes={},
+	)
+	return settings
+
+
+def lanes_of(
+	options: argparse.Namespace, contenders: Sequence[Contender], scenarios: Sequence[Scenario], workshop: Workshop
+) -> List[Lane]:
+	"""All combinations; an interpreter or a compiler is looked for only where one is needed."""
+	compilers: List[Optional[Compiler]] = [None]
+	if any(scenario.compiles for scenario in scenarios):
+		compilers = [find_compiler(name, options.language) for name in options.compilers]
+	interpreters: List[Interpreter] = []
+	if any(one.builder.runs_python for one in contenders):
+		labels = labels_of(options.interpreters)
+		for name, label in zip(options.interpreters, labels):
+			interpreters.append(find_interpreter(name, label, workshop.path, workshop.environment))
+	return [
+		Lane(one, compiler, interpreter)
+		for compiler in compilers
+		for one in contenders
+		for interpreter in (interpreters if one.builder.runs_python else [None])
+	]
+
+
+def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
+	"""Refuse a scenario that nobody who takes part can run."""
+	for scenario in scenarios:
+		if not any(step.scenario is scenario for step in steps):
+			able = [name for name, builder in contender.BUILDERS.items() if scenario.needs in builder.abilities]
+			raise Mistake("scenario %s: no contender can run it: add one of %s" % (scenario.name, ", ".join(able)))
+
+
+def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
+	"""The versions of all programs that take part."""
+	versions = {}
+	for lane in dict.fromkeys(step.lane for step in steps):
+		if lane.interpreter:
+			versions[lane.interpreter.name] = "%s, Waf %s" % (lane.interpreter.version, lane.interpreter.waf)
+		elif lane.contender.builder.program:
+			versions[lane.contender.builder.program] = version_of(lane.contender.builder.program, "--version")
+		if lane.compiler:
+			versions[lane.compiler.name] = lane.compiler.version
+		if lane.contender.cache:
+			versions[lane.contender.cache.program] = version_of(lane.contender.cache.program, "--version")
+		if lane.contender.builder.needs_engine:
+			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
+	return versions
+
+
+def about(scenario: Scenario) -> Dict[str, Any]:
+	"""What a record says of a scenario, so that it can be shown without it."""
+	return {"title": scenario.title, "measures": scenario.measures, "compiles": scenario.compiles}
+
+
+def close(workshop: Workshop, keep: bool, progress: Progress) -> None:
+	"""End everything that was started, and delete everything that was made unless it is to stay."""
+	progress.say("kept %s" % workshop.path if keep else "deleting what was built")
+	for trouble in workshop.close(keep):
+		progress.say("bench.py: %s" % trouble)
+
+
+if __name__ == "__main__":
+	sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,123 @@
+"""The command line of ``bench.py``."""
+
+import argparse
+import os
+import sys
+import time
+from typing import List, NoReturn, Optional, Sequence
+
+from . import contender, scenario
+from .interpreter import ROOT
+from .mistake import Mistake
+
+DESCRIPTION = (
+	"Measure builds, scenarios by contenders by compilers by interpreters, in turn, and keep the raw values as JSON."
+)
+
+EXAMPLES = """
+examples:
+  bench.py                                            full, noop and onefile, 500 small C++ files, every contender here
+  bench.py full --contenders waf,prefork,ninja --repeat 5
+  bench.py full --compilers g++,clang++ --size 50,100,15,5
+  bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
+  bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
+  bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
+  bench.py full --weight realistic --language both --json full.json --work /var/tmp
+  bench.py show full.json                             print the tables of a record again
+"""
+
+
+class Parser(argparse.ArgumentParser):
+	"""A parser that says in one line what is wrong."""
+
+	def error(self, message: str) -> NoReturn:
+		raise Mistake("%s: see bench.py --help" % message)
+
+
+def names(text: str) -> List[str]:
+	"""A list of names, separated by commas, each once."""
+	found = list(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
+	if not found:
+		raise argparse.ArgumentTypeError("it names nothing")
+	return found
+
+
+def positive(text: str) -> int:
+	"""A number of which there must be one at least."""
+	if not text.isdigit() or not int(text):
+		raise argparse.ArgumentTypeError("%r is not a number above zero" % text)
+	return int(text)
+
+
+def size(text: str) -> str:
+	"""The four numbers that genbench wants; which of them go together it knows itself."""
+	parts = [part.strip() for part in text.split(",")]
+	if len(parts) != 4 or not all(part.isdigit() for part in parts):
+		raise argparse.ArgumentTypeError("%r is not four numbers such as 10,50,15,5" % text)
+	return ",".join(parts)
+
+
+def parser() -> Parser:
+	"""The options of a campaign."""
+	p = Parser(
+		prog="bench.py", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+	)
+	default = ", ".join(scenario.DEFAULT)
+	p.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="what, see --list (default %s)" % default)
+	p.add_argument("--contenders", type=names, metavar="A,B", help="who builds, see --list (default all that are here)")
+	p.add_argument("--compilers", type=names, metavar="A,B", default=["g++"], help="default g++")
+	p.add_argument("--interpreters", type=names, metavar="A,B", help="which Pythons run Waf (default the one running)")
+	p.add_argument("--size", type=size, metavar="L,C,I,E", default="10,50,15,5", help="genbench's: default 10,50,15,5")
+	p.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")
+	p.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
+	p.add_argument("--flags", help="compiler flags, such as '-O2 -g' (default none)")
+	p.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
+	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch)")
+	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
+	p.add_argument("--commands", type=positive, metavar="N", help="in client (default 2000) and dispatch (1000)")
+	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first)")
+	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")
+	p.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's temporary one)")
+	p.add_argument("--keep", action="store_true", help="keep all that was built")
+	p.add_argument("--list", action="store_true", help="list scenarios and contenders, and end")
+	return p
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+	"""Read a command line, with all defaults filled in."""
+	options = parser().parse_args(list(argv))
+	unknown = [name for name in options.scenarios if name not in scenario.SCENARIOS]
+	if unknown:
+		raise Mistake("scenario %s is not known: choose from %s" % (unknown[0], ", ".join(scenario.SCENARIOS)))
+	# in the order of the table, which is also the one in which they can follow each other
+	wanted = options.scenarios or scenario.DEFAULT
+	options.scenarios = [name for name in scenario.SCENARIOS if name in wanted]
+	options.interpreters = options.interpreters or [sys.executable]
+	options.json = options.json or os.path.join(ROOT, "build", "bench", time.strftime("%Y%m%d-%H%M%S.json"))
+	if options.contenders and options.baseline and options.baseline not in options.contenders:
+		raise Mistake("baseline %s takes no part: choose one of %s" % (options.baseline, ", ".join(options.contenders)))
+	return options
+
+
+def parse_show(argv: Sequence[str]) -> str:
+	"""Read the command line of ``show``: the file."""
+	p = Parser(prog="bench.py show", description="Print the tables of a record again.")
+	p.add_argument("file", metavar="FILE.json")
+	return p.parse_args(list(argv)).file
+
+
+def listing() -> str:
+	"""Scenarios and contenders, with what is missing for some of them."""
+	lines = ["scenarios:"]
+	lines += ["  %-12s  %s" % (s.name, s.title) for s in scenario.SCENARIOS.values()]
+	lines.append("contenders:")
+	for name in contender.DEFAULT:
+		found = contender.find_contender(name)
+		lines.append("  %-12s  %s" % (name, availability(found.missing())))
+	lines.append("more contenders: BUILDER+CACHE, such as make+ccache")
+	return "\n".join(lines)
+
+
+def availability(missing: Optional[str]) -> str:
+	"""Tell whether a contender can take part."""
+	return "left out: %s" % missing if missing else "ready"

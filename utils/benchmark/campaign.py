@@ -1,0 +1,169 @@
+"""A campaign: all runs that were asked for, in an order that is fair, with their results in a record."""
+
+import os
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Set, Tuple, TypeVar
+
+from .compiler import Compiler
+from .meter import Command, watch
+from .mistake import Failed
+from .progress import Progress
+from .record import Record
+from .run import Lane, Run
+from .scenario import Scenario
+from .workshop import GENERATED, Workshop
+
+Item = TypeVar("Item")
+
+
+class Step(NamedTuple):
+	"""One run that is to be done."""
+
+	scenario: Scenario
+	lane: Lane
+	repetition: int
+	version: int  # of the source that the step edits: the same for all lanes that are compared with each other
+
+	@property
+	def text(self) -> str:
+		"""The step as progress shows it."""
+		return "%s, %s, repetition %d" % (
+			self.scenario.name,
+			" ".join(filter(None, self.lane.names)),
+			self.repetition + 1,
+		)
+
+
+def rotated(items: Sequence[Item], turn: int) -> List[Item]:
+	"""The items in their order, beginning with another one each turn: nobody always runs first."""
+	turn = turn % len(items) if items else 0
+	return [*items[turn:], *items[:turn]]
+
+
+def lanes_for(scenario: Scenario, lanes: Sequence[Lane]) -> List[Lane]:
+	"""The lanes that can run a scenario; where nothing is compiled they differ in nothing but the compiler, so once."""
+	able = [lane for lane in lanes if scenario.needs in lane.contender.abilities]
+	if not scenario.compiles:
+		able = [lane._replace(compiler=None) for lane in able]
+	return list(dict.fromkeys(able))
+
+
+def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int) -> List[Step]:
+	"""
+	Order the runs.
+
+	Lanes that are compared stand side by side: within a repetition, each compiler goes through the scenarios, and each
+	scenario through the lanes. So a lane's own build of ``full`` is there for ``noop``, and an edit reaches all.
+	"""
+	steps: List[Step] = []
+	version = 0
+	compilers = list(dict.fromkeys(lane.compiler for lane in lanes))
+	for repetition in range(repeat):
+		for turn, compiler in enumerate(compilers):
+			for scenario in scenarios:
+				if turn and not scenario.compiles:
+					continue
+				version += 1
+				mine = [lane for lane in lanes if not scenario.compiles or lane.compiler == compiler]
+				for lane in rotated(lanes_for(scenario, mine), repetition):
+					steps.append(Step(scenario, lane, repetition, version))
+	return steps
+
+
+class Campaign:
+	"""What is done, on what, and what came of it."""
+
+	def __init__(self, steps: Sequence[Step], workshop: Workshop, record: Record, progress: Progress) -> None:
+		self.steps = steps
+		self.workshop = workshop
+		self.record = record
+		self.progress = progress
+		progress.kinds = [(step.scenario.name, step.lane) for step in steps]
+		self.failed: Set[Tuple[str, ...]] = set()
+
+	def go(self, save: Callable[[], None]) -> None:
+		"""Do all steps, and save the record after each."""
+		self.warm_up()
+		save()
+		for number, step in enumerate(self.steps):
+			if step.lane.names in self.failed:
+				continue
+			self.progress.begin(number, step.text)
+			try:
+				self.record["runs"] += self.measure(step)
+				self.progress.done(number)
+			except Failed as e:
+				self.fail(step, e)
+			save()
+		self.record["finished"] = True
+		save()
+
+	def measure(self, step: Step) -> List[Dict[str, Any]]:
+		"""Go through the phases of a step's scenario."""
+		project = self.workshop.project(step.scenario.project, step.lane.compiler)
+		settings = self.workshop.settings
+		jobs = settings["jobs"] or step.scenario.jobs or settings["cores"]
+		run = Run(step.lane, project, self.workshop, jobs, step.version)
+		started = time.time()
+		for phase in step.scenario.phases:
+			phase(run)
+		contender, compiler, interpreter = (name or None for name in step.lane.names)
+		return [
+			{
+				"scenario": step.scenario.name,
+				"part": part,
+				"contender": contender,
+				"compiler": compiler,
+				"interpreter": interpreter,
+				"repetition": step.repetition,
+				"jobs": jobs,
+				"started": started,
+				"values": values,
+				"aside": run.seconds_aside,
+			}
+			for part, values in run.results
+		]
+
+	def fail(self, step: Step, error: Failed) -> None:
+		"""Report a failure, and leave this lane out from here on."""
+		contender, compiler, interpreter = (name or None for name in step.lane.names)
+		self.record["failures"].append(
+			{
+				"scenario": step.scenario.name,
+				"contender": contender,
+				"compiler": compiler,
+				"interpreter": interpreter,
+				"repetition": step.repetition,
+				"reason": str(error),
+			}
+		)
+		self.failed.add(step.lane.names)
+		self.progress.drop([(other.scenario.name, other.lane) for other in self.steps if other.lane == step.lane])
+		self.progress.say("FAILED: %s: %s; it takes no further part" % (step.text, error))
+		for line in error.tail.splitlines():
+			self.progress.say("  | %s" % line)
+
+	def warm_up(self) -> None:
+		"""Have every compiler read from the disk before the first run that counts."""
+		compilers = dict.fromkeys(step.lane.compiler for step in self.steps if step.scenario.compiles)
+		for compiler in filter(None, compilers):
+			self.progress.say("generating a project and warming up %s" % compiler.name)
+			self.compile_once(compiler)
+
+	def compile_once(self, compiler: Compiler) -> None:
+		"""Compile one source for nothing; a compiler that fails here fails in its runs, and is reported there."""
+		project = self.workshop.project(GENERATED, compiler)
+		source = project.sources()[0]
+		program = compiler.cc if source.endswith(".c") else compiler.cxx
+		result = os.path.join(self.workshop.path, "warm-up.o")
+		argv = [program, "-I.", "-c", source, "-o", result]
+		try:
+			watch(Command(argv, project.root, self.workshop.environment), self.workshop.output("warm-up"))
+		except Failed:
+			pass
+
+
+def notes_of(steps: Sequence[Step]) -> Dict[str, str]:
+	"""What a reader must know of the contenders that take part."""
+	contenders = {step.lane.contender.name: step.lane.contender for step in steps}
+	return {name: contender.note for name, contender in contenders.items() if contender.note}

@@ -1,0 +1,203 @@
+"""
+The contenders: who builds, and how.
+
+To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder combines with. What a contender can do is
+a set of *abilities*; a scenario names the one that it needs.
+"""
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
+
+from .cache import CACHES, CompilerCache
+from .interpreter import ROOT
+from .meter import Command
+from .mistake import Mistake
+from .project import program_of, rebind
+from .service import find_engine
+
+if TYPE_CHECKING:
+	from .run import Run
+
+BUILD, REBUILD, SLEEP, CLIENT = "build", "rebuild", "sleep", "client"
+
+# how genbench's build files call what is set for each build
+NINJA_FOLDER = "folder"
+NINJA_COMPILERS = {"CC": "c", "CXX": "cxx"}
+MAKE_FOLDER = "out"
+XARGS_FOLDER = "out-xargs"
+
+
+class Builder:
+	"""A build system: what it needs, how it prepares a folder and how it builds there."""
+
+	runs_python = False
+	needs_engine = False
+	program = ""
+	note = ""
+	abilities: FrozenSet[str] = frozenset((BUILD, REBUILD, SLEEP))
+
+	def missing(self) -> Optional[str]:
+		"""What this machine lacks for it."""
+		return None if shutil.which(self.program) else "%s is not installed" % self.program
+
+	def prepare(self, run: "Run") -> None:
+		"""Do before the first build in a folder what is no part of building."""
+
+	def command(self, run: "Run") -> Command:
+		"""The command that builds."""
+		raise NotImplementedError
+
+
+class Waf(Builder):
+	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
+
+	runs_python = True
+	abilities = frozenset((BUILD, REBUILD, SLEEP, CLIENT))
+
+	def __init__(
+		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
+	) -> None:
+		self.tools = tools
+		self.needs_engine = needs_engine
+		self.environment = environment or {}
+
+	def missing(self) -> Optional[str]:
+		for tool in self.tools:
+			if not os.path.exists(os.path.join(ROOT, "waflib_extras", tool + ".py")):
+				return "waflib_extras/%s.py does not exist" % tool
+		if self.needs_engine and not find_engine():
+			return "the engine is not built: run cargo build --release in %s" % os.path.join(ROOT, "engine")
+		return None
+
+	def prepare(self, run: "Run") -> None:
+		run.aside("configure", self.waf(run, "configure", "-o", os.path.join(run.root, run.folder)))
+
+	def command(self, run: "Run") -> Command:
+		return self.waf(run, "build", "-j%d" % run.jobs)
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		"""A command of Waf in the run's project, which remembers each build folder by a lock file of its own."""
+		interpreter = run.lane.interpreter
+		env = dict(run.environment, **self.environment, **variables)
+		if self.tools:
+			env["GENBENCH_TOOLS"] = " ".join(self.tools)
+		if run.folder:
+			env["WAFLOCK"] = ".lock-waf-%s" % os.path.basename(run.folder)
+		return Command([interpreter.path, "-m", "waflib_extras.launcher", *args], run.root, env)
+
+
+class Ninja(Builder):
+	"""ninja, with the project's own build file."""
+
+	program = "ninja"
+
+	def prepare(self, run: "Run") -> None:
+		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)
+		for name, value in run.compilers.items():
+			text = rebind(text, NINJA_COMPILERS[name], value)
+		with open(os.path.join(run.root, self.file(run)), "w", encoding="utf-8") as f:
+			f.write(text)
+
+	def command(self, run: "Run") -> Command:
+		return Command(["ninja", "-f", self.file(run), "-j%d" % run.jobs], run.root, run.environment)
+
+	def file(self, run: "Run") -> str:
+		"""The build file that is made for a folder."""
+		return os.path.join(run.folder, "build.ninja")
+
+
+class Make(Builder):
+	"""GNU make, with the project's own Makefile."""
+
+	program = "make"
+
+	def command(self, run: "Run") -> Command:
+		variables = dict(run.compilers, **{MAKE_FOLDER: run.folder})
+		argv = ["make", "-j%d" % run.jobs, *("%s=%s" % item for item in sorted(variables.items()))]
+		return Command(argv, run.root, run.environment)
+
+
+class Xargs(Builder):
+	"""No build system: the compilers' commands one after the other, which is the least that a full build can take."""
+
+	program = "xargs"
+	note = "compiles only: no libraries, no dependencies, no order"
+	abilities = frozenset((BUILD, SLEEP))
+
+	def prepare(self, run: "Run") -> None:
+		lines = run.project.commands
+		head = program_of(lines)
+		for folder in {os.path.dirname(object_of(line)) for line in lines} - {""}:
+			os.makedirs(os.path.join(run.root, self.moved(folder, run)), exist_ok=True)
+		rest = [line.split(None, len(head))[len(head)] if head else line for line in lines]
+		with open(os.path.join(run.root, run.folder, "arguments"), "w", encoding="utf-8") as f:
+			f.writelines("%s\n" % self.moved(line, run) for line in rest)
+
+	def command(self, run: "Run") -> Command:
+		argv = ["xargs", "-P%d" % run.jobs, "-L1", "-a", os.path.join(run.folder, "arguments")]
+		# where each line names its program, env is what starts it: that costs half a millisecond, a shell more
+		head = [*run.wrapped, *(program_of(run.project.commands) or [])] or ["env"]
+		return Command(argv + head, run.root, run.environment)
+
+	def moved(self, text: str, run: "Run") -> str:
+		"""A line of the project's with the folder of this run."""
+		return text.replace(XARGS_FOLDER, run.folder)
+
+
+def object_of(line: str) -> str:
+	"""The result of a compiler's command."""
+	words = line.split()
+	return words[words.index("-o") + 1] if "-o" in words else ""
+
+
+BUILDERS: Dict[str, Builder] = {
+	"waf": Waf(),
+	"waf-nopool": Waf(environment={"WAF_NO_PREFORK": "1"}),
+	"prefork": Waf(tools=("prefork",), needs_engine=True),
+	"ninja": Ninja(),
+	"make": Make(),
+	"xargs": Xargs(),
+}
+
+DEFAULT = ("waf", "waf-nopool", "prefork", "ninja", "make", "xargs", "waf+ccache", "ninja+ccache", "ninja+sccache")
+
+
+class Contender(NamedTuple):
+	"""A builder, and the cache that goes before its compilers, if any."""
+
+	name: str
+	builder: Builder
+	cache: Optional[Type[CompilerCache]]
+
+	@property
+	def abilities(self) -> FrozenSet[str]:
+		"""What it can do; a cache has nothing to do with what runs no compiler."""
+		return self.builder.abilities - {SLEEP, CLIENT} if self.cache else self.builder.abilities
+
+	@property
+	def note(self) -> str:
+		"""What a reader of its numbers must know."""
+		return self.builder.note or ("its cache is empty before each full build" if self.cache else "")
+
+	def missing(self) -> Optional[str]:
+		"""What this machine lacks for it."""
+		if self.cache and not shutil.which(self.cache.program):
+			return "%s is not installed" % self.cache.program
+		return self.builder.missing()
+
+
+def find_contender(name: str) -> Contender:
+	"""The contender of a name, ``builder`` or ``builder+cache``."""
+	first, plus, second = name.partition("+")
+	if first not in BUILDERS or (plus and second not in CACHES):
+		raise Mistake(
+			"contender %s is not known: choose from %s, each also with +%s"
+			% (name, ", ".join(BUILDERS), " or +".join(CACHES))
+		)
+	return Contender(name, BUILDERS[first], CACHES.get(second))
+
+
+def names_of(contenders: Sequence[Contender]) -> List[str]:
+	"""The names of contenders."""
+	return [contender.name for contender in contenders]

@@ -1,0 +1,99 @@
+"""A Python that runs Waf."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from typing import Dict, List, NamedTuple, Sequence
+
+from .mistake import Mistake
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# what an interpreter says about itself, and about the waflib that it finds without any help
+QUESTION = """
+import json, platform, sys
+answer = {"version": "%s %s" % (platform.python_implementation(), platform.python_version()), "waflib": None}
+if hasattr(sys, "pypy_version_info"):
+	answer["version"] = "PyPy %d.%d.%d (Python %s)" % (tuple(sys.pypy_version_info[:3]) + (platform.python_version(),))
+try:
+	from waflib import Context
+	answer["waflib"], answer["waf"] = Context.__file__, Context.WAFVERSION
+except ImportError:
+	pass
+print(json.dumps(answer))
+"""
+
+
+class Interpreter(NamedTuple):
+	"""An interpreter with what it needs to find Waf and our tools."""
+
+	name: str
+	path: str
+	version: str
+	waf: str
+	search: str  # where it looks for modules first
+	compiled: str  # where it keeps compiled ones: a foreign waflib may be unwritable, and be compiled at every start
+
+	@property
+	def environment(self) -> Dict[str, str]:
+		"""The variables that make it so."""
+		return {"PYTHONPATH": self.search, "PYTHONPYCACHEPREFIX": self.compiled}
+
+
+def find_interpreter(name: str, label: str, room: str, base: Dict[str, str]) -> Interpreter:
+	"""
+	Find an interpreter, and the waflib that it shall run: its own, or else that of the Python that runs us.
+
+	``room`` is the folder for what must be made for that; ``base`` is the environment of everything measured.
+	"""
+	path = shutil.which(name)
+	if not path:
+		raise Mistake("interpreter %s was not found: give a command or a path with --interpreters" % name)
+	compiled = os.path.join(room, "pycache")
+	base = dict(base, PYTHONPYCACHEPREFIX=compiled)
+	answer = ask(path, name, base)
+	paths = [ROOT]
+	if not answer["waflib"]:
+		paths.append(borrow_waflib(name, room))
+		answer = ask(path, name, dict(base, PYTHONPATH=paths[-1]))
+	if not answer["waflib"]:
+		raise Mistake("interpreter %s cannot load waflib: run %s -m pip install waflib" % (name, name))
+	return Interpreter(label, path, answer["version"], answer["waf"], os.pathsep.join(paths), compiled)
+
+
+def labels_of(names: Sequence[str]) -> List[str]:
+	"""Short names for interpreters that may be given by their paths; the paths where short names say too little."""
+	short = [os.path.basename(name) for name in names]
+	return short if len(set(short)) == len(short) else list(names)
+
+
+def ask(path: str, name: str, environment: Dict[str, str]) -> Dict[str, str]:
+	"""Let an interpreter describe itself."""
+	argv = [path, "-c", QUESTION]
+	try:
+		done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/")
+		return json.loads(done.stdout.decode())
+	except (OSError, ValueError):
+		raise Mistake(
+			"interpreter %s does not work: give a Python of at least 3.8 with --interpreters" % name
+		) from None
+
+
+def borrow_waflib(name: str, room: str) -> str:
+	"""
+	A folder that holds the waflib of the Python that runs us, and nothing else.
+
+	Its ``site-packages`` cannot be put on the path: another interpreter would find all of its packages there.
+	"""
+	try:
+		import waflib
+	except ImportError:
+		raise Mistake("waflib was not found by %s nor by %s: pip install waflib" % (name, sys.executable)) from None
+	folder = os.path.join(room, "borrowed")
+	os.makedirs(folder, exist_ok=True)
+	link = os.path.join(folder, "waflib")
+	if not os.path.islink(link):
+		os.symlink(os.path.dirname(os.path.abspath(waflib.__file__)), link)
+	return folder

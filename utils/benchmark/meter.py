@@ -1,0 +1,107 @@
+"""Running one command and measuring it."""
+
+import os
+import shlex
+import subprocess
+import time
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from .interrupt import INTERRUPTS
+from .mistake import Failed
+from .session import NONE_USED, Usage, collect, end, status_of
+
+TAIL = 15  # lines of a failed command's output that are shown
+
+
+class Command(NamedTuple):
+	"""A command of a contender."""
+
+	argv: List[str]
+	cwd: str
+	env: Dict[str, str]
+
+
+class Reading(NamedTuple):
+	"""What a command that succeeded has taken."""
+
+	wall: float
+	used: Usage
+
+
+def measure(command: Command, output: str, daemons: Callable[[], List[int]]) -> Reading:
+	"""
+	Run a command with its output going to a file, and measure it.
+
+	``daemons`` tells the processes that do a part of the work; what they use meanwhile is counted too. It is asked
+	again afterwards, as the command may be the one that starts them.
+	"""
+	before = {pid: used_by(pid) for pid in daemons()}
+	wall, status, used = watch(command, output)
+	if status:
+		raise Failed(explain(command.argv, status), tail_of(output))
+	for pid in daemons():
+		used += grown(before.get(pid, NONE_USED), used_by(pid))
+	return Reading(wall, used)
+
+
+def watch(command: Command, output: str) -> Tuple[float, int, Usage]:
+	"""Run a command and wait for all of its processes; its time is over when the first of them ends."""
+	child = None
+	try:
+		with INTERRUPTS.held():
+			start = time.monotonic()
+			child = start_command(command, output)
+		_, status, usage = os.wait4(child.pid, 0)
+		wall = time.monotonic() - start
+		child.returncode = -(status & 127) if status & 127 else status >> 8
+		return wall, child.returncode, Usage(usage.ru_utime, usage.ru_stime, usage.ru_maxrss) + collect(child.pid)
+	except BaseException:
+		if child:
+			with INTERRUPTS.held():
+				end(child.pid)
+			child.returncode = child.returncode or 1  # it has been waited for, which subprocess cannot know
+		raise
+
+
+def start_command(command: Command, output: str) -> "subprocess.Popen[bytes]":
+	"""Start a command in a session of its own."""
+	with open(output, "wb") as f:
+		try:
+			return subprocess.Popen(
+				command.argv,
+				cwd=command.cwd,
+				env=command.env,
+				stdin=subprocess.DEVNULL,
+				stdout=f,
+				stderr=subprocess.STDOUT,
+				start_new_session=True,
+			)
+		except OSError as e:
+			raise Failed("%s: %s" % (command.argv[0], e.strerror)) from None
+
+
+def used_by(pid: int) -> Usage:
+	"""What a daemon and the children it has waited for have used since they started."""
+	status = status_of(pid)
+	return Usage(status.user, status.system, 0) if status else NONE_USED
+
+
+def grown(before: Usage, after: Usage) -> Usage:
+	"""What was used between two readings; nothing when the daemon went away, for then it is not known."""
+	return Usage(max(after.user - before.user, 0.0), max(after.system - before.system, 0.0), 0)
+
+
+def explain(argv: Sequence[str], status: int) -> str:
+	"""Name a command that failed and how."""
+	how = "exit status %d" % status if status > 0 else "ended by signal %d" % -status
+	shown = " ".join(map(shlex.quote, argv))
+	return "%s: %s" % (how, shown if len(shown) < 200 else shown[:197] + "...")
+
+
+def tail_of(path: str, lines: int = TAIL) -> str:
+	"""The end of a command's output, without reading all of a large one."""
+	with open(path, "rb") as f:
+		size = f.seek(0, os.SEEK_END)
+		f.seek(max(size - 16384, 0))
+		text = f.read().decode("utf-8", "replace")
+	return "\n".join(text.rstrip().splitlines()[-lines:])

@@ -1,0 +1,13 @@
+"""What goes wrong in a way that is foreseen: told in one line, never with a traceback."""
+
+
+class Mistake(Exception):
+	"""Something in the request cannot be done: the message names it and the remedy."""
+
+
+class Failed(Exception):
+	"""A contender did not do its work: the message says which command, the tail what it printed."""
+
+	def __init__(self, message: str, tail: str = "") -> None:
+		super().__init__(message)
+		self.tail = tail

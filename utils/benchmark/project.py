@@ -1,0 +1,158 @@
+"""The projects that are built: generated sources, or commands that only sleep."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from typing import Dict, List, NamedTuple, Optional
+
+from .compiler import Compiler
+from .mistake import Failed, Mistake
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
+SOURCES = (".c", ".cpp")
+NAP = 0.1  # seconds that a command of the sleeping project takes
+
+Snapshot = Dict[str, "Stamp"]
+
+
+class Stamp(NamedTuple):
+	"""What tells a file that was written again from one that was not."""
+
+	mtime: int
+	inode: int
+	size: int
+
+
+class Project:
+	"""A folder with one and the same project for every build system."""
+
+	def __init__(self, root: str) -> None:
+		self.root = root
+		self.folders = 0
+		self.originals: Dict[str, str] = {}
+
+	@property
+	def commands(self) -> List[str]:
+		"""The commands of the project without any build system."""
+		return self.read("commands.txt").splitlines()
+
+	def read(self, name: str) -> str:
+		"""The text of one of its files."""
+		with open(os.path.join(self.root, name), encoding="utf-8") as f:
+			return f.read()
+
+	def new_folder(self, label: str) -> str:
+		"""
+		A folder for one build, relative to the root, that no build had before.
+
+		It is never emptied for the next one: on ext4, creating files just after others were deleted costs ten times
+		more, and the contender that comes next would pay for it.
+		"""
+		self.folders += 1
+		folder = os.path.join("builds", "%03d-%s" % (self.folders, label))
+		os.makedirs(os.path.join(self.root, folder))
+		return folder
+
+	def objects(self, folder: str) -> Snapshot:
+		"""The object files below a folder, empty ones left out: a compiler that was stopped leaves such."""
+		found = {}
+		for path, _, names in os.walk(os.path.join(self.root, folder)):
+			for name in names:
+				if name.endswith(".o"):
+					info = os.stat(os.path.join(path, name))
+					if info.st_size:
+						found[os.path.join(path, name)] = Stamp(info.st_mtime_ns, info.st_ino, info.st_size)
+		return found
+
+	def sources(self) -> List[str]:
+		"""The sources of its libraries."""
+		libs = sorted(name for name in os.listdir(self.root) if name.startswith("lib_"))
+		found = []
+		for lib in libs:
+			names = sorted(os.listdir(os.path.join(self.root, lib)))
+			found += [os.path.join(lib, name) for name in names if name.endswith(SOURCES)]
+		return found
+
+	def edit(self, version: int) -> str:
+		"""
+		Bring one source to a version, and name it.
+
+		All contenders build the same tree and go through the same edits in step. The first to come edits; for the
+		others the file has changed just as much since they last built it.
+		"""
+		sources = self.sources()
+		source = sources[len(sources) // 2]
+		original = self.originals.setdefault(source, self.read(source))
+		text = "%s\nint edited_by_bench(void) { return %d; }\n" % (original, version)
+		if self.read(source) != text:
+			with open(os.path.join(self.root, source), "w", encoding="utf-8") as f:
+				f.write(text)
+		return source
+
+
+def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler, env: Dict[str, str]) -> Project:
+	"""Let genbench write a project for a compiler."""
+	argv = [sys.executable, GENBENCH, root, *str(settings["size"]).split(","), "--quiet"]
+	argv += ["--seed", str(settings["seed"]), "--language", str(settings["language"])]
+	argv += ["--cc", compiler.cc, "--cxx", compiler.cxx]
+	for option in ("weight", "flags"):
+		if settings[option] is not None:
+			argv.append("--%s=%s" % (option, settings[option]))
+	done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+	if done.returncode:
+		lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+		raise Mistake("genbench.py could not write the project: %s" % lines[-1])
+	return Project(root)
+
+
+def write_sleeps(root: str, count: int) -> Project:
+	"""Write a project of commands that only sleep."""
+	shutil.copytree(os.path.join(HERE, "projects", "sleeps"), root)
+	command = "sleep %s" % NAP
+	names = ["nap_%d" % n for n in range(count)]
+	files = {
+		"commands.txt": "".join("%s\n" % command for _ in names),
+		"build.ninja": ninja_of(command, names),
+		"Makefile": "all: %s\n%s:\n\t%s\n.PHONY: all %s\n" % ((" ".join(names),) * 2 + (command, " ".join(names))),
+	}
+	for name, text in files.items():
+		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+			f.write(text)
+	return Project(root)
+
+
+def write_client(root: str) -> Project:
+	"""Write the project that runs the smallest command, for Waf only."""
+	shutil.copytree(os.path.join(HERE, "projects", "client"), root)
+	return Project(root)
+
+
+def ninja_of(command: str, names: List[str]) -> str:
+	"""The sleeping project for ninja."""
+	rule = "folder = out-ninja\nbuilddir = $folder\nrule nap\n  command = %s\n" % command
+	return rule + "".join("build %s: nap\n" % name for name in names)
+
+
+def rebind(text: str, name: str, value: str) -> str:
+	"""
+	Give a variable of a ninja file another value.
+
+	ninja takes no variables on its command line, so the file is written anew for every build folder.
+	"""
+	text, found = re.subn(r"(?m)^%s\s*=.*$" % re.escape(name), lambda _: "%s = %s" % (name, value), text, count=1)
+	if not found:
+		raise Failed("build.ninja binds no variable named %s" % name)
+	return text
+
+
+def program_of(lines: List[str]) -> Optional[List[str]]:
+	"""The words before the first option, when all the command lines begin with the same ones."""
+	heads = set()
+	for line in lines:
+		words = line.split()
+		options = [n for n, word in enumerate(words) if word.startswith("-")]
+		heads.add(tuple(words[: options[0]] if options else words[:1]))
+	return list(heads.pop()) if len(heads) == 1 else None

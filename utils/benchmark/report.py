@@ -1,0 +1,160 @@
+"""From a raw record to text: pure, so that ``bench.py show`` prints a year later what was printed then."""
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from .record import Record
+from .summary import Summary, paired_ratio, ratio, summarize
+from .table import NOTHING, emphasize, layout, number, percent, times
+
+Run = Dict[str, Any]
+
+
+class Lane(NamedTuple):
+	"""Who ran: one row of a table."""
+
+	contender: str
+	interpreter: Optional[str]
+
+
+class Row(NamedTuple):
+	"""One lane of one table, summed up."""
+
+	lane: Lane
+	summary: Summary
+	beside: List[Optional[float]]
+	ratio: Optional[float]
+	paired: Optional[float]
+
+
+def report(record: Record, bold: bool = False) -> str:
+	"""Everything there is to say about a record: its tables, what is missing in them, and the machine."""
+	parts = [show_table(record, key, runs, bold) for key, runs in tables_of(record["runs"])]
+	if not parts:
+		parts.append("Nothing was measured.")
+	parts.append(legend(record))
+	parts.append("\n".join(describe(record)))
+	return "\n\n".join(part for part in parts if part)
+
+
+def tables_of(runs: Iterable[Run]) -> List[Tuple[Tuple[str, str, Optional[str]], List[Run]]]:
+	"""Sort the runs into tables, one per scenario, part and compiler, in the order in which they first appeared."""
+	tables: Dict[Tuple[str, str, Optional[str]], List[Run]] = {}
+	for run in runs:
+		tables.setdefault((run["scenario"], run["part"], run["compiler"]), []).append(run)
+	order = list(dict.fromkeys(key[0] for key in tables))
+	return sorted(tables.items(), key=lambda item: order.index(item[0][0]))
+
+
+def lanes_of(runs: Iterable[Run], measure: str) -> Dict[Lane, Dict[int, float]]:
+	"""What each lane measured, by repetition."""
+	lanes: Dict[Lane, Dict[int, float]] = {}
+	for run in runs:
+		value = run["values"].get(measure)
+		if value is not None:
+			lanes.setdefault(Lane(run["contender"], run["interpreter"]), {})[run["repetition"]] = value
+	return lanes
+
+
+def rank(lanes: Iterable[Lane], contenders: Sequence[str], interpreters: Sequence[str]) -> List[Lane]:
+	"""Order lanes as they were asked for: which one came first in a repetition is no property of theirs."""
+
+	def place(lane: Lane) -> Tuple[int, int]:
+		return position(contenders, lane.contender), position(interpreters, lane.interpreter)
+
+	return sorted(lanes, key=place)
+
+
+def position(names: Sequence[str], name: Optional[str]) -> int:
+	"""Where a name stands in a list; after its end when it is not there."""
+	return names.index(name) if name in names else len(names)
+
+
+def base_of(lanes: Sequence[Lane], baseline: Optional[str]) -> Optional[Lane]:
+	"""The lane that the others are compared with: the first one of the contender that was chosen for it."""
+	return next((lane for lane in lanes if lane.contender == baseline), None)
+
+
+def rows_of(record: Record, runs: Sequence[Run], measures: Sequence[str]) -> List[Row]:
+	"""Sum up the runs of one table: the first measure is compared, the others stand beside it."""
+	settings = record["settings"]
+	values = lanes_of(runs, measures[0])
+	beside = [lanes_of(runs, measure) for measure in measures[1:]]
+	lanes = rank(values, settings["contenders"], settings["interpreters"])
+	base = values.get(base_of(lanes, settings["baseline"]) or Lane("", None), {})
+	base_median = summarize(list(base.values())).median if base else 0.0
+	rows = []
+	for lane in lanes:
+		summary = summarize(list(values[lane].values()))
+		others = [summarize(list(b[lane].values())).median if lane in b else None for b in beside]
+		rows.append(Row(lane, summary, others, ratio(summary.median, base_median), paired_ratio(values[lane], base)))
+	return rows
+
+
+def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequence[Run], bold: bool) -> str:
+	"""One table with its heading."""
+	scenario, part, compiler = key
+	about = record["scenarios"][scenario]
+	names = [name for name, _ in about["measures"]]
+	unit = about["measures"][0][1]
+	heading = ", ".join(filter(None, (scenario, part, compiler)))
+	head = ["contender", "interpreter", "median " + unit, "min", "max", "spread"]
+	head += ["%s %s" % (name, unit) for name, unit in about["measures"][1:]]
+	head += ["ratio", "paired", "runs"]
+	cells = []
+	for row in rows_of(record, runs, names):
+		total = row.summary
+		line = [row.lane.contender, row.lane.interpreter or NOTHING]
+		line += [number(total.median), number(total.least), number(total.most), percent(total.spread)]
+		line += [number(value) for value in row.beside]
+		line += [times(row.ratio), times(row.paired), str(total.count)]
+		cells.append(line)
+	return "%s: %s\n%s" % (emphasize(heading, bold), about["title"], layout(head, cells, 2, bold))
+
+
+def legend(record: Record) -> str:
+	"""What the columns mean, and what is missing from the tables and why."""
+	lines = []
+	baseline = record["settings"]["baseline"]
+	if record["runs"] and baseline:
+		lines += [
+			"spread: (max - min) / median. ratio: the median as a multiple of the one of %s." % baseline,
+			"paired: the median of the ratios within each repetition: to be trusted where the machine is busy.",
+		]
+	lines += ["%s: %s" % (name, note) for name, note in sorted(record["settings"]["notes"].items())]
+	lines += ["left out: %s: %s" % (name, reason) for name, reason in record["left_out"]]
+	for failure in record["failures"]:
+		lane = ", ".join(filter(None, (failure["contender"], failure["compiler"], failure["interpreter"])))
+		lines.append(
+			"FAILED: %s (%s), repetition %d: %s"
+			% (failure["scenario"], lane, failure["repetition"] + 1, failure["reason"])
+		)
+	if not record["finished"]:
+		lines.append("This campaign was not finished: the tables hold what was measured until then.")
+	return "\n".join(lines)
+
+
+def describe(record: Record) -> List[str]:
+	"""What was measured, on which machine, with which programs."""
+	machine = record["machine"]
+	lines = [
+		"settings   %s" % describe_settings(record),
+		"processor  %s, %s cores, %s GiB of memory" % (machine["processor"], machine["cores"], machine["memory_gib"]),
+		"system     %s %s, work folder on %s" % (machine["system"], machine["kernel"], machine["filesystem"]),
+		"load       %s before the first run" % machine["load"],
+		"date       %s" % machine["date"],
+		"command    %s" % machine["command"],
+	]
+	lines += ["version    %s: %s" % (name, version) for name, version in sorted(machine["versions"].items())]
+	return lines
+
+
+def describe_settings(record: Record) -> str:
+	"""What was built: as far as anything of the kind was."""
+	settings = record["settings"]
+	words = ["-j%s" % (settings["jobs"] or "%d (cores)" % settings["cores"]), "%d repetitions" % settings["repeat"]]
+	if any(scenario["compiles"] for scenario in record["scenarios"].values()):
+		words.append("genbench %s" % settings["size"].replace(",", " "))
+		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
+	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
+		words.append("%d commands in %s" % (settings["commands"][name], name))
+	return ", ".join(words)

@@ -1,0 +1,132 @@
+"""One run: a scenario of one lane in one repetition, which gives measurements."""
+
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from .compiler import Compiler
+from .contender import Contender
+from .interpreter import Interpreter
+from .meter import Command, Reading, measure
+from .project import Project, Snapshot
+from .workshop import Workshop
+
+MIB = 1024.0
+
+
+class Lane(NamedTuple):
+	"""A contender with the compiler and the interpreter that it uses, where it uses any."""
+
+	contender: Contender
+	compiler: Optional[Compiler]
+	interpreter: Optional[Interpreter]
+
+	@property
+	def names(self) -> Tuple[str, ...]:
+		"""The names of its parts, which tell it from all others."""
+		return tuple(part.name if part else "" for part in self)
+
+	@property
+	def label(self) -> str:
+		"""Its name in the name of a file."""
+		return "-".join(filter(None, self.names)).replace("/", "_")
+
+
+class Run:
+	"""What the phases of a scenario work on: where they are, and what they have measured."""
+
+	def __init__(self, lane: Lane, project: Project, workshop: Workshop, jobs: int, version: int) -> None:
+		self.lane = lane
+		self.project = project
+		self.workshop = workshop
+		self.jobs = jobs
+		self.version = version
+		self.folder = ""
+		self.results: List[Tuple[str, Dict[str, float]]] = []
+		self.seconds_aside: Dict[str, float] = {}
+		self.before: Snapshot = {}
+
+	@property
+	def root(self) -> str:
+		"""The folder of the project."""
+		return self.project.root
+
+	@property
+	def settings(self) -> Dict[str, Any]:
+		"""What was asked for."""
+		return self.workshop.settings
+
+	@property
+	def wrapped(self) -> List[str]:
+		"""What goes before a compiler in its command line."""
+		return [self.lane.contender.cache.program] if self.lane.contender.cache else []
+
+	@property
+	def compilers(self) -> Dict[str, str]:
+		"""The compilers' commands, by the name of the variable that holds them."""
+		compiler = self.lane.compiler
+		if not compiler:
+			return {}
+		both = {"CC": compiler.cc, "CXX": compiler.cxx}
+		wanted = {"c": ["CC"], "c++": ["CXX"], "both": ["CC", "CXX"]}[self.settings["language"]]
+		return {name: " ".join([*self.wrapped, both[name]]) for name in wanted}
+
+	@property
+	def environment(self) -> Dict[str, str]:
+		"""The environment of every command of this run."""
+		env = dict(self.workshop.environment, **self.compilers)
+		if self.lane.interpreter:
+			env.update(self.lane.interpreter.environment)
+		if self.lane.contender.builder.needs_engine:
+			env.update(self.workshop.our_engine().environment)
+		cache = self.workshop.caches.get(self.lane.names)
+		if cache:
+			env.update(cache.environment)
+		return env
+
+	def daemons(self) -> List[int]:
+		"""The processes beside the command's own whose work counts as this lane's."""
+		pids = []
+		if self.lane.contender.builder.needs_engine:
+			pids += self.workshop.our_engine().pids()
+		cache = self.workshop.caches.get(self.lane.names)
+		return pids + (cache.pids() if cache else [])
+
+	def execute(self, command: Command) -> Reading:
+		"""Run a command of this lane and measure it; it must succeed."""
+		return measure(command, self.workshop.output(self.lane.label), self.daemons)
+
+	def aside(self, name: str, command: Command) -> None:
+		"""Run a command that is preparation only: its time is kept and compared with nothing."""
+		self.seconds_aside[name] = self.seconds_aside.get(name, 0.0) + self.execute(command).wall
+
+	def keep(self, reading: Reading) -> None:
+		"""Take a reading as this run's result."""
+		used = reading.used
+		values = {
+			"wall": reading.wall,
+			"processor": used.user + used.system,
+			"user": used.user,
+			"system": used.system,
+		}
+		# the compilers of a daemon are not our children: how large they grew is not known, and half of it misleads
+		if not self.daemons():
+			values["peak"] = used.peak_kib / MIB
+		self.results.append(("", values))
+
+	def built(self, folder: str) -> None:
+		"""Remember a folder as one that holds the project's current state, built."""
+		self.workshop.standing[(self.root, *self.lane.names)] = folder
+
+	def standing_folder(self) -> Optional[str]:
+		"""The folder in which this lane has built the project before, if it has."""
+		return self.workshop.standing.get((self.root, *self.lane.names))
+
+	def new_folder(self) -> None:
+		"""Go into a new folder and let the contender prepare it."""
+		self.workshop.new_cache(self.lane.contender, self.lane.names)
+		self.folder = self.project.new_folder(self.lane.label)
+		self.lane.contender.builder.prepare(self)
+
+	def path(self, name: str) -> str:
+		"""A file in the run's own folder."""
+		return os.path.join(self.root, self.folder, name)

@@ -1,0 +1,172 @@
+"""
+The scenarios: what is measured, each a sequence of phases.
+
+To add one, add a row to SCENARIOS, and the phases that are not there yet.
+"""
+
+import json
+import os
+from typing import Callable, List, NamedTuple, Sequence, Tuple
+
+from . import contender
+from .mistake import Failed
+from .project import NAP
+from .run import Run
+from .workshop import CLIENT, GENERATED, SLEEPS
+
+Phase = Callable[[Run], None]
+Measures = List[Tuple[str, str]]
+
+TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
+COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
+
+
+class Scenario(NamedTuple):
+	"""Something to measure: for whom, on which project, in which steps."""
+
+	name: str
+	title: str
+	needs: str  # the ability that a contender must have
+	project: str
+	measures: Measures  # the first one is compared
+	phases: Sequence[Phase]
+	jobs: int = 0  # how many at once, where the machine's processors do not decide that
+
+	@property
+	def compiles(self) -> bool:
+		"""Tell whether compilers make a difference."""
+		return self.project == GENERATED
+
+
+# ---- phases
+
+
+def take_new_folder(run: Run) -> None:
+	"""Go where nothing is built yet, on a machine that is not still writing what came before."""
+	run.new_folder()
+	os.sync()
+
+
+def take_built_folder(run: Run) -> None:
+	"""Go where this lane has built everything; build it first where it has not."""
+	standing = run.standing_folder()
+	if standing:
+		run.folder = standing
+	else:
+		run.new_folder()
+		run.aside("build", run.lane.contender.builder.command(run))
+		run.built(run.folder)
+
+
+def edit_one_source(run: Run) -> None:
+	"""Change the content of one source."""
+	run.project.edit(run.version)
+
+
+def look_at_objects(run: Run) -> None:
+	"""Remember the objects that are there."""
+	run.before = run.project.objects(run.folder)
+
+
+def build(run: Run) -> None:
+	"""Build: this is what is measured."""
+	run.keep(run.execute(run.lane.contender.builder.command(run)))
+
+
+def check_all_objects(run: Run) -> None:
+	"""See that every source was compiled: nobody wins by leaving something out."""
+	found, wanted = len(run.project.objects(run.folder)), len(run.project.sources())
+	if found != wanted:
+		raise Failed("it made %d objects of %d sources" % (found, wanted))
+	run.built(run.folder)
+
+
+def check_new_objects(wanted: int) -> Phase:
+	"""A phase that sees that so many objects were made since they were looked at, no more and no fewer."""
+
+	def check(run: Run) -> None:
+		now = run.project.objects(run.folder)
+		new = [path for path, stamp in now.items() if run.before.get(path) != stamp]
+		if len(new) != wanted:
+			raise Failed("it made %d objects anew instead of %d" % (len(new), wanted))
+
+	return check
+
+
+def check_naps(run: Run) -> None:
+	"""See that no command was left out: together they cannot take less than this."""
+	count = len(run.project.commands)
+	least = -(-count // run.jobs) * NAP
+	wall = run.results[-1][1]["wall"]
+	if wall < least:
+		raise Failed("%d commands took %.3f s, which is less than the %.3f s that they sleep" % (count, wall, least))
+
+
+def run_client(run: Run) -> None:
+	"""Let Waf run the smallest command many times, from one thread and from two."""
+	run.folder = run.project.new_folder(run.lane.label)
+	for threads in (1, 2):
+		answer = run.path("%d.json" % threads)
+		command = run.lane.contender.builder.waf(
+			run,
+			"client",
+			"-j2",
+			BENCH_COMMANDS=str(run.settings["commands"]["client"]),
+			BENCH_THREADS=str(threads),
+			BENCH_RESULT=answer,
+		)
+		run.aside("client", command)
+		with open(answer, encoding="utf-8") as f:
+			run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), json.load(f)))
+
+
+# ---- the table of them: what leaves the tree as it is comes before what changes it
+
+SCENARIOS = {
+	scenario.name: scenario
+	for scenario in (
+		Scenario(
+			"full",
+			"everything, into a new folder",
+			contender.BUILD,
+			GENERATED,
+			TIMES,
+			(take_new_folder, build, check_all_objects),
+		),
+		Scenario(
+			"noop",
+			"nothing has changed since the last build",
+			contender.REBUILD,
+			GENERATED,
+			TIMES,
+			(take_built_folder, look_at_objects, build, check_new_objects(0)),
+		),
+		Scenario(
+			"onefile",
+			"the content of one source has changed",
+			contender.REBUILD,
+			GENERATED,
+			TIMES,
+			(take_built_folder, look_at_objects, edit_one_source, build, check_new_objects(1)),
+		),
+		Scenario(
+			"client",
+			"what Python itself pays per command (/bin/true), processor time of the calling process",
+			contender.CLIENT,
+			CLIENT,
+			COSTS,
+			(run_client,),
+		),
+		Scenario(
+			"dispatch",
+			"commands that need no processor (sleep %s)" % NAP,
+			contender.SLEEP,
+			SLEEPS,
+			TIMES,
+			(take_new_folder, build, check_naps),
+			jobs=64,
+		),
+	)
+}
+
+DEFAULT = ("full", "noop", "onefile")

@@ -1,0 +1,106 @@
+"""The daemons that do a part of a contender's work: ours, or a cache's."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Dict, List, Optional
+
+from . import session
+from .interpreter import ROOT
+from .mistake import Failed
+
+BUILT = os.path.join(ROOT, "engine", "target", "release", "wafd")
+LONGEST = 80  # characters of a folder for a socket: its whole path may have 107
+
+
+def find_engine() -> Optional[str]:
+	"""The engine's program: the one that was chosen, that of this tree, or an installed one, in this order."""
+	beside = os.path.join(os.path.dirname(sys.executable or ""), "wafd")
+	for path in (os.environ.get("WAFD"), BUILT, beside):
+		if path and os.access(path, os.X_OK):
+			return path
+	return shutil.which("wafd")
+
+
+class Engine:
+	"""An engine of our own, apart from the one that the user may have running."""
+
+	def __init__(self, room: str, env: Dict[str, str]) -> None:
+		folder = os.path.join(room, "engine")
+		self.folder = folder if len(folder) <= LONGEST else tempfile.mkdtemp(prefix="wafd-bench-")
+		os.makedirs(self.folder, mode=0o700, exist_ok=True)
+		self.program = find_engine() or "wafd"
+		self.environment = {"WAFD_RUNTIME_DIR": self.folder, "WAFD": self.program}
+		self.env = dict(env, **self.environment)
+
+	def pids(self) -> List[int]:
+		"""The process that runs the commands; none before the first client has started it."""
+		done = self.ask("status", "--json")
+		try:
+			return [json.loads(done.stdout.decode())["pid"]] if not done.returncode else []
+		except (KeyError, ValueError):
+			raise Failed("wafd status --json did not tell the engine's pid") from None
+
+	def stop(self) -> None:
+		"""End the engine."""
+		self.ask("stop", "--now")
+
+	def remove(self) -> None:
+		"""Remove its folder, when nothing can come of it any more."""
+		shutil.rmtree(self.folder, ignore_errors=True)
+
+	def ask(self, *args: str) -> "subprocess.CompletedProcess[bytes]":
+		"""Run the engine's own command line."""
+		argv = [self.program, *args]
+		try:
+			return subprocess.run(argv, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
+		except (OSError, subprocess.TimeoutExpired) as e:
+			raise Failed("%s %s: %s" % (self.program, args[0], e)) from None
+
+
+class SccacheServer:
+	"""A server of sccache in the foreground, so that it is our child and can be measured and ended by its number."""
+
+	def __init__(self, folder: str, env: Dict[str, str]) -> None:
+		with socket.socket() as s:
+			s.bind(("127.0.0.1", 0))
+			self.port = s.getsockname()[1]
+		self.environment = {
+			"SCCACHE_DIR": folder,
+			"SCCACHE_CONF": os.path.join(folder, "none"),
+			"SCCACHE_SERVER_PORT": str(self.port),
+			"SCCACHE_IDLE_TIMEOUT": "0",
+		}
+		env = dict(env, SCCACHE_START_SERVER="1", SCCACHE_NO_DAEMON="1", **self.environment)
+		quiet = subprocess.DEVNULL
+		self.child = subprocess.Popen(
+			["sccache"], env=env, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
+		)
+		self.await_listening()
+
+	def await_listening(self, patience: float = 10.0) -> None:
+		"""Wait until the server takes connections."""
+		deadline = time.monotonic() + patience
+		while True:
+			try:
+				socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+				return
+			except OSError:
+				if self.child.poll() is not None or time.monotonic() > deadline:
+					self.stop()
+					raise Failed("sccache: its server did not start") from None
+				time.sleep(0.02)
+
+	def pids(self) -> List[int]:
+		"""The server, whose children the compilers are."""
+		return [self.child.pid]
+
+	def stop(self) -> None:
+		"""End the server and what it started."""
+		session.end(self.child.pid)
+		self.child.returncode = self.child.returncode or 0  # it has been waited for, which subprocess cannot know

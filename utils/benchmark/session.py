@@ -1,0 +1,152 @@
+"""
+The processes that one command starts: who they are, what they used, and how they end.
+
+Every command gets a session of its own. That is the only mark that all of its processes keep: ninja, for one, gives
+each compiler a process group of its own, and Waf leaves behind the workers of its pool.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from typing import Iterator, List, NamedTuple, Optional, Set
+
+PR_SET_CHILD_SUBREAPER = 36
+PATIENCE = 5.0  # seconds that processes have to end by themselves
+
+
+class Usage(NamedTuple):
+	"""What processes used: seconds of processor time, and the largest resident set of any of them in KiB."""
+
+	user: float
+	system: float
+	peak_kib: int
+
+	def __add__(self, other: "Usage") -> "Usage":  # type: ignore[override]
+		return Usage(self.user + other.user, self.system + other.system, max(self.peak_kib, other.peak_kib))
+
+
+NONE_USED = Usage(0.0, 0.0, 0)
+
+
+class Status(NamedTuple):
+	"""What the kernel says of a process in ``/proc/PID/stat``."""
+
+	pid: int
+	state: str
+	parent: int
+	session: int
+	user: float
+	system: float
+
+
+def adopt_orphans() -> bool:
+	"""
+	Become the parent of what our children leave behind; tell whether the system can do that.
+
+	Waf kills the workers of its pool at exit without waiting for them, and with them goes what their compilers used:
+	only who waits for a process learns that.
+	"""
+	try:
+		return ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+	except (AttributeError, OSError, TypeError):
+		return False
+
+
+def status_of(pid: int) -> Optional[Status]:
+	"""The state of a process, with the processor time of itself and of the children it waited for."""
+	try:
+		with open("/proc/%d/stat" % pid, "rb") as f:
+			text = f.read().decode("ascii", "replace")
+	except OSError:
+		return None
+	# the name of the program stands in parentheses and may hold anything, a blank or a parenthesis too
+	fields = text[text.rindex(")") + 2 :].split()
+	tick = os.sysconf("SC_CLK_TCK")
+	user, system = (int(fields[n]) + int(fields[n + 2]) for n in (11, 12))
+	return Status(pid, fields[0], int(fields[1]), int(fields[3]), user / tick, system / tick)
+
+
+def processes() -> Iterator[Status]:
+	"""Every process of the system."""
+	try:
+		names = os.listdir("/proc")
+	except OSError:
+		return
+	for name in names:
+		status = status_of(int(name)) if name.isdigit() else None
+		if status:
+			yield status
+
+
+def members(session: int) -> List[Status]:
+	"""The processes of a session, those included that have ended and that nobody has waited for yet."""
+	return [status for status in processes() if status.session == session]
+
+
+def reap(pid: int) -> Optional[Usage]:
+	"""What a child of ours used that has ended; nothing as long as it lives or is somebody else's."""
+	try:
+		ended, _, usage = os.wait4(pid, os.WNOHANG)
+	except ChildProcessError:
+		return None
+	return Usage(usage.ru_utime, usage.ru_stime, usage.ru_maxrss) if ended else None
+
+
+def collect(session: int, patience: float = PATIENCE) -> Usage:
+	"""Wait for what is left of a session whose leader has ended, end it when it stays, and add up what it used."""
+	used = NONE_USED
+	deadline = time.monotonic() + patience
+	while True:
+		rest = members(session)
+		if not rest:
+			return used
+		late = time.monotonic() > deadline
+		for status in rest:
+			used += reap(status.pid) or NONE_USED
+			if late and status.state != "Z":
+				send(status.pid, signal.SIGKILL)
+		if late and time.monotonic() > deadline + patience:
+			return used  # stuck in the kernel: nothing ends that, and the benchmark need not wait for it
+		time.sleep(0.002)
+
+
+def end(session: int, patience: float = PATIENCE) -> None:
+	"""End a session as Ctrl-C in a terminal does, and with force what does not heed it."""
+	try:
+		os.killpg(session, signal.SIGINT)
+	except OSError:
+		pass
+	collect(session, patience)
+
+
+def send(pid: int, number: int) -> None:
+	"""Send a signal to a process that may be gone already."""
+	try:
+		os.kill(pid, number)
+	except OSError:
+		pass
+
+
+def end_children(patience: float = PATIENCE) -> None:
+	"""
+	End what has become our child although we did not start it.
+
+	Such are daemons: one that was told to stop and is not gone yet, or one that came up after whoever started it had
+	been interrupted. Only for a process that starts nothing else, as this ends every child that it has.
+	"""
+	deadline = time.monotonic() + patience
+	asked: Set[int] = set()
+	while True:
+		children = [status for status in processes() if status.parent == os.getpid()]
+		for status in children:
+			if status.state == "Z":
+				reap(status.pid)
+			elif time.monotonic() > deadline:
+				send(status.pid, signal.SIGKILL)
+			elif status.pid not in asked:
+				asked.add(status.pid)
+				send(status.pid, signal.SIGTERM)
+		if not children or time.monotonic() > deadline + patience:
+			return
+		time.sleep(0.01)

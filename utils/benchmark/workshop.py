@@ -1,0 +1,112 @@
+"""The work folder of a campaign: projects, build folders, outputs, daemons; all gone at the end."""
+
+import os
+import shutil
+import tempfile
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .cache import CompilerCache
+from .compiler import Compiler
+from .contender import Contender
+from .interrupt import INTERRUPTS
+from .mistake import Failed, Mistake
+from .project import Project, generate_sources, write_client, write_sleeps
+from .service import Engine
+from .session import end_children
+
+GENERATED, SLEEPS, CLIENT = "generated", "sleeps", "client"
+
+# what would reach into a contender's settings from the outside
+FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
+FOREIGN_NAMES = {
+	*("CC", "CXX", "AR", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "LINKFLAGS", "ARFLAGS"),
+	*("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "LD_PRELOAD"),
+	*("MFLAGS", "GNUMAKEFLAGS", "JOBS", "NOCLIMB"),
+}
+
+
+def clean_environment(environ: Dict[str, str]) -> Dict[str, str]:
+	"""The environment without what would change how a contender builds."""
+	return {k: v for k, v in environ.items() if not k.startswith(FOREIGN) and k not in FOREIGN_NAMES}
+
+
+class Workshop:
+	"""
+	Where a campaign works.
+
+	Nothing is deleted before the end, and only a folder that was made here is deleted at all.
+	"""
+
+	def __init__(self, parent: Optional[str], settings: Dict[str, Any]) -> None:
+		try:
+			if parent:
+				os.makedirs(parent, exist_ok=True)
+			self.path = tempfile.mkdtemp(prefix="bench-", dir=parent and os.path.abspath(parent))
+		except OSError as e:
+			raise Mistake("cannot work in %s: %s: name another folder with --work" % (parent, e.strerror)) from None
+		self.settings = settings
+		self.environment = clean_environment(dict(os.environ))
+		self.engine: Optional[Engine] = None
+		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
+		self.projects: Dict[Tuple[str, str], Project] = {}
+		self.standing: Dict[Tuple[str, ...], str] = {}
+		self.outputs = 0
+		self.cache_folders = 0
+
+	def project(self, kind: str, compiler: Optional[Compiler]) -> Project:
+		"""The project of a kind, one for each compiler: an edit shall reach the builds of one compiler only."""
+		key = (kind, compiler.name if compiler else "")
+		if key not in self.projects:
+			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/")))))
+			makers: Dict[str, Callable[[], Project]] = {
+				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
+				SLEEPS: lambda: write_sleeps(root, self.settings["commands"]["dispatch"]),
+				CLIENT: lambda: write_client(root),
+			}
+			self.projects[key] = makers[kind]()
+		return self.projects[key]
+
+	def output(self, label: str) -> str:
+		"""A new file for what a command prints."""
+		self.outputs += 1
+		folder = os.path.join(self.path, "outputs")
+		os.makedirs(folder, exist_ok=True)
+		return os.path.join(folder, "%04d-%s.txt" % (self.outputs, label))
+
+	def our_engine(self) -> Engine:
+		"""The engine of this campaign."""
+		if not self.engine:
+			self.engine = Engine(self.path, self.environment)
+		return self.engine
+
+	def new_cache(self, contender: Contender, lane: Tuple[str, ...]) -> None:
+		"""Give a lane an empty cache; the one that it had stays on disk until the end."""
+		if contender.cache:
+			self.end_cache(lane)
+			self.cache_folders += 1
+			folder = os.path.join(self.path, "caches", "%03d-%s" % (self.cache_folders, contender.name))
+			with INTERRUPTS.held():
+				self.caches[lane] = contender.cache(folder, self.environment)
+
+	def end_cache(self, lane: Tuple[str, ...]) -> None:
+		"""End the daemon of a lane's cache."""
+		cache = self.caches.pop(lane, None)
+		if cache:
+			cache.stop()
+
+	def close(self, keep: bool) -> List[str]:
+		"""End all daemons and delete everything; what could not be ended is returned, one line each."""
+		troubles = []
+		for lane in list(self.caches):
+			self.end_cache(lane)
+		if self.engine:
+			try:
+				self.engine.stop()
+			except Failed as e:
+				troubles.append("the engine in %s was not stopped: %s" % (self.engine.folder, e))
+		end_children()
+		if self.engine:
+			self.engine.remove()
+		if not keep:
+			shutil.rmtree(self.path, ignore_errors=True)
+		return troubles
