@@ -40,7 +40,8 @@ FILES = {"wscript": PROJECT, "a.txt": "some text"}
 def copy_tree(folder: pathlib.Path) -> pathlib.Path:
 	"""The tree as a fresh clone has it: with nothing that was built."""
 	made = shutil.ignore_patterns("build", "target", ".git", "__pycache__", "*.egg-info", ".lock-waf*", ".*_cache")
-	shutil.copytree(ROOT, folder, ignore=made)
+	# with the times of now, as git does it: cargo, whose target folder all clones share, goes by them
+	shutil.copytree(ROOT, folder, ignore=made, copy_function=shutil.copy)
 	return folder
 
 
