@@ -1,0 +1,436 @@
+"""
+Runs the commands of a build through the engine, ``wafd``, instead of starting each from Python.
+
+::
+
+	def options(opt):
+		opt.load('prefork')
+
+That is all: tasks, ``cmd_and_log``, configuration tests and ``multicheck`` go through the engine, which is started when
+it is needed and leaves by itself. What cannot be sent to it (a ``preexec_fn``, a terminal as standard input …) runs
+Waf's own way, and so does everything where there is no engine. ``docs/prefork.md`` has the details.
+
+Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--prefork-transport=unix|tcp``.
+
+Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
+engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket).
+
+To troubleshoot, ``waf --zones=prefork`` shows each command with what it took, and in the end how many ran Waf's own way
+and why; ``wafd status`` shows the engine; ``WAF_NO_PREFORK=1 waf`` does without.
+"""
+
+import atexit
+import collections
+import os
+import sys
+import threading
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from waflib import Context, Errors, Logs, Options, Utils
+
+if __package__:
+	from . import engine, protocol
+else:
+	# loaded with tooldir=, which makes a module without a package of this file
+	import importlib
+
+	_folder = os.path.dirname(os.path.abspath(__file__))
+	sys.path.append(os.path.dirname(_folder))
+	engine = importlib.import_module(os.path.basename(_folder) + ".engine")
+	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
+
+Result = Tuple[int, Optional[bytes], Optional[bytes]]
+
+PIPE = Utils.subprocess.PIPE
+DEVNULL = Utils.subprocess.DEVNULL
+STDOUT = Utils.subprocess.STDOUT
+
+# what we can send, and the values with which the others change nothing
+SENDABLE = frozenset(("cwd", "env", "shell", "stdin", "stdout", "stderr", "start_new_session"))
+HARMLESS: Dict[str, Tuple[Any, ...]] = {
+	"bufsize": (None, -1, 0),
+	"close_fds": (True,),
+	"creationflags": (0,),
+	"encoding": (None,),
+	"errors": (None,),
+	"executable": (None,),
+	"pass_fds": ((), []),
+	"preexec_fn": (None,),
+	"restore_signals": (True,),
+	"startupinfo": (None,),
+	"text": (None, False),
+	"universal_newlines": (None, False),
+}
+LONGEST_TIMEOUT = 1e12  # seconds
+
+
+# ---- what a call of Waf means as a command of the engine
+
+
+class Command:
+	"""A call of ``Utils.run_process`` as the engine takes it; ``Unsendable`` if that cannot say what it says."""
+
+	__slots__ = ("encoded", "env", "fds", "stderr", "stdout")
+
+	def __init__(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> None:
+		if not kwargs.keys() <= SENDABLE:
+			_check_others(kwargs)
+		self.fds: Sequence[int] = ()
+		data = b""
+		if _goes_to_pool(kwargs) and kwargs["stdout"] == PIPE and kwargs["stderr"] == PIPE:
+			stdin, self.stdout, self.stderr = protocol.NULL, protocol.PIPE, protocol.PIPE  # nearly every command
+		else:
+			stdin = self._choose_streams(kwargs)
+		if cargs:
+			data = _find_input(kwargs, cargs)
+		new_session = 1 if kwargs.get("start_new_session") else 0
+		timeout = _find_timeout(cargs["timeout"], new_session) if "timeout" in cargs else 0
+		self.env = _find_environment(kwargs)
+		self.encoded = protocol.encode_command(
+			new_session,
+			stdin,
+			self.stdout,
+			self.stderr,
+			timeout,
+			_find_folder(kwargs.get("cwd")),
+			_find_arguments(cmd, kwargs.get("shell")),
+			data,
+		)
+
+	def _choose_streams(self, kwargs: Dict[str, Any]) -> int:
+		"""Where the three streams lead; returns that of standard input."""
+		fds: List[int] = []
+		if _goes_to_pool(kwargs):
+			stdin = protocol.NULL
+		else:
+			stdin = _choose_stream(kwargs.get("stdin"), 0, fds)
+			if stdin == protocol.PIPE and not _communicates(kwargs):
+				raise protocol.Unsendable("a pipe as standard input that nobody writes to")
+			if fds and os.isatty(fds[0]):
+				# job control is about the processes of the terminal's own session, and the engine's are not
+				raise protocol.Unsendable("a terminal as standard input")
+		self.stdout = _choose_stream(kwargs.get("stdout"), 1, fds)
+		if kwargs.get("stderr") == STDOUT:
+			self.stderr = protocol.SAME_AS_STDOUT
+		else:
+			self.stderr = _choose_stream(kwargs.get("stderr"), 2, fds)
+		self.fds = fds
+		return stdin
+
+
+def _communicates(kwargs: Dict[str, Any]) -> bool:
+	"""Waf calls ``communicate``, and not only ``wait``."""
+	return bool(kwargs.get("stdout") or kwargs.get("stderr"))
+
+
+def _goes_to_pool(kwargs: Dict[str, Any]) -> bool:
+	"""Stock Waf gives it to its worker processes, with their null device as standard input."""
+	return bool(kwargs.get("stdout") and kwargs.get("stderr") and "stdin" not in kwargs)
+
+
+def _check_others(kwargs: Dict[str, Any]) -> None:
+	"""Refuse arguments of Popen that a frame has no place for, unless they say what holds anyway."""
+	for name, value in kwargs.items():
+		if name not in SENDABLE and value not in HARMLESS.get(name, ()):
+			raise protocol.Unsendable("%s is given" % name)
+
+
+def _choose_stream(value: Any, inherited: int, fds: List[int]) -> int:
+	"""What the protocol calls this argument of Popen; descriptors are added to ``fds``."""
+	if value is None:
+		value = inherited
+	elif value == PIPE:
+		return protocol.PIPE
+	elif value == DEVNULL:
+		return protocol.NULL
+	elif not isinstance(value, int):
+		try:
+			value = value.fileno()
+		except (AttributeError, OSError, ValueError):
+			raise protocol.Unsendable("a stream without a descriptor") from None
+	if not isinstance(value, int) or value < 0:
+		raise protocol.Unsendable("an unknown kind of stream")
+	fds.append(value)
+	return protocol.DESCRIPTOR
+
+
+def _find_input(kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> bytes:
+	"""The bytes for standard input."""
+	if not cargs.keys() <= {"input", "timeout"}:
+		raise protocol.Unsendable("unknown arguments of communicate")
+	data = cargs.get("input")
+	if data is None:
+		data = b""
+	elif not isinstance(data, bytes) or kwargs.get("stdin") != PIPE or not _communicates(kwargs):
+		raise protocol.Unsendable("input that is not bytes for a pipe")
+	elif len(data) > protocol.INPUT_CAP:
+		raise protocol.Unsendable("input above %d bytes" % protocol.INPUT_CAP)
+	return data
+
+
+def _find_timeout(timeout: Any, new_session: int) -> int:
+	"""In microseconds."""
+	if timeout is None:
+		return 0
+	if not isinstance(timeout, (int, float)) or not 0 < timeout < LONGEST_TIMEOUT:
+		raise protocol.Unsendable("a strange time-out")
+	if not new_session:
+		# Waf then kills the command alone and waits for its children; the engine would end them too
+		raise protocol.Unsendable("a time-out without a session of its own")
+	return int(timeout * 1e6) or 1
+
+
+def _find_environment(kwargs: Dict[str, Any]) -> Optional[Dict[Any, Any]]:
+	"""The variables, or none for our own."""
+	env = kwargs.get("env")
+	if env is None or env is os.environ:
+		return None
+	if not env and _goes_to_pool(kwargs):
+		# Waf's workers take an empty one for none, and tasks pass "env=self.env.env", a list when it is not set
+		return None
+	if not isinstance(env, Mapping):
+		raise protocol.Unsendable("an environment that is no dict")
+	return env if isinstance(env, dict) else dict(env)
+
+
+def _find_folder(cwd: Any) -> bytes:
+	"""The absolute path of the folder to run in."""
+	if cwd.__class__ is str and cwd.startswith("/"):
+		return cwd.encode(protocol.CODING, "surrogateescape")
+	try:
+		if cwd is None:
+			return os.getcwdb()
+		if not os.fspath(cwd):
+			raise protocol.Unsendable("an empty folder")
+		return os.path.join(os.getcwdb(), os.fsencode(cwd))
+	except (OSError, TypeError, ValueError) as e:
+		raise protocol.Unsendable("folder: %s" % e) from None
+
+
+def _find_arguments(cmd: Any, shell: Any) -> Sequence[Any]:
+	"""The arguments as Popen makes them of its own."""
+	if isinstance(cmd, (str, bytes)):
+		argv = [cmd]
+	elif isinstance(cmd, (list, tuple)):
+		argv = list(cmd)
+	elif isinstance(cmd, os.PathLike) and not shell:
+		argv = [cmd]
+	else:
+		raise protocol.Unsendable("a command that is neither text nor list")
+	if not argv:
+		raise protocol.Unsendable("an empty command")
+	return ["/bin/sh", "-c"] + argv if shell else argv
+
+
+# ---- the hook
+
+
+class Prefork:
+	"""What stands in for Waf's ``Utils.run_process``; one per process, as ``Utils.prefork``."""
+
+	def __init__(self) -> None:
+		self.stock = Utils.run_process, Utils.alloc_process_pool
+		self.session: Optional[engine.Session] = None
+		self.jobs: Any = None
+		"""The option from which the session was made; none before Waf has read the command line."""
+		self.lock = threading.Lock()
+		self.reasons: Dict[str, int] = collections.Counter()
+		"""How often a command ran Waf's own way, by reason."""
+		self.lost = ""
+		"""Why no command goes to the engine any more."""
+
+	def install(self) -> None:
+		Utils.run_process = self.run_process
+		Utils.alloc_process_pool = self.alloc_process_pool
+		atexit.register(self.finish)
+		if hasattr(Options.options, "jobs"):
+			self.decide()
+
+	def decide(self) -> bool:
+		"""Now that there are options: leave Waf as it is if we are not wanted, or there is no engine."""
+		if not getattr(Options.options, "no_prefork", False):
+			try:
+				engine.find_engine(find_transport())
+				return True
+			except engine.EngineError as e:
+				Logs.warn("prefork: %s (going on without)", e)
+		Utils.run_process, Utils.alloc_process_pool = self.stock
+		return False
+
+	def alloc_process_pool(self, n: int, force: bool = False) -> None:
+		"""In place of Waf's, which would start ``n`` workers: the engine needs none."""
+		if not self.decide():
+			Utils.alloc_process_pool(n, force)
+
+	def run_process(self, cmd: Any, kwargs: Dict[str, Any], cargs: Optional[Dict[str, Any]] = None) -> Result:
+		"""Run a command through the engine, or Waf's own way if that cannot be."""
+		cargs = cargs or {}
+		if self.lost:
+			return self.run_own_way(cmd, kwargs, cargs, self.lost)
+		if Utils.subprocess.Popen.__module__ != "subprocess":
+			return self.run_own_way(cmd, kwargs, cargs, "subprocess.Popen is replaced")
+		try:
+			command = Command(cmd, kwargs, cargs)
+			session = self.session
+			if session is None or getattr(Options.options, "jobs", None) != self.jobs:
+				session = self.open_session()
+			if command.fds and session.transport == engine.TCP:
+				raise engine.Unsendable("descriptors cannot go over TCP")
+			outcome, out, err = session.execute(command.encoded, command.env, command.fds)
+		except engine.EngineError as e:
+			self.note_failure(e)
+			return self.run_own_way(cmd, kwargs, cargs, str(e))
+		if Logs.verbose:
+			Logs.debug("prefork: %s", describe(cmd, outcome))
+		if outcome.verdict == protocol.NOT_STARTED:
+			# the exception for a missing program and the like differs between versions of Python: let it raise its own
+			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
+		if outcome.verdict == protocol.CANCELLED:
+			return self.run_own_way(cmd, kwargs, cargs, "cancelled by the engine")
+		stdout = out if command.stdout == protocol.PIPE else None
+		stderr = err if command.stderr == protocol.PIPE else None
+		if outcome.verdict == protocol.TIMED_OUT:
+			raise make_expired(cmd, cargs["timeout"], stdout, stderr, _communicates(kwargs))
+		return outcome.code, stdout, stderr
+
+	def run_own_way(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any], reason: str) -> Result:
+		"""As Waf does without its workers, but with what those would make of standard input and environment."""
+		with self.lock:
+			self.reasons[reason] += 1
+		if Logs.verbose:
+			Logs.debug("prefork: Waf's own way: %s: %s", reason, cmd)
+		if _goes_to_pool(kwargs):
+			kwargs = dict(kwargs, stdin=DEVNULL, env=kwargs.get("env") or dict(os.environ))
+		return Utils.run_regular_process(cmd, kwargs, cargs)
+
+	def open_session(self) -> "engine.Session":
+		"""The session for the options as they are now."""
+		with self.lock:
+			jobs = getattr(Options.options, "jobs", None)
+			if self.session is None or jobs != self.jobs:
+				if self.session is not None:
+					self.session.close()
+				self.session = engine.Session(
+					Context.top_dir or Context.run_dir or os.getcwd(),
+					jobs or os.cpu_count() or 1,
+					find_wishes(),
+					find_transport(),
+				)
+				self.jobs = jobs
+			return self.session
+
+	def note_failure(self, error: Exception) -> None:
+		"""Tell once if there is no engine any more, and do without from now on."""
+		if isinstance(error, engine.Unsendable):
+			return
+		refused = getattr(error, "why", 0)
+		if refused == protocol.CROWDED:
+			return
+		with self.lock:
+			if self.lost:
+				return
+			self.lost = str(error)
+		if refused == protocol.PLACE_REFUSED:
+			# as it should be: a container or sudo is not where the engine runs commands
+			Logs.debug("prefork: %s", error)
+		else:
+			Logs.warn("prefork: %s (going on without)", error)
+
+	def finish(self) -> None:
+		"""At exit: close the session, and for ``--zones=prefork`` say what became of the commands."""
+		session = self.session
+		if session is not None:
+			session.close()
+		if Logs.verbose and Logs.log:
+			if session is not None:
+				Logs.debug("prefork: %d commands sent to engine %d", session.sent, session.engine)
+			for reason, count in sorted(self.reasons.items()):
+				Logs.debug("prefork: %d commands Waf's own way: %s", count, reason)
+
+
+def make_expired(
+	cmd: Any, timeout: float, stdout: Optional[bytes], stderr: Optional[bytes], communicates: bool
+) -> Exception:
+	"""The exception of a time-out, with the arguments that it has when ``communicate``, or ``wait``, raises it."""
+	if not communicates:
+		return Utils.TimeoutExpired(cmd, timeout)
+	expired = Utils.TimeoutExpired(cmd, timeout=timeout, output=stdout)
+	expired.stderr = stderr
+	return expired
+
+
+def describe(cmd: Any, outcome: "protocol.Outcome") -> str:
+	"""One line on a command that the engine ran."""
+	return "status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s" % (
+		outcome.code,
+		outcome.queued / 1e3,
+		outcome.wall / 1e3,
+		(outcome.user + outcome.system) / 1e3,
+		outcome.peak / 1024,
+		cmd,
+	)
+
+
+def find_transport() -> str:
+	"""How to talk to the engine."""
+	transport = getattr(Options.options, "prefork_transport", None)
+	return transport or os.environ.get("WAF_PREFORK_TRANSPORT") or engine.UNIX
+
+
+def find_wishes() -> int:
+	"""What the options ask of the engine."""
+	pin = protocol.PIN if getattr(Options.options, "pin_process", False) else 0
+	return pin | (protocol.OWN_SLOTS if getattr(Options.options, "own_slots", False) else 0)
+
+
+def install() -> None:
+	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
+	if os.environ.get("WAF_NO_PREFORK") or not sys.platform.startswith("linux") or hasattr(Utils, "prefork"):
+		return
+	if find_transport() not in (engine.UNIX, engine.TCP):
+		raise Errors.WafError("WAF_PREFORK_TRANSPORT is %r: set it to unix or tcp" % find_transport())
+	Utils.prefork = Prefork()
+	Utils.prefork.install()
+
+
+def options(opt):
+	if not opt.parser.get_option("--no-prefork"):
+		group = opt.add_option_group("Prefork options")
+		group.add_option(
+			"--no-prefork", dest="no_prefork", default=False, action="store_true", help="run commands Waf's own way"
+		)
+		group.add_option(
+			"--pin-process",
+			dest="pin_process",
+			default=False,
+			action="store_true",
+			help="bind each command to one processor",
+		)
+		group.add_option(
+			"--own-slots",
+			dest="own_slots",
+			default=False,
+			action="store_true",
+			help="do not share the processors with other builds: run -j commands whatever they do",
+		)
+		group.add_option(
+			"--prefork-transport",
+			dest="prefork_transport",
+			default=None,
+			choices=(engine.UNIX, engine.TCP),
+			help="how to talk to the engine: unix or tcp [default: unix]",
+		)
+	install()
+
+
+def configure(conf):
+	install()
+
+
+def setup(bld):
+	"""Called in the build when the tool was loaded in ``configure`` only."""
+	install()
+
+
+def build(bld):
+	install()
