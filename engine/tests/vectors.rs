@@ -1,0 +1,235 @@
+//! `tests/vectors/protocol.json`, which the Python side passes too: bytes and values, both ways.
+
+use serde_json::Value;
+use wafengine::frame::Inbox;
+use wafengine::wire::{
+    Execute, Hello, Malformed, Outcome, Reply, Request, Stdio, Step, Strings, Verdict, Why, FRAME_CAP,
+};
+
+fn vectors() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/vectors/protocol.json");
+    let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    serde_json::from_str(&text).unwrap()
+}
+
+/// The vectors of one group and sender; a group that has become empty would prove nothing.
+fn select(group: &str, sender: &str) -> Vec<Value> {
+    let all = vectors();
+    let all = all[group].as_array().unwrap();
+    let found: Vec<_> = all.iter().filter(|v| v["sender"] == sender).cloned().collect();
+    assert!(!found.is_empty(), "no {group} vectors of {sender}");
+    found
+}
+
+fn unhex(value: &Value) -> Vec<u8> {
+    let text = value.as_str().unwrap_or_else(|| panic!("not hexadecimal: {value}"));
+    assert!(text.len() % 2 == 0, "{text}");
+    let byte = |i| u8::from_str_radix(&text[i..i + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
+fn number<T: TryFrom<u64>>(value: &Value) -> T {
+    let wide = value.as_u64().unwrap_or_else(|| panic!("not a number: {value}"));
+    T::try_from(wide).unwrap_or_else(|_| panic!("out of range: {value}"))
+}
+
+fn strings(value: &Value) -> Strings {
+    value.as_array().unwrap().iter().map(unhex).collect()
+}
+
+fn stdio(value: &Value) -> Stdio {
+    match number::<u8>(value) {
+        0 => Stdio::Null,
+        1 => Stdio::Pipe,
+        2 => Stdio::Descriptor,
+        3 => Stdio::SameAsStdout,
+        other => panic!("stdio {other}"),
+    }
+}
+
+fn request(vector: &Value) -> Request {
+    let f = &vector["fields"];
+    match vector["frame"].as_str().unwrap() {
+        "hello" => Request::Hello(Hello {
+            lowest: number(&f["lowest"]),
+            highest: number(&f["highest"]),
+            session: unhex(&f["session"]).try_into().unwrap(),
+            jobs: number(&f["jobs"]),
+            wishes: number(&f["wishes"]),
+            pid: number(&f["pid"]),
+            token: unhex(&f["token"]),
+            name: unhex(&f["name"]),
+        }),
+        "environment" => Request::Environment {
+            env: number(&f["env"]),
+            entries: strings(&f["entries"]),
+        },
+        "execute" => Request::Execute(Box::new(Execute {
+            id: number(&f["id"]),
+            env: number(&f["env"]),
+            new_session: number::<u8>(&f["flags"]) == 1,
+            stdio: [stdio(&f["stdin"]), stdio(&f["stdout"]), stdio(&f["stderr"])],
+            timeout: number(&f["timeout"]),
+            cwd: unhex(&f["cwd"]),
+            argv: strings(&f["argv"]),
+            input: unhex(&f["input"]),
+        })),
+        "cancel" => Request::Cancel { id: number(&f["id"]) },
+        "status" => Request::Status,
+        "stop" => Request::Stop {
+            now: number::<u8>(&f["how"]) == 1,
+        },
+        "listen" => Request::Listen,
+        other => panic!("frame {other} of a client"),
+    }
+}
+
+fn outcome(f: &Value) -> Outcome {
+    let verdicts = [Verdict::Ran, Verdict::NotStarted, Verdict::TimedOut, Verdict::Cancelled];
+    let steps = [Step::None, Step::Command, Step::Folder, Step::Engine];
+    Outcome {
+        id: number(&f["id"]),
+        verdict: verdicts[number::<usize>(&f["verdict"])],
+        step: steps[number::<usize>(&f["step"])],
+        code: f["code"].as_i64().unwrap().try_into().unwrap(),
+        queued: number(&f["queued"]),
+        wall: number(&f["wall"]),
+        user: number(&f["user"]),
+        system: number(&f["system"]),
+        peak: number(&f["peak"]),
+    }
+}
+
+fn reply(vector: &Value) -> Reply {
+    let f = &vector["fields"];
+    match vector["frame"].as_str().unwrap() {
+        "welcome" => Reply::Welcome {
+            version: number(&f["version"]),
+            pid: number(&f["pid"]),
+            slots: number(&f["slots"]),
+            engine: unhex(&f["engine"]),
+        },
+        "refused" => Reply::Refused {
+            why: Why::ALL[number::<usize>(&f["why"]) - 1],
+            reason: unhex(&f["reason"]),
+        },
+        "output" => Reply::Output {
+            id: number(&f["id"]),
+            stream: number(&f["stream"]),
+            data: unhex(&f["data"]),
+        },
+        "outcome" => Reply::Outcome(outcome(f)),
+        "report" => Reply::Report {
+            json: unhex(&f["json"]),
+        },
+        "listening" => Reply::Listening {
+            port: number(&f["port"]),
+        },
+        other => panic!("frame {other} of an engine"),
+    }
+}
+
+/// What a stream of these bytes decodes to, frame by frame; what is left over is an error.
+fn decode<T>(bytes: &[u8], decoder: impl Fn(&[u8]) -> Result<T, Malformed>) -> Result<Vec<T>, Malformed> {
+    let mut inbox = Inbox::new(FRAME_CAP);
+    inbox.push(bytes);
+    let mut found = Vec::new();
+    while let Some(frame) = inbox.take()? {
+        found.push(decoder(frame)?);
+    }
+    match inbox.is_partial() {
+        true => Err(Malformed("a frame that does not end")),
+        false => Ok(found),
+    }
+}
+
+/// Every frame of a client decodes to its fields, and its fields encode to it.
+#[test]
+fn requests_are_what_the_vectors_say() {
+    for vector in select("good", "client") {
+        let name = &vector["name"];
+        let (bytes, value) = (unhex(&vector["hex"]), request(&vector));
+        assert_eq!(
+            decode(&bytes, Request::decode).as_deref(),
+            Ok(&[value.clone()][..]),
+            "{name}"
+        );
+        let mut encoded = Vec::new();
+        value.encode(&mut encoded);
+        assert_eq!(encoded, bytes, "{name}");
+    }
+}
+
+/// Every frame of an engine decodes to its fields, and its fields encode to it.
+#[test]
+fn replies_are_what_the_vectors_say() {
+    for vector in select("good", "engine") {
+        let name = &vector["name"];
+        let (bytes, value) = (unhex(&vector["hex"]), reply(&vector));
+        assert_eq!(
+            decode(&bytes, Reply::decode).as_deref(),
+            Ok(&[value.clone()][..]),
+            "{name}"
+        );
+        let mut encoded = Vec::new();
+        value.encode(&mut encoded);
+        assert_eq!(encoded, bytes, "{name}");
+    }
+}
+
+/// The vectors have every kind of frame that there is.
+#[test]
+fn every_kind_of_frame_has_a_vector() {
+    for (sender, kinds) in [("client", 0x01..=0x07u8), ("engine", 0x81..=0x86)] {
+        let bytes: Vec<_> = select("good", sender).iter().map(|v| unhex(&v["hex"])).collect();
+        for kind in kinds {
+            assert!(
+                bytes.iter().any(|b| b[4] == kind),
+                "no frame of kind {kind:#x} of {sender}"
+            );
+        }
+    }
+}
+
+/// Every broken frame is refused: one above the cap when only its length has come, all others when they are whole.
+#[test]
+fn broken_frames_are_refused() {
+    for vector in vectors()["broken"].as_array().unwrap() {
+        let (name, bytes) = (&vector["name"], unhex(&vector["hex"]));
+        let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
+        if length == 0 || length > FRAME_CAP {
+            let mut inbox = Inbox::new(FRAME_CAP);
+            inbox.push(&bytes[..4]);
+            assert!(inbox.take().is_err(), "{name}: its length alone is wrong");
+            continue;
+        }
+        assert_eq!(
+            length,
+            bytes.len() - 4,
+            "{name}: a broken frame must be whole to be refused for what it holds"
+        );
+        match vector["sender"].as_str().unwrap() {
+            "client" => assert!(Request::decode(&bytes[4..]).is_err(), "{name}"),
+            _ => assert!(Reply::decode(&bytes[4..]).is_err(), "{name}"),
+        }
+    }
+}
+
+/// No good frame decodes when a byte is missing at its end, or when one is added.
+#[test]
+fn a_frame_has_no_slack() {
+    for (sender, is_client) in [("client", true), ("engine", false)] {
+        let decodes = |body: &[u8]| match is_client {
+            true => Request::decode(body).is_ok(),
+            false => Reply::decode(body).is_ok(),
+        };
+        for vector in select("good", sender) {
+            let body = &unhex(&vector["hex"])[4..];
+            for cut in 0..body.len() {
+                assert!(!decodes(&body[..cut]), "{}: cut at {cut}", vector["name"]);
+            }
+            let longer = [body, b"\0"].concat();
+            assert!(!decodes(&longer), "{}: one byte more", vector["name"]);
+        }
+    }
+}
