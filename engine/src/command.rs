@@ -3,8 +3,7 @@
 //! Does the input and output of one command without waiting; `server` decides when.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,10 +12,10 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::connection::ConnectionKey;
-use crate::context::{self, Adjustment, Context};
+use crate::context::{Adjustment, Context};
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
-use crate::spawn::{self, Child, Launch, NotStarted, Spawner};
+use crate::spawn::{self, Child, NotStarted};
 use crate::wire::{Execute, Outcome, Stdio, Step, Strings, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
@@ -27,20 +26,20 @@ pub struct Order {
     pub connection: ConnectionKey,
     pub session: SessionId,
     pub execute: Box<Execute>,
-    pub env: Rc<Strings>,
-    pub context: Rc<Context>,
-    pub adjustments: Rc<Vec<Adjustment>>,
+    pub env: Arc<Strings>,
+    pub context: Arc<Context>,
+    pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
-    pub descriptors: Vec<OwnedFd>,
     pub pin: bool,
     pub arrived: Instant,
+    /// What it keeps in memory while it waits.
+    pub size: usize,
 }
 
-impl Order {
-    /// What it keeps in memory while it waits.
-    pub fn size(&self) -> usize {
-        self.execute.argv.size() + self.execute.input.len() + self.execute.cwd.len()
-    }
+/// What came with an order and is used up by starting.
+pub struct Supplies {
+    pub input: Vec<u8>,
+    pub descriptors: Vec<OwnedFd>,
 }
 
 /// A captured stream: the end we read, and what was read and not sent.
@@ -56,6 +55,23 @@ pub struct Feed {
     given: usize,
 }
 
+/// What a command takes of the engine besides its slot.
+#[derive(Default)]
+pub struct Holdings {
+    pub processor: Option<usize>,
+    /// Its place among those that the guardian would kill.
+    pub berth: Option<usize>,
+}
+
+/// A command that the crew is about to start.
+pub struct Starting {
+    ours: [Option<OwnedFd>; 3],
+    input: Vec<u8>,
+    /// It was cancelled meanwhile.
+    pub cancelled: bool,
+    pub holdings: Holdings,
+}
+
 pub struct Running {
     pub pid: i32,
     pub pidfd: OwnedFd,
@@ -68,102 +84,101 @@ pub struct Running {
     pub ended: Option<Instant>,
     /// What became of it, if not simply that it ran.
     pub verdict: Verdict,
-    pub processor: Option<usize>,
-    /// Its place among those that the guardian would kill.
-    pub berth: Option<usize>,
+    /// Its group had its time to end.
+    pub killed: bool,
+    pub holdings: Holdings,
+}
+
+pub enum State {
+    Waiting(Supplies),
+    Starting(Starting),
+    Running(Running),
 }
 
 pub struct Command {
-    pub order: Order,
-    pub running: Option<Running>,
+    pub order: Arc<Order>,
+    pub state: State,
 }
 
-/// Our ends of a command's streams, and the ends that it gets.
-struct Streams {
-    ours: [Option<OwnedFd>; 3],
-    theirs: [Option<OwnedFd>; 3],
-}
-
-fn open_streams(order: &mut Order) -> io::Result<Streams> {
-    let mut streams = Streams {
-        ours: [None, None, None],
-        theirs: [None, None, None],
-    };
-    let mut descriptors = std::mem::take(&mut order.descriptors).into_iter();
-    for (i, stdio) in order.execute.stdio.into_iter().enumerate() {
-        match stdio {
-            Stdio::Null | Stdio::SameAsStdout => {}
-            Stdio::Descriptor => streams.theirs[i] = descriptors.next(),
-            Stdio::Pipe => {
-                let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
-                let (ours, theirs) = if i == 0 { (write, read) } else { (read, write) };
-                // Ours alone: the command gets pipes that wait, as it would from anyone.
-                rustix::io::ioctl_fionbio(&ours, true)?;
-                streams.ours[i] = Some(ours);
-                streams.theirs[i] = Some(theirs);
+impl Supplies {
+    /// Opens the pipes that are wanted: what the command gets, and what we keep until it runs.
+    pub fn open(&mut self, execute: &Execute) -> io::Result<([Option<OwnedFd>; 3], Starting)> {
+        let mut theirs = [None, None, None];
+        let mut ours = [None, None, None];
+        let mut descriptors = std::mem::take(&mut self.descriptors).into_iter();
+        for (i, stdio) in execute.stdio.into_iter().enumerate() {
+            match stdio {
+                Stdio::Null | Stdio::SameAsStdout => {}
+                Stdio::Descriptor => theirs[i] = descriptors.next(),
+                Stdio::Pipe => {
+                    let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                    let (our, their) = if i == 0 { (write, read) } else { (read, write) };
+                    // Ours alone: the command gets pipes that wait, as it would from anyone.
+                    rustix::io::ioctl_fionbio(&our, true)?;
+                    ours[i] = Some(our);
+                    theirs[i] = Some(their);
+                }
             }
         }
+        let starting = Starting {
+            ours,
+            input: std::mem::take(&mut self.input),
+            cancelled: false,
+            holdings: Holdings::default(),
+        };
+        Ok((theirs, starting))
     }
-    Ok(streams)
 }
 
-impl Command {
-    /// Starts what was ordered. `null` stands for `/dev/null`.
-    pub fn start(&mut self, spawner: &mut Spawner, null: &OwnedFd, processor: Option<usize>) -> Result<(), NotStarted> {
-        let streams = open_streams(&mut self.order).map_err(|e| NotStarted::engine(&e))?;
-        let order = &self.order;
-        let end = |i: usize| streams.theirs[i].as_ref().unwrap_or(null).as_fd();
-        let stderr = match order.execute.stdio[2] {
-            Stdio::SameAsStdout => end(1),
-            _ => end(2),
-        };
-        let group = order.control_group.clone().map(Adjustment::ControlGroup);
-        let adjustments: Vec<_>;
-        let adjustments = match group {
-            None => &order.adjustments[..],
-            Some(group) => {
-                adjustments = std::iter::once(group)
-                    .chain(order.adjustments.iter().cloned())
-                    .collect();
-                &adjustments[..]
-            }
-        };
-        let Child { pid, pidfd } = spawner.spawn(&Launch {
-            argv: &order.execute.argv,
-            env: &order.env,
-            cwd: &order.execute.cwd,
-            stdio: [end(0), end(1), stderr],
-            new_session: order.execute.new_session,
-            context: &order.context,
-            adjustments,
-            pin: processor.map(context::pin),
-        })?;
-        let [stdin, stdout, stderr] = streams.ours;
+impl Starting {
+    pub fn started(self, child: Child, at: Instant) -> Running {
+        let [stdin, stdout, stderr] = self.ours;
+        let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
-        let data = std::mem::take(&mut self.order.execute.input);
-        self.running = Some(Running {
-            pid,
-            pidfd,
+        Running {
+            pid: child.pid,
+            pidfd: child.pidfd,
             feed: stdin.map(|fd| Feed { fd, data, given: 0 }),
             captures: [stdout.map(capture), stderr.map(capture)],
             rest: Default::default(),
-            started: Instant::now(),
+            started: at,
             ended: None,
             verdict: Verdict::Ran,
-            processor,
-            berth: None,
-        });
-        Ok(())
+            killed: false,
+            holdings: self.holdings,
+        }
+    }
+}
+
+impl Command {
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
     }
 
+    pub fn running(&self) -> Option<&Running> {
+        match &self.state {
+            State::Running(running) => Some(running),
+            _ => None,
+        }
+    }
+
+    pub fn running_mut(&mut self) -> Option<&mut Running> {
+        match &mut self.state {
+            State::Running(running) => Some(running),
+            _ => None,
+        }
+    }
+}
+
+impl Order {
     /// The outcome of one that could not be started.
     pub fn not_started(&self, why: NotStarted) -> Outcome {
         Outcome {
-            id: self.order.execute.id,
+            id: self.execute.id,
             verdict: Verdict::NotStarted,
             step: why.step,
             code: why.errno,
-            queued: self.order.arrived.elapsed().as_micros() as u64,
+            queued: self.arrived.elapsed().as_micros() as u64,
             wall: 0,
             user: 0,
             system: 0,
@@ -173,22 +188,23 @@ impl Command {
 
     /// The outcome of one that was taken back before it started.
     pub fn retracted(&self) -> Outcome {
+        let never = NotStarted {
+            step: Step::None,
+            errno: 0,
+        };
         Outcome {
             verdict: Verdict::Cancelled,
-            step: Step::None,
-            code: 0,
-            ..self.not_started(NotStarted {
-                step: Step::None,
-                errno: 0,
-            })
+            ..self.not_started(never)
         }
     }
 }
 
 impl Running {
-    /// All is over: the process has ended and nobody holds its pipes.
+    /// All is over: the process has ended and nobody holds its pipes. One that was cancelled is over when its whole group
+    /// is, or has had its time.
     pub fn is_done(&self) -> bool {
-        self.ended.is_some() && self.captures.iter().all(Option::is_none)
+        let over = self.ended.is_some() && self.captures.iter().all(Option::is_none);
+        over && (self.verdict != Verdict::Cancelled || self.killed || !spawn::has_followers(self.pid))
     }
 
     /// Reaps the process and says what became of it.

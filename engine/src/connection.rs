@@ -6,7 +6,6 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -33,8 +32,8 @@ const DESCRIPTORS_PER_FRAME: usize = 3;
 pub struct Client {
     pub session: SessionId,
     pub reader: context::Reader,
-    pub context: Rc<Context>,
-    pub adjustments: Rc<Vec<Adjustment>>,
+    pub context: Arc<Context>,
+    pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
     pub pin: bool,
 }
@@ -46,7 +45,7 @@ pub struct Connection {
     pub greeted: bool,
     /// Absent for connections that send no command.
     pub client: Option<Client>,
-    pub environments: HashMap<u32, Rc<Strings>>,
+    pub environments: HashMap<u32, Arc<Strings>>,
     /// Commands by the client's own number for them.
     pub live: HashMap<u32, CommandKey>,
     /// Commands whose pipes are not read because this peer does not read.
@@ -56,7 +55,7 @@ pub struct Connection {
     pub inbox: Inbox,
     /// Requests were left in the inbox because this peer does not read.
     pub stalled: bool,
-    /// Its session is held in `Slots` because this peer does not read.
+    /// Its waiting commands stand in no queue because this peer does not read.
     pub holding: bool,
     /// Since when a frame has been arriving.
     pub partial: Option<Instant>,
@@ -108,13 +107,16 @@ impl Connection {
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(Received::Nothing),
             Err(error) => return Err(error.into()),
         };
+        let before = self.descriptors.len();
         for part in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = part {
                 self.descriptors.extend(fds);
             }
         }
         let n = message.bytes;
-        if message.flags.contains(ReturnFlags::CTRUNC) || self.descriptors.len() > DESCRIPTORS {
+        let came = self.descriptors.len() - before;
+        let cut = message.flags.contains(ReturnFlags::CTRUNC);
+        if cut || came > DESCRIPTORS_PER_FRAME || self.descriptors.len() > DESCRIPTORS {
             return Err(io::Error::other("too many descriptors"));
         }
         if n == 0 {
@@ -126,6 +128,11 @@ impl Connection {
 
     pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptors.pop_front()
+    }
+
+    /// Descriptors came that no frame wants.
+    pub fn has_strays(&self) -> bool {
+        !self.stalled && !self.inbox.is_partial() && !self.descriptors.is_empty()
     }
 
     pub fn reply(&mut self, reply: &Reply) {

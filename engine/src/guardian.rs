@@ -40,10 +40,10 @@ impl Roster {
         })
     }
 
-    pub fn note(&mut self, pid: i32) -> Option<usize> {
+    /// A place for a command's process, which whoever starts it writes there at once.
+    pub fn reserve(&mut self) -> Option<(usize, &'static AtomicI32)> {
         let berth = self.free.pop()?;
-        self.berths[berth].store(pid, Ordering::Release);
-        Some(berth)
+        Some((berth, &self.berths[berth]))
     }
 
     /// Before the process is reaped: afterwards its number may be another's.

@@ -1,7 +1,7 @@
 //! The engine of waflib-extras, as a library for its two thin programs.
 //!
 //! ```text
-//! start ─► guardian ─► server ─► connection ─► wire ─► slots ─► command ─► spawn
+//! start ─► guardian ─► server ─► connection ─► wire ─► slots ─► crew ─► spawn
 //! ```
 //!
 //! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
@@ -11,6 +11,7 @@ pub mod client;
 pub mod command;
 pub mod connection;
 pub mod context;
+pub mod crew;
 pub mod folder;
 pub mod frame;
 pub mod guardian;

@@ -31,6 +31,9 @@ pub struct Place {
 
 impl Place {
     pub fn of(pid: u32) -> Result<Place, String> {
+        if pid == 0 {
+            return Err("another process namespace than the engine's".to_owned());
+        }
         let proc = format!("/proc/{pid}");
         let unseen = |e| format!("process {pid} cannot be examined: {e}");
         let status = fs::read_to_string(format!("{proc}/status")).map_err(unseen)?;

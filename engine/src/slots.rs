@@ -13,8 +13,6 @@ pub type CommandKey = u64;
 struct Share {
     jobs: usize,
     own: bool,
-    /// How many of its connections take no more outcomes now.
-    held: usize,
     running: usize,
     waiting: VecDeque<CommandKey>,
     /// When it was last given a slot, so that equals take turns.
@@ -57,26 +55,13 @@ impl Slots {
         }
     }
 
-    /// One of a session's connections takes no more outcomes: nothing of it starts until `resume`.
-    pub fn hold(&mut self, session: &SessionId) {
-        if let Some(share) = self.shares.get_mut(session) {
-            share.held += 1;
-        }
-    }
-
-    pub fn resume(&mut self, session: &SessionId) {
-        if let Some(share) = self.shares.get_mut(session) {
-            share.held -= 1;
-        }
-    }
-
     /// The next command that may start; it then holds a slot until `finish`.
     pub fn grant(&mut self) -> Option<CommandKey> {
         let free = self.capacity() > self.shared();
         let share = self
             .shares
             .values_mut()
-            .filter(|s| !s.waiting.is_empty() && s.held == 0 && s.running < s.jobs)
+            .filter(|s| !s.waiting.is_empty() && s.running < s.jobs)
             .filter(|s| s.own || free || s.running == 0)
             .min_by_key(|s| (s.running, s.served))?;
         self.turns += 1;
@@ -218,21 +203,5 @@ mod tests {
         slots.retract(&A, &HashSet::from([0, 2, 77]));
         assert_eq!(start_all(&mut slots), [1]);
         assert_eq!(slots.waiting(), 0);
-    }
-
-    #[test]
-    fn nothing_starts_of_a_session_that_is_held() {
-        let mut slots = Slots::default();
-        slots.declare(A, 2, false);
-        slots.declare(B, 2, false);
-        submit(&mut slots, A, 0..2);
-        submit(&mut slots, B, 100..101);
-        slots.hold(&A);
-        slots.hold(&A);
-        assert_eq!(start_all(&mut slots), [100]);
-        slots.resume(&A);
-        assert!(start_all(&mut slots).is_empty());
-        slots.resume(&A);
-        assert_eq!(start_all(&mut slots), [0]);
     }
 }

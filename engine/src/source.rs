@@ -12,6 +12,8 @@ pub enum Source {
     Signals,
     Unix,
     Tcp,
+    /// The crew has started commands.
+    Crew,
     Connection(ConnectionKey),
     /// The command's process has ended.
     End(CommandKey),
@@ -29,10 +31,11 @@ impl Source {
             Source::Signals => (0, 0),
             Source::Unix => (1, 0),
             Source::Tcp => (2, 0),
-            Source::Connection(key) => (3, key),
-            Source::End(key) => (4, key),
-            Source::Feed(key) => (5, key),
-            Source::Capture(key, stream) => (6 + stream as u64, key),
+            Source::Crew => (3, 0),
+            Source::Connection(key) => (4, key),
+            Source::End(key) => (5, key),
+            Source::Feed(key) => (6, key),
+            Source::Capture(key, stream) => (7 + stream as u64, key),
         };
         EventData::new_u64(kind << 56 | key & KEY)
     }
@@ -44,10 +47,11 @@ impl Source {
             0 => Source::Signals,
             1 => Source::Unix,
             2 => Source::Tcp,
-            3 => Source::Connection(key),
-            4 => Source::End(key),
-            5 => Source::Feed(key),
-            6 => Source::Capture(key, 0),
+            3 => Source::Crew,
+            4 => Source::Connection(key),
+            5 => Source::End(key),
+            6 => Source::Feed(key),
+            7 => Source::Capture(key, 0),
             _ => Source::Capture(key, 1),
         }
     }
@@ -63,6 +67,7 @@ mod tests {
             Source::Signals,
             Source::Unix,
             Source::Tcp,
+            Source::Crew,
             Source::Connection(1),
             Source::End(2),
             Source::Feed(3),

@@ -5,6 +5,7 @@
 //! more than a small one: it allocates nothing, takes no lock, and only makes system calls.
 
 use std::ffi::CString;
+use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -24,8 +25,8 @@ pub struct Launch<'a> {
     pub new_session: bool,
     pub context: &'a Context,
     pub adjustments: &'a [Adjustment],
-    /// An adjustment of this command alone.
-    pub pin: Option<Adjustment>,
+    /// Adjustments of this command alone.
+    pub own: [Option<Adjustment>; 2],
 }
 
 /// A command that runs.
@@ -50,7 +51,7 @@ impl NotStarted {
     }
 }
 
-/// Where children run until they are programs; one is enough, since the engine waits that long.
+/// Where children run until they are programs; one a thread is enough, since the thread waits that long.
 pub struct Spawner {
     stack: *mut libc::c_void,
 }
@@ -160,6 +161,22 @@ pub fn collect(pid: i32) -> Option<Ended> {
     })
 }
 
+/// Whether anybody but its leader is in a process group. The kernel tells only by the list of all processes, which is
+/// why this is asked of cancelled commands alone.
+pub fn has_followers(group: i32) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_follower = |pid: i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        let its_group: i32 = fields.nth(1)?.parse().ok()?;
+        Some(its_group == group && state != "Z")
+    };
+    pids.filter(|pid| *pid != group)
+        .any(|pid| is_follower(pid) == Some(true))
+}
+
 /// Waits for a child that is about to end, and forgets it.
 pub fn reap(pid: i32) {
     // SAFETY: a child of ours.
@@ -231,7 +248,7 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
         } else {
             checked(libc::setpgid(0, 0), Step::Engine)?;
         }
-        for adjustment in launch.adjustments.iter().chain(&launch.pin) {
+        for adjustment in launch.adjustments.iter().chain(launch.own.iter().flatten()) {
             checked(apply(adjustment), Step::Engine)?;
         }
         libc::umask(launch.context.umask);

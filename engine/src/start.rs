@@ -9,7 +9,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -270,6 +270,7 @@ fn listen(options: &Options) -> io::Result<UnixListener> {
     // SAFETY: changes a number of this process; commands get their client's.
     unsafe { libc::umask(0o077) };
     let listener = UnixListener::bind(&fresh).map_err(|e| named("make", &fresh, &e))?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| named("restrict", &fresh, &e))?;
     fs::rename(&fresh, &socket).map_err(|e| named("make", &socket, &e))?;
     Ok(listener)
 }

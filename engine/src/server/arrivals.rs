@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
@@ -29,11 +29,11 @@ impl Server {
                 Ok((stream, _)) => stream,
                 Err(error) => return self.accept_later(&error),
             };
-            match rustix::net::sockopt::socket_peercred(&stream) {
-                Ok(peer) if peer.uid == rustix::process::geteuid() => {
-                    self.admit(stream.into(), Some(peer.pid.as_raw_nonzero().get() as u32));
+            match peer_of(&stream) {
+                Ok(peer) if peer.uid == rustix::process::geteuid().as_raw() => {
+                    self.admit(stream.into(), Some(peer.pid as u32));
                 }
-                Ok(peer) => warn!("another user, {}, tried to connect", peer.uid.as_raw()),
+                Ok(peer) => warn!("another user, {}, tried to connect", peer.uid),
                 Err(error) => warn!("who connects: {error}"),
             }
         }
@@ -129,9 +129,6 @@ impl Server {
         let live: Vec<_> = connection.live.into_values().collect();
         if let Some(client) = connection.client {
             self.retract_all(&client.session, &live);
-            if connection.holding {
-                self.slots.resume(&client.session);
-            }
             self.leave_session(&client.session);
         }
         for command in live {
@@ -202,5 +199,26 @@ impl Server {
         for key in keys {
             self.drop_connection(key, "the engine stops");
         }
+    }
+}
+
+/// Who is at the other end; process 0 if it lives in a namespace that is not within ours.
+fn peer_of(stream: &UnixStream) -> io::Result<libc::ucred> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut size = size_of_val(&peer) as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes to where we have them.
+    let got = unsafe {
+        let place = (&raw mut peer).cast();
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            place,
+            &mut size,
+        )
+    };
+    match got {
+        0 => Ok(peer),
+        _ => Err(io::Error::last_os_error()),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{debug, error, warn};
@@ -10,11 +11,12 @@ use rustix::process::Signal;
 
 use super::requests::Broken;
 use super::Server;
-use crate::command::{Command, Order, Running};
+use crate::command::{Command, Holdings, Order, Running, State, Supplies};
 use crate::connection::ConnectionKey;
+use crate::crew::Job;
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
-use crate::spawn::{self, NotStarted};
+use crate::spawn::{self, Child, NotStarted};
 use crate::timers::Alarm;
 use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
 
@@ -22,7 +24,7 @@ use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Server {
-    pub(super) fn on_execute(&mut self, key: ConnectionKey, execute: Box<Execute>) -> Result<(), Broken> {
+    pub(super) fn on_execute(&mut self, key: ConnectionKey, mut execute: Box<Execute>) -> Result<(), Broken> {
         let command = self.key();
         let Some(connection) = self.connections.get_mut(&key) else {
             return Ok(());
@@ -41,6 +43,8 @@ impl Server {
         if connection.live.contains_key(&execute.id) {
             return Err(wire::Malformed("two commands of one number").into());
         }
+        let size = execute.argv.size() + execute.input.len() + execute.cwd.len();
+        let input = std::mem::take(&mut execute.input);
         let order = Order {
             connection: key,
             session: client.session,
@@ -48,71 +52,123 @@ impl Server {
             context: client.context.clone(),
             adjustments: client.adjustments.clone(),
             control_group: client.control_group.clone(),
-            descriptors,
             pin: client.pin,
             arrived: Instant::now(),
+            size,
             execute,
         };
-        connection.backlog += order.size();
+        connection.backlog += size;
         connection.live.insert(order.execute.id, command);
         self.slots.submit(order.session, command);
-        self.commands.insert(command, Command { order, running: None });
+        let order = Arc::new(order);
+        let state = State::Waiting(Supplies { input, descriptors });
+        self.commands.insert(command, Command { order, state });
         Ok(())
     }
 
     pub(super) fn start_commands(&mut self) {
         while let Some(key) = self.slots.grant() {
-            if let Err(why) = self.start(key) {
-                debug!("command {key} not started: {why:?}");
-                if let Some(command) = self.commands.remove(&key) {
-                    let outcome = command.not_started(why);
-                    self.conclude(key, &command.order, &outcome);
-                }
+            if let Err(error) = self.start(key) {
+                self.fail(key, NotStarted::engine(&error));
             }
         }
     }
 
-    fn start(&mut self, key: CommandKey) -> Result<(), NotStarted> {
+    /// Hands a command to the crew.
+    fn start(&mut self, key: CommandKey) -> io::Result<()> {
         let Some(command) = self.commands.get_mut(&key) else {
             return Ok(());
         };
-        if let Some(connection) = self.connections.get_mut(&command.order.connection) {
-            connection.backlog = connection.backlog.saturating_sub(command.order.size());
-            self.touched.push(command.order.connection);
+        let State::Waiting(supplies) = &mut command.state else {
+            return Ok(());
+        };
+        let order = command.order.clone();
+        if let Some(connection) = self.connections.get_mut(&order.connection) {
+            connection.backlog = connection.backlog.saturating_sub(order.size);
+            self.touched.push(order.connection);
         }
-        let processors = command.order.context.processors();
-        let processor = if command.order.pin {
-            self.pins.take(processors)
+        let (stdio, mut starting) = supplies.open(&order.execute)?;
+        let berth = self.roster.reserve();
+        let processor = if order.pin {
+            self.pins.take(order.context.processors())
         } else {
             None
         };
-        if let Err(why) = command.start(&mut self.spawner, &self.null, processor) {
-            processor.into_iter().for_each(|p| self.pins.give_back(p));
-            return Err(why);
-        }
-        let Some(running) = &mut command.running else {
-            return Ok(());
+        starting.holdings = Holdings {
+            processor,
+            berth: berth.map(|(number, _)| number),
         };
-        running.berth = self.roster.note(running.pid);
-        if command.order.execute.timeout > 0 {
-            let timeout = Duration::from_micros(command.order.execute.timeout);
+        command.state = State::Starting(starting);
+        self.crew.start(Job {
+            key,
+            order,
+            stdio,
+            processor,
+            berth: berth.map(|(_, place)| place),
+        });
+        Ok(())
+    }
+
+    /// Hears from the crew.
+    pub(super) fn on_started(&mut self) {
+        for started in self.crew.hear() {
+            match started.child {
+                Ok(child) => self.welcome(started.key, child, started.at),
+                Err(why) => self.fail(started.key, why),
+            }
+        }
+    }
+
+    /// A command could not be started: its slot is free again, and its client is told why.
+    fn fail(&mut self, key: CommandKey, why: NotStarted) {
+        let Some(command) = self.commands.remove(&key) else {
+            return;
+        };
+        debug!("command {key} not started: {why:?}");
+        match &command.state {
+            State::Waiting(_) => {}
+            State::Starting(starting) => self.release(&starting.holdings),
+            State::Running(running) => self.release(&running.holdings),
+        }
+        let outcome = command.order.not_started(why);
+        self.conclude(key, &command.order, &outcome);
+    }
+
+    /// A command runs now.
+    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant) {
+        let Some(command) = self.commands.remove(&key) else {
+            return;
+        };
+        let State::Starting(starting) = command.state else {
+            return;
+        };
+        let order = command.order;
+        let cancelled = starting.cancelled;
+        let state = State::Running(starting.started(child, at));
+        if order.execute.timeout > 0 {
+            let timeout = Duration::from_micros(order.execute.timeout);
             // A time beyond what the clock can tell never comes.
-            if let Some(at) = running.started.checked_add(timeout) {
+            if let Some(at) = at.checked_add(timeout) {
                 self.timers.set(at, Alarm::TimeUp(key));
             }
         }
-        let watched = self.watch(key);
-        if let Err(error) = watched {
+        self.commands.insert(key, Command { order, state });
+        if let Err(error) = self.watch(key) {
             // It runs, but we would not see it end: so it must not.
             warn!("watch a command: {error}");
-            return Err(self.take_down(key, &error));
+            if let Some(running) = self.running(key) {
+                running.signal(Signal::KILL);
+                spawn::reap(running.pid);
+            }
+            self.fail(key, NotStarted::engine(&error));
+        } else if cancelled {
+            self.end_command(key, Verdict::Cancelled);
         }
-        Ok(())
     }
 
     /// Has epoll tell of all that a fresh command does.
     fn watch(&mut self, key: CommandKey) -> io::Result<()> {
-        let Some(running) = self.commands.get_mut(&key).and_then(|c| c.running.as_mut()) else {
+        let Some(running) = self.commands.get_mut(&key).and_then(Command::running_mut) else {
             return Ok(());
         };
         let input = epoll::EventFlags::IN;
@@ -129,22 +185,8 @@ impl Server {
         Ok(())
     }
 
-    /// Kills a command that cannot be watched, and waits for it: a matter of microseconds.
-    fn take_down(&mut self, key: CommandKey, error: &io::Error) -> NotStarted {
-        if let Some(running) = self.running(key) {
-            running.signal(Signal::KILL);
-            spawn::reap(running.pid);
-        }
-        if let Some(command) = self.commands.get_mut(&key) {
-            if let Some(running) = command.running.take() {
-                self.release(&running);
-            }
-        }
-        NotStarted::engine(error)
-    }
-
     pub(super) fn running(&mut self, key: CommandKey) -> Option<&mut Running> {
-        self.commands.get_mut(&key)?.running.as_mut()
+        self.commands.get_mut(&key)?.running_mut()
     }
 
     pub(super) fn on_capture(&mut self, key: CommandKey, stream: usize) {
@@ -153,7 +195,7 @@ impl Server {
         };
         let connection = command.order.connection;
         let id = command.order.execute.id;
-        let Some(running) = &mut command.running else {
+        let Some(running) = command.running_mut() else {
             return;
         };
         if running.read(stream, &mut self.scratch) {
@@ -183,16 +225,25 @@ impl Server {
             return;
         }
         connection.paused.push(key);
-        if let Some(running) = self.commands.get(&key).and_then(|c| c.running.as_ref()) {
+        if let Some(running) = self.commands.get(&key).and_then(Command::running) {
             let _ = running.watch(&self.epoll, key, false);
         }
     }
 
     pub(super) fn on_end(&mut self, key: CommandKey) {
-        if let Some(running) = self.commands.get_mut(&key).and_then(|c| c.running.as_mut()) {
+        if let Some(running) = self.commands.get_mut(&key).and_then(Command::running_mut) {
             let _ = epoll::delete(&self.epoll, &running.pidfd);
             running.ended = Some(Instant::now());
             running.feed = None;
+        }
+        self.conclude_if_done(key);
+    }
+
+    /// A cancelled command, or what is left of its group, has had its time.
+    pub(super) fn kill(&mut self, key: CommandKey) {
+        if let Some(running) = self.running(key) {
+            running.signal(Signal::KILL);
+            running.killed = true;
         }
         self.conclude_if_done(key);
     }
@@ -211,11 +262,16 @@ impl Server {
         let Some(command) = self.commands.get_mut(&key) else {
             return;
         };
-        let Some(running) = &mut command.running else {
-            let session = command.order.session;
-            self.slots.retract(&session, &HashSet::from([key]));
-            self.retract(key);
-            return;
+        let running = match &mut command.state {
+            State::Running(running) => running,
+            State::Starting(starting) => {
+                starting.cancelled = true;
+                return;
+            }
+            State::Waiting(_) => {
+                let session = command.order.session;
+                return self.retract_all(&session, &[key]);
+            }
         };
         if running.verdict != Verdict::Ran {
             return;
@@ -239,7 +295,7 @@ impl Server {
         let waiting = keys
             .iter()
             .copied()
-            .filter(|key| self.commands.get(key).is_some_and(|c| c.running.is_none()));
+            .filter(|key| self.commands.get(key).is_some_and(Command::is_waiting));
         let waiting: HashSet<_> = waiting.collect();
         self.slots.retract(session, &waiting);
         waiting.into_iter().for_each(|key| self.retract(key));
@@ -248,9 +304,9 @@ impl Server {
     fn retract(&mut self, key: CommandKey) {
         if let Some(command) = self.commands.remove(&key) {
             if let Some(connection) = self.connections.get_mut(&command.order.connection) {
-                connection.backlog = connection.backlog.saturating_sub(command.order.size());
+                connection.backlog = connection.backlog.saturating_sub(command.order.size);
             }
-            let outcome = command.retracted();
+            let outcome = command.order.retracted();
             self.tell(&command.order, &outcome);
         }
     }
@@ -259,19 +315,15 @@ impl Server {
         if !self.running(key).is_some_and(|running| running.is_done()) {
             return;
         }
-        let Some(Command { order, running }) = self.commands.remove(&key) else {
+        let Some(Command { order, state }) = self.commands.remove(&key) else {
             return;
         };
-        let Some(mut running) = running else { return };
+        let State::Running(mut running) = state else { return };
         for stream in 0..2 {
             let rest = running.take(stream);
             self.send_output(order.connection, order.execute.id, stream, &rest);
         }
-        if running.verdict == Verdict::Cancelled {
-            // What is left of its group, before the number of the group may be another's.
-            running.signal(Signal::KILL);
-        }
-        self.release(&running);
+        self.release(&running.holdings);
         match running.outcome(&order) {
             Some(outcome) => self.conclude(key, &order, &outcome),
             None => {
@@ -282,12 +334,11 @@ impl Server {
         }
     }
 
-    /// Gives back what a running command had besides its slot.
-    fn release(&mut self, running: &Running) {
-        if let Some(processor) = running.processor {
+    fn release(&mut self, holdings: &Holdings) {
+        if let Some(processor) = holdings.processor {
             self.pins.give_back(processor);
         }
-        if let Some(berth) = running.berth {
+        if let Some(berth) = holdings.berth {
             self.roster.strike(berth);
         }
     }

@@ -1,7 +1,7 @@
 //! The event loop: the only place that knows connections, slots and commands together.
 //!
-//! One thread. Every step is: take events, let each move its part, start what has a slot, send what is to be sent.
-//! Nothing here waits but `epoll`.
+//! Every step is: take events, let each move its part, hand what has a slot to the crew, send what is to be sent. Nothing
+//! here waits but `epoll`.
 
 mod arrivals;
 mod commands;
@@ -19,18 +19,17 @@ use std::time::{Duration, Instant};
 
 use log::{debug, info};
 use rustix::event::{epoll, Timespec};
-use rustix::process::Signal;
 
 use crate::command::Command;
 use crate::connection::{Connection, ConnectionKey};
 use crate::context::{self, Context};
+use crate::crew::Crew;
 use crate::folder::Folder;
 use crate::guardian::Roster;
 use crate::pins::Pins;
 use crate::place::Place;
 use crate::slots::{CommandKey, SessionId, Slots};
 use crate::source::Source;
-use crate::spawn::Spawner;
 use crate::status::Totals;
 use crate::timers::{Alarm, Timers};
 use crate::token::Token;
@@ -67,12 +66,11 @@ pub struct Server {
     signals: OwnedFd,
     unix: Option<UnixListener>,
     tcp: Option<Tcp>,
-    null: OwnedFd,
     connections: HashMap<ConnectionKey, Connection>,
     sessions: HashMap<SessionId, Session>,
     commands: HashMap<CommandKey, Command>,
     slots: Slots,
-    spawner: Spawner,
+    crew: Crew,
     roster: Roster,
     timers: Timers,
     totals: Totals,
@@ -100,6 +98,8 @@ impl Server {
         unix.set_nonblocking(true)?;
         epoll::add(&epoll, &unix, Source::Unix.data(), epoll::EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), epoll::EventFlags::IN)?;
+        let crew = Crew::new()?;
+        epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
         raise_descriptor_limit();
         let pid = std::process::id();
         let mut server = Server {
@@ -107,12 +107,11 @@ impl Server {
             signals,
             unix: Some(unix),
             tcp: None,
-            null: fs::OpenOptions::new().read(true).write(true).open("/dev/null")?.into(),
             connections: HashMap::new(),
             sessions: HashMap::new(),
             commands: HashMap::new(),
             slots: Slots::default(),
-            spawner: Spawner::new()?,
+            crew,
             roster,
             timers: Timers::default(),
             totals: Totals::default(),
@@ -171,6 +170,7 @@ impl Server {
             Source::Unix => self.accept_unix(),
             Source::Tcp => self.accept_tcp(),
             Source::Connection(key) => self.on_connection(key),
+            Source::Crew => self.on_started(),
             Source::End(key) => self.on_end(key),
             Source::Feed(key) => {
                 if let Some(running) = self.running(key) {
@@ -191,11 +191,7 @@ impl Server {
             Alarm::Frame(key) => self.check_frame(key),
             Alarm::Accept => self.accept_again(),
             Alarm::TimeUp(key) => self.end_command(key, Verdict::TimedOut),
-            Alarm::Kill(key) => {
-                if let Some(running) = self.running(key) {
-                    running.signal(Signal::KILL);
-                }
-            }
+            Alarm::Kill(key) => self.kill(key),
             Alarm::Abandon(key) => self.abandon(key),
             Alarm::Idle => {
                 let idle = self.options.idle;
@@ -248,22 +244,28 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
         };
-        if let Some(client) = &connection.client {
-            if connection.is_clogged() && !std::mem::replace(&mut connection.holding, true) {
-                self.slots.hold(&client.session);
+        let clogs = connection.is_clogged() && !connection.holding;
+        let clears = connection.is_clear() && connection.holding;
+        if let (true, Some(client)) = (clogs || clears, &connection.client) {
+            connection.holding = clogs;
+            let live = connection.live.values().copied();
+            let waiting = live.filter(|command| self.commands.get(command).is_some_and(Command::is_waiting));
+            if clogs {
+                self.slots.retract(&client.session, &waiting.collect());
+            } else {
+                let mut waiting: Vec<_> = waiting.collect();
+                waiting.sort_unstable();
+                waiting
+                    .into_iter()
+                    .for_each(|command| self.slots.submit(client.session, command));
             }
         }
         if !connection.is_clear() {
             return;
         }
-        if let Some(client) = &connection.client {
-            if std::mem::take(&mut connection.holding) {
-                self.slots.resume(&client.session);
-            }
-        }
         if !connection.paused.is_empty() {
             for command in std::mem::take(&mut connection.paused) {
-                if let Some(running) = self.commands.get(&command).and_then(|c| c.running.as_ref()) {
+                if let Some(running) = self.commands.get(&command).and_then(Command::running) {
                     let _ = running.watch(&self.epoll, command, true);
                 }
             }

@@ -25,7 +25,7 @@ impl Server {
             }
         });
         let commands = self.commands.values().filter_map(|command| {
-            let running = command.running.as_ref()?;
+            let running = command.running()?;
             let argv = command.order.execute.argv.iter();
             Some(CommandLine {
                 pid: running.pid,

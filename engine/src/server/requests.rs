@@ -1,7 +1,7 @@
 //! What a client asks for: the greeting first, then everything else.
 
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
@@ -95,6 +95,9 @@ impl Server {
         }
         if let Some(connection) = self.connections.get_mut(&key) {
             connection.inbox.trim();
+            if connection.has_strays() {
+                return Err(wire::Malformed("descriptors that no command wants").into());
+            }
             match (connection.inbox.is_partial() && !connection.stalled, connection.partial) {
                 (false, _) => connection.partial = None,
                 (true, Some(_)) => {}
@@ -130,7 +133,7 @@ impl Server {
         match request {
             Request::Hello(hello) => return self.on_hello(key, &hello),
             Request::Environment { env, entries } => {
-                connection.environments.insert(env, Rc::new(entries));
+                connection.environments.insert(env, Arc::new(entries));
             }
             Request::Cancel { id } => {
                 if let Some(command) = connection.live.get(&id).copied() {
@@ -203,7 +206,7 @@ impl Server {
         let control_group = self.place.serves(&Place::of(pid)?)?;
         let reader = context::Reader::new(pid).map_err(|e| format!("process {pid}: {e}"))?;
         let context = reader.read().map_err(|e| format!("process {pid}: {e}"))?;
-        let adjustments = Rc::new(context.adjustments(&self.own));
+        let adjustments = Arc::new(context.adjustments(&self.own));
         let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
         self.slots
             .declare(hello.session, (hello.jobs as usize).min(JOBS), own_slots);
@@ -222,7 +225,7 @@ impl Server {
         Ok(Client {
             session: hello.session,
             reader,
-            context: Rc::new(context),
+            context: Arc::new(context),
             adjustments,
             control_group,
             pin: hello.wishes & wire::WISH_PIN != 0,
@@ -255,8 +258,8 @@ fn refresh_context(connection: &mut Connection, own: &Context) {
     };
     match client.reader.read() {
         Ok(context) if context != *client.context => {
-            client.adjustments = Rc::new(context.adjustments(own));
-            client.context = Rc::new(context);
+            client.adjustments = Arc::new(context.adjustments(own));
+            client.context = Arc::new(context);
         }
         Ok(_) => {}
         // It is gone, and so will be its connection.
