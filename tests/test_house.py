@@ -1,6 +1,7 @@
 """The house around the code: the bootstrap ./waf, the packages, the `waf` command, bundling with waf-light."""
 
 import ast
+import importlib
 import os
 import pathlib
 import re
@@ -326,12 +327,23 @@ class TestLauncher:
 		assert done.stderr == "waf: the current folder does not exist any more: change to one that does\n"
 
 	def test_offered_once(self):
-		"""Our folder is put among Waf's extras once, however often it is asked for."""
-		from waflib import extras
+		"""Our tools are put among Waf's extras once, however often that is asked for, as one module by both names."""
+		assert waflib_extras.offer_tools()
+		assert waflib_extras.offer_tools()
+		assert sum(isinstance(x, waflib_extras.ToolFinder) for x in sys.meta_path) == 1
+		for tool in waflib_extras.TOOLS:
+			short = importlib.import_module("waflib.extras." + tool)
+			assert short is importlib.import_module("waflib_extras." + tool)
+			assert short.__spec__.name == "waflib_extras." + tool
 
-		assert waflib_extras.offer_tools()
-		assert waflib_extras.offer_tools()
-		assert [x for x in extras.__path__ if x.endswith("waflib_extras")] == [os.path.dirname(waflib_extras.__file__)]
+	def test_own_tools_of_a_project(self, waf, project):
+		"""A project's own tool may have the name of a module of ours that is no tool."""
+		wscript = "def options(opt):\n\topt.load('engine', tooldir='.')\n\topt.load('protocol')\n\ndef configure(conf): pass\n"
+		own = "def options(opt):\n\tprint('own', __name__)\n"
+		folder = project({"wscript": wscript, "engine.py": own, "protocol.py": own})
+		done = waf(folder, "configure", env={"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])})
+		assert "own engine" in done.stdout
+		assert "own protocol" in done.stdout
 
 
 @pytest.fixture(scope="session", params=["folder", "files"])

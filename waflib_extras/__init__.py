@@ -2,24 +2,51 @@
 Extras for Waf that remove what makes builds slow.
 
 ``import waflib_extras`` in a wscript is enough to load the tools by their short names, ``opt.load('prefork')``, with
-any Waf: our folder comes first among those of ``waflib.extras``. The ``waf`` command of this package does it by itself.
+any Waf. The ``waf`` command of this package does it by itself.
 """
 
-import os
+import importlib
+import importlib.abc
+import importlib.machinery
 import sys
 
 from .version import VERSION as __version__
 
+TOOLS = ("prefork",)  # what has a short name; our other modules keep out of the way of a project's own tools
+
+
+class ToolFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+	"""
+	Lets ``waflib.extras.TOOL``, which is where Waf looks for a tool, be the very module that we have.
+
+	Our folder in ``waflib.extras.__path__`` would do so too, but with all our modules: a project's own tool ``engine``
+	would never be found again.
+	"""
+
+	def __init__(self) -> None:
+		self.modules = {"waflib.extras." + tool: "%s.%s" % (__name__, tool) for tool in TOOLS}
+
+	def find_spec(self, name, path=None, target=None):
+		return importlib.machinery.ModuleSpec(name, self) if name in self.modules else None
+
+	def create_module(self, spec):
+		module = importlib.import_module(self.modules[spec.name])
+		self.own_spec = module.__spec__
+		return module
+
+	def exec_module(self, module):
+		# it is imported already; only its own name for itself was changed by the import under ours
+		module.__spec__ = self.own_spec
+
 
 def offer_tools() -> bool:
-	"""Put our folder first where Waf looks for extras; tell whether there is a Waf to put it into."""
+	"""Let Waf find our tools by their short names; tell whether there is a Waf to find them."""
 	try:
-		from waflib import extras
+		import waflib.extras  # noqa: F401
 	except ImportError:
 		return False
-	folder = os.path.dirname(os.path.abspath(__file__))
-	if folder not in extras.__path__:
-		extras.__path__.insert(0, folder)
+	if not any(isinstance(finder, ToolFinder) for finder in sys.meta_path):
+		sys.meta_path.insert(0, ToolFinder())
 	return True
 
 
@@ -27,4 +54,4 @@ def offer_tools() -> bool:
 if "waflib" in sys.modules:
 	offer_tools()
 
-__all__ = ["__version__", "offer_tools"]
+__all__ = ["TOOLS", "__version__", "offer_tools"]
