@@ -338,7 +338,8 @@ class TestLauncher:
 
 	def test_own_tools_of_a_project(self, waf, project):
 		"""A project's own tool may have the name of a module of ours that is no tool."""
-		wscript = "def options(opt):\n\topt.load('engine', tooldir='.')\n\topt.load('protocol')\n\ndef configure(conf): pass\n"
+		wscript = "def options(opt):\n\topt.load('engine', tooldir='.')\n\topt.load('protocol')\n"
+		wscript += "def configure(conf):\n\tpass\n"
 		own = "def options(opt):\n\tprint('own', __name__)\n"
 		folder = project({"wscript": wscript, "engine.py": own, "protocol.py": own})
 		done = waf(folder, "configure", env={"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])})

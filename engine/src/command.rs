@@ -200,11 +200,14 @@ impl Order {
 }
 
 impl Running {
-    /// All is over: the process has ended and nobody holds its pipes. One that was cancelled is over when its whole group
-    /// is, or has had its time.
+    /// All is over: the process has ended and nobody holds its pipes.
     pub fn is_done(&self) -> bool {
-        let over = self.ended.is_some() && self.captures.iter().all(Option::is_none);
-        over && (self.verdict != Verdict::Cancelled || self.killed || !spawn::has_followers(self.pid))
+        self.ended.is_some() && self.captures.iter().all(Option::is_none)
+    }
+
+    /// Its group still has time to end.
+    pub fn is_dying(&self) -> bool {
+        self.verdict == Verdict::Cancelled && !self.killed
     }
 
     /// Reaps the process and says what became of it.

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicI32;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -127,7 +127,7 @@ impl Hand {
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
         let pin = job.processor.map(context::pin);
-        let child = spawner.spawn(&Launch {
+        spawner.spawn(&Launch {
             argv: &order.execute.argv,
             env: &order.env,
             cwd: &order.execute.cwd,
@@ -135,11 +135,8 @@ impl Hand {
             new_session: order.execute.new_session,
             context: &order.context,
             adjustments: &order.adjustments,
+            berth: job.berth,
             own: [group, pin],
-        })?;
-        if let Some(berth) = job.berth {
-            berth.store(child.pid, Ordering::Release);
-        }
-        Ok(child)
+        })
     }
 }

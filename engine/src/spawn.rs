@@ -4,11 +4,13 @@
 //! `PATH` uses the caller's. The child shares our memory until it is another program, so that a large engine costs no
 //! more than a small one: it allocates nothing, takes no lock, and only makes system calls.
 
+use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::context::{Adjustment, Context};
 use crate::wire::{Step, Strings};
@@ -25,6 +27,8 @@ pub struct Launch<'a> {
     pub new_session: bool,
     pub context: &'a Context,
     pub adjustments: &'a [Adjustment],
+    /// Where the child notes its process, before it can have children that would be missed.
+    pub berth: Option<&'a AtomicI32>,
     /// Adjustments of this command alone.
     pub own: [Option<Adjustment>; 2],
 }
@@ -161,20 +165,19 @@ pub fn collect(pid: i32) -> Option<Ended> {
     })
 }
 
-/// Whether anybody but its leader is in a process group. The kernel tells only by the list of all processes, which is
-/// why this is asked of cancelled commands alone.
-pub fn has_followers(group: i32) -> bool {
+/// The process groups that have a living member besides their leader. The kernel tells only by the list of all
+/// processes, which is why this is asked for cancelled commands alone.
+pub fn followed_groups() -> HashSet<i32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_follower = |pid: i32| {
+    pids.filter_map(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-        let state = fields.next()?;
-        let its_group: i32 = fields.nth(1)?.parse().ok()?;
-        Some(its_group == group && state != "Z")
-    };
-    pids.filter(|pid| *pid != group)
-        .any(|pid| is_follower(pid) == Some(true))
+        let is_zombie = fields.next()? == "Z";
+        let group = fields.nth(1)?.parse().ok()?;
+        (group != pid && !is_zombie).then_some(group)
+    })
+    .collect()
 }
 
 /// Waits for a child that is about to end, and forgets it.
@@ -243,6 +246,9 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
     unsafe {
         // Should engine and guardian both be killed, the command goes with them.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if let Some(berth) = launch.berth {
+            berth.store(libc::getpid(), Ordering::Release);
+        }
         if launch.new_session {
             checked(libc::setsid(), Step::Engine)?;
         } else {

@@ -312,7 +312,12 @@ impl Server {
     }
 
     fn conclude_if_done(&mut self, key: CommandKey) {
-        if !self.running(key).is_some_and(|running| running.is_done()) {
+        let Some(running) = self.running(key).filter(|running| running.is_done()) else {
+            return;
+        };
+        let pid = running.pid;
+        // The alarm that kills the group concludes then.
+        if running.is_dying() && self.followed.get_or_insert_with(spawn::followed_groups).contains(&pid) {
             return;
         }
         let Some(Command { order, state }) = self.commands.remove(&key) else {

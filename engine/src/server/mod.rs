@@ -8,7 +8,7 @@ mod commands;
 mod report;
 mod requests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -85,6 +85,8 @@ pub struct Server {
     started: Instant,
     idle_since: Option<Instant>,
     leaving: bool,
+    /// Process groups that outlive their leaders, once it was asked in this round.
+    followed: Option<HashSet<i32>>,
     /// Connections with something to send or to forget at the end of this round.
     touched: Vec<ConnectionKey>,
     scratch: Vec<u8>,
@@ -124,6 +126,7 @@ impl Server {
             started: Instant::now(),
             idle_since: None,
             leaving: false,
+            followed: None,
             touched: Vec::new(),
             scratch: vec![0; SCRATCH],
             options,
@@ -209,6 +212,7 @@ impl Server {
     }
 
     fn finish_round(&mut self) {
+        self.followed = None;
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();
