@@ -135,7 +135,6 @@ def build_make(run: Callable) -> str:
 def build_commands(run: Callable) -> str:
 	need("xargs")
 	run("xargs", "-P2", "-L1", "-a", "commands.txt", "env")
-	# The order of linking: the program, then the libraries, those with higher numbers first.
 	run("sh", "-c", "g++ -o checksum out-xargs/program/*.o out-xargs/lib_1/*.o out-xargs/lib_0/*.o")
 	return run("./checksum")
 
