@@ -886,6 +886,7 @@ def test_ctrl_c_ends_the_connection(fake: FakeEngine, session: Any) -> None:
 	assert one.execute(command())[0].code == 0
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # that fork and threads are a risk: that is what is tested
 def test_a_forked_child_is_a_build_of_its_own(fake: FakeEngine, session: Any) -> None:
 	"""It closes what it inherited, so that the parent's end is seen while it lives, and has a session of its own."""
 	ended = threading.Event()

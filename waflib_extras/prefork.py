@@ -385,7 +385,11 @@ def find_wishes() -> int:
 
 def install() -> None:
 	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
-	if os.environ.get("WAF_NO_PREFORK") or not sys.platform.startswith("linux") or hasattr(Utils, "prefork"):
+	if os.environ.get("WAF_NO_PREFORK") or hasattr(Utils, "prefork"):
+		return
+	if not sys.platform.startswith("linux"):
+		Utils.prefork = None
+		Logs.warn("prefork: the engine runs on Linux only (going on without)")
 		return
 	if find_transport() not in (engine.UNIX, engine.TCP):
 		raise Errors.WafError("WAF_PREFORK_TRANSPORT is %r: set it to unix or tcp" % find_transport())
