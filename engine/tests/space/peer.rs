@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use wafengine::frame::Inbox;
-use wafengine::wire::{Hello, Outcome, Reply, Request, Strings, Verdict, Why, FRAME_CAP};
+use wafengine::wire::{Hello, Outcome, Reply, Request, Step, Strings, Verdict, Why, FRAME_CAP, OUTPUT_CAP};
 
 use super::order::Order;
 use super::DEADLINE;
@@ -35,6 +35,29 @@ impl Finished {
             self.outcome
         );
         String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// It ran and ended like this: an exit status, or minus a signal.
+    #[track_caller]
+    pub fn ended(&self, code: i32) {
+        assert_eq!(
+            (self.outcome.verdict, self.outcome.code),
+            (Verdict::Ran, code),
+            "{self:?}"
+        );
+    }
+
+    /// It could not be started for this reason.
+    #[track_caller]
+    pub fn not_started(&self, step: Step, errno: i32) {
+        let Outcome {
+            verdict,
+            step: found,
+            code,
+            ..
+        } = self.outcome;
+        assert_eq!((verdict, found, code), (Verdict::NotStarted, step, errno));
+        assert_eq!((&self.stdout[..], &self.stderr[..]), (&b""[..], &b""[..]));
     }
 }
 
@@ -239,6 +262,7 @@ impl Peer {
     pub fn take(&mut self, reply: Reply) {
         match reply {
             Reply::Output { id, stream, data } => {
+                assert!(data.len() <= OUTPUT_CAP, "{} bytes in one frame", data.len());
                 let streams = self.live.get_mut(&id).expect("output of a live command");
                 streams[stream as usize - 1].extend(data);
             }
