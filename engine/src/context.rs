@@ -4,7 +4,7 @@
 //! A `Context` is read from `/proc` when a client's frame arrives; what differs from the engine's own becomes a list of
 //! `Adjustment`s, which `spawn` applies in the child. Knows nothing of how a child is made.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -13,6 +13,9 @@ use std::sync::Arc;
 use crate::place::field;
 
 const LIMITS: usize = 16;
+// Numbers of capabilities, from linux/capability.h.
+const CAP_SYS_NICE: u32 = 23;
+const CAP_SYS_RESOURCE: u32 = 24;
 
 /// One thing that the child does to itself before it becomes the command.
 #[derive(Clone)]
@@ -37,34 +40,40 @@ pub struct Context {
     nice: i32,
     scheduler: (i32, i32),
     personality: libc::c_ulong,
-    score: String,
+    score: i32,
+    capabilities: u64,
 }
 
-/// Reads contexts of one process again and again; keeps open what it can.
+/// Reads contexts of one process again and again, through files that it keeps open.
 pub struct Reader {
     pid: i32,
     status: File,
-    personality: libc::c_ulong,
-    score: String,
+    personality: File,
+    score: File,
+}
+
+fn read_open(file: &File) -> io::Result<String> {
+    let mut buffer = [0; 8192];
+    let n = file.read_at(&mut buffer, 0)?;
+    Ok(String::from_utf8_lossy(&buffer[..n]).into_owned())
 }
 
 impl Reader {
     pub fn new(pid: u32) -> io::Result<Reader> {
-        let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}"));
+        let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));
         Ok(Reader {
             pid: pid as i32,
-            status: File::open(format!("/proc/{pid}/status"))?,
-            personality: libc::c_ulong::from_str_radix(read("personality")?.trim(), 16).unwrap_or(0),
-            score: read("oom_score_adj")?.trim().to_owned(),
+            status: open("status")?,
+            personality: open("personality")?,
+            score: open("oom_score_adj")?,
         })
     }
 
-    /// The process's context now. Its personality and out-of-memory score are those of the beginning: they change
-    /// hardly ever, and each would cost another file per command.
+    /// The process's context now.
     pub fn read(&self) -> io::Result<Context> {
-        let mut buffer = [0; 8192];
-        let n = self.status.read_at(&mut buffer, 0)?;
-        let status = String::from_utf8_lossy(&buffer[..n]);
+        let status = read_open(&self.status)?;
+        let personality = read_open(&self.personality)?;
+        let score = read_open(&self.score)?;
         let number = |name: &str, radix| {
             let value = field(&status, name).unwrap_or("0");
             u64::from_str_radix(value, radix).unwrap_or(0)
@@ -80,8 +89,9 @@ impl Reader {
             // SAFETY: plain system calls on a number.
             nice: unsafe { libc::getpriority(libc::PRIO_PROCESS, self.pid as u32) },
             scheduler: scheduler(self.pid),
-            personality: self.personality,
-            score: self.score.clone(),
+            personality: libc::c_ulong::from_str_radix(personality.trim(), 16).unwrap_or(0),
+            score: score.trim().parse().unwrap_or(0),
+            capabilities: number("CapEff", 16),
         })
     }
 }
@@ -112,9 +122,30 @@ impl Context {
             list.push(Adjustment::Personality(self.personality));
         }
         if self.score != own.score {
-            list.push(Adjustment::OutOfMemoryScore(self.score.clone()));
+            list.push(Adjustment::OutOfMemoryScore(self.score.to_string()));
         }
         list
+    }
+
+    /// What a child of a process with the context `own` has not the right to change to this one, if anything.
+    pub fn beyond(&self, own: &Context) -> Option<&'static str> {
+        let may_raise = own.capabilities & 1 << CAP_SYS_RESOURCE != 0;
+        let may_hurry = own.capabilities & 1 << CAP_SYS_NICE != 0;
+        let nicest = 20 - own.limits[libc::RLIMIT_NICE as usize].0.min(40) as i32;
+        let mut limits = self.limits.iter().zip(&own.limits);
+        if !may_raise && limits.any(|(wanted, ours)| wanted.1 > ours.1) {
+            return Some("its limits are above the engine's");
+        }
+        if !may_raise && self.score < own.score {
+            return Some("its out-of-memory score is below the engine's");
+        }
+        if !may_hurry && self.nice < own.nice.min(nicest) {
+            return Some("its nice value is below the engine's");
+        }
+        let changes = self.scheduler != own.scheduler;
+        let hurries = own.scheduler.0 == libc::SCHED_IDLE
+            || ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&self.scheduler.0);
+        (!may_hurry && changes && hurries).then_some("its scheduling is above the engine's")
     }
 
     /// The processors that a command may run on.
@@ -204,7 +235,36 @@ mod tests {
         other.limits[libc::RLIMIT_NOFILE as usize] = (64, 64);
         other.nice += 1;
         other.processors = vec![0, 63];
-        other.score = "17".to_owned();
+        other.score += 17;
         assert_eq!(other.adjustments(&own).len(), 4);
+    }
+
+    #[test]
+    fn without_rights_only_less_can_be_given() {
+        let mut own = Reader::new(std::process::id()).unwrap().read().unwrap();
+        own.capabilities = 0;
+        own.limits[libc::RLIMIT_NICE as usize] = (0, 0);
+        own.limits[libc::RLIMIT_NOFILE as usize] = (100, 100);
+        own.nice = 5;
+        own.score = 10;
+        let changed = |change: fn(&mut Context)| {
+            let mut other = own.clone();
+            change(&mut other);
+            other.beyond(&own)
+        };
+        assert_eq!(changed(|_| ()), None);
+        assert_eq!(changed(|c| c.limits[libc::RLIMIT_NOFILE as usize] = (50, 60)), None);
+        assert!(changed(|c| c.limits[libc::RLIMIT_NOFILE as usize] = (50, 101)).is_some());
+        assert_eq!(changed(|c| c.nice = 19), None);
+        assert!(changed(|c| c.nice = 4).is_some());
+        assert_eq!(changed(|c| c.score = 11), None);
+        assert!(changed(|c| c.score = 9).is_some());
+        assert_eq!(changed(|c| c.scheduler = (libc::SCHED_IDLE, 0)), None);
+        assert!(changed(|c| c.scheduler = (libc::SCHED_FIFO, 1)).is_some());
+        own.capabilities = 1 << CAP_SYS_NICE | 1 << CAP_SYS_RESOURCE;
+        let mut richer = own.clone();
+        richer.nice = 0;
+        richer.limits[libc::RLIMIT_NOFILE as usize] = (200, 200);
+        assert_eq!(richer.beyond(&own), None);
     }
 }

@@ -10,6 +10,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::spawn::{set_disposition, SIGNALS};
+
 /// How many commands can be noted; those above it have only the kernel's parent-death signal.
 const BERTHS: usize = 8192;
 /// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
@@ -90,8 +92,8 @@ pub fn prepare() {
     // SAFETY: changes a flag and the signals of this process.
     unsafe {
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
-        for signal in 1..libc::SIGRTMAX() {
-            libc::signal(signal, libc::SIG_DFL);
+        for signal in 1..=SIGNALS {
+            set_disposition(signal, libc::SIG_DFL);
         }
         libc::sigprocmask(libc::SIG_SETMASK, &awaited(), ptr::null_mut());
     }
@@ -105,7 +107,7 @@ pub fn release_signals() {
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
         // A command that does not read its input is no reason to die.
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+        set_disposition(libc::SIGPIPE, libc::SIG_IGN);
     }
 }
 

@@ -290,12 +290,26 @@ unsafe fn apply(adjustment: &Adjustment) -> libc::c_int {
     }
 }
 
-/// The engine ignores SIGPIPE (Rust does) and blocks what it waits for; the command has what its client has.
+/// How many signals the kernel knows.
+pub const SIGNALS: i32 = 64;
+
+/// Says what a signal does by default, by the kernel's own call: libc's keeps two signals for itself.
+///
+/// # Safety
+/// As for `sigaction`; only for `SIG_DFL` and `SIG_IGN`.
+pub unsafe fn set_disposition(signal: i32, disposition: libc::sighandler_t) {
+    // The kernel's struct sigaction: handler, flags, restorer, mask.
+    let action = [disposition as u64, 0, 0, 0];
+    let (action, none) = (action.as_ptr(), ptr::null_mut::<u64>());
+    libc::syscall(libc::SYS_rt_sigaction, signal, action, none, size_of::<u64>());
+}
+
+/// The engine ignores SIGPIPE and blocks what it waits for; the command has what its client has.
 unsafe fn signals(context: &Context) {
-    libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-    for signal in 1..=64 {
+    set_disposition(libc::SIGPIPE, libc::SIG_DFL);
+    for signal in 1..=SIGNALS {
         if context.ignored & crate::context::bit(signal) != 0 {
-            libc::signal(signal, libc::SIG_IGN);
+            set_disposition(signal, libc::SIG_IGN);
         }
     }
     let blocked = context.blocked;

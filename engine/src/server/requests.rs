@@ -178,12 +178,13 @@ impl Server {
         if self.leaving {
             return Err(self.refuse(key, Why::Leaving, "the engine is leaving"));
         }
+        let pid = peer.unwrap_or(hello.pid);
         let client = if hello.jobs == 0 {
             None
         } else {
-            match self.meet(hello, peer.unwrap_or(hello.pid)) {
+            match self.meet(hello, pid) {
                 Ok(client) => Some(client),
-                Err(reason) => return Err(self.refuse(key, Why::Place, &reason)),
+                Err((why, reason)) => return Err(self.refuse(key, why, &reason)),
             }
         };
         let slots = self.slots.capacity() as u32;
@@ -202,10 +203,21 @@ impl Server {
     }
 
     /// Looks at where a client lives, and enters it into its session.
-    fn meet(&mut self, hello: &Hello, pid: u32) -> Result<Client, String> {
-        let control_group = self.place.serves(&Place::of(pid)?)?;
-        let reader = context::Reader::new(pid).map_err(|e| format!("process {pid}: {e}"))?;
-        let context = reader.read().map_err(|e| format!("process {pid}: {e}"))?;
+    fn meet(&mut self, hello: &Hello, pid: u32) -> Result<Client, (Why, String)> {
+        let unseen = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
+        let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
+        let control_group = self.place.serves(&place).map_err(|reason| (Why::Place, reason))?;
+        let reader = context::Reader::new(pid).map_err(unseen)?;
+        let context = reader.read().map_err(unseen)?;
+        if let Some(what) = context.beyond(&self.own) {
+            if !self.sessions.is_empty() {
+                return Err((Why::Place, what.to_owned()));
+            }
+            // Whoever started us had less than this client, who can start an engine that serves both.
+            info!("leaving to make room for an engine with more: {what}");
+            self.leave();
+            return Err((Why::Leaving, what.to_owned()));
+        }
         let adjustments = Arc::new(context.adjustments(&self.own));
         let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
         self.slots
