@@ -212,14 +212,14 @@ def _find_arguments(cmd: Any, shell: Any) -> Sequence[Any]:
 	if isinstance(cmd, (str, bytes)):
 		argv = [cmd]
 	elif isinstance(cmd, (list, tuple)):
-		argv = list(cmd)
+		argv = cmd
 	elif isinstance(cmd, os.PathLike) and not shell:
 		argv = [cmd]
 	else:
 		raise protocol.Unsendable("a command that is neither text nor list")
 	if not argv:
 		raise protocol.Unsendable("an empty command")
-	return ["/bin/sh", "-c"] + argv if shell else argv
+	return ["/bin/sh", "-c", *argv] if shell else argv
 
 
 # ---- the hook
