@@ -150,12 +150,17 @@ impl Client {
         self.send(&Request::Stop { now })?;
         self.patience(time)?;
         match self.receive() {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(()),
+            Err(error) if is_end(&error) => Ok(()),
             Err(error) => Err(error),
             Ok(_) => Err(unexpected()),
         }
     }
+}
+
+/// The other side has closed the connection, before or while we spoke.
+pub fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 fn unexpected() -> io::Error {

@@ -18,7 +18,7 @@ use log::{error, info};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{flock, FlockOperation};
 
-use crate::client::{Client, Unserved};
+use crate::client::{is_end, Client, Unserved};
 use crate::folder::ENGINE;
 use crate::guardian::{self, Roster};
 use crate::server::{Options, Server};
@@ -111,8 +111,7 @@ fn answers(options: &Options) -> Result<Option<Ready>, String> {
         }
         Err(Unserved::Absent(_) | Unserved::Refused(Why::Leaving, _)) => Ok(None),
         // It was just leaving.
-        Err(Unserved::Lost(e)) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        Err(Unserved::Lost(e)) if e.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+        Err(Unserved::Lost(e)) if is_end(&e) => Ok(None),
         Err(unserved) => Err(unserved.to_string()),
     }
 }

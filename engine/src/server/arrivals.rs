@@ -131,6 +131,9 @@ impl Server {
             self.retract_all(&client.session, &live);
             self.leave_session(&client.session);
         }
+        for command in connection.paused {
+            self.watch_output(command, true);
+        }
         for command in live {
             self.end_command(command, Verdict::Cancelled);
         }

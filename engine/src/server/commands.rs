@@ -225,8 +225,14 @@ impl Server {
             return;
         }
         connection.paused.push(key);
+        self.watch_output(key, false);
+    }
+
+    pub(super) fn watch_output(&self, key: CommandKey, on: bool) {
         if let Some(running) = self.commands.get(&key).and_then(Command::running) {
-            let _ = running.watch(&self.epoll, key, false);
+            if let Err(error) = running.watch(&self.epoll, key, on) {
+                warn!("watch the output of a command: {error}");
+            }
         }
     }
 
@@ -245,7 +251,7 @@ impl Server {
             running.signal(Signal::KILL);
             running.killed = true;
         }
-        self.conclude_if_done(key);
+        self.abandon(key);
     }
 
     /// The pipes of a killed command that somebody else still holds.
@@ -286,7 +292,8 @@ impl Server {
             running.signal(Signal::CONT);
             running.feed = None;
             self.timers.set(deadline, Alarm::Kill(key));
-            self.abandon(key);
+            // Its pipes are still read, or what it says while it cleans up would be its end.
+            self.conclude_if_done(key);
         }
     }
 

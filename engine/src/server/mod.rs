@@ -269,11 +269,12 @@ impl Server {
         }
         if !connection.paused.is_empty() {
             for command in std::mem::take(&mut connection.paused) {
-                if let Some(running) = self.commands.get(&command).and_then(Command::running) {
-                    let _ = running.watch(&self.epoll, command, true);
-                }
+                self.watch_output(command, true);
             }
         }
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
         if std::mem::take(&mut connection.stalled) {
             self.on_requests(key);
         }
