@@ -1,5 +1,6 @@
 """Fixtures for all tests: a project in a folder, Waf run in it, an engine of the test's own, others' sources."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -92,7 +93,8 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
 		subprocess.run([wafd, "stop", "--now"], env=environ, capture_output=True, timeout=30, check=False)
 	left = wait_until_gone(folder)
 	for pid in left:
-		os.kill(pid, 9)
+		with contextlib.suppress(ProcessLookupError):
+			os.kill(pid, 9)
 	shutil.rmtree(folder, ignore_errors=True)
 	assert not left, f"processes were left behind: {left}"
 

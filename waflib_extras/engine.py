@@ -66,6 +66,8 @@ def runtime_file(ending: str) -> str:
 def check_folder() -> None:
 	"""Refuse a runtime folder in which somebody else could have put the socket; one that is not there yet is fine."""
 	folder = runtime_folder()
+	if not os.path.isabs(folder):
+		raise EngineError("runtime folder %s: not an absolute path; set WAFD_RUNTIME_DIR to one" % folder)
 	try:
 		found = os.lstat(folder)
 	except FileNotFoundError:
