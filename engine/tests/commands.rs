@@ -5,19 +5,19 @@ mod space;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use space::order::{command, shell};
 use space::peer::{hello, Peer};
-use space::{new_session, process, wait_until, TestSpace};
+use space::{install, new_session, process, wait_until, TestSpace};
 use wafengine::wire::{Execute, Request, Stdio, Step};
 
 /// An executable file with this content.
 fn program(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    let source = path.with_extension("text");
+    fs::write(&source, text).unwrap();
+    install(&source, path);
 }
 
 /// A script that says which one it is.

@@ -324,7 +324,7 @@ fn a_command_never_has_less_than_its_client() {
     }
     // The program lies where somebody else may not look.
     let program = space.path("wafd");
-    fs::copy(env!("CARGO_BIN_EXE_wafd"), &program).unwrap();
+    space::install(env!("CARGO_BIN_EXE_wafd").as_ref(), &program);
     let mut start = space.command(&program);
     start.arg("start");
     // SAFETY: only system calls.

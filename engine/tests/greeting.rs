@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use space::order::{command, shell};
@@ -15,7 +15,7 @@ use space::peer::{bytes_of, hello, Peer};
 use space::stand_in::StandIn;
 use space::{is_root, new_session, process, wait_until, TestSpace, DEADLINE};
 use wafengine::folder::ENGINE;
-use wafengine::wire::{Hello, Reply, Request, Stdio, Verdict, Why, GREETING_CAP, VERSION};
+use wafengine::wire::{self, Hello, Reply, Request, Verdict, Why, GREETING_CAP, VERSION};
 
 fn versions(lowest: u16, highest: u16) -> Hello {
     Hello {
@@ -391,7 +391,7 @@ fn a_command_on_tcp_gets_no_descriptors() {
     let mut peer = Peer::tcp(port);
     peer.welcome(&with_token(&token));
     peer.define(0, space.environment());
-    peer.submit(&shell(":").stdio([Stdio::Null, Stdio::Descriptor, Stdio::Pipe]));
+    peer.submit(&shell(":").stdio([wire::Stdio::Null, wire::Stdio::Descriptor, wire::Stdio::Pipe]));
     peer.is_closed();
 }
 
@@ -580,7 +580,7 @@ fn an_outer_process_namespace_is_another_place() {
         r#""$0" start >/dev/null; exec sleep 1000"#,
     ]);
     start.arg(env!("CARGO_BIN_EXE_wafd"));
-    let mut inner = start.spawn().unwrap();
+    let mut inner = start.stderr(Stdio::null()).spawn().unwrap();
     wait_until("an engine listens, or could not be started", || {
         space.socket().exists() || inner.try_wait().unwrap().is_some()
     });

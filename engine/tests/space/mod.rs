@@ -117,7 +117,7 @@ impl TestSpace {
     /// Uses a copy of the program, which the test may then replace.
     pub fn use_copy(&mut self) -> &Path {
         let copy = self.path("wafd");
-        fs::copy(&self.program, &copy).unwrap();
+        install(&self.program, &copy);
         self.program = copy;
         &self.program
     }
@@ -318,6 +318,14 @@ pub fn new_session() -> [u8; 16] {
 pub fn run(command: &mut Command) -> Said {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     end_of(child)
+}
+
+/// Puts a program in its place. Another process writes it: as long as anybody has it open for writing, it cannot be run,
+/// and a process that another test is just starting has everything open that we have.
+#[track_caller]
+pub fn install(from: &Path, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(status.unwrap().success(), "install {from:?} {to:?}");
 }
 
 /// What a child said, when it has ended; one that does not is killed.
