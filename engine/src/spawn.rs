@@ -58,6 +58,7 @@ impl NotStarted {
 /// Where children run until they are programs; one a thread is enough, since the thread waits that long.
 pub struct Spawner {
     stack: *mut libc::c_void,
+    engine: libc::pid_t,
 }
 
 /// What the child reads and, on failure, writes.
@@ -67,6 +68,7 @@ struct Plan<'a> {
     argv: *const *const libc::c_char,
     env: *const *const libc::c_char,
     cwd: *const libc::c_char,
+    engine: libc::pid_t,
     failure: Option<NotStarted>,
 }
 
@@ -82,7 +84,9 @@ impl Spawner {
             }
             stack
         };
-        Ok(Spawner { stack })
+        // SAFETY: always succeeds.
+        let engine = unsafe { libc::getpid() };
+        Ok(Spawner { stack, engine })
     }
 
     /// Returns when the command's program runs, or could not be started.
@@ -97,6 +101,7 @@ impl Spawner {
             argv: argv.as_ptr(),
             env: env.as_ptr(),
             cwd: cwd.as_ptr(),
+            engine: self.engine,
             failure: None,
         };
         let mut pidfd: libc::c_int = -1;
@@ -248,6 +253,10 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if let Some(berth) = launch.berth {
             berth.store(libc::getpid(), Ordering::Release);
+        }
+        // An engine that was killed before this would neither take us with it nor have its guardian see our note.
+        if libc::getppid() != plan.engine {
+            libc::_exit(127);
         }
         if launch.new_session {
             checked(libc::setsid(), Step::Engine)?;

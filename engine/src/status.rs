@@ -148,7 +148,7 @@ fn seconds(micros: u64) -> f64 {
 pub fn show(report: &Value) -> String {
     let mut text = String::new();
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-    let string = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+    let string = |value: &Value| printable(value.as_str().unwrap_or("?"));
     let mut line = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<22}{value}");
     };
@@ -228,6 +228,18 @@ pub fn show(report: &Value) -> String {
         );
     }
     text
+}
+
+/// Names and arguments are anyone's; what they hold must not act on the terminal, nor look like lines of ours.
+fn printable(text: &str) -> String {
+    let escape = |c: char| {
+        if c.is_control() {
+            c.escape_default().collect()
+        } else {
+            c.to_string()
+        }
+    };
+    text.chars().map(escape).collect()
 }
 
 fn duration(seconds: f64) -> String {

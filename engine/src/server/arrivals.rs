@@ -116,7 +116,13 @@ impl Server {
         token.publish(&self.options.folder, port)?;
         epoll::add(&self.epoll, &listener, Source::Tcp.data(), epoll::EventFlags::IN)?;
         info!("listens on 127.0.0.1:{port} for clients with the token");
-        self.tcp = Some(Tcp { listener, token, port });
+        let file = identity(&self.options.folder.token());
+        self.tcp = Some(Tcp {
+            listener,
+            token,
+            file,
+            port,
+        });
         Ok(port)
     }
 
@@ -173,8 +179,9 @@ impl Server {
             if identity(&socket) == self.socket {
                 let _ = fs::remove_file(socket);
             }
-            if self.tcp.take().is_some() {
-                let _ = fs::remove_file(self.options.folder.token());
+            let token = self.options.folder.token();
+            if self.tcp.take().is_some_and(|tcp| tcp.file == identity(&token)) {
+                let _ = fs::remove_file(token);
             }
             self.unix = None;
         }

@@ -49,6 +49,8 @@ struct Session {
 struct Tcp {
     listener: std::net::TcpListener,
     token: Token,
+    /// Its file, as opposed to another engine's of the same name.
+    file: Option<(u64, u64)>,
     port: u16,
 }
 
