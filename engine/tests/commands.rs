@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use space::order::{command, shell};
-use space::peer::{hello, Peer};
+use space::peer::{bytes_of, hello, Peer};
 use space::{install, new_session, process, wait_until, TestSpace};
 use wafengine::wire::{Execute, Request, Stdio, Step};
 
@@ -380,14 +380,12 @@ fn a_command_has_three_descriptors() {
 fn times_and_memory_are_told() {
     let space = TestSpace::started();
     let mut peer = space.client(1);
-    let busy = peer.submit(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"));
-    let behind = peer.submit(&command(&[
-        "dd",
-        "if=/dev/zero",
-        "of=/dev/null",
-        "bs=52428800",
-        "count=2",
-    ]));
+    // In one write, so that the second has arrived before the first has started.
+    let mut bytes = bytes_of(&peer.number(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")));
+    let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=52428800", "count=2"];
+    bytes.extend(bytes_of(&peer.number(&command(&dd))));
+    peer.write(&bytes);
+    let (busy, behind) = (0, 1);
     let busy = peer.finish(busy).outcome;
     assert!(busy.user > 0 && busy.wall > 0, "{busy:?}");
     assert!(busy.peak > 0, "{busy:?}");

@@ -276,13 +276,15 @@ fn a_deaf_client_takes_its_commands_along() {
     other.run(&shell(":")).text();
     let before = process::descriptors(engine);
     let mut peer = space.client(2);
-    let pids: Vec<i32> = (0..2)
-        .map(|i| {
-            let note = space.name(&format!("deaf{i}"));
-            peer.submit(&shell(&noting(&note, "cat /dev/zero & exec cat /dev/zero >&2")));
-            process::number_in(Path::new(&note))
-        })
-        .collect();
+    let notes = [0, 1].map(|i| space.name(&format!("deaf{i}")));
+    // In one write: soon nothing more is read from it.
+    let mut bytes = Vec::new();
+    for note in &notes {
+        let order = shell(&noting(note, "cat /dev/zero & exec cat /dev/zero >&2"));
+        bytes.extend(bytes_of(&peer.number(&order)));
+    }
+    peer.write(&bytes);
+    let pids = notes.map(|note| process::number_in(Path::new(&note)));
     // Requests that will not be read any more.
     let _ = peer.stream.set_nonblocking(true);
     for _ in 0..20 {
