@@ -1,7 +1,6 @@
 """utils/genbench.py: the trees it writes, what it refuses, and that every build system builds what it wrote."""
 
 import hashlib
-import importlib.util
 import json
 import os
 import pathlib
@@ -16,10 +15,11 @@ from typing import Callable, Dict, List, Set
 import pytest
 
 SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "utils" / "genbench.py"
-spec = importlib.util.spec_from_file_location("genbench", SCRIPT)
-genbench = importlib.util.module_from_spec(spec)
-sys.modules["genbench"] = genbench  # dataclasses look their module up there
-spec.loader.exec_module(genbench)
+sys.path.insert(0, str(SCRIPT.parent))
+
+import genbench  # noqa: E402
+from generator import piece  # noqa: E402
+
 Project = genbench.Project
 
 WAF = """\
@@ -208,6 +208,21 @@ def test_draws_are_splitmix64() -> None:
 	for count in range(8):
 		drawn = genbench.Draws(count).sample(7, count)
 		assert len(set(drawn)) == count and set(drawn) <= set(range(7))
+
+
+def test_every_piece_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+	"""Each file below generator/pieces/ is in some project: none was forgotten in generator/weights.py."""
+	used = set()
+	load = piece.load
+
+	def load_and_note(name: str) -> str:
+		used.add(name + ".in")
+		return load(name)
+
+	monkeypatch.setattr(piece, "load", load_and_note)
+	for weight in genbench.WEIGHTS:
+		list(Project(2, 20, 10, 10, language="both", weight=weight, program=True).files())
+	assert used == set(read_tree(pathlib.Path(piece.FOLDER)))
 
 
 def test_the_command_line_writes_the_plan(tmp_path: pathlib.Path) -> None:
@@ -479,21 +494,58 @@ def test_a_project_is_replaced_only_with_force(tmp_path: pathlib.Path) -> None:
 	assert not (tmp_path / "lib_2").exists() and not (tmp_path / "program").exists()
 
 
-def test_an_incomplete_project_has_no_marker(tmp_path: pathlib.Path) -> None:
-	"""genbench.json is written last and removed first: where it is, the whole project is."""
+def stop_after(files: int) -> Callable[[int], None]:
+	"""What `generate` reports to, and is interrupted by."""
 
 	def stop(written: int) -> None:
-		if written == 5:
+		if written == files:
 			raise KeyboardInterrupt
 
+	return stop
+
+
+def test_an_incomplete_project_has_no_marker(tmp_path: pathlib.Path) -> None:
+	"""genbench.json is written last and removed first: where it is, the whole project is."""
 	project = Project(2, 3, 1, 1)
 	genbench.generate(project, str(tmp_path))
 	with pytest.raises(KeyboardInterrupt):
-		genbench.generate(project, str(tmp_path), force=True, report=stop)
-	assert len(read_tree(tmp_path)) == 5
-	assert not (tmp_path / "genbench.json").exists()
+		genbench.generate(project, str(tmp_path), force=True, report=stop_after(5))
+	assert len(read_tree(tmp_path)) == 5 + 1
+	assert (tmp_path / "genbench.json.incomplete").exists() and not (tmp_path / "genbench.json").exists()
 	genbench.generate(project, str(tmp_path), force=True)
 	assert read_tree(tmp_path) == dict(project.files())
+
+
+def test_an_interrupted_project_is_replaced_wholly(tmp_path: pathlib.Path) -> None:
+	"""What an interrupt left is known as genbench's own: said so without --force, and with it none of it stays."""
+	with pytest.raises(KeyboardInterrupt):
+		genbench.generate(Project(4, 4, 1, 1), str(tmp_path), report=stop_after(28))
+	(tmp_path / "lib_0" / "notes.txt").write_text("mine")
+	before = read_tree(tmp_path)
+	assert "lib_3/class_1.cpp" in before and "lib_3/class_2.h" not in before
+	done = run_genbench(tmp_path, 1, 2, 1, 0)
+	line = "genbench: %s holds a part of a project: begin again with --force, or name another folder\n" % tmp_path
+	assert (done.returncode, done.stderr) == (1, line)
+	assert read_tree(tmp_path) == before
+
+	assert run_genbench(tmp_path, 1, 2, 1, 0, "--force").returncode == 0
+	assert read_tree(tmp_path) == {**dict(Project(1, 2, 1, 0).files()), "lib_0/notes.txt": "mine"}
+
+
+def test_a_project_that_cannot_be_removed_wholly_is_incomplete(tmp_path: pathlib.Path) -> None:
+	"""When removing fails in the middle, one line names the file, and --force goes on when the cause has gone."""
+	genbench.generate(Project(4, 4, 1, 1), str(tmp_path))
+	obstacle = tmp_path / "lib_2" / "class_1.h"
+	obstacle.unlink()
+	obstacle.mkdir()
+	done = run_genbench(tmp_path, 1, 2, 1, 0, "--force")
+	assert done.returncode == 1
+	assert done.stderr.startswith("genbench: cannot write %s: " % obstacle) and done.stderr.count("\n") == 1
+	assert (tmp_path / "genbench.json.incomplete").exists() and not (tmp_path / "genbench.json").exists()
+
+	obstacle.rmdir()
+	assert run_genbench(tmp_path, 1, 2, 1, 0, "--force").returncode == 0
+	assert read_tree(tmp_path) == dict(Project(1, 2, 1, 0).files())
 
 
 # ---- Talking

@@ -1,0 +1,30 @@
+"""The file that says that genbench made a folder, and from what."""
+
+import json
+import os
+from dataclasses import asdict
+from typing import Optional
+
+from . import VERSION
+from .plan import Plan
+
+MARKER = "genbench.json"
+INCOMPLETE = MARKER + ".incomplete"  # the same, as long as not everything is there: renamed at the end
+
+
+def marker_text(plan: Plan) -> str:
+	made = {"generator": "genbench", "version": VERSION, "project": asdict(plan)}
+	return json.dumps(made, indent=1, sort_keys=True) + "\n"
+
+
+def find_marker(root: str) -> Optional[str]:
+	"""The marker that a folder has: `MARKER`, `INCOMPLETE`, or none when genbench did not make what is there."""
+	for name in (MARKER, INCOMPLETE):
+		try:
+			with open(os.path.join(root, name), encoding="utf-8") as file:
+				made = json.load(file)
+		except (FileNotFoundError, NotADirectoryError, ValueError):
+			continue
+		if isinstance(made, dict) and made.get("generator") == "genbench":
+			return name
+	return None
