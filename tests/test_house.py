@@ -115,7 +115,7 @@ class TestBootstrap:
 	def test_changed_tool(self, clone, environ, project):
 		"""What is written into waflib_extras/ holds at the next start, without another setup."""
 		(clone / "waflib_extras" / "newest.py").write_text("def options(opt):\n\tprint('newest is here')\n")
-		folder = project({"wscript": "def options(opt):\n\topt.load('newest')\n"})
+		folder = project({"wscript": "def options(opt):\n\topt.load('waflib_extras.newest')\n"})
 		done = self.start(clone, environ, "--help", cwd=folder)
 		assert "newest is here" in done.stdout
 		assert done.stderr == ""

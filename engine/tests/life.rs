@@ -6,7 +6,7 @@ use std::fs;
 use std::process::{Child, Stdio};
 
 use space::order::shell;
-use space::peer::{hello, Peer};
+use space::peer::{bytes_of, hello, Peer};
 use space::{end_of, install, new_session, process, run, wait_until, TestSpace};
 use wafengine::wire::{Request, Verdict, Why};
 
@@ -186,17 +186,20 @@ fn commands_end_with_engine_and_guardian() {
 #[test]
 fn engines_can_be_killed_again_and_again() {
     let space = TestSpace::new();
-    for round in 0..8 {
+    let order = shell("trap '' TERM; sleep 1000 & sleep 1000");
+    for round in 0..42 {
         space.start();
+        let mut watcher = space.greeter();
         let mut peer = space.client(16);
-        for _ in 0..30 {
-            peer.submit(&shell("trap '' TERM; sleep 1000 & sleep 1000"));
-        }
-        // Sooner and later: while they are being started, and when they all run.
-        if round % 2 == 0 {
-            wait_until("they run", || {
-                peer.has_news() || space.status()["slots"]["running"] == 16
-            });
+        let bytes: Vec<u8> = (0..30).flat_map(|_| bytes_of(&peer.number(&order))).collect();
+        peer.write(&bytes);
+        // Sooner and later: while the first are being started, while more are, and when they all run.
+        match round % 3 {
+            0 => {}
+            1 => drop(watcher.report()),
+            _ => wait_until("they run", || {
+                space.status()["commands"].as_array().unwrap().len() == 16
+            }),
         }
         process::kill(peer.pid, libc::SIGKILL);
     }
@@ -212,25 +215,26 @@ fn engines_can_be_killed_again_and_again() {
 /// Each signal that asks to end, sent to engine or guardian, stops the engine with its commands and removes its socket.
 #[test]
 fn a_signal_stops_the_engine() {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        for to_guardian in [false, true] {
-            let space = TestSpace::new();
-            space.run(&["start", "--tcp"]).succeeded();
-            let mut peer = space.client(1);
-            let pids = heart(&space, &mut peer, "heart");
-            let target = match to_guardian {
-                true => process::parent(peer.pid),
-                false => peer.pid,
-            };
-            process::kill(target, signal);
-            while peer.receive().is_some() {}
-            space.wait_until_empty();
-            assert!(!pids.into_iter().any(process::lives));
-            assert!(!space.socket().exists() && !space.file("tcp").exists());
-            space.start();
-            serves(&space);
+    std::thread::scope(|scope| {
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            scope.spawn(move || is_stopped(signal, |engine| engine));
+            scope.spawn(move || is_stopped(signal, process::parent));
         }
-    }
+    });
+}
+
+fn is_stopped(signal: i32, target: impl Fn(i32) -> i32) {
+    let space = TestSpace::new();
+    space.run(&["start", "--tcp"]).succeeded();
+    let mut peer = space.client(1);
+    let pids = heart(&space, &mut peer, "heart");
+    process::kill(target(peer.pid), signal);
+    while peer.receive().is_some() {}
+    space.wait_until_empty();
+    assert!(!pids.into_iter().any(process::lives));
+    assert!(!space.socket().exists() && !space.file("tcp").exists());
+    space.start();
+    serves(&space);
 }
 
 // ---- stopped by request
@@ -252,8 +256,8 @@ fn a_stop_waits_for_what_runs() {
     gate.open();
     assert_eq!(peer.finish(id).text(), "ended by itself\n");
     end_of(stop).succeeded();
-    assert!(!process::lives(peer.pid));
     assert_eq!(peer.receive(), None);
+    gone(peer.pid);
 }
 
 /// An engine that was asked to stop ends the connections of clients that run nothing.
@@ -348,7 +352,7 @@ fn a_leaving_engine_is_of_use_until_it_has_left() {
     early.report();
     early.send(&Request::Stop { now: false });
     wait_until("it takes no more clients", || !space.socket().exists());
-    let _ = stranger.try_write(&space::peer::bytes_of(&Request::Hello(hello(new_session(), 1))));
+    let _ = stranger.try_write(&bytes_of(&Request::Hello(hello(new_session(), 1))));
     match stranger.receive() {
         None => {}
         Some(wafengine::wire::Reply::Refused { why: Why::Leaving, .. }) => stranger.is_closed(),
@@ -393,7 +397,7 @@ fn an_engine_with_a_client_is_not_idle() {
 
 /// Each client begins the time anew.
 #[test]
-fn idleness_begins_with_the_last_client() {
+fn a_client_begins_idleness_anew() {
     let space = TestSpace::new();
     space.run(&["start", "--idle", "2"]).succeeded();
     let engine = space.engine();
