@@ -4,12 +4,13 @@ mod space;
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use space::order::shell;
 use space::peer::{bytes_of, hello, Peer};
 use space::stand_in::StandIn;
 use space::{new_session, process, wait_until, TestSpace};
-use wafengine::wire::{Request, Stdio, Step, Verdict};
+use wafengine::wire::{Hello, Request, Stdio, Step, Verdict};
 
 /// Notes its process in a file, and then does what is said.
 fn noting(path: &str, script: &str) -> String {
@@ -36,6 +37,28 @@ fn commands_end_with_their_connection() {
         pids.extend([leader, child].map(|path| process::number_in(Path::new(&path))));
     }
     assert!(pids.iter().all(|pid| process::lives(*pid)));
+    drop(peer);
+    pids.into_iter().for_each(gone);
+}
+
+/// When a connection over TCP ends, its commands end like those of any other.
+#[test]
+fn commands_end_with_their_tcp_connection() {
+    let space = TestSpace::new();
+    space.run(&["start", "--tcp"]).succeeded();
+    let (port, token) = space.folder().read_token().unwrap();
+    let mut peer = Peer::tcp(port);
+    peer.welcome(&Hello {
+        token: token.into_bytes(),
+        ..hello(new_session(), 1)
+    });
+    peer.define(0, space.environment());
+    let (leader, child) = (space.name("leader"), space.name("child"));
+    peer.submit(&shell(&noting(
+        &leader,
+        &format!("sleep 1000 & echo $! > {child}; wait"),
+    )));
+    let pids = [leader, child].map(|path| process::number_in(Path::new(&path)));
     drop(peer);
     pids.into_iter().for_each(gone);
 }
@@ -315,6 +338,77 @@ fn a_long_queue_vanishes() {
     assert_eq!(other.report()["totals"]["succeeded"], 1);
 }
 
+/// A crowd of clients that order, cancel, read, do not read, and vanish as it comes, leaves nothing behind.
+#[test]
+fn a_crowd_leaves_nothing_behind() {
+    let space = TestSpace::started();
+    let mut watcher = space.greeter();
+    let (engine, guardian) = (watcher.pid, process::parent(watcher.pid));
+    space.client(1).run(&shell(":")).text();
+    wait_until("that client is gone", || {
+        watcher.report()["sessions"].as_array().unwrap().is_empty()
+    });
+    let before = process::descriptors(engine);
+    let sessions = [new_session(), new_session(), new_session()];
+    let orders = [
+        shell(":"),
+        shell("sleep 1000"),
+        shell("sleep 1000 & sleep 1000").new_session(),
+        shell("trap '' TERM; sleep 1000 & sleep 0.2"),
+        shell("sleep 0.05; seq 1 300000"),
+        shell("cat | wc -c").input(&vec![b'x'; 300_000]),
+        shell("(sleep 0.1; echo late) & echo early"),
+        shell("sleep 1000").timeout(Duration::from_millis(30)),
+        shell("no-such-command"),
+        shell(":").cwd(Path::new("/no/such/folder")),
+        shell("sleep 1000").stdio([Stdio::Null; 3]),
+    ];
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut below = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n as u64) as usize
+    };
+    let mut crowd: Vec<(Peer, u32)> = Vec::new();
+    for _ in 0..600 {
+        if crowd.len() < 3 || (crowd.len() < 12 && below(8) == 0) {
+            let jobs = 1 + below(5) as u32;
+            crowd.push((space.client_of(sessions[below(3)], jobs), 0));
+            continue;
+        }
+        let number = below(crowd.len());
+        let (peer, sent) = &mut crowd[number];
+        match below(12) {
+            0 => drop(crowd.swap_remove(number)),
+            1..=2 if *sent > 0 => cancel(peer, below(*sent as usize) as u32),
+            // It reads only now and then.
+            3..=5 => drop(peer.has_finished(0)),
+            _ => {
+                let count = 1 + below(3);
+                let bytes = (0..count).flat_map(|_| bytes_of(&peer.number(&orders[below(orders.len())])));
+                let bytes: Vec<u8> = bytes.collect();
+                peer.write(&bytes);
+                *sent += count as u32;
+            }
+        }
+    }
+    drop(crowd);
+    wait_until("nothing runs or waits", || {
+        let report = watcher.report();
+        report["slots"]["running"] == 0 && report["slots"]["waiting"] == 0
+    });
+    wait_until("all is closed", || process::descriptors(engine) == before);
+    wait_until("no process is left", || {
+        space
+            .processes()
+            .iter()
+            .all(|(pid, _)| [engine, guardian].contains(pid))
+    });
+    assert_eq!(watcher.report()["totals"]["malformed"], 0);
+    assert_eq!(space.client(4).run(&shell("echo served")).text(), "served\n");
+}
+
 // ---- cancel
 
 fn cancel(peer: &mut Peer, id: u32) {
@@ -469,7 +563,7 @@ fn cancelling_nothing_is_nothing() {
 fn the_first_reason_counts() {
     let space = TestSpace::started();
     let mut peer = space.client(1);
-    let order = shell("trap '' TERM; while :; do sleep 1000; done").timeout(std::time::Duration::from_millis(300));
+    let order = shell("trap '' TERM; while :; do sleep 1000; done").timeout(Duration::from_millis(300));
     let id = peer.submit(&order.clone().stdio([Stdio::Null; 3]));
     cancel(&mut peer, id);
     assert_eq!(peer.finish(id).outcome.verdict, Verdict::Cancelled);
