@@ -10,7 +10,7 @@ use space::{process, wait_until, TestSpace};
 use wafengine::wire::{Stdio, Verdict};
 
 /// Long enough for a shell to begin, short enough for a test.
-const SHORT: Duration = Duration::from_millis(500);
+const SHORT: Duration = Duration::from_secs(1);
 
 fn timed_out(finished: &Finished) {
     assert_eq!(finished.outcome.verdict, Verdict::TimedOut, "{finished:?}");
@@ -106,9 +106,9 @@ fn a_command_in_time_just_ran() {
         assert_eq!(peer.run(&order).text(), "in time\n", "{micros} µs");
     }
     // The alarm of the first one rings while another has its number.
-    let brief: Order = shell(":").timeout(Duration::from_millis(300));
+    let brief: Order = shell(":").timeout(SHORT);
     peer.run(&brief).text();
-    assert_eq!(peer.run(&shell("sleep 0.6; echo not ended")).text(), "not ended\n");
+    assert_eq!(peer.run(&shell("sleep 1.3; echo not ended")).text(), "not ended\n");
 }
 
 /// The time counts from the start of the command, not from its arrival.
@@ -116,11 +116,16 @@ fn a_command_in_time_just_ran() {
 fn waiting_for_a_slot_is_no_time_of_the_command() {
     let space = TestSpace::started();
     let mut peer = space.client(1);
-    let first = peer.submit(&shell("sleep 0.8"));
-    let second = peer.submit(&shell("echo waited").timeout(Duration::from_millis(700)));
+    let gate = space.close_gate("gate");
+    let first = peer.submit(&shell(&gate.script));
+    let second = peer.submit(&shell("echo waited").timeout(SHORT));
+    let mut age = || peer.report()["uptime_s"].as_f64().unwrap();
+    let arrived = age();
+    wait_until("its time would be up", || age() > arrived + SHORT.as_secs_f64());
+    gate.open();
     peer.finish(first).text();
     let finished = peer.finish(second);
-    assert!(finished.outcome.queued > 700_000, "{finished:?}");
+    assert!(u128::from(finished.outcome.queued) > SHORT.as_micros(), "{finished:?}");
     assert_eq!(finished.text(), "waited\n");
 }
 
