@@ -1,0 +1,91 @@
+"""Where a project is built with stock Waf and then, at the same path, with a tool loaded."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from typing import List, Mapping, NamedTuple
+
+import twins
+
+from .projects import Project
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOOL = "prefork"
+LONGEST = 100  # seconds for one run of Waf
+
+
+class Pair(NamedTuple):
+	"""Both builds of a project."""
+
+	stock: twins.Build
+	ours: twins.Build
+	wanted: int  # commands that stock Waf ran
+	executed: int  # commands that the engine was given
+
+	def find_differences(self, project: Project, jobs: int) -> List[str]:
+		"""What is not the same; the engine having been given every command is a part of it."""
+		standard = twins.Standard(ordered=jobs == 1, exemptions=project.exemptions)
+		found = twins.compare_builds(self.stock, self.ours, standard)
+		if self.executed != self.wanted:
+			found.append(f"stock Waf ran {self.wanted} commands, the engine was given {self.executed}")
+		return found
+
+
+class Workbench:
+	"""Builds projects of a tree of Waf's own, with one `waflib`, in a temporary folder; the engine is that of $WAFD."""
+
+	def __init__(self, tree: pathlib.Path, waflib: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path) -> None:
+		self.tree = tree
+		self.folder = folder
+		self.tally = folder / "tally"
+		waf = folder / "bin" / "waf"
+		waf.parent.mkdir()
+		# a script of its own, and not a link: projects start Waf again by its path
+		waf.write_text(f"#!{sys.executable}\n{(HERE / 'start.py').read_text()}")
+		waf.chmod(0o755)
+		home = folder / "home"
+		home.mkdir()
+		self.env = {
+			"PATH": os.pathsep.join([str(waf.parent), os.path.dirname(sys.executable), os.environ["PATH"]]),
+			"HOME": str(home),
+			"LANG": "C.UTF-8",
+			"TZ": "UTC",
+			"SOURCE_DATE_EPOCH": "1600000000",
+			"PYTHONHASHSEED": "1",
+			"PYTHONPATH": os.pathsep.join([str(HERE / "site"), os.path.dirname(twins.__file__)]),
+			"PYTHONPYCACHEPREFIX": str(bytecode),
+			"WAFDIR": str(waflib),
+			"CONFORMANCE_TALLY": str(self.tally),
+		}
+
+	def build_stock(self, project: Project, jobs: int) -> twins.Build:
+		"""Build a project with stock Waf."""
+		return self._build(project, jobs, "stock", {} if project.pool else {"WAF_NO_PREFORK": "1"})
+
+	def build_both(self, project: Project, jobs: int) -> Pair:
+		"""Build a project stock, and with the tool; the engine must not have run anything before."""
+		self.tally.write_bytes(b"")
+		stock = self.build_stock(project, jobs)
+		ours = self._build(
+			project,
+			jobs,
+			TOOL,
+			{"WAF_WITH": TOOL, "WAFD": os.environ["WAFD"], "WAFD_RUNTIME_DIR": os.environ["WAFD_RUNTIME_DIR"]},
+		)
+		return Pair(stock, ours, self.tally.stat().st_size, count_executed())
+
+	def _build(self, project: Project, jobs: int, side: str, changes: Mapping[str, str]) -> twins.Build:
+		sources = {self.tree / path: pathlib.Path(path) for path in project.copied}
+		env = dict(self.env, CONFORMANCE_HASTE=str(project.haste), **changes)
+		lines = project.command_lines(jobs)
+		return twins.build_aside(sources, self.folder / "work", self.folder / side, lines, env, project.name, LONGEST)
+
+
+def count_executed() -> int:
+	"""How many commands the engine was given; none when there is no engine, as none was needed."""
+	command = [os.environ["WAFD"], "status", "--json"]
+	done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=30, check=False)
+	totals = {} if done.returncode else json.loads(done.stdout)["totals"]
+	return sum(totals.get(name, 0) for name in ("succeeded", "failed", "not_started", "timed_out", "cancelled"))

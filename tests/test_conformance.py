@@ -1,0 +1,195 @@
+"""
+Waf's own demos, tests and playground, and jack2, build with `prefork` as they do with stock Waf: the same bytes, the
+same messages, and every command by way of the engine. `conformance/projects.py` lists them, and each exception with its
+reason.
+"""
+
+import os
+import pathlib
+import platform
+import shutil
+import sys
+from typing import Any, List, Tuple
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "utils"))
+
+import jack  # noqa: E402
+import twins  # noqa: E402
+from conformance import projects  # noqa: E402
+from conformance.projects import OUTSIDE, PARTS, PROJECTS, Project  # noqa: E402
+from conformance.workbench import Pair, Workbench  # noqa: E402
+
+PYPY = platform.python_implementation() == "PyPy"
+
+
+@pytest.fixture(scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+	"""Where all the Wafs of this file keep their compiled modules: the sources are not ours to write to."""
+	return tmp_path_factory.mktemp("bytecode")
+
+
+@pytest.fixture
+def folder(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+	"""A folder to build in, with an engine in reach."""
+	monkeypatch.setenv("WAFD", engine)
+	return tmp_path
+
+
+@pytest.fixture
+def workbench(waf_sources: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path) -> Workbench:
+	"""Builds Waf's own projects with Waf 2.1."""
+	return Workbench(waf_sources, waf_sources, folder, bytecode)
+
+
+@pytest.fixture
+def workbench20(
+	waf_sources: pathlib.Path, waf20: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path
+) -> Workbench:
+	"""Builds Waf's own projects with Waf 2.0."""
+	return Workbench(waf_sources, waf20, folder, bytecode)
+
+
+def runs_of(chosen: List[Project]) -> Any:
+	"""Parametrise by project and number of jobs."""
+	runs = [(project, jobs) for project in chosen for jobs in project.jobs]
+	return pytest.mark.parametrize(("project", "jobs"), runs, ids=[f"{p.name}-j{jobs}" for p, jobs in runs])
+
+
+def choose(*names: str) -> List[Project]:
+	return [project for project in PROJECTS if project.name in names]
+
+
+def assert_same(project: Project, jobs: int, pair: Pair) -> None:
+	"""Fail with everything that differs, and leave it there to be looked at."""
+	differences = pair.find_differences(project, jobs)
+	if differences:
+		lines = [f"{project.name} -j{jobs}: stock, and with prefork:", *differences[:60], *map(str, pair.ours.runs)]
+		pytest.fail("\n".join(lines), pytrace=False)
+	for build in (pair.stock, pair.ours):
+		shutil.rmtree(build.folder)
+
+
+def require_built(project: Project, build: twins.Build) -> None:
+	"""A project that ought to build does: in CI it must, elsewhere something may be missing that it needs."""
+	if build.succeeded:
+		return
+	reason = f"{project.name} does not build with stock Waf here; it needs {project.needs or 'a C and C++ compiler'}"
+	if os.environ.get("CI"):
+		pytest.fail(f"{reason}\n{build.runs[-1]}", pytrace=False)
+	pytest.skip(reason)
+
+
+@runs_of(choose(*projects.ON_PYPY) if PYPY else PROJECTS)
+def test_builds_the_same(project: Project, jobs: int, workbench: Workbench) -> None:
+	"""A project of Waf's own gives the same files, exit statuses and messages, and the engine runs all its commands."""
+	pair = workbench.build_both(project, jobs)
+	require_built(project, pair.stock)
+	assert_same(project, jobs, pair)
+
+
+@pytest.mark.skipif(PYPY, reason="nothing in it depends on the interpreter")
+@pytest.mark.parametrize("project", OUTSIDE, ids=[project.name for project in OUTSIDE])
+def test_fails_the_same(project: Project, workbench: Workbench) -> None:
+	"""A project that stock Waf cannot build here fails with the same messages and the same exit status."""
+	jobs = project.jobs[0]
+	pair = workbench.build_both(project, jobs)
+	if pair.stock.succeeded:
+		pytest.skip(f"{project.name} builds here: it can move to PROJECTS with what it needs")
+	assert_same(project, jobs, pair)
+
+
+@runs_of([] if PYPY else choose(*projects.ON_WAF_2_0))
+def test_builds_the_same_on_waf_2_0(project: Project, jobs: int, workbench20: Workbench) -> None:
+	"""What Waf 2.0.24 builds is the same with `prefork`, too."""
+	pair = workbench20.build_both(project, jobs)
+	require_built(project, pair.stock)
+	assert_same(project, jobs, pair)
+
+
+def test_no_project_is_left_out(waf_sources: pathlib.Path) -> None:
+	"""Every folder with a wscript in Waf's sdist is listed once: to build, or why it cannot, or as a part."""
+	scripts = [path for kind in ("demos", "playground", "tests") for path in (waf_sources / kind).rglob("wscript")]
+	found = sorted(str(path.parent.relative_to(waf_sources)) for path in scripts)
+	assert found == sorted([project.name for project in PROJECTS + OUTSIDE] + list(PARTS))
+	assert not [name for name in PARTS if "def configure" in (waf_sources / name / "wscript").read_text()]
+	assert all(project.outside for project in OUTSIDE) and not any(project.outside for project in PROJECTS)
+
+
+BEFORE = {"main.o": b"object", "config.log": b"# project x (1) configured on Fri by\n", "foo.jar": b"jar"}
+RUN = twins.Run(("waf", "build"), 0, b"[1/2] a\n[2/2] b\n'build' finished successfully (0.1s)\n", b"warning\n", 1.0)
+
+
+def write_build(folder: pathlib.Path, files: "dict[str, bytes]", run: twins.Run) -> twins.Build:
+	folder.mkdir()
+	for name, content in files.items():
+		(folder / name).write_bytes(content)
+	return twins.Build(folder, [run])
+
+
+@pytest.mark.parametrize(
+	("change", "run", "seen"),
+	[
+		({}, RUN, []),
+		({"main.o": b"another"}, RUN, ["main.o: another content"]),
+		({"new.o": b""}, RUN, ["new.o: only in the second"]),
+		({"foo.jar": b"from another minute"}, RUN, []),
+		({"config.log": b"# project x (1) configured on Sat by\n"}, RUN, []),
+		({"config.log": b"# project y (1) configured on Fri by\n"}, RUN, ["config.log: another content"]),
+		({".lock-waf_linux_build": b"pid"}, RUN, []),
+		({}, RUN._replace(status=1), ["status 0, status 1"]),
+		({}, RUN._replace(stderr=b""), ["stderr - warning"]),
+		({}, RUN._replace(stdout=RUN.stdout.replace(b"0.1", b"7.2")), []),
+		({}, RUN._replace(stdout=RUN.stdout.replace(b"] a", b"] c")), ["stdout - [1/2] a", "stdout + [1/2] c"]),
+	],
+)
+def test_a_difference_is_seen(
+	change: "dict[str, bytes]", run: twins.Run, seen: List[str], tmp_path: pathlib.Path
+) -> None:
+	"""The comparison that this file rests on tells what differs, and passes over what is exempt."""
+	exemption = twins.Exemption("*.jar", twins.close_eyes, "for this test")
+	one = write_build(tmp_path / "one", BEFORE, RUN)
+	other = write_build(tmp_path / "other", {**BEFORE, **change}, run)
+	assert twins.compare_builds(one, other, twins.Standard(exemptions=[exemption])) == seen
+
+
+@pytest.mark.parametrize(("ordered", "same"), [(True, False), (False, True)])
+def test_the_order_counts_with_one_job(ordered: bool, same: bool) -> None:
+	"""Messages in another order differ when one job ran at a time, and do not when several did."""
+	turned = b"[1/2] b\n[2/2] a\n'build' finished successfully (0.1s)\n"
+	assert (not twins.compare_messages(RUN.stdout, turned, twins.Standard(ordered))) == same
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(PYPY, reason="it runs PyPy as Waf's interpreter whoever runs the test")
+def test_jack_builds_the_same(
+	jack_sources: pathlib.Path, folder: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+	"""jack2 with its own Waf 2.0.12 on PyPy gives the same files and messages with `prefork`, by way of the engine."""
+	if not shutil.which("pypy3") and not os.environ.get("CI"):
+		pytest.skip("no pypy3")
+	status = jack.main(["--rounds", "1", "--sources", str(jack_sources)])
+	table = capsys.readouterr().out
+	assert status == 0, table
+	assert "outputs and messages are the same" in table
+
+
+@pytest.mark.parametrize(
+	("arguments", "named"),
+	[
+		(["--sources", "/nowhere"], "/nowhere"),
+		(["--interpreter", "python0"], "python0"),
+		(["--rounds", "0"], "--rounds"),
+	],
+)
+def test_jack_names_a_mistake(
+	arguments: List[str], named: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+	"""What `utils/jack.py` cannot do it says in one line, which names the thing."""
+	(tmp_path / "waflib").mkdir()
+	defaults: Tuple[str, ...] = ("--sources", str(tmp_path), "--interpreter", sys.executable)
+	assert jack.main([*defaults, *arguments]) == 2
+	error = capsys.readouterr().err
+	assert error.count("\n") == 1 and named in error
