@@ -15,6 +15,7 @@ pub mod crew;
 pub mod folder;
 pub mod frame;
 pub mod guardian;
+pub mod logbook;
 pub mod pins;
 pub mod place;
 pub mod server;

@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use wafengine::client::Client;
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{start, status};
+use wafengine::{logbook, start, status};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -50,8 +50,8 @@ enum Act {
 }
 
 fn main() -> ExitCode {
-    let log = env_logger::Env::new().filter_or("WAFD_LOG", "info");
-    env_logger::Builder::from_env(log).init();
+    let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
+    env_logger::Builder::from_env(level).format(logbook::write).init();
     let done = parse().map_err(|e| format!("{e}; see wafd --help")).and_then(act);
     match done {
         Ok(status) => ExitCode::from(status),
