@@ -191,17 +191,17 @@ class Check:
 		"""The python of an environment with the tools of all steps."""
 		python = sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
 		# a pip of an older Python cannot install for PyPy
-		return self.prepare_environment(
-			python, ["pip>=22.3", self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", RUFF]
-		)
+		return self.prepare_environment(python, ["pip>=22.3", RUFF, *self.list_test_packages()])
 
 	def prepare_pypy(self):
 		"""The same for PyPy, whose Debian package brings no pip: CPython's serves it."""
 		python = sys.executable if sys.implementation.name == "pypy" else shutil.which("pypy3")
 		if not python:
 			raise LeftOut("apt-get install pypy3")
-		packages = [self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout"]
-		return self.prepare_environment(python, packages, installer=self.prepare_cpython())
+		return self.prepare_environment(python, self.list_test_packages(), installer=self.prepare_cpython())
+
+	def list_test_packages(self):
+		return [self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", "pytest-xdist"]
 
 	def prepare_environment(self, python, packages, installer=None):
 		tell = "import sys; print('check-%s%d.%d' % (sys.implementation.name, *sys.version_info[:2]))"
@@ -221,7 +221,7 @@ class Check:
 		if "WAF_SOURCES" not in self.environ:
 			self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
 		pattern = ["-k", Options.options.tests] if Options.options.tests else []
-		self.call([python, "-m", "pytest", *pattern])
+		self.call([python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *pattern])
 
 	def fetch_waf(self, python):
 		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""
