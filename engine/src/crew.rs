@@ -1,8 +1,9 @@
 //! The threads that start commands.
 //!
 //! Between `clone` and `execve` the starting thread stands still, for most of a millisecond where programs are large or
-//! memory is slow to map; one thread would so limit a machine with many processors to some thousand commands a second. The
-//! event loop hands orders to the crew and hears of children through an `eventfd`.
+//! memory is slow to map; one thread would so limit a machine with many processors to some thousand commands a second.
+//! When several commands can start, the event loop hands them to the crew, and hears of children through an `eventfd`; a
+//! single one it starts itself. The busier the engine, the more commands come together.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -45,6 +46,7 @@ pub struct Crew {
     jobs: Sender<Job>,
     started: Receiver<Started>,
     bell: Arc<OwnedFd>,
+    own: Hand,
 }
 
 impl Crew {
@@ -53,31 +55,31 @@ impl Crew {
         let (reports, started) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Arc::new(eventfd(0, flags)?);
-        let null: OwnedFd = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/null")?
-            .into();
-        let null = Arc::new(null);
         let orders = Arc::new(Mutex::new(orders));
         let count = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
         for _ in 0..count {
-            let hand = Hand {
-                orders: orders.clone(),
-                reports: reports.clone(),
-                bell: bell.clone(),
-                null: null.clone(),
-            };
-            thread::Builder::new()
-                .name("start".to_owned())
-                .spawn(move || hand.work())?;
+            let (orders, reports, bell) = (orders.clone(), reports.clone(), bell.clone());
+            let work = move || work(&orders, &reports, &bell);
+            thread::Builder::new().name("start".to_owned()).spawn(work)?;
         }
-        Ok(Crew { jobs, started, bell })
+        let own = Hand::new()?;
+        Ok(Crew {
+            jobs,
+            started,
+            bell,
+            own,
+        })
     }
 
+    /// Has one of the threads start a command.
     pub fn start(&self, job: Job) {
         // The threads live as long as we do.
         let _ = self.jobs.send(job);
+    }
+
+    /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done.
+    pub fn start_here(&mut self, job: Job) -> Started {
+        self.own.start(job)
     }
 
     /// The descriptor that is readable when there is something to hear.
@@ -92,33 +94,42 @@ impl Crew {
     }
 }
 
-/// One thread.
+/// What one thread does.
+fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd) {
+    let mut hand = Hand::new();
+    loop {
+        let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        let started = match &mut hand {
+            Ok(hand) => hand.start(job),
+            Err(error) => Started {
+                key: job.key,
+                at: Instant::now(),
+                child: Err(NotStarted::engine(error)),
+            },
+        };
+        let _ = reports.send(started);
+        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// What a thread needs to start commands.
 struct Hand {
-    orders: Arc<Mutex<Receiver<Job>>>,
-    reports: Sender<Started>,
-    bell: Arc<OwnedFd>,
-    null: Arc<OwnedFd>,
+    spawner: Spawner,
+    null: OwnedFd,
 }
 
 impl Hand {
-    fn work(self) {
-        let mut spawner = Spawner::new();
-        loop {
-            let job = self.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(job) = job else { return };
-            let key = job.key;
-            let child = match &mut spawner {
-                Ok(spawner) => self.start(spawner, job),
-                Err(error) => Err(NotStarted::engine(error)),
-            };
-            let at = Instant::now();
-            let _ = self.reports.send(Started { key, at, child });
-            let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
-        }
+    fn new() -> io::Result<Hand> {
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        Ok(Hand {
+            spawner: Spawner::new()?,
+            null: null.into(),
+        })
     }
 
     /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does.
-    fn start(&self, spawner: &mut Spawner, job: Job) -> Result<Child, NotStarted> {
+    fn start(&mut self, job: Job) -> Started {
         let order = &*job.order;
         let end = |i: usize| job.stdio[i].as_ref().unwrap_or(&self.null).as_fd();
         let stderr = match order.execute.stdio[2] {
@@ -127,7 +138,7 @@ impl Hand {
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
         let pin = job.processor.map(context::pin);
-        spawner.spawn(&Launch {
+        let child = self.spawner.spawn(&Launch {
             argv: &order.execute.argv,
             env: &order.env,
             cwd: &order.execute.cwd,
@@ -137,6 +148,11 @@ impl Hand {
             adjustments: &order.adjustments,
             berth: job.berth,
             own: [group, pin],
-        })
+        });
+        Started {
+            key: job.key,
+            at: Instant::now(),
+            child,
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::requests::Broken;
 use super::Server;
 use crate::command::{Command, Holdings, Order, Running, State, Supplies};
 use crate::connection::ConnectionKey;
-use crate::crew::Job;
+use crate::crew::{Job, Started};
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
 use crate::spawn::{self, Child, NotStarted};
@@ -67,15 +67,23 @@ impl Server {
     }
 
     pub(super) fn start_commands(&mut self) {
-        while let Some(key) = self.slots.grant() {
-            if let Err(error) = self.start(key) {
-                self.fail(key, NotStarted::engine(&error));
+        loop {
+            let granted: Vec<_> = std::iter::from_fn(|| self.slots.grant()).collect();
+            let is_alone = granted.len() == 1;
+            for key in &granted {
+                if let Err(error) = self.start(*key, is_alone) {
+                    self.fail(*key, NotStarted::engine(&error));
+                }
+            }
+            // One that could not be started has left its slot to another.
+            if granted.is_empty() {
+                break;
             }
         }
     }
 
-    /// Hands a command to the crew.
-    fn start(&mut self, key: CommandKey) -> io::Result<()> {
+    /// Starts a command that is alone, or hands it to the crew.
+    fn start(&mut self, key: CommandKey, is_alone: bool) -> io::Result<()> {
         let Some(command) = self.commands.get_mut(&key) else {
             return Ok(());
         };
@@ -99,23 +107,33 @@ impl Server {
             berth: berth.map(|(number, _)| number),
         };
         command.state = State::Starting(starting);
-        self.crew.start(Job {
+        let job = Job {
             key,
             order,
             stdio,
             processor,
             berth: berth.map(|(_, place)| place),
-        });
+        };
+        if is_alone {
+            let started = self.crew.start_here(job);
+            self.on_start(started);
+        } else {
+            self.crew.start(job);
+        }
         Ok(())
     }
 
     /// Hears from the crew.
     pub(super) fn on_started(&mut self) {
         for started in self.crew.hear() {
-            match started.child {
-                Ok(child) => self.welcome(started.key, child, started.at),
-                Err(why) => self.fail(started.key, why),
-            }
+            self.on_start(started);
+        }
+    }
+
+    fn on_start(&mut self, started: Started) {
+        match started.child {
+            Ok(child) => self.welcome(started.key, child, started.at),
+            Err(why) => self.fail(started.key, why),
         }
     }
 
