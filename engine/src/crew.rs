@@ -55,14 +55,16 @@ impl Crew {
         let (reports, started) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let bell = Arc::new(eventfd(0, flags)?);
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        let null = Arc::new(OwnedFd::from(null));
         let orders = Arc::new(Mutex::new(orders));
         let count = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
         for _ in 0..count {
-            let (orders, reports, bell) = (orders.clone(), reports.clone(), bell.clone());
-            let work = move || work(&orders, &reports, &bell);
+            let (orders, reports, bell, null) = (orders.clone(), reports.clone(), bell.clone(), null.clone());
+            let work = move || work(&orders, &reports, &bell, null);
             thread::Builder::new().name("start".to_owned()).spawn(work)?;
         }
-        let own = Hand::new()?;
+        let own = Hand::new(null)?;
         Ok(Crew {
             jobs,
             started,
@@ -95,8 +97,8 @@ impl Crew {
 }
 
 /// What one thread does.
-fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd) {
-    let mut hand = Hand::new();
+fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd, null: Arc<OwnedFd>) {
+    let mut hand = Hand::new(null);
     loop {
         let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
@@ -116,16 +118,13 @@ fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd
 /// What a thread needs to start commands.
 struct Hand {
     spawner: Spawner,
-    null: OwnedFd,
+    null: Arc<OwnedFd>,
 }
 
 impl Hand {
-    fn new() -> io::Result<Hand> {
-        let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        Ok(Hand {
-            spawner: Spawner::new()?,
-            null: null.into(),
-        })
+    fn new(null: Arc<OwnedFd>) -> io::Result<Hand> {
+        let spawner = Spawner::new()?;
+        Ok(Hand { spawner, null })
     }
 
     /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does.
