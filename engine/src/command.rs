@@ -13,6 +13,7 @@ use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::connection::ConnectionKey;
 use crate::context::{Adjustment, Context};
+use crate::park::Ledger;
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
 use crate::spawn::{self, Child, NotStarted};
@@ -211,8 +212,9 @@ impl Running {
     }
 
     /// Reaps the process and says what became of it.
-    pub fn outcome(&self, order: &Order) -> Option<Outcome> {
-        let ended = spawn::collect(self.pid)?;
+    pub fn outcome(&self, order: &Order, ledger: &Ledger) -> Option<Outcome> {
+        let mut ended = spawn::collect(self.pid)?;
+        ledger.settle(self.pid, &mut ended);
         let at = self.ended.unwrap_or_else(Instant::now);
         let micros = |from: Instant, to: Instant| (to - from).as_micros() as u64;
         Some(Outcome {

@@ -10,7 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use crate::park::{Block, PROCESSORS};
 use crate::place::field;
+use crate::spawn::IOPRIO_WHO_PROCESS;
 
 const LIMITS: usize = 16;
 // Numbers of capabilities, from linux/capability.h.
@@ -23,6 +25,7 @@ pub enum Adjustment {
     Limit(u32, libc::rlimit64),
     Nice(i32),
     Scheduler(i32, i32),
+    IoPriority(i32),
     Processors(libc::cpu_set_t),
     Personality(libc::c_ulong),
     OutOfMemoryScore(String),
@@ -39,6 +42,7 @@ pub struct Context {
     limits: [(u64, u64); LIMITS],
     nice: i32,
     scheduler: (i32, i32),
+    io_priority: i32,
     personality: libc::c_ulong,
     score: i32,
     capabilities: u64,
@@ -89,6 +93,8 @@ impl Reader {
             // SAFETY: plain system calls on a number.
             nice: unsafe { libc::getpriority(libc::PRIO_PROCESS, self.pid as u32) },
             scheduler: scheduler(self.pid),
+            // SAFETY: as above.
+            io_priority: unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, self.pid) } as i32,
             personality: libc::c_ulong::from_str_radix(personality.trim(), 16).unwrap_or(0),
             score: score.trim().parse().unwrap_or(0),
             capabilities: number("CapEff", 16),
@@ -114,6 +120,9 @@ impl Context {
         }
         if self.nice != own.nice {
             list.push(Adjustment::Nice(self.nice));
+        }
+        if self.io_priority != own.io_priority && self.io_priority >= 0 {
+            list.push(Adjustment::IoPriority(self.io_priority));
         }
         if self.processors != own.processors {
             list.push(Adjustment::Processors(set_of(&self.processors)));
@@ -146,6 +155,37 @@ impl Context {
         let hurries = own.scheduler.0 == libc::SCHED_IDLE
             || ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&self.scheduler.0);
         (!may_hurry && changes && hurries).then_some("its scheduling is above the engine's")
+    }
+
+    /// The same for programs that are nobody's yet: no signal ignored or blocked.
+    pub fn plain(&self) -> Context {
+        Context {
+            ignored: 0,
+            blocked: 0,
+            ..self.clone()
+        }
+    }
+
+    pub fn personality(&self) -> libc::c_ulong {
+        self.personality
+    }
+
+    /// All of it that a parked program is told.
+    pub fn block(&self) -> Block {
+        let mut block = Block {
+            ignored: self.ignored,
+            blocked: self.blocked,
+            limits: self.limits.map(|(soft, hard)| [soft, hard]),
+            nice: self.nice,
+            policy: self.scheduler.0,
+            priority: self.scheduler.1,
+            io_priority: self.io_priority,
+            umask: self.umask,
+            score: self.score,
+            processors: [0; PROCESSORS],
+        };
+        write_set(&set_of(&self.processors), &mut block.processors);
+        block
     }
 
     /// The processors that a command may run on.
@@ -182,6 +222,12 @@ fn set_of(processors: &[usize]) -> libc::cpu_set_t {
         processors.iter().for_each(|p| libc::CPU_SET(*p, &mut set));
         set
     }
+}
+
+/// A set as bytes, as the kernel takes it.
+pub fn write_set(set: &libc::cpu_set_t, bytes: &mut [u8; PROCESSORS]) {
+    // SAFETY: an array of bits of just this size.
+    *bytes = unsafe { std::mem::transmute::<libc::cpu_set_t, [u8; PROCESSORS]>(*set) };
 }
 
 fn limits(pid: i32) -> io::Result<[(u64, u64); LIMITS]> {

@@ -17,6 +17,7 @@ use rustix::event::{eventfd, EventfdFlags};
 
 use crate::command::Order;
 use crate::context::{self, Adjustment};
+use crate::park::Lot;
 use crate::slots::CommandKey;
 use crate::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::Stdio;
@@ -32,7 +33,7 @@ pub struct Job {
     pub stdio: [Option<OwnedFd>; 3],
     pub processor: Option<usize>,
     /// Where to note its process for the guardian.
-    pub berth: Option<&'static AtomicI32>,
+    pub berth: Option<(usize, &'static AtomicI32)>,
 }
 
 /// What became of a job.
@@ -50,7 +51,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    pub fn new() -> io::Result<Crew> {
+    pub fn new(lot: &Arc<Lot>) -> io::Result<Crew> {
         let (jobs, orders) = mpsc::channel();
         let (reports, started) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -60,11 +61,12 @@ impl Crew {
         let orders = Arc::new(Mutex::new(orders));
         let count = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
         for _ in 0..count {
-            let (orders, reports, bell, null) = (orders.clone(), reports.clone(), bell.clone(), null.clone());
-            let work = move || work(&orders, &reports, &bell, null);
+            let (orders, reports, bell) = (orders.clone(), reports.clone(), bell.clone());
+            let (null, lot) = (null.clone(), lot.clone());
+            let work = move || work(&orders, &reports, &bell, null, lot);
             thread::Builder::new().name("start".to_owned()).spawn(work)?;
         }
-        let own = Hand::new(null)?;
+        let own = Hand::new(null, lot.clone())?;
         Ok(Crew {
             jobs,
             started,
@@ -97,8 +99,14 @@ impl Crew {
 }
 
 /// What one thread does.
-fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd, null: Arc<OwnedFd>) {
-    let mut hand = Hand::new(null);
+fn work(
+    orders: &Mutex<Receiver<Job>>,
+    reports: &Sender<Started>,
+    bell: &OwnedFd,
+    null: Arc<OwnedFd>,
+    lot: Arc<Lot>,
+) {
+    let mut hand = Hand::new(null, lot);
     loop {
         let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
@@ -119,12 +127,13 @@ fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd
 struct Hand {
     spawner: Spawner,
     null: Arc<OwnedFd>,
+    lot: Arc<Lot>,
 }
 
 impl Hand {
-    fn new(null: Arc<OwnedFd>) -> io::Result<Hand> {
+    fn new(null: Arc<OwnedFd>, lot: Arc<Lot>) -> io::Result<Hand> {
         let spawner = Spawner::new()?;
-        Ok(Hand { spawner, null })
+        Ok(Hand { spawner, null, lot })
     }
 
     /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does.
@@ -137,7 +146,7 @@ impl Hand {
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
         let pin = job.processor.map(context::pin);
-        let child = self.spawner.spawn(&Launch {
+        let launch = Launch {
             argv: &order.execute.argv,
             env: &order.env,
             cwd: &order.execute.cwd,
@@ -145,9 +154,11 @@ impl Hand {
             new_session: order.execute.new_session,
             context: &order.context,
             adjustments: &order.adjustments,
-            berth: job.berth,
+            berth: job.berth.map(|(_, place)| place),
             own: [group, pin],
-        });
+        };
+        let parked = self.lot.start(&launch, job.berth);
+        let child = parked.map_or_else(|| self.spawner.spawn(&launch), Ok);
         Started {
             key: job.key,
             at: Instant::now(),

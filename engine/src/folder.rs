@@ -100,6 +100,26 @@ impl Folder {
         self.file("tcp")
     }
 
+    /// The library that parks programs.
+    pub fn library(&self) -> PathBuf {
+        self.file("park.so")
+    }
+
+    /// An empty folder in which programs are parked and tried.
+    pub fn trial(&self) -> PathBuf {
+        self.file("trial")
+    }
+
+    /// What trials have shown.
+    pub fn verdicts(&self) -> PathBuf {
+        self.file("verdicts")
+    }
+
+    /// Where parked programs send what they would exec.
+    pub fn route(&self) -> PathBuf {
+        self.file("route")
+    }
+
     pub fn log(&self) -> PathBuf {
         self.file("log")
     }

@@ -6,40 +6,103 @@
 //! a server that one started in the background, are none of its business.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::spawn::{set_disposition, SIGNALS};
 
 /// How many commands can be noted; those above it have only the kernel's parent-death signal.
 const BERTHS: usize = 8192;
+const SIZE: usize = 2 * BERTHS * size_of::<AtomicI32>();
 /// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The commands that run, in memory that the engine and its guardian share.
+/// The commands that run, in memory that the engine shares with its guardian and with the programs that it has parked.
 pub struct Roster {
     berths: &'static [AtomicI32],
     free: Vec<usize>,
+    memory: OwnedFd,
+    tickets: Arc<Tickets>,
+}
+
+/// The other half of that memory: for what runs in the process group of a command, which the guardian needs not know.
+pub struct Tickets {
+    places: &'static [AtomicI32],
+    free: Mutex<Vec<usize>>,
+}
+
+/// One of them, until it is dropped.
+pub struct Ticket {
+    tickets: Arc<Tickets>,
+    number: usize,
+}
+
+impl Tickets {
+    pub fn reserve(self: &Arc<Self>) -> Option<Ticket> {
+        let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Ticket {
+            tickets: self.clone(),
+            number,
+        })
+    }
+}
+
+impl Ticket {
+    /// Its place in the whole of the memory.
+    pub fn number(&self) -> usize {
+        BERTHS + self.number
+    }
+
+    pub fn place(&self) -> &AtomicI32 {
+        &self.tickets.places[self.number]
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.place().store(0, Ordering::Release);
+        let mut free = self.tickets.free.lock().unwrap_or_else(PoisonError::into_inner);
+        free.push(self.number);
+    }
 }
 
 impl Roster {
     pub fn new() -> io::Result<Roster> {
-        let size = BERTHS * size_of::<AtomicI32>();
+        let memory = rustix::fs::memfd_create(c"wafd-roster", rustix::fs::MemfdFlags::CLOEXEC)?;
+        rustix::fs::ftruncate(&memory, SIZE as u64)?;
         // SAFETY: fresh zeroed memory, shared over `fork`, never unmapped.
-        let berths = unsafe {
-            let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+        let places: &'static [AtomicI32] = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            let memory = libc::mmap(ptr::null_mut(), size, access, flags, -1, 0);
-            if memory == libc::MAP_FAILED {
+            let file = memory.as_raw_fd();
+            let start = libc::mmap(ptr::null_mut(), SIZE, access, libc::MAP_SHARED, file, 0);
+            if start == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
-            std::slice::from_raw_parts(memory.cast(), BERTHS)
+            std::slice::from_raw_parts(start.cast(), 2 * BERTHS)
         };
+        let (berths, places) = places.split_at(BERTHS);
+        let free = || (0..BERTHS).rev().collect();
         Ok(Roster {
             berths,
-            free: (0..BERTHS).rev().collect(),
+            free: free(),
+            memory,
+            tickets: Arc::new(Tickets {
+                places,
+                free: Mutex::new(free()),
+            }),
         })
+    }
+
+    /// The memory itself and its size, for programs that are to note themselves.
+    pub fn share(&self) -> io::Result<(OwnedFd, usize)> {
+        Ok((self.memory.as_fd().try_clone_to_owned()?, SIZE))
+    }
+
+    pub fn tickets(&self) -> Arc<Tickets> {
+        self.tickets.clone()
     }
 
     /// A place for a command's process, which whoever starts it writes there at once.

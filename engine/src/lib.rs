@@ -16,6 +16,7 @@ pub mod folder;
 pub mod frame;
 pub mod guardian;
 pub mod logbook;
+pub mod park;
 pub mod pins;
 pub mod place;
 pub mod server;

@@ -91,7 +91,8 @@ impl Spawner {
 
     /// Returns when the command's program runs, or could not be started.
     pub fn spawn(&mut self, launch: &Launch<'_>) -> Result<Child, NotStarted> {
-        let programs = candidates(launch.argv, launch.env);
+        let name = launch.argv.iter().next().unwrap_or_default();
+        let programs = candidates(name, launch.env);
         let argv = pointers(launch.argv);
         let env = pointers(launch.env);
         let cwd = c_string(launch.cwd);
@@ -138,7 +139,10 @@ impl Drop for Spawner {
 }
 
 /// Status and use of resources of a child that has ended.
+#[derive(Debug, Default)]
 pub struct Ended {
+    /// As `waitpid` tells it.
+    pub status: i32,
     /// Exit status, or minus the signal.
     pub code: i32,
     pub user: u64,
@@ -148,17 +152,27 @@ pub struct Ended {
 
 /// Takes the status of a child that has ended; `None` if it has not.
 pub fn collect(pid: i32) -> Option<Ended> {
+    wait(pid, libc::WNOHANG)
+}
+
+/// Waits for a child that is about to end.
+pub fn wait_for(pid: i32) -> Ended {
+    wait(pid, 0).unwrap_or_default()
+}
+
+fn wait(pid: i32, flags: i32) -> Option<Ended> {
     let mut status = 0;
     // SAFETY: the kernel writes both to where we have them.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        if libc::wait4(pid, &mut status, libc::WNOHANG, &mut usage) != pid {
+        if libc::wait4(pid, &mut status, flags, &mut usage) != pid {
             return None;
         }
         usage
     };
     let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
     Some(Ended {
+        status,
         code: if libc::WIFSIGNALED(status) {
             -libc::WTERMSIG(status)
         } else {
@@ -192,8 +206,7 @@ pub fn reap(pid: i32) {
 }
 
 /// The paths that `execvp` would try for a command in its own environment, in order.
-fn candidates(argv: &Strings, env: &Strings) -> Vec<CString> {
-    let name = argv.iter().next().unwrap_or_default();
+pub fn candidates(name: &[u8], env: &Strings) -> Vec<CString> {
     if name.contains(&b'/') {
         return vec![c_string(name)];
     }
@@ -286,6 +299,9 @@ unsafe fn apply(adjustment: &Adjustment) -> libc::c_int {
             };
             libc::sched_setscheduler(0, *policy, &param)
         }
+        Adjustment::IoPriority(priority) => {
+            libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, *priority) as libc::c_int
+        }
         Adjustment::Processors(set) => libc::sched_setaffinity(0, size_of_val(set), set),
         Adjustment::Personality(persona) => libc::personality(*persona),
         Adjustment::OutOfMemoryScore(score) => {
@@ -298,6 +314,9 @@ unsafe fn apply(adjustment: &Adjustment) -> libc::c_int {
         Adjustment::ControlGroup(procs) => libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) as libc::c_int,
     }
 }
+
+/// From linux/ioprio.h.
+pub const IOPRIO_WHO_PROCESS: i32 = 1;
 
 /// How many signals the kernel knows.
 pub const SIGNALS: i32 = 64;
@@ -366,19 +385,19 @@ mod tests {
     #[test]
     fn a_bare_name_is_looked_for_along_the_commands_own_path() {
         let env = strings(&["HOME=/root", "PATH=/a:/b/::c"]);
-        let found = candidates(&strings(&["cc", "-v"]), &env);
+        let found = candidates(b"cc", &env);
         assert_eq!(shown(&found), ["/a/cc", "/b/cc", "cc", "c/cc"]);
     }
 
     #[test]
     fn without_a_path_the_usual_folders_are_searched() {
-        let found = candidates(&strings(&["cc"]), &strings(&[]));
+        let found = candidates(b"cc", &strings(&[]));
         assert_eq!(shown(&found), ["/bin/cc", "/usr/bin/cc"]);
     }
 
     #[test]
     fn a_name_with_a_slash_is_taken_as_it_is() {
-        let found = candidates(&strings(&["./cc"]), &strings(&["PATH=/a"]));
+        let found = candidates(b"./cc", &strings(&["PATH=/a"]));
         assert_eq!(shown(&found), ["./cc"]);
     }
 }

@@ -105,6 +105,7 @@ pub struct Snapshot<'a> {
     pub sessions: Vec<SessionLine>,
     pub commands: Vec<CommandLine>,
     pub totals: &'a Totals,
+    pub parking: Value,
 }
 
 impl Snapshot<'_> {
@@ -136,6 +137,7 @@ impl Snapshot<'_> {
             "sessions": sessions,
             "commands": commands,
             "totals": self.totals.json(),
+            "parking": self.parking,
         })
     }
 }

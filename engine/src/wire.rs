@@ -52,6 +52,11 @@ impl Strings {
         self.bytes.iter().filter(|b| **b == 0).count()
     }
 
+    /// All of them with their terminating zeros.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }

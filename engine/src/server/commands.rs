@@ -112,7 +112,7 @@ impl Server {
             order,
             stdio,
             processor,
-            berth: berth.map(|(_, place)| place),
+            berth,
         };
         if is_alone {
             let started = self.crew.start_here(job);
@@ -354,7 +354,7 @@ impl Server {
             self.send_output(order.connection, order.execute.id, stream, &rest);
         }
         self.release(&running.holdings);
-        match running.outcome(&order) {
+        match running.outcome(&order, &self.ledger) {
             Some(outcome) => self.conclude(key, &order, &outcome),
             None => {
                 error!("command {key} has ended, and nobody knows how");

@@ -15,6 +15,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{debug, info};
@@ -26,6 +27,7 @@ use crate::context::{self, Context};
 use crate::crew::Crew;
 use crate::folder::Folder;
 use crate::guardian::Roster;
+use crate::park::{Ledger, Lot};
 use crate::pins::Pins;
 use crate::place::Place;
 use crate::slots::{CommandKey, SessionId, Slots};
@@ -73,6 +75,9 @@ pub struct Server {
     commands: HashMap<CommandKey, Command>,
     slots: Slots,
     crew: Crew,
+    lot: Arc<Lot>,
+    /// What ran for commands in parked programs.
+    ledger: Arc<Ledger>,
     roster: Roster,
     timers: Timers,
     totals: Totals,
@@ -102,10 +107,13 @@ impl Server {
         unix.set_nonblocking(true)?;
         epoll::add(&epoll, &unix, Source::Unix.data(), epoll::EventFlags::IN)?;
         epoll::add(&epoll, &signals, Source::Signals.data(), epoll::EventFlags::IN)?;
-        let crew = Crew::new()?;
+        let pid = std::process::id();
+        let own = context::Reader::new(pid)?.read()?;
+        let ledger = Arc::new(Ledger::default());
+        let lot = Arc::new(Lot::open(&options.folder, &roster, own.clone(), ledger.clone())?);
+        let crew = Crew::new(&lot)?;
         epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
         raise_descriptor_limit();
-        let pid = std::process::id();
         let mut server = Server {
             epoll,
             signals,
@@ -116,11 +124,13 @@ impl Server {
             commands: HashMap::new(),
             slots: Slots::default(),
             crew,
+            lot,
+            ledger,
             roster,
             timers: Timers::default(),
             totals: Totals::default(),
             place: Place::of(pid).map_err(io::Error::other)?,
-            own: context::Reader::new(pid)?.read()?,
+            own,
             socket: identity(&options.folder.socket()),
             program: program_now(),
             pins: Pins::default(),
@@ -165,6 +175,7 @@ impl Server {
             self.start_commands();
             self.finish_round();
         }
+        self.lot.close();
         info!("left after {} s", self.started.elapsed().as_secs());
         Ok(())
     }

@@ -47,6 +47,7 @@ impl Server {
             sessions: sessions.take(MOST_LINES).collect(),
             commands: commands.take(MOST_LINES).collect(),
             totals: &self.totals,
+            parking: self.lot.report(),
         }
         .json()
     }

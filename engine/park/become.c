@@ -1,0 +1,189 @@
+/* Turns a fresh child of a parked program into the command that was asked for.
+ *
+ * Everything that can fail comes first; then the child takes its ticket in the roster, and only the one that gets it enters
+ * main: an engine that has given up waiting takes the ticket itself, and starts the command in another way. So a command
+ * never runs twice. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "system.h"
+
+#include <fcntl.h>
+#include <link.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#define NOT_ENTERED 127
+
+extern char **environ;
+extern char *program_invocation_name __attribute__((weak));
+extern char *program_invocation_short_name __attribute__((weak));
+
+/* Where libc keeps the number of the thread; raw clone leaves the parent's there. */
+static int *thread_number;
+static struct {
+	void *head;
+	size_t size;
+} robust;
+
+/* glibc had the kernel told where; musl keeps it in the first words of what the thread register points to. */
+HIDDEN int wafpark_find_thread(void) {
+	int *place = NULL, self = (int)SYSTEM(SYS_gettid);
+	SYSTEM(SYS_get_robust_list, 0, &robust.head, &robust.size);
+	if (SYSTEM(SYS_prctl, PR_GET_TID_ADDRESS, &place, 0, 0, 0) == 0 && place && *place == self) {
+		thread_number = place;
+		return 1;
+	}
+#if defined(__x86_64__)
+	int *words = __builtin_thread_pointer();
+	const int first = 0, last = 32;
+#else
+	/* On arm64 the thread's structure ends where the register points to. */
+	int *words = __builtin_thread_pointer();
+	const int first = -64, last = 0;
+#endif
+	int matches = 0;
+	for (int i = first; i < last; i++)
+		if (words[i] == self) {
+			thread_number = words + i;
+			matches++;
+		}
+	return matches == 1;
+}
+
+HIDDEN void wafpark_answer(int control, int32_t pid) {
+	const struct wafpark_answer answer = {WAFPARK_MAGIC, pid};
+	SYSTEM(SYS_sendto, control, &answer, sizeof answer, MSG_NOSIGNAL, NULL, 0);
+}
+
+static int control_socket;
+
+static void give_up(long why) {
+	wafpark_answer(control_socket, (int32_t)why);
+	leave(NOT_ENTERED);
+}
+
+static void need(long result) {
+	if (result < 0)
+		give_up(result);
+}
+
+static void set_score(int score) {
+	char text[8], *end = text + sizeof text, *start = end;
+	int file, rest = score < 0 ? -score : score;
+	do
+		*--start = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (score < 0)
+		*--start = '-';
+	file = (int)SYSTEM(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC, 0);
+	need(file);
+	need(SYSTEM(SYS_write, file, start, end - start));
+	SYSTEM(SYS_close, file);
+}
+
+static void adopt_limits(const struct wafpark_context *wanted) {
+	for (int i = 0; i < WAFPARK_LIMITS; i++) {
+		uint64_t current[2];
+		need(SYSTEM(SYS_prlimit64, 0, i, NULL, current));
+		if (current[0] != wanted->limits[i][0] || current[1] != wanted->limits[i][1])
+			need(SYSTEM(SYS_prlimit64, 0, i, wanted->limits[i], NULL));
+	}
+}
+
+/* What differs from the parked program is set; `own` is what the engine said of that when it was started. */
+static void adopt_scheduling(const struct wafpark_context *wanted) {
+	int priority = wanted->priority;
+	if (SYSTEM(SYS_sched_getscheduler, 0) != wanted->policy || wanted->priority)
+		need(SYSTEM(SYS_sched_setscheduler, 0, wanted->policy, &priority));
+	if (20 - SYSTEM(SYS_getpriority, 0, 0) != wanted->nice)
+		need(SYSTEM(SYS_setpriority, 0, 0, wanted->nice));
+	if (SYSTEM(SYS_ioprio_get, 1, 0) != wanted->io_priority)
+		need(SYSTEM(SYS_ioprio_set, 1, 0, wanted->io_priority));
+	uint64_t current[WAFPARK_PROCESSORS / 8] = {0};
+	const uint64_t *set = (const uint64_t *)(const void *)wanted->processors;
+	need(SYSTEM(SYS_sched_getaffinity, 0, sizeof current, current));
+	for (size_t i = 0; i < WAFPARK_PROCESSORS / 8; i++)
+		if (current[i] != set[i]) {
+			need(SYSTEM(SYS_sched_setaffinity, 0, WAFPARK_PROCESSORS, set));
+			break;
+		}
+}
+
+/* The kernel's struct sigaction: handler, flags, restorer, mask. Parked programs handle no signal and ignore none. */
+static void adopt_signals(const struct wafpark_context *wanted) {
+	const uint64_t ignore[4] = {(uint64_t)(uintptr_t)SIG_IGN, 0, 0, 0};
+	for (int signal = 1; signal <= 64; signal++)
+		if (wanted->ignored >> (signal - 1) & 1)
+			SYSTEM(SYS_rt_sigaction, signal, ignore, NULL, sizeof(uint64_t));
+	SYSTEM(SYS_rt_sigprocmask, SIG_SETMASK, &wanted->blocked, NULL, sizeof wanted->blocked);
+}
+
+static void adopt_streams(const struct wafpark_child *child) {
+	for (int i = 0; i < 3; i++)
+		need(SYSTEM(SYS_dup3, child->streams[i], i, 0));
+	for (int i = 0; i < 3; i++)
+		SYSTEM(SYS_close, child->streams[i]);
+}
+
+static char *base_name(char *path) {
+	char *name = path;
+	for (char *at = path; *at; at++)
+		if (*at == '/')
+			name = at + 1;
+	return name;
+}
+
+/* The strings that the kernel and libc would have got from execve. */
+static void adopt_names(const struct wafpark_child *child) {
+	char **entry = wafpark_first_environment;
+	SYSTEM(SYS_prctl, PR_SET_NAME, base_name(child->path), 0, 0, 0);
+	if (&program_invocation_name) {
+		program_invocation_name = child->argv[0];
+		program_invocation_short_name = base_name(child->argv[0]);
+	}
+	/* The auxiliary vector follows the environment that the program was started with. */
+	while (*entry)
+		entry++;
+	for (ElfW(auxv_t) *item = (void *)(entry + 1); item->a_type != AT_NULL; item++)
+		if (item->a_type == AT_EXECFN)
+			item->a_un.a_val = (uintptr_t)child->path;
+	environ = child->env;
+}
+
+static void take_ticket(const struct wafpark_child *child) {
+	int32_t asked = WAFPARK_ASKED, self = (int32_t)SYSTEM(SYS_getpid);
+	volatile int32_t *ticket = child->roster + child->request->berth;
+	if (!__atomic_compare_exchange_n(ticket, &asked, self, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		leave(NOT_ENTERED);
+	SYSTEM(SYS_munmap, child->roster, child->roster_size);
+}
+
+HIDDEN void wafpark_become(const struct wafpark_child *child) {
+	const struct wafpark_request *request = child->request;
+	control_socket = child->control;
+	*thread_number = (int)SYSTEM(SYS_gettid);
+	if (robust.head)
+		SYSTEM(SYS_set_robust_list, robust.head, robust.size);
+	/* Should the engine be killed, the command goes with it. */
+	SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (SYSTEM(SYS_getppid) != request->engine)
+		leave(NOT_ENTERED);
+	need(SYSTEM(SYS_chdir, child->folder));
+	adopt_streams(child);
+	adopt_scheduling(&request->context);
+	set_score(request->context.score);
+	adopt_limits(&request->context);
+	SYSTEM(SYS_umask, request->context.umask);
+	adopt_signals(&request->context);
+	take_ticket(child);
+	if (request->flags & WAFPARK_SESSION)
+		SYSTEM(SYS_setsid);
+	else
+		SYSTEM(SYS_setpgid, 0, request->flags & WAFPARK_JOIN ? request->group : 0);
+	wafpark_answer(child->control, (int32_t)SYSTEM(SYS_getpid));
+	SYSTEM(SYS_close, child->control);
+	adopt_names(child);
+	if (request->flags & WAFPARK_ROUTE)
+		wafpark_route(child->route, request->route, request->engine);
+}

@@ -1,0 +1,108 @@
+/* What a program does before its main, while it is not yet known for whom it will do it.
+ *
+ * The variables that it reads decide for which commands the parked program may stand; what else depends on the command
+ * (its files, its locale, its process, its folder) must not have been asked for at all. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "system.h"
+
+#include <fcntl.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#define NAMES 3072 /* bytes; clang reads two variables, rustc three */
+
+extern char **environ;
+
+HIDDEN int wafpark_before_main = 1;
+static enum wafpark_obstacle obstacle;
+static char names[NAMES];
+static uint32_t names_size;
+
+HIDDEN void wafpark_see_obstacle(enum wafpark_obstacle what) {
+	if (wafpark_before_main && !obstacle)
+		obstacle = what;
+}
+
+static size_t length_of(const char *text) {
+	size_t length = 0;
+	while (text[length])
+		length++;
+	return length;
+}
+
+static int is_equal(const char *a, const char *b, size_t length) {
+	for (size_t i = 0; i < length; i++)
+		if (a[i] != b[i])
+			return 0;
+	return 1;
+}
+
+static void note_name(const char *name, size_t length) {
+	for (uint32_t at = 0; at < names_size; at += length_of(names + at) + 1)
+		if (length_of(names + at) == length && is_equal(names + at, name, length))
+			return;
+	if (names_size + length + 1 > NAMES) {
+		wafpark_see_obstacle(WAFPARK_MANY_VARIABLES);
+		return;
+	}
+	for (size_t i = 0; i <= length; i++)
+		names[names_size++] = name[i];
+}
+
+/* Tells the engine what was seen; from now on nothing is. */
+HIDDEN void wafpark_report_ready(int control) {
+	struct wafpark_ready ready = {WAFPARK_MAGIC, sizeof ready + names_size, obstacle, names_size};
+	struct iovec parts[] = {{&ready, sizeof ready}, {names, names_size}};
+	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+	wafpark_before_main = 0;
+	if (SYSTEM(SYS_sendmsg, control, &message, MSG_NOSIGNAL) < 0)
+		leave(127);
+}
+
+/* ---- the functions that are watched; each does what libc's does */
+
+EXPORT char *getenv(const char *name) {
+	size_t length = length_of(name);
+	if (wafpark_before_main)
+		note_name(name, length);
+	if (!environ || !length)
+		return NULL;
+	for (char **entry = environ; *entry; entry++)
+		if (is_equal(*entry, name, length) && (*entry)[length] == '=')
+			return *entry + length + 1;
+	return NULL;
+}
+
+/* A program with more rights than its caller is never parked, so that nothing is withheld from it. */
+EXPORT char *secure_getenv(const char *name) {
+	return getenv(name);
+}
+
+EXPORT char *__secure_getenv(const char *name);
+EXPORT char *__secure_getenv(const char *name) {
+	return getenv(name);
+}
+
+/* The rest forward to libc's own, found once. */
+#define FORWARD(what, result, name, parameters, arguments)                                                                   \
+	EXPORT result name parameters {                                                                                          \
+		static result(*real) parameters;                                                                                     \
+		wafpark_see_obstacle(what);                                                                                          \
+		if (!real)                                                                                                           \
+			*(void **)(&real) = wafpark_find(#name);                                                                         \
+		return real arguments;                                                                                               \
+	}
+
+FORWARD(WAFPARK_LOCALE, char *, setlocale, (int category, const char *locale), (category, locale))
+FORWARD(WAFPARK_FILES, FILE *, fopen, (const char *path, const char *mode), (path, mode))
+FORWARD(WAFPARK_FILES, FILE *, fopen64, (const char *path, const char *mode), (path, mode))
+FORWARD(WAFPARK_PROCESS, char *, getcwd, (char *buffer, size_t size), (buffer, size))
+
+EXPORT pid_t getpid(void) {
+	wafpark_see_obstacle(WAFPARK_PROCESS);
+	return (pid_t)SYSTEM(SYS_getpid);
+}

@@ -1,0 +1,188 @@
+/* Parks the program into which this library was preloaded: it waits at the entry of its main, and forks for each command.
+ *
+ * Without WAFPARK in its environment, a program runs as if the library were not there. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "system.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#define CONTROL 3 /* the lowest number that the control socket may have once the program is parked */
+
+extern char **environ;
+
+typedef int main_function(int, char **, char **);
+typedef int start_function(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+
+HIDDEN char **wafpark_first_environment;
+static main_function *real_main;
+
+/* Where requests arrive, and the pointers into them; the child has them as its arguments and environment. */
+static struct {
+	char *packet;
+	char **pointers;
+} desk;
+
+static struct {
+	volatile int32_t *berths;
+	size_t size;
+} roster;
+
+static void *map(size_t size, int flags, int file) {
+	long address = SYSTEM(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, flags, file, 0);
+	if (address < 0 && address > -4096)
+		leave(127);
+	return (void *)address;
+}
+
+/* Takes a packet and up to three descriptors; leaves when the engine is gone. */
+static long receive(int control, int files[3], int *count) {
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(3 * sizeof(int))];
+	} rights;
+	struct iovec part = {desk.packet, WAFPARK_PACKET};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
+	long size = SYSTEM(SYS_recvmsg, control, &message, MSG_CMSG_CLOEXEC);
+	if (size <= 0)
+		leave(0);
+	*count = 0;
+	for (struct cmsghdr *item = CMSG_FIRSTHDR(&message); item; item = NULL)
+		if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS) {
+			*count = (int)((item->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+			for (int i = 0; i < *count; i++)
+				files[i] = ((int *)(void *)CMSG_DATA(item))[i];
+		}
+	return size;
+}
+
+/* The first packet: the size of the roster, and the roster. */
+static void receive_roster(int control) {
+	int files[3], count;
+	receive(control, files, &count);
+	if (count != 1)
+		leave(127);
+	roster.size = *(uint32_t *)(void *)desk.packet;
+	roster.berths = map(roster.size, MAP_SHARED, files[0]);
+	SYSTEM(SYS_close, files[0]);
+}
+
+/* Standard streams are the null device while the program is parked; the socket came as standard input. */
+static int free_streams(void) {
+	int control = (int)SYSTEM(SYS_fcntl, 0, F_DUPFD_CLOEXEC, CONTROL);
+	int null = (int)SYSTEM(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
+	if (control < 0 || null < 0)
+		leave(127);
+	for (int i = 0; i < 3; i++)
+		SYSTEM(SYS_dup3, null, i, 0);
+	SYSTEM(SYS_close, null);
+	return control;
+}
+
+/* Points at `count` strings that follow each other; returns where they end. */
+static char *list(char *at, const char *end, uint32_t count, char ***pointers) {
+	for (uint32_t i = 0; i < count; i++) {
+		*(*pointers)++ = at;
+		while (at < end && *at)
+			at++;
+		at++;
+	}
+	*(*pointers)++ = NULL;
+	return at;
+}
+
+static int is_sound(const struct wafpark_request *request, long size, int count) {
+	if (size < (long)sizeof *request || request->magic != WAFPARK_MAGIC || request->size != size || count != 3)
+		return 0;
+	uint64_t strings = (uint64_t)request->path + request->folder + request->argv + request->env + request->route;
+	return sizeof *request + strings == request->size && request->argc && request->argc + request->envc <= WAFPARK_STRINGS &&
+	       desk.packet[size - 1] == 0 && ((uint64_t)request->berth + 1) * sizeof(int32_t) <= roster.size;
+}
+
+static void read_request(struct wafpark_child *child) {
+	const struct wafpark_request *request = child->request;
+	char *at = desk.packet + sizeof *request, **pointers = desk.pointers;
+	const char *end = desk.packet + request->size;
+	child->path = at;
+	child->folder = at += request->path;
+	at += request->folder;
+	child->argv = pointers;
+	list(at, end, request->argc, &pointers);
+	at += request->argv;
+	child->env = pointers;
+	list(at, end, request->envc, &pointers);
+	child->route = at + request->env;
+}
+
+/* Forks for each request; returns in the children only. */
+static void serve(int control, struct wafpark_child *child) {
+	for (;;) {
+		int count;
+		long size = receive(control, child->streams, &count);
+		child->request = (const struct wafpark_request *)(void *)desk.packet;
+		if (!is_sound(child->request, size, count))
+			leave(127);
+		/* The engine's child, and not ours: it gets the status, and the kernel's word on what it took. */
+		long pid = SYSTEM(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+		if (pid == 0)
+			return;
+		if (pid < 0)
+			wafpark_answer(control, (int32_t)pid);
+		for (int i = 0; i < count; i++)
+			SYSTEM(SYS_close, child->streams[i]);
+	}
+}
+
+static int parked_main(int argc, char **argv, char **env) {
+	struct wafpark_child child = {0};
+	(void)argc, (void)argv, (void)env;
+	if (environ != wafpark_first_environment)
+		wafpark_see_obstacle(WAFPARK_ENVIRONMENT);
+	desk.packet = map(WAFPARK_PACKET, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	desk.pointers = map((WAFPARK_STRINGS + 2) * sizeof(char *), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	int control = free_streams();
+	receive_roster(control);
+	if (!wafpark_find_thread())
+		wafpark_see_obstacle(WAFPARK_THREAD);
+	wafpark_report_ready(control);
+	child.control = control;
+	child.roster = roster.berths;
+	child.roster_size = roster.size;
+	serve(control, &child);
+	read_request(&child);
+	wafpark_become(&child);
+	return real_main((int)child.request->argc, child.argv, child.env);
+}
+
+static int is_to_park(void) {
+	for (char **entry = environ; entry && *entry; entry++) {
+		const char *at = *entry, *name = WAFPARK_VARIABLE "=";
+		while (*name && *at == *name)
+			at++, name++;
+		if (!*name)
+			return 1;
+	}
+	return 0;
+}
+
+/* Before glibc 2.34 `init` runs the program's own constructors, and musl passes what it likes: all goes on as it came. */
+EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void (*init)(void), void (*fini)(void),
+                             void (*rtld_fini)(void), void *stack_end);
+EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void (*init)(void), void (*fini)(void),
+                             void (*rtld_fini)(void), void *stack_end) {
+	start_function *start;
+	*(void **)(&start) = wafpark_find("__libc_start_main");
+	if (!start)
+		leave(127);
+	real_main = program;
+	wafpark_first_environment = argv + argc + 1;
+	int parks = is_to_park();
+	wafpark_before_main = parks;
+	return start(parks ? parked_main : program, argc, argv, init, fini, rtld_fini, stack_end);
+}

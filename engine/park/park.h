@@ -1,0 +1,109 @@
+/* What the engine and the library say to each other, and what the library's files share.
+ *
+ * Messages are single packets over a SOCK_SEQPACKET socket, in the machine's own byte order, since both ends are on one
+ * machine and of one build. `engine/src/park/packet.rs` is the other side of this file. */
+#ifndef WAFPARK_H
+#define WAFPARK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WAFPARK_MAGIC 0x31504157u /* "WAP1": to be changed with any change of these structures */
+#define WAFPARK_PACKET (192 << 10) /* the largest packet; a longer command is spawned */
+#define WAFPARK_STRINGS (16 << 10) /* the most arguments and variables together */
+#define WAFPARK_LIMITS 16
+#define WAFPARK_PROCESSORS 128 /* bytes of the set, as in cpu_set_t */
+
+/* Set in the environment of a program that is to park. */
+#define WAFPARK_VARIABLE "WAFPARK"
+
+/* Flags of a request. */
+enum {
+	WAFPARK_SESSION = 1, /* the command gets a session of its own */
+	WAFPARK_JOIN = 2, /* the command joins the process group `group` */
+	WAFPARK_ROUTE = 4, /* send its exec of other programs to the engine, at the address `route` */
+};
+
+/* All that a command inherits but its descriptors, which come along as SCM_RIGHTS, and its strings, which follow. */
+struct wafpark_context {
+	uint64_t ignored, blocked; /* signals, one bit each */
+	uint64_t limits[WAFPARK_LIMITS][2]; /* soft and hard */
+	int32_t nice, policy, priority, io_priority;
+	uint32_t umask;
+	int32_t score; /* of the out-of-memory killer */
+	uint8_t processors[WAFPARK_PROCESSORS];
+};
+
+/* The engine, or a program that wants to exec, asks for a command. Then follow, each with its zero bytes: the path of the
+ * program, the folder, the arguments, the environment, the address of the router (empty without WAFPARK_ROUTE). */
+struct wafpark_request {
+	uint32_t magic, size; /* size of the whole packet */
+	uint32_t flags, berth; /* where the child notes its process in the roster */
+	int32_t group, engine; /* the process group to join; the process that is to be its parent */
+	uint32_t path, folder, argv, argc, env, envc, route; /* sizes in bytes with the zeros, and counts */
+	struct wafpark_context context;
+};
+
+/* The child answers when it is about to enter main: its process; or minus an errno, and it never will. */
+struct wafpark_answer {
+	uint32_t magic;
+	int32_t pid;
+};
+
+/* The library is parked. Then follow the names of the variables that were read before main, with their zero bytes. */
+struct wafpark_ready {
+	uint32_t magic, size;
+	uint32_t obstacle; /* enum wafpark_obstacle */
+	uint32_t names; /* size in bytes */
+};
+
+/* Why a program must not be parked. */
+enum wafpark_obstacle {
+	WAFPARK_NONE,
+	WAFPARK_MANY_VARIABLES, /* it reads more of its environment than can be noted */
+	WAFPARK_LOCALE, /* it sets its locale before main */
+	WAFPARK_FILES, /* it opens files before main */
+	WAFPARK_PROCESS, /* it asks for its process or folder before main */
+	WAFPARK_ENVIRONMENT, /* it changes its environment before main */
+	WAFPARK_THREAD, /* its libc hides where it notes its thread */
+};
+
+/* The engine answers one that wants to exec: do it yourself, or this is the status of the command that ran for you. */
+struct wafpark_routed {
+	uint32_t magic, ran;
+	int32_t status; /* as of waitpid */
+};
+
+/* A ticket of the roster: the engine has asked; whoever changes it first, child or engine, decides. */
+#define WAFPARK_ASKED (-1)
+
+/* ---- within the library */
+
+/* park.c: the environment as the kernel laid it out; the auxiliary vector follows it. */
+extern char **wafpark_first_environment;
+
+/* before.c: what happens before main. */
+extern int wafpark_before_main; /* still so */
+void wafpark_see_obstacle(enum wafpark_obstacle what);
+void wafpark_report_ready(int control);
+
+/* become.c: turns a fresh child into the command. */
+struct wafpark_child {
+	const struct wafpark_request *request;
+	char *path, *folder, *route;
+	char **argv, **env;
+	int streams[3], control;
+	volatile int32_t *roster;
+	size_t roster_size;
+};
+int wafpark_find_thread(void); /* false: this libc cannot be helped */
+void wafpark_become(const struct wafpark_child *child); /* returns as the command, or not at all */
+void wafpark_answer(int control, int32_t pid);
+
+/* route.c: sends what the command would exec to the engine. */
+void wafpark_route(const char *address, uint32_t length, int engine);
+
+/* symbol.c: the definition of a function that ours stands before. */
+void *wafpark_find(const char *name);
+
+#endif

@@ -1,0 +1,254 @@
+/* Sends what a command would exec to the engine, which may have that program parked: the gcc driver's cc1plus and as.
+ *
+ * The process that would have become the program waits instead, and ends as the program did. So this stands only where
+ * nobody could tell the difference: no pipes between the parts of a command, the same session, one thread that waits. In
+ * all other cases, and whenever the engine says so, the real exec happens. It runs in a child of vfork, which shares its
+ * parent's memory: nothing of that is changed. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+extern char **environ;
+
+static struct {
+	int on, engine;
+	uint32_t length;
+	struct sockaddr_un address;
+	struct stat streams[3];
+} router;
+
+/* Where a request is put together. */
+struct letter {
+	struct wafpark_request *request;
+	char *at, *end;
+};
+
+static int is_pipe(const struct stat *stream) {
+	return S_ISFIFO(stream->st_mode) || S_ISSOCK(stream->st_mode);
+}
+
+static int look_at(int stream, struct stat *found) {
+#ifdef SYS_fstat
+	return SYSTEM(SYS_fstat, stream, found) == 0;
+#else
+	return SYSTEM(SYS_newfstatat, stream, "", found, AT_EMPTY_PATH) == 0;
+#endif
+}
+
+HIDDEN void wafpark_route(const char *address, uint32_t length, int engine) {
+	if (length < 2 || length > sizeof router.address.sun_path)
+		return;
+	router.address.sun_family = AF_UNIX;
+	for (uint32_t i = 0; i < length; i++)
+		router.address.sun_path[i] = address[i];
+	for (int i = 0; i < 3; i++)
+		if (!look_at(i, &router.streams[i]))
+			return;
+	router.length = length;
+	router.engine = engine;
+	router.on = 1;
+}
+
+/* A pipe that the command did not have from the start connects its parts, which then must run at once. */
+static int are_streams_plain(void) {
+	for (int i = 0; i < 3; i++) {
+		struct stat now;
+		if (!look_at(i, &now))
+			return 0;
+		int is_known = 0;
+		for (int j = 0; j < 3; j++)
+			is_known |= now.st_dev == router.streams[j].st_dev && now.st_ino == router.streams[j].st_ino;
+		if (is_pipe(&now) && !is_known)
+			return 0;
+	}
+	return 1;
+}
+
+static int add_text(struct letter *letter, const char *text, uint32_t *size) {
+	do {
+		if (letter->at == letter->end)
+			return 0;
+		*letter->at++ = *text;
+		++*size;
+	} while (*text++);
+	return 1;
+}
+
+static int add_list(struct letter *letter, char *const *list, uint32_t *count, uint32_t *size) {
+	for (; *list; list++, ++*count)
+		if (!add_text(letter, *list, size))
+			return 0;
+	return 1;
+}
+
+static int add_folder(struct letter *letter) {
+	long size = SYSTEM(SYS_getcwd, letter->at, letter->end - letter->at);
+	if (size <= 0 || letter->at[0] != '/')
+		return 0;
+	letter->at += size;
+	letter->request->folder = (uint32_t)size;
+	return 1;
+}
+
+static int read_score(int32_t *score) {
+	char text[16];
+	int file = (int)SYSTEM(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC, 0);
+	long size = SYSTEM(SYS_read, file, text, sizeof text), at = 0;
+	SYSTEM(SYS_close, file);
+	if (size <= 0)
+		return 0;
+	int sign = text[0] == '-' ? -1 : 1;
+	*score = 0;
+	for (at = sign < 0; at < size && text[at] >= '0' && text[at] <= '9'; at++)
+		*score = *score * 10 + (text[at] - '0');
+	*score *= sign;
+	return 1;
+}
+
+/* What exec would pass on; handlers of signals become the default by it, ignored ones stay ignored. */
+static int read_context(struct wafpark_context *context) {
+	for (int i = 0; i < WAFPARK_LIMITS; i++)
+		if (SYSTEM(SYS_prlimit64, 0, i, NULL, context->limits[i]) < 0)
+			return 0;
+	for (int signal = 1; signal <= 64; signal++) {
+		uint64_t action[4] = {0};
+		if (SYSTEM(SYS_rt_sigaction, signal, NULL, action, sizeof(uint64_t)) == 0 && action[0] == (uintptr_t)SIG_IGN)
+			context->ignored |= (uint64_t)1 << (signal - 1);
+	}
+	SYSTEM(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &context->blocked, sizeof context->blocked);
+	context->nice = 20 - (int32_t)SYSTEM(SYS_getpriority, PRIO_PROCESS, 0);
+	context->policy = (int32_t)SYSTEM(SYS_sched_getscheduler, 0);
+	SYSTEM(SYS_sched_getparam, 0, &context->priority);
+	context->io_priority = (int32_t)SYSTEM(SYS_ioprio_get, 1, 0);
+	context->umask = (uint32_t)SYSTEM(SYS_umask, 0777);
+	SYSTEM(SYS_umask, context->umask);
+	return SYSTEM(SYS_sched_getaffinity, 0, WAFPARK_PROCESSORS, context->processors) > 0 && read_score(&context->score);
+}
+
+static int compose(struct letter *letter, const char *path, char *const *argv, char *const *env) {
+	struct wafpark_request *request = letter->request;
+	request->magic = WAFPARK_MAGIC;
+	request->flags = WAFPARK_JOIN;
+	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
+	letter->at = (char *)(request + 1);
+	letter->end = (char *)request + WAFPARK_PACKET;
+	if (!add_text(letter, path, &request->path) || !add_folder(letter) ||
+	    !add_list(letter, argv, &request->argc, &request->argv) || !add_list(letter, env, &request->envc, &request->env) ||
+	    request->argc + request->envc > WAFPARK_STRINGS || !read_context(&request->context))
+		return 0;
+	request->size = (uint32_t)(letter->at - (char *)request);
+	return 1;
+}
+
+static int send_letter(int connection, const struct wafpark_request *request) {
+	union {
+		struct cmsghdr header;
+		char space[CMSG_SPACE(3 * sizeof(int))];
+	} rights = {0};
+	struct iovec part = {(void *)(uintptr_t)request, request->size};
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
+	rights.header.cmsg_level = SOL_SOCKET;
+	rights.header.cmsg_type = SCM_RIGHTS;
+	rights.header.cmsg_len = CMSG_LEN(3 * sizeof(int));
+	for (int i = 0; i < 3; i++)
+		((int *)(void *)CMSG_DATA(&rights.header))[i] = i;
+	return SYSTEM(SYS_sendmsg, connection, &message, MSG_NOSIGNAL) == request->size;
+}
+
+/* Ends as the program did that ran for us. */
+static void end_like(int status) {
+	int signal = status & 0x7f;
+	if (signal) {
+		const uint64_t action[4] = {0}, no_core[2] = {0, 0}, mask = 0;
+		/* It has left its core already. */
+		SYSTEM(SYS_prlimit64, 0, RLIMIT_CORE, no_core, NULL);
+		SYSTEM(SYS_rt_sigaction, signal, action, NULL, sizeof(uint64_t));
+		SYSTEM(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+		SYSTEM(SYS_kill, SYSTEM(SYS_getpid), signal);
+	}
+	leave(signal ? 128 + signal : status >> 8 & 0xff);
+}
+
+/* Returns if the program is to be executed here. An engine that goes away after it has taken a command had its guardian
+ * end that, and us with it: so a connection that ends without an answer before that says that nothing runs. */
+static void ask_engine(const char *path, char *const *argv, char *const *env) {
+	struct letter letter;
+	long place = SYSTEM(SYS_mmap, NULL, WAFPARK_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (place < 0 && place > -4096)
+		return;
+	letter.request = (struct wafpark_request *)place;
+	int connection = (int)SYSTEM(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (connection >= 0 && compose(&letter, path, argv, env) &&
+	    SYSTEM(SYS_connect, connection, &router.address, offsetof(struct sockaddr_un, sun_path) + router.length) == 0 &&
+	    send_letter(connection, letter.request)) {
+		struct wafpark_routed routed;
+		long size;
+		do
+			size = SYSTEM(SYS_recvfrom, connection, &routed, sizeof routed, 0, NULL, NULL);
+		while (size == -EINTR);
+		if (size == sizeof routed && routed.magic == WAFPARK_MAGIC && routed.ran)
+			end_like(routed.status);
+	}
+	if (connection >= 0)
+		SYSTEM(SYS_close, connection);
+	SYSTEM(SYS_munmap, place, WAFPARK_PACKET);
+}
+
+static int is_given(char *const *argv, const char *wanted) {
+	for (; *argv; argv++) {
+		const char *a = *argv, *b = wanted;
+		while (*a && *a == *b)
+			a++, b++;
+		if (*a == *b)
+			return 1;
+	}
+	return 0;
+}
+
+/* A parent that waits for us, and is told times by nobody else. */
+static int is_wanted(const char *path, char *const *argv, char *const *env) {
+	return router.on && path && path[0] && argv && argv[0] && env && !is_given(argv, "-time") &&
+	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
+}
+
+static int execute(const char *path, char *const *argv, char *const *env) {
+	if (is_wanted(path, argv, env))
+		ask_engine(path, argv, env);
+	return (int)SYSTEM(SYS_execve, path, argv, env);
+}
+
+static int fail(int result) {
+	if (result < 0) {
+		errno = -result;
+		return -1;
+	}
+	return result;
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const env[]) {
+	return fail(execute(path, argv, env));
+}
+
+EXPORT int execv(const char *path, char *const argv[]) {
+	return fail(execute(path, argv, environ));
+}
+
+/* The engine looks along PATH, as this would; what it does not have parked is left to libc. */
+EXPORT int execvp(const char *name, char *const argv[]) {
+	typedef int function(const char *, char *const[]);
+	if (is_wanted(name, argv, environ))
+		ask_engine(name, argv, environ);
+	function *real;
+	*(void **)(&real) = wafpark_find("execvp");
+	return real(name, argv);
+}

@@ -1,0 +1,103 @@
+//! What a command must agree in with a parked program to be run by it.
+//!
+//! Pure. The variables that the program read before its main, those that its loader and allocator read, and the limit of
+//! its stack, by which the kernel laid out its memory.
+
+use crate::wire::Strings;
+
+/// A client's own: a program started with them is another one.
+const FOREIGN: [&[u8]; 5] = [b"LD_PRELOAD=", b"LD_AUDIT=", b"LD_DEBUG=", b"LD_PROFILE=", b"WAFPARK="];
+const LOADERS: [&[u8]; 3] = [b"LD_", b"GLIBC_TUNABLES=", b"MALLOC_"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// Names that were read, with the values that they had.
+    read: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    loader: Vec<Vec<u8>>,
+    stack: [u64; 2],
+}
+
+impl Facts {
+    pub fn of(names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) -> Facts {
+        Facts {
+            read: names
+                .iter()
+                .map(|name| (name.clone(), value(env.iter(), name).map(<[u8]>::to_vec)))
+                .collect(),
+            loader: loader(env.iter()),
+            stack,
+        }
+    }
+
+    /// A command with this environment and stack could have been started as this.
+    pub fn hold(&self, env: &Strings, stack: [u64; 2]) -> bool {
+        self.stack == stack
+            && self.loader == loader(env.iter())
+            && self.read.iter().all(|(name, was)| value(env.iter(), name) == was.as_deref())
+    }
+
+    /// The variables that were read, for people.
+    pub fn names(&self) -> Vec<String> {
+        let names = self.read.iter().map(|(name, _)| name);
+        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+    }
+}
+
+/// It wants a library loaded, or its loader to do unusual things.
+pub fn is_foreign<'a>(mut env: impl Iterator<Item = &'a [u8]>) -> bool {
+    env.any(|entry| FOREIGN.iter().any(|name| entry.starts_with(name)))
+}
+
+fn value<'a>(mut env: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
+    env.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
+}
+
+fn loader<'a>(env: impl Iterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
+    let matters = |entry: &&[u8]| LOADERS.iter().any(|name| entry.starts_with(name));
+    env.filter(matters).map(<[u8]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STACK: [u64; 2] = [8 << 20, u64::MAX];
+
+    fn holds(env: &[&str]) -> bool {
+        let names = [b"LANG".to_vec(), b"NOT_THERE".to_vec()];
+        let was = Strings::from_iter(["LANG=C", "HOME=/a", "LD_LIBRARY_PATH=/l"]);
+        let now = Strings::from_iter(env);
+        Facts::of(&names, &was, STACK).hold(&now, STACK)
+    }
+
+    #[test]
+    fn what_was_not_read_may_differ() {
+        assert!(holds(&["HOME=/b", "LD_LIBRARY_PATH=/l", "LANG=C", "MORE=1"]));
+    }
+
+    #[test]
+    fn what_was_read_must_be_the_same_and_what_was_missing_still_missing() {
+        assert!(!holds(&["LANG=de", "LD_LIBRARY_PATH=/l"]));
+        assert!(!holds(&["LD_LIBRARY_PATH=/l"]));
+        assert!(!holds(&["LANG=C", "LD_LIBRARY_PATH=/l", "NOT_THERE="]));
+    }
+
+    #[test]
+    fn the_loaders_variables_must_be_the_same() {
+        assert!(!holds(&["LANG=C"]));
+        assert!(!holds(&["LANG=C", "LD_LIBRARY_PATH=/l", "GLIBC_TUNABLES=x"]));
+        assert!(!holds(&["LANG=C", "LD_LIBRARY_PATH=/l", "MALLOC_ARENA_MAX=1"]));
+    }
+
+    #[test]
+    fn another_stack_is_another_program() {
+        let env = Strings::from_iter(["A=1"]);
+        assert!(!Facts::of(&[], &env, STACK).hold(&env, [64 << 20, u64::MAX]));
+    }
+
+    #[test]
+    fn a_library_that_is_to_be_loaded_is_seen() {
+        assert!(is_foreign(Strings::from_iter(["A=1", "LD_PRELOAD=x.so"]).iter()));
+        assert!(!is_foreign(Strings::from_iter(["LD_LIBRARY_PATH=/l"]).iter()));
+    }
+}

@@ -1,0 +1,128 @@
+//! The thread that parks programs, proves them, and buries what has ended.
+//!
+//! It lives as long as the engine: the kernel ends a parked program with the thread that has started it.
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::CString;
+use std::hash::{Hash, Hasher};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::Duration;
+
+use log::{info, warn};
+
+use super::parked::{bury, Parked, Parking};
+use super::pool::{Pool, Task};
+use super::program::Program;
+use super::trial;
+use super::verdict::{self, Verdict};
+use crate::context::Context;
+use crate::guardian::Tickets;
+use crate::spawn::Spawner;
+use crate::wire::Strings;
+
+/// From the end of a parked program until it is gone.
+const BURIAL: Duration = Duration::from_millis(100);
+
+pub struct Keeper {
+    pub pool: Arc<Pool>,
+    pub library: CString,
+    pub roster: (OwnedFd, usize),
+    pub tickets: Arc<Tickets>,
+    pub null: OwnedFd,
+    /// An empty folder of its own.
+    pub folder: PathBuf,
+    pub verdicts: PathBuf,
+    pub context: Context,
+    pub graves: Vec<i32>,
+}
+
+impl Keeper {
+    pub fn work(mut self, tasks: &Receiver<Task>) {
+        let mut spawner = match Spawner::new() {
+            Ok(spawner) => spawner,
+            Err(error) => return warn!("nothing can be parked: {error}"),
+        };
+        loop {
+            let task = if self.graves.is_empty() {
+                tasks.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                tasks.recv_timeout(BURIAL)
+            };
+            match task {
+                Ok(Task::Prove(program, env, stack)) => self.prove(&mut spawner, &program, &env, stack),
+                Ok(Task::Park(program, env, stack)) => self.park(&mut spawner, &program, &env, stack),
+                Ok(Task::Bury(pid)) => self.graves.push(pid),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.graves.retain(|pid| !bury(*pid));
+        }
+    }
+
+    fn start(&self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) -> Result<Parked, String> {
+        let parking = Parking {
+            library: &self.library,
+            roster: (&self.roster.0, self.roster.1),
+            null: &self.null,
+            folder: &self.folder,
+            context: &self.context,
+        };
+        Parked::start(&parking, spawner, &program.path, env, stack)
+    }
+
+    /// Tries whether parking a program is right and gains.
+    fn prove(&mut self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) {
+        let started = self.start(spawner, program, env, stack);
+        let (verdict, parked) = match started {
+            Err(words) => (Verdict::refused(program, words).lasting(), None),
+            Ok(parked) => {
+                let bench = trial::Bench {
+                    program,
+                    env,
+                    folder: &self.folder,
+                    null: &self.null,
+                    context: &self.context,
+                    tickets: &self.tickets,
+                };
+                match trial::run(&bench, &parked, spawner, stack) {
+                    Ok(words) => (Verdict::admitted(program, words, digest(&parked)), Some(parked)),
+                    Err(words) => {
+                        parked.end();
+                        self.graves.push(parked.pid);
+                        (Verdict::refused(program, words).lasting(), None)
+                    }
+                }
+            }
+        };
+        info!("{}: {}", program.path.to_string_lossy(), verdict.words);
+        self.pool.judge(program, verdict);
+        if let Some(parked) = parked {
+            self.pool.add(program, Ok(parked));
+        }
+        if let Err(error) = verdict::save(&self.verdicts, &self.pool.verdicts()) {
+            warn!("write {}: {error}", self.verdicts.display());
+        }
+    }
+
+    /// Parks a program that was admitted; proves it again if it now loads other libraries.
+    fn park(&mut self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) {
+        let parked = self.start(spawner, program, env, stack);
+        match &parked {
+            Ok(fresh) if self.pool.admitted_with(program) != Some(digest(fresh)) => {
+                fresh.end();
+                self.graves.push(fresh.pid);
+                self.prove(spawner, program, env, stack);
+            }
+            _ => self.pool.add(program, parked),
+        }
+    }
+}
+
+fn digest(parked: &Parked) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    parked.parts().for_each(|part| part.hash(&mut hasher));
+    hasher.finish()
+}

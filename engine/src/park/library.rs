@@ -1,0 +1,26 @@
+//! `libwafpark.so` where programs can load it: embedded here, written into the runtime folder when the engine starts.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::folder::Folder;
+
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libwafpark.so"));
+
+/// Writes it under another name first: programs that have an older one loaded keep that.
+pub fn install(folder: &Folder) -> io::Result<CString> {
+    let path = folder.library();
+    let fresh = path.with_extension("so.new");
+    fs::write(&fresh, LIBRARY)?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o500))?;
+    fs::rename(&fresh, &path)?;
+    Ok(c_path(&path))
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}

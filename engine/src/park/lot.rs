@@ -1,0 +1,130 @@
+//! All of parking as the rest of the engine sees it: starts the threads, and starts a command in a parked program.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::atomic::AtomicI32;
+use std::sync::mpsc;
+use std::sync::Arc;
+use std::thread;
+
+use serde_json::Value;
+
+use super::keeper::Keeper;
+use super::library;
+use super::packet::{Request, ROUTE, SESSION};
+use super::policy::Policy;
+use super::pool::{Pool, Reason};
+use super::program::Program;
+use super::router::{Ledger, Router};
+use super::verdict;
+use crate::context::{self, Context};
+use crate::folder::Folder;
+use crate::guardian::Roster;
+use crate::spawn::{self, Child, Launch};
+
+/// Where parked programs are.
+pub struct Lot {
+    pool: Arc<Pool>,
+    own: Context,
+    /// The router's address, with its zero.
+    route: Vec<u8>,
+}
+
+impl Lot {
+    pub fn open(folder: &Folder, roster: &Roster, own: Context, ledger: Arc<Ledger>) -> io::Result<Lot> {
+        let policy = Policy::from_environment().map_err(io::Error::other)?;
+        let (tasks, orders) = mpsc::channel();
+        let pool = Arc::new(Pool::new(policy, verdict::load(&folder.verdicts()), tasks));
+        let lot = Lot {
+            pool: pool.clone(),
+            own: own.clone(),
+            route: CString::new(folder.route().as_os_str().as_bytes())?.into_bytes_with_nul(),
+        };
+        if !policy.on {
+            return Ok(lot);
+        }
+        let empty = folder.trial();
+        let _ = fs::remove_dir_all(&empty);
+        DirBuilder::new().mode(0o700).create(&empty)?;
+        let keeper = Keeper {
+            pool: pool.clone(),
+            library: library::install(folder)?,
+            roster: roster.share()?,
+            tickets: roster.tickets(),
+            null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
+            folder: empty,
+            verdicts: folder.verdicts(),
+            context: own.plain(),
+            graves: Vec::new(),
+        };
+        let router = Router::new(folder, pool, roster.tickets(), ledger)?;
+        thread::Builder::new().name("park".to_owned()).spawn(move || keeper.work(&orders))?;
+        thread::Builder::new().name("route".to_owned()).spawn(move || router.work())?;
+        Ok(lot)
+    }
+
+    /// Starts a command in a parked program, or says why it must be spawned; `berth` is its place in the roster.
+    pub fn start(&self, launch: &Launch<'_>, berth: Option<(usize, &AtomicI32)>) -> Option<Child> {
+        if !self.pool.is_on() {
+            return None;
+        }
+        match self.try_start(launch, berth) {
+            Ok(child) => Some(child),
+            Err(reason) => {
+                self.pool.count_spawned(reason);
+                None
+            }
+        }
+    }
+
+    fn try_start(&self, launch: &Launch<'_>, berth: Option<(usize, &AtomicI32)>) -> Result<Child, Reason> {
+        let (number, ticket) = berth.ok_or("too many commands run")?;
+        if launch.context.personality() != self.own.personality() {
+            return Err("its client has another personality".into());
+        }
+        let name = launch.argv.iter().next().unwrap_or_default();
+        let candidates = spawn::candidates(name, launch.env);
+        let program = Program::find(candidates.iter().map(CString::as_c_str), launch.cwd);
+        let program = program.ok_or("it was not found")?;
+        let mut context = launch.context.block();
+        for adjustment in launch.own.iter().flatten() {
+            match adjustment {
+                context::Adjustment::Processors(set) => context::write_set(set, &mut context.processors),
+                _ => return Err("its client is in another control group".into()),
+            }
+        }
+        let stack = context.limits[libc::RLIMIT_STACK as usize];
+        let parked = self.pool.take(&program, launch.env, stack)?;
+        let folder = CString::new(launch.cwd).map_err(|_| "its folder has no name")?;
+        let request = Request {
+            flags: ROUTE | if launch.new_session { SESSION } else { 0 },
+            berth: number,
+            group: 0,
+            path: program.path.to_bytes_with_nul(),
+            folder: folder.to_bytes_with_nul(),
+            argv: launch.argv.bytes(),
+            argc: launch.argv.len(),
+            env: launch.env.bytes(),
+            envc: launch.env.len(),
+            route: &self.route,
+            context,
+            streams: launch.stdio,
+        };
+        let child = parked.ask(&request, ticket).map_err(|why| why.0)?;
+        self.pool.count_parked(&program);
+        Ok(child)
+    }
+
+    pub fn report(&self) -> Value {
+        self.pool.report()
+    }
+
+    /// Ends all that is parked.
+    pub fn close(&self) {
+        self.pool.end();
+    }
+}

@@ -1,0 +1,30 @@
+//! Parked programs: compilers that were started once, wait at the entry of their main, and fork for each command.
+//!
+//! ```text
+//! command ─► program ─► pool ─► parked ─► packet ─► libwafpark.so (engine/park/), which becomes the command
+//!                        │ ▲
+//!                  keeper ─► trial ─► verdict           router: what a command would exec
+//! ```
+//!
+//! A parked program is used only where nobody could tell the difference, and only if it gains: otherwise, and whenever
+//! anything is in doubt, the command is spawned and the reason is counted.
+
+mod facts;
+mod keeper;
+mod library;
+mod lot;
+mod packet;
+mod parked;
+mod policy;
+mod pool;
+mod program;
+mod router;
+mod task;
+mod trial;
+mod verdict;
+
+pub use lot::Lot;
+pub use packet::{Block, PROCESSORS};
+pub use policy::Policy;
+pub use pool::Reason;
+pub use router::Ledger;

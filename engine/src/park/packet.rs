@@ -1,0 +1,326 @@
+//! What the engine and `libwafpark.so` say to each other: the other side of `engine/park/park.h`.
+//!
+//! Single packets over sockets of one machine, in its own byte order.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
+};
+
+pub const MAGIC: u32 = 0x3150_4157;
+/// The largest packet.
+pub const PACKET: usize = 192 << 10;
+/// The most arguments and variables together.
+pub const STRINGS: usize = 16 << 10;
+pub const LIMITS: usize = 16;
+pub const PROCESSORS: usize = 128;
+
+pub const SESSION: u32 = 1;
+pub const JOIN: u32 = 2;
+pub const ROUTE: u32 = 4;
+
+/// A ticket of the roster that nobody has taken yet.
+pub const ASKED: i32 = -1;
+
+/// What a command inherits, but for its descriptors and strings.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Block {
+    pub ignored: u64,
+    pub blocked: u64,
+    pub limits: [[u64; 2]; LIMITS],
+    pub nice: i32,
+    pub policy: i32,
+    pub priority: i32,
+    pub io_priority: i32,
+    pub umask: u32,
+    pub score: i32,
+    pub processors: [u8; PROCESSORS],
+}
+
+/// How a request begins; its strings follow.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Head {
+    pub magic: u32,
+    pub size: u32,
+    pub flags: u32,
+    pub berth: u32,
+    pub group: i32,
+    pub engine: i32,
+    pub path: u32,
+    pub folder: u32,
+    pub argv: u32,
+    pub argc: u32,
+    pub env: u32,
+    pub envc: u32,
+    pub route: u32,
+    _padding: u32,
+    pub context: Block,
+}
+
+#[repr(C)]
+struct Answer {
+    magic: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+struct ReadyHead {
+    magic: u32,
+    size: u32,
+    obstacle: u32,
+    names: u32,
+}
+
+#[repr(C)]
+struct Routed {
+    magic: u32,
+    ran: u32,
+    status: i32,
+}
+
+/// A command as a parked program is asked for it.
+pub struct Request<'a> {
+    pub flags: u32,
+    pub berth: usize,
+    pub group: i32,
+    /// Each with its terminating zeros.
+    pub path: &'a [u8],
+    pub folder: &'a [u8],
+    pub argv: &'a [u8],
+    pub argc: usize,
+    pub env: &'a [u8],
+    pub envc: usize,
+    pub route: &'a [u8],
+    pub context: Block,
+    pub streams: [BorrowedFd<'a>; 3],
+}
+
+/// A program is parked.
+pub struct Ready {
+    pub obstacle: u32,
+    /// The variables that it has read.
+    pub names: Vec<Vec<u8>>,
+}
+
+/// A program wants to exec another.
+pub struct Wanted {
+    packet: Vec<u8>,
+    pub streams: [OwnedFd; 3],
+}
+
+fn bytes_of<T>(value: &T) -> &[u8] {
+    // SAFETY: plain numbers without padding that was not set, read as the bytes that they are.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// The structure at the start of a packet.
+fn read<T>(packet: &[u8]) -> Option<T> {
+    if packet.len() < size_of::<T>() {
+        return None;
+    }
+    // SAFETY: the bytes are there, and every pattern of them is a value of these structures of numbers.
+    Some(unsafe { std::ptr::read_unaligned(packet.as_ptr().cast()) })
+}
+
+fn invalid() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "not a packet of ours")
+}
+
+impl Request<'_> {
+    /// It is small enough for a packet.
+    pub fn fits(&self) -> bool {
+        self.size() <= PACKET && self.argc + self.envc <= STRINGS
+    }
+
+    fn size(&self) -> usize {
+        let strings = [self.path, self.folder, self.argv, self.env, self.route];
+        size_of::<Head>() + strings.iter().map(|s| s.len()).sum::<usize>()
+    }
+
+    pub fn send(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let head = Head {
+            magic: MAGIC,
+            size: self.size() as u32,
+            flags: self.flags,
+            berth: self.berth as u32,
+            group: self.group,
+            engine: std::process::id() as i32,
+            path: self.path.len() as u32,
+            folder: self.folder.len() as u32,
+            argv: self.argv.len() as u32,
+            argc: self.argc as u32,
+            env: self.env.len() as u32,
+            envc: self.envc as u32,
+            route: self.route.len() as u32,
+            _padding: 0,
+            context: self.context,
+        };
+        let parts = [bytes_of(&head), self.path, self.folder, self.argv, self.env, self.route];
+        send(socket, &parts, &self.streams)
+    }
+}
+
+fn send(socket: BorrowedFd<'_>, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        rights.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    sendmsg(socket, &parts, &mut rights, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The first packet to a program that is about to park.
+pub fn send_roster(socket: BorrowedFd<'_>, size: usize, roster: BorrowedFd<'_>) -> io::Result<()> {
+    send(socket, &[&(size as u32).to_ne_bytes()], &[roster])
+}
+
+/// Tells a program that wants to exec: do it, or what became of the one that ran for you.
+pub fn send_routed(socket: BorrowedFd<'_>, status: Option<i32>) -> io::Result<()> {
+    let routed = Routed {
+        magic: MAGIC,
+        ran: status.is_some().into(),
+        status: status.unwrap_or(0),
+    };
+    send(socket, &[bytes_of(&routed)], &[])
+}
+
+/// One packet; empty when the other side is gone.
+fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+    let (size, _) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
+    Ok(size)
+}
+
+/// What a child answers: its process, or minus the errno for which it will never be the command.
+pub fn receive_answer(socket: BorrowedFd<'_>) -> io::Result<i32> {
+    let mut buffer = [0; size_of::<Answer>()];
+    let size = receive(socket, &mut buffer)?;
+    if size == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let answer: Answer = read(&buffer[..size]).ok_or_else(invalid)?;
+    if answer.magic != MAGIC {
+        return Err(invalid());
+    }
+    Ok(answer.pid)
+}
+
+pub fn receive_ready(socket: BorrowedFd<'_>) -> io::Result<Ready> {
+    let mut buffer = vec![0; 8 << 10];
+    let size = receive(socket, &mut buffer)?;
+    let head: ReadyHead = read(&buffer[..size]).ok_or_else(invalid)?;
+    let names = &buffer[size_of::<ReadyHead>()..size];
+    if head.magic != MAGIC || head.size as usize != size || head.names as usize != names.len() {
+        return Err(invalid());
+    }
+    let names = names.split_inclusive(|b| *b == 0).map(|s| s[..s.len() - 1].to_vec());
+    Ok(Ready {
+        obstacle: head.obstacle,
+        names: names.collect(),
+    })
+}
+
+impl Wanted {
+    /// `None` when the other side is gone.
+    pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Wanted>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut rights = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(buffer)];
+        let received = recvmsg(socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)?;
+        if received.bytes == 0 {
+            return Ok(None);
+        }
+        let descriptors = rights.drain().flat_map(|item| match item {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect::<Vec<_>>(),
+            _ => Vec::new(),
+        });
+        let streams: Vec<OwnedFd> = descriptors.collect();
+        let wanted = Wanted {
+            packet: buffer[..received.bytes].to_vec(),
+            streams: streams.try_into().map_err(|_| invalid())?,
+        };
+        match wanted.parts() {
+            Some(_) => Ok(Some(wanted)),
+            None => Err(invalid()),
+        }
+    }
+
+    fn head(&self) -> Head {
+        // `receive` has checked that it is there.
+        read(&self.packet).unwrap_or_else(|| unreachable!())
+    }
+
+    /// Path, folder, arguments, environment.
+    fn parts(&self) -> Option<[&[u8]; 4]> {
+        let head: Head = read(&self.packet)?;
+        if head.magic != MAGIC || head.size as usize != self.packet.len() {
+            return None;
+        }
+        let mut rest = &self.packet[size_of::<Head>()..];
+        let mut parts: [&[u8]; 4] = [&[]; 4];
+        let sizes = [head.path, head.folder, head.argv, head.env];
+        for (part, size) in parts.iter_mut().zip(sizes) {
+            (*part, rest) = rest.split_at_checked(size as usize)?;
+        }
+        let [path, folder, argv, env] = parts;
+        let zeros = |part: &[u8]| part.iter().filter(|b| **b == 0).count();
+        let ends = |part: &[u8]| part.is_empty() || part.ends_with(&[0]);
+        let counted = zeros(path) == 1 && zeros(folder) == 1;
+        let counted = counted && zeros(argv) == head.argc as usize && zeros(env) == head.envc as usize;
+        let terminated = parts.iter().all(|part| ends(part));
+        (rest.is_empty() && counted && terminated && head.argc > 0).then_some(parts)
+    }
+
+    /// As a request to a parked program; the path as it was resolved.
+    pub fn request<'a>(&'a self, path: &'a [u8], berth: usize) -> Request<'a> {
+        let head = self.head();
+        let [_, folder, argv, env] = self.parts().unwrap_or_default();
+        let [stdin, stdout, stderr] = &self.streams;
+        Request {
+            flags: JOIN,
+            berth,
+            group: head.group,
+            path,
+            folder,
+            argv,
+            argc: head.argc as usize,
+            env,
+            envc: head.envc as usize,
+            route: &[],
+            context: head.context,
+            streams: [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        }
+    }
+
+    /// What was given to exec, without its zero.
+    pub fn name(&self) -> &[u8] {
+        let [path, ..] = self.parts().unwrap_or_default();
+        path.strip_suffix(&[0]).unwrap_or(path)
+    }
+
+    pub fn folder(&self) -> &[u8] {
+        let [_, folder, ..] = self.parts().unwrap_or_default();
+        folder.strip_suffix(&[0]).unwrap_or(folder)
+    }
+
+    /// The variables of the program's environment.
+    pub fn env(&self) -> impl Iterator<Item = &[u8]> {
+        let [.., env] = self.parts().unwrap_or_default();
+        env.split_inclusive(|b| *b == 0).map(|s| &s[..s.len() - 1])
+    }
+
+    pub fn context(&self) -> Block {
+        self.head().context
+    }
+
+    pub fn group(&self) -> i32 {
+        self.head().group
+    }
+}

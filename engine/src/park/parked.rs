@@ -1,0 +1,325 @@
+//! One parked program: started once, asked for a child per command.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::process::{kill_process_group, Pid, PidfdFlags, Signal};
+
+use super::facts::Facts;
+use super::packet::{self, Request, ASKED};
+use super::program::Identity;
+use crate::context::{Adjustment, Context};
+use crate::spawn::{Child, Launch, Spawner};
+use crate::wire::Strings;
+
+/// From its start until it is parked.
+const START: Duration = Duration::from_secs(10);
+/// From a request until the child enters main; a machine that is so busy does not need parking.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// A command did not start in a parked program, and never will.
+#[derive(Debug)]
+pub struct NotEntered(pub &'static str);
+
+/// A library, or the loader's own list of them, as the program has it.
+#[derive(Debug, Hash)]
+pub struct Part {
+    path: CString,
+    identity: Option<Identity>,
+}
+
+#[derive(Debug)]
+pub struct Parked {
+    pub pid: i32,
+    /// What commands must agree in to be run by it.
+    pub facts: Facts,
+    /// Memory that it has for itself, in KiB.
+    pub memory: u64,
+    /// Commands that it ran.
+    pub commands: AtomicU64,
+    parts: Vec<Part>,
+    checked: Mutex<Instant>,
+    /// Held from a request to its answer.
+    control: Mutex<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    socket: OwnedFd,
+    is_dead: bool,
+}
+
+/// What it takes to park programs.
+pub struct Parking<'a> {
+    pub library: &'a CStr,
+    pub roster: (&'a OwnedFd, usize),
+    pub null: &'a OwnedFd,
+    /// An empty folder to run in.
+    pub folder: &'a Path,
+    /// The engine's own.
+    pub context: &'a Context,
+}
+
+const OBSTACLES: [&str; 8] = [
+    "",
+    "it reads more of its environment before main than can be noted",
+    "it sets its locale before main",
+    "it opens files before main",
+    "it asks for its process or folder before main",
+    "it changes its environment before main",
+    "its libc hides where it notes its thread",
+    "it cannot be parked",
+];
+
+impl Parked {
+    /// Starts a program and waits until it is parked.
+    pub fn start(
+        parking: &Parking<'_>,
+        spawner: &mut Spawner,
+        path: &CStr,
+        env: &Strings,
+        stack: [u64; 2],
+    ) -> Result<Parked, String> {
+        let (ours, theirs) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .map_err(|e| format!("a socket: {e}"))?;
+        // Should the library not be loaded, this does no harm.
+        let argv = Strings::from_iter([path.to_bytes(), b"--version"]);
+        let preload = [b"LD_PRELOAD=", parking.library.to_bytes()].concat();
+        let added = [preload.as_slice(), b"WAFPARK=1"];
+        let env_there = Strings::from_iter(env.iter().chain(added));
+        let limit = libc::rlimit64 {
+            rlim_cur: stack[0],
+            rlim_max: stack[1],
+        };
+        let child = spawner
+            .spawn(&Launch {
+                argv: &argv,
+                env: &env_there,
+                cwd: parking.folder.as_os_str().as_encoded_bytes(),
+                stdio: [theirs.as_fd(), parking.null.as_fd(), parking.null.as_fd()],
+                new_session: false,
+                context: parking.context,
+                adjustments: &[],
+                berth: None,
+                own: [Some(Adjustment::Limit(libc::RLIMIT_STACK as u32, limit)), None],
+            })
+            .map_err(|why| format!("it cannot be started: {why:?}"))?;
+        drop(theirs);
+        let parked = greet(&ours, parking).and_then(|names| describe(&child, &names, env, stack));
+        match parked {
+            Ok((facts, parts)) => Ok(Parked {
+                pid: child.pid,
+                facts,
+                memory: own_memory(child.pid),
+                commands: AtomicU64::new(0),
+                parts,
+                checked: Mutex::new(Instant::now()),
+                control: Mutex::new(Line {
+                    socket: ours,
+                    is_dead: false,
+                }),
+            }),
+            Err(why) => {
+                kill(child.pid);
+                crate::spawn::reap(child.pid);
+                Err(why)
+            }
+        }
+    }
+
+    /// Has it become a command; `ticket` is the request's berth, free.
+    pub fn ask(&self, request: &Request<'_>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
+        if !request.fits() {
+            return Err(NotEntered("its command line is too long"));
+        }
+        let mut line = self.control.lock().unwrap_or_else(PoisonError::into_inner);
+        if line.is_dead {
+            return Err(NotEntered("the parked program has ended"));
+        }
+        ticket.store(ASKED, Ordering::SeqCst);
+        let answer = request.send(line.socket.as_fd()).and_then(|()| wait(&line.socket));
+        let pid = match answer {
+            Ok(pid) if pid > 0 => pid,
+            Ok(_) => {
+                ticket.store(0, Ordering::SeqCst);
+                return Err(NotEntered("it could not be given what its client has"));
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                ticket.store(0, Ordering::SeqCst);
+                return Err(NotEntered("its command line is too long"));
+            }
+            Err(error) => {
+                // It, or its child, is lost: whoever has the ticket decides whether there is a command.
+                line.is_dead = true;
+                kill(self.pid);
+                let taken = ticket.compare_exchange(ASKED, 0, Ordering::SeqCst, Ordering::SeqCst);
+                log::warn!("parked process {}: {error}", self.pid);
+                match taken {
+                    Ok(_) => return Err(NotEntered("the parked program did not answer")),
+                    Err(pid) => pid,
+                }
+            }
+        };
+        self.commands.fetch_add(1, Ordering::Relaxed);
+        let pidfd = Pid::from_raw(pid).ok_or(NotEntered("no process"))?;
+        // A child of ours that nobody has reaped: the number is its own.
+        let pidfd = rustix::process::pidfd_open(pidfd, PidfdFlags::empty());
+        match pidfd {
+            Ok(pidfd) => Ok(Child { pid, pidfd }),
+            Err(_) => {
+                // It runs, but we would not see it end: so it must not.
+                kill(pid);
+                crate::spawn::reap(pid);
+                Err(NotEntered("no descriptors are left"))
+            }
+        }
+    }
+
+    /// What it has loaded.
+    pub fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter()
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).is_dead
+    }
+
+    /// All that it has loaded is still so on disk; looked at now and then.
+    pub fn is_current(&self, seldom: Duration) -> bool {
+        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if checked.elapsed() < seldom {
+            return true;
+        }
+        *checked = Instant::now();
+        self.parts.iter().all(|part| Identity::at(&part.path) == part.identity)
+    }
+
+    /// Processor time that it took itself, in nanoseconds.
+    pub fn own_time(&self) -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid)).unwrap_or_default();
+        stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
+    }
+
+    /// Ends it. What it has become already goes on.
+    pub fn end(&self) {
+        self.control.lock().unwrap_or_else(PoisonError::into_inner).is_dead = true;
+        kill(self.pid);
+    }
+}
+
+fn kill(pid: i32) {
+    if let Some(group) = Pid::from_raw(pid) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+/// Forgets what has ended in the group of a parked program: itself, and children that never became commands.
+/// True when nothing is left of it.
+pub fn bury(pid: i32) -> bool {
+    loop {
+        // SAFETY: no status is asked for.
+        match unsafe { libc::waitpid(-pid, std::ptr::null_mut(), libc::WNOHANG) } {
+            0 => return false,
+            -1 => return true,
+            _ => {}
+        }
+    }
+}
+
+fn readable(socket: &OwnedFd, within: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + within;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn wait(socket: &OwnedFd) -> io::Result<i32> {
+    readable(socket, ANSWER)?;
+    packet::receive_answer(socket.as_fd())
+}
+
+/// Gives a fresh program the roster and hears which variables it has read.
+fn greet(socket: &OwnedFd, parking: &Parking<'_>) -> Result<Vec<Vec<u8>>, String> {
+    let (roster, size) = parking.roster;
+    let ready = packet::send_roster(socket.as_fd(), size, roster.as_fd())
+        .and_then(|()| readable(socket, START))
+        .and_then(|()| packet::receive_ready(socket.as_fd()));
+    let ready = ready.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => "it does not come to its main".to_owned(),
+        _ => "the library that parks cannot be loaded into it".to_owned(),
+    })?;
+    match ready.obstacle as usize {
+        0 => Ok(ready.names),
+        n => Err(OBSTACLES[n.min(OBSTACLES.len() - 1)].to_owned()),
+    }
+}
+
+/// Looks at a program that says that it is parked, from outside.
+fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) -> Result<(Facts, Vec<Part>), String> {
+    let pid = child.pid;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| format!("its status: {e}"))?;
+    let field = |name| crate::place::field(&status, name).unwrap_or("");
+    if field("Threads") != "1" {
+        return Err("it has threads before main".to_owned());
+    }
+    let handled = [field("SigCgt"), field("SigIgn"), field("SigBlk")];
+    if handled.iter().any(|mask| u64::from_str_radix(mask, 16) != Ok(0)) {
+        return Err("it handles signals before main".to_owned());
+    }
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+    if open != 4 {
+        return Err("it has files open before main".to_owned());
+    }
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| format!("its memory: {e}"))?;
+    if ["libasan", "libtsan", "libmsan", "liblsan"].iter().any(|name| maps.contains(name)) {
+        return Err("it is built with a sanitizer".to_owned());
+    }
+    let mut paths: Vec<&str> = maps.lines().filter_map(mapped_file).collect();
+    paths.extend(["/etc/ld.so.cache", "/etc/ld.so.preload"]);
+    paths.sort_unstable();
+    paths.dedup();
+    let parts = paths.into_iter().filter_map(|path| {
+        let path = CString::new(path).ok()?;
+        let identity = Identity::at(&path);
+        Some(Part { path, identity })
+    });
+    Ok((Facts::of(names, env, stack), parts.collect()))
+}
+
+/// The file of a line of /proc/PID/maps.
+fn mapped_file(line: &str) -> Option<&str> {
+    let at = line.find('/')?;
+    let path = &line[at..];
+    (!path.ends_with(" (deleted)") && !path.starts_with("/memfd:")).then_some(path)
+}
+
+fn own_memory(pid: i32) -> u64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let private = rollup.lines().filter(|line| line.starts_with("Private_"));
+    private
+        .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum()
+}

@@ -1,0 +1,139 @@
+//! Programs on disk: which file a command's name means, and whether a file may be parked at all.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::{accessat, fstat, openat, readlinkat, Access, AtFlags, FileType, Mode, OFlags, CWD};
+
+/// A file as it was seen; a file that was replaced or changed has another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub device: u64,
+    pub inode: u64,
+    pub size: i64,
+    pub modified: (i64, i64),
+    pub changed: (i64, i64),
+}
+
+/// An executable file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Where it really is: what the kernel tells the program of itself.
+    pub path: CString,
+    pub identity: Identity,
+}
+
+impl Identity {
+    pub fn of(stat: &rustix::fs::Stat) -> Identity {
+        Identity {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
+            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        }
+    }
+
+    /// Of a path now.
+    pub fn at(path: &CStr) -> Option<Identity> {
+        rustix::fs::stat(path).ok().map(|stat| Identity::of(&stat))
+    }
+}
+
+impl Program {
+    /// The first of these paths that can be executed. A relative one is the command's, and so from its folder.
+    pub fn find<'a>(candidates: impl Iterator<Item = &'a CStr>, folder: &[u8]) -> Option<Program> {
+        candidates.filter_map(|path| Program::at(path, folder)).next()
+    }
+
+    fn at(path: &CStr, folder: &[u8]) -> Option<Program> {
+        let absolute;
+        let path = if path.to_bytes().starts_with(b"/") {
+            path
+        } else {
+            absolute = CString::new([folder, b"/", path.to_bytes()].concat()).ok()?;
+            &absolute
+        };
+        let file = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let stat = fstat(&file).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_mode & 0o111 == 0 {
+            return None;
+        }
+        accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS).ok()?;
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Some(Program {
+            path: readlinkat(CWD, link, Vec::new()).ok()?,
+            identity: Identity::of(&stat),
+        })
+    }
+
+    /// Its name without folders.
+    pub fn name(&self) -> String {
+        let bytes = self.path.to_bytes();
+        let name = bytes.rsplit(|b| *b == b'/').next().unwrap_or(bytes);
+        String::from_utf8_lossy(name).into_owned()
+    }
+}
+
+/// Programs that only start others: what they start is what matters.
+const LAUNCHERS: [&str; 9] = [
+    "ccache", "distcc", "icecc", "sccache", "rustup", "wafcc", "wafd", "busybox", "env",
+];
+
+/// Why a program is never parked, told by its file alone.
+pub fn find_obstacle(program: &Program) -> Option<String> {
+    let name = program.name();
+    if LAUNCHERS.contains(&name.as_str()) {
+        return Some(format!("{name} only starts other programs"));
+    }
+    match examine(program) {
+        Ok(obstacle) => obstacle.map(str::to_owned),
+        Err(error) => Some(format!("it cannot be read: {error}")),
+    }
+}
+
+const ELF64: u8 = 2;
+const PROGRAM_INTERPRETER: u32 = 3;
+#[cfg(target_arch = "x86_64")]
+const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+const MACHINE: u16 = 183;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const MACHINE: u16 = 0;
+
+fn examine(program: &Program) -> io::Result<Option<&'static str>> {
+    let file = File::open(OsStr::from_bytes(program.path.to_bytes()))?;
+    let stat = fstat(file.as_fd())?;
+    if Identity::of(&stat) != program.identity {
+        return Ok(Some("it changes just now"));
+    }
+    if stat.st_mode & 0o6000 != 0 {
+        return Ok(Some("it runs with another user's rights"));
+    }
+    let mut value = [0u8; 64];
+    if rustix::fs::fgetxattr(&file, c"security.capability", &mut value).is_ok() {
+        return Ok(Some("it runs with capabilities of its own"));
+    }
+    let mut head = [0; 64];
+    if file.read_at(&mut head, 0)? < head.len() || !head.starts_with(b"\x7fELF") {
+        return Ok(Some("it is a script"));
+    }
+    let short = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+    if head[4] != ELF64 || short(18) != MACHINE {
+        return Ok(Some("it is of another kind of processor"));
+    }
+    let table = u64::from_le_bytes(head[32..40].try_into().unwrap_or_default());
+    let (size, count) = (usize::from(short(54)), usize::from(short(56)));
+    let mut entries = vec![0; size * count];
+    file.read_exact_at(&mut entries, table)?;
+    let kind = |entry: &[u8]| entry.get(..4).map(|kind| u32::from_le_bytes(kind.try_into().unwrap_or_default()));
+    let mut entries = entries.chunks(size.max(4));
+    if !entries.any(|entry| kind(entry) == Some(PROGRAM_INTERPRETER)) {
+        return Ok(Some("it is linked statically"));
+    }
+    Ok(None)
+}

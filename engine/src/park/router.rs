@@ -1,0 +1,211 @@
+//! Runs in parked programs what a command would exec: the gcc driver's cc1plus, as and collect2.
+//!
+//! A process that would have become another program sends its request here (`engine/park/route.c`) and ends as that program
+//! does. It holds no slot: it works for a command that has one. A thread of its own, which knows nothing of sessions.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use log::{debug, warn};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::packet::{self, Wanted, PACKET};
+use super::pool::{Pool, Reason};
+use super::program::Program;
+use crate::folder::Folder;
+use crate::guardian::{Ticket, Tickets};
+use crate::spawn::{self, Child, Ended};
+use crate::wire::Strings;
+
+const LISTENER: u64 = 0;
+const QUEUE: i32 = 128;
+
+/// What the parts of commands took that ran for them in parked programs, by process group.
+#[derive(Default)]
+pub struct Ledger {
+    groups: Mutex<HashMap<i32, Ended>>,
+}
+
+impl Ledger {
+    fn add(&self, group: i32, part: &Ended) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let sum = groups.entry(group).or_default();
+        sum.user += part.user;
+        sum.system += part.system;
+        sum.peak = sum.peak.max(part.peak);
+    }
+
+    /// Adds what was taken for a command to what it took itself.
+    pub fn settle(&self, group: i32, command: &mut Ended) {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parts) = groups.remove(&group) {
+            command.user += parts.user;
+            command.system += parts.system;
+            command.peak = command.peak.max(parts.peak);
+        }
+    }
+}
+
+/// One that waits for what it wanted to become.
+struct Relay {
+    socket: OwnedFd,
+    running: Option<Routed>,
+}
+
+struct Routed {
+    child: Child,
+    group: i32,
+    _ticket: Ticket,
+}
+
+pub struct Router {
+    listener: OwnedFd,
+    epoll: OwnedFd,
+    relays: HashMap<u64, Relay>,
+    next: u64,
+    pool: Arc<Pool>,
+    tickets: Arc<Tickets>,
+    ledger: Arc<Ledger>,
+    buffer: Vec<u8>,
+}
+
+impl Router {
+    pub fn new(folder: &Folder, pool: Arc<Pool>, tickets: Arc<Tickets>, ledger: Arc<Ledger>) -> io::Result<Router> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let path = folder.route();
+        let _ = std::fs::remove_file(&path);
+        rustix::net::bind(&listener, &SocketAddrUnix::new(&path)?)?;
+        rustix::net::listen(&listener, QUEUE)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        Ok(Router {
+            listener,
+            epoll,
+            relays: HashMap::new(),
+            next: 1,
+            pool,
+            tickets,
+            ledger,
+            buffer: vec![0; PACKET],
+        })
+    }
+
+    /// Serves as long as the engine lives.
+    pub fn work(mut self) {
+        let mut events = Vec::with_capacity(64);
+        loop {
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return warn!("the router waits: {error}"),
+            }
+            for event in events.drain(..) {
+                match event.data.u64() {
+                    LISTENER => self.accept(),
+                    key if key & ENDED != 0 => self.finish(key & !ENDED),
+                    key => self.hear(key),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) else {
+            return;
+        };
+        let peer = rustix::net::sockopt::socket_peercred(&socket);
+        if !peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid()) {
+            return;
+        }
+        let key = self.next;
+        self.next += 1;
+        if epoll::add(&self.epoll, &socket, EventData::new_u64(key), EventFlags::IN).is_ok() {
+            self.relays.insert(key, Relay { socket, running: None });
+        }
+    }
+
+    /// A request, or the end of whoever waits.
+    fn hear(&mut self, key: u64) {
+        let Some(relay) = self.relays.get_mut(&key) else { return };
+        if relay.running.is_some() {
+            // It sends nothing more: it is gone, and what runs for it must go.
+            let _ = epoll::delete(&self.epoll, &relay.socket);
+            if let Some(routed) = &relay.running {
+                // SAFETY: a child of ours that was not reaped.
+                unsafe { libc::kill(routed.child.pid, libc::SIGKILL) };
+            }
+            return;
+        }
+        let wanted = Wanted::receive(relay.socket.as_fd(), &mut self.buffer);
+        let started = match wanted {
+            Ok(Some(wanted)) => self.start(&wanted),
+            Ok(None) => Err("nothing was asked".into()),
+            Err(error) => Err(error.to_string().into()),
+        };
+        match started.and_then(|routed| self.watch(key, routed)) {
+            Ok(()) => {}
+            Err(reason) => {
+                debug!("not routed: {reason}");
+                self.answer(key, None);
+                self.pool.count_spawned(reason);
+            }
+        }
+    }
+
+    fn start(&mut self, wanted: &Wanted) -> Result<Routed, Reason> {
+        let env = Strings::from_iter(wanted.env());
+        let candidates = spawn::candidates(wanted.name(), &env);
+        let program = Program::find(candidates.iter().map(CString::as_c_str), wanted.folder());
+        let program = program.ok_or("it was not found")?;
+        let stack = wanted.context().limits[libc::RLIMIT_STACK as usize];
+        let parked = self.pool.take(&program, &env, stack)?;
+        let ticket = self.tickets.reserve().ok_or("no tickets are left")?;
+        let request = wanted.request(program.path.to_bytes_with_nul(), ticket.number());
+        let child = parked.ask(&request, ticket.place()).map_err(|why| why.0)?;
+        self.pool.count_parked(&program);
+        Ok(Routed {
+            child,
+            group: wanted.group(),
+            _ticket: ticket,
+        })
+    }
+
+    fn watch(&mut self, key: u64, routed: Routed) -> Result<(), Reason> {
+        let data = EventData::new_u64(key | ENDED);
+        let added = epoll::add(&self.epoll, &routed.child.pidfd, data, EventFlags::IN);
+        let Some(relay) = self.relays.get_mut(&key) else {
+            return Err("it is gone".into());
+        };
+        if let Err(error) = added {
+            // It runs already and must not be run again: we wait for it here.
+            warn!("watch a routed command: {error}");
+            relay.running = Some(routed);
+            self.finish(key);
+            return Ok(());
+        }
+        relay.running = Some(routed);
+        Ok(())
+    }
+
+    fn finish(&mut self, key: u64) {
+        let Some(routed) = self.relays.get_mut(&key).and_then(|relay| relay.running.take()) else {
+            return;
+        };
+        let ended = spawn::wait_for(routed.child.pid);
+        self.ledger.add(routed.group, &ended);
+        self.answer(key, Some(ended.status));
+    }
+
+    fn answer(&mut self, key: u64, status: Option<i32>) {
+        if let Some(relay) = self.relays.remove(&key) {
+            let _ = packet::send_routed(relay.socket.as_fd(), status);
+        }
+    }
+}
+
+/// Marks the end of a child among the events of its relay.
+const ENDED: u64 = 1 << 63;

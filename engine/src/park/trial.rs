@@ -1,0 +1,218 @@
+//! Whether parking a program is right, and gains: it runs a small task of its own kind plainly and parked.
+//!
+//! The task is ours: a command of a build is never run twice. What the two leave must be the same bytes; then both are
+//! measured in turn, by the processor time that they take, which a busy machine does not falsify.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+
+use super::packet::{Block, Request};
+use super::parked::Parked;
+use super::program::Program;
+use super::task::Task;
+use crate::context::Context;
+use crate::guardian::Tickets;
+use crate::spawn::{self, Child, Ended, Launch, Spawner};
+use crate::wire::Strings;
+
+/// A trial's command may take so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ROUNDS: usize = 7;
+/// Below this it is not worth the memory, or only noise.
+const LEAST_SHARE: f64 = 0.03;
+const LEAST_NANOSECONDS: f64 = 80_000.0;
+
+pub struct Bench<'a> {
+    pub program: &'a Program,
+    pub env: &'a Strings,
+    pub folder: &'a Path,
+    pub null: &'a OwnedFd,
+    pub context: &'a Context,
+    pub tickets: &'a Arc<Tickets>,
+}
+
+/// What a command left.
+#[derive(PartialEq, Eq)]
+struct Traces {
+    code: i32,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    files: Vec<Option<Vec<u8>>>,
+}
+
+/// One of the two ways.
+trait Way {
+    fn start(&mut self, bench: &Bench<'_>, argv: &Strings, streams: &[File; 2]) -> Result<Child, String>;
+
+    /// Processor time that was not the command's own, in nanoseconds.
+    fn aside(&self) -> u64 {
+        0
+    }
+}
+
+struct Plain<'a> {
+    spawner: &'a mut Spawner,
+    stack: [u64; 2],
+}
+
+impl Way for Plain<'_> {
+    fn start(&mut self, bench: &Bench<'_>, argv: &Strings, streams: &[File; 2]) -> Result<Child, String> {
+        let limit = libc::rlimit64 {
+            rlim_cur: self.stack[0],
+            rlim_max: self.stack[1],
+        };
+        let stack = crate::context::Adjustment::Limit(libc::RLIMIT_STACK as u32, limit);
+        let launch = Launch {
+            argv,
+            env: bench.env,
+            cwd: bench.folder.as_os_str().as_encoded_bytes(),
+            stdio: [bench.null.as_fd(), streams[0].as_fd(), streams[1].as_fd()],
+            new_session: false,
+            context: bench.context,
+            adjustments: &[],
+            berth: None,
+            own: [Some(stack), None],
+        };
+        self.spawner.spawn(&launch).map_err(|why| format!("{why:?}"))
+    }
+}
+
+struct Forked<'a> {
+    parked: &'a Parked,
+    context: Block,
+}
+
+impl Way for Forked<'_> {
+    fn start(&mut self, bench: &Bench<'_>, argv: &Strings, streams: &[File; 2]) -> Result<Child, String> {
+        let ticket = bench.tickets.reserve().ok_or("no tickets are left")?;
+        let folder = CString::new(bench.folder.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
+        let request = Request {
+            flags: 0,
+            berth: ticket.number(),
+            group: 0,
+            path: bench.program.path.to_bytes_with_nul(),
+            folder: folder.to_bytes_with_nul(),
+            argv: argv.bytes(),
+            argc: argv.len(),
+            env: bench.env.bytes(),
+            envc: bench.env.len(),
+            route: &[],
+            context: self.context,
+            streams: [bench.null.as_fd(), streams[0].as_fd(), streams[1].as_fd()],
+        };
+        self.parked.ask(&request, ticket.place()).map_err(|why| why.0.to_owned())
+    }
+
+    fn aside(&self) -> u64 {
+        self.parked.own_time()
+    }
+}
+
+/// What was gained, in words; or why the program must not be parked.
+pub fn run(bench: &Bench<'_>, parked: &Parked, spawner: &mut Spawner, stack: [u64; 2]) -> Result<String, String> {
+    let task = Task::of(&bench.program.name());
+    let failed = |error: io::Error| format!("its trial could not be made: {error}");
+    fs::create_dir_all(bench.folder).map_err(failed)?;
+    for (name, text) in task.inputs {
+        fs::write(bench.folder.join(name), text).map_err(failed)?;
+    }
+    let mut context = bench.context.block();
+    context.limits[libc::RLIMIT_STACK as usize] = stack;
+    let mut plain = Plain { spawner, stack };
+    let mut forked = Forked { parked, context };
+    let result = compare(bench, &task, &mut plain, &mut forked).and_then(|()| measure(bench, &task, &mut plain, &mut forked));
+    // What it made is of no use to anybody.
+    let _ = fs::remove_dir_all(bench.folder);
+    let _ = fs::create_dir_all(bench.folder);
+    result
+}
+
+fn compare(bench: &Bench<'_>, task: &Task, plain: &mut Plain<'_>, forked: &mut Forked<'_>) -> Result<(), String> {
+    let wanted = leave_traces(bench, task, plain)?;
+    let found = leave_traces(bench, task, forked)?;
+    let same = [
+        (wanted.code == found.code, "status"),
+        (wanted.stdout == found.stdout, "output"),
+        (wanted.stderr == found.stderr, "messages"),
+        (wanted.files == found.files, "files"),
+    ];
+    match same.iter().find(|(same, _)| !same) {
+        Some((_, what)) => Err(format!("parked, its {what} differ")),
+        None => Ok(()),
+    }
+}
+
+fn measure(bench: &Bench<'_>, task: &Task, plain: &mut Plain<'_>, forked: &mut Forked<'_>) -> Result<String, String> {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        before.push(take_time(bench, task, plain)?);
+        after.push(take_time(bench, task, forked)?);
+    }
+    let (before, after) = (median(before), median(after));
+    let saved = before - after;
+    let share = saved / before.max(1.0);
+    let words = format!("{:.1} ms of {:.1} ms", saved / 1e6, before / 1e6);
+    if share >= LEAST_SHARE && saved >= LEAST_NANOSECONDS {
+        Ok(format!("parked, it saves {words} ({:.0} %)", share * 100.0))
+    } else {
+        Err(format!("parked, it saves too little: {words}"))
+    }
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn leave_traces(bench: &Bench<'_>, task: &Task, way: &mut dyn Way) -> Result<Traces, String> {
+    for name in task.outputs {
+        let _ = fs::remove_file(bench.folder.join(name));
+    }
+    let ended = perform(bench, task.proof, way)?;
+    let read = |name: &str| fs::read(bench.folder.join(name)).ok();
+    Ok(Traces {
+        code: ended.code,
+        stdout: read(STDOUT).unwrap_or_default(),
+        stderr: read(STDERR).unwrap_or_default(),
+        files: task.outputs.iter().map(|name| read(name)).collect(),
+    })
+}
+
+fn take_time(bench: &Bench<'_>, task: &Task, way: &mut dyn Way) -> Result<f64, String> {
+    let aside = way.aside();
+    let ended = perform(bench, task.gauge, way)?;
+    Ok(((ended.user + ended.system) * 1000 + way.aside().saturating_sub(aside)) as f64)
+}
+
+const STDOUT: &str = "stdout";
+const STDERR: &str = "stderr";
+
+/// Runs a command of the trial to its end.
+fn perform(bench: &Bench<'_>, args: &[&str], way: &mut dyn Way) -> Result<Ended, String> {
+    let open = |name| File::create(bench.folder.join(name)).map_err(|e| format!("its trial could not be made: {e}"));
+    let streams = [open(STDOUT)?, open(STDERR)?];
+    let path = bench.program.path.to_bytes();
+    let argv = Strings::from_iter(std::iter::once(path).chain(args.iter().map(|arg| arg.as_bytes())));
+    let child = way
+        .start(bench, &argv, &streams)
+        .map_err(|why| format!("its trial could not be run: {why}"))?;
+    let limit = Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    let is_over = poll(&mut [PollFd::new(&child.pidfd, PollFlags::IN)], Some(&limit)) == Ok(1);
+    if !is_over {
+        // SAFETY: a child of ours that was not reaped.
+        unsafe { libc::kill(child.pid, libc::SIGKILL) };
+        spawn::reap(child.pid);
+        return Err("its trial did not come to an end".to_owned());
+    }
+    spawn::collect(child.pid).ok_or_else(|| "its trial ended, and nobody knows how".to_owned())
+}
