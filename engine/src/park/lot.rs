@@ -19,12 +19,15 @@ use super::packet::{Request, ROUTE, SESSION};
 use super::policy::Policy;
 use super::pool::{Pool, Reason};
 use super::program::Program;
-use super::router::{Ledger, Router};
+use super::router::{self, Ledger, Router};
 use super::verdict;
 use crate::context::{self, Context};
 use crate::folder::Folder;
 use crate::guardian::Roster;
 use crate::spawn::{self, Child, Launch};
+
+/// More threads than this only wait for each other.
+const ROUTERS: usize = 16;
 
 /// Where parked programs are.
 pub struct Lot {
@@ -61,9 +64,12 @@ impl Lot {
             context: own.plain(),
             graves: Vec::new(),
         };
-        let router = Router::new(folder, pool, roster.tickets(), ledger)?;
         thread::Builder::new().name("park".to_owned()).spawn(move || keeper.work(&orders))?;
-        thread::Builder::new().name("route".to_owned()).spawn(move || router.work())?;
+        let listener = router::listen(folder)?;
+        for _ in 0..thread::available_parallelism().map_or(1, |n| n.get().min(ROUTERS)) {
+            let router = Router::new(listener.clone(), pool.clone(), roster.tickets(), ledger.clone())?;
+            thread::Builder::new().name("route".to_owned()).spawn(move || router.work())?;
+        }
         Ok(lot)
     }
 

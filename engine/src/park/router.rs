@@ -62,8 +62,19 @@ struct Routed {
     _ticket: Ticket,
 }
 
+/// Where the routers listen, all of them at one place.
+pub fn listen(folder: &Folder) -> io::Result<Arc<OwnedFd>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    let path = folder.route();
+    let _ = std::fs::remove_file(&path);
+    rustix::net::bind(&listener, &SocketAddrUnix::new(&path)?)?;
+    rustix::net::listen(&listener, QUEUE)?;
+    Ok(Arc::new(listener))
+}
+
 pub struct Router {
-    listener: OwnedFd,
+    listener: Arc<OwnedFd>,
     epoll: OwnedFd,
     relays: HashMap<u64, Relay>,
     next: u64,
@@ -74,15 +85,16 @@ pub struct Router {
 }
 
 impl Router {
-    pub fn new(folder: &Folder, pool: Arc<Pool>, tickets: Arc<Tickets>, ledger: Arc<Ledger>) -> io::Result<Router> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let path = folder.route();
-        let _ = std::fs::remove_file(&path);
-        rustix::net::bind(&listener, &SocketAddrUnix::new(&path)?)?;
-        rustix::net::listen(&listener, QUEUE)?;
+    pub fn new(
+        listener: Arc<OwnedFd>,
+        pool: Arc<Pool>,
+        tickets: Arc<Tickets>,
+        ledger: Arc<Ledger>,
+    ) -> io::Result<Router> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        // One of the routers is woken, not all.
+        let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+        epoll::add(&epoll, &*listener, EventData::new_u64(LISTENER), flags)?;
         Ok(Router {
             listener,
             epoll,
@@ -114,7 +126,7 @@ impl Router {
     }
 
     fn accept(&mut self) {
-        let Ok(socket) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) else {
+        let Ok(socket) = rustix::net::accept_with(&*self.listener, SocketFlags::CLOEXEC) else {
             return;
         };
         let peer = rustix::net::sockopt::socket_peercred(&socket);
