@@ -13,6 +13,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
+pytest_plugins = ["fake_engine", "prefork_probes"]  # fixtures of some tests only
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
 

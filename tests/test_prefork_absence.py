@@ -1,0 +1,115 @@
+"""Builds that load the tool prefork and do without the engine: because they are told to, or because there is none."""
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from prefork_probes import DEVNULL, PATIENT, SHOW_HOOKS, read_status
+from waflib import Logs, Utils
+
+from waflib_extras import prefork
+
+
+def test_waf_no_prefork_leaves_everything_alone(waf: Any, project: Any, runtime: pathlib.Path) -> None:
+	"""No hook, no engine, no word."""
+	wscript = """\
+	from waflib import Utils
+	def options(opt):
+		opt.load("prefork")
+	def show(ctx):
+		print(Utils.run_process is Utils.run_regular_process, hasattr(Utils, "prefork"))
+		print(ctx.cmd_and_log("echo x", quiet=0))
+	"""
+	done = waf(project({"wscript": wscript}), "show", env={"WAF_NO_PREFORK": "1"})
+	assert done.stdout.startswith("True False\nx\n")
+	assert not done.stderr
+	assert not list(runtime.iterdir())
+
+
+def test_the_option_no_prefork_leaves_waf_as_it_is(waf: Any, project: Any, runtime: pathlib.Path) -> None:
+	"""Its process pool included, without a word."""
+	done = waf(project({"wscript": SHOW_HOOKS}), "show", "--no-prefork")
+	assert done.stdout.startswith("waflib.Utils waflib.Utils x")
+	assert not done.stderr
+	assert not list(runtime.iterdir())
+
+
+def test_elsewhere_than_on_linux_waf_stays_as_it_is(monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+	"""The tool loads, says so once, and does nothing."""
+	Logs.init_log()
+	monkeypatch.delenv("WAF_NO_PREFORK", raising=False)
+	monkeypatch.setattr(sys, "platform", "darwin")
+	before = Utils.run_process, Utils.alloc_process_pool
+	try:
+		prefork.install()
+		prefork.install()
+	finally:
+		del Utils.prefork
+	assert (Utils.run_process, Utils.alloc_process_pool) == before
+	assert capfd.readouterr().err == "prefork: the engine runs on Linux only (going on without)\n"
+
+
+def test_a_missing_engine_is_told_once(waf: Any, project: Any) -> None:
+	"""One line with the remedy; then Waf is as it is."""
+	done = waf(project({"wscript": SHOW_HOOKS}), "show", "show", env={"WAFD": "/no/such/wafd"})
+	assert done.stdout.startswith("waflib.Utils waflib.Utils x")
+	assert done.stderr == "prefork: WAFD=/no/such/wafd is no program: set it to the path of wafd (going on without)\n"
+
+
+def test_an_engine_that_does_not_start_is_told_once(waf: Any, project: Any) -> None:
+	"""Here another program was taken for it; the build is complete, with the standard input that it has by default."""
+	folder = project({"wscript": SHOW_HOOKS.replace("echo x", "cat; echo x")})
+	done = waf(folder, "show", "show", "--zones=prefork", env={"WAFD": "/bin/true"})
+	assert re.findall("(?m)^.*going on without.*$", done.stderr) == [
+		"prefork: /bin/true start: not understood: b'' (going on without)"
+	]
+	assert "2 commands Waf's own way" in done.stdout + done.stderr
+
+
+def test_a_runtime_folder_that_cannot_be_is_told_once(waf: Any, project: Any, tmp_path: pathlib.Path) -> None:
+	"""An unwritable place, here below a file."""
+	(tmp_path / "file").write_text("")
+	folder = project({"wscript": SHOW_HOOKS})
+	done = waf(folder, "show", env={"WAFD_RUNTIME_DIR": str(tmp_path / "file" / "folder")})
+	assert " x" in done.stdout
+	assert len(done.stderr.splitlines()) == 1
+	assert "set WAFD_RUNTIME_DIR to" in done.stderr
+
+
+def test_a_patched_popen_is_respected(waf: Any, project: Any) -> None:
+	"""Whoever replaces it wants to see every command."""
+	wscript = """\
+	import subprocess
+	class Popen(subprocess.Popen):
+		def __init__(self, *k, **kw):
+			print("seen", k[0])
+			super().__init__(*k, **kw)
+	def options(opt):
+		opt.load("prefork")
+	def show(ctx):
+		subprocess.Popen = Popen
+		ctx.exec_command(["true"])
+	"""
+	done = waf(project({"wscript": wscript}), "show", "--zones=prefork")
+	assert "seen ['true']" in done.stdout
+	assert "1 commands Waf's own way: subprocess.Popen is replaced" in done.stdout + done.stderr
+
+
+def test_a_stopped_engine_does_not_stop_a_build(
+	waf: Any, project: Any, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+	"""Stopped before the build starts: it is waited for until the deadline, and then done without."""
+	subprocess.run([engine, "start"], check=True, stdout=DEVNULL, timeout=PATIENT)
+	pid = read_status(engine)["pid"]
+	os.kill(pid, signal.SIGSTOP)
+	try:
+		done = waf(project({"wscript": SHOW_HOOKS}), "show")
+	finally:
+		os.kill(pid, signal.SIGCONT)
+	assert " x" in done.stdout
+	assert "does not answer the greeting within 5 seconds (going on without)" in done.stderr
