@@ -14,7 +14,6 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 import pytest
 
 pytest_plugins = ["fake_engine", "prefork_probes"]  # fixtures of some tests only
-
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
 
@@ -25,21 +24,9 @@ from waflib_extras import launcher
 """
 LOAD_FIRST = """\
 launcher.prefer_own_waflib()
-from waflib import Context, Scripting
-set_main_module = Scripting.set_main_module
-
-def set_and_load(path):
-	set_main_module(path)
-	project = Context.g_module
-	options = project.options
-
-	def load_and_call(opt):
-		opt.load(%r)
-		options(opt)
-
-	project.options = load_and_call
-
-Scripting.set_main_module = set_and_load
+sys.path.append(%r)
+import waf_with
+waf_with.load_first(%r)
 """
 
 
@@ -132,7 +119,7 @@ def waf(runtime: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> Call
 		timeout: float = 100,
 	) -> "Completed[str]":
 		script = tmp_path_factory.mktemp("bin") / "waf"
-		script.write_text(LAUNCH + (LOAD_FIRST % tools if tools else "") + "launcher.main()\n")
+		script.write_text(LAUNCH + (LOAD_FIRST % (str(ROOT / "utils"), tools) if tools else "") + "launcher.main()\n")
 		changes = dict(env or {}, **({"WAFDIR": str(wafdir)} if wafdir else {}))
 		environ = {k: v for k, v in {**os.environ, **changes}.items() if v is not None}
 		command: List[str] = [interpreter or sys.executable, str(script), *args]
