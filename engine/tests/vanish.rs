@@ -261,13 +261,7 @@ fn commands_that_are_just_starting_end_too() {
         }
     }
     wait_until("nothing runs", || watcher.report()["slots"]["running"] == 0);
-    let (engine, guardian) = (watcher.pid, process::parent(watcher.pid));
-    wait_until("no process is left", || {
-        space
-            .processes()
-            .iter()
-            .all(|(pid, _)| [engine, guardian].contains(pid))
-    });
+    space.wait_until_idle(watcher.pid);
 }
 
 /// The end of one client is nothing to another, even to another connection of the same build.
@@ -477,13 +471,7 @@ fn a_command_is_cancelled_at_once() {
         peer.write(&bytes);
         assert_eq!(peer.finish(round).outcome.verdict, Verdict::Cancelled);
     }
-    let (engine, guardian) = (peer.pid, process::parent(peer.pid));
-    wait_until("no process is left", || {
-        space
-            .processes()
-            .iter()
-            .all(|(pid, _)| [engine, guardian].contains(pid))
-    });
+    space.wait_until_idle(peer.pid);
 }
 
 /// A command whose background child holds the pipe is cancelled with that child.

@@ -1,5 +1,7 @@
 //! `tests/vectors/protocol.json`, which the Python side passes too: bytes and values, both ways.
 
+use std::fmt::Debug;
+
 use serde_json::Value;
 use wafengine::frame::Inbox;
 use wafengine::wire::{
@@ -143,20 +145,30 @@ fn decode<T>(bytes: &[u8], decoder: impl Fn(&[u8]) -> Result<T, Malformed>) -> R
     }
 }
 
+/// A frame of these bytes decodes to this value, and the value encodes to it.
+#[track_caller]
+fn is_the_same<T: PartialEq + Debug>(
+    vector: &Value,
+    value: &T,
+    decoder: impl Fn(&[u8]) -> Result<T, Malformed>,
+    encoder: impl Fn(&T, &mut Vec<u8>),
+) {
+    let (name, bytes) = (&vector["name"], unhex(&vector["hex"]));
+    assert_eq!(
+        decode(&bytes, decoder).as_deref(),
+        Ok(std::slice::from_ref(value)),
+        "{name}"
+    );
+    let mut encoded = Vec::new();
+    encoder(value, &mut encoded);
+    assert_eq!(encoded, bytes, "{name}");
+}
+
 /// Every frame of a client decodes to its fields, and its fields encode to it.
 #[test]
 fn requests_are_what_the_vectors_say() {
     for vector in select("good", "client") {
-        let name = &vector["name"];
-        let (bytes, value) = (unhex(&vector["hex"]), request(&vector));
-        assert_eq!(
-            decode(&bytes, Request::decode).as_deref(),
-            Ok(&[value.clone()][..]),
-            "{name}"
-        );
-        let mut encoded = Vec::new();
-        value.encode(&mut encoded);
-        assert_eq!(encoded, bytes, "{name}");
+        is_the_same(&vector, &request(&vector), Request::decode, Request::encode);
     }
 }
 
@@ -164,16 +176,7 @@ fn requests_are_what_the_vectors_say() {
 #[test]
 fn replies_are_what_the_vectors_say() {
     for vector in select("good", "engine") {
-        let name = &vector["name"];
-        let (bytes, value) = (unhex(&vector["hex"]), reply(&vector));
-        assert_eq!(
-            decode(&bytes, Reply::decode).as_deref(),
-            Ok(&[value.clone()][..]),
-            "{name}"
-        );
-        let mut encoded = Vec::new();
-        value.encode(&mut encoded);
-        assert_eq!(encoded, bytes, "{name}");
+        is_the_same(&vector, &reply(&vector), Reply::decode, Reply::encode);
     }
 }
 

@@ -13,7 +13,7 @@ use std::ffi::OsStr;
 use std::fs::{self, DirBuilder};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -226,6 +226,12 @@ impl TestSpace {
         Peer::unix(&self.socket())
     }
 
+    /// An engine serves here.
+    #[track_caller]
+    pub fn serves(&self) {
+        assert_eq!(self.client(1).run(&order::shell("echo served")).text(), "served\n");
+    }
+
     /// The environment of commands: a search path, and the mark by which they are found.
     pub fn environment(&self) -> Vec<Vec<u8>> {
         let mark = [b"WAFD_RUNTIME_DIR=", self.runtime.as_os_str().as_bytes()].concat();
@@ -249,6 +255,15 @@ impl TestSpace {
             std::thread::sleep(Duration::from_millis(5));
         }
         panic!("still there: {left:?}");
+    }
+
+    /// Waits until this engine and its guardian have no company.
+    #[track_caller]
+    pub fn wait_until_idle(&self, engine: i32) {
+        let kept = [engine, process::parent(engine)];
+        wait_until("no process is left", || {
+            self.processes().iter().all(|(pid, _)| kept.contains(pid))
+        });
     }
 
     /// Something happens elsewhere: a program is started, and ends.
@@ -313,6 +328,12 @@ pub fn new_session() -> [u8; 16] {
     let mut session = [7; 16];
     session[..4].copy_from_slice(&unique().to_le_bytes());
     session
+}
+
+/// The rights of a file or folder.
+#[track_caller]
+pub fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
 pub fn run(command: &mut Command) -> Said {
