@@ -99,13 +99,7 @@ impl Crew {
 }
 
 /// What one thread does.
-fn work(
-    orders: &Mutex<Receiver<Job>>,
-    reports: &Sender<Started>,
-    bell: &OwnedFd,
-    null: Arc<OwnedFd>,
-    lot: Arc<Lot>,
-) {
+fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd, null: Arc<OwnedFd>, lot: Arc<Lot>) {
     let mut hand = Hand::new(null, lot);
     loop {
         let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();

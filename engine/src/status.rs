@@ -205,6 +205,7 @@ pub fn show(report: &Value) -> String {
     if number(&totals["malformed"]) > 0.0 {
         line("broken connections", totals["malformed"].to_string());
     }
+    show_parking(&report["parking"], &mut line);
     for s in report["sessions"].as_array().into_iter().flatten() {
         let own = if s["own_slots"] == true { ", own slots" } else { "" };
         let about = format!(
@@ -230,6 +231,24 @@ pub fn show(report: &Value) -> String {
         );
     }
     text
+}
+
+/// What is parked and what is not, with reasons.
+fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
+    let string = |value: &Value| printable(value.as_str().unwrap_or("?"));
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    if parking["on"] != true {
+        return line("parked programs", "off".to_owned());
+    }
+    let (commands, memory) = (number(&parking["commands"]), number(&parking["memory_kib"]));
+    line("commands parked", format!("{commands} ({} MiB held)", memory >> 10));
+    for (why, n) in parking["spawned"].as_object().into_iter().flatten() {
+        line("         spawned", format!("{n}: {}", printable(why)));
+    }
+    for program in parking["programs"].as_array().into_iter().flatten() {
+        let (path, state, words) = (&program["path"], &program["state"], &program["words"]);
+        line(&string(state), format!("{}: {}", string(path), string(words)));
+    }
 }
 
 /// Names and arguments are anyone's; what they hold must not act on the terminal, nor look like lines of ours.
@@ -287,6 +306,7 @@ mod tests {
                 seconds: 61.0,
             }],
             totals: &totals,
+            parking: Value::Null,
         };
         let text = show(&snapshot.json());
         for part in [

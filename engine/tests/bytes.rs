@@ -407,7 +407,7 @@ fn a_connection_sent_over_itself_ends_all_the_same() {
 /// Descriptors reach the command as its streams, in the order in which they were sent, also for commands that wait.
 #[test]
 fn descriptors_become_the_streams_of_their_command() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut peer = space.client(1);
     let engine = peer.pid;
     peer.run(&shell(":")).text();

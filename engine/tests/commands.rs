@@ -159,7 +159,7 @@ fn a_missing_folder_is_told() {
 /// A command that could not be started holds no slot and no descriptor.
 #[test]
 fn what_was_not_started_costs_nothing() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut peer = space.client(1);
     peer.run(&shell(":")).text();
     let before = process::descriptors(peer.pid);
@@ -463,7 +463,7 @@ fn outcomes_come_as_commands_end() {
 #[test]
 fn thousands_of_commands_come_back_once_each() {
     const MANY: u32 = 5000;
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut peer = space.client(4);
     let engine = peer.pid;
     let before = process::descriptors(engine);
@@ -489,7 +489,7 @@ fn thousands_of_commands_come_back_once_each() {
 /// Commands that end while nobody waits for them are not left as zombies.
 #[test]
 fn there_are_no_zombies() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut peer = space.client(4);
     for _ in 0..20 {
         // The orphan ends after its parent, whose end is the command's.

@@ -47,8 +47,8 @@ fn the_report_is_complete() {
     assert_eq!(
         keys(&report),
         [
-            "commands", "leaving", "pid", "protocol", "sessions", "slots", "socket", "tcp_port", "totals", "uptime_s",
-            "version"
+            "commands", "leaving", "parking", "pid", "protocol", "sessions", "slots", "socket", "tcp_port", "totals",
+            "uptime_s", "version"
         ]
     );
     assert_eq!(report["version"], ENGINE);

@@ -132,7 +132,7 @@ fn waiting_for_a_slot_is_no_time_of_the_command() {
 /// A hundred time-outs at once all come, and leave nothing behind.
 #[test]
 fn many_time_outs_at_once() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut peer = space.client(100);
     peer.run(&shell(":")).text();
     let before = process::descriptors(peer.pid);

@@ -247,7 +247,7 @@ fn waiting_commands_never_start() {
 /// A connection that ends right after its commands were sent leaves none of them, whether they had begun or not.
 #[test]
 fn commands_that_are_just_starting_end_too() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut watcher = space.greeter();
     for round in 0..30 {
         let mut peer = space.client(8);
@@ -287,7 +287,7 @@ fn others_are_not_affected() {
 /// A client that vanishes while it does not read takes its commands along like any other.
 #[test]
 fn a_deaf_client_takes_its_commands_along() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut other = space.client(1);
     let engine = other.pid;
     other.run(&shell(":")).text();
@@ -335,7 +335,7 @@ fn a_long_queue_vanishes() {
 /// A crowd of clients that order, cancel, read, do not read, and vanish as it comes, leaves nothing behind.
 #[test]
 fn a_crowd_leaves_nothing_behind() {
-    let space = TestSpace::started();
+    let space = TestSpace::without_parking();
     let mut watcher = space.greeter();
     let (engine, guardian) = (watcher.pid, process::parent(watcher.pid));
     space.client(1).run(&shell(":")).text();

@@ -33,7 +33,10 @@ impl Facts {
     pub fn hold(&self, env: &Strings, stack: [u64; 2]) -> bool {
         self.stack == stack
             && self.loader == loader(env.iter())
-            && self.read.iter().all(|(name, was)| value(env.iter(), name) == was.as_deref())
+            && self
+                .read
+                .iter()
+                .all(|(name, was)| value(env.iter(), name) == was.as_deref())
     }
 
     /// The variables that were read, for people.

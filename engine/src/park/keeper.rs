@@ -62,7 +62,13 @@ impl Keeper {
         }
     }
 
-    fn start(&self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) -> Result<Parked, String> {
+    fn start(
+        &self,
+        spawner: &mut Spawner,
+        program: &Program,
+        env: &Strings,
+        stack: [u64; 2],
+    ) -> Result<Parked, String> {
         let parking = Parking {
             library: &self.library,
             roster: (&self.roster.0, self.roster.1),

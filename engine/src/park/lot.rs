@@ -11,13 +11,14 @@ use std::sync::mpsc;
 use std::sync::Arc;
 use std::thread;
 
+use log::warn;
 use serde_json::Value;
 
 use super::keeper::Keeper;
 use super::library;
 use super::packet::{Request, ROUTE, SESSION};
 use super::policy::Policy;
-use super::pool::{Pool, Reason};
+use super::pool::{Pool, Reason, Task};
 use super::program::Program;
 use super::router::{self, Ledger, Router};
 use super::verdict;
@@ -38,18 +39,37 @@ pub struct Lot {
 }
 
 impl Lot {
-    pub fn open(folder: &Folder, roster: &Roster, own: Context, ledger: Arc<Ledger>) -> io::Result<Lot> {
-        let policy = Policy::from_environment().map_err(io::Error::other)?;
+    pub fn open(folder: &Folder, roster: &Roster, own: &Context, ledger: &Arc<Ledger>) -> Lot {
+        let policy = Policy::from_environment().unwrap_or_else(|error| {
+            warn!("{error} (parking as by default)");
+            Policy::default()
+        });
         let (tasks, orders) = mpsc::channel();
         let pool = Arc::new(Pool::new(policy, verdict::load(&folder.verdicts()), tasks));
+        let route = CString::new(folder.route().as_os_str().as_bytes()).unwrap_or_default();
         let lot = Lot {
-            pool: pool.clone(),
+            pool,
             own: own.clone(),
-            route: CString::new(folder.route().as_os_str().as_bytes())?.into_bytes_with_nul(),
+            route: route.into_bytes_with_nul(),
         };
-        if !policy.on {
-            return Ok(lot);
+        if policy.on {
+            // A full disk, for one, is no reason not to build.
+            if let Err(error) = lot.prepare(folder, roster, ledger, orders) {
+                warn!("nothing is parked: {error}");
+                lot.pool.turn_off(&format!("it could not be prepared: {error}"));
+            }
         }
+        lot
+    }
+
+    fn prepare(
+        &self,
+        folder: &Folder,
+        roster: &Roster,
+        ledger: &Arc<Ledger>,
+        orders: mpsc::Receiver<Task>,
+    ) -> io::Result<()> {
+        let pool = &self.pool;
         let empty = folder.trial();
         let _ = fs::remove_dir_all(&empty);
         DirBuilder::new().mode(0o700).create(&empty)?;
@@ -61,16 +81,20 @@ impl Lot {
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,
             verdicts: folder.verdicts(),
-            context: own.plain(),
+            context: self.own.plain(),
             graves: Vec::new(),
         };
-        thread::Builder::new().name("park".to_owned()).spawn(move || keeper.work(&orders))?;
+        thread::Builder::new()
+            .name("park".to_owned())
+            .spawn(move || keeper.work(&orders))?;
         let listener = router::listen(folder)?;
         for _ in 0..thread::available_parallelism().map_or(1, |n| n.get().min(ROUTERS)) {
             let router = Router::new(listener.clone(), pool.clone(), roster.tickets(), ledger.clone())?;
-            thread::Builder::new().name("route".to_owned()).spawn(move || router.work())?;
+            thread::Builder::new()
+                .name("route".to_owned())
+                .spawn(move || router.work())?;
         }
-        Ok(lot)
+        Ok(())
     }
 
     /// Starts a command in a parked program, or says why it must be spawned; `berth` is its place in the roster.

@@ -88,13 +88,9 @@ impl Parked {
         env: &Strings,
         stack: [u64; 2],
     ) -> Result<Parked, String> {
-        let (ours, theirs) = rustix::net::socketpair(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC,
-            None,
-        )
-        .map_err(|e| format!("a socket: {e}"))?;
+        let (ours, theirs) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|e| format!("a socket: {e}"))?;
         // Should the library not be loaded, this does no harm.
         let argv = Strings::from_iter([path.to_bytes(), b"--version"]);
         let preload = [b"LD_PRELOAD=", parking.library.to_bytes()].concat();
@@ -294,7 +290,10 @@ fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) ->
         return Err("it has files open before main".to_owned());
     }
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| format!("its memory: {e}"))?;
-    if ["libasan", "libtsan", "libmsan", "liblsan"].iter().any(|name| maps.contains(name)) {
+    if ["libasan", "libtsan", "libmsan", "liblsan"]
+        .iter()
+        .any(|name| maps.contains(name))
+    {
         return Err("it is built with a sanitizer".to_owned());
     }
     let mut paths: Vec<&str> = maps.lines().filter_map(mapped_file).collect();

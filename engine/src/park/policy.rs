@@ -14,6 +14,16 @@ pub struct Policy {
     pub memory: u64,
 }
 
+impl Default for Policy {
+    fn default() -> Self {
+        Policy {
+            on: true,
+            after: AFTER,
+            memory: MEMORY,
+        }
+    }
+}
+
 impl Policy {
     /// `WAFD_PARK=no`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`.
     pub fn from_environment() -> Result<Policy, String> {

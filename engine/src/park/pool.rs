@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -67,6 +68,7 @@ struct State {
 
 pub struct Pool {
     policy: Policy,
+    is_on: AtomicBool,
     tasks: Sender<Task>,
     state: Mutex<State>,
 }
@@ -78,6 +80,7 @@ impl Pool {
             ..State::default()
         };
         Pool {
+            is_on: policy.on.into(),
             policy,
             tasks,
             state: Mutex::new(state),
@@ -85,7 +88,13 @@ impl Pool {
     }
 
     pub fn is_on(&self) -> bool {
-        self.policy.on
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Parks nothing, for the reason that `wafd status` then tells.
+    pub fn turn_off(&self, why: &str) {
+        self.is_on.store(false, Ordering::Relaxed);
+        self.state().spawned.insert(why.to_owned().into(), 0);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -216,7 +225,9 @@ impl Pool {
                 entry.ways.push(Way { parked, used: clock });
                 if entry.ways.len() > WAYS {
                     let oldest = (0..entry.ways.len()).min_by_key(|i| entry.ways[*i].used);
-                    oldest.into_iter().for_each(|i| end(&self.tasks, &entry.ways.swap_remove(i).parked));
+                    oldest
+                        .into_iter()
+                        .for_each(|i| end(&self.tasks, &entry.ways.swap_remove(i).parked));
                 }
             }
         }
@@ -250,9 +261,13 @@ impl Pool {
         let mut entries: Vec<_> = state.entries.values().collect();
         entries.sort_by(|a, b| b.commands.cmp(&a.commands).then(a.program.path.cmp(&b.program.path)));
         let programs: Vec<_> = entries.into_iter().take(PROGRAMS).map(Entry::report).collect();
-        let spawned: serde_json::Map<_, _> = state.spawned.iter().map(|(k, n)| (k.to_string(), (*n).into())).collect();
+        let spawned: serde_json::Map<_, _> = state
+            .spawned
+            .iter()
+            .map(|(k, n)| (k.to_string(), (*n).into()))
+            .collect();
         json!({
-            "on": self.policy.on,
+            "on": self.is_on(),
             "commands": state.commands,
             "memory_kib": state.memory(),
             "memory_limit_kib": self.policy.memory,

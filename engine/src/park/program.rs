@@ -130,7 +130,11 @@ fn examine(program: &Program) -> io::Result<Option<&'static str>> {
     let (size, count) = (usize::from(short(54)), usize::from(short(56)));
     let mut entries = vec![0; size * count];
     file.read_exact_at(&mut entries, table)?;
-    let kind = |entry: &[u8]| entry.get(..4).map(|kind| u32::from_le_bytes(kind.try_into().unwrap_or_default()));
+    let kind = |entry: &[u8]| {
+        entry
+            .get(..4)
+            .map(|kind| u32::from_le_bytes(kind.try_into().unwrap_or_default()))
+    };
     let mut entries = entries.chunks(size.max(4));
     if !entries.any(|entry| kind(entry) == Some(PROGRAM_INTERPRETER)) {
         return Ok(Some("it is linked statically"));

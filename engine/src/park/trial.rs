@@ -107,7 +107,9 @@ impl Way for Forked<'_> {
             context: self.context,
             streams: [bench.null.as_fd(), streams[0].as_fd(), streams[1].as_fd()],
         };
-        self.parked.ask(&request, ticket.place()).map_err(|why| why.0.to_owned())
+        self.parked
+            .ask(&request, ticket.place())
+            .map_err(|why| why.0.to_owned())
     }
 
     fn aside(&self) -> u64 {
@@ -127,7 +129,8 @@ pub fn run(bench: &Bench<'_>, parked: &Parked, spawner: &mut Spawner, stack: [u6
     context.limits[libc::RLIMIT_STACK as usize] = stack;
     let mut plain = Plain { spawner, stack };
     let mut forked = Forked { parked, context };
-    let result = compare(bench, &task, &mut plain, &mut forked).and_then(|()| measure(bench, &task, &mut plain, &mut forked));
+    let result =
+        compare(bench, &task, &mut plain, &mut forked).and_then(|()| measure(bench, &task, &mut plain, &mut forked));
     // What it made is of no use to anybody.
     let _ = fs::remove_dir_all(bench.folder);
     let _ = fs::create_dir_all(bench.folder);

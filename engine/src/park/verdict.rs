@@ -79,14 +79,26 @@ impl Verdict {
 fn numbers(program: &Program) -> [i64; 7] {
     let id = &program.identity;
     let (device, inode) = (id.device as i64, id.inode as i64);
-    [device, inode, id.size, id.modified.0, id.modified.1, id.changed.0, id.changed.1]
+    [
+        device,
+        inode,
+        id.size,
+        id.modified.0,
+        id.modified.1,
+        id.changed.0,
+        id.changed.1,
+    ]
 }
 
 /// What earlier engines have found; nothing if the file is not there or not understood.
 pub fn load(path: &Path) -> Vec<Verdict> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
-    list.as_array().into_iter().flatten().filter_map(Verdict::from_json).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Verdict::from_json)
+        .collect()
 }
 
 pub fn save(path: &Path, verdicts: &[Verdict]) -> io::Result<()> {

@@ -110,7 +110,7 @@ impl Server {
         let pid = std::process::id();
         let own = context::Reader::new(pid)?.read()?;
         let ledger = Arc::new(Ledger::default());
-        let lot = Arc::new(Lot::open(&options.folder, &roster, own.clone(), ledger.clone())?);
+        let lot = Arc::new(Lot::open(&options.folder, &roster, &own, &ledger));
         let crew = Crew::new(&lot)?;
         epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
         raise_descriptor_limit();

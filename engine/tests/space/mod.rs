@@ -90,6 +90,8 @@ pub struct TestSpace {
     runtime: PathBuf,
     /// The engine's program.
     program: PathBuf,
+    /// What it and its clients find in their environment besides.
+    variables: Vec<(&'static str, String)>,
 }
 
 impl TestSpace {
@@ -104,12 +106,29 @@ impl TestSpace {
             base,
             runtime,
             program: env!("CARGO_BIN_EXE_wafd").into(),
+            variables: Vec::new(),
         }
     }
 
     /// One with an engine.
     pub fn started() -> TestSpace {
         let space = TestSpace::new();
+        space.start();
+        space
+    }
+
+    /// One with an engine that parks nothing, for tests that count its descriptors or children.
+    pub fn without_parking() -> TestSpace {
+        TestSpace::with(&[("WAFD_PARK", "no")])
+    }
+
+    /// One with an engine that finds these variables.
+    pub fn with(variables: &[(&'static str, &str)]) -> TestSpace {
+        let mut space = TestSpace::new();
+        space.variables = variables
+            .iter()
+            .map(|(name, value)| (*name, (*value).to_owned()))
+            .collect();
         space.start();
         space
     }
@@ -162,6 +181,8 @@ impl TestSpace {
             .env_remove("WAFD_IDLE")
             .env_remove("WAFD_LOG")
             .env_remove("RUST_BACKTRACE")
+            .env_remove("WAFD_PARK")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command
     }
