@@ -159,20 +159,24 @@ static void take_ticket(const struct wafpark_child *child) {
 	SYSTEM(SYS_munmap, child->roster, child->roster_size);
 }
 
-HIDDEN void wafpark_become(const struct wafpark_child *child) {
-	const struct wafpark_request *request = child->request;
-	control_socket = child->control;
+/* Should the engine be killed, its child goes with it. */
+HIDDEN void wafpark_stay_with(int engine) {
 	*thread_number = (int)SYSTEM(SYS_gettid);
 	if (robust.head)
 		SYSTEM(SYS_set_robust_list, robust.head, robust.size);
-	/* Should the engine be killed, the command goes with it. */
 	SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (SYSTEM(SYS_getppid) != request->engine)
+	if (SYSTEM(SYS_getppid) != engine)
 		leave(NOT_ENTERED);
+}
+
+HIDDEN void wafpark_become(const struct wafpark_child *child) {
+	const struct wafpark_request *request = child->request;
+	control_socket = child->control;
 	need(SYSTEM(SYS_chdir, child->folder));
 	adopt_streams(child);
 	adopt_scheduling(&request->context);
-	set_score(request->context.score);
+	if (request->flags & WAFPARK_SCORE)
+		set_score(request->context.score);
 	adopt_limits(&request->context);
 	SYSTEM(SYS_umask, request->context.umask);
 	adopt_signals(&request->context);
@@ -185,5 +189,5 @@ HIDDEN void wafpark_become(const struct wafpark_child *child) {
 	SYSTEM(SYS_close, child->control);
 	adopt_names(child);
 	if (request->flags & WAFPARK_ROUTE)
-		wafpark_route(child->route, request->route, request->engine);
+		wafpark_route(child->route, request);
 }

@@ -21,6 +21,7 @@
 enum {
 	WAFPARK_SESSION = 1, /* the command gets a session of its own */
 	WAFPARK_JOIN = 2, /* the command joins the process group `group` */
+	WAFPARK_SCORE = 8, /* its score is not the engine's */
 	WAFPARK_ROUTE = 4, /* send its exec of other programs to the engine, at the address `route` */
 };
 
@@ -96,12 +97,13 @@ struct wafpark_child {
 	volatile int32_t *roster;
 	size_t roster_size;
 };
+void wafpark_stay_with(int engine);
 int wafpark_find_thread(void); /* false: this libc cannot be helped */
 void wafpark_become(const struct wafpark_child *child); /* returns as the command, or not at all */
 void wafpark_answer(int control, int32_t pid);
 
 /* route.c: sends what the command would exec to the engine. */
-void wafpark_route(const char *address, uint32_t length, int engine);
+void wafpark_route(const char *address, const struct wafpark_request *request);
 
 /* symbol.c: the definition of a function that ours stands before. */
 void *wafpark_find(const char *name);

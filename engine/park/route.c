@@ -20,7 +20,8 @@
 extern char **environ;
 
 static struct {
-	int on, engine;
+	int on, engine, has_score;
+	int32_t score;
 	uint32_t length;
 	struct sockaddr_un address;
 	struct stat streams[3];
@@ -44,7 +45,8 @@ static int look_at(int stream, struct stat *found) {
 #endif
 }
 
-HIDDEN void wafpark_route(const char *address, uint32_t length, int engine) {
+HIDDEN void wafpark_route(const char *address, const struct wafpark_request *request) {
+	uint32_t length = request->route;
 	if (length < 2 || length > sizeof router.address.sun_path)
 		return;
 	router.address.sun_family = AF_UNIX;
@@ -54,7 +56,9 @@ HIDDEN void wafpark_route(const char *address, uint32_t length, int engine) {
 		if (!look_at(i, &router.streams[i]))
 			return;
 	router.length = length;
-	router.engine = engine;
+	router.engine = request->engine;
+	router.score = request->context.score;
+	router.has_score = request->flags & WAFPARK_SCORE;
 	router.on = 1;
 }
 
@@ -99,21 +103,6 @@ static int add_folder(struct letter *letter) {
 	return 1;
 }
 
-static int read_score(int32_t *score) {
-	char text[16];
-	int file = (int)SYSTEM(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC, 0);
-	long size = SYSTEM(SYS_read, file, text, sizeof text), at = 0;
-	SYSTEM(SYS_close, file);
-	if (size <= 0)
-		return 0;
-	int sign = text[0] == '-' ? -1 : 1;
-	*score = 0;
-	for (at = sign < 0; at < size && text[at] >= '0' && text[at] <= '9'; at++)
-		*score = *score * 10 + (text[at] - '0');
-	*score *= sign;
-	return 1;
-}
-
 /* What exec would pass on; handlers of signals become the default by it, ignored ones stay ignored. */
 static int read_context(struct wafpark_context *context) {
 	for (int i = 0; i < WAFPARK_LIMITS; i++)
@@ -129,15 +118,17 @@ static int read_context(struct wafpark_context *context) {
 	context->policy = (int32_t)SYSTEM(SYS_sched_getscheduler, 0);
 	SYSTEM(SYS_sched_getparam, 0, &context->priority);
 	context->io_priority = (int32_t)SYSTEM(SYS_ioprio_get, 1, 0);
+	/* No compiler changes its own. */
+	context->score = router.score;
 	context->umask = (uint32_t)SYSTEM(SYS_umask, 0777);
 	SYSTEM(SYS_umask, context->umask);
-	return SYSTEM(SYS_sched_getaffinity, 0, WAFPARK_PROCESSORS, context->processors) > 0 && read_score(&context->score);
+	return SYSTEM(SYS_sched_getaffinity, 0, WAFPARK_PROCESSORS, context->processors) > 0;
 }
 
 static int compose(struct letter *letter, const char *path, char *const *argv, char *const *env) {
 	struct wafpark_request *request = letter->request;
 	request->magic = WAFPARK_MAGIC;
-	request->flags = WAFPARK_JOIN;
+	request->flags = WAFPARK_JOIN | (uint32_t)router.has_score;
 	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
 	letter->at = (char *)(request + 1);
 	letter->end = (char *)request + WAFPARK_PACKET;

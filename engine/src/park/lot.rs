@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::keeper::Keeper;
 use super::library;
-use super::packet::{Request, ROUTE, SESSION};
+use super::packet::{Request, ROUTE, SCORE, SESSION};
 use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
 use super::program::Program;
@@ -129,9 +129,15 @@ impl Lot {
         }
         let stack = context.limits[libc::RLIMIT_STACK as usize];
         let parked = self.pool.take(&program, launch.env, stack)?;
+        let session = if launch.new_session { SESSION } else { 0 };
+        let score = if context.score == self.own.block().score {
+            0
+        } else {
+            SCORE
+        };
         let folder = CString::new(launch.cwd).map_err(|_| "its folder has no name")?;
         let request = Request {
-            flags: ROUTE | if launch.new_session { SESSION } else { 0 },
+            flags: ROUTE | session | score,
             berth: number,
             group: 0,
             path: program.path.to_bytes_with_nul(),

@@ -22,6 +22,7 @@ pub const PROCESSORS: usize = 128;
 pub const SESSION: u32 = 1;
 pub const JOIN: u32 = 2;
 pub const ROUTE: u32 = 4;
+pub const SCORE: u32 = 8;
 
 /// A ticket of the roster that nobody has taken yet.
 pub const ASKED: i32 = -1;
@@ -284,7 +285,7 @@ impl Wanted {
         let [_, folder, argv, env] = self.parts().unwrap_or_default();
         let [stdin, stdout, stderr] = &self.streams;
         Request {
-            flags: JOIN,
+            flags: JOIN | head.flags & SCORE,
             berth,
             group: head.group,
             path,
