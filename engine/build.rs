@@ -25,6 +25,12 @@ fn main() {
     println!("cargo::rerun-if-changed=park");
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     let library = Path::new(&out).join("libwafpark.so");
+    let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    if !["x86_64", "aarch64"].contains(&machine.as_str()) {
+        // Empty: the engine then parks nothing.
+        std::fs::write(&library, b"").expect("write to OUT_DIR");
+        return;
+    }
     let mut build = cc::Build::new();
     build.opt_level(2).warnings(false);
     // Otherwise gcc makes loops into calls of strlen, which libc may not have resolved yet when we are called.

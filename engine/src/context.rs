@@ -194,6 +194,18 @@ impl Context {
     }
 }
 
+/// The resource by which the kernel lays out a program's memory.
+pub const STACK: usize = libc::RLIMIT_STACK as usize;
+
+/// An adjustment of the stack: soft and hard limit.
+pub fn stack(limit: [u64; 2]) -> Adjustment {
+    let limit = libc::rlimit64 {
+        rlim_cur: limit[0],
+        rlim_max: limit[1],
+    };
+    Adjustment::Limit(STACK as u32, limit)
+}
+
 /// An adjustment that keeps a command on one processor.
 pub fn pin(processor: usize) -> Adjustment {
     Adjustment::Processors(set_of(&[processor]))

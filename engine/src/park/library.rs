@@ -13,6 +13,9 @@ const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libwafpark.so")
 
 /// Writes it under another name first: programs that have an older one loaded keep that.
 pub fn install(folder: &Folder) -> io::Result<CString> {
+    if LIBRARY.is_empty() {
+        return Err(io::Error::other("parking knows x86-64 and arm64 only"));
+    }
     let path = folder.library();
     let fresh = path.with_extension("so.new");
     fs::write(&fresh, LIBRARY)?;

@@ -127,7 +127,7 @@ impl Lot {
                 _ => return Err("its client is in another control group".into()),
             }
         }
-        let stack = context.limits[libc::RLIMIT_STACK as usize];
+        let stack = context.limits[context::STACK];
         let parked = self.pool.take(&program, launch.env, stack)?;
         let session = if launch.new_session { SESSION } else { 0 };
         let score = if context.score == self.own.block().score {

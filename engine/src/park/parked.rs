@@ -16,7 +16,7 @@ use rustix::process::{kill_process_group, Pid, PidfdFlags, Signal};
 use super::facts::Facts;
 use super::packet::{self, Request, ASKED};
 use super::program::Identity;
-use crate::context::{Adjustment, Context};
+use crate::context::{self, Context};
 use crate::spawn::{Child, Launch, Spawner};
 use crate::wire::Strings;
 
@@ -96,10 +96,6 @@ impl Parked {
         let preload = [b"LD_PRELOAD=", parking.library.to_bytes()].concat();
         let added = [preload.as_slice(), b"WAFPARK=1"];
         let env_there = Strings::from_iter(env.iter().chain(added));
-        let limit = libc::rlimit64 {
-            rlim_cur: stack[0],
-            rlim_max: stack[1],
-        };
         let child = spawner
             .spawn(&Launch {
                 argv: &argv,
@@ -110,7 +106,7 @@ impl Parked {
                 context: parking.context,
                 adjustments: &[],
                 berth: None,
-                own: [Some(Adjustment::Limit(libc::RLIMIT_STACK as u32, limit)), None],
+                own: [Some(context::stack(stack)), None],
             })
             .map_err(|why| format!("it cannot be started: {why:?}"))?;
         drop(theirs);

@@ -16,6 +16,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::packet::{self, Wanted, PACKET};
 use super::pool::{Pool, Reason};
 use super::program::Program;
+use crate::context;
 use crate::folder::Folder;
 use crate::guardian::{Ticket, Tickets};
 use crate::spawn::{self, Child, Ended};
@@ -173,7 +174,7 @@ impl Router {
         let candidates = spawn::candidates(wanted.name(), &env);
         let program = Program::find(candidates.iter().map(CString::as_c_str), wanted.folder());
         let program = program.ok_or("it was not found")?;
-        let stack = wanted.context().limits[libc::RLIMIT_STACK as usize];
+        let stack = wanted.context().limits[context::STACK];
         let parked = self.pool.take(&program, &env, stack)?;
         let ticket = self.tickets.reserve().ok_or("no tickets are left")?;
         let request = wanted.request(program.path.to_bytes_with_nul(), ticket.number());

@@ -17,7 +17,7 @@ use super::packet::{Block, Request};
 use super::parked::Parked;
 use super::program::Program;
 use super::task::Task;
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::guardian::Tickets;
 use crate::spawn::{self, Child, Ended, Launch, Spawner};
 use crate::wire::Strings;
@@ -64,11 +64,6 @@ struct Plain<'a> {
 
 impl Way for Plain<'_> {
     fn start(&mut self, bench: &Bench<'_>, argv: &Strings, streams: &[File; 2]) -> Result<Child, String> {
-        let limit = libc::rlimit64 {
-            rlim_cur: self.stack[0],
-            rlim_max: self.stack[1],
-        };
-        let stack = crate::context::Adjustment::Limit(libc::RLIMIT_STACK as u32, limit);
         let launch = Launch {
             argv,
             env: bench.env,
@@ -78,7 +73,7 @@ impl Way for Plain<'_> {
             context: bench.context,
             adjustments: &[],
             berth: None,
-            own: [Some(stack), None],
+            own: [Some(context::stack(self.stack)), None],
         };
         self.spawner.spawn(&launch).map_err(|why| format!("{why:?}"))
     }
@@ -126,7 +121,7 @@ pub fn run(bench: &Bench<'_>, parked: &Parked, spawner: &mut Spawner, stack: [u6
         fs::write(bench.folder.join(name), text).map_err(failed)?;
     }
     let mut context = bench.context.block();
-    context.limits[libc::RLIMIT_STACK as usize] = stack;
+    context.limits[context::STACK] = stack;
     let mut plain = Plain { spawner, stack };
     let mut forked = Forked { parked, context };
     let result =
