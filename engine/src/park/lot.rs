@@ -52,7 +52,7 @@ impl Lot {
             own: own.clone(),
             route: route.into_bytes_with_nul(),
         };
-        if policy.on {
+        if lot.pool.is_on() {
             // A full disk, for one, is no reason not to build.
             if let Err(error) = lot.prepare(folder, roster, ledger, orders) {
                 warn!("nothing is parked: {error}");

@@ -1,17 +1,22 @@
 //! What the engine's environment says about parking.
 
 use std::env;
+use std::path::PathBuf;
 
 /// So often is a program seen before it is tried: a trial costs as much as some commands.
 const AFTER: u32 = 4;
 const MEMORY: u64 = 512 << 10;
+const INSTALLED: [&str; 6] = ["/usr", "/bin", "/lib", "/opt", "/nix/store", "/gnu/store"];
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub on: bool,
     pub after: u32,
     /// For all parked programs together, in KiB.
     pub memory: u64,
+    /// Where programs are that may be tried without being known compilers: asking one for its version is harmless if
+    /// it was made for everybody, and not if it is somebody's own script of a program.
+    pub folders: Vec<PathBuf>,
 }
 
 impl Default for Policy {
@@ -20,19 +25,23 @@ impl Default for Policy {
             on: true,
             after: AFTER,
             memory: MEMORY,
+            folders: INSTALLED.map(PathBuf::from).to_vec(),
         }
     }
 }
 
 impl Policy {
-    /// `WAFD_PARK=no`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`.
+    /// `WAFD_PARK=no`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`, `WAFD_PARK_FOLDERS=FOLDER:FOLDER`.
     pub fn from_environment() -> Result<Policy, String> {
         let on = match env::var("WAFD_PARK").as_deref() {
             Err(_) | Ok("" | "yes") => true,
             Ok("no") => false,
             Ok(other) => return Err(format!("WAFD_PARK is {other:?}: set it to yes or no")),
         };
+        let more = env::var_os("WAFD_PARK_FOLDERS").unwrap_or_default();
+        let more = env::split_paths(&more).filter(|folder| folder.is_absolute());
         Ok(Policy {
+            folders: INSTALLED.map(PathBuf::from).into_iter().chain(more).collect(),
             on,
             after: number("WAFD_PARK_AFTER")?.map_or(AFTER, |n| n.try_into().unwrap_or(u32::MAX)),
             memory: number("WAFD_PARK_MEMORY")?.map_or(MEMORY, |mib| mib.saturating_mul(1 << 10)),

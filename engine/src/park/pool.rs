@@ -153,10 +153,10 @@ impl Pool {
                 entry.ways.iter().for_each(|way| end(&self.tasks, &way.parked));
             }
         }
-        let remembered = &mut state.remembered;
+        let (policy, remembered) = (&self.policy, &mut state.remembered);
         state.entries.entry(key).or_insert_with(|| {
             let known = remembered.iter().position(|verdict| verdict.is_of(program));
-            let standing = match (known, program::find_obstacle(program)) {
+            let standing = match (known, program::find_obstacle(program, policy)) {
                 (_, Some(words)) => Standing::Judged(Verdict::refused(program, words)),
                 (Some(known), None) => Standing::Judged(remembered.swap_remove(known)),
                 (None, None) => Standing::Counting,

@@ -6,8 +6,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use rustix::fs::{accessat, fstat, openat, readlinkat, Access, AtFlags, FileType, Mode, OFlags, CWD};
+
+use super::policy::Policy;
+use super::task::Task;
 
 /// A file as it was seen; a file that was replaced or changed has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,8 +89,12 @@ const LAUNCHERS: [&str; 9] = [
 ];
 
 /// Why a program is never parked, told by its file alone.
-pub fn find_obstacle(program: &Program) -> Option<String> {
+pub fn find_obstacle(program: &Program, policy: &Policy) -> Option<String> {
     let name = program.name();
+    let path = Path::new(OsStr::from_bytes(program.path.to_bytes()));
+    if !Task::is_known(&name) && !policy.folders.iter().any(|folder| path.starts_with(folder)) {
+        return Some("it is neither a known compiler nor an installed program".to_owned());
+    }
     if LAUNCHERS.contains(&name.as_str()) {
         return Some(format!("{name} only starts other programs"));
     }

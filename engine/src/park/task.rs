@@ -77,6 +77,11 @@ const ANY: Task = Task {
 };
 
 impl Task {
+    /// It is more than a question for the version.
+    pub fn is_known(name: &str) -> bool {
+        !Task::of(name).inputs.is_empty()
+    }
+
     /// By the name of the file: `x86_64-linux-gnu-g++-12`, `clang-14`, `cc1plus`.
     pub fn of(name: &str) -> Task {
         let tool = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');

@@ -122,13 +122,12 @@ impl TestSpace {
         TestSpace::with(&[("WAFD_PARK", "no")])
     }
 
-    /// One with an engine that finds these variables.
+    /// One with an engine that finds these variables, and may park what a test has made.
     pub fn with(variables: &[(&'static str, &str)]) -> TestSpace {
         let mut space = TestSpace::new();
-        space.variables = variables
-            .iter()
-            .map(|(name, value)| (*name, (*value).to_owned()))
-            .collect();
+        let folders = ("WAFD_PARK_FOLDERS", space.base.to_str().unwrap());
+        let variables = variables.iter().chain([&folders]);
+        space.variables = variables.map(|(name, value)| (*name, (*value).to_owned())).collect();
         space.start();
         space
     }
