@@ -241,7 +241,7 @@ class Connection:
 
 	def execute(self, command: bytes, env: Optional[Dict[Any, Any]], fds: Sequence[int]) -> Answer:
 		"""Run a command and wait for its end; ``env`` is none for our own environment."""
-		number, frame = self._own_environment() if env is None else self._environment(env)
+		number, frame = self.number_environment(env)
 		self.count = count = (self.count + 1) & 0xFFFFFFFF
 		request = protocol.encode_execute(count, number, command)
 		try:
@@ -293,6 +293,10 @@ class Connection:
 				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
 			streams[answer.stream - 1].append(answer.data)
 			buffer += b"" if buffer else self.sock.recv(RECEIVE)
+
+	def number_environment(self, env: Optional[Dict[Any, Any]]) -> Tuple[int, bytes]:
+		"""The number of an environment, none for our own, and the frame that must go before the first use of it."""
+		return self._own_environment() if env is None else self._environment(env)
 
 	def _own_environment(self) -> Tuple[int, bytes]:
 		"""The number of our own environment, and the frame that must go first."""
@@ -371,25 +375,25 @@ class Session:
 		"""
 		lost_by: Set[int] = set()
 		while True:
-			connection = self._take()
+			connection = self.take()
 			try:
 				answer = connection.execute(command, env, fds)
 			except Unsendable:
-				self._give_back(connection)
+				self.give_back(connection)
 				raise
 			except Lost as e:
-				self._bury(connection)
+				self.bury(connection)
 				if connection.engine in lost_by:
-					raise self._give_up(e) from None
+					raise self.give_up(e) from None
 				lost_by.add(connection.engine)
 				continue
 			except ProtocolError as e:
-				self._drop(connection)
-				raise self._give_up(e) from None
+				self.drop(connection)
+				raise self.give_up(e) from None
 			except BaseException:
-				self._drop(connection)
+				self.drop(connection)
 				raise
-			self._give_back(connection)
+			self.give_back(connection)
 			return answer
 
 	@property
@@ -401,9 +405,10 @@ class Session:
 		"""Close what is idle now, and the rest when it is."""
 		self.closed = True
 		while self.idle:
-			self._drop(self.idle.pop())
+			self.drop(self.idle.pop())
 
-	def _take(self) -> Connection:
+	def take(self) -> Connection:
+		"""A connection for the caller alone."""
 		while True:
 			try:
 				connection = self.idle.pop()
@@ -411,29 +416,32 @@ class Session:
 				return self._connect()
 			if connection.engine not in self.dead:
 				return connection
-			self._drop(connection)
+			self.drop(connection)
 
-	def _give_back(self, connection: Connection) -> None:
+	def give_back(self, connection: Connection) -> None:
+		"""Leave a connection on which nothing is under way to others."""
 		if self.closed:
-			self._drop(connection)
+			self.drop(connection)
 		else:
 			self.idle.append(connection)
 
-	def _drop(self, connection: Connection) -> None:
+	def drop(self, connection: Connection) -> None:
+		"""Close a connection, which ends what runs over it."""
 		connection.close()
 		if connection in self.connections:
 			self.connections.discard(connection)
 			self.past += connection.count
 
-	def _bury(self, connection: Connection) -> None:
+	def bury(self, connection: Connection) -> None:
 		"""Note that this connection's engine is gone, which many connections tell at once."""
-		self._drop(connection)
+		self.drop(connection)
 		with self.lock:
 			self.dead.add(connection.engine)
 			if len(self.dead) > MOST_DEATHS:
 				self.failure = EngineError("%d engines ended in the middle of commands" % len(self.dead))
 
-	def _give_up(self, failure: EngineError) -> EngineError:
+	def give_up(self, failure: EngineError) -> EngineError:
+		"""Connect no more."""
 		self.failure = failure
 		return failure
 

@@ -10,7 +10,7 @@ That is all: tasks, ``cmd_and_log``, configuration tests and ``multicheck`` go t
 it is needed and leaves by itself. What cannot be sent to it (a ``preexec_fn``, a terminal as standard input …) runs
 Waf's own way, and so does everything where there is no engine. ``docs/prefork.md`` has the details.
 
-Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--prefork-transport=unix|tcp``.
+Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
 engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket).
@@ -26,10 +26,10 @@ import sys
 import threading
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from waflib import Context, Errors, Logs, Options, Utils
+from waflib import Context, Errors, Logs, Options, Runner, Utils
 
 if __package__:
-	from . import engine, protocol
+	from . import engine, protocol, runner
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -38,6 +38,7 @@ else:
 	sys.path.append(os.path.dirname(_folder))
 	engine = importlib.import_module(os.path.basename(_folder) + ".engine")
 	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
+	runner = importlib.import_module(os.path.basename(_folder) + ".runner")
 
 Result = Tuple[int, Optional[bytes], Optional[bytes]]
 
@@ -230,6 +231,9 @@ class Prefork:
 
 	def __init__(self) -> None:
 		self.stock = Utils.run_process, Utils.alloc_process_pool
+		self.hooks = runner.Hooks()
+		self.captors: Dict[int, Any] = {}
+		"""By thread: what takes the next command in place of the engine."""
 		self.session: Optional[engine.Session] = None
 		self.jobs: Any = None
 		"""The option from which the session was made; none before Waf has read the command line."""
@@ -242,6 +246,7 @@ class Prefork:
 	def install(self) -> None:
 		Utils.run_process = self.run_process
 		Utils.alloc_process_pool = self.alloc_process_pool
+		Runner.Spawner = self.make_spawner
 		atexit.register(self.finish)
 		if hasattr(Options.options, "jobs"):
 			self.decide()
@@ -255,7 +260,28 @@ class Prefork:
 			except engine.EngineError as e:
 				Logs.warn("prefork: %s (going on without)", e)
 		Utils.run_process, Utils.alloc_process_pool = self.stock
+		if Runner.Spawner == self.make_spawner:
+			Runner.Spawner = self.hooks.stock.spawner
 		return False
+
+	def make_spawner(self, master: Any) -> Any:
+		"""In place of Waf's class, which would be a thread that starts a thread per task."""
+		threads = getattr(Options.options, "threads", False)
+		if threads or not self.is_in_place() or Runner.Consumer is not self.hooks.stock.consumer:
+			return self.hooks.stock.spawner(master)
+		dispatcher = runner.Dispatcher(master, self)
+		if master.numjobs > 1:
+			master.ready = master.out = dispatcher
+		return dispatcher
+
+	def is_in_place(self) -> bool:
+		"""Commands of Waf come to us, and we have an engine for them."""
+		return (
+			self.hooks.clean
+			and not self.lost
+			and Utils.run_process == self.run_process
+			and Utils.subprocess.Popen.__module__ == "subprocess"
+		)
 
 	def alloc_process_pool(self, n: int, force: bool = False) -> None:
 		"""In place of Waf's, which would start ``n`` workers: the engine needs none."""
@@ -265,15 +291,16 @@ class Prefork:
 	def run_process(self, cmd: Any, kwargs: Dict[str, Any], cargs: Optional[Dict[str, Any]] = None) -> Result:
 		"""Run a command through the engine, or Waf's own way if that cannot be."""
 		cargs = cargs or {}
+		captor = self.captors.get(threading.get_ident()) if self.captors else None
+		if captor is not None:
+			return captor(cmd, kwargs, cargs)
 		if self.lost:
 			return self.run_own_way(cmd, kwargs, cargs, self.lost)
 		if Utils.subprocess.Popen.__module__ != "subprocess":
 			return self.run_own_way(cmd, kwargs, cargs, "subprocess.Popen is replaced")
 		try:
 			command = Command(cmd, kwargs, cargs)
-			session = self.session
-			if session is None or getattr(Options.options, "jobs", None) != self.jobs:
-				session = self.open_session()
+			session = self.find_session()
 			if command.fds and session.transport == engine.TCP:
 				raise engine.Unsendable("descriptors cannot go over TCP")
 			outcome, out, err = session.execute(command.encoded, command.env, command.fds)
@@ -281,7 +308,7 @@ class Prefork:
 			self.note_failure(e)
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
 		if Logs.verbose:
-			Logs.debug("prefork: %s", describe(cmd, outcome))
+			self.describe(cmd, outcome)
 		if outcome.verdict == protocol.NOT_STARTED:
 			# the exception for a missing program and the like differs between versions of Python: let it raise its own
 			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
@@ -302,6 +329,20 @@ class Prefork:
 		if _goes_to_pool(kwargs):
 			kwargs = dict(kwargs, stdin=DEVNULL, env=kwargs.get("env") or dict(os.environ))
 		return Utils.run_regular_process(cmd, kwargs, cargs)
+
+	def encode(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Command:
+		"""The command of a call of ``run_process``; ``Unsendable`` if the engine cannot take it."""
+		return Command(cmd, kwargs, cargs)
+
+	def describe(self, cmd: Any, outcome: "protocol.Outcome") -> None:
+		"""For ``--zones=prefork``."""
+		Logs.debug("prefork: %s", describe(cmd, outcome))
+
+	def find_session(self) -> "engine.Session":
+		session = self.session
+		if session is None or getattr(Options.options, "jobs", None) != self.jobs:
+			session = self.open_session()
+		return session
 
 	def open_session(self) -> "engine.Session":
 		"""The session for the options as they are now."""
@@ -416,6 +457,13 @@ def options(opt):
 			default=False,
 			action="store_true",
 			help="do not share the processors with other builds: run -j commands whatever they do",
+		)
+		group.add_option(
+			"--threads",
+			dest="threads",
+			default=False,
+			action="store_true",
+			help="a thread per task, as Waf has it, and not one thread for all commands",
 		)
 		group.add_option(
 			"--prefork-transport",

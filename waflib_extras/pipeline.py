@@ -1,0 +1,197 @@
+"""
+One connection to the engine that carries many commands at once, driven by one thread.
+
+Knows nothing of Waf. Sends and receives without ever waiting for the one while the other is due, since an engine does
+not read from a client that does not read.
+"""
+
+import select
+from typing import Any, Dict, List, NamedTuple, Optional, Set
+
+from . import protocol
+from .engine import MSG_NOSIGNAL, RECEIVE, Connection, Session
+from .protocol import EngineError, Lost, Outcome, Output, ProtocolError
+
+MSG_DONTWAIT = 0x40  # Linux's; PyPy 3.9 does not name it
+AT_ONCE = 1 << 18  # bytes that are put together for one call of the system
+
+
+class Order:
+	"""A command that was submitted and has no outcome yet; ``subject`` is the caller's own."""
+
+	__slots__ = ("command", "env", "lost_by", "out", "err", "subject")
+
+	def __init__(self, subject: Any, command: bytes, env: Optional[Dict[Any, Any]]) -> None:
+		self.subject = subject
+		self.command = command
+		self.env = env
+		self.out: List[bytes] = []
+		self.err: List[bytes] = []
+		self.lost_by: Optional[Set[int]] = None
+
+
+class Answered(NamedTuple):
+	"""What became of an order; no outcome if there is no engine for it any more."""
+
+	subject: Any
+	outcome: Optional[Outcome]
+	out: bytes
+	err: bytes
+
+
+class Pipeline:
+	"""A connection of a session, and another when its engine ends."""
+
+	def __init__(self, session: Session) -> None:
+		self.session = session
+		self.connection: Connection = session.take()
+		self.orders: Dict[int, Order] = {}
+		"""By number, in the order of submission."""
+		self.unsent = bytearray()
+		self.received = bytearray()
+		self.failure: Optional[EngineError] = None
+		"""Why there is no engine for us any more."""
+
+	def __len__(self) -> int:
+		return len(self.orders)
+
+	def submit(self, subject: Any, command: bytes, env: Optional[Dict[Any, Any]]) -> int:
+		"""
+		Put a command of ``protocol.encode_command`` among what ``flush`` sends, and return its number.
+
+		Raises ``Unsendable`` if its environment cannot be sent.
+		"""
+		return self._put(Order(subject, command, env))
+
+	def _put(self, order: Order) -> int:
+		connection = self.connection
+		number, frame = connection.number_environment(order.env)
+		count = connection.count = (connection.count + 1) & 0xFFFFFFFF
+		self.orders[count] = order
+		self.unsent += frame
+		self.unsent += protocol.encode_execute(count, number, order.command)
+		return count
+
+	def cancel(self, subjects: Set[Any]) -> None:
+		"""Ask the engine to leave the commands of these subjects alone; their outcomes come nevertheless."""
+		for number, order in self.orders.items():
+			if order.subject in subjects:
+				self.unsent += protocol.encode_cancel(number)
+
+	def flush(self) -> None:
+		"""Send what the engine takes now."""
+		while self.unsent:
+			try:
+				sent = self.connection.sock.send(memoryview(self.unsent)[:AT_ONCE], MSG_NOSIGNAL | MSG_DONTWAIT)
+			except BlockingIOError:
+				return
+			except OSError:
+				# that the engine ended is told by receiving, after what it still said
+				self.unsent.clear()
+				return
+			del self.unsent[:sent]
+
+	def receive(self, wait: bool, wake: Optional[int] = None, timeout: Optional[float] = None) -> List[Answered]:
+		"""
+		The answers that have come.
+
+		With ``wait``, come back when there is something to read, also from the descriptor ``wake``, or when the time is up.
+		"""
+		self.flush()
+		if wait and (wake is not None or self.unsent or timeout is not None):
+			self._poll(wake, timeout)
+			wait = False
+		try:
+			received = self.connection.sock.recv(RECEIVE, 0 if wait else MSG_DONTWAIT)
+		except BlockingIOError:
+			return []
+		except OSError:
+			received = b""
+		try:
+			if not received:
+				raise Lost("the connection to the engine ended")
+			self.received += received
+			return self._take_answers()
+		except Lost as e:
+			return self._move(e)
+		except ProtocolError as e:
+			self.session.drop(self.connection)
+			return self._fail(self.session.give_up(e))
+
+	def _poll(self, wake: Optional[int], timeout: Optional[float]) -> None:
+		sock = self.connection.sock
+		while True:
+			poll = select.poll()
+			poll.register(sock, select.POLLIN | (select.POLLOUT if self.unsent else 0))
+			if wake is not None:
+				poll.register(wake, select.POLLIN)
+			events = poll.poll(None if timeout is None else timeout * 1000)
+			if not events or any(event & ~select.POLLOUT for _, event in events):
+				return
+			self.flush()
+
+	def _take_answers(self) -> List[Answered]:
+		"""Decode the whole frames among what was received."""
+		received = self.received
+		answers: List[Answered] = []
+		start = 0
+		while True:
+			size = protocol.measure(received[start : start + 4])
+			if not size or len(received) - start < size:
+				break
+			frame = bytes(received[start : start + size])
+			start += size
+			answer = protocol.decode_outcome(frame) if frame[4] == 0x84 else protocol.decode(frame)
+			order = self.orders.get(getattr(answer, "id", -1))
+			if order is None:
+				raise ProtocolError("the engine says %.100r, which nobody asked for" % (answer,))
+			if isinstance(answer, Outcome):
+				del self.orders[answer.id]
+				answers.append(Answered(order.subject, answer, b"".join(order.out), b"".join(order.err)))
+			# the bytes of the command that say where its two streams go
+			elif isinstance(answer, Output) and order.command[1 + answer.stream] == protocol.PIPE:
+				(order.out if answer.stream == 1 else order.err).append(answer.data)
+			else:
+				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
+		del received[:start]
+		return answers
+
+	def _move(self, lost: Lost) -> List[Answered]:
+		"""The engine ended: have what has no outcome run by another, which starts when nothing of it is left."""
+		orders = list(self.orders.values())
+		ended = self.connection.engine
+		self.session.bury(self.connection)
+		for order in orders:
+			order.lost_by = order.lost_by or set()
+			if ended in order.lost_by:
+				return self._fail(self.session.give_up(lost))
+			order.lost_by.add(ended)
+			del order.out[:], order.err[:]
+		try:
+			self.connection = self.session.take()
+		except EngineError as e:
+			return self._fail(e)
+		self.orders.clear()
+		self.unsent.clear()
+		self.received.clear()
+		for order in orders:
+			self._put(order)
+		self.flush()
+		return []
+
+	def _fail(self, failure: EngineError) -> List[Answered]:
+		"""Give back everything without an outcome."""
+		self.failure = failure
+		orders = list(self.orders.values())
+		self.orders.clear()
+		self.unsent.clear()
+		return [Answered(order.subject, None, b"", b"") for order in orders]
+
+	def close(self) -> None:
+		"""Leave the connection to others if nothing is under way on it, else end it and its commands."""
+		if self.failure:
+			return
+		if self.orders or self.unsent or self.received:
+			self.session.drop(self.connection)
+		else:
+			self.session.give_back(self.connection)
