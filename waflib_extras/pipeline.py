@@ -59,8 +59,10 @@ class Pipeline:
 		"""
 		Put a command of ``protocol.encode_command`` among what ``flush`` sends, and return its number.
 
-		Raises ``Unsendable`` if its environment cannot be sent.
+		Raises ``Unsendable`` if its environment cannot be sent, another ``EngineError`` if there is no engine any more.
 		"""
+		if self.failure:
+			raise self.failure.with_traceback(None)
 		return self._put(Order(subject, command, env))
 
 	def _put(self, order: Order) -> int:

@@ -14,6 +14,7 @@ import collections
 import os
 import select
 import threading
+import types
 from typing import Any, Deque, Dict, List, Optional, Set
 
 from waflib import Context, Logs, Runner, Task, Utils
@@ -63,12 +64,13 @@ class Hooks:
 
 def is_compiled(run: Any) -> bool:
 	"""Waf made this ``run`` of one string, so that it ends with its only command."""
+	if run.__class__ is not types.FunctionType:
+		return False
 	known = _compiled.get(run)
 	if known is None:
-		code = getattr(run, "__code__", None)
+		code = run.__code__
 		known = _compiled[run] = (
-			code is not None
-			and code.co_name == "f"
+			code.co_name == "f"
 			and code.co_filename == "<string>"
 			and code.co_varnames[:1] == ("tsk",)
 			and "exec_command" in code.co_names
@@ -420,9 +422,21 @@ class Threads:
 			if self.alive >= self.dispatcher.jobs:
 				return
 			self.alive += 1
+		self.start_thread()
+
+	def start_thread(self) -> None:
 		thread = threading.Thread(target=self.work_on)
 		thread.daemon = True
 		thread.start()
+
+	def replace_thread(self) -> None:
+		"""A task has ended its thread, as with ``sys.exit``: there must be one for those that wait."""
+		with self.lock:
+			needed = bool(self.heap)
+			if not needed:
+				self.alive -= 1
+		if needed:
+			self.start_thread()
 
 	def work_on(self) -> None:
 		"""What a thread does."""
@@ -436,7 +450,11 @@ class Threads:
 					self.work.wait()
 					self.idle -= 1
 				task = self.heap.pop()
-			self.run(task)
+			try:
+				self.run(task)
+			except BaseException:
+				self.replace_thread()
+				raise
 
 	def run(self, task: Any) -> None:
 		dispatcher = self.dispatcher
