@@ -107,7 +107,7 @@ def build(bld):
 
 
 def test_commands_need_no_thread_and_python_few(waf: Any, project: Any) -> None:
-	"""Plain tasks are finished in the main thread; -j of Python's own run at once, in as many threads, which then end."""
+	"""Plain tasks are finished in the main thread; -j of Python's own run at once, in as many threads."""
 	folder = project({"wscript": LOAD + THREADS})
 	waf(folder, "configure")
 	done = waf(folder, "build", "-j3")
@@ -298,7 +298,8 @@ def test_much_output_of_many_commands(waf: Any, project: Any) -> None:
 	wscript = """\
 def build(bld):
 	for i in range(24):
-		bld(rule="head -c 3000000 /dev/zero | tr '\\\\0' %s; : %s" % (chr(97 + i), "x" * 90000), name="n%d" % i, always=True)
+		rule = "head -c 3000000 /dev/zero | tr '\\\\0' %s; : %s" % (chr(97 + i), "x" * 90000)
+		bld(rule=rule, name="n%d" % i, always=True)
 """
 	folder = project({"wscript": LOAD + wscript})
 	waf(folder, "configure")

@@ -19,7 +19,7 @@ AT_ONCE = 1 << 18  # bytes that are put together for one call of the system
 class Order:
 	"""A command that was submitted and has no outcome yet; ``subject`` is the caller's own."""
 
-	__slots__ = ("command", "env", "lost_by", "out", "err", "subject")
+	__slots__ = ("command", "env", "err", "lost_by", "out", "subject")
 
 	def __init__(self, subject: Any, command: bytes, env: Optional[Dict[Any, Any]]) -> None:
 		self.subject = subject
@@ -97,7 +97,7 @@ class Pipeline:
 		"""
 		The answers that have come.
 
-		With ``wait``, come back when there is something to read, also from the descriptor ``wake``, or when the time is up.
+		With ``wait``, come back when there is something to read, here or from the descriptor ``wake``, or the time is up.
 		"""
 		self.flush()
 		if wait and (wake is not None or self.unsent or timeout is not None):

@@ -17,7 +17,7 @@ import threading
 import types
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from waflib import Context, Logs, Runner, Task, Utils
+from waflib import Context, Logs, Runner, Task
 
 if __package__:
 	from . import pipeline, protocol
@@ -57,7 +57,8 @@ class Hooks:
 		self.clean = all(
 			function.__module__ == module
 			for function, module in zip(
-				self.stock, ("waflib.Task", "waflib.Task", "waflib.Context", "waflib.Runner", "waflib.Runner", "waflib.Runner")
+				self.stock,
+				("waflib.Task", "waflib.Task", "waflib.Context", "waflib.Runner", "waflib.Runner", "waflib.Runner"),
 			)
 		)
 
@@ -87,7 +88,7 @@ class Dispatcher:
 		self.prefork = prefork
 		self.stock = prefork.hooks.stock
 		self.jobs = master.numjobs
-		self.pipeline: Optional["pipeline.Pipeline"] = None
+		self.pipeline: Optional[pipeline.Pipeline] = None
 		self.waiting = Runner.PriorityTasks()
 		"""Plain tasks that were not submitted yet."""
 		self.done: Deque[Any] = collections.deque()
@@ -476,7 +477,7 @@ class Threads:
 				os.write(self.rope, b"!")
 
 	def start_waiting(self, eager: bool) -> bool:
-		"""Have the bell rung: for every task, or only when there is no further one to run; not if one is done already."""
+		"""Have the bell rung for every task, or when there is no further one to run; not if one is done already."""
 		with self.lock:
 			if self.dispatcher.done:
 				return False
