@@ -19,7 +19,7 @@ AT_ONCE = 1 << 18  # bytes that are put together for one call of the system
 class Order:
 	"""A command that was submitted and has no outcome yet; ``subject`` is the caller's own."""
 
-	__slots__ = ("command", "env", "err", "lost_by", "out", "subject")
+	__slots__ = ("cancelled", "command", "env", "err", "lost_by", "out", "subject")
 
 	def __init__(self, subject: Any, command: bytes, env: Optional[Dict[Any, Any]]) -> None:
 		self.subject = subject
@@ -27,6 +27,7 @@ class Order:
 		self.env = env
 		self.out: List[bytes] = []
 		self.err: List[bytes] = []
+		self.cancelled = False
 		self.lost_by: Optional[Set[int]] = None
 
 
@@ -78,6 +79,7 @@ class Pipeline:
 		"""Ask the engine to leave the commands of these subjects alone; their outcomes come nevertheless."""
 		for number, order in self.orders.items():
 			if order.subject in subjects:
+				order.cancelled = True
 				self.unsent += protocol.encode_cancel(number)
 
 	def flush(self) -> None:
@@ -97,7 +99,7 @@ class Pipeline:
 		"""
 		The answers that have come.
 
-		With ``wait``, come back when there is something to read, here or from the descriptor ``wake``, or the time is up.
+		With ``wait``, come back when there is something to read, here or from ``wake``, or the time is up.
 		"""
 		self.flush()
 		if wait and (wake is not None or self.unsent or timeout is not None):
@@ -177,9 +179,10 @@ class Pipeline:
 		self.unsent.clear()
 		self.received.clear()
 		for order in orders:
-			self._put(order)
+			if not order.cancelled:
+				self._put(order)
 		self.flush()
-		return []
+		return [Answered(order.subject, None, b"", b"") for order in orders if order.cancelled]
 
 	def _fail(self, failure: EngineError) -> List[Answered]:
 		"""Give back everything without an outcome."""

@@ -416,9 +416,8 @@ class Threads:
 			if shown:
 				self.shown.add(task)
 			self.heap.append(task)
-			if self.idle:
-				if len(self.heap) <= self.idle:
-					self.work.notify()
+			if len(self.heap) <= self.idle:
+				self.work.notify()
 				return
 			if self.alive >= self.dispatcher.jobs:
 				return
