@@ -8,12 +8,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#define AHEAD 2 /* children that wait: while one becomes a command, another is asked already */
 #define CONTROL 3 /* the lowest number that the control socket may have once the program is parked */
 
 extern char **environ;
@@ -122,29 +120,27 @@ static void read_request(struct wafpark_child *child) {
 	child->route = at + request->env;
 }
 
-/* Keeps children that wait for a request, forked before it comes; returns in one of them when it came.
+/* Forks for each request; returns in the children only.
  *
  * They are the engine's children, and not ours: it gets the status, and the kernel's word on what they took. */
-static void serve(int control, int taken, struct wafpark_child *child) {
-	int engine = (int)SYSTEM(SYS_getppid), count;
-	for (uint64_t missing = AHEAD;; SYSTEM(SYS_read, taken, &missing, sizeof missing))
-		for (; missing; missing--) {
-			long pid = SYSTEM(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
-			if (pid == 0)
-				goto child;
-			/* An engine that gets no answer does without us. */
-			if (pid < 0)
-				leave(127);
+static void serve(int control, struct wafpark_child *child) {
+	int engine = (int)SYSTEM(SYS_getppid);
+	for (;;) {
+		int count;
+		long size = receive(control, child->streams, &count);
+		child->request = (const struct wafpark_request *)(void *)desk.packet;
+		if (!is_sound(child->request, size, count))
+			leave(127);
+		long pid = SYSTEM(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+		if (pid == 0) {
+			wafpark_stay_with(engine);
+			return;
 		}
-child:
-	wafpark_stay_with(engine);
-	long size = receive(control, child->streams, &count);
-	const uint64_t one = 1;
-	SYSTEM(SYS_write, taken, &one, sizeof one);
-	SYSTEM(SYS_close, taken);
-	child->request = (const struct wafpark_request *)(void *)desk.packet;
-	if (!is_sound(child->request, size, count))
-		leave(127);
+		if (pid < 0)
+			wafpark_answer(control, (int32_t)pid);
+		for (int i = 0; i < count; i++)
+			SYSTEM(SYS_close, child->streams[i]);
+	}
 }
 
 static int parked_main(int argc, char **argv, char **env) {
@@ -158,14 +154,11 @@ static int parked_main(int argc, char **argv, char **env) {
 	receive_roster(control);
 	if (!wafpark_find_thread())
 		wafpark_see_obstacle(WAFPARK_THREAD);
-	int taken = (int)SYSTEM(SYS_eventfd2, 0, EFD_CLOEXEC);
-	if (taken < 0)
-		leave(127);
 	wafpark_report_ready(control);
 	child.control = control;
 	child.roster = roster.berths;
 	child.roster_size = roster.size;
-	serve(control, taken, &child);
+	serve(control, &child);
 	read_request(&child);
 	wafpark_become(&child);
 	return real_main((int)child.request->argc, child.argv, child.env);
