@@ -49,6 +49,7 @@ ENCODERS = {
 	"status": lambda f: protocol.encode_status(),
 	"stop": lambda f: protocol.encode_stop(f["how"]),
 	"listen": lambda f: protocol.encode_listen(),
+	"policy": lambda f: protocol.encode_policy(f["flags"], f["load"]),
 }
 VALUES = {
 	"welcome": protocol.Welcome,

@@ -5,6 +5,7 @@ Knows nothing of Waf: a ``Session`` takes encoded commands from any number of th
 """
 
 import array
+import contextlib
 import os
 import shutil
 import socket
@@ -258,6 +259,14 @@ class Connection:
 		except OSError as e:
 			raise Lost("the connection to the engine ended: %s" % e.strerror) from None
 
+	def introduce(self, policy: bytes, fds: Sequence[int]) -> None:
+		"""Tell the engine what the build wants of its neighbours; that it is lost shows with the first command."""
+		with contextlib.suppress(OSError, Unsendable):
+			if fds:
+				self._send_with(b"", policy, fds)
+			elif policy:
+				self.sock.sendall(policy, MSG_NOSIGNAL)
+
 	def _send_with(self, frame: bytes, request: bytes, fds: Sequence[int]) -> None:
 		"""Send a request with descriptors; they belong to the frame that their first byte comes with."""
 		if frame:
@@ -345,6 +354,8 @@ class Session:
 		self.wishes = wishes
 		self.transport = transport
 		self.deadlines = deadlines
+		self.policy: Tuple[bytes, Sequence[int]] = (b"", ())
+		"""A frame that each connection begins with, and its descriptors."""
 		self.failure: Optional[EngineError] = None
 		"""Why there is no engine for us any more."""
 		self.engine = 0
@@ -456,6 +467,7 @@ class Session:
 				if not (isinstance(e, Refused) and e.why == protocol.CROWDED):
 					self.failure = e
 				raise
+			connection.introduce(*self.policy)
 			self.connections.add(connection)
 			self.engine = connection.engine
 			return connection

@@ -10,7 +10,9 @@ That is all: tasks, ``cmd_and_log``, configuration tests and ``multicheck`` go t
 it is needed and leaves by itself. What cannot be sent to it (a ``preexec_fn``, a terminal as standard input …) runs
 Waf's own way, and so does everything where there is no engine. ``docs/prefork.md`` has the details.
 
-Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``.
+Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``;
+those of ``docs/neighbour.md`` are ``--nice``, ``--sched``, ``--processors``, ``--load``, ``--jobserver`` and
+``--no-memory-brake``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
 engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket).
@@ -21,6 +23,7 @@ and why; ``wafd status`` shows the engine; ``WAF_NO_PREFORK=1 waf`` does without
 
 import atexit
 import collections
+import contextlib
 import os
 import sys
 import threading
@@ -29,7 +32,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from waflib import Context, Errors, Logs, Options, Runner, Utils
 
 if __package__:
-	from . import engine, protocol, runner
+	from . import engine, neighbour, protocol, runner
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -37,6 +40,7 @@ else:
 	_folder = os.path.dirname(os.path.abspath(__file__))
 	sys.path.append(os.path.dirname(_folder))
 	engine = importlib.import_module(os.path.basename(_folder) + ".engine")
+	neighbour = importlib.import_module(os.path.basename(_folder) + ".neighbour")
 	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
 	runner = importlib.import_module(os.path.basename(_folder) + ".runner")
 
@@ -240,6 +244,9 @@ class Prefork:
 		self.lock = threading.Lock()
 		self.reasons: Dict[str, int] = collections.Counter()
 		"""How often a command ran Waf's own way, by reason."""
+		self.wishes = neighbour.NO_WISHES
+		self.policy: Optional[neighbour.Policy] = None
+		"""What the engine is told; none before it was looked for."""
 		self.lost = ""
 		"""Why no command goes to the engine any more."""
 
@@ -253,6 +260,7 @@ class Prefork:
 
 	def decide(self) -> bool:
 		"""Now that there are options: leave Waf as it is if we are not wanted, or there is no engine."""
+		self.stand_back()
 		if not getattr(Options.options, "no_prefork", False):
 			try:
 				engine.find_engine(find_transport())
@@ -357,8 +365,27 @@ class Prefork:
 					find_wishes(),
 					find_transport(),
 				)
+				self.session.policy = self.find_policy()
 				self.jobs = jobs
 			return self.session
+
+	def stand_back(self) -> None:
+		"""Do as the options ask, once; an engine comes first, or it would have less than other builds need."""
+		neighbour.check(Options.options)
+		wishes, self.wishes = self.wishes, neighbour.find_wishes(Options.options)
+		if wishes == self.wishes or not self.wishes.wanted:
+			return
+		if not getattr(Options.options, "no_prefork", False):
+			with contextlib.suppress(engine.EngineError):
+				engine.start(find_transport(), engine.DEADLINES.start)
+		neighbour.apply(self.wishes)
+
+	def find_policy(self) -> Tuple[bytes, Sequence[int]]:
+		"""What the engine is to be told of the build, for each of its connections."""
+		if self.policy is None:
+			# there is no way for descriptors over TCP, so there are no tokens either
+			self.policy = neighbour.find_policy(Options.options, os.environ, find_transport() == engine.UNIX)
+		return self.policy
 
 	def note_failure(self, error: Exception) -> None:
 		"""Tell once if there is no engine any more, and do without from now on."""
@@ -458,6 +485,7 @@ def options(opt):
 			action="store_true",
 			help="do not share the processors with other builds: run -j commands whatever they do",
 		)
+		neighbour.add_options(opt)
 		group.add_option(
 			"--threads",
 			dest="threads",

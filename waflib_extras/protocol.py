@@ -21,6 +21,12 @@ SESSION_SIZE = 16
 PIN = 1
 OWN_SLOTS = 2
 
+# policy.flags
+NO_BRAKE = 1
+TOKENS = 2
+SERVE_PIPE = 4
+SERVE_FIFO = 8
+
 # execute.flags
 NEW_SESSION = 1
 
@@ -123,6 +129,7 @@ class Listening(NamedTuple):
 _U32 = struct.Struct("<I")
 _TWO_U32 = struct.Struct("<II")
 _HEAD = struct.Struct("<IB")
+_POLICY = struct.Struct("<BI")
 _HELLO = struct.Struct("<4sHH16sIII")
 _EXECUTE = struct.Struct("<IBII")
 _COMMAND = struct.Struct("<BBBBQI")
@@ -233,6 +240,11 @@ def encode_stop(how: int) -> bytes:
 
 def encode_listen() -> bytes:
 	return _frame(7, b"", FRAME_CAP)
+
+
+def encode_policy(flags: int, load: int) -> bytes:
+	"""What a build wants of its neighbours; ``load`` in hundredths, 0 for no limit."""
+	return _frame(8, _POLICY.pack(flags, load), FRAME_CAP)
 
 
 # ---- answers

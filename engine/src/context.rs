@@ -30,6 +30,8 @@ pub enum Adjustment {
     Personality(libc::c_ulong),
     OutOfMemoryScore(String),
     ControlGroup(Arc<OwnedFd>),
+    /// The command has this descriptor too, under the number that it has here.
+    Inherit(Arc<OwnedFd>),
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -186,6 +188,15 @@ impl Context {
         };
         write_set(&set_of(&self.processors), &mut block.processors);
         block
+    }
+
+    /// How much it stands back, as the nice value of a whole group says it: only ever down, and all the way for those
+    /// that run when nobody else does.
+    pub fn courtesy(&self) -> i32 {
+        if self.scheduler.0 == libc::SCHED_IDLE {
+            return 19;
+        }
+        self.nice.max(0)
     }
 
     /// The processors that a command may run on.

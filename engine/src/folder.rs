@@ -19,6 +19,8 @@ pub struct Folder {
     path: PathBuf,
 }
 
+const JOBS: &str = "jobs-";
+
 impl Folder {
     /// Where the environment says that it is; nothing is made or checked yet.
     pub fn from_environment() -> Folder {
@@ -98,6 +100,16 @@ impl Folder {
 
     pub fn token(&self) -> PathBuf {
         self.file("tcp")
+    }
+
+    /// The fifo of a jobserver, by a number of its own.
+    pub fn jobserver(&self, number: u64) -> PathBuf {
+        self.file(&format!("{JOBS}{number}"))
+    }
+
+    /// What the names of all those begin with.
+    pub fn jobserver_prefix() -> String {
+        format!("wafd-{ENGINE}.{JOBS}")
     }
 
     /// The library that parks programs.

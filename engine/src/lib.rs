@@ -7,6 +7,7 @@
 //! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
 //! place that knows all others. `docs/protocol.md` specifies what is said, `docs/design.md` why it is built so.
 
+pub mod brake;
 pub mod client;
 pub mod command;
 pub mod connection;
@@ -15,6 +16,7 @@ pub mod crew;
 pub mod folder;
 pub mod frame;
 pub mod guardian;
+pub mod jobserver;
 pub mod logbook;
 pub mod park;
 pub mod pins;

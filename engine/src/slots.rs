@@ -55,15 +55,18 @@ impl Slots {
         }
     }
 
-    /// The next command that may start; it then holds a slot until `finish`.
-    pub fn grant(&mut self) -> Option<CommandKey> {
+    /// The next command that may start; it then holds a slot until `finish`. `may` is asked for a session and the number
+    /// of its commands that run, and a yes is a promise that is kept.
+    pub fn grant(&mut self, mut may: impl FnMut(&SessionId, usize) -> bool) -> Option<CommandKey> {
         let free = self.capacity() > self.shared();
-        let share = self
-            .shares
-            .values_mut()
-            .filter(|s| !s.waiting.is_empty() && s.running < s.jobs)
-            .filter(|s| s.own || free || s.running == 0)
-            .min_by_key(|s| (s.running, s.served))?;
+        let candidates = self.shares.iter_mut();
+        let mut candidates: Vec<_> = candidates
+            .filter(|(_, s)| !s.waiting.is_empty() && s.running < s.jobs)
+            .filter(|(_, s)| s.own || free || s.running == 0)
+            .collect();
+        candidates.sort_unstable_by_key(|(_, s)| (s.running, s.served));
+        let mut candidates = candidates.into_iter();
+        let (_, share) = candidates.find(|(session, share)| may(session, share.running))?;
         self.turns += 1;
         share.served = self.turns;
         share.running += 1;
@@ -113,7 +116,7 @@ mod tests {
     const B: SessionId = [2; 16];
 
     fn start_all(slots: &mut Slots) -> Vec<CommandKey> {
-        std::iter::from_fn(|| slots.grant()).collect()
+        std::iter::from_fn(|| slots.grant(|_, _| true)).collect()
     }
 
     fn submit(slots: &mut Slots, session: SessionId, keys: std::ops::Range<u64>) {
@@ -193,6 +196,19 @@ mod tests {
         slots.finish(&A);
         assert_eq!(start_all(&mut slots), [101]);
         assert_eq!(slots.of(&A), (0, 0, 0));
+    }
+
+    #[test]
+    fn who_may_not_waits_and_lets_others_go_first() {
+        let mut slots = Slots::default();
+        slots.declare(A, 3, false);
+        slots.declare(B, 3, false);
+        submit(&mut slots, A, 0..3);
+        submit(&mut slots, B, 100..103);
+        let one_of_a = |session: &SessionId, running| *session == B || running == 0;
+        let started: Vec<_> = std::iter::from_fn(|| slots.grant(one_of_a)).collect();
+        assert_eq!(started.iter().filter(|key| **key < 100).count(), 1);
+        assert_eq!(started.len(), 3);
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub enum Source {
     End(CommandKey),
     /// The command takes input.
     Feed(CommandKey),
+    /// There may be a token for a session.
+    Tokens(u64),
     /// The command's captured stream, 0 for output and 1 for errors.
     Capture(CommandKey, usize),
 }
@@ -35,7 +37,8 @@ impl Source {
             Source::Connection(key) => (4, key),
             Source::End(key) => (5, key),
             Source::Feed(key) => (6, key),
-            Source::Capture(key, stream) => (7 + stream as u64, key),
+            Source::Tokens(key) => (7, key),
+            Source::Capture(key, stream) => (8 + stream as u64, key),
         };
         EventData::new_u64(kind << 56 | key & KEY)
     }
@@ -51,7 +54,8 @@ impl Source {
             4 => Source::Connection(key),
             5 => Source::End(key),
             6 => Source::Feed(key),
-            7 => Source::Capture(key, 0),
+            7 => Source::Tokens(key),
+            8 => Source::Capture(key, 0),
             _ => Source::Capture(key, 1),
         }
     }
@@ -71,6 +75,7 @@ mod tests {
             Source::Connection(1),
             Source::End(2),
             Source::Feed(3),
+            Source::Tokens(5),
             Source::Capture(4, 0),
             Source::Capture(KEY, 1),
         ] {

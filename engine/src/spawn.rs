@@ -311,6 +311,7 @@ unsafe fn apply(adjustment: &Adjustment) -> libc::c_int {
             libc::close(file);
             written as libc::c_int
         }
+        Adjustment::Inherit(fd) => libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0),
         Adjustment::ControlGroup(procs) => libc::write(procs.as_raw_fd(), c"0".as_ptr().cast(), 1) as libc::c_int,
     }
 }

@@ -81,6 +81,8 @@ pub struct SessionLine {
     pub waiting: usize,
     pub connections: usize,
     pub own_slots: bool,
+    /// What it wants of its neighbours, and whether it waits for them.
+    pub neighbour: Value,
 }
 
 /// A running command as it is shown.
@@ -106,6 +108,7 @@ pub struct Snapshot<'a> {
     pub commands: Vec<CommandLine>,
     pub totals: &'a Totals,
     pub parking: Value,
+    pub brake: Value,
 }
 
 impl Snapshot<'_> {
@@ -116,7 +119,7 @@ impl Snapshot<'_> {
             .map(|s| {
                 json!({
                     "name": s.name, "pid": s.pid, "jobs": s.jobs, "running": s.running, "waiting": s.waiting,
-                    "connections": s.connections, "own_slots": s.own_slots,
+                    "connections": s.connections, "own_slots": s.own_slots, "neighbor": s.neighbour,
                 })
             })
             .collect();
@@ -138,6 +141,7 @@ impl Snapshot<'_> {
             "commands": commands,
             "totals": self.totals.json(),
             "parking": self.parking,
+            "brake": self.brake,
         })
     }
 }
@@ -176,6 +180,18 @@ pub fn show(report: &Value) -> String {
             slots["running"], slots["capacity"], slots["waiting"]
         ),
     );
+    let brake = &report["brake"];
+    if let Some(why) = brake["why"].as_str() {
+        let since = duration(number(&brake["since_s"]));
+        line("fewer commands", format!("since {since}: {}", printable(why)));
+    }
+    if number(&brake["times"]) > 0.0 {
+        let all = duration(number(&brake["seconds"]));
+        line(
+            "",
+            format!("{} times so far, {all} in all, because of memory", brake["times"]),
+        );
+    }
     let totals = &report["totals"];
     line("commands succeeded", totals["succeeded"].to_string());
     for (key, name) in [
@@ -217,6 +233,17 @@ pub fn show(report: &Value) -> String {
             s["waiting"]
         );
         line("build", about);
+        let neighbour = &s["neighbor"];
+        if let Some(most) = neighbour["load"].as_f64() {
+            line("", format!("starts nothing above {most} runnable threads"));
+        }
+        if let Some(form) = neighbour["jobserver"].as_str() {
+            let (held, free) = (&neighbour["tokens_held"], &neighbour["tokens_free"]);
+            line("", format!("{}: {held} tokens held, {free} free", printable(form)));
+        }
+        if let Some(why) = neighbour["waits_for"].as_str() {
+            line("", format!("waits: {}", printable(why)));
+        }
     }
     for c in report["commands"].as_array().into_iter().flatten() {
         let argv: Vec<_> = c["argv"].as_array().into_iter().flatten().map(string).collect();
@@ -299,6 +326,8 @@ mod tests {
                 waiting: 2,
                 connections: 3,
                 own_slots: true,
+                neighbour: json!({"load": 2.5, "jobserver": "jobserver of its own", "tokens_held": 1, "tokens_free": 2,
+                    "waits_for": "jobserver: no token is free"}),
             }],
             commands: vec![CommandLine {
                 pid: 13,
@@ -307,6 +336,7 @@ mod tests {
             }],
             totals: &totals,
             parking: Value::Null,
+            brake: json!({"why": "memory short", "since_s": 3.0, "times": 2, "seconds": 9.0}),
         };
         let text = show(&snapshot.json());
         for part in [
@@ -317,6 +347,11 @@ mod tests {
             "/src/p (process 12): -j4, 1 running, 2 waiting, own slots",
             "13 for 1 min 1 s: cc -c",
             "1 for place",
+            "since 3.0 s: memory short",
+            "2 times so far, 9.0 s in all",
+            "nothing above 2.5 runnable",
+            "jobserver of its own: 1 tokens held, 2 free",
+            "waits: jobserver: no token",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

@@ -22,6 +22,8 @@ pub enum Alarm {
     Abandon(CommandKey),
     /// There may be descriptors for new connections again.
     Accept,
+    /// What held commands back may have passed.
+    Neighbours,
     /// Nobody has needed the engine for long.
     Idle,
 }

@@ -3,6 +3,8 @@
 //! Pure. Knows nothing of sockets, nor of what is done with a request; `frame` cuts a stream into the bodies that are
 //! decoded here.
 
+use crate::jobserver::Form;
+
 /// The highest and the lowest version that this engine speaks.
 pub const VERSION: u16 = 1;
 /// The largest frame before `welcome`: a stranger makes nobody allocate more.
@@ -117,6 +119,19 @@ pub struct Execute {
     pub input: Vec<u8>,
 }
 
+/// What a build wants of its neighbours, and gives them; for its whole session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// Do not start fewer commands when memory runs short.
+    pub no_brake: bool,
+    /// Two descriptors come with the frame: the ends of a jobserver that tokens are to be taken from.
+    pub tokens: bool,
+    /// Commands are told of a jobserver.
+    pub serve: Option<Form>,
+    /// So many hundredths of a runnable thread are the most on the machine; 0 is no limit.
+    pub load: u32,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Hello(Hello),
@@ -126,6 +141,7 @@ pub enum Request {
     Status,
     Stop { now: bool },
     Listen,
+    Policy(Policy),
 }
 
 /// Why a greeting was refused; the numbers are the wire's.
@@ -357,6 +373,22 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
     Ok(command)
 }
 
+fn policy(r: &mut Reader<'_>) -> Result<Policy> {
+    let flags = r.u8()?;
+    let serve = match flags >> 2 {
+        0 => None,
+        1 => Some(Form::Pipe),
+        2 => Some(Form::Fifo),
+        _ => return Err(Malformed("unknown flags")),
+    };
+    Ok(Policy {
+        no_brake: flags & 1 != 0,
+        tokens: flags & 2 != 0,
+        serve,
+        load: r.u32()?,
+    })
+}
+
 impl Request {
     /// Decodes what stands between a frame's length and the next frame.
     pub fn decode(frame: &[u8]) -> Result<Request> {
@@ -372,6 +404,7 @@ impl Request {
                 _ => return Err(Malformed("unknown way to stop")),
             },
             0x07 => Request::Listen,
+            0x08 => Request::Policy(policy(&mut r)?),
             _ => return Err(Malformed("unknown kind of request")),
         };
         r.end()?;
@@ -494,6 +527,15 @@ impl Request {
             Request::Status => frame(out, 0x05, |_| ()),
             Request::Stop { now } => frame(out, 0x06, |out| out.push((*now).into())),
             Request::Listen => frame(out, 0x07, |_| ()),
+            Request::Policy(policy) => frame(out, 0x08, |out| {
+                let serve = match policy.serve {
+                    None => 0,
+                    Some(Form::Pipe) => 4,
+                    Some(Form::Fifo) => 8,
+                };
+                out.push(u8::from(policy.no_brake) | u8::from(policy.tokens) << 1 | serve);
+                out.extend(policy.load.to_le_bytes());
+            }),
         }
     }
 }

@@ -47,8 +47,8 @@ fn the_report_is_complete() {
     assert_eq!(
         keys(&report),
         [
-            "commands", "leaving", "parking", "pid", "protocol", "sessions", "slots", "socket", "tcp_port", "totals",
-            "uptime_s", "version"
+            "brake", "commands", "leaving", "parking", "pid", "protocol", "sessions", "slots", "socket", "tcp_port",
+            "totals", "uptime_s", "version"
         ]
     );
     assert_eq!(report["version"], ENGINE);
@@ -63,7 +63,7 @@ fn the_report_is_complete() {
         report["sessions"],
         json!([{
             "name": "/src/project \u{fffd}", "pid": std::process::id(), "jobs": 3, "running": 1, "waiting": 0,
-            "connections": 1, "own_slots": true,
+            "connections": 1, "own_slots": true, "neighbor": {},
         }])
     );
     let commands = report["commands"].as_array().unwrap();

@@ -4,8 +4,9 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 use wafengine::frame::Inbox;
+use wafengine::jobserver::Form;
 use wafengine::wire::{
-    Execute, Hello, Malformed, Outcome, Reply, Request, Stdio, Step, Strings, Verdict, Why, FRAME_CAP,
+    Execute, Hello, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why, FRAME_CAP,
 };
 
 fn vectors() -> Value {
@@ -82,6 +83,20 @@ fn request(vector: &Value) -> Request {
             now: number::<u8>(&f["how"]) == 1,
         },
         "listen" => Request::Listen,
+        "policy" => {
+            let flags = number::<u8>(&f["flags"]);
+            Request::Policy(Policy {
+                no_brake: flags & 1 != 0,
+                tokens: flags & 2 != 0,
+                serve: match flags & 12 {
+                    0 => None,
+                    4 => Some(Form::Pipe),
+                    8 => Some(Form::Fifo),
+                    _ => panic!("flags {flags}"),
+                },
+                load: number(&f["load"]),
+            })
+        }
         other => panic!("frame {other} of a client"),
     }
 }

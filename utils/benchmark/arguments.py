@@ -22,6 +22,7 @@ examples:
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
   bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
   bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
+  bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py show full.json                             print the tables of a record again
 """

@@ -7,10 +7,11 @@ a set of *abilities*; a scenario names the one that it needs.
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .cache import CACHES, CompilerCache
 from .interpreter import ROOT
+from .machine import cores
 from .meter import Command
 from .mistake import Mistake
 from .project import program_of, rebind
@@ -19,7 +20,7 @@ from .service import find_engine
 if TYPE_CHECKING:
 	from .run import Run
 
-BUILD, REBUILD, SLEEP, CLIENT = "build", "rebuild", "sleep", "client"
+BUILD, REBUILD, SLEEP, CLIENT, NEIGHBOR = "build", "rebuild", "sleep", "client", "neighbor"
 
 # how genbench's build files call what is set for each build
 NINJA_FOLDER = "folder"
@@ -53,7 +54,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, SLEEP, CLIENT))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, CLIENT, NEIGHBOR))
 
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
@@ -74,7 +75,12 @@ class Waf(Builder):
 		run.aside("configure", self.waf(run, "configure", "-o", os.path.join(run.root, run.folder)))
 
 	def command(self, run: "Run") -> Command:
-		return self.waf(run, "build", "-j%d" % run.jobs)
+		return self.waf(run, "build", "-j%d" % run.jobs, *self.options)
+
+	@property
+	def options(self) -> Sequence[str]:
+		"""What is added to the command that builds."""
+		return ()
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		"""A command of Waf in the run's project, which remembers each build folder by a lock file of its own."""
@@ -87,10 +93,31 @@ class Waf(Builder):
 		return Command([interpreter.path, "-m", "waflib_extras.launcher", *args], run.root, env)
 
 
+class Neighbor(Waf):
+	"""Waf with prefork and one option for the sake of others, for the scenario that is about those."""
+
+	abilities = frozenset((NEIGHBOR,))
+
+	def __init__(self, option: Callable[[], str]) -> None:
+		super().__init__(tools=("prefork",), needs_engine=True)
+		self.option = option
+
+	@property
+	def options(self) -> Sequence[str]:
+		return (self.option(),)
+
+
+def half_of_processors() -> str:
+	"""The option that leaves half of the processors, and one at least, to others."""
+	ours = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(cores()))
+	return "--processors=%s" % ",".join(map(str, ours[: max(len(ours) // 2, 1)]))
+
+
 class Ninja(Builder):
 	"""ninja, with the project's own build file."""
 
 	program = "ninja"
+	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR))
 
 	def prepare(self, run: "Run") -> None:
 		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)
@@ -158,9 +185,28 @@ BUILDERS: Dict[str, Builder] = {
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
+	"nice10": Neighbor(lambda: "--nice=10"),
+	"nice19": Neighbor(lambda: "--nice=19"),
+	"batch": Neighbor(lambda: "--sched=batch"),
+	"idle": Neighbor(lambda: "--sched=idle"),
+	"load": Neighbor(lambda: "--load=%d" % cores()),
+	"processors": Neighbor(half_of_processors),
 }
 
-DEFAULT = ("waf", "waf-nopool", "prefork", "ninja", "make", "xargs", "waf+ccache", "ninja+ccache", "ninja+sccache")
+NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
+
+DEFAULT = (
+	"waf",
+	"waf-nopool",
+	"prefork",
+	"ninja",
+	"make",
+	"xargs",
+	"waf+ccache",
+	"ninja+ccache",
+	"ninja+sccache",
+	*NEIGHBORS,
+)
 
 
 class Contender(NamedTuple):
@@ -173,7 +219,7 @@ class Contender(NamedTuple):
 	@property
 	def abilities(self) -> FrozenSet[str]:
 		"""What it can do; a cache has nothing to do with what runs no compiler."""
-		return self.builder.abilities - {SLEEP, CLIENT} if self.cache else self.builder.abilities
+		return self.builder.abilities - {SLEEP, CLIENT, NEIGHBOR} if self.cache else self.builder.abilities
 
 	@property
 	def note(self) -> str:

@@ -6,18 +6,23 @@ To add one, add a row to SCENARIOS, and the phases that are not there yet.
 
 import json
 import os
+import time
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
 from . import contender
+from .foreground import Foreground
 from .mistake import Failed
 from .project import NAP
 from .run import Run
 from .workshop import CLIENT, GENERATED, SLEEPS
 
+ALONE = 2.0  # seconds for which a job is watched alone
+
 Phase = Callable[[Run], None]
 Measures = List[Tuple[str, str]]
 
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
+WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
 
 
@@ -71,6 +76,17 @@ def look_at_objects(run: Run) -> None:
 def build(run: Run) -> None:
 	"""Build: this is what is measured."""
 	run.keep(run.execute(run.lane.contender.builder.command(run)))
+
+
+def build_beside_another(run: Run) -> None:
+	"""Build while a job in the foreground keeps all processors busy: what that still gets done is measured."""
+	with Foreground(run.path("counts"), run.settings["cores"], run.environment) as job:
+		alone = job.rate(ALONE)
+		started, before = time.monotonic(), job.count()
+		reading = run.execute(run.lane.contender.builder.command(run))
+		rate = (job.count() - before) / (time.monotonic() - started)
+	values = {"work": 100 * rate / alone, "wall": reading.wall, "processor": reading.used.user + reading.used.system}
+	run.results.append(("", values))
 
 
 def check_all_objects(run: Run) -> None:
@@ -165,6 +181,14 @@ SCENARIOS = {
 			TIMES,
 			(take_new_folder, build, check_naps),
 			jobs=64,
+		),
+		Scenario(
+			"neighbor",
+			"work that a job on all processors gets done beside a build, against running alone",
+			contender.NEIGHBOR,
+			GENERATED,
+			WORK,
+			(take_new_folder, build_beside_another, check_all_objects),
 		),
 	)
 }

@@ -33,6 +33,8 @@ Options:
 
 Environment:
   WAFD_RUNTIME_DIR  folder of socket, locks and log [$XDG_RUNTIME_DIR/wafd, or /tmp/wafd-UID]
+  WAFD_MEMORY_BRAKE no: start as many commands as ever when memory runs short
+  WAFD_GAUGES       folder with pressure/memory, meminfo and loadavg [/proc]
   WAFD_LOG          error, warn, info or debug [info]
 
 Examples:
@@ -95,9 +97,19 @@ fn parse() -> Result<Act, lexopt::Error> {
                 folder: Folder::from_environment(),
                 idle: Duration::from_secs(idle),
                 tcp,
+                gauges: std::env::var_os("WAFD_GAUGES").unwrap_or_else(|| "/proc".into()).into(),
+                no_brake: no_brake()?,
             },
         }),
         Some(other) => Err(format!("there is no command {other}").into()),
+    }
+}
+
+fn no_brake() -> Result<bool, String> {
+    match std::env::var("WAFD_MEMORY_BRAKE").as_deref() {
+        Err(_) | Ok("" | "yes") => Ok(false),
+        Ok("no") => Ok(true),
+        Ok(other) => Err(format!("WAFD_MEMORY_BRAKE is {other:?}: set it to yes or no")),
     }
 }
 

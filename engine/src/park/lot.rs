@@ -116,6 +116,13 @@ impl Lot {
         if launch.context.personality() != self.own.personality() {
             return Err("its client has another personality".into());
         }
+        if launch
+            .adjustments
+            .iter()
+            .any(|a| matches!(a, context::Adjustment::Inherit(_)))
+        {
+            return Err("it inherits a jobserver".into());
+        }
         let name = launch.argv.iter().next().unwrap_or_default();
         let candidates = spawn::candidates(name, launch.env);
         let program = Program::find(candidates.iter().map(CString::as_c_str), launch.cwd);

@@ -155,6 +155,8 @@ impl Server {
             info!("build ends: {} (process {})", session.name, session.pid);
             self.sessions.remove(id);
             self.slots.withdraw(id);
+            self.forget_if_over(id);
+            self.stand_back();
         }
     }
 

@@ -43,14 +43,16 @@ impl Server {
         if connection.live.contains_key(&execute.id) {
             return Err(wire::Malformed("two commands of one number").into());
         }
+        let adjustments = client.adjustments.clone();
+        let (adjustments, env) = self.neighbours.hand(&client.session, adjustments, env.clone());
         let size = execute.argv.size() + execute.input.len() + execute.cwd.len();
         let input = std::mem::take(&mut execute.input);
         let order = Order {
             connection: key,
             session: client.session,
-            env: env.clone(),
+            env,
             context: client.context.clone(),
-            adjustments: client.adjustments.clone(),
+            adjustments,
             control_group: client.control_group.clone(),
             pin: client.pin,
             arrived: Instant::now(),
@@ -68,7 +70,7 @@ impl Server {
 
     pub(super) fn start_commands(&mut self) {
         loop {
-            let granted: Vec<_> = std::iter::from_fn(|| self.slots.grant()).collect();
+            let granted: Vec<_> = std::iter::from_fn(|| self.grant()).collect();
             let is_alone = granted.len() == 1;
             for key in &granted {
                 if let Err(error) = self.start(*key, is_alone) {
@@ -80,6 +82,7 @@ impl Server {
                 break;
             }
         }
+        self.await_neighbours();
     }
 
     /// Starts a command that is alone, or hands it to the crew.
@@ -358,7 +361,7 @@ impl Server {
             Some(outcome) => self.conclude(key, &order, &outcome),
             None => {
                 error!("command {key} has ended, and nobody knows how");
-                self.slots.finish(&order.session);
+                self.free_slot(&order.session);
                 self.drop_connection(order.connection, "lost a command");
             }
         }
@@ -376,7 +379,7 @@ impl Server {
     /// The command is over: its slot is free and its client is told.
     fn conclude(&mut self, key: CommandKey, order: &Order, outcome: &Outcome) {
         debug!("command {key}: {outcome:?}");
-        self.slots.finish(&order.session);
+        self.free_slot(&order.session);
         self.tell(order, outcome);
     }
 

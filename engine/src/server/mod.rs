@@ -5,6 +5,7 @@
 
 mod arrivals;
 mod commands;
+mod neighbours;
 mod report;
 mod requests;
 
@@ -14,7 +15,7 @@ use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ use crate::status::Totals;
 use crate::timers::{Alarm, Timers};
 use crate::token::Token;
 use crate::wire::Verdict;
+
+use self::neighbours::Neighbours;
 
 const EVENTS: usize = 256;
 const SCRATCH: usize = 256 << 10;
@@ -62,6 +65,10 @@ pub struct Options {
     /// How long it stays when nobody needs it.
     pub idle: Duration,
     pub tcp: bool,
+    /// What the kernel tells of itself: /proc, or a folder that looks like it.
+    pub gauges: PathBuf,
+    /// No build is held back when memory runs short.
+    pub no_brake: bool,
 }
 
 pub struct Server {
@@ -74,6 +81,7 @@ pub struct Server {
     sessions: HashMap<SessionId, Session>,
     commands: HashMap<CommandKey, Command>,
     slots: Slots,
+    neighbours: Neighbours,
     crew: Crew,
     lot: Arc<Lot>,
     /// What ran for commands in parked programs.
@@ -123,6 +131,7 @@ impl Server {
             sessions: HashMap::new(),
             commands: HashMap::new(),
             slots: Slots::default(),
+            neighbours: Neighbours::new(&options),
             crew,
             lot,
             ledger,
@@ -187,6 +196,7 @@ impl Server {
             Source::Tcp => self.accept_tcp(),
             Source::Connection(key) => self.on_connection(key),
             Source::Crew => self.on_started(),
+            Source::Tokens(key) => self.on_tokens(key),
             Source::End(key) => self.on_end(key),
             Source::Feed(key) => {
                 if let Some(running) = self.running(key) {
@@ -209,6 +219,7 @@ impl Server {
             Alarm::TimeUp(key) => self.end_command(key, Verdict::TimedOut),
             Alarm::Kill(key) => self.kill(key),
             Alarm::Abandon(key) => self.abandon(key),
+            Alarm::Neighbours => self.on_neighbours(),
             Alarm::Idle => {
                 let idle = self.options.idle;
                 if self.idle_since.is_some_and(|since| since.elapsed() >= idle) {

@@ -22,6 +22,7 @@ impl Server {
                 waiting,
                 connections: session.connections,
                 own_slots: session.own_slots,
+                neighbour: self.neighbours.describe(id, waiting),
             }
         });
         let commands = self.commands.values().filter_map(|command| {
@@ -48,6 +49,7 @@ impl Server {
             commands: commands.take(MOST_LINES).collect(),
             totals: &self.totals,
             parking: self.lot.report(),
+            brake: self.neighbours.describe_brake(),
         }
         .json()
     }

@@ -85,8 +85,8 @@ impl Server {
                 }
                 Err(malformed) => return Err(malformed.into()),
                 Ok(Request::Execute(execute)) => {
-                    if !std::mem::replace(&mut refreshed, true) {
-                        refresh_context(connection, &self.own);
+                    if !std::mem::replace(&mut refreshed, true) && refresh_context(connection, &self.own) {
+                        self.stand_back();
                     }
                     self.on_execute(key, execute)?;
                 }
@@ -144,6 +144,7 @@ impl Server {
                 let json = self.report().to_string().into_bytes();
                 self.reply(key, &Reply::Report { json });
             }
+            Request::Policy(policy) => self.on_policy(key, &policy)?,
             Request::Listen => {
                 let port = self.listen_tcp()?;
                 self.reply(key, &Reply::Listening { port });
@@ -199,6 +200,7 @@ impl Server {
                 engine: ENGINE.into(),
             });
         }
+        self.stand_back();
         Ok(())
     }
 
@@ -263,18 +265,23 @@ impl Server {
     }
 }
 
-/// A client may change its umask or limits between two commands: what it has now is what the next ones get.
-fn refresh_context(connection: &mut Connection, own: &Context) {
+/// A client may change its umask or limits between two commands: what it has now is what the next ones get. Tells
+/// whether it has.
+fn refresh_context(connection: &mut Connection, own: &Context) -> bool {
     let Some(client) = &mut connection.client else {
-        return;
+        return false;
     };
     match client.reader.read() {
         Ok(context) if context != *client.context => {
             client.adjustments = Arc::new(context.adjustments(own));
             client.context = Arc::new(context);
+            true
         }
-        Ok(_) => {}
+        Ok(_) => false,
         // It is gone, and so will be its connection.
-        Err(error) => debug!("context of a client: {error}"),
+        Err(error) => {
+            debug!("context of a client: {error}");
+            false
+        }
     }
 }

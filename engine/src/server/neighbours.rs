@@ -1,0 +1,292 @@
+//! Builds beside others: what each wants of its neighbours, and when its commands wait for them.
+//!
+//! A session's first command never waits here, so that nothing stands still; for every further one the brake is asked,
+//! then a token is taken.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::{debug, warn};
+use rustix::event::epoll;
+use serde_json::{json, Value};
+
+use super::requests::Broken;
+use super::{Options, Server};
+use crate::brake::{Brake, Gauges, Hold, AGAIN};
+use crate::connection::ConnectionKey;
+use crate::context::Adjustment;
+use crate::folder::Folder;
+use crate::jobserver::{self, Pool};
+use crate::slots::{CommandKey, SessionId};
+use crate::source::Source;
+use crate::timers::Alarm;
+use crate::wire::{self, Strings};
+
+/// The kernel lets users change an autogroup ten times a second, all users together.
+const RATE: Duration = Duration::from_millis(150);
+const AUTOGROUP: &str = "/proc/self/autogroup";
+
+/// One build's.
+#[derive(Default)]
+struct Manners {
+    key: u64,
+    no_brake: bool,
+    load: Option<f64>,
+    pool: Option<Pool>,
+    /// Why its next command waits.
+    hold: Option<Hold>,
+}
+
+pub(super) struct Neighbours {
+    brake: Brake,
+    builds: HashMap<SessionId, Manners>,
+    /// An alarm is set.
+    alarmed: bool,
+    /// The nice value of our autogroup; none when it is not ours alone.
+    autogroup: Option<i32>,
+}
+
+impl Neighbours {
+    pub(super) fn new(options: &Options) -> Neighbours {
+        jobserver::sweep(options.folder.path(), &Folder::jobserver_prefix());
+        // Ours alone is the session that our guardian has made for us.
+        // SAFETY: plain system calls.
+        let own_session = unsafe { libc::getsid(0) == libc::getppid() };
+        let autogroup = own_session && std::path::Path::new(AUTOGROUP).exists();
+        Neighbours {
+            brake: Brake::new(Gauges::below(&options.gauges), options.no_brake),
+            builds: HashMap::new(),
+            alarmed: false,
+            autogroup: autogroup.then_some(0),
+        }
+    }
+
+    /// Whether a session may start a command beside those that it runs; if so, it has what it needs.
+    fn admits(&mut self, session: &SessionId, running: usize) -> bool {
+        if running == 0 {
+            if let Some(build) = self.builds.get_mut(session) {
+                build.hold = None;
+            }
+        } else {
+            let hold = self.hold(session);
+            if let Some(build) = self.builds.get_mut(session) {
+                build.hold = hold;
+            } else if hold.is_some() {
+                let build = Manners {
+                    hold,
+                    ..Manners::default()
+                };
+                self.builds.insert(*session, build);
+            }
+            if hold.is_some() {
+                return false;
+            }
+        }
+        self.brake.started();
+        true
+    }
+
+    fn hold(&mut self, session: &SessionId) -> Option<Hold> {
+        let now = Instant::now();
+        let Some(build) = self.builds.get_mut(session) else {
+            return self.brake.memory(now).map(Hold::Memory);
+        };
+        if !build.no_brake {
+            if let Some(strain) = self.brake.memory(now) {
+                return Some(Hold::Memory(strain));
+            }
+        }
+        if let Some(hold) = build.load.and_then(|most| self.brake.load(most, now)) {
+            return Some(hold);
+        }
+        let pool = build.pool.as_mut()?;
+        (!pool.take()).then_some(Hold::Tokens)
+    }
+
+    /// What a command of a session gets besides its client's context and environment.
+    pub(super) fn hand(
+        &mut self,
+        session: &SessionId,
+        adjustments: Arc<Vec<Adjustment>>,
+        env: Arc<Strings>,
+    ) -> (Arc<Vec<Adjustment>>, Arc<Strings>) {
+        let pool = self.builds.get_mut(session).and_then(|build| build.pool.as_mut());
+        match pool.and_then(|pool| pool.hand(&env)) {
+            None => (adjustments, env),
+            Some((inherited, env)) if inherited.is_empty() => (adjustments, env),
+            Some((inherited, env)) => {
+                let inherited = inherited.into_iter().map(Adjustment::Inherit);
+                (Arc::new(adjustments.iter().cloned().chain(inherited).collect()), env)
+            }
+        }
+    }
+
+    pub(super) fn describe(&self, session: &SessionId, waiting: usize) -> Value {
+        let Some(build) = self.builds.get(session) else {
+            return json!({});
+        };
+        let pool = build.pool.as_ref();
+        let kind = |pool: &Pool| match pool.size() {
+            Some(_) => "jobserver of its own",
+            None => "jobserver of its caller",
+        };
+        json!({
+            "memory_brake": !build.no_brake && !self.brake.is_off(),
+            "load": build.load,
+            "jobserver": pool.map(kind),
+            "tokens_held": pool.map(Pool::held),
+            "tokens_free": pool.map(Pool::free),
+            "waits_for": build.hold.filter(|_| waiting > 0).map(|hold| hold.to_string()),
+        })
+    }
+
+    pub(super) fn describe_brake(&self) -> Value {
+        let (current, times, seconds) = self.brake.history(Instant::now());
+        json!({
+            "on": !self.brake.is_off(),
+            "why": current.map(|(strain, _)| strain.to_string()),
+            "since_s": current.map(|(_, time)| time.as_secs_f64()),
+            "times": times,
+            "seconds": seconds,
+            "autogroup_nice": self.autogroup,
+        })
+    }
+}
+
+impl Server {
+    pub(super) fn on_policy(&mut self, key: ConnectionKey, policy: &wire::Policy) -> Result<(), Broken> {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return Ok(());
+        };
+        let ends = match policy.tokens {
+            true => Some((connection.take_descriptor(), connection.take_descriptor())),
+            false => None,
+        };
+        let Some(client) = &connection.client else {
+            return Err(wire::Malformed("a policy over a connection without jobs").into());
+        };
+        let session = client.session;
+        let (jobs, ..) = self.slots.of(&session);
+        self.keys += 1;
+        let key = self.keys;
+        let build = self.neighbours.builds.entry(session).or_default();
+        build.no_brake = policy.no_brake;
+        build.load = (policy.load > 0).then(|| f64::from(policy.load) / 100.0);
+        if build.pool.is_some() {
+            return Ok(());
+        }
+        build.key = key;
+        let opened = match (ends, policy.serve) {
+            (Some((Some(read), Some(write))), serve) => Pool::borrow(read, write, serve.map(|_| jobs)),
+            (Some(_), _) => return Err(wire::Malformed("a jobserver without its descriptors").into()),
+            (None, Some(form)) => Pool::serve(form, jobs, self.options.folder.jobserver(key)),
+            (None, None) => return Ok(()),
+        };
+        match opened {
+            Ok(pool) => build.pool = Some(pool),
+            // It builds all the same, only with as many commands as its -j says.
+            Err(error) => warn!("a build's jobserver cannot be used: {error}"),
+        }
+        Ok(())
+    }
+
+    /// The next command that has a slot, and may start.
+    pub(super) fn grant(&mut self) -> Option<CommandKey> {
+        let neighbours = &mut self.neighbours;
+        self.slots.grant(|session, running| neighbours.admits(session, running))
+    }
+
+    /// A command is over.
+    pub(super) fn free_slot(&mut self, session: &SessionId) {
+        self.slots.finish(session);
+        let (_, running, _) = self.slots.of(session);
+        let pool = self.neighbours.builds.get_mut(session).and_then(|b| b.pool.as_mut());
+        if let Some(pool) = pool {
+            pool.settle(running);
+        }
+        self.forget_if_over(session);
+    }
+
+    /// A build that has left keeps its tokens until its last command has ended.
+    pub(super) fn forget_if_over(&mut self, session: &SessionId) {
+        if self.sessions.contains_key(session) || self.slots.of(session).1 > 0 {
+            return;
+        }
+        if let Some(Manners { pool: Some(pool), .. }) = self.neighbours.builds.remove(session) {
+            if pool.watched {
+                let _ = epoll::delete(&self.epoll, pool.bell());
+            }
+        }
+    }
+
+    /// Sees to it that commands which wait for something else than a slot are looked at again.
+    pub(super) fn await_neighbours(&mut self) {
+        let mut alarm = false;
+        for (session, build) in &mut self.neighbours.builds {
+            if build.hold.is_none() || self.slots.of(session).2 == 0 {
+                continue;
+            }
+            match (build.hold, &mut build.pool) {
+                (Some(Hold::Tokens), Some(pool)) if !pool.watched => {
+                    let data = Source::Tokens(build.key).data();
+                    match epoll::add(&self.epoll, pool.bell(), data, epoll::EventFlags::IN) {
+                        Ok(()) => pool.watched = true,
+                        Err(error) => warn!("watch a jobserver: {error}"),
+                    }
+                }
+                (Some(Hold::Tokens), _) => {}
+                _ => alarm = true,
+            }
+        }
+        if alarm && !self.neighbours.alarmed {
+            self.neighbours.alarmed = true;
+            self.timers.set(Instant::now() + AGAIN, Alarm::Neighbours);
+        }
+    }
+
+    /// The round that this belongs to looks at all that waits.
+    pub(super) fn on_neighbours(&mut self) {
+        self.neighbours.alarmed = false;
+        self.stand_back();
+    }
+
+    /// There is a token, or somebody else was faster: watched again only if it is still wanted.
+    pub(super) fn on_tokens(&mut self, key: u64) {
+        let mut builds = self.neighbours.builds.values_mut();
+        let pool = builds.find(|b| b.key == key).and_then(|b| b.pool.as_mut());
+        if let Some(pool) = pool {
+            let _ = epoll::delete(&self.epoll, pool.bell());
+            pool.watched = false;
+        }
+    }
+
+    /// With autogroups, nice values count only inside a session, and all commands are in the engine's: so the engine's
+    /// group stands back as far as all its builds want it.
+    pub(super) fn stand_back(&mut self) {
+        let Some(current) = self.neighbours.autogroup else {
+            return;
+        };
+        let clients = self.connections.values().filter_map(|c| c.client.as_ref());
+        let wanted = clients.map(|client| client.context.courtesy()).min().unwrap_or(0);
+        if wanted == current {
+            return;
+        }
+        match std::fs::write(AUTOGROUP, wanted.to_string()) {
+            Ok(()) => {
+                debug!("our autogroup is nice {wanted} now");
+                self.neighbours.autogroup = Some(wanted);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                if !self.neighbours.alarmed {
+                    self.neighbours.alarmed = true;
+                    self.timers.set(Instant::now() + RATE, Alarm::Neighbours);
+                }
+            }
+            Err(error) => {
+                debug!("nice value of our autogroup: {error}");
+                self.neighbours.autogroup = None;
+            }
+        }
+    }
+}
