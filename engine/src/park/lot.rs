@@ -125,8 +125,8 @@ impl Lot {
         }
         let name = launch.argv.iter().next().unwrap_or_default();
         let candidates = spawn::candidates(name, launch.env);
-        let program = Program::find(candidates.iter().map(CString::as_c_str), launch.cwd);
-        let program = program.ok_or("it was not found")?;
+        let program = Program::find(&candidates, launch.cwd);
+        let (program, called) = program.ok_or("it was not found")?;
         let mut context = launch.context.block();
         for adjustment in launch.own.iter().flatten() {
             match adjustment {
@@ -147,7 +147,7 @@ impl Lot {
             flags: ROUTE | session | score,
             berth: number,
             group: 0,
-            path: program.path.to_bytes_with_nul(),
+            path: called.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
             argv: launch.argv.bytes(),
             argc: launch.argv.len(),

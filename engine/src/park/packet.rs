@@ -279,7 +279,7 @@ impl Wanted {
         (rest.is_empty() && counted && terminated && head.argc > 0).then_some(parts)
     }
 
-    /// As a request to a parked program; the path as it was resolved.
+    /// As a request to a parked program; the path as it was found.
     pub fn request<'a>(&'a self, path: &'a [u8], berth: usize) -> Request<'a> {
         let head = self.head();
         let [_, folder, argv, env] = self.parts().unwrap_or_default();

@@ -49,9 +49,13 @@ impl Identity {
 }
 
 impl Program {
-    /// The first of these paths that can be executed. A relative one is the command's, and so from its folder.
-    pub fn find<'a>(candidates: impl Iterator<Item = &'a CStr>, folder: &[u8]) -> Option<Program> {
-        candidates.filter_map(|path| Program::at(path, folder)).next()
+    /// The first of these paths that can be executed, and that path as `execve` would be given it: the command is called
+    /// so. A relative one is the command's, and so from its folder.
+    pub fn find<'a>(candidates: &'a [CString], folder: &[u8]) -> Option<(Program, &'a CStr)> {
+        let mut found = candidates
+            .iter()
+            .filter_map(|path| Some((Program::at(path, folder)?, &**path)));
+        found.next()
     }
 
     fn at(path: &CStr, folder: &[u8]) -> Option<Program> {

@@ -4,7 +4,6 @@
 //! does. It holds no slot: it works for a command that has one. A thread of its own, which knows nothing of sessions.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -172,12 +171,12 @@ impl Router {
     fn start(&mut self, wanted: &Wanted) -> Result<Routed, Reason> {
         let env = Strings::from_iter(wanted.env());
         let candidates = spawn::candidates(wanted.name(), &env);
-        let program = Program::find(candidates.iter().map(CString::as_c_str), wanted.folder());
-        let program = program.ok_or("it was not found")?;
+        let program = Program::find(&candidates, wanted.folder());
+        let (program, called) = program.ok_or("it was not found")?;
         let stack = wanted.context().limits[context::STACK];
         let parked = self.pool.take(&program, &env, stack)?;
         let ticket = self.tickets.reserve().ok_or("no tickets are left")?;
-        let request = wanted.request(program.path.to_bytes_with_nul(), ticket.number());
+        let request = wanted.request(called.to_bytes_with_nul(), ticket.number());
         let child = parked.ask(&request, ticket.place()).map_err(|why| why.0)?;
         self.pool.count_parked(&program);
         Ok(Routed {
