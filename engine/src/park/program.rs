@@ -95,12 +95,12 @@ const LAUNCHERS: [&str; 9] = [
 /// Why a program is never parked, told by its file alone.
 pub fn find_obstacle(program: &Program, policy: &Policy) -> Option<String> {
     let name = program.name();
+    if LAUNCHERS.contains(&name.as_str()) {
+        return Some(format!("{name} only starts other programs"));
+    }
     let path = Path::new(OsStr::from_bytes(program.path.to_bytes()));
     if !Task::is_known(&name) && !policy.folders.iter().any(|folder| path.starts_with(folder)) {
         return Some("it is neither a known compiler nor an installed program".to_owned());
-    }
-    if LAUNCHERS.contains(&name.as_str()) {
-        return Some(format!("{name} only starts other programs"));
     }
     match examine(program) {
         Ok(obstacle) => obstacle.map(str::to_owned),
