@@ -5,7 +5,7 @@
 use std::env;
 use std::path::Path;
 
-const SOURCES: [&str; 5] = ["park.c", "before.c", "become.c", "route.c", "symbol.c"];
+const SOURCES: [&str; 6] = ["park.c", "before.c", "become.c", "memory.c", "route.c", "symbol.c"];
 const FLAGS: [&str; 12] = [
     "-std=gnu11",
     "-shared",

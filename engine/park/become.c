@@ -188,6 +188,7 @@ HIDDEN void wafpark_become(const struct wafpark_child *child) {
 	wafpark_answer(child->control, (int32_t)SYSTEM(SYS_getpid));
 	SYSTEM(SYS_close, child->control);
 	adopt_names(child);
+	wafpark_enlarge_pages();
 	if (request->flags & WAFPARK_ROUTE)
 		wafpark_route(child->route, request);
 }

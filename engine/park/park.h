@@ -102,6 +102,9 @@ int wafpark_find_thread(void); /* false: this libc cannot be helped */
 void wafpark_become(const struct wafpark_child *child); /* returns as the command, or not at all */
 void wafpark_answer(int control, int32_t pid);
 
+/* memory.c: large pages for large memory. */
+void wafpark_enlarge_pages(void);
+
 /* route.c: sends what the command would exec to the engine. */
 void wafpark_route(const char *address, const struct wafpark_request *request);
 
