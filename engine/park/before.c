@@ -53,9 +53,21 @@ static void note_name(const char *name, size_t length) {
 		names[names_size++] = name[i];
 }
 
+/* Of the environment, order and all: FNV-1a. */
+static uint64_t digest_environment(void) {
+	uint64_t digest = 0xcbf29ce484222325u;
+	for (char **entry = environ; *entry; entry++)
+		for (const char *at = *entry;; at++) {
+			digest = (digest ^ (unsigned char)*at) * 0x100000001b3u;
+			if (!*at)
+				break;
+		}
+	return digest;
+}
+
 /* Tells the engine what was seen; from now on nothing is. */
 HIDDEN void wafpark_report_ready(int control) {
-	struct wafpark_ready ready = {WAFPARK_MAGIC, sizeof ready + names_size, obstacle, names_size};
+	struct wafpark_ready ready = {WAFPARK_MAGIC, sizeof ready + names_size, obstacle, names_size, digest_environment()};
 	struct iovec parts[] = {{&ready, sizeof ready}, {names, names_size}};
 	struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
 	wafpark_before_main = 0;

@@ -56,6 +56,7 @@ struct wafpark_ready {
 	uint32_t magic, size;
 	uint32_t obstacle; /* enum wafpark_obstacle */
 	uint32_t names; /* size in bytes */
+	uint64_t environment; /* its digest, by which the engine sees whether it is still what it was given */
 };
 
 /* Why a program must not be parked. */

@@ -7,6 +7,7 @@ use crate::wire::Strings;
 
 /// A client's own: a program started with them is another one.
 const FOREIGN: [&[u8]; 5] = [b"LD_PRELOAD=", b"LD_AUDIT=", b"LD_DEBUG=", b"LD_PROFILE=", b"WAFPARK="];
+const HARMLESS: [&[u8]; 4] = [b"PATH", b"HOME", b"LANG", b"LC_ALL"];
 const LOADERS: [&[u8]; 3] = [b"LD_", b"GLIBC_TUNABLES=", b"MALLOC_"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,18 @@ impl Facts {
                 .read
                 .iter()
                 .all(|(name, was)| value(env.iter(), name) == was.as_deref())
+    }
+
+    /// The part of an environment with which a program can be tried: what was read of it and what its loader needs, but
+    /// nothing by which a trial would write where the client has its files.
+    pub fn for_trial(&self, env: &Strings, folder: &[u8]) -> Strings {
+        let is_kept = |entry: &&[u8]| {
+            let name = entry.split(|b| *b == b'=').next().unwrap_or_default();
+            let is_read = self.read.iter().any(|(read, _)| read == name);
+            is_read || HARMLESS.contains(&name) || LOADERS.iter().any(|loader| entry.starts_with(loader))
+        };
+        let temporary = [b"TMPDIR=", folder].concat();
+        Strings::from_iter(env.iter().filter(is_kept).chain([temporary.as_slice()]))
     }
 
     /// The variables that were read, for people.
@@ -96,6 +109,20 @@ mod tests {
     fn another_stack_is_another_program() {
         let env = Strings::from_iter(["A=1"]);
         assert!(!Facts::of(&[], &env, STACK).hold(&env, [64 << 20, u64::MAX]));
+    }
+
+    #[test]
+    fn a_trial_has_what_was_read_and_nothing_that_names_files() {
+        let env = Strings::from_iter([
+            "PATH=/b",
+            "SEEN=1",
+            "DEPENDENCIES_OUTPUT=/x",
+            "TMPDIR=/t",
+            "LD_LIBRARY_PATH=/l",
+        ]);
+        let found = Facts::of(&[b"SEEN".to_vec()], &env, STACK).for_trial(&env, b"/trial");
+        let wanted = Strings::from_iter(["PATH=/b", "SEEN=1", "LD_LIBRARY_PATH=/l", "TMPDIR=/trial"]);
+        assert_eq!(found.bytes(), wanted.bytes());
     }
 
     #[test]

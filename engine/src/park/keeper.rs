@@ -85,9 +85,10 @@ impl Keeper {
         let (verdict, parked) = match started {
             Err(words) => (Verdict::refused(program, words).lasting(), None),
             Ok(parked) => {
+                let env = parked.facts.for_trial(env, self.folder.as_os_str().as_encoded_bytes());
                 let bench = trial::Bench {
                     program,
-                    env,
+                    env: &env,
                     folder: &self.folder,
                     null: &self.null,
                     context: &self.context,

@@ -76,6 +76,7 @@ struct ReadyHead {
     size: u32,
     obstacle: u32,
     names: u32,
+    environment: u64,
 }
 
 #[repr(C)]
@@ -105,6 +106,8 @@ pub struct Request<'a> {
 /// A program is parked.
 pub struct Ready {
     pub obstacle: u32,
+    /// Digest of its environment.
+    pub environment: u64,
     /// The variables that it has read.
     pub names: Vec<Vec<u8>>,
 }
@@ -213,6 +216,12 @@ pub fn receive_answer(socket: BorrowedFd<'_>) -> io::Result<i32> {
     Ok(answer.pid)
 }
 
+/// FNV-1a, as the library computes it.
+pub fn digest(environment: &[u8]) -> u64 {
+    let step = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    environment.iter().fold(0xcbf2_9ce4_8422_2325, step)
+}
+
 pub fn receive_ready(socket: BorrowedFd<'_>) -> io::Result<Ready> {
     let mut buffer = vec![0; 8 << 10];
     let size = receive(socket, &mut buffer)?;
@@ -224,6 +233,7 @@ pub fn receive_ready(socket: BorrowedFd<'_>) -> io::Result<Ready> {
     let names = names.split_inclusive(|b| *b == 0).map(|s| s[..s.len() - 1].to_vec());
     Ok(Ready {
         obstacle: head.obstacle,
+        environment: head.environment,
         names: names.collect(),
     })
 }

@@ -68,6 +68,8 @@ pub struct Parking<'a> {
     pub context: &'a Context,
 }
 
+/// The one of a changed environment.
+const CHANGES: usize = 5;
 const OBSTACLES: [&str; 8] = [
     "",
     "it reads more of its environment before main than can be noted",
@@ -110,7 +112,7 @@ impl Parked {
             })
             .map_err(|why| format!("it cannot be started: {why:?}"))?;
         drop(theirs);
-        let parked = greet(&ours, parking).and_then(|names| describe(&child, &names, env, stack));
+        let parked = greet(&ours, parking, env_there.bytes()).and_then(|names| describe(&child, &names, env, stack));
         match parked {
             Ok((facts, parts)) => Ok(Parked {
                 pid: child.pid,
@@ -254,7 +256,7 @@ fn wait(socket: &OwnedFd) -> io::Result<i32> {
 }
 
 /// Gives a fresh program the roster and hears which variables it has read.
-fn greet(socket: &OwnedFd, parking: &Parking<'_>) -> Result<Vec<Vec<u8>>, String> {
+fn greet(socket: &OwnedFd, parking: &Parking<'_>, env: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let (roster, size) = parking.roster;
     let ready = packet::send_roster(socket.as_fd(), size, roster.as_fd())
         .and_then(|()| readable(socket, START))
@@ -264,6 +266,7 @@ fn greet(socket: &OwnedFd, parking: &Parking<'_>) -> Result<Vec<Vec<u8>>, String
         _ => "the library that parks cannot be loaded into it".to_owned(),
     })?;
     match ready.obstacle as usize {
+        0 if ready.environment != packet::digest(env) => Err(OBSTACLES[CHANGES].to_owned()),
         0 => Ok(ready.names),
         n => Err(OBSTACLES[n.min(OBSTACLES.len() - 1)].to_owned()),
     }

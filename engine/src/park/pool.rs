@@ -153,6 +153,21 @@ impl Pool {
                 entry.ways.iter().for_each(|way| end(&self.tasks, &way.parked));
             }
         }
+        if !state.entries.contains_key(&key) {
+            // Another file of the same name, as upgrades put it there: the old one will not be asked for again.
+            let path = &program.path;
+            let tasks = &self.tasks;
+            state.entries.retain(|_, entry| {
+                let is_old = entry.program.path == *path;
+                if is_old {
+                    entry.ways.iter().for_each(|way| end(tasks, &way.parked));
+                }
+                !is_old
+            });
+            state
+                .remembered
+                .retain(|verdict| verdict.is_of(program) || !verdict.has_path(program));
+        }
         let (policy, remembered) = (&self.policy, &mut state.remembered);
         state.entries.entry(key).or_insert_with(|| {
             let known = remembered.iter().position(|verdict| verdict.is_of(program));

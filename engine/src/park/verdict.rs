@@ -50,7 +50,11 @@ impl Verdict {
     }
 
     pub fn is_of(&self, program: &Program) -> bool {
-        self.identity == numbers(program) && self.path == program.path.to_string_lossy()
+        self.identity == numbers(program) && self.has_path(program)
+    }
+
+    pub fn has_path(&self, program: &Program) -> bool {
+        self.path == program.path.to_string_lossy()
     }
 
     fn to_json(&self) -> Value {
