@@ -41,6 +41,8 @@ _compiled: Dict[Any, bool] = {}
 class Captured(BaseException):
 	"""Leaves ``process`` at the point where the command would run."""
 
+	__slots__ = ()
+
 
 class Hooks:
 	"""Waf as it was when we came; what differs from it later was patched by others."""

@@ -250,7 +250,9 @@ ON_PYPY = (
 # ---- what does not build with stock Waf
 
 HELP = Exemption(
-	MESSAGES, blur(r"\nPrefork options:\n(  .*\n)+"), "an error in the options prints the help, with the tool's own"
+	MESSAGES,
+	blur(r"(\n(Prefork options|Options for the sake of others on this machine):\n(  .*\n)+)+"),
+	"an error in the options prints the help, with the tool's own",
 )
 
 OUTSIDE = [
