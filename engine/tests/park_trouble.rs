@@ -1,0 +1,355 @@
+//! What goes wrong around parked programs costs speed, and never a command: none is lost, and none runs twice.
+
+mod lot;
+mod space;
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use lot::{build, eager, entry, judge, park, parked_process, parked_runs, probe, run_parked, told};
+use space::order::shell;
+use space::{install, process, wait_until, TestSpace};
+use wafengine::wire::Verdict;
+
+/// How many commands have left their mark in a file.
+fn marks(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+/// The process of a command and of its child, which it has noted.
+#[track_caller]
+fn family(path: &Path) -> [i32; 2] {
+    let mut found = Vec::new();
+    wait_until("the command has noted itself", || {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        found = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+        found.len() == 2 && text.ends_with('\n')
+    });
+    [found[0], found[1]]
+}
+
+// ---- commands that are to end
+
+/// A cancelled command goes with all that it has started.
+#[test]
+fn a_command_that_is_not_wanted_any_more_goes() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let noted = space.path("noted");
+    let mut keeper = space.client(1);
+    park(&mut keeper, &path);
+    let mut peer = space.client(1);
+    peer.submit(&told(&path, &["nest".as_ref(), noted.as_os_str()]));
+    let family = family(&noted);
+    assert_eq!(process::parent(family[0]), space.engine());
+    drop(peer);
+    wait_until("both are gone", || family.iter().all(|pid| !process::lives(*pid)));
+    run_parked(&mut keeper, &path, &told(&path, &["exit", "0"])).ended(0);
+}
+
+/// A command that takes too long goes with all that it has started.
+#[test]
+fn a_command_that_takes_too_long_goes() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let noted = space.path("noted");
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let order = told(&path, &["nest".as_ref(), noted.as_os_str()]).timeout(Duration::from_millis(300));
+    let finished = run_parked(&mut peer, &path, &order);
+    assert_ne!(finished.outcome.verdict, Verdict::Ran);
+    let family = family(&noted);
+    wait_until("both are gone", || family.iter().all(|pid| !process::lives(*pid)));
+}
+
+/// Nothing is left of an engine that was killed: neither what is parked nor what runs.
+#[test]
+fn a_killed_engine_leaves_nothing() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let noted = space.path("noted");
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let parked = parked_process(&mut peer, &path);
+    peer.submit(&told(&path, &["nest".as_ref(), noted.as_os_str()]));
+    let family = family(&noted);
+    process::kill(space.engine(), libc::SIGKILL);
+    wait_until("all are gone", || {
+        [parked, family[0], family[1]].iter().all(|pid| !process::lives(*pid))
+    });
+    space.wait_until_empty();
+    space.start();
+    park(&mut space.client(1), &path);
+}
+
+/// An engine that is told to stop takes all parked processes along, and leaves no zombies while it lives.
+#[test]
+fn a_stopped_engine_leaves_nothing() {
+    let space = eager();
+    let paths = ["one", "two"].map(|name| probe(&space, name, ""));
+    let refused = probe(&space, "bad", "getpid()");
+    let mut peer = space.client(1);
+    paths.iter().for_each(|path| park(&mut peer, path));
+    judge(&mut peer, &told(&refused, &["--version"]), &refused);
+    let parked = paths.each_ref().map(|path| parked_process(&mut peer, path));
+    let engine = space.engine();
+    wait_until("only what is parked is left", || {
+        let mut children = process::children(engine);
+        children.sort_unstable();
+        let mut wanted = parked;
+        wanted.sort_unstable();
+        children == wanted
+    });
+    drop(peer);
+    space.run(&["stop"]).succeeded();
+    space.wait_until_empty();
+    wait_until("no zombie is left", || {
+        parked.iter().all(|pid| process::stat(*pid).is_none())
+    });
+}
+
+// ---- parked processes that end or hang
+
+/// A parked process is killed between commands, again and again: each command runs once.
+#[test]
+fn a_killed_parked_process_loses_nothing() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let file = space.path("marks");
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    for done in 1..=8 {
+        if let Some(pid) = entry(&mut peer, &path)["parked"][0]["pid"].as_i64() {
+            process::kill(pid as i32, libc::SIGKILL);
+        }
+        peer.run(&told(&path, &["mark".as_ref(), file.as_os_str()])).ended(0);
+        assert_eq!(marks(&file), done);
+    }
+    let engine = space.engine();
+    wait_until("no zombie is left", || {
+        let children = process::children(engine);
+        children.iter().all(|pid| process::lives(*pid))
+    });
+}
+
+/// The same while requests are under way.
+#[test]
+fn a_parked_process_killed_in_the_middle_doubles_nothing() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let file = space.path("marks");
+    let mut peer = space.client(4);
+    park(&mut peer, &path);
+    let order = told(&path, &["mark".as_ref(), file.as_os_str()]);
+    let mut sent = 0;
+    for round in 0..12 {
+        let pid = entry(&mut peer, &path)["parked"][0]["pid"].as_i64();
+        let ids: Vec<u32> = (0..12).map(|_| peer.submit(&order)).collect();
+        sent += ids.len();
+        if round % 2 == 1 {
+            peer.finish(ids[round % ids.len()]);
+        }
+        if let Some(pid) = pid {
+            process::kill(pid as i32, libc::SIGKILL);
+        }
+        for id in ids {
+            if !peer.order.contains(&id) || peer.has_finished(id) {
+                peer.finish(id).ended(0);
+            }
+        }
+        assert_eq!(marks(&file), sent, "round {round}");
+    }
+}
+
+/// A stopped parked process holds up its command for a moment: it is run once, and the next ones at once.
+#[test]
+fn a_stopped_parked_process_holds_up_nothing_for_long() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let file = space.path("marks");
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let parked = parked_process(&mut peer, &path);
+    process::kill(parked, libc::SIGSTOP);
+    let order = told(&path, &["mark".as_ref(), file.as_os_str()]);
+    peer.run(&order).ended(0);
+    assert_eq!(marks(&file), 1);
+    wait_until("the stopped process is gone", || !process::lives(parked));
+    peer.run(&order).ended(0);
+    assert_eq!(marks(&file), 2);
+}
+
+/// Commands of other programs, and answers to status, do not wait for a parked process that is stopped.
+#[test]
+fn a_stopped_parked_process_is_waited_for_by_its_command_only() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let file = space.path("marks");
+    let mut peer = space.client(4);
+    park(&mut peer, &path);
+    process::kill(parked_process(&mut peer, &path), libc::SIGSTOP);
+    let held = peer.submit(&told(&path, &["mark".as_ref(), file.as_os_str()]));
+    let other = peer.submit(&shell("echo quick"));
+    peer.finish(other);
+    peer.finish(held).ended(0);
+    assert!(
+        peer.order.ends_with(&[other, held]),
+        "another command waited for the stopped process"
+    );
+    assert_eq!(marks(&file), 1);
+}
+
+// ---- files that change
+
+/// Another version of the probe, for a replacement.
+fn next_version(space: &TestSpace) -> std::path::PathBuf {
+    build(space, "next", "", &["-DVERSION=\"probe 2\""])
+}
+
+/// A program that was replaced, rewritten or touched is the new one with the very next command.
+#[test]
+fn a_replaced_program_is_the_new_one_at_once() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let next = next_version(&space);
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let old = parked_process(&mut peer, &path);
+    fs::rename(&next, &path).unwrap();
+    let order = told(&path, &["--version"]);
+    assert_eq!(peer.run(&order).text(), "probe 2\n");
+    wait_until("the old one is gone", || !process::lives(old));
+    park(&mut peer, &path);
+    assert_eq!(run_parked(&mut peer, &path, &order).text(), "probe 2\n");
+}
+
+/// `install` unlinks first; a program of the same size and inode differs by its times.
+#[test]
+fn a_touched_program_is_tried_again() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let old = parked_process(&mut peer, &path);
+    assert!(std::process::Command::new("touch")
+        .arg(&path)
+        .status()
+        .unwrap()
+        .success());
+    let before = parked_runs(&mut peer, &path);
+    assert_eq!(peer.run(&told(&path, &["--version"])).text(), "probe 1\n");
+    assert!(parked_runs(&mut peer, &path) <= before);
+    wait_until("the old one is gone", || !process::lives(old));
+    park(&mut peer, &path);
+}
+
+/// A library that was replaced is the new one, once it was noticed: libraries are looked at ten times a second.
+#[test]
+fn a_replaced_library_is_the_new_one() {
+    let space = eager();
+    let source = space.path("said.c");
+    let library = space.path("libsaid.so");
+    let make = |word: &str| {
+        fs::write(&source, format!("const char *said(void) {{ return \"{word}\"; }}\n")).unwrap();
+        let fresh = space.path("fresh.so");
+        let mut cc = std::process::Command::new("cc");
+        cc.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&fresh);
+        assert!(cc.status().unwrap().success());
+        install(&fresh, &library);
+    };
+    make("first");
+    let flags = [
+        "-DVERSION=said()".to_owned(),
+        "-include".to_owned(),
+        space.name("said.h"),
+        space.name("libsaid.so"),
+        format!("-Wl,-rpath,{}", space.path("").display()),
+    ];
+    fs::write(space.path("said.h"), "extern const char *said(void);\n").unwrap();
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let path = build(&space, "probe", "", &flags);
+    let mut peer = space.client(1);
+    let order = told(&path, &["--version"]);
+    park(&mut peer, &path);
+    assert_eq!(run_parked(&mut peer, &path, &order).text(), "first\n");
+    make("second");
+    wait_until("the new library is used", || peer.run(&order).text() == "second\n");
+    park(&mut peer, &path);
+    assert_eq!(run_parked(&mut peer, &path, &order).text(), "second\n");
+}
+
+/// A program that reads a variable before main is parked for each value by itself.
+#[test]
+fn variables_that_are_read_keep_programs_apart() {
+    let space = eager();
+    let before = "static char said[99] = \"none\"; char *v = getenv(\"SAID\"); if (v) strcpy(said, v); extern char *told; told = said";
+    let path = build(
+        &space,
+        "probe",
+        before,
+        &["-DVERSION=told", "-include", &declared(&space)],
+    );
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let order = told(&path, &["--version"]);
+    assert_eq!(run_parked(&mut peer, &path, &order).text(), "none\n");
+    for (env, word) in [(1, "one"), (2, "two"), (3, "")] {
+        let mut variables = space.environment();
+        variables.push([b"SAID=", word.as_bytes()].concat());
+        peer.define(env, variables);
+        let order = order.clone().env(env);
+        let mut runs = parked_runs(&mut peer, &path);
+        wait_until("it is parked for this value too", || {
+            assert_eq!(peer.run(&order).text(), format!("{word}\n"));
+            let before = std::mem::replace(&mut runs, parked_runs(&mut peer, &path));
+            runs > before
+        });
+    }
+    assert_eq!(run_parked(&mut peer, &path, &order).text(), "none\n");
+    let ways = entry(&mut peer, &path)["parked"].clone();
+    assert_eq!(ways.as_array().unwrap().len(), 4, "{ways}");
+    assert_eq!(ways[0]["variables"], serde_json::json!(["SAID"]));
+}
+
+fn declared(space: &TestSpace) -> String {
+    fs::write(space.path("told.h"), "char *told;\n").unwrap();
+    space.name("told.h")
+}
+
+// ---- the machine
+
+/// An engine that can write nothing parks nothing, and runs all commands.
+#[test]
+fn a_runtime_folder_without_room_parks_nothing() {
+    let space = TestSpace::new();
+    // A folder where the library is to be written, as a full disk would refuse it.
+    fs::create_dir(space.folder().library().with_extension("so.new")).unwrap();
+    space.start();
+    let mut peer = space.client(1);
+    assert_eq!(peer.run(&shell("echo runs")).text(), "runs\n");
+    let parking = peer.report()["parking"].clone();
+    assert_eq!(parking["on"], false);
+    let reasons = parking["spawned"].as_object().unwrap();
+    assert!(
+        reasons.keys().any(|k| k.starts_with("it could not be prepared: ")),
+        "{parking}"
+    );
+}
+
+/// Many commands of one parked program at once: each has its own output.
+#[test]
+fn commands_of_a_parked_program_do_not_mix() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let mut peer = space.client(16);
+    park(&mut peer, &path);
+    let before = parked_runs(&mut peer, &path);
+    let orders: Vec<_> = (0..200)
+        .map(|i| peer.submit(&told(&path, &["copy"]).input(format!("input {i}\n").as_bytes())))
+        .collect();
+    for (i, id) in orders.into_iter().enumerate() {
+        assert_eq!(peer.finish(id).text(), format!("input {i}\n"));
+    }
+    assert_eq!(parked_runs(&mut peer, &path), before + 200);
+}
