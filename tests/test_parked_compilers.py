@@ -17,7 +17,8 @@ SOURCES = {
 	"int twice(int n) { return TWO * n; }\nconst char *name(void) { puts(NAME); return NAME; }\n",
 	"main.c": "int twice(int);\nint main(void) { return twice(0); }\n",
 	"sub/a.h": "#define TWO 2\n",
-	"b.cc": "#include <vector>\nint total(const std::vector<int> &v) { int n = 0; for (int i : v) n += i; return n; }\n",
+	"b.cc": "#include <vector>\nint total(const std::vector<int> &v) {\n"
+	"int n = 0; for (int i : v) n += i; return n; }\n",
 	"main.cc": "template <class T> T same(T t) { return t; }\nint main() { return same(0); }\n",
 	"warn.c": "int f(int a) { int unused; if (a = 1) return 2; }\n",
 	"wrong.c": "int f(void) { return missing + ; }\nint g( {\n",
@@ -131,7 +132,15 @@ CORPUS = [
 	*[(name, options) for name in ("g++", "clang++") for options in CXX],
 	*[("gfortran", options) for options in FORTRAN],
 ]
-ENVIRONMENTS = [{"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"}, {"LC_ALL": "C.UTF-8"}, {"CPATH": "sub", "GCC_COLORS": ""}]
+ENVIRONMENTS = [
+	{"LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"},
+	{"LC_ALL": "C.UTF-8"},
+	{"CPATH": "sub", "GCC_COLORS": ""},
+]
+
+
+# what the drivers of gcc start, which is routed to parked copies
+PARTS = {"gcc": ("cc1", "as"), "g++": ("cc1plus", "as"), "gfortran": ("f951", "as")}
 
 
 @dataclasses.dataclass
@@ -177,8 +186,7 @@ class Yard:
 			cwd=work,
 			env=dict(self.environ, **env),
 			input=stdin,
-			stdout=subprocess.PIPE,
-			stderr=subprocess.PIPE,
+			capture_output=True,
 			encoding="utf-8",
 			errors="surrogateescape",
 			timeout=60,
@@ -186,7 +194,10 @@ class Yard:
 		)
 		files = {str(p.relative_to(work)): p.read_bytes() for p in work.rglob("*") if p.is_file()}
 		left = sorted(even_out(p.name) for p in temporary.iterdir())
-		return Trace(done.returncode, even_out(done.stdout), even_out(done.stderr), files, left)
+		stderr = even_out(done.stderr)
+		if "-pipe" in argv:  # two programs write at a time
+			stderr = "\n".join(sorted(stderr.splitlines()))
+		return Trace(done.returncode, even_out(done.stdout), stderr, files, left)
 
 	def find_difference(self, argv: List[str], env: Dict[str, str]) -> str:
 		"""What a parked run leaves that plain ones do not; a file that two plain runs make differently may differ."""
@@ -263,9 +274,11 @@ def test_options(compiler: str, yard: Yard, engine: str) -> None:
 	# only what is parked with this environment counts; every case may run there
 	ran = read_parking(engine)[compiler_file]["commands"] - known[compiler_file]["commands"]
 	assert ran == len(cases)
-	for name, program in read_parking(engine).items():
-		if program["state"] == "parked" and name in known:
-			assert program["commands"] > known[name]["commands"] or name in ("collect2",), program
+	now = read_parking(engine)
+	for part in PARTS.get(compiler, ()):
+		program = next(name for name in known if re.fullmatch(rf"(\S+-)?{part}", name))
+		if known[program]["state"] == "parked":
+			assert now[program]["commands"] > known[program]["commands"], now[program]
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -290,7 +303,8 @@ def test_links(yard: Yard, engine: str) -> None:
 	for name, target in (("cc1-like-gcc", "gcc"), ("x86_64-linux-gnu-clang", "clang"), ("my-clang++", "clang++")):
 		(links / name).symlink_to(shutil.which(target) or target)
 	names = [str(link) for link in sorted(links.iterdir())]
-	judge_programs(yard, engine, [[name, *what] for name in names for what in (["-c", "a.c"], ["main.cc", "-o", "prog"])])
+	tasks = (["-c", "a.c"], ["main.cc", "-o", "prog"])
+	judge_programs(yard, engine, [[name, *task] for name in names for task in tasks])
 	options = ["-c a.c", "-c wrong.c", "-v -c a.c", "-### -c a.c", "main.cc -o prog", "--version"]
 	compare(yard, [([name, *split(o)], {}) for name in names for o in options])
 
@@ -302,8 +316,8 @@ def test_trials_leave_no_traces(compiler: str, variable: str, yard: Yard, engine
 	yard.environ[variable] = str(noted)
 	judge_programs(yard, engine, [[compiler, "-c", "a.c"]])
 	found = noted.read_text()
-	assert "a.c" in found
-	assert "t.c" not in re.sub(r"\S*/", "", found).split()
+	assert "a.o:" in found
+	assert "t.o:" not in found
 
 
 def test_a_replaced_compiler(yard: Yard, engine: str) -> None:
@@ -315,7 +329,8 @@ def test_a_replaced_compiler(yard: Yard, engine: str) -> None:
 	# it finds its parts by its own place: so they are said to be where they were
 	parts = subprocess.run(["gcc", "-print-prog-name=cc1"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
 	yard.environ["GCC_EXEC_PREFIX"] = parts.split("x86_64")[0] if "x86_64" in parts else parts.split("aarch64")[0]
-	assert judge_programs(yard, engine, [[driver, "-c", "a.c"]])["gcc"]["state"] == "parked"
+	known = judge_programs(yard, engine, [[driver, "-c", "a.c"]])["gcc"]
+	assert known["state"] == "parked", known
 	other = folder / "fresh"
 	shutil.copy(os.path.realpath(shutil.which("g++") or ""), other)
 	other.rename(driver)
