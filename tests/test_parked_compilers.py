@@ -230,10 +230,13 @@ def read_parking(engine: str) -> Dict[str, dict]:
 
 def judge_programs(yard: Yard, engine: str, commands: List[List[str]]) -> Dict[str, dict]:
 	"""Run commands until the engine has made up its mind about every program that they have it run."""
+	# a trial may run beside the commands that follow
+	other = yard.base / "other"
+	other.mkdir(exist_ok=True)
 	known: Dict[str, dict] = {}
 	for _ in range(100):
 		for command in commands:
-			yard.run(command, {}, True)
+			yard.run(command, {"TMPDIR": str(other)}, True)
 		before, known = known, read_parking(engine)
 		if sorted(before) == sorted(known) and all(p["state"] in ("parked", "refused") for p in known.values()):
 			return known
