@@ -56,7 +56,7 @@ static void note_name(const char *name, size_t length) {
 /* Of the environment, order and all: FNV-1a. */
 static uint64_t digest_environment(void) {
 	uint64_t digest = 0xcbf29ce484222325u;
-	for (char **entry = environ; *entry; entry++)
+	for (char **entry = environ; entry && *entry; entry++)
 		for (const char *at = *entry;; at++) {
 			digest = (digest ^ (unsigned char)*at) * 0x100000001b3u;
 			if (!*at)
@@ -83,7 +83,7 @@ EXPORT char *getenv(const char *name) {
 		note_name(name, length);
 	if (!environ || !length)
 		return NULL;
-	for (char **entry = environ; *entry; entry++)
+	for (char **entry = environ; entry && *entry; entry++)
 		if (is_equal(*entry, name, length) && (*entry)[length] == '=')
 			return *entry + length + 1;
 	return NULL;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustix::process::{kill_process_group, Pid, PidfdFlags, Signal};
+use rustix::process::{kill_process, Pid, PidfdFlags, Signal};
 
 use super::facts::Facts;
 use super::packet::{self, Request, ASKED};
@@ -158,8 +158,8 @@ impl Parked {
             Err(error) => {
                 // It, or its child, is lost: whoever has the ticket decides whether there is a command.
                 line.is_dead = true;
-                kill(self.pid);
                 let taken = ticket.compare_exchange(ASKED, 0, Ordering::SeqCst, Ordering::SeqCst);
+                kill(self.pid);
                 log::warn!("parked process {}: {error}", self.pid);
                 match taken {
                     Ok(_) => return Err(NotEntered("the parked program did not answer")),
@@ -214,9 +214,10 @@ impl Parked {
     }
 }
 
+/// One process and not its group: a child that has its ticket may still be in that.
 fn kill(pid: i32) {
-    if let Some(group) = Pid::from_raw(pid) {
-        let _ = kill_process_group(group, Signal::KILL);
+    if let Some(process) = Pid::from_raw(pid) {
+        let _ = kill_process(process, Signal::KILL);
     }
 }
 
