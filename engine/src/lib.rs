@@ -1,7 +1,7 @@
 //! The engine of waflib-extras, as a library for its two thin programs.
 //!
 //! ```text
-//! start ─► guardian ─► server ─► connection ─► wire ─► slots ─► crew ─► spawn
+//! start ─► guardian ─► server ─► connection ─► wire ─► slots ─► crew ─► park, or else spawn
 //! ```
 //!
 //! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
