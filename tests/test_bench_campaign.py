@@ -264,6 +264,15 @@ def test_commands_without_compilers(tmp_path: pathlib.Path) -> None:
 	assert done.left == []
 
 
+def test_tasks_that_do_nothing(tmp_path: pathlib.Path) -> None:
+	"""``tasks`` measures only Waf, and sees that no task was left out."""
+	args = ("tasks", "--contenders", "waf,waf-nopool", "--commands", "50", "--repeat", "1")
+	done = finish(tmp_path, start(tmp_path, *args))
+	assert done.status == 0, done.err
+	assert sorted(done.values("tasks")) == ["waf", "waf-nopool"]
+	assert done.left == []
+
+
 def test_prefork_with_an_engine_of_its_own(tmp_path: pathlib.Path, engine: str) -> None:
 	"""``prefork`` takes part with a private engine, which is gone when the campaign ends."""
 	need("g++")

@@ -110,7 +110,11 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender]) -> Dict
 		compilers=options.compilers,
 		interpreters=labels_of(options.interpreters),
 		baseline=baseline,
-		commands={"client": options.commands or 2000, "dispatch": options.commands or 1000},
+		commands={
+			"client": options.commands or 2000,
+			"dispatch": options.commands or 1000,
+			"tasks": options.commands or 100000,
+		},
 		notes={},
 	)
 	return settings

@@ -22,6 +22,7 @@ examples:
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
   bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
   bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
+  bench.py tasks --contenders waf,prefork              what the scheduler itself costs
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py show full.json                             print the tables of a record again
@@ -75,7 +76,9 @@ def parser() -> Parser:
 	p.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
 	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch)")
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
-	p.add_argument("--commands", type=positive, metavar="N", help="in client (default 2000) and dispatch (1000)")
+	p.add_argument(
+		"--commands", type=positive, metavar="N", help="in client (default 2000), dispatch (1000) and tasks (100000)"
+	)
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first)")
 	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")
 	p.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's temporary one)")

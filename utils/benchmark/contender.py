@@ -20,7 +20,7 @@ from .service import find_engine
 if TYPE_CHECKING:
 	from .run import Run
 
-BUILD, REBUILD, SLEEP, CLIENT, NEIGHBOR = "build", "rebuild", "sleep", "client", "neighbor"
+BUILD, REBUILD, SLEEP, CLIENT, TASKS, NEIGHBOR = "build", "rebuild", "sleep", "client", "tasks", "neighbor"
 
 # how genbench's build files call what is set for each build
 NINJA_FOLDER = "folder"
@@ -54,7 +54,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, SLEEP, CLIENT, NEIGHBOR))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, CLIENT, TASKS, NEIGHBOR))
 
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
@@ -219,7 +219,7 @@ class Contender(NamedTuple):
 	@property
 	def abilities(self) -> FrozenSet[str]:
 		"""What it can do; a cache has nothing to do with what runs no compiler."""
-		return self.builder.abilities - {SLEEP, CLIENT, NEIGHBOR} if self.cache else self.builder.abilities
+		return self.builder.abilities - {SLEEP, CLIENT, TASKS, NEIGHBOR} if self.cache else self.builder.abilities
 
 	@property
 	def note(self) -> str:

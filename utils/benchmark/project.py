@@ -130,6 +130,12 @@ def write_client(root: str) -> Project:
 	return Project(root)
 
 
+def write_tasks(root: str) -> Project:
+	"""Write the project of tasks that do nothing, for Waf only."""
+	shutil.copytree(os.path.join(HERE, "projects", "tasks"), root)
+	return Project(root)
+
+
 def ninja_of(command: str, names: List[str]) -> str:
 	"""The sleeping project for ninja."""
 	rule = "folder = out-ninja\nbuilddir = $folder\nrule nap\n  command = %s\n" % command

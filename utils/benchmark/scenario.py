@@ -14,7 +14,7 @@ from .foreground import Foreground
 from .mistake import Failed
 from .project import NAP
 from .run import Run
-from .workshop import CLIENT, GENERATED, SLEEPS
+from .workshop import CLIENT, GENERATED, SLEEPS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -136,6 +136,17 @@ def run_client(run: Run) -> None:
 			run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), json.load(f)))
 
 
+def run_tasks(run: Run) -> None:
+	"""Let Waf run tasks that do nothing, and see that it has run them all."""
+	count = run.settings["commands"]["tasks"]
+	run.new_folder()
+	run.keep(run.execute(run.lane.contender.builder.waf(run, "build", "-j%d" % run.jobs, BENCH_COMMANDS=str(count))))
+	with open(run.path("done"), encoding="utf-8") as f:
+		done = int(f.read())
+	if done != count:
+		raise Failed("it ran %d of %d tasks" % (done, count))
+
+
 # ---- the table of them: what leaves the tree as it is comes before what changes it
 
 SCENARIOS = {
@@ -181,6 +192,14 @@ SCENARIOS = {
 			TIMES,
 			(take_new_folder, build, check_naps),
 			jobs=64,
+		),
+		Scenario(
+			"tasks",
+			"tasks that are Python's own and do nothing",
+			contender.TASKS,
+			TASKS,
+			TIMES,
+			(run_tasks,),
 		),
 		Scenario(
 			"neighbor",

@@ -10,11 +10,11 @@ from .compiler import Compiler
 from .contender import Contender
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
-from .project import Project, generate_sources, write_client, write_sleeps
+from .project import Project, generate_sources, write_client, write_sleeps, write_tasks
 from .service import Engine
 from .session import end_children
 
-GENERATED, SLEEPS, CLIENT = "generated", "sleeps", "client"
+GENERATED, SLEEPS, CLIENT, TASKS = "generated", "sleeps", "client", "tasks"
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -62,6 +62,7 @@ class Workshop:
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
 				SLEEPS: lambda: write_sleeps(root, self.settings["commands"]["dispatch"]),
 				CLIENT: lambda: write_client(root),
+				TASKS: lambda: write_tasks(root),
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
