@@ -1,7 +1,7 @@
 /* Sends what a command would exec to the engine, which may have that program parked: the gcc driver's cc1plus and as.
  *
  * The process that would have become the program waits instead, and ends as the program did. So this stands only where
- * nobody could tell the difference: no pipes between the parts of a command, the same session, one thread that waits. In
+ * nobody could tell the difference: in drivers of compilers, which tell nobody of their children; no pipes between the parts of a command, the same session, one thread that waits. In
  * all other cases, and whenever the engine says so, the real exec happens. It runs in a child of vfork, which shares its
  * parent's memory: nothing of that is changed. */
 #define _GNU_SOURCE
@@ -20,7 +20,7 @@
 extern char **environ;
 
 static struct {
-	int on, engine, has_score;
+	int on, engine, command, has_score;
 	int32_t score;
 	uint32_t length;
 	struct sockaddr_un address;
@@ -57,6 +57,7 @@ HIDDEN void wafpark_route(const char *address, const struct wafpark_request *req
 			return;
 	router.length = length;
 	router.engine = request->engine;
+	router.command = (int)SYSTEM(SYS_getpid);
 	router.score = request->context.score;
 	router.has_score = request->flags & WAFPARK_SCORE;
 	router.on = 1;
@@ -206,9 +207,10 @@ static int is_given(char *const *argv, const char *wanted) {
 	return 0;
 }
 
-/* A parent that waits for us, and is told times by nobody else. */
+/* A child that its command has made for this, whose parent waits and is told times by nobody else. The command itself must
+ * become what it executes: others know its process. */
 static int is_wanted(const char *path, char *const *argv, char *const *env) {
-	return router.on && path && path[0] && argv && argv[0] && env && !is_given(argv, "-time") &&
+	return router.on && SYSTEM(SYS_getpid) != router.command && path && path[0] && argv && argv[0] && env && !is_given(argv, "-time") &&
 	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
 }
 

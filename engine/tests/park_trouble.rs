@@ -353,3 +353,23 @@ fn commands_of_a_parked_program_do_not_mix() {
     }
     assert_eq!(parked_runs(&mut peer, &path), before + 200);
 }
+
+/// What a command executes in its own process is that process: others know it by its number.
+#[test]
+fn a_command_that_executes_another_stays_the_same_process() {
+    let space = TestSpace::with(&[("WAFD_PARK_AFTER", "1")]);
+    let mut peer = space.client(1);
+    wait_until("the shell was judged", || {
+        peer.run(&shell("exec /bin/sh -c :")).text();
+        let programs = space.status()["parking"]["programs"].clone();
+        let judged = |p: &serde_json::Value| p["state"] == "parked" || p["state"] == "refused";
+        programs
+            .as_array()
+            .is_some_and(|p| !p.is_empty() && p.iter().all(judged))
+    });
+    for _ in 0..5 {
+        let text = peer.run(&shell("echo $$; exec /bin/sh -c 'echo $$'")).text();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), lines.next(), "{text}");
+    }
+}

@@ -21,6 +21,7 @@ use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
 use super::program::Program;
 use super::router::{self, Ledger, Router};
+use super::task::Task as Trial;
 use super::verdict;
 use crate::context::{self, Context};
 use crate::folder::Folder;
@@ -136,6 +137,7 @@ impl Lot {
         }
         let stack = context.limits[context::STACK];
         let parked = self.pool.take(&program, launch.env, stack)?;
+        let route = if Trial::is_driver(&program.name()) { ROUTE } else { 0 };
         let session = if launch.new_session { SESSION } else { 0 };
         let score = if context.score == self.own.block().score {
             0
@@ -144,7 +146,7 @@ impl Lot {
         };
         let folder = CString::new(launch.cwd).map_err(|_| "its folder has no name")?;
         let request = Request {
-            flags: ROUTE | session | score,
+            flags: route | session | score,
             berth: number,
             group: 0,
             path: called.to_bytes_with_nul(),

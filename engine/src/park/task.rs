@@ -82,6 +82,11 @@ impl Task {
         !Task::of(name).inputs.is_empty()
     }
 
+    /// It is a driver of compilers, which starts the parts and tells nobody of their processes: their exec may be routed.
+    pub fn is_driver(name: &str) -> bool {
+        Task::of(name).gauge == DRIVER_GAUGE
+    }
+
     /// By the name of the file: `x86_64-linux-gnu-g++-12`, `clang-14`, `cc1plus`.
     pub fn of(name: &str) -> Task {
         let tool = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
@@ -90,7 +95,7 @@ impl Task {
         let tool = if name == "cc1" || name == "f951" { name } else { tool };
         let last = tool.rsplit('-').next().unwrap_or(tool);
         match last {
-            "gcc" | "g++" | "c++" | "cc" => DRIVER,
+            "gcc" | "g++" | "c++" | "cc" | "gfortran" => DRIVER,
             "clang" | "clang++" => CLANG,
             "cc1" => CC1,
             "cc1plus" => CC1PLUS,
@@ -123,6 +128,16 @@ mod tests {
         assert_eq!(proof("x86_64-linux-gnu-as"), AS.proof);
         assert_eq!(proof("x86_64-linux-gnu-ld.bfd"), LD.proof);
         assert_eq!(proof("collect2"), LD.proof);
+    }
+
+    #[test]
+    fn only_drivers_of_gcc_have_their_exec_routed() {
+        assert!(["gcc", "x86_64-linux-gnu-g++-12", "c++"]
+            .into_iter()
+            .all(Task::is_driver));
+        assert!(!["dash", "clang-14", "cc1", "make", "bash"]
+            .into_iter()
+            .any(Task::is_driver));
     }
 
     #[test]
