@@ -16,12 +16,7 @@ from typing import Any, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from waflib import Errors, Logs
 
-if __package__:
-	from . import protocol
-else:
-	import importlib
-
-	protocol = importlib.import_module(os.path.basename(os.path.dirname(os.path.abspath(__file__))) + ".protocol")
+from . import protocol
 
 SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # the numbers of Linux: PyPy does not name all of them
 JOBSERVERS = ("auto", "pipe", "fifo", "no")

@@ -19,16 +19,7 @@ from typing import Any, Deque, Dict, List, Optional, Set
 
 from waflib import Context, Logs, Runner, Task
 
-if __package__:
-	from . import pipeline, protocol
-else:
-	import importlib
-	import sys
-
-	_folder = os.path.dirname(os.path.abspath(__file__))
-	sys.path.append(os.path.dirname(_folder))
-	pipeline = importlib.import_module(os.path.basename(_folder) + ".pipeline")
-	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
+from . import pipeline, protocol
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""

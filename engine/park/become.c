@@ -91,7 +91,7 @@ static void adopt_limits(const struct wafpark_context *wanted) {
 	}
 }
 
-/* What differs from the parked program is set; `own` is what the engine said of that when it was started. */
+/* Only what differs from the parked program is set: what is as it should be needs no right. */
 static void adopt_scheduling(const struct wafpark_context *wanted) {
 	int priority = wanted->priority;
 	if (SYSTEM(SYS_sched_getscheduler, 0) != wanted->policy || wanted->priority)
