@@ -100,7 +100,7 @@ impl Lot {
 
     /// Starts a command in a parked program, or says why it must be spawned; `berth` is its place in the roster.
     pub fn start(&self, launch: &Launch<'_>, berth: Option<(usize, &AtomicI32)>) -> Option<Child> {
-        if !self.pool.is_on() {
+        if !self.is_on() {
             return None;
         }
         match self.try_start(launch, berth) {
@@ -162,6 +162,10 @@ impl Lot {
         let child = parked.ask(&request, ticket).map_err(|why| why.0)?;
         self.pool.count_parked(&program);
         Ok(child)
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.pool.is_on()
     }
 
     pub fn report(&self) -> Value {

@@ -71,7 +71,8 @@ impl Server {
     pub(super) fn start_commands(&mut self) {
         loop {
             let granted: Vec<_> = std::iter::from_fn(|| self.grant()).collect();
-            let is_alone = granted.len() == 1;
+            // A parked program that does not answer must hold up its own command only.
+            let is_alone = granted.len() == 1 && !self.lot.is_on();
             for key in &granted {
                 if let Err(error) = self.start(*key, is_alone) {
                     self.fail(*key, NotStarted::engine(&error));
