@@ -2,6 +2,7 @@
 //!
 //! Does the input and output of one command without waiting; `server` decides when.
 
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::connection::ConnectionKey;
 use crate::context::{Adjustment, Context};
-use crate::park::Ledger;
+use crate::crew::What;
+use crate::park::{Ledger, Legs};
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
-use crate::spawn::{self, Child, NotStarted};
+use crate::spawn::{self, Child, Ended, NotStarted};
 use crate::wire::{Execute, Outcome, Stdio, Step, Strings, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
@@ -74,6 +76,7 @@ pub struct Starting {
 }
 
 pub struct Running {
+    /// Zero between two parts.
     pub pid: i32,
     pub pidfd: OwnedFd,
     pub feed: Option<Feed>,
@@ -88,6 +91,12 @@ pub struct Running {
     /// Its group had its time to end.
     pub killed: bool,
     pub holdings: Holdings,
+    /// What is left of it, where it runs as its driver's parts.
+    pub legs: Option<Legs>,
+    /// What those parts took that have ended.
+    spent: Ended,
+    /// How it ended, where that is not for the kernel to say.
+    settled: Option<Ended>,
 }
 
 pub enum State {
@@ -132,7 +141,7 @@ impl Supplies {
 }
 
 impl Starting {
-    pub fn started(self, child: Child, at: Instant) -> Running {
+    pub fn started(self, child: Child, at: Instant, legs: Option<Legs>) -> Running {
         let [stdin, stdout, stderr] = self.ours;
         let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
@@ -147,6 +156,9 @@ impl Starting {
             verdict: Verdict::Ran,
             killed: false,
             holdings: self.holdings,
+            legs,
+            spent: Ended::default(),
+            settled: None,
         }
     }
 }
@@ -213,8 +225,12 @@ impl Running {
 
     /// Reaps the process and says what became of it.
     pub fn outcome(&self, order: &Order, ledger: &Ledger) -> Option<Outcome> {
-        let mut ended = spawn::collect(self.pid)?;
+        let mut ended = match &self.settled {
+            Some(ended) => ended.clone(),
+            None => spawn::collect(self.pid)?,
+        };
         ledger.settle(self.pid, &mut ended);
+        ended.include(&self.spent);
         let at = self.ended.unwrap_or_else(Instant::now);
         let micros = |from: Instant, to: Instant| (to - from).as_micros() as u64;
         Some(Outcome {
@@ -228,6 +244,66 @@ impl Running {
             system: ended.system,
             peak: ended.peak,
         })
+    }
+
+    /// A process has ended: what is to run next for this command, if anything is. `strike` is done before a process is
+    /// reaped.
+    pub fn next_leg(&mut self, strike: impl FnOnce()) -> Option<What> {
+        let legs = self.legs.as_mut()?;
+        let went_well = spawn::has_succeeded(&self.pidfd);
+        if self.verdict != Verdict::Ran || (went_well && legs.next.is_none()) {
+            // A driver that is told to end takes the object of its assembler with it.
+            if self.verdict == Verdict::Cancelled && legs.next.is_none() && !went_well {
+                let _ = fs::remove_file(&legs.output);
+            }
+            self.legs = None;
+            return None;
+        }
+        strike();
+        let ended = spawn::wait_for(self.pid);
+        self.pid = 0;
+        self.spent.include(&ended);
+        legs.statuses.push(ended.status);
+        if went_well {
+            legs.next.take().map(What::Part)
+        } else {
+            self.legs.take().map(|legs| What::Driver(legs.statuses))
+        }
+    }
+
+    /// The next part runs; what befell the command between two parts befalls it now.
+    pub fn go_on(&mut self, child: Child) {
+        self.pid = child.pid;
+        self.pidfd = child.pidfd;
+        match self.verdict {
+            Verdict::Ran => {}
+            Verdict::Cancelled if !self.killed => self.signal(Signal::TERM),
+            _ => self.signal(Signal::KILL),
+        }
+    }
+
+    /// Ends as a driver does whose part has failed.
+    pub fn end_badly(&mut self) {
+        self.ended = Some(Instant::now());
+        self.feed = None;
+        self.settled = Some(Ended {
+            code: 1,
+            ..Ended::default()
+        });
+    }
+
+    /// Reads all that is left in its pipes, which nobody else has open.
+    pub fn drain(&mut self, scratch: &mut [u8]) {
+        for stream in 0..2 {
+            while let Some(capture) = &self.captures[stream] {
+                let held = capture.held.len();
+                self.read(stream, scratch);
+                // Somebody has it open after all: the end of it will be told.
+                if self.captures[stream].as_ref().is_some_and(|capture| capture.held.len() == held) {
+                    break;
+                }
+            }
+        }
     }
 
     /// Gives the command what it takes of its input; closes the pipe when it has all.

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
+use log::debug;
 use rustix::event::{eventfd, EventfdFlags};
 
 use crate::command::Order;
 use crate::context::{self, Adjustment};
-use crate::park::Lot;
+use crate::park::{Begun, Legs, Lot, Part};
 use crate::slots::CommandKey;
 use crate::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::Stdio;
@@ -29,11 +30,20 @@ const MOST: usize = 16;
 pub struct Job {
     pub key: CommandKey,
     pub order: Arc<Order>,
+    pub what: What,
     /// What the command gets as its streams, where that is not the null device.
-    pub stdio: [Option<OwnedFd>; 3],
+    pub stdio: Arc<[Option<OwnedFd>; 3]>,
     pub processor: Option<usize>,
     /// Where to note its process for the guardian.
     pub berth: Option<(usize, &'static AtomicI32)>,
+}
+
+/// The whole of a command or what is left of it.
+pub enum What {
+    Command,
+    Part(Part),
+    /// Its driver, which is told how the parts ended.
+    Driver(Vec<i32>),
 }
 
 /// What became of a job.
@@ -41,6 +51,8 @@ pub struct Started {
     pub key: CommandKey,
     pub at: Instant,
     pub child: Result<Child, NotStarted>,
+    /// What is left of the command when this ends.
+    pub legs: Option<Legs>,
 }
 
 pub struct Crew {
@@ -110,6 +122,7 @@ fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd
                 key: job.key,
                 at: Instant::now(),
                 child: Err(NotStarted::engine(error)),
+                legs: None,
             },
         };
         let _ = reports.send(started);
@@ -140,7 +153,7 @@ impl Hand {
         };
         let group = order.control_group.clone().map(Adjustment::ControlGroup);
         let pin = job.processor.map(context::pin);
-        let launch = Launch {
+        let whole = Launch {
             argv: &order.execute.argv,
             env: &order.env,
             cwd: &order.execute.cwd,
@@ -149,14 +162,38 @@ impl Hand {
             context: &order.context,
             adjustments: &order.adjustments,
             berth: job.berth.map(|(_, place)| place),
-            own: [group, pin],
+            own: [group, pin, None],
         };
-        let parked = self.lot.start(&launch, job.berth);
-        let child = parked.map_or_else(|| self.spawner.spawn(&launch), Ok);
+        let alone = |child| Begun { child, legs: None };
+        let begun = match &job.what {
+            What::Command => match self.lot.start(&whole, job.berth, &job.stdio) {
+                Some(begun) => Ok(begun),
+                None => self.spawner.spawn(&whole).map(alone),
+            },
+            What::Part(part) => {
+                let part = whole.of(part);
+                let parked = self.lot.start_part(&part, job.berth);
+                parked.map_or_else(|| self.spawner.spawn(&part), Ok).map(alone)
+            }
+            What::Driver(statuses) => {
+                let driver = self.lot.conclude(&whole, job.berth, statuses.clone());
+                let failed = |reason| {
+                    debug!("a driver was not told how its parts ended: {reason}");
+                    NotStarted::engine(&io::ErrorKind::Other.into())
+                };
+                driver.map(alone).map_err(failed)
+            }
+        };
+        let at = Instant::now();
+        let (child, legs) = match begun {
+            Ok(begun) => (Ok(begun.child), begun.legs),
+            Err(why) => (Err(why), None),
+        };
         Started {
             key: job.key,
-            at: Instant::now(),
+            at,
             child,
+            legs,
         }
     }
 }

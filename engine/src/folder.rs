@@ -132,6 +132,11 @@ impl Folder {
         self.file("route")
     }
 
+    /// Where a parked driver asks that is told how its parts ended; the number is its own.
+    pub fn desk(&self, number: u64) -> PathBuf {
+        self.file(&format!("desk{number}"))
+    }
+
     pub fn log(&self) -> PathBuf {
         self.file("log")
     }

@@ -111,6 +111,11 @@ impl Roster {
         Some((berth, &self.berths[berth]))
     }
 
+    /// A place that is taken.
+    pub fn place(&self, berth: usize) -> (usize, &'static AtomicI32) {
+        (berth, &self.berths[berth])
+    }
+
     /// Before the process is reaped: afterwards its number may be another's.
     pub fn strike(&mut self, berth: usize) {
         self.berths[berth].store(0, Ordering::Release);

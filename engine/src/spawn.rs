@@ -8,11 +8,14 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use crate::context::{Adjustment, Context};
+use rustix::process::{waitid, WaitId, WaitIdOptions};
+
+use crate::context::{self, Adjustment, Context};
+use crate::park::Part;
 use crate::wire::{Step, Strings};
 
 const STACK: usize = 128 << 10;
@@ -30,7 +33,20 @@ pub struct Launch<'a> {
     /// Where the child notes its process, before it can have children that would be missed.
     pub berth: Option<&'a AtomicI32>,
     /// Adjustments of this command alone.
-    pub own: [Option<Adjustment>; 2],
+    pub own: [Option<Adjustment>; 3],
+}
+
+impl<'a> Launch<'a> {
+    /// A part of this command.
+    pub fn of(&self, part: &'a Part) -> Launch<'a> {
+        let [first, second, _] = &self.own;
+        Launch {
+            argv: &part.argv,
+            env: &part.env,
+            own: [first.clone(), second.clone(), Some(context::stack(part.stack))],
+            ..*self
+        }
+    }
 }
 
 /// A command that runs.
@@ -139,7 +155,7 @@ impl Drop for Spawner {
 }
 
 /// Status and use of resources of a child that has ended.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Ended {
     /// As `waitpid` tells it.
     pub status: i32,
@@ -148,6 +164,22 @@ pub struct Ended {
     pub user: u64,
     pub system: u64,
     pub peak: u64,
+}
+
+impl Ended {
+    /// Adds what a part of the same command took.
+    pub fn include(&mut self, part: &Ended) {
+        self.user += part.user;
+        self.system += part.system;
+        self.peak = self.peak.max(part.peak);
+    }
+}
+
+/// A child has ended, and well; it is not reaped.
+pub fn has_succeeded(pidfd: &OwnedFd) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let status = waitid(WaitId::PidFd(pidfd.as_fd()), options);
+    status.is_ok_and(|status| status.is_some_and(|status| status.exit_status() == Some(0)))
 }
 
 /// Takes the status of a child that has ended; `None` if it has not.

@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use log::{info, warn};
 
+use super::courses::Courses;
 use super::parked::{bury, Parked, Parking};
 use super::pool::{Pool, Task};
 use super::program::Program;
+use super::survey::{Sample, Surveyor};
 use super::trial;
 use super::verdict::{self, Verdict};
-use crate::context::Context;
+use crate::context::{self, Context};
 use crate::guardian::Tickets;
 use crate::spawn::Spawner;
 use crate::wire::Strings;
@@ -28,12 +30,15 @@ const BURIAL: Duration = Duration::from_millis(100);
 
 pub struct Keeper {
     pub pool: Arc<Pool>,
+    pub courses: Arc<Courses>,
     pub library: CString,
     pub roster: (OwnedFd, usize),
     pub tickets: Arc<Tickets>,
     pub null: OwnedFd,
     /// An empty folder of its own.
     pub folder: PathBuf,
+    /// Where drivers ask that are surveyed.
+    pub desk: PathBuf,
     pub verdicts: PathBuf,
     pub context: Context,
     pub graves: Vec<i32>,
@@ -54,6 +59,7 @@ impl Keeper {
             match task {
                 Ok(Task::Prove(program, env, stack)) => self.prove(&mut spawner, &program, &env, stack),
                 Ok(Task::Park(program, env, stack)) => self.park(&mut spawner, &program, &env, stack),
+                Ok(Task::Survey(sample)) => self.survey(&sample),
                 Ok(Task::Bury(pid)) => self.graves.push(pid),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -112,6 +118,26 @@ impl Keeper {
         if let Err(error) = verdict::save(&self.verdicts, &self.pool.verdicts()) {
             warn!("write {}: {error}", self.verdicts.display());
         }
+    }
+
+    /// Learns which parts a driver runs for commands of a shape.
+    fn survey(&self, sample: &Sample) {
+        let mut context = self.context.block();
+        context.limits[context::STACK] = sample.stack;
+        let surveyor = Surveyor {
+            tickets: &self.tickets,
+            null: &self.null,
+            folder: &self.folder,
+            desk: self.desk.clone(),
+            context,
+        };
+        let found = surveyor.survey(sample);
+        let called = sample.called.to_string_lossy();
+        match &found {
+            Ok(_) => info!("{called}: the course of a shape of commands is known"),
+            Err(words) => info!("{called}: a shape of commands has no course: {words}"),
+        }
+        self.courses.judge(sample, found);
     }
 
     /// Parks a program that was admitted; proves it again if it now loads other libraries.

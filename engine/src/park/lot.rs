@@ -1,19 +1,24 @@
 //! All of parking as the rest of the engine sees it: starts the threads, and starts a command in a parked program.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::sync::atomic::AtomicI32;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::Arc;
 use std::thread;
 
-use log::warn;
+use log::{debug, warn};
+use rustix::fs::Access;
 use serde_json::Value;
 
+use super::course::{Course, Legs};
+use super::courses::{Courses, Finding};
+use super::driver::Desk;
 use super::keeper::Keeper;
 use super::library;
 use super::packet::{Request, ROUTE, SCORE, SESSION};
@@ -21,6 +26,8 @@ use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
 use super::program::Program;
 use super::router::{self, Ledger, Router};
+use super::shape::Line;
+use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
 use crate::context::{self, Context};
@@ -31,9 +38,32 @@ use crate::spawn::{self, Child, Launch};
 /// More threads than this only wait for each other.
 const ROUTERS: usize = 16;
 
+/// As `waitpid` tells of a program that exits with 1.
+const FAILED: i32 = 1 << 8;
+
+/// A place in the roster, with its number.
+type Berth<'a> = (usize, &'a AtomicI32);
+/// What a command gets as its streams, where that is not the null device.
+type Streams = [Option<OwnedFd>; 3];
+
+/// A command, or its first part, that runs; and what is left of it.
+pub struct Begun {
+    pub child: Child,
+    pub legs: Option<Legs>,
+}
+
+/// A program, and the path by which the command calls it.
+struct Found {
+    program: Program,
+    called: CString,
+}
+
 /// Where parked programs are.
 pub struct Lot {
     pool: Arc<Pool>,
+    courses: Arc<Courses>,
+    folder: Folder,
+    desks: AtomicU64,
     own: Context,
     /// The router's address, with its zero.
     route: Vec<u8>,
@@ -50,6 +80,9 @@ impl Lot {
         let route = CString::new(folder.route().as_os_str().as_bytes()).unwrap_or_default();
         let lot = Lot {
             pool,
+            courses: Arc::default(),
+            folder: folder.clone(),
+            desks: AtomicU64::new(0),
             own: own.clone(),
             route: route.into_bytes_with_nul(),
         };
@@ -76,11 +109,13 @@ impl Lot {
         DirBuilder::new().mode(0o700).create(&empty)?;
         let keeper = Keeper {
             pool: pool.clone(),
+            courses: self.courses.clone(),
             library: library::install(folder)?,
             roster: roster.share()?,
             tickets: roster.tickets(),
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,
+            desk: folder.desk(0),
             verdicts: folder.verdicts(),
             context: self.own.plain(),
             graves: Vec::new(),
@@ -98,13 +133,23 @@ impl Lot {
         Ok(())
     }
 
-    /// Starts a command in a parked program, or says why it must be spawned; `berth` is its place in the roster.
-    pub fn start(&self, launch: &Launch<'_>, berth: Option<(usize, &AtomicI32)>) -> Option<Child> {
+    /// Starts a command in a parked program, or its first part where its course is known; `None` if it must be spawned.
+    /// `berth` is its place in the roster.
+    pub fn start(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, streams: &Arc<Streams>) -> Option<Begun> {
+        self.count(|| self.try_start(launch, berth, streams))
+    }
+
+    /// Starts a part of a command in a parked program.
+    pub fn start_part(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>) -> Option<Child> {
+        self.count(|| self.enter(launch, &self.find(launch)?, berth, &[]))
+    }
+
+    fn count<T>(&self, start: impl FnOnce() -> Result<T, Reason>) -> Option<T> {
         if !self.is_on() {
             return None;
         }
-        match self.try_start(launch, berth) {
-            Ok(child) => Some(child),
+        match start() {
+            Ok(started) => Some(started),
             Err(reason) => {
                 self.pool.count_spawned(reason);
                 None
@@ -112,7 +157,123 @@ impl Lot {
         }
     }
 
-    fn try_start(&self, launch: &Launch<'_>, berth: Option<(usize, &AtomicI32)>) -> Result<Child, Reason> {
+    fn find(&self, launch: &Launch<'_>) -> Result<Found, Reason> {
+        let name = launch.argv.iter().next().unwrap_or_default();
+        let candidates = spawn::candidates(name, launch.env);
+        let (program, called) = Program::find(&candidates, launch.cwd).ok_or("it was not found")?;
+        Ok(Found {
+            program,
+            called: called.to_owned(),
+        })
+    }
+
+    fn try_start(
+        &self,
+        launch: &Launch<'_>,
+        berth: Option<Berth<'_>>,
+        streams: &Arc<Streams>,
+    ) -> Result<Begun, Reason> {
+        let found = self.find(launch)?;
+        if !Trial::is_driver(&found.program.name()) {
+            let child = self.enter(launch, &found, berth, &[])?;
+            return Ok(Begun { child, legs: None });
+        }
+        // A driver that is to have a session of its own could not be asked.
+        let line = Line::of(launch.argv).filter(|_| !launch.new_session);
+        if let Some(line) = line {
+            let stack = launch.context.block().limits[context::STACK];
+            match self.courses.find(&found.program, launch.env, stack, &line.shape) {
+                Finding::Known(course) => match self.start_parts(launch, &course, &line, berth, streams) {
+                    Ok(begun) => return Ok(begun),
+                    Err(reason) => debug!("a command is left to its driver: {reason}"),
+                },
+                Finding::Due => self.survey(launch, &found, line, stack),
+                Finding::Unknown => {}
+            }
+        }
+        let child = self.enter(launch, &found, berth, &self.route)?;
+        Ok(Begun { child, legs: None })
+    }
+
+    /// Has the course of a command's shape learned.
+    fn survey(&self, launch: &Launch<'_>, found: &Found, line: Line, stack: [u64; 2]) {
+        let identity = found.program.identity;
+        match self.pool.take(&found.program, launch.env, stack) {
+            Ok(driver) => self.pool.survey(Sample {
+                driver,
+                called: found.called.clone(),
+                identity,
+                line,
+                env: launch.env.clone(),
+                folder: launch.cwd.to_vec(),
+                stack,
+            }),
+            Err(_) => self.courses.put_off(&identity, launch.env, stack, &line.shape),
+        }
+    }
+
+    /// Starts the first part of a command; nothing has run if that fails.
+    fn start_parts(
+        &self,
+        launch: &Launch<'_>,
+        course: &Course,
+        line: &Line,
+        berth: Option<Berth<'_>>,
+        streams: &Arc<Streams>,
+    ) -> Result<Begun, Reason> {
+        let folder = Path::new(OsStr::from_bytes(launch.cwd));
+        // A driver says so itself, in its own words.
+        let source = folder.join(OsStr::from_bytes(&line.source));
+        rustix::fs::access(source, Access::EXISTS).map_err(|_| "its source is not there")?;
+        let parts = course.parts(line.names.clone());
+        let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
+        let part = launch.of(&first);
+        let child = self.enter(&part, &self.find(&part)?, berth, &[])?;
+        self.courses.count();
+        let output = folder.join(OsStr::from_bytes(&line.output));
+        let legs = Legs::new(second, output, streams.clone(), temporary);
+        Ok(Begun {
+            child,
+            legs: Some(legs),
+        })
+    }
+
+    /// Runs the driver of a command whose parts have run, and ended so: it does the rest, as it always would.
+    pub fn conclude(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, statuses: Vec<i32>) -> Result<Child, Reason> {
+        let number = self.desks.fetch_add(1, Ordering::Relaxed) + 1;
+        let desk = Desk::open(self.folder.desk(number)).map_err(|e| e.to_string())?;
+        let route = CString::new(desk.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+        let child = self.enter(launch, &self.find(launch)?, berth, route.as_bytes_with_nul())?;
+        let Child { pid, pidfd } = child;
+        let watched = pidfd.try_clone().map_err(|e| e.to_string());
+        let told = watched.and_then(|watched| {
+            let answer = move || {
+                let tell = |number: usize, _| Some(statuses.get(number).copied().unwrap_or(FAILED));
+                desk.serve(&watched, tell);
+            };
+            let clerk = thread::Builder::new().name("conclude".to_owned()).spawn(answer);
+            clerk.map_err(|e| e.to_string())
+        });
+        match told {
+            Ok(_) => Ok(Child { pid, pidfd }),
+            Err(error) => {
+                // Nobody would answer it: it must not run its parts again.
+                // SAFETY: a child of ours that was not reaped, and the leader of its group.
+                unsafe { libc::kill(-pid, libc::SIGKILL) };
+                spawn::reap(pid);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Has a parked program become a command; one of a driver sends what it would exec to `route`.
+    fn enter(
+        &self,
+        launch: &Launch<'_>,
+        found: &Found,
+        berth: Option<Berth<'_>>,
+        route: &[u8],
+    ) -> Result<Child, Reason> {
         let (number, ticket) = berth.ok_or("too many commands run")?;
         if launch.context.personality() != self.own.personality() {
             return Err("its client has another personality".into());
@@ -124,20 +285,19 @@ impl Lot {
         {
             return Err("it inherits a jobserver".into());
         }
-        let name = launch.argv.iter().next().unwrap_or_default();
-        let candidates = spawn::candidates(name, launch.env);
-        let program = Program::find(&candidates, launch.cwd);
-        let (program, called) = program.ok_or("it was not found")?;
         let mut context = launch.context.block();
         for adjustment in launch.own.iter().flatten() {
             match adjustment {
                 context::Adjustment::Processors(set) => context::write_set(set, &mut context.processors),
+                context::Adjustment::Limit(resource, limit) => {
+                    context.limits[*resource as usize] = [limit.rlim_cur, limit.rlim_max];
+                }
                 _ => return Err("its client is in another control group".into()),
             }
         }
         let stack = context.limits[context::STACK];
-        let parked = self.pool.take(&program, launch.env, stack)?;
-        let route = if Trial::is_driver(&program.name()) { ROUTE } else { 0 };
+        let parked = self.pool.take(&found.program, launch.env, stack)?;
+        let routes = if route.is_empty() { 0 } else { ROUTE };
         let session = if launch.new_session { SESSION } else { 0 };
         let score = if context.score == self.own.block().score {
             0
@@ -146,21 +306,21 @@ impl Lot {
         };
         let folder = CString::new(launch.cwd).map_err(|_| "its folder has no name")?;
         let request = Request {
-            flags: route | session | score,
+            flags: routes | session | score,
             berth: number,
             group: 0,
-            path: called.to_bytes_with_nul(),
+            path: found.called.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
             argv: launch.argv.bytes(),
             argc: launch.argv.len(),
             env: launch.env.bytes(),
             envc: launch.env.len(),
-            route: &self.route,
+            route,
             context,
             streams: launch.stdio,
         };
         let child = parked.ask(&request, ticket).map_err(|why| why.0)?;
-        self.pool.count_parked(&program);
+        self.pool.count_parked(&found.program);
         Ok(child)
     }
 
@@ -169,7 +329,9 @@ impl Lot {
     }
 
     pub fn report(&self) -> Value {
-        self.pool.report()
+        let mut report = self.pool.report();
+        report["courses"] = self.courses.report();
+        report
     }
 
     /// Ends all that is parked.

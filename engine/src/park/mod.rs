@@ -9,6 +9,9 @@
 //! A parked program is used only where nobody could tell the difference, and only if it gains: otherwise, and whenever
 //! anything is in doubt, the command is spawned and the reason is counted.
 
+mod course;
+mod courses;
+mod driver;
 mod facts;
 mod keeper;
 mod library;
@@ -19,11 +22,15 @@ mod policy;
 mod pool;
 mod program;
 mod router;
+mod shape;
+mod survey;
 mod task;
+mod text;
 mod trial;
 mod verdict;
 
-pub use lot::Lot;
+pub use course::{Legs, Part};
+pub use lot::{Begun, Lot};
 pub use packet::{Block, PROCESSORS};
 pub use policy::Policy;
 pub use pool::Reason;

@@ -321,6 +321,11 @@ impl Wanted {
         folder.strip_suffix(&[0]).unwrap_or(folder)
     }
 
+    pub fn argv(&self) -> impl Iterator<Item = &[u8]> {
+        let [.., argv, _] = self.parts().unwrap_or_default();
+        argv.split_inclusive(|b| *b == 0).map(|s| &s[..s.len() - 1])
+    }
+
     /// The variables of the program's environment.
     pub fn env(&self) -> impl Iterator<Item = &[u8]> {
         let [.., env] = self.parts().unwrap_or_default();

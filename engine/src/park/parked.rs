@@ -108,7 +108,7 @@ impl Parked {
                 context: parking.context,
                 adjustments: &[],
                 berth: None,
-                own: [Some(context::stack(stack)), None],
+                own: [Some(context::stack(stack)), None, None],
             })
             .map_err(|why| format!("it cannot be started: {why:?}"))?;
         drop(theirs);

@@ -13,6 +13,7 @@ use super::facts::{self, Facts};
 use super::parked::Parked;
 use super::policy::Policy;
 use super::program::{self, Program};
+use super::survey::Sample;
 use super::verdict::Verdict;
 use crate::wire::Strings;
 
@@ -30,6 +31,7 @@ pub type Reason = Cow<'static, str>;
 pub enum Task {
     Prove(Program, Strings, [u64; 2]),
     Park(Program, Strings, [u64; 2]),
+    Survey(Box<Sample>),
     /// A parked process was told to end.
     Bury(i32),
 }
@@ -186,6 +188,11 @@ impl Pool {
                 commands: 0,
             }
         })
+    }
+
+    /// Has the course of a sample learned.
+    pub fn survey(&self, sample: Sample) {
+        let _ = self.tasks.send(Task::Survey(Box::new(sample)));
     }
 
     /// A command runs in a parked program.

@@ -33,19 +33,14 @@ pub struct Ledger {
 impl Ledger {
     fn add(&self, group: i32, part: &Ended) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        let sum = groups.entry(group).or_default();
-        sum.user += part.user;
-        sum.system += part.system;
-        sum.peak = sum.peak.max(part.peak);
+        groups.entry(group).or_default().include(part);
     }
 
     /// Adds what was taken for a command to what it took itself.
     pub fn settle(&self, group: i32, command: &mut Ended) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parts) = groups.remove(&group) {
-            command.user += parts.user;
-            command.system += parts.system;
-            command.peak = command.peak.max(parts.peak);
+            command.include(&parts);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Way for Plain<'_> {
             context: bench.context,
             adjustments: &[],
             berth: None,
-            own: [Some(context::stack(self.stack)), None],
+            own: [Some(context::stack(self.stack)), None, None],
         };
         self.spawner.spawn(&launch).map_err(|why| format!("{why:?}"))
     }

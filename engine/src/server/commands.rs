@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ use super::requests::Broken;
 use super::Server;
 use crate::command::{Command, Holdings, Order, Running, State, Supplies};
 use crate::connection::ConnectionKey;
-use crate::crew::{Job, Started};
+use crate::crew::{Job, Started, What};
+use crate::park::Legs;
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
 use crate::spawn::{self, Child, NotStarted};
@@ -114,7 +116,8 @@ impl Server {
         let job = Job {
             key,
             order,
-            stdio,
+            what: What::Command,
+            stdio: Arc::new(stdio),
             processor,
             berth,
         };
@@ -135,9 +138,19 @@ impl Server {
     }
 
     fn on_start(&mut self, started: Started) {
-        match started.child {
-            Ok(child) => self.welcome(started.key, child, started.at),
-            Err(why) => self.fail(started.key, why),
+        let key = started.key;
+        match (started.child, self.running(key)) {
+            (Ok(child), None) => self.welcome(key, child, started.at, started.legs),
+            (Ok(child), Some(running)) => {
+                running.go_on(child);
+                self.watch_end(key);
+            }
+            // Its driver cannot be asked to conclude it: it ends as drivers do when a part fails.
+            (Err(_), Some(running)) if running.legs.is_none() => {
+                running.end_badly();
+                self.conclude_if_done(key);
+            }
+            (Err(why), _) => self.fail(key, why),
         }
     }
 
@@ -157,7 +170,7 @@ impl Server {
     }
 
     /// A command runs now.
-    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant) {
+    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant, legs: Option<Legs>) {
         let Some(command) = self.commands.remove(&key) else {
             return;
         };
@@ -166,7 +179,7 @@ impl Server {
         };
         let order = command.order;
         let cancelled = starting.cancelled;
-        let state = State::Running(starting.started(child, at));
+        let state = State::Running(starting.started(child, at, legs));
         if order.execute.timeout > 0 {
             let timeout = Duration::from_micros(order.execute.timeout);
             // A time beyond what the clock can tell never comes.
@@ -176,15 +189,30 @@ impl Server {
         }
         self.commands.insert(key, Command { order, state });
         if let Err(error) = self.watch(key) {
-            // It runs, but we would not see it end: so it must not.
-            warn!("watch a command: {error}");
-            if let Some(running) = self.running(key) {
-                running.signal(Signal::KILL);
-                spawn::reap(running.pid);
-            }
-            self.fail(key, NotStarted::engine(&error));
+            self.fail_unseen(key, &error);
         } else if cancelled {
             self.end_command(key, Verdict::Cancelled);
+        }
+    }
+
+    /// A command runs, but we would not see it end: so it must not.
+    fn fail_unseen(&mut self, key: CommandKey, error: &io::Error) {
+        warn!("watch a command: {error}");
+        if let Some(running) = self.running(key) {
+            running.signal(Signal::KILL);
+            spawn::reap(running.pid);
+        }
+        self.fail(key, NotStarted::engine(error));
+    }
+
+    /// Has epoll tell of the end of a command's next part.
+    fn watch_end(&mut self, key: CommandKey) {
+        let Some(running) = self.commands.get(&key).and_then(Command::running) else {
+            return;
+        };
+        let added = epoll::add(&self.epoll, &running.pidfd, Source::End(key).data(), epoll::EventFlags::IN);
+        if let Err(error) = added {
+            self.fail_unseen(key, &error.into());
         }
     }
 
@@ -259,12 +287,36 @@ impl Server {
     }
 
     pub(super) fn on_end(&mut self, key: CommandKey) {
-        if let Some(running) = self.commands.get_mut(&key).and_then(Command::running_mut) {
-            let _ = epoll::delete(&self.epoll, &running.pidfd);
-            running.ended = Some(Instant::now());
-            running.feed = None;
+        let Some(command) = self.commands.get_mut(&key) else {
+            return;
+        };
+        let order = command.order.clone();
+        let Some(running) = command.running_mut() else { return };
+        let _ = epoll::delete(&self.epoll, &running.pidfd);
+        let streams = running.legs.as_ref().map(|legs| legs.streams.clone());
+        let berth = running.holdings.berth.map(|berth| self.roster.place(berth));
+        let next = running.next_leg(|| berth.iter().for_each(|(_, place)| place.store(0, Ordering::Release)));
+        let processor = running.holdings.processor;
+        match (next, streams) {
+            (Some(what), Some(stdio)) => self.crew.start(Job {
+                key,
+                order,
+                what,
+                stdio,
+                processor,
+                berth,
+            }),
+            (_, streams) => {
+                running.ended = Some(Instant::now());
+                running.feed = None;
+                // We alone held the other ends of its pipes still: what is in them is all.
+                if streams.is_some() {
+                    drop(streams);
+                    running.drain(&mut self.scratch);
+                }
+                self.conclude_if_done(key);
+            }
         }
-        self.conclude_if_done(key);
     }
 
     /// A cancelled command, or what is left of its group, has had its time.

@@ -1,0 +1,157 @@
+//! The courses that are known: by driver, environment and shape of the command line.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{json, Value};
+
+use super::course::Course;
+use super::program::{Identity, Program};
+use super::shape::Shape;
+use super::survey::Sample;
+use crate::wire::Strings;
+
+/// So often is a shape seen before its course is learned: that costs as much as two runs of a driver.
+const AFTER: u32 = 2;
+/// So many are remembered; a project has a few.
+const MOST: usize = 256;
+
+enum Standing {
+    Seen(u32),
+    Surveyed,
+    Known(Arc<Course>),
+    /// There is none; the words are for `wafd status`.
+    Refused(String),
+}
+
+struct Entry {
+    driver: Identity,
+    env: Strings,
+    /// The limit of the driver's stack.
+    stack: [u64; 2],
+    standing: Standing,
+    used: u64,
+}
+
+#[derive(Default)]
+struct State {
+    shapes: HashMap<Shape, Vec<Entry>>,
+    clock: u64,
+    commands: u64,
+}
+
+/// What is known of a command's course.
+pub enum Finding {
+    Known(Arc<Course>),
+    /// It is to be learned now, and by whoever was told so.
+    Due,
+    Unknown,
+}
+
+#[derive(Default)]
+pub struct Courses {
+    state: Mutex<State>,
+}
+
+impl Courses {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn find(&self, driver: &Program, env: &Strings, stack: [u64; 2], shape: &Shape) -> Finding {
+        let mut state = self.state();
+        state.clock += 1;
+        let clock = state.clock;
+        if !state.shapes.contains_key(shape) {
+            state.forget_oldest();
+        }
+        let entries = state.shapes.entry(shape.clone()).or_default();
+        entries.retain(|entry| !matches!(&entry.standing, Standing::Known(course) if !course.is_current()));
+        let known = entries.iter().position(|entry| entry.is_of(&driver.identity, env, stack));
+        let at = known.unwrap_or_else(|| {
+            entries.push(Entry {
+                driver: driver.identity,
+                env: env.clone(),
+                stack,
+                standing: Standing::Seen(0),
+                used: clock,
+            });
+            entries.len() - 1
+        });
+        let entry = &mut entries[at];
+        entry.used = clock;
+        match &mut entry.standing {
+            Standing::Known(course) => Finding::Known(course.clone()),
+            Standing::Seen(times) => {
+                *times += 1;
+                if *times < AFTER {
+                    return Finding::Unknown;
+                }
+                entry.standing = Standing::Surveyed;
+                Finding::Due
+            }
+            Standing::Surveyed | Standing::Refused(_) => Finding::Unknown,
+        }
+    }
+
+    /// What became of one that was due.
+    pub fn judge(&self, sample: &Sample, found: Result<Course, String>) {
+        let standing = match found {
+            Ok(course) => Standing::Known(Arc::new(course)),
+            Err(words) => Standing::Refused(words),
+        };
+        self.set(&sample.identity, &sample.env, sample.stack, &sample.line.shape, standing);
+    }
+
+    /// One that is due cannot be learned now.
+    pub fn put_off(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape) {
+        self.set(driver, env, stack, shape, Standing::Seen(0));
+    }
+
+    /// One that has been forgotten since stays so.
+    fn set(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape, standing: Standing) {
+        let mut state = self.state();
+        let mut entries = state.shapes.get_mut(shape).into_iter().flatten();
+        if let Some(entry) = entries.find(|entry| entry.is_of(driver, env, stack)) {
+            entry.standing = standing;
+        }
+    }
+
+    /// A command runs as its parts.
+    pub fn count(&self) {
+        self.state().commands += 1;
+    }
+
+    pub fn report(&self) -> Value {
+        let state = self.state();
+        let entries = || state.shapes.values().flatten();
+        let known = entries().filter(|entry| matches!(entry.standing, Standing::Known(_)));
+        let refused = entries().filter_map(|entry| match &entry.standing {
+            Standing::Refused(words) => Some(words.clone()),
+            _ => None,
+        });
+        let mut words: Vec<_> = refused.collect();
+        words.sort();
+        words.dedup();
+        json!({"commands": state.commands, "known": known.count(), "refused": words})
+    }
+}
+
+impl Entry {
+    fn is_of(&self, driver: &Identity, env: &Strings, stack: [u64; 2]) -> bool {
+        self.driver == *driver && self.env == *env && self.stack == stack
+    }
+}
+
+impl State {
+    fn forget_oldest(&mut self) {
+        if self.shapes.values().map(Vec::len).sum::<usize>() < MOST {
+            return;
+        }
+        let used = |entries: &Vec<Entry>| entries.iter().map(|entry| entry.used).max();
+        let oldest = self.shapes.iter().min_by_key(|(_, entries)| used(entries));
+        if let Some(shape) = oldest.map(|(shape, _)| shape.clone()) {
+            self.shapes.remove(&shape);
+        }
+    }
+}
