@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,13 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
-pytest_plugins = ["fake_engine", "prefork_probes"]  # fixtures of some tests only
+pytest_plugins = ["compiler_yard", "fake_engine", "prefork_probes"]  # fixtures of some tests only
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
+
+# nohup and a shell's background jobs have them ignored, and all that the tests start would inherit that
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # what the installed "waf" command runs, and the same with tools loaded first, as if the project's own options did it
 LAUNCH = """\

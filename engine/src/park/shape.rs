@@ -155,7 +155,7 @@ impl Shape {
             OUTPUT_STEM if !self.alike[0] => b"wafStandInOutputName".to_vec(),
             SOURCE_STEM | OUTPUT_STEM => b"wafStandInSourceName".to_vec(),
             // None of them may begin with another.
-            _ => format!("wafStandInOperand{}", char::from(b'A' + (number - OPERANDS) as u8)).into_bytes(),
+            _ => format!("wafStandInOperand{}.x", char::from(b'A' + (number - OPERANDS) as u8)).into_bytes(),
         };
         names.iter().enumerate().map(stand_in).collect()
     }

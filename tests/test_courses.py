@@ -1,0 +1,181 @@
+"""Commands of gcc's drivers that run as their parts leave to the byte what the driver leaves."""
+
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from typing import Callable, Dict, List
+
+import pytest
+from compiler_yard import SOURCES, Yard, compare, judge_programs, read_report, split
+
+PATIENCE = 60.0  # seconds
+SEED = "-frandom-seed=1"
+SOURCES["badasm.c"] = 'void f(void) { __asm__("no such instruction"); }\n'
+SOURCES["sub/a.b.c"] = "int dots(void) { return 1; }\n"
+SOURCES["endless.c"] = "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint f(int n) {\nB(B(n *= n + 1;))\nreturn n; }\n"
+SOURCES["endlessasm.c"] = 'void f(void) { __asm__(".rept 50000000\\n nop\\n .endr"); }\n'
+
+SIMPLE = [
+	"-c a.c -o a.o",
+	"-c -o a.o a.c",
+	"-c a.c -o b.o",
+	"-c a.c -o sub/out.o",
+	"-c a.c -o a.c.1.o",
+	"-c sub/a.b.c -o sub/a.b.c.o",
+	"-c ./sub/../a.c -o ./sub/../x.o",
+	"-O2 -g -c a.c -o sub/out.o",
+	"-g3 -gdwarf-5 -c a.c -o a.o",
+	"-Wall -Wextra -fdiagnostics-color=always -c warn.c -o warn.o",
+	"-Wall -Werror -c warn.c -o warn.o",
+	"-MMD -MP -c a.c -o sub/a.o",
+	"-MD -MF sub/a.d -MT sub/target.x -c a.c -o a.o",
+	f"--coverage {SEED} -c a.c -o sub/a.o",
+	"-std=c11 -Isub -I . '-DNAME=\"a b\"' -UTWO -c a.c -o a.o",
+	"-include sub/a.h -c a.c -o a.o",
+	"-march=native -fPIC -pthread -c a.c -o a.o",
+	"-c a.c -o missing/out.o",
+	"-c wrong.c -o wrong.o",
+	"-c badasm.c -o badasm.o",
+	"-Dno/such -c a.c -o a.o",
+]
+SIMPLE_CXX = ["-c b.cc -o b.o", "-O2 -g -std=c++20 -MMD -c b.cc -o sub/b.o", "-c wrong.cc -o wrong.o"]
+OTHER = [
+	"-c a.c",
+	"-pipe -c a.c -o a.o",
+	"-save-temps -c a.c -o a.o",
+	"-v -c a.c -o a.o",
+	"-g -gsplit-dwarf -c a.c -o a.o",
+	f"-flto {SEED} -c a.c -o a.o",
+	"-E a.c -o a.i",
+	"-c asm2.S -o asm.o",
+	"-Wa,-L -c a.c -o a.o",
+	"a.c main.c -o prog",
+	"-B sub -c a.c -o a.o",
+	"-x c -c a.c -o a.o",
+]
+
+
+def read_courses(engine: str) -> Dict:
+	"""What the engine says of the courses that it knows."""
+	return read_report(engine)["courses"]
+
+
+def learn(yard: Yard, engine: str, argv: List[str], env: Dict[str, str]) -> None:
+	"""Run a command until it is run as its parts."""
+	before = read_courses(engine)["commands"]
+	deadline = time.monotonic() + PATIENCE
+	while read_courses(engine)["commands"] == before:
+		yard.run(argv, env, True)
+		assert time.monotonic() < deadline, f"{argv} is not run as its parts: {read_report(engine)}"
+
+
+def learn_and_compare(yard: Yard, engine: str, argv: List[str], env: Dict[str, str]) -> None:
+	"""Fail when a command that is run as its parts leaves something else than the driver does."""
+	learn(yard, engine, argv, env)
+	before = read_courses(engine)["commands"]
+	compare(yard, [(argv, env)])
+	assert read_courses(engine)["commands"] == before + 1
+
+
+@pytest.mark.parametrize("compiler, lines", [("gcc", SIMPLE), ("g++", SIMPLE_CXX)])
+def test_options(compiler: str, lines: List[str], yard: Yard, engine: str) -> None:
+	"""Status, output, messages and files are the same, also of compiles that fail, in the compiler or the assembler."""
+	judge_programs(yard, engine, [[compiler, "-c", "b.cc" if compiler == "g++" else "a.c"]])
+	for line in lines:
+		learn_and_compare(yard, engine, [compiler, *split(line)], {})
+
+
+def test_other_commands_keep_their_driver(yard: Yard, engine: str) -> None:
+	"""What has more than a compiler and an assembler, or has the driver say or keep something, is the driver's."""
+	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	for line in OTHER:
+		for _ in range(4):
+			yard.run(["gcc", *split(line)], {}, True)
+	compare(yard, [(["gcc", *split(line)], {}) for line in OTHER])
+	assert read_courses(engine)["commands"] == 0
+
+
+def test_one_shape_for_many_names(yard: Yard, engine: str) -> None:
+	"""What was learned from one command holds for others of its shape, and a missing source is the driver's to tell."""
+	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	learn(yard, engine, split("gcc -c a.c -o a.o"), {})
+	before = read_courses(engine)["commands"]
+	compare(yard, [(["gcc", "-c", f"{name}.c", "-o", f"{name}.o"], {}) for name in ("main", "warn", "wrong", "usepre")])
+	assert read_courses(engine)["commands"] == before + 4
+	compare(yard, [(["gcc", "-c", "missing.c", "-o", "missing.o"], {})])
+	assert read_courses(engine)["commands"] == before + 4
+
+
+def test_environments(yard: Yard, engine: str) -> None:
+	"""Each environment has a course of its own, and its parts have what the driver would give them."""
+	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	for env in ({"CPATH": "sub"}, {"DEPENDENCIES_OUTPUT": "deps"}, {"GCC_COLORS": "error=01;32"}):
+		learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+
+
+def add_assembler(folder: pathlib.Path, word: str) -> None:
+	"""Put an assembler into a folder that says a word before it works."""
+	path = folder / "fresh"
+	path.write_text(f"#!/bin/sh\necho {word}\nexec {shutil.which('as')} \"$@\"\n")
+	path.chmod(0o755)
+	path.rename(folder / "as")
+
+
+def test_an_assembler_that_comes_later(yard: Yard, engine: str) -> None:
+	"""An assembler that appears where the driver looks first is used from then on, and no other after it is gone."""
+	tools = yard.base / "tools"
+	tools.mkdir()
+	env = {"COMPILER_PATH": str(tools)}
+	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+	for word in ("first", "second"):
+		add_assembler(tools, word)
+		deadline = time.monotonic() + PATIENCE
+		while yard.run(split("gcc -c a.c -o a.o"), env, True).stdout != f"{word}\n":
+			assert time.monotonic() < deadline, f"the assembler that says {word} is not used"
+		learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+	(tools / "as").unlink()
+	deadline = time.monotonic() + PATIENCE
+	while yard.run(split("gcc -c a.c -o a.o"), env, True).stdout:
+		assert time.monotonic() < deadline, "the assembler that is gone is still used"
+	learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+
+
+@pytest.mark.parametrize("size", [100, 1500])
+def test_a_part_that_a_signal_ends(size: int, yard: Yard, engine: str) -> None:
+	"""Of a compiler or an assembler that is ended by a signal, the driver tells in its own words."""
+	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	argv = split("gcc -g -c a.c -o a.o")
+	yard.prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+	learn_and_compare(yard, engine, argv, {})
+	assert "signal terminated program" in yard.run(argv, {}, True).stderr
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+	"""Wait until something is so."""
+	deadline = time.monotonic() + PATIENCE
+	while not condition():
+		assert time.monotonic() < deadline, what
+		time.sleep(0.01)
+
+
+@pytest.mark.parametrize("name, sign", [("endless.c", b""), ("endlessasm.c", b".ident")])
+def test_an_interrupt_leaves_nothing(name: str, sign: bytes, yard: Yard, engine: str) -> None:
+	"""A command that is interrupted in one of its parts ends soon, and leaves neither an object nor a temporary file."""
+	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	learn(yard, engine, split("gcc -O3 -c a.c -o b.o"), {})
+	before = read_courses(engine)["commands"]
+	temporary, work = yard.base / "tmp", yard.base / "work"
+	argv = [yard.wafcc, *split(f"gcc -O3 -c {name} -o object.o")]
+	child = subprocess.Popen(argv, cwd=work, env=yard.environ, stderr=subprocess.PIPE)
+	wait_for("its part does not run", lambda: any(sign in path.read_bytes() for path in temporary.iterdir()))
+	child.send_signal(signal.SIGINT)
+	child.communicate(timeout=PATIENCE)
+	assert child.returncode == -signal.SIGINT
+	assert read_courses(engine)["commands"] == before + 1
+	wait_for("temporary files stay", lambda: not any(temporary.iterdir()))
+	assert not os.path.exists(work / "object.o")
