@@ -22,6 +22,7 @@ SOURCES["endlessasm.c"] = 'void f(void) { __asm__(".rept 50000000\\n nop\\n .end
 SIMPLE = [
 	"-c a.c -o a.o",
 	"-c -o a.o a.c",
+	"-I. a.c -c -osub/a.c.1.o",
 	"-c a.c -o b.o",
 	"-c a.c -o sub/out.o",
 	"-c a.c -o a.c.1.o",

@@ -11,9 +11,12 @@ const SOURCE_FOLDER: usize = 0;
 const SOURCE_STEM: usize = 1;
 const OUTPUT_FOLDER: usize = 2;
 const OUTPUT_STEM: usize = 3;
-const OPERANDS: usize = 4;
+/// Build systems number their objects.
+const OUTPUT_NUMBER: usize = 4;
+const OPERANDS: usize = 5;
 /// How all names begin that stand for others.
 pub const STAND_IN: &[u8] = b"wafStandIn";
+const STAND_IN_NUMBER: &[u8] = b"70368760954879";
 const MOST_OPERANDS: usize = 8;
 
 /// Of C and C++, not preprocessed.
@@ -68,10 +71,25 @@ impl<'a> Path<'a> {
         (!stem.is_empty()).then_some(Path { folder, stem, ending })
     }
 
-    fn text(&self, folder: usize, stem: usize) -> Text {
-        let text = Text::default();
+    /// After `option`, in the same word.
+    fn text(&self, option: &[u8], folder: usize, stem: usize) -> Text {
+        let text = Text::default().with(option);
         let text = if self.folder.is_empty() { text } else { text.with_name(folder) };
-        text.with_name(stem).with(self.ending)
+        text.with_name(stem)
+    }
+
+    /// What is before, of and after the only number that stands between two dots of the ending.
+    fn numbered(&self) -> [&'a [u8]; 3] {
+        let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+        let parts: Vec<_> = self.ending.split(|b| *b == b'.').collect();
+        let numbers: Vec<_> = (0..parts.len()).filter(|i| is_number(parts[*i])).collect();
+        let [number] = numbers[..] else {
+            return [self.ending, b"", b""];
+        };
+        let at = parts[..number].iter().map(|part| part.len() + 1).sum();
+        let (before, rest) = self.ending.split_at(at);
+        let (number, after) = rest.split_at(parts[number].len());
+        [before, number, after]
     }
 }
 
@@ -98,18 +116,30 @@ impl Line {
             if word == b"-c" {
                 compiles = true;
                 words.push(Text::plain(word));
-            } else if word == b"-o" {
-                let path = argv.next()?;
+            } else if let Some(joined) = word.strip_prefix(b"-o") {
+                let (option, path) = match joined {
+                    [] => (&b""[..], argv.next()?),
+                    _ => (&b"-o"[..], joined),
+                };
                 if output.replace(path).is_some() {
                     return None;
                 }
-                words.push(Text::plain(word));
-                words.push(Path::of(path)?.text(OUTPUT_FOLDER, OUTPUT_STEM));
+                if joined.is_empty() {
+                    words.push(Text::plain(word));
+                }
+                let path = Path::of(path)?;
+                let [before, number, after] = path.numbered();
+                let text = path.text(option, OUTPUT_FOLDER, OUTPUT_STEM).with(before);
+                words.push(match number {
+                    [] => text,
+                    _ => text.with_name(OUTPUT_NUMBER).with(after),
+                });
             } else if is_source(word) {
                 if source.replace(word).is_some() {
                     return None;
                 }
-                words.push(Path::of(word)?.text(SOURCE_FOLDER, SOURCE_STEM));
+                let path = Path::of(word)?;
+                words.push(path.text(b"", SOURCE_FOLDER, SOURCE_STEM).with(path.ending));
             } else if is_one_of(word, &WITH_NAME) {
                 let operand = argv.next().filter(|_| operands.len() < MOST_OPERANDS)?;
                 Path::of(operand)?;
@@ -135,7 +165,8 @@ impl Line {
             source.starts_with(b"/"),
             output.starts_with(b"/"),
         ];
-        let names = [from.folder, from.stem, to.folder, to.stem].map(<[u8]>::to_vec);
+        let [_, number, _] = to.numbered();
+        let names = [from.folder, from.stem, to.folder, to.stem, number].map(<[u8]>::to_vec);
         compiles.then(|| Line {
             shape: Shape { words, alike },
             names: names.into_iter().chain(operands).collect(),
@@ -154,6 +185,8 @@ impl Shape {
             SOURCE_FOLDER | OUTPUT_FOLDER => b"wafStandInSourceFolder/".to_vec(),
             OUTPUT_STEM if !self.alike[0] => b"wafStandInOutputName".to_vec(),
             SOURCE_STEM | OUTPUT_STEM => b"wafStandInSourceName".to_vec(),
+            OUTPUT_NUMBER if name.is_empty() => Vec::new(),
+            OUTPUT_NUMBER => STAND_IN_NUMBER.to_vec(),
             // None of them may begin with another.
             _ => format!("wafStandInOperand{}.x", char::from(b'A' + (number - OPERANDS) as u8)).into_bytes(),
         };
@@ -184,6 +217,7 @@ mod tests {
     #[test]
     fn commands_that_differ_in_names_share_a_shape() {
         assert!(share_a_shape("g++ -O2 -c a/x.cpp -o b/x.o", "g++ -O2 -c c/y.cpp -o d/e/y.o"));
+        assert!(share_a_shape("g++ x.cpp -c -ob/x.cpp.1.o", "g++ y.cpp -c -ob/y.cpp.23.o"));
         assert!(share_a_shape(
             "gcc -MD -MF d/x.d -c x.c -o x.c.1.o",
             "gcc -MD -MF d/y.d -c y.c -o y.c.1.o"
@@ -198,6 +232,8 @@ mod tests {
             "g++ -O1 -c a/x.cpp -o b/x.o",
             "g++ -O2 -c a/x.cc -o b/x.o",
             "g++ -O2 -c a/x.cpp -o b/x.obj",
+            "g++ -O2 -c a/x.cpp -o b/x.1.o",
+            "g++ -O2 -c a/x.cpp -o b/x.1.2.o",
             "g++ -O2 -c a/x.cpp -o b/y.o",
             "g++ -O2 -c a/x.cpp -o a/x.o",
             "g++ -O2 -c a/x.cpp -o x.o",
@@ -210,6 +246,9 @@ mod tests {
 
     #[test]
     fn a_shape_gives_its_command_line_back() {
+        let joined = "g++ a.cpp -c -o/b/x.t.cpp.1.o";
+        let found = line(joined).unwrap();
+        assert_eq!(found.shape.argv(&found.names), joined.split(' ').collect::<Strings>());
         let text = "g++ -I inc -Ia -DX=1 -c ../a/x.t.cpp -MMD -MT b/x.o -o b/x.t.cpp.1.o -Wall";
         let found = line(text).unwrap();
         assert_eq!(found.shape.argv(&found.names), text.split(' ').collect::<Strings>());
