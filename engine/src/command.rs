@@ -102,7 +102,7 @@ pub struct Running {
 pub enum State {
     Waiting(Supplies),
     Starting(Starting),
-    Running(Running),
+    Running(Box<Running>),
 }
 
 pub struct Command {
@@ -299,7 +299,10 @@ impl Running {
                 let held = capture.held.len();
                 self.read(stream, scratch);
                 // Somebody has it open after all: the end of it will be told.
-                if self.captures[stream].as_ref().is_some_and(|capture| capture.held.len() == held) {
+                if self.captures[stream]
+                    .as_ref()
+                    .is_some_and(|capture| capture.held.len() == held)
+                {
                     break;
                 }
             }

@@ -269,6 +269,10 @@ fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
     }
     let (commands, memory) = (number(&parking["commands"]), number(&parking["memory_kib"]));
     line("commands parked", format!("{commands} ({} MiB held)", memory >> 10));
+    let courses = &parking["courses"];
+    if number(&courses["commands"]) > 0 {
+        line("  without driver", number(&courses["commands"]).to_string());
+    }
     for (why, n) in parking["spawned"].as_object().into_iter().flatten() {
         line("         spawned", format!("{n}: {}", printable(why)));
     }

@@ -67,7 +67,9 @@ impl Courses {
         }
         let entries = state.shapes.entry(shape.clone()).or_default();
         entries.retain(|entry| !matches!(&entry.standing, Standing::Known(course) if !course.is_current()));
-        let known = entries.iter().position(|entry| entry.is_of(&driver.identity, env, stack));
+        let known = entries
+            .iter()
+            .position(|entry| entry.is_of(&driver.identity, env, stack));
         let at = known.unwrap_or_else(|| {
             entries.push(Entry {
                 driver: driver.identity,
@@ -100,7 +102,13 @@ impl Courses {
             Ok(course) => Standing::Known(Arc::new(course)),
             Err(words) => Standing::Refused(words),
         };
-        self.set(&sample.identity, &sample.env, sample.stack, &sample.line.shape, standing);
+        self.set(
+            &sample.identity,
+            &sample.env,
+            sample.stack,
+            &sample.line.shape,
+            standing,
+        );
     }
 
     /// One that is due cannot be learned now.

@@ -4,6 +4,7 @@
 //! command ─► program ─► pool ─► parked ─► packet ─► libwafpark.so (engine/park/), which becomes the command
 //!                        │ ▲
 //!                  keeper ─► trial ─► verdict           router: what a command would exec
+//!                        └─► survey ─► course            courses: what drivers of gcc would run, without them
 //! ```
 //!
 //! A parked program is used only where nobody could tell the difference, and only if it gains: otherwise, and whenever

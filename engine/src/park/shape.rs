@@ -23,18 +23,66 @@ const MOST_OPERANDS: usize = 8;
 const ENDINGS: [&str; 8] = [".c", ".cc", ".cp", ".cxx", ".cpp", ".CPP", ".c++", ".C"];
 /// Followed by a name that the driver passes on as it is.
 const WITH_NAME: [&str; 3] = ["-MF", "-MT", "-MQ"];
-const WITH_WORD: [&str; 8] = ["-I", "-D", "-U", "-isystem", "-iquote", "-idirafter", "-include", "-imacros"];
+const WITH_WORD: [&str; 8] = [
+    "-I",
+    "-D",
+    "-U",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-include",
+    "-imacros",
+];
 const WORDS: [&str; 14] = [
-    "-w", "-ansi", "-pedantic", "-pedantic-errors", "-pthread", "-MD", "-MMD", "-MP", "-nostdinc", "-nostdinc++",
-    "-undef", "-g", "-ggdb", "--coverage",
+    "-w",
+    "-ansi",
+    "-pedantic",
+    "-pedantic-errors",
+    "-pthread",
+    "-MD",
+    "-MMD",
+    "-MP",
+    "-nostdinc",
+    "-nostdinc++",
+    "-undef",
+    "-g",
+    "-ggdb",
+    "--coverage",
 ];
 const PREFIXES: [&str; 13] = [
-    "-I", "-D", "-U", "-isystem", "-iquote", "-idirafter", "-std=", "-O", "-f", "-m", "-W", "-g", "-isysroot",
+    "-I",
+    "-D",
+    "-U",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-std=",
+    "-O",
+    "-f",
+    "-m",
+    "-W",
+    "-g",
+    "-isysroot",
 ];
 /// They begin like the above, and have the driver do more: start other programs, or name more files.
 const REFUSED: [&str; 17] = [
-    "-Wa,", "-Wp,", "-Wl,", "-gsplit-dwarf", "-gtoggle", "-fplugin", "-fcompare-debug", "-fdump", "-flto", "-fsave",
-    "-foffload", "-fopenacc", "-fopt-info", "-fsyntax-only", "-fstack-usage", "-fdiagnostics-format", "-fcallgraph",
+    "-Wa,",
+    "-Wp,",
+    "-Wl,",
+    "-gsplit-dwarf",
+    "-gtoggle",
+    "-fplugin",
+    "-fcompare-debug",
+    "-fdump",
+    "-flto",
+    "-fsave",
+    "-foffload",
+    "-fopenacc",
+    "-fopt-info",
+    "-fsyntax-only",
+    "-fstack-usage",
+    "-fdiagnostics-format",
+    "-fcallgraph",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -74,7 +122,11 @@ impl<'a> Path<'a> {
     /// After `option`, in the same word.
     fn text(&self, option: &[u8], folder: usize, stem: usize) -> Text {
         let text = Text::default().with(option);
-        let text = if self.folder.is_empty() { text } else { text.with_name(folder) };
+        let text = if self.folder.is_empty() {
+            text
+        } else {
+            text.with_name(folder)
+        };
         text.with_name(stem)
     }
 
@@ -216,8 +268,14 @@ mod tests {
 
     #[test]
     fn commands_that_differ_in_names_share_a_shape() {
-        assert!(share_a_shape("g++ -O2 -c a/x.cpp -o b/x.o", "g++ -O2 -c c/y.cpp -o d/e/y.o"));
-        assert!(share_a_shape("g++ x.cpp -c -ob/x.cpp.1.o", "g++ y.cpp -c -ob/y.cpp.23.o"));
+        assert!(share_a_shape(
+            "g++ -O2 -c a/x.cpp -o b/x.o",
+            "g++ -O2 -c c/y.cpp -o d/e/y.o"
+        ));
+        assert!(share_a_shape(
+            "g++ x.cpp -c -ob/x.cpp.1.o",
+            "g++ y.cpp -c -ob/y.cpp.23.o"
+        ));
         assert!(share_a_shape(
             "gcc -MD -MF d/x.d -c x.c -o x.c.1.o",
             "gcc -MD -MF d/y.d -c y.c -o y.c.1.o"

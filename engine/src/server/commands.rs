@@ -179,7 +179,7 @@ impl Server {
         };
         let order = command.order;
         let cancelled = starting.cancelled;
-        let state = State::Running(starting.started(child, at, legs));
+        let state = State::Running(Box::new(starting.started(child, at, legs)));
         if order.execute.timeout > 0 {
             let timeout = Duration::from_micros(order.execute.timeout);
             // A time beyond what the clock can tell never comes.
@@ -210,7 +210,12 @@ impl Server {
         let Some(running) = self.commands.get(&key).and_then(Command::running) else {
             return;
         };
-        let added = epoll::add(&self.epoll, &running.pidfd, Source::End(key).data(), epoll::EventFlags::IN);
+        let added = epoll::add(
+            &self.epoll,
+            &running.pidfd,
+            Source::End(key).data(),
+            epoll::EventFlags::IN,
+        );
         if let Err(error) = added {
             self.fail_unseen(key, &error.into());
         }
