@@ -353,3 +353,14 @@ def test_list_names_everything() -> None:
 	text = arguments.listing()
 	for name in (*scenario.SCENARIOS, *contender.DEFAULT):
 		assert re.search(r"^  %s  " % re.escape(name), text, re.MULTILINE)
+
+
+def test_one_engine_for_each_environment(tmp_path: pathlib.Path) -> None:
+	"""Lanes share an engine when they want the same of it; any other wish makes an engine in a folder of its own."""
+	place = workshop.Workshop(str(tmp_path), {})
+	plain = place.our_engine({"WAFD_PARK": "no"})
+	assert place.our_engine({}) is place.our_engine({}) and place.our_engine({"WAFD_PARK": "no"}) is plain
+	assert plain.folder != place.our_engine({}).folder
+	assert plain.environment["WAFD_PARK"] == plain.env["WAFD_PARK"] == "no"
+	assert "WAFD_PARK" not in place.our_engine({}).env
+	assert place.close(keep=False) == [] and os.listdir(str(tmp_path)) == []

@@ -34,6 +34,8 @@ class Builder:
 
 	runs_python = False
 	needs_engine = False
+	engine_environment: Dict[str, str] = {}
+	"""Variables of an engine of its own; builders with the same ones share it."""
 	program = ""
 	note = ""
 	abilities: FrozenSet[str] = frozenset((BUILD, REBUILD, SLEEP))

@@ -8,6 +8,7 @@ from .contender import Contender
 from .interpreter import Interpreter
 from .meter import Command, Reading, measure
 from .project import Project, Snapshot
+from .service import Engine
 from .workshop import Workshop
 
 MIB = 1024.0
@@ -71,13 +72,19 @@ class Run:
 		return {name: " ".join([*self.wrapped, both[name]]) for name in wanted}
 
 	@property
+	def engine(self) -> Optional[Engine]:
+		"""The engine that this lane's commands go through, if it needs one."""
+		builder = self.lane.contender.builder
+		return self.workshop.our_engine(builder.engine_environment) if builder.needs_engine else None
+
+	@property
 	def environment(self) -> Dict[str, str]:
 		"""The environment of every command of this run."""
 		env = dict(self.workshop.environment, **self.compilers)
 		if self.lane.interpreter:
 			env.update(self.lane.interpreter.environment)
-		if self.lane.contender.builder.needs_engine:
-			env.update(self.workshop.our_engine().environment)
+		if self.engine:
+			env.update(self.engine.environment)
 		cache = self.workshop.caches.get(self.lane.names)
 		if cache:
 			env.update(cache.environment)
@@ -86,8 +93,8 @@ class Run:
 	def daemons(self) -> List[int]:
 		"""The processes beside the command's own whose work counts as this lane's."""
 		pids = []
-		if self.lane.contender.builder.needs_engine:
-			pids += self.workshop.our_engine().pids()
+		if self.engine:
+			pids += self.engine.pids()
 		cache = self.workshop.caches.get(self.lane.names)
 		return pids + (cache.pids() if cache else [])
 

@@ -30,12 +30,14 @@ def find_engine() -> Optional[str]:
 class Engine:
 	"""An engine of our own, apart from the one that the user may have running."""
 
-	def __init__(self, room: str, env: Dict[str, str]) -> None:
-		folder = os.path.join(room, "engine")
+	def __init__(self, room: str, env: Dict[str, str], name: str = "engine", **variables: str) -> None:
+		"""Make room for it under a name; the variables are for itself, whoever starts it."""
+		folder = os.path.join(room, name)
 		self.folder = folder if len(folder) <= LONGEST else tempfile.mkdtemp(prefix="wafd-bench-")
 		os.makedirs(self.folder, mode=0o700, exist_ok=True)
 		self.program = find_engine() or "wafd"
-		self.environment = {"WAFD_RUNTIME_DIR": self.folder, "WAFD": self.program}
+		# a client that finds no engine starts it, and hands its own environment on
+		self.environment = {"WAFD_RUNTIME_DIR": self.folder, "WAFD": self.program, **variables}
 		self.env = dict(env, **self.environment)
 
 	def pids(self) -> List[int]:

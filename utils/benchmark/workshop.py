@@ -46,7 +46,7 @@ class Workshop:
 			raise Mistake("cannot work in %s: %s: name another folder with --work" % (parent, e.strerror)) from None
 		self.settings = settings
 		self.environment = clean_environment(dict(os.environ))
-		self.engine: Optional[Engine] = None
+		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
 		self.projects: Dict[Tuple[str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
@@ -74,11 +74,13 @@ class Workshop:
 		os.makedirs(folder, exist_ok=True)
 		return os.path.join(folder, "%04d-%s.txt" % (self.outputs, label))
 
-	def our_engine(self) -> Engine:
-		"""The engine of this campaign."""
-		if not self.engine:
-			self.engine = Engine(self.path, self.environment)
-		return self.engine
+	def our_engine(self, variables: Dict[str, str]) -> Engine:
+		"""The engine of this campaign that has these variables in its environment."""
+		key = tuple(sorted(variables.items()))
+		if key not in self.engines:
+			name = "engine-%d" % len(self.engines) if self.engines else "engine"
+			self.engines[key] = Engine(self.path, self.environment, name, **variables)
+		return self.engines[key]
 
 	def new_cache(self, contender: Contender, lane: Tuple[str, ...]) -> None:
 		"""Give a lane an empty cache; the one that it had stays on disk until the end."""
@@ -100,14 +102,14 @@ class Workshop:
 		troubles = []
 		for lane in list(self.caches):
 			self.end_cache(lane)
-		if self.engine:
+		for engine in self.engines.values():
 			try:
-				self.engine.stop()
+				engine.stop()
 			except Failed as e:
-				troubles.append("the engine in %s was not stopped: %s" % (self.engine.folder, e))
+				troubles.append("the engine in %s was not stopped: %s" % (engine.folder, e))
 		end_children()
-		if self.engine:
-			self.engine.remove()
+		for engine in self.engines.values():
+			engine.remove()
 		if not keep:
 			shutil.rmtree(self.path, ignore_errors=True)
 		return troubles
