@@ -16,15 +16,17 @@ from benchmark.compiler import Compiler, find_compiler
 from benchmark.contender import Contender
 from benchmark.interpreter import Interpreter, find_interpreter, labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from benchmark.machine import cores, describe_machine, version_of
+from benchmark.machine import cores, describe_machine, memory_free, version_of
 from benchmark.mistake import Mistake
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
-from benchmark.scenario import SCENARIOS, Scenario
+from benchmark.scenario import PARENTS, SCENARIOS, Scenario
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.workshop import Workshop
+
+HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and the others need memory too
 
 
 def main(argv: Sequence[str]) -> int:
@@ -53,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
 def measure(options: argparse.Namespace, command: List[str]) -> int:
 	"""Run a campaign, keep its record and print its report."""
 	contenders, left_out = choose_contenders(options)
-	settings = settle(options, contenders)
+	parents, too_large = choose_parents(options)
+	settings = settle(options, contenders, parents)
 	progress = Progress(sys.stderr)
 	raw: record.Record = {}
 	status = 0
@@ -67,7 +70,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(steps))
-		raw = record.new_record(settings, machine, {s.name: about(s) for s in scenarios}, left_out)
+		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
+		raw = record.new_record(settings, machine, abouts, left_out + too_large)
 		Campaign(steps, workshop, raw, progress).go(lambda: record.write_record(raw, options.json))
 	except Interrupted as e:
 		progress.say("bench.py: %s" % e)
@@ -85,8 +89,11 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
 	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
 	chosen, left_out = [], []
+	needed = {SCENARIOS[name].needs for name in options.scenarios}
 	for name in options.contenders or contender.DEFAULT:
 		found = contender.find_contender(name)
+		if not options.contenders and not needed & found.abilities:
+			continue
 		reason = found.missing()
 		if not reason:
 			chosen.append(found)
@@ -97,23 +104,40 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 	return chosen, left_out
 
 
-def settle(options: argparse.Namespace, contenders: Sequence[Contender]) -> Dict[str, Any]:
+def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[str, str]]]:
+	"""The sizes of those who start programs in ``spawn``; and of those that nobody asked for, the ones too large."""
+	if "spawn" not in options.scenarios:
+		return [], []
+	free = memory_free()
+	chosen, left_out = [], []
+	for size in options.parents or PARENTS:
+		if free is None or size * HEADROOM < free:
+			chosen.append(size)
+		elif options.parents or not chosen:
+			raise Mistake("a parent of %d MiB is too large for %d MiB of free memory: see --parents" % (size, free))
+		else:
+			left_out.append(("spawn, parent of %d MiB" % size, "too large for %d MiB of free memory" % free))
+	return chosen, left_out
+
+
+def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents: Sequence[int] = ()) -> Dict[str, Any]:
 	"""What was asked for, with nothing left open, as the record keeps it."""
 	names = contender.names_of(contenders)
-	baseline = options.baseline or ("waf" if "waf" in names else names[0])
-	if baseline not in names:
-		raise Mistake("baseline %s takes no part: choose one of %s" % (baseline, ", ".join(names)))
+	if options.baseline and options.baseline not in names:
+		raise Mistake("baseline %s takes no part: choose one of %s" % (options.baseline, ", ".join(names)))
 	settings = {key: getattr(options, key) for key in ("size", "language", "weight", "flags", "seed", "jobs", "repeat")}
 	settings.update(
 		cores=cores(),
 		contenders=names,
 		compilers=options.compilers,
 		interpreters=labels_of(options.interpreters),
-		baseline=baseline,
+		baseline=options.baseline,
+		parents=parents,
 		commands={
 			"client": options.commands or 2000,
 			"dispatch": options.commands or 1000,
 			"tasks": options.commands or 100000,
+			"spawn": options.commands or 500,
 		},
 		notes={},
 	)
@@ -165,9 +189,21 @@ def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
 	return versions
 
 
-def about(scenario: Scenario) -> Dict[str, Any]:
+def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:
 	"""What a record says of a scenario, so that it can be shown without it."""
-	return {"title": scenario.title, "measures": scenario.measures, "compiles": scenario.compiles}
+	return {
+		"title": scenario.title,
+		"measures": scenario.measures,
+		"compiles": scenario.compiles,
+		"baseline": choose_baseline(scenario, baseline, contenders),
+		"note": scenario.note,
+	}
+
+
+def choose_baseline(scenario: Scenario, wanted: Optional[str], contenders: Sequence[Contender]) -> Optional[str]:
+	"""Who the others are compared with: who was asked for, stock Waf, or the first one, of those that can run it."""
+	able = [one.name for one in contenders if scenario.needs in one.abilities]
+	return next((name for name in (wanted, "waf") if name in able), able[0] if able else None)
 
 
 def close(workshop: Workshop, keep: bool, progress: Progress) -> None:

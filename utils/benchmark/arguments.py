@@ -24,6 +24,7 @@ examples:
   bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
   bench.py neighbor                                   what a job in the foreground loses under each policy
+  bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py show full.json                             print the tables of a record again
 """
@@ -49,6 +50,11 @@ def positive(text: str) -> int:
 	if not text.isdigit() or not int(text):
 		raise argparse.ArgumentTypeError("%r is not a number above zero" % text)
 	return int(text)
+
+
+def megabytes(text: str) -> List[int]:
+	"""A list of sizes."""
+	return [positive(part) for part in names(text)]
 
 
 def size(text: str) -> str:
@@ -77,9 +83,18 @@ def parser() -> Parser:
 	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch)")
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
 	p.add_argument(
-		"--commands", type=positive, metavar="N", help="in client (default 2000), dispatch (1000) and tasks (100000)"
+		"--commands",
+		type=positive,
+		metavar="N",
+		help="in client (default 2000), dispatch (1000), tasks (100000) and spawn (500)",
 	)
-	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first)")
+	p.add_argument(
+		"--parents",
+		type=megabytes,
+		metavar="M,N",
+		help="MiB that the starting process holds in spawn (default %s)" % ",".join(map(str, scenario.PARENTS)),
+	)
+	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first able)")
 	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")
 	p.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's temporary one)")
 	p.add_argument("--keep", action="store_true", help="keep all that was built")
@@ -114,10 +129,11 @@ def listing() -> str:
 	"""Scenarios and contenders, with what is missing for some of them."""
 	lines = ["scenarios:"]
 	lines += ["  %-12s  %s" % (s.name, s.title) for s in scenario.SCENARIOS.values()]
+	width = max(map(len, contender.DEFAULT))
 	lines.append("contenders:")
 	for name in contender.DEFAULT:
 		found = contender.find_contender(name)
-		lines.append("  %-12s  %s" % (name, availability(found.missing())))
+		lines.append("  %-*s  %s" % (width, name, availability(found.missing())))
 	lines.append("more contenders: BUILDER+CACHE, such as make+ccache")
 	return "\n".join(lines)
 

@@ -1,55 +1,30 @@
 """
 The contenders: who builds, and how.
 
-To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder combines with. What a contender can do is
-a set of *abilities*; a scenario names the one that it needs.
+To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder combines with.
 """
 
 import os
 import shutil
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
+from .builder import BUILD, CLIENT, COMPILING, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
 from .cache import CACHES, CompilerCache
 from .interpreter import ROOT
 from .machine import cores
 from .meter import Command
 from .mistake import Mistake
 from .project import program_of, rebind
-from .service import find_engine
+from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
 	from .run import Run
-
-BUILD, REBUILD, SLEEP, CLIENT, TASKS, NEIGHBOR = "build", "rebuild", "sleep", "client", "tasks", "neighbor"
 
 # how genbench's build files call what is set for each build
 NINJA_FOLDER = "folder"
 NINJA_COMPILERS = {"CC": "c", "CXX": "cxx"}
 MAKE_FOLDER = "out"
 XARGS_FOLDER = "out-xargs"
-
-
-class Builder:
-	"""A build system: what it needs, how it prepares a folder and how it builds there."""
-
-	runs_python = False
-	needs_engine = False
-	engine_environment: Dict[str, str] = {}
-	"""Variables of an engine of its own; builders with the same ones share it."""
-	program = ""
-	note = ""
-	abilities: FrozenSet[str] = frozenset((BUILD, REBUILD, SLEEP))
-
-	def missing(self) -> Optional[str]:
-		"""What this machine lacks for it."""
-		return None if shutil.which(self.program) else "%s is not installed" % self.program
-
-	def prepare(self, run: "Run") -> None:
-		"""Do before the first build in a folder what is no part of building."""
-
-	def command(self, run: "Run") -> Command:
-		"""The command that builds."""
-		raise NotImplementedError
 
 
 class Waf(Builder):
@@ -69,9 +44,7 @@ class Waf(Builder):
 		for tool in self.tools:
 			if not os.path.exists(os.path.join(ROOT, "waflib_extras", tool + ".py")):
 				return "waflib_extras/%s.py does not exist" % tool
-		if self.needs_engine and not find_engine():
-			return "the engine is not built: run cargo build --release in %s" % os.path.join(ROOT, "engine")
-		return None
+		return super().missing()
 
 	def prepare(self, run: "Run") -> None:
 		run.aside("configure", self.waf(run, "configure", "-o", os.path.join(run.root, run.folder)))
@@ -193,6 +166,7 @@ BUILDERS: Dict[str, Builder] = {
 	"idle": Neighbor(lambda: "--sched=idle"),
 	"load": Neighbor(lambda: "--load=%d" % cores()),
 	"processors": Neighbor(half_of_processors),
+	**SPAWNERS,
 }
 
 NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
@@ -208,6 +182,7 @@ DEFAULT = (
 	"ninja+ccache",
 	"ninja+sccache",
 	*NEIGHBORS,
+	*SPAWNERS,
 )
 
 
@@ -221,7 +196,7 @@ class Contender(NamedTuple):
 	@property
 	def abilities(self) -> FrozenSet[str]:
 		"""What it can do; a cache has nothing to do with what runs no compiler."""
-		return self.builder.abilities - {SLEEP, CLIENT, TASKS, NEIGHBOR} if self.cache else self.builder.abilities
+		return self.builder.abilities & COMPILING if self.cache else self.builder.abilities
 
 	@property
 	def note(self) -> str:

@@ -8,6 +8,8 @@ import subprocess
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
+MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # cgroups 2 and 1
+
 
 def describe_machine(work: str, command: Sequence[str], versions: Dict[str, str]) -> Dict[str, Any]:
 	"""Describe the machine, the work folder's file system and the programs, as they are now."""
@@ -42,6 +44,15 @@ def memory_gib() -> Optional[float]:
 	"""The machine's memory."""
 	found = re.search(r"^MemTotal:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
 	return round(int(found.group(1)) / 1024 / 1024, 1) if found else None
+
+
+def memory_free() -> Optional[int]:
+	"""The MiB that can be had without swapping: what the machine has left, or a container may have at all."""
+	available = re.search(r"^MemAvailable:\s*(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
+	if not available:
+		return None
+	limits = [read(path).strip() for path in MEMORY_LIMITS]
+	return min([int(available.group(1)) >> 10, *(int(limit) >> 20 for limit in limits if limit.isdigit())])
 
 
 def system() -> str:

@@ -14,6 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
 SOURCES = (".c", ".cpp")
 NAP = 0.1  # seconds that a command of the sleeping project takes
+C_COMPILER = "cc"  # of programs that a project needs itself
 
 Snapshot = Dict[str, "Stamp"]
 
@@ -133,6 +134,20 @@ def write_client(root: str) -> Project:
 def write_tasks(root: str) -> Project:
 	"""Write the project of tasks that do nothing, for Waf only."""
 	shutil.copytree(os.path.join(HERE, "projects", "tasks"), root)
+	return Project(root)
+
+
+def write_spawns(root: str, env: Dict[str, str]) -> Project:
+	"""Compile the smallest program, and the one that starts it in each way that C has."""
+	shutil.copytree(os.path.join(HERE, "projects", "spawn"), root)
+	for name in ("nothing", "spawn"):
+		argv = [C_COMPILER, "-O2", "-o", name, name + ".c"]
+		done = subprocess.run(
+			argv, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+		)
+		if done.returncode:
+			lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, lines[0]))
 	return Project(root)
 
 

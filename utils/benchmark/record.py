@@ -4,12 +4,13 @@ The raw record of a campaign: every measured value and what it was measured on, 
 ::
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
-    scenario = {title, measures: [[name, unit], ...]}       ; the first measure is the one that is compared
+    scenario = {title, measures: [[name, unit], ...], compiles, baseline, note}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
     failure  = {scenario, contender, compiler, interpreter, repetition, reason}
 
-``compiler`` and ``interpreter`` are null where there is none, ``part`` is empty unless a run measures several things.
-``aside`` holds seconds that were spent on preparation and are compared with nothing.
+The first measure is compared with the baseline's. ``compiler`` and ``interpreter`` are null where there is none,
+``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
+compared with nothing.
 """
 
 import json

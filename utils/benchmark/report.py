@@ -69,6 +69,11 @@ def position(names: Sequence[str], name: Optional[str]) -> int:
 	return names.index(name) if name in names else len(names)
 
 
+def baseline_of(record: Record, scenario: str) -> Optional[str]:
+	"""The contender that the others are compared with in a scenario; older records have one for all scenarios."""
+	return record["scenarios"][scenario].get("baseline", record["settings"]["baseline"])
+
+
 def base_of(lanes: Sequence[Lane], baseline: Optional[str]) -> Optional[Lane]:
 	"""The lane that the others are compared with: the first one of the contender that was chosen for it."""
 	return next((lane for lane in lanes if lane.contender == baseline), None)
@@ -80,7 +85,7 @@ def rows_of(record: Record, runs: Sequence[Run], measures: Sequence[str]) -> Lis
 	values = lanes_of(runs, measures[0])
 	beside = [lanes_of(runs, measure) for measure in measures[1:]]
 	lanes = rank(values, settings["contenders"], settings["interpreters"])
-	base = values.get(base_of(lanes, settings["baseline"]) or Lane("", None), {})
+	base = values.get(base_of(lanes, baseline_of(record, runs[0]["scenario"])) or Lane("", None), {})
 	base_median = summarize(list(base.values())).median if base else 0.0
 	rows = []
 	for lane in lanes:
@@ -114,12 +119,14 @@ def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequen
 def legend(record: Record) -> str:
 	"""What the columns mean, and what is missing from the tables and why."""
 	lines = []
-	baseline = record["settings"]["baseline"]
-	if record["runs"] and baseline:
+	baselines = name_baselines(record)
+	if baselines:
 		lines += [
-			"spread: (max - min) / median. ratio: the median as a multiple of the one of %s." % baseline,
+			"spread: (max - min) / median. ratio: the median as a multiple of the one of %s." % baselines,
 			"paired: the median of the ratios within each repetition: to be trusted where the machine is busy.",
 		]
+	notes = {name: scenario.get("note") for name, scenario in record["scenarios"].items()}
+	lines += ["%s: %s" % (name, note) for name, note in notes.items() if note]
 	lines += ["%s: %s" % (name, note) for name, note in sorted(record["settings"]["notes"].items())]
 	lines += ["left out: %s: %s" % (name, reason) for name, reason in record["left_out"]]
 	for failure in record["failures"]:
@@ -131,6 +138,17 @@ def legend(record: Record) -> str:
 	if not record["finished"]:
 		lines.append("This campaign was not finished: the tables hold what was measured until then.")
 	return "\n".join(lines)
+
+
+def name_baselines(record: Record) -> str:
+	"""What ratios refer to: one contender, or another one in some scenarios."""
+	scenarios: Dict[str, List[str]] = {}
+	for scenario in dict.fromkeys(run["scenario"] for run in record["runs"]):
+		scenarios.setdefault(baseline_of(record, scenario) or "", []).append(scenario)
+	scenarios.pop("", None)
+	if len(scenarios) == 1:
+		return next(iter(scenarios))
+	return ", ".join("%s in %s" % (name, " and ".join(where)) for name, where in scenarios.items())
 
 
 def describe(record: Record) -> List[str]:

@@ -9,12 +9,12 @@ import os
 import time
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
-from . import contender
+from . import builder
 from .foreground import Foreground
 from .mistake import Failed
 from .project import NAP
 from .run import Run
-from .workshop import CLIENT, GENERATED, SLEEPS, TASKS
+from .workshop import CLIENT, GENERATED, SLEEPS, SPAWNS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -24,6 +24,7 @@ Measures = List[Tuple[str, str]]
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
+SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
 class Scenario(NamedTuple):
@@ -36,6 +37,7 @@ class Scenario(NamedTuple):
 	measures: Measures  # the first one is compared
 	phases: Sequence[Phase]
 	jobs: int = 0  # how many at once, where the machine's processors do not decide that
+	note: str = ""  # what a reader of its numbers must know
 
 	@property
 	def compiles(self) -> bool:
@@ -136,6 +138,13 @@ def run_client(run: Run) -> None:
 			run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), json.load(f)))
 
 
+def run_spawns(run: Run) -> None:
+	"""Start the smallest program many times, from parents that hold more and more memory."""
+	run.new_folder()
+	for parent in run.settings["parents"]:
+		run.results.append(("parent of %d MiB" % parent, run.lane.contender.builder.spawn(run, parent)))
+
+
 def run_tasks(run: Run) -> None:
 	"""Let Waf run tasks that do nothing, and see that it has run them all."""
 	count = run.settings["commands"]["tasks"]
@@ -155,7 +164,7 @@ SCENARIOS = {
 		Scenario(
 			"full",
 			"everything, into a new folder",
-			contender.BUILD,
+			builder.BUILD,
 			GENERATED,
 			TIMES,
 			(take_new_folder, build, check_all_objects),
@@ -163,7 +172,7 @@ SCENARIOS = {
 		Scenario(
 			"noop",
 			"nothing has changed since the last build",
-			contender.REBUILD,
+			builder.REBUILD,
 			GENERATED,
 			TIMES,
 			(take_built_folder, look_at_objects, build, check_new_objects(0)),
@@ -171,7 +180,7 @@ SCENARIOS = {
 		Scenario(
 			"onefile",
 			"the content of one source has changed",
-			contender.REBUILD,
+			builder.REBUILD,
 			GENERATED,
 			TIMES,
 			(take_built_folder, look_at_objects, edit_one_source, build, check_new_objects(1)),
@@ -179,7 +188,7 @@ SCENARIOS = {
 		Scenario(
 			"client",
 			"what Python itself pays per command (/bin/true), processor time of the calling process",
-			contender.CLIENT,
+			builder.CLIENT,
 			CLIENT,
 			COSTS,
 			(run_client,),
@@ -187,7 +196,7 @@ SCENARIOS = {
 		Scenario(
 			"dispatch",
 			"commands that need no processor (sleep %s)" % NAP,
-			contender.SLEEP,
+			builder.SLEEP,
 			SLEEPS,
 			TIMES,
 			(take_new_folder, build, check_naps),
@@ -196,7 +205,7 @@ SCENARIOS = {
 		Scenario(
 			"tasks",
 			"tasks that are Python's own and do nothing",
-			contender.TASKS,
+			builder.TASKS,
 			TASKS,
 			TIMES,
 			(run_tasks,),
@@ -204,12 +213,22 @@ SCENARIOS = {
 		Scenario(
 			"neighbor",
 			"work that a job on all processors gets done beside a build, against running alone",
-			contender.NEIGHBOR,
+			builder.NEIGHBOR,
 			GENERATED,
 			WORK,
 			(take_new_folder, build_beside_another, check_all_objects),
+		),
+		Scenario(
+			"spawn",
+			"starting a program that does nothing and waiting for it, one at a time, per start",
+			builder.SPAWN,
+			SPAWNS,
+			SHARES,
+			(run_spawns,),
+			note="most kernels tell user from system time by a clock's ticks; short programs slip between them",
 		),
 	)
 }
 
 DEFAULT = ("full", "noop", "onefile")
+PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from . import session
 from .interpreter import ROOT
@@ -40,13 +40,25 @@ class Engine:
 		self.environment = {"WAFD_RUNTIME_DIR": self.folder, "WAFD": self.program, **variables}
 		self.env = dict(env, **self.environment)
 
-	def pids(self) -> List[int]:
-		"""The process that runs the commands; none before the first client has started it."""
+	def status(self) -> Optional[Dict[str, Any]]:
+		"""What it says of itself; nothing before the first client has started it."""
 		done = self.ask("status", "--json")
 		try:
-			return [json.loads(done.stdout.decode())["pid"]] if not done.returncode else []
-		except (KeyError, ValueError):
-			raise Failed("wafd status --json did not tell the engine's pid") from None
+			return json.loads(done.stdout.decode()) if not done.returncode else None
+		except ValueError:
+			raise Failed("wafd status --json did not answer with JSON") from None
+
+	def pids(self) -> List[int]:
+		"""
+		The process that runs the commands, and the parked programs, which fork for it; none before it was started.
+
+		The commands are the engine's children in either case, but a parked program's own work is not the engine's.
+		"""
+		status = self.status()
+		if not status:
+			return []
+		programs = status["parking"]["programs"]
+		return [status["pid"], *(parked["pid"] for program in programs for parked in program["parked"])]
 
 	def stop(self) -> None:
 		"""End the engine."""

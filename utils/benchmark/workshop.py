@@ -10,11 +10,11 @@ from .compiler import Compiler
 from .contender import Contender
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
-from .project import Project, generate_sources, write_client, write_sleeps, write_tasks
+from .project import Project, generate_sources, write_client, write_sleeps, write_spawns, write_tasks
 from .service import Engine
 from .session import end_children
 
-GENERATED, SLEEPS, CLIENT, TASKS = "generated", "sleeps", "client", "tasks"
+GENERATED, SLEEPS, CLIENT, TASKS, SPAWNS = "generated", "sleeps", "client", "tasks", "spawns"
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -63,6 +63,7 @@ class Workshop:
 				SLEEPS: lambda: write_sleeps(root, self.settings["commands"]["dispatch"]),
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
+				SPAWNS: lambda: write_spawns(root, self.environment),
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
@@ -79,6 +80,8 @@ class Workshop:
 		key = tuple(sorted(variables.items()))
 		if key not in self.engines:
 			name = "engine-%d" % len(self.engines) if self.engines else "engine"
+			# a program that a campaign has made itself may be parked like an installed one
+			variables = dict(variables, WAFD_PARK_FOLDERS=os.path.realpath(self.path))
 			self.engines[key] = Engine(self.path, self.environment, name, **variables)
 		return self.engines[key]
 

@@ -1,0 +1,285 @@
+/*
+ * What starting a program costs, by each way that C has.
+ *
+ *     spawn WAY PIPED COUNT MIB RESULT PROGRAM
+ *
+ * Holds MIB MiB of memory, starts PROGRAM again and again and waits for each, COUNT times after a tenth as often for nothing, and
+ * writes into the file RESULT what one of them took in microseconds: by the clock, and of the processor, ours and theirs.
+ * With PIPED 1, standard output and error of each go through pipes, which are read to their ends; with 0 they are inherited.
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096
+#define LAST_OF_SHELL 9 /* a shell knows no descriptor with two digits */
+
+struct pipes {
+	int out[2];
+	int err[2];
+};
+
+struct times {
+	double wall;
+	double user;
+	double system;
+};
+
+/* Starts a program with these as its output and error; with none, it inherits ours. */
+typedef pid_t starter(char **argv, const struct pipes *pipes);
+
+struct way {
+	const char *name;
+	starter *start;	       /* of a process that we wait for ourselves, or ... */
+	void (*call)(int piped); /* ... all that a function of libc does */
+};
+
+static void fail(const char *what) {
+	fprintf(stderr, "spawn: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+/* A program that did not succeed was not started as it should be. */
+static void expect_success(int status) {
+	if (status == -1)
+		fail("wait");
+	if (status) {
+		fprintf(stderr, "spawn: the program ended with the status %#x\n", (unsigned)status);
+		exit(1);
+	}
+}
+
+/* ---- pipes */
+
+static void open_pipe(int ends[2], int flags) {
+	if (pipe2(ends, flags))
+		fail("pipe");
+}
+
+static struct pipes open_pipes(int flags) {
+	struct pipes pipes;
+
+	open_pipe(pipes.out, flags);
+	open_pipe(pipes.err, flags);
+	return pipes;
+}
+
+/* Reads two pipes until nobody holds their other ends any more; -1 is none. */
+static void drain(int first, int second) {
+	struct pollfd polled[2] = {{.fd = first, .events = POLLIN}, {.fd = second, .events = POLLIN}};
+	char buffer[65536];
+
+	while (polled[0].fd >= 0 || polled[1].fd >= 0) {
+		if (poll(polled, 2, -1) < 0)
+			fail("poll");
+		for (int i = 0; i < 2; i++) {
+			ssize_t size = 1;
+
+			if (polled[i].fd >= 0 && polled[i].revents)
+				size = read(polled[i].fd, buffer, sizeof buffer);
+			if (size < 0)
+				fail("read");
+			if (size == 0)
+				polled[i].fd = -1;
+		}
+	}
+}
+
+/* Reads what the program writes, now that only it holds the ends for writing, and closes the rest. */
+static void read_to_end(const struct pipes *pipes) {
+	close(pipes->out[1]);
+	close(pipes->err[1]);
+	drain(pipes->out[0], pipes->err[0]);
+	close(pipes->out[0]);
+	close(pipes->err[0]);
+}
+
+/* ---- the ways that leave the waiting to us */
+
+static void become(char **argv, const struct pipes *pipes) {
+	if (!pipes || (dup2(pipes->out[1], 1) >= 0 && dup2(pipes->err[1], 2) >= 0))
+		execv(argv[0], argv);
+	_exit(127);
+}
+
+static pid_t start_fork(char **argv, const struct pipes *pipes) {
+	pid_t pid = fork();
+
+	if (!pid)
+		become(argv, pipes);
+	return pid;
+}
+
+static pid_t start_vfork(char **argv, const struct pipes *pipes) {
+	pid_t pid = vfork();
+
+	if (!pid)
+		become(argv, pipes);
+	return pid;
+}
+
+static pid_t start_posix_spawn(char **argv, const struct pipes *pipes) {
+	posix_spawn_file_actions_t actions;
+	pid_t pid;
+
+	errno = posix_spawn_file_actions_init(&actions);
+	if (!errno && pipes)
+		errno = posix_spawn_file_actions_adddup2(&actions, pipes->out[1], 1);
+	if (!errno && pipes)
+		errno = posix_spawn_file_actions_adddup2(&actions, pipes->err[1], 2);
+	if (!errno)
+		errno = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
+	if (errno)
+		pid = -1;
+	posix_spawn_file_actions_destroy(&actions);
+	return pid;
+}
+
+static void run_started(starter *start, char *program, int piped) {
+	char *argv[] = {program, NULL};
+	struct pipes pipes;
+	int status;
+
+	if (piped)
+		pipes = open_pipes(O_CLOEXEC);
+	pid_t pid = start(argv, piped ? &pipes : NULL);
+	if (pid < 0)
+		fail(program);
+	if (piped)
+		read_to_end(&pipes);
+	if (waitpid(pid, &status, 0) != pid)
+		status = -1;
+	expect_success(status);
+}
+
+/* ---- the ways with a shell: it inherits the pipes and is told to lead the program's streams there */
+
+static void call_system(int piped) {
+	struct pipes pipes;
+	char command[64] = "\"$PROGRAM\"";
+
+	if (piped) {
+		pipes = open_pipes(0);
+		snprintf(command, sizeof command, "\"$PROGRAM\" >&%d 2>&%d", pipes.out[1], pipes.err[1]);
+	}
+	int status = system(command); /* returns when all is over: what the program writes must fit into the pipes */
+	if (piped)
+		read_to_end(&pipes);
+	expect_success(status);
+}
+
+/* popen has a pipe for the output by nature; with pipes, there is one for the error too */
+static void call_popen(int piped) {
+	int err[2] = {-1, -1};
+	char command[64] = "\"$PROGRAM\"";
+
+	if (piped) {
+		open_pipe(err, 0);
+		snprintf(command, sizeof command, "\"$PROGRAM\" 2>&%d", err[1]);
+	}
+	FILE *stream = popen(command, "r");
+	if (!stream)
+		fail("popen");
+	if (piped)
+		close(err[1]);
+	drain(fileno(stream), err[0]);
+	if (piped)
+		close(err[0]);
+	expect_success(pclose(stream));
+}
+
+/* ---- what is measured */
+
+static const struct way ways[] = {
+	{"vfork", start_vfork, NULL},
+	{"posix_spawn", start_posix_spawn, NULL},
+	{"fork", start_fork, NULL},
+	{"system", NULL, call_system},
+	{"popen", NULL, call_popen},
+};
+
+static const struct way *find_way(const char *name) {
+	for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+		if (!strcmp(ways[i].name, name))
+			return &ways[i];
+	fprintf(stderr, "spawn: there is no way %s\n", name);
+	exit(2);
+}
+
+/* Memory counts when it was written to: only then has a fork something to copy. */
+static void hold_memory(size_t mib) {
+	size_t size = mib << 20;
+	volatile char *memory = malloc(size);
+
+	if (!memory)
+		fail("malloc");
+	for (size_t i = 0; i < size; i += PAGE)
+		memory[i] = 1;
+}
+
+static double microseconds(struct timeval time) {
+	return 1e6 * (double)time.tv_sec + (double)time.tv_usec;
+}
+
+/* What the clock shows, and what we and all children that we have waited for have used. */
+static struct times read_times(void) {
+	struct timespec now;
+	struct rusage own, theirs;
+
+	if (clock_gettime(CLOCK_MONOTONIC, &now) || getrusage(RUSAGE_SELF, &own) || getrusage(RUSAGE_CHILDREN, &theirs))
+		fail("clock");
+	return (struct times){
+		1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec,
+		microseconds(own.ru_utime) + microseconds(theirs.ru_utime),
+		microseconds(own.ru_stime) + microseconds(theirs.ru_stime),
+	};
+}
+
+static void run(const struct way *way, char *program, int piped, long count) {
+	for (long i = 0; i < count; i++) {
+		if (way->start)
+			run_started(way->start, program, piped);
+		else
+			way->call(piped);
+	}
+}
+
+int main(int argc, char **argv) {
+	if (argc != 7) {
+		fprintf(stderr, "usage: spawn WAY PIPED COUNT MIB RESULT PROGRAM\n");
+		return 2;
+	}
+	const struct way *way = find_way(argv[1]);
+	int piped = atoi(argv[2]);
+	long count = atol(argv[3]);
+	char *program = argv[6];
+
+	for (int fd = 3; fd <= LAST_OF_SHELL; fd++)
+		close(fd);
+	if (setenv("PROGRAM", program, 1))
+		fail("setenv");
+	hold_memory((size_t)atol(argv[4]));
+	run(way, program, piped, count / 10 + 1);
+	struct times before = read_times();
+	run(way, program, piped, count);
+	struct times after = read_times();
+
+	FILE *result = fopen(argv[5], "w");
+	if (!result)
+		fail(argv[5]);
+	fprintf(result, "{\"wall\": %.3f, \"user\": %.3f, \"system\": %.3f}\n", (after.wall - before.wall) / (double)count,
+		(after.user - before.user) / (double)count, (after.system - before.system) / (double)count);
+	if (fclose(result))
+		fail(argv[5]);
+	return 0;
+}
