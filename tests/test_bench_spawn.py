@@ -73,7 +73,7 @@ def test_no_warnings(tmp_path: pathlib.Path, compiler: str) -> None:
 
 @pytest.mark.parametrize(("way", "piped"), WAYS)
 def test_every_start_is_real(spawns: Spawns, tmp_path: pathlib.Path, way: str, piped: int) -> None:
-	"""Each way runs the program as often as it says and a tenth more before, and answers with times per start."""
+	"""Each way runs the program as often as it says and a tenth more before, and answers with times."""
 	done, values = spawns("echo x >> runs", way, piped, count=20)
 	assert done.returncode == 0, done.stderr
 	assert (tmp_path / "runs").read_text().count("x") == 20 + 3

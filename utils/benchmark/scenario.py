@@ -225,7 +225,7 @@ SCENARIOS = {
 			SPAWNS,
 			SHARES,
 			(run_spawns,),
-			note="most kernels tell user from system time by a clock's ticks; short programs slip between them",
+			note="wall is the median of all starts, the rest are means; many kernels only guess which part is user's",
 		),
 	)
 }

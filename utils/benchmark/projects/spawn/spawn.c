@@ -4,8 +4,9 @@
  *     spawn WAY PIPED COUNT MIB RESULT PROGRAM
  *
  * Holds MIB MiB of memory, starts PROGRAM again and again and waits for each, COUNT times after a tenth as often for nothing, and
- * writes into the file RESULT what one of them took in microseconds: by the clock, and of the processor, ours and theirs.
- * With PIPED 1, standard output and error of each go through pipes, which are read to their ends; with 0 they are inherited.
+ * writes into the file RESULT what one of them took in microseconds: by the clock the median, which what else the machine does
+ * hardly changes, and of the processor, ours and theirs, the mean. With PIPED 1, standard output and error of each go through
+ * pipes, which are read to their ends; with 0 they are inherited.
  */
 
 #define _GNU_SOURCE
@@ -29,8 +30,7 @@ struct pipes {
 	int err[2];
 };
 
-struct times {
-	double wall;
+struct used {
 	double user;
 	double system;
 };
@@ -231,53 +231,77 @@ static double microseconds(struct timeval time) {
 	return 1e6 * (double)time.tv_sec + (double)time.tv_usec;
 }
 
-/* What the clock shows, and what we and all children that we have waited for have used. */
-static struct times read_times(void) {
-	struct timespec now;
+/* The processor time of us and of all children that we have waited for. */
+static struct used read_used(void) {
 	struct rusage own, theirs;
 
-	if (clock_gettime(CLOCK_MONOTONIC, &now) || getrusage(RUSAGE_SELF, &own) || getrusage(RUSAGE_CHILDREN, &theirs))
-		fail("clock");
-	return (struct times){
-		1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec,
+	if (getrusage(RUSAGE_SELF, &own) || getrusage(RUSAGE_CHILDREN, &theirs))
+		fail("getrusage");
+	return (struct used){
 		microseconds(own.ru_utime) + microseconds(theirs.ru_utime),
 		microseconds(own.ru_stime) + microseconds(theirs.ru_stime),
 	};
 }
 
-static void run(const struct way *way, char *program, int piped, long count) {
-	for (long i = 0; i < count; i++) {
+static double read_clock(void) {
+	struct timespec now;
+
+	if (clock_gettime(CLOCK_MONOTONIC, &now))
+		fail("clock_gettime");
+	return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
+static void run(const struct way *way, char *program, int piped, size_t count, double *walls) {
+	for (size_t i = 0; i < count; i++) {
+		double started = read_clock();
+
 		if (way->start)
 			run_started(way->start, program, piped);
 		else
 			way->call(piped);
+		walls[i] = read_clock() - started;
 	}
 }
 
+static int compare(const void *first, const void *second) {
+	double a = *(const double *)first, b = *(const double *)second;
+
+	return (a > b) - (a < b);
+}
+
+static double median(double *values, size_t count) {
+	qsort(values, count, sizeof *values, compare);
+	return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
 int main(int argc, char **argv) {
-	if (argc != 7) {
+	if (argc != 7 || atol(argv[3]) < 1) {
 		fprintf(stderr, "usage: spawn WAY PIPED COUNT MIB RESULT PROGRAM\n");
 		return 2;
 	}
 	const struct way *way = find_way(argv[1]);
 	int piped = atoi(argv[2]);
-	long count = atol(argv[3]);
+	size_t count = (size_t)atol(argv[3]);
 	char *program = argv[6];
+	double *walls = calloc(count, sizeof *walls);
+
+	if (!walls)
+		fail("calloc");
 
 	for (int fd = 3; fd <= LAST_OF_SHELL; fd++)
 		close(fd);
 	if (setenv("PROGRAM", program, 1))
 		fail("setenv");
 	hold_memory((size_t)atol(argv[4]));
-	run(way, program, piped, count / 10 + 1);
-	struct times before = read_times();
-	run(way, program, piped, count);
-	struct times after = read_times();
+	run(way, program, piped, count / 10 + 1, walls);
+	struct used before = read_used();
+	run(way, program, piped, count, walls);
+	struct used after = read_used();
 
 	FILE *result = fopen(argv[5], "w");
 	if (!result)
 		fail(argv[5]);
-	fprintf(result, "{\"wall\": %.3f, \"user\": %.3f, \"system\": %.3f}\n", (after.wall - before.wall) / (double)count,
+	fprintf(result, "{\"wall\": %.3f, \"user\": %.3f, \"system\": %.3f}\n", median(walls, count),
 		(after.user - before.user) / (double)count, (after.system - before.system) / (double)count);
 	if (fclose(result))
 		fail(argv[5]);

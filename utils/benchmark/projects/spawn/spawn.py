@@ -9,6 +9,7 @@ import json
 import mmap
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -64,8 +65,8 @@ def hold_memory(mib):
 	return memory
 
 
-def read_times(others):
-	"""The clock, and the processor time of us, of our children that have ended, and of others with theirs; in µs."""
+def read_used(others):
+	"""The processor time, user and system, of us, of our children that have ended, and of others with theirs; in µs."""
 	user = system = 0.0
 	for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
 		used = resource.getrusage(who)
@@ -77,14 +78,19 @@ def read_times(others):
 		tick = os.sysconf("SC_CLK_TCK")
 		user += (int(fields[11]) + int(fields[13])) / tick
 		system += (int(fields[12]) + int(fields[14])) / tick
-	return [1e6 * seconds for seconds in (time.perf_counter(), user, system)]
+	return user * 1e6, system * 1e6
 
 
 def run(start, program, piped, count):
+	"""Start the program so often; how long each took by the clock, in µs."""
+	walls = []
 	for _ in range(count):
+		started = time.perf_counter()
 		status = start(program, piped)
+		walls.append((time.perf_counter() - started) * 1e6)
 		if status:
 			sys.exit("spawn.py: the program ended with the status %d" % status)
+	return walls
 
 
 def main(way, piped, count, mib, result, program, *daemons):
@@ -93,12 +99,12 @@ def main(way, piped, count, mib, result, program, *daemons):
 	others = [*workers, *map(int, daemons)]
 	memory = hold_memory(int(mib))
 	run(start, program, piped, count // 10 + 1)
-	before = read_times(others)
-	run(start, program, piped, count)
-	wall, user, system = ((b - a) / count for a, b in zip(before, read_times(others)))
+	before = read_used(others)
+	walls = run(start, program, piped, count)
+	user, system = ((b - a) / count for a, b in zip(before, read_used(others)))
 	memory.close()
 	with open(result, "w") as f:
-		json.dump({"wall": wall, "user": user, "system": system}, f)
+		json.dump({"wall": statistics.median(walls), "user": user, "system": system}, f)
 
 
 main(*sys.argv[1:])
