@@ -229,6 +229,18 @@ def test_through_the_engine(tmp_path: pathlib.Path, engine: str) -> None:
 	assert done.left == [] and os.listdir(str(done.work)) == []
 
 
+def test_odd_work_folder(tmp_path: pathlib.Path, engine: str) -> None:
+	"""The name of the work folder does not matter: neither to a shell, nor to what is preloaded for parking."""
+	need("cc")
+	folder = tmp_path / "it's $HOME"
+	folder.mkdir()
+	args = ("spawn", "--contenders", "system-pipes,parked", "--commands", "5", "--parents", "1", "--repeat", "1")
+	done = finish(folder, start(folder, *args, WAFD=engine))
+	assert done.status == 0, done.err
+	assert sorted(parts_of(done)) == ["parked", "system-pipes"]
+	assert done.left == [] and os.listdir(str(done.work)) == []
+
+
 def test_not_parked(tmp_path: pathlib.Path, engine: str) -> None:
 	"""Where the engine does not park the program, nothing is measured as parked, and the engine's reason is told."""
 	need("cc")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -27,13 +28,18 @@ def find_engine() -> Optional[str]:
 	return shutil.which("wafd")
 
 
+def is_fit(folder: str) -> bool:
+	"""Tell whether an engine can live there: its socket, and the library that it has preloaded into programs."""
+	return len(folder) <= LONGEST and not re.search(r"[\s:]", folder)  # which is what LD_PRELOAD is split at
+
+
 class Engine:
 	"""An engine of our own, apart from the one that the user may have running."""
 
 	def __init__(self, room: str, env: Dict[str, str], name: str = "engine", **variables: str) -> None:
 		"""Make room for it under a name; the variables are for itself, whoever starts it."""
 		folder = os.path.join(room, name)
-		self.folder = folder if len(folder) <= LONGEST else tempfile.mkdtemp(prefix="wafd-bench-")
+		self.folder = folder if is_fit(folder) else tempfile.mkdtemp(prefix="wafd-bench-")
 		os.makedirs(self.folder, mode=0o700, exist_ok=True)
 		self.program = find_engine() or "wafd"
 		# a client that finds no engine starts it, and hands its own environment on
