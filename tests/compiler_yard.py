@@ -33,6 +33,11 @@ SOURCES = {
 	"pre.h": "#include <stddef.h>\n#include <string.h>\nstruct pre { int a; };\n",
 	"usepre.c": '#include "pre.h"\nint use(struct pre *p) { return p->a; }\n',
 	"options": '-O2 -DNAME="\\"from a file\\""\n-c a.c\n',
+	"badasm.c": 'void f(void) { __asm__("no such instruction"); }\n',
+	"sub/a.b.c": "int dots(void) { return 1; }\n",
+	"endless.c": "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\n"
+	"int f(int n) {\nB(B(n *= n + 1;))\nreturn n; }\n",
+	"endlessasm.c": 'void f(void) { __asm__(".rept 50000000\\n nop\\n .endr"); }\n',
 	"undefined.c": "int nowhere(void);\nint main(void) { return nowhere(); }\n",
 }
 STDIN = "int from_stdin(void) { return 1; }\n"

@@ -10,15 +10,10 @@ import time
 from typing import Callable, Dict, List
 
 import pytest
-from compiler_yard import SOURCES, Yard, compare, judge_programs, read_report, split
+from compiler_yard import Yard, compare, judge_programs, read_report, split
 
 PATIENCE = 60.0  # seconds
 SEED = "-frandom-seed=1"
-SOURCES["badasm.c"] = 'void f(void) { __asm__("no such instruction"); }\n'
-SOURCES["sub/a.b.c"] = "int dots(void) { return 1; }\n"
-SOURCES["endless.c"] = "#define A(x) x x x x x x x x\n#define B(x) A(A(A(A(x))))\nint f(int n) {\nB(B(n *= n + 1;))\nreturn n; }\n"
-SOURCES["endlessasm.c"] = 'void f(void) { __asm__(".rept 50000000\\n nop\\n .endr"); }\n'
-
 SIMPLE = [
 	"-c a.c -o a.o",
 	"-c -o a.o a.c",
@@ -121,7 +116,7 @@ def test_environments(yard: Yard, engine: str) -> None:
 def add_assembler(folder: pathlib.Path, word: str) -> None:
 	"""Put an assembler into a folder that says a word before it works."""
 	path = folder / "fresh"
-	path.write_text(f"#!/bin/sh\necho {word}\nexec {shutil.which('as')} \"$@\"\n")
+	path.write_text(f'#!/bin/sh\necho {word}\nexec {shutil.which("as")} "$@"\n')
 	path.chmod(0o755)
 	path.rename(folder / "as")
 
@@ -166,7 +161,7 @@ def wait_for(what: str, condition: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("name, sign", [("endless.c", b""), ("endlessasm.c", b".ident")])
 def test_an_interrupt_leaves_nothing(name: str, sign: bytes, yard: Yard, engine: str) -> None:
-	"""A command that is interrupted in one of its parts ends soon, and leaves neither an object nor a temporary file."""
+	"""A command that is interrupted in one of its parts ends soon, and leaves neither object nor temporary file."""
 	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
 	learn(yard, engine, split("gcc -O3 -c a.c -o b.o"), {})
 	before = read_courses(engine)["commands"]

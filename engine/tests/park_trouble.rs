@@ -373,3 +373,10 @@ fn a_command_that_executes_another_stays_the_same_process() {
         assert_eq!(lines.next(), lines.next(), "{text}");
     }
 }
+
+#[test]
+fn a_runtime_folder_may_have_any_name() {
+    let space = TestSpace::with_runtime("a b:c$LIB", &[("WAFD_PARK_AFTER", "1")]);
+    let path = probe(&space, "probe", "");
+    park(&mut space.client(1), &path);
+}

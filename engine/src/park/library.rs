@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::IntoRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -21,6 +22,13 @@ pub fn install(folder: &Folder) -> io::Result<CString> {
     fs::write(&fresh, LIBRARY)?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o500))?;
     fs::rename(&fresh, &path)?;
+    // The loader would take these for the end of the name, or for a variable of its own.
+    if path.as_os_str().as_bytes().iter().any(|b| b" :$".contains(b)) {
+        // Open for as long as the engine lives.
+        let file = fs::File::open(&path)?.into_raw_fd();
+        let other = format!("/proc/{}/fd/{file}", std::process::id());
+        return Ok(c_path(Path::new(&other)));
+    }
     Ok(c_path(&path))
 }
 

@@ -124,7 +124,13 @@ impl TestSpace {
 
     /// One with an engine that finds these variables, and may park what a test has made.
     pub fn with(variables: &[(&'static str, &str)]) -> TestSpace {
+        TestSpace::with_runtime("run", variables)
+    }
+
+    /// The same with another name of the runtime folder.
+    pub fn with_runtime(name: &str, variables: &[(&'static str, &str)]) -> TestSpace {
         let mut space = TestSpace::new();
+        space.use_runtime(name);
         let folders = ("WAFD_PARK_FOLDERS", space.base.to_str().unwrap());
         let variables = variables.iter().chain([&folders]);
         space.variables = variables.map(|(name, value)| (*name, (*value).to_owned())).collect();
