@@ -18,7 +18,7 @@ use rustix::event::{eventfd, EventfdFlags};
 
 use crate::command::Order;
 use crate::context::{self, Adjustment};
-use crate::park::{Begun, Legs, Lot, Part};
+use crate::park::{Awaited, Begun, Legs, Lot, Part, Turn};
 use crate::slots::CommandKey;
 use crate::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::Stdio;
@@ -36,6 +36,8 @@ pub struct Job {
     pub processor: Option<usize>,
     /// Where to note its process for the guardian.
     pub berth: Option<(usize, &'static AtomicI32)>,
+    /// It was begun in haste, and is to be waited for.
+    pub awaited: Option<Awaited>,
 }
 
 /// The whole of a command or what is left of it.
@@ -53,6 +55,17 @@ pub struct Started {
     pub child: Result<Child, NotStarted>,
     /// What is left of the command when this ends.
     pub legs: Option<Legs>,
+}
+
+impl Started {
+    fn not(key: CommandKey, error: &io::Error) -> Started {
+        Started {
+            key,
+            at: Instant::now(),
+            child: Err(NotStarted::engine(error)),
+            legs: None,
+        }
+    }
 }
 
 pub struct Crew {
@@ -93,9 +106,16 @@ impl Crew {
         let _ = self.jobs.send(job);
     }
 
-    /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done.
-    pub fn start_here(&mut self, job: Job) -> Started {
-        self.own.start(job)
+    /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done. What would
+    /// have to be waited for goes to one of the threads after all.
+    pub fn start_here(&mut self, job: Job) -> Option<Started> {
+        match self.own.start(job, true) {
+            Ok(started) => Some(started),
+            Err(job) => {
+                self.start(*job);
+                None
+            }
+        }
     }
 
     /// The descriptor that is readable when there is something to hear.
@@ -117,13 +137,12 @@ fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd
         let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
         let started = match &mut hand {
-            Ok(hand) => hand.start(job),
-            Err(error) => Started {
-                key: job.key,
-                at: Instant::now(),
-                child: Err(NotStarted::engine(error)),
-                legs: None,
+            Ok(hand) => match hand.start(job, false) {
+                Ok(started) => started,
+                // Only who is in haste leaves anything to others.
+                Err(job) => Started::not(job.key, &io::ErrorKind::WouldBlock.into()),
             },
+            Err(error) => Started::not(job.key, error),
         };
         let _ = reports.send(started);
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
@@ -143,8 +162,10 @@ impl Hand {
         Ok(Hand { spawner, null, lot })
     }
 
-    /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does.
-    fn start(&mut self, job: Job) -> Started {
+    /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does. Who is in `haste`
+    /// gets a job back that would take time.
+    fn start(&mut self, mut job: Job, haste: bool) -> Result<Started, Box<Job>> {
+        let awaited = job.awaited.take();
         let order = &*job.order;
         let end = |i: usize| job.stdio[i].as_ref().unwrap_or(&self.null).as_fd();
         let stderr = match order.execute.stdio[2] {
@@ -164,24 +185,30 @@ impl Hand {
             berth: job.berth.map(|(_, place)| place),
             own: [group, pin, None],
         };
-        let alone = |child| Begun { child, legs: None };
-        let begun = match &job.what {
-            What::Command => match self.lot.start(&whole, job.berth, &job.stdio) {
-                Some(begun) => Ok(begun),
-                None => self.spawner.spawn(&whole).map(alone),
-            },
-            What::Part(part) => {
-                let part = whole.of(part);
-                let parked = self.lot.start_part(&part, job.berth);
-                parked.map_or_else(|| self.spawner.spawn(&part), Ok).map(alone)
-            }
-            What::Driver(statuses) => {
-                let driver = self.lot.conclude(&whole, job.berth, statuses.clone());
-                let failed = |reason| {
+        let launch = match &job.what {
+            What::Part(part) => whole.of(part),
+            _ => whole,
+        };
+        let turn = match (&job.what, awaited) {
+            (_, Some(awaited)) => self.lot.resume(awaited, job.berth),
+            (What::Command, None) => self.lot.start(&launch, job.berth, &job.stdio, haste),
+            (What::Part(_), None) => self.lot.start_part(&launch, job.berth, haste),
+            (What::Driver(_), None) if haste => Turn::Busy,
+            (What::Driver(statuses), None) => match self.lot.conclude(&launch, job.berth, statuses.clone()) {
+                Ok(child) => Turn::Parked(Begun { child, legs: None }),
+                Err(reason) => {
                     debug!("a driver was not told how its parts ended: {reason}");
-                    NotStarted::engine(&io::ErrorKind::Other.into())
-                };
-                driver.map(alone).map_err(failed)
+                    return Ok(Started::not(job.key, &io::ErrorKind::Other.into()));
+                }
+            },
+        };
+        let begun = match turn {
+            Turn::Parked(begun) => Ok(begun),
+            Turn::Plain => self.spawner.spawn(&launch).map(|child| Begun { child, legs: None }),
+            Turn::Busy => return Err(Box::new(job)),
+            Turn::Awaited(awaited) => {
+                job.awaited = Some(awaited);
+                return Err(Box::new(job));
             }
         };
         let at = Instant::now();
@@ -189,11 +216,11 @@ impl Hand {
             Ok(begun) => (Ok(begun.child), begun.legs),
             Err(why) => (Err(why), None),
         };
-        Started {
+        Ok(Started {
             key: job.key,
             at,
             child,
             legs,
-        }
+        })
     }
 }

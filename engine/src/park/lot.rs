@@ -21,6 +21,7 @@ use super::courses::{Courses, Finding};
 use super::driver::Desk;
 use super::keeper::Keeper;
 use super::library;
+use super::parked::{Brief, Parked};
 use super::packet::{Request, ROUTE, SCORE, SESSION};
 use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
@@ -50,6 +51,37 @@ type Streams = [Option<OwnedFd>; 3];
 pub struct Begun {
     pub child: Child,
     pub legs: Option<Legs>,
+}
+
+/// How a command was to start.
+pub enum Turn {
+    Parked(Begun),
+    /// It must be spawned.
+    Plain,
+    /// Somebody who has time is to start it.
+    Busy,
+    /// Somebody who has time is to wait for it.
+    Awaited(Awaited),
+}
+
+/// A parked program was asked for a command, and has not answered yet.
+pub struct Awaited {
+    parked: Arc<Parked>,
+    program: Program,
+    legs: Option<Legs>,
+}
+
+/// Why a command does not run in a parked program, or not yet.
+enum Why {
+    Refused(Reason),
+    Busy,
+    Awaited(Awaited),
+}
+
+impl<T: Into<Reason>> From<T> for Why {
+    fn from(reason: T) -> Why {
+        Why::Refused(reason.into())
+    }
 }
 
 /// A program, and the path by which the command calls it.
@@ -133,31 +165,59 @@ impl Lot {
         Ok(())
     }
 
-    /// Starts a command in a parked program, or its first part where its course is known; `None` if it must be spawned.
-    /// `berth` is its place in the roster.
-    pub fn start(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, streams: &Arc<Streams>) -> Option<Begun> {
-        self.count(|| self.try_start(launch, berth, streams))
+    /// Starts a command in a parked program, or its first part where its course is known. `berth` is its place in the
+    /// roster; who is in `haste` is not made to wait.
+    pub fn start(
+        &self,
+        launch: &Launch<'_>,
+        berth: Option<Berth<'_>>,
+        streams: &Arc<Streams>,
+        haste: bool,
+    ) -> Turn {
+        self.turn(|| self.try_start(launch, berth, streams, haste))
     }
 
     /// Starts a part of a command in a parked program.
-    pub fn start_part(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>) -> Option<Child> {
-        self.count(|| self.enter(launch, &self.find(launch)?, berth, &[]))
+    pub fn start_part(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, haste: bool) -> Turn {
+        self.turn(|| {
+            let child = self.enter(launch, &self.find(launch)?, berth, &[], haste)?;
+            Ok(Begun { child, legs: None })
+        })
     }
 
-    fn count<T>(&self, start: impl FnOnce() -> Result<T, Reason>) -> Option<T> {
+    /// Waits for what was asked in haste.
+    pub fn resume(&self, awaited: Awaited, berth: Option<Berth<'_>>) -> Turn {
+        self.turn(|| {
+            let (_, ticket) = berth.ok_or("too many commands run")?;
+            let child = awaited.parked.resume(ticket).map_err(|why| why.0)?;
+            self.pool.count_parked(&awaited.program);
+            Ok(self.begin(child, awaited.legs))
+        })
+    }
+
+    fn begin(&self, child: Child, legs: Option<Legs>) -> Begun {
+        if legs.is_some() {
+            self.courses.count();
+        }
+        Begun { child, legs }
+    }
+
+    fn turn(&self, start: impl FnOnce() -> Result<Begun, Why>) -> Turn {
         if !self.is_on() {
-            return None;
+            return Turn::Plain;
         }
         match start() {
-            Ok(started) => Some(started),
-            Err(reason) => {
+            Ok(begun) => Turn::Parked(begun),
+            Err(Why::Busy) => Turn::Busy,
+            Err(Why::Awaited(awaited)) => Turn::Awaited(awaited),
+            Err(Why::Refused(reason)) => {
                 self.pool.count_spawned(reason);
-                None
+                Turn::Plain
             }
         }
     }
 
-    fn find(&self, launch: &Launch<'_>) -> Result<Found, Reason> {
+    fn find(&self, launch: &Launch<'_>) -> Result<Found, &'static str> {
         let name = launch.argv.iter().next().unwrap_or_default();
         let candidates = spawn::candidates(name, launch.env);
         let (program, called) = Program::find(&candidates, launch.cwd).ok_or("it was not found")?;
@@ -172,10 +232,11 @@ impl Lot {
         launch: &Launch<'_>,
         berth: Option<Berth<'_>>,
         streams: &Arc<Streams>,
-    ) -> Result<Begun, Reason> {
+        haste: bool,
+    ) -> Result<Begun, Why> {
         let found = self.find(launch)?;
         if !Trial::is_driver(&found.program.name()) {
-            let child = self.enter(launch, &found, berth, &[])?;
+            let child = self.enter(launch, &found, berth, &[], haste)?;
             return Ok(Begun { child, legs: None });
         }
         // A driver that is to have a session of its own could not be asked.
@@ -183,15 +244,15 @@ impl Lot {
         if let Some(line) = line {
             let stack = launch.context.block().limits[context::STACK];
             match self.courses.find(&found.program, launch.env, stack, &line.shape) {
-                Finding::Known(course) => match self.start_parts(launch, &course, &line, berth, streams) {
-                    Ok(begun) => return Ok(begun),
-                    Err(reason) => debug!("a command is left to its driver: {reason}"),
+                Finding::Known(course) => match self.start_parts(launch, &course, &line, berth, streams, haste) {
+                    Err(Why::Refused(reason)) => debug!("a command is left to its driver: {reason}"),
+                    started => return started,
                 },
                 Finding::Due => self.survey(launch, &found, line, stack),
                 Finding::Unknown => {}
             }
         }
-        let child = self.enter(launch, &found, berth, &self.route)?;
+        let child = self.enter(launch, &found, berth, &self.route, haste)?;
         Ok(Begun { child, legs: None })
     }
 
@@ -220,7 +281,8 @@ impl Lot {
         line: &Line,
         berth: Option<Berth<'_>>,
         streams: &Arc<Streams>,
-    ) -> Result<Begun, Reason> {
+        haste: bool,
+    ) -> Result<Begun, Why> {
         let folder = Path::new(OsStr::from_bytes(launch.cwd));
         // A driver says so itself, in its own words.
         let source = folder.join(OsStr::from_bytes(&line.source));
@@ -228,14 +290,14 @@ impl Lot {
         let parts = course.parts(line.names.clone());
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
         let part = launch.of(&first);
-        let child = self.enter(&part, &self.find(&part)?, berth, &[])?;
-        self.courses.count();
+        let entered = self.enter(&part, &self.find(&part)?, berth, &[], haste);
         let output = folder.join(OsStr::from_bytes(&line.output));
-        let legs = Legs::new(second, output, streams.clone(), temporary);
-        Ok(Begun {
-            child,
-            legs: Some(legs),
-        })
+        let legs = Some(Legs::new(second, output, streams.clone(), temporary));
+        match entered {
+            Ok(child) => Ok(self.begin(child, legs)),
+            Err(Why::Awaited(awaited)) => Err(Why::Awaited(Awaited { legs, ..awaited })),
+            Err(why) => Err(why),
+        }
     }
 
     /// Runs the driver of a command whose parts have run, and ended so: it does the rest, as it always would.
@@ -243,7 +305,12 @@ impl Lot {
         let number = self.desks.fetch_add(1, Ordering::Relaxed) + 1;
         let desk = Desk::open(self.folder.desk(number)).map_err(|e| e.to_string())?;
         let route = CString::new(desk.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-        let child = self.enter(launch, &self.find(launch)?, berth, route.as_bytes_with_nul())?;
+        let child = match self.enter(launch, &self.find(launch)?, berth, route.as_bytes_with_nul(), false) {
+            Ok(child) => child,
+            Err(Why::Refused(reason)) => return Err(reason),
+            // Only who is in haste is told so.
+            Err(_) => return Err("its driver is busy".into()),
+        };
         let Child { pid, pidfd } = child;
         let watched = pidfd.try_clone().map_err(|e| e.to_string());
         let told = watched.and_then(|watched| {
@@ -273,7 +340,8 @@ impl Lot {
         found: &Found,
         berth: Option<Berth<'_>>,
         route: &[u8],
-    ) -> Result<Child, Reason> {
+        haste: bool,
+    ) -> Result<Child, Why> {
         let (number, ticket) = berth.ok_or("too many commands run")?;
         if launch.context.personality() != self.own.personality() {
             return Err("its client has another personality".into());
@@ -319,7 +387,19 @@ impl Lot {
             context,
             streams: launch.stdio,
         };
-        let child = parked.ask(&request, ticket).map_err(|why| why.0)?;
+        let entered = match haste {
+            false => parked.ask(&request, ticket),
+            true => match parked.ask_briefly(&request, ticket) {
+                Brief::Answered(entered) => entered,
+                Brief::Busy => return Err(Why::Busy),
+                Brief::Awaited => {
+                    let program = found.program.clone();
+                    let legs = None;
+                    return Err(Why::Awaited(Awaited { parked, program, legs }));
+                }
+            },
+        };
+        let child = entered.map_err(|why| why.0)?;
         self.pool.count_parked(&found.program);
         Ok(child)
     }

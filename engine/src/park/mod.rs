@@ -31,7 +31,7 @@ mod trial;
 mod verdict;
 
 pub use course::{Legs, Part};
-pub use lot::{Begun, Lot};
+pub use lot::{Awaited, Begun, Lot, Turn};
 pub use packet::{Block, PROCESSORS};
 pub use policy::Policy;
 pub use pool::Reason;

@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -24,6 +24,8 @@ use crate::wire::Strings;
 const START: Duration = Duration::from_secs(10);
 /// From a request until the child enters main; a machine that is so busy does not need parking.
 const ANSWER: Duration = Duration::from_secs(2);
+/// So long waits who has other things to do; children enter within half a millisecond.
+const MOMENT: Duration = Duration::from_millis(5);
 
 /// A command did not start in a parked program, and never will.
 #[derive(Debug)]
@@ -47,14 +49,39 @@ pub struct Parked {
     pub commands: AtomicU64,
     parts: Vec<Part>,
     checked: Mutex<Instant>,
-    /// Held from a request to its answer.
-    control: Mutex<Line>,
+    is_dead: AtomicBool,
+    socket: OwnedFd,
+    /// From a request to its answer the socket is somebody's.
+    claimed: Mutex<bool>,
+    released: Condvar,
 }
 
-#[derive(Debug)]
-struct Line {
-    socket: OwnedFd,
-    is_dead: bool,
+/// What comes of asking without time to wait.
+pub enum Brief {
+    Answered(Result<Child, NotEntered>),
+    /// It was asked; somebody must wait for the answer.
+    Awaited,
+    /// Somebody else is asking it.
+    Busy,
+}
+
+/// The right to ask a parked program, until it is dropped.
+struct Claim<'a> {
+    parked: &'a Parked,
+}
+
+impl Claim<'_> {
+    /// Leaves it to whoever resumes the waiting.
+    fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        *self.parked.claimed.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.parked.released.notify_one();
+    }
 }
 
 /// What it takes to park programs.
@@ -121,10 +148,10 @@ impl Parked {
                 commands: AtomicU64::new(0),
                 parts,
                 checked: Mutex::new(Instant::now()),
-                control: Mutex::new(Line {
-                    socket: ours,
-                    is_dead: false,
-                }),
+                is_dead: AtomicBool::new(false),
+                socket: ours,
+                claimed: Mutex::new(false),
+                released: Condvar::new(),
             }),
             Err(why) => {
                 kill(child.pid);
@@ -136,37 +163,99 @@ impl Parked {
 
     /// Has it become a command; `ticket` is the request's berth, free.
     pub fn ask(&self, request: &Request<'_>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
+        let claim = self.claim();
+        self.send(request, ticket)?;
+        let entered = self.hear(ticket, ANSWER);
+        drop(claim);
+        entered.unwrap_or_else(|| self.give_up(ticket, &io::ErrorKind::TimedOut.into()))
+    }
+
+    /// The same for one who has no time: who gets no answer at once leaves the waiting to somebody else.
+    pub fn ask_briefly(&self, request: &Request<'_>, ticket: &AtomicI32) -> Brief {
+        let Some(claim) = self.try_claim() else {
+            return Brief::Busy;
+        };
+        let entered = self.send(request, ticket).map(|()| self.hear(ticket, MOMENT));
+        match entered {
+            Ok(None) => {
+                claim.keep();
+                Brief::Awaited
+            }
+            Ok(Some(entered)) => Brief::Answered(entered),
+            Err(why) => Brief::Answered(Err(why)),
+        }
+    }
+
+    /// Waits for the answer that somebody has left to us.
+    pub fn resume(&self, ticket: &AtomicI32) -> Result<Child, NotEntered> {
+        let claim = Claim { parked: self };
+        let entered = self.hear(ticket, ANSWER);
+        drop(claim);
+        entered.unwrap_or_else(|| self.give_up(ticket, &io::ErrorKind::TimedOut.into()))
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        while *claimed {
+            claimed = self.released.wait(claimed).unwrap_or_else(PoisonError::into_inner);
+        }
+        *claimed = true;
+        Claim { parked: self }
+    }
+
+    fn try_claim(&self) -> Option<Claim<'_>> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *claimed, true) {
+            return None;
+        }
+        Some(Claim { parked: self })
+    }
+
+    fn send(&self, request: &Request<'_>, ticket: &AtomicI32) -> Result<(), NotEntered> {
         if !request.fits() {
             return Err(NotEntered("its command line is too long"));
         }
-        let mut line = self.control.lock().unwrap_or_else(PoisonError::into_inner);
-        if line.is_dead {
+        if self.is_dead() {
             return Err(NotEntered("the parked program has ended"));
         }
         ticket.store(ASKED, Ordering::SeqCst);
-        let answer = request.send(line.socket.as_fd()).and_then(|()| wait(&line.socket));
-        let pid = match answer {
-            Ok(pid) if pid > 0 => pid,
-            Ok(_) => {
-                ticket.store(0, Ordering::SeqCst);
-                return Err(NotEntered("it could not be given what its client has"));
-            }
+        match request.send(self.socket.as_fd()) {
+            Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
                 ticket.store(0, Ordering::SeqCst);
-                return Err(NotEntered("its command line is too long"));
+                Err(NotEntered("its command line is too long"))
             }
-            Err(error) => {
-                // It, or its child, is lost: whoever has the ticket decides whether there is a command.
-                line.is_dead = true;
-                let taken = ticket.compare_exchange(ASKED, 0, Ordering::SeqCst, Ordering::SeqCst);
-                kill(self.pid);
-                log::warn!("parked process {}: {error}", self.pid);
-                match taken {
-                    Ok(_) => return Err(NotEntered("the parked program did not answer")),
-                    Err(pid) => pid,
-                }
+            // Nobody has got the request.
+            Err(error) => self.give_up(ticket, &error).map(|_| ()),
+        }
+    }
+
+    /// The answer to a request; `None` if there is none yet.
+    fn hear(&self, ticket: &AtomicI32, patience: Duration) -> Option<Result<Child, NotEntered>> {
+        match wait(&self.socket, patience) {
+            Ok(pid) if pid > 0 => Some(self.welcome(pid)),
+            Ok(_) => {
+                ticket.store(0, Ordering::SeqCst);
+                Some(Err(NotEntered("it could not be given what its client has")))
             }
-        };
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => None,
+            Err(error) => Some(self.give_up(ticket, &error)),
+        }
+    }
+
+    /// It, or its child, is lost: whoever has the ticket decides whether there is a command.
+    fn give_up(&self, ticket: &AtomicI32, error: &io::Error) -> Result<Child, NotEntered> {
+        self.is_dead.store(true, Ordering::SeqCst);
+        let taken = ticket.compare_exchange(ASKED, 0, Ordering::SeqCst, Ordering::SeqCst);
+        kill(self.pid);
+        log::warn!("parked process {}: {error}", self.pid);
+        match taken {
+            Ok(_) => Err(NotEntered("the parked program did not answer")),
+            Err(pid) => self.welcome(pid),
+        }
+    }
+
+    fn welcome(&self, pid: i32) -> Result<Child, NotEntered> {
         self.commands.fetch_add(1, Ordering::Relaxed);
         let pidfd = Pid::from_raw(pid).ok_or(NotEntered("no process"))?;
         // A child of ours that nobody has reaped: the number is its own.
@@ -188,7 +277,7 @@ impl Parked {
     }
 
     pub fn is_dead(&self) -> bool {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).is_dead
+        self.is_dead.load(Ordering::SeqCst)
     }
 
     /// All that it has loaded is still so on disk; looked at now and then.
@@ -209,7 +298,7 @@ impl Parked {
 
     /// Ends it. What it has become already goes on.
     pub fn end(&self) {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner).is_dead = true;
+        self.is_dead.store(true, Ordering::SeqCst);
         kill(self.pid);
     }
 }
@@ -251,8 +340,8 @@ fn readable(socket: &OwnedFd, within: Duration) -> io::Result<()> {
     }
 }
 
-fn wait(socket: &OwnedFd) -> io::Result<i32> {
-    readable(socket, ANSWER)?;
+fn wait(socket: &OwnedFd, patience: Duration) -> io::Result<i32> {
+    readable(socket, patience)?;
     packet::receive_answer(socket.as_fd())
 }
 

@@ -73,8 +73,7 @@ impl Server {
     pub(super) fn start_commands(&mut self) {
         loop {
             let granted: Vec<_> = std::iter::from_fn(|| self.grant()).collect();
-            // A parked program that does not answer must hold up its own command only.
-            let is_alone = granted.len() == 1 && !self.lot.is_on();
+            let is_alone = granted.len() == 1;
             for key in &granted {
                 if let Err(error) = self.start(*key, is_alone) {
                     self.fail(*key, NotStarted::engine(&error));
@@ -120,14 +119,18 @@ impl Server {
             stdio: Arc::new(stdio),
             processor,
             berth,
+            awaited: None,
         };
-        if is_alone {
-            let started = self.crew.start_here(job);
-            self.on_start(started);
-        } else {
-            self.crew.start(job);
-        }
+        self.hand_over(job, is_alone);
         Ok(())
+    }
+
+    fn hand_over(&mut self, job: Job, is_alone: bool) {
+        if !is_alone {
+            self.crew.start(job);
+        } else if let Some(started) = self.crew.start_here(job) {
+            self.on_start(started);
+        }
     }
 
     /// Hears from the crew.
@@ -303,14 +306,18 @@ impl Server {
         let next = running.next_leg(|| berth.iter().for_each(|(_, place)| place.store(0, Ordering::Release)));
         let processor = running.holdings.processor;
         match (next, streams) {
-            (Some(what), Some(stdio)) => self.crew.start(Job {
-                key,
-                order,
-                what,
-                stdio,
-                processor,
-                berth,
-            }),
+            (Some(what), Some(stdio)) => {
+                let job = Job {
+                    key,
+                    order,
+                    what,
+                    stdio,
+                    processor,
+                    berth,
+                    awaited: None,
+                };
+                self.hand_over(job, self.is_calm);
+            }
             (_, streams) => {
                 running.ended = Some(Instant::now());
                 running.feed = None;

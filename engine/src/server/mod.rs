@@ -100,6 +100,8 @@ pub struct Server {
     started: Instant,
     idle_since: Option<Instant>,
     leaving: bool,
+    /// Nothing but one event is there in this round: there is time to start a command.
+    is_calm: bool,
     /// Process groups that outlive their leaders, once it was asked in this round.
     followed: Option<HashSet<i32>>,
     /// Connections with something to send or to forget at the end of this round.
@@ -147,6 +149,7 @@ impl Server {
             started: Instant::now(),
             idle_since: None,
             leaving: false,
+            is_calm: true,
             followed: None,
             touched: Vec::new(),
             scratch: vec![0; SCRATCH],
@@ -175,6 +178,7 @@ impl Server {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            self.is_calm = events.len() <= 1;
             for event in events.drain(..) {
                 self.take(Source::of(event.data));
             }
