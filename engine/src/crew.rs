@@ -19,6 +19,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use crate::command::Order;
 use crate::context::{self, Adjustment};
 use crate::park::{Awaited, Begun, Legs, Lot, Part, Turn};
+use crate::prompt::make_prompt;
 use crate::slots::CommandKey;
 use crate::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::Stdio;
@@ -37,7 +38,7 @@ pub struct Job {
     /// Where to note its process for the guardian.
     pub berth: Option<(usize, &'static AtomicI32)>,
     /// It was begun in haste, and is to be waited for.
-    pub awaited: Option<Awaited>,
+    pub awaited: Option<Box<Awaited>>,
 }
 
 /// The whole of a command or what is left of it.
@@ -132,6 +133,7 @@ impl Crew {
 
 /// What one thread does.
 fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd, null: Arc<OwnedFd>, lot: Arc<Lot>) {
+    make_prompt(0);
     let mut hand = Hand::new(null, lot);
     loop {
         let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();

@@ -21,6 +21,7 @@ pub mod logbook;
 pub mod park;
 pub mod pins;
 pub mod place;
+pub mod prompt;
 pub mod server;
 pub mod slots;
 pub mod source;

@@ -21,8 +21,8 @@ use super::courses::{Courses, Finding};
 use super::driver::Desk;
 use super::keeper::Keeper;
 use super::library;
-use super::parked::{Brief, Parked};
 use super::packet::{Request, ROUTE, SCORE, SESSION};
+use super::parked::{Brief, Parked};
 use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
 use super::program::Program;
@@ -61,7 +61,7 @@ pub enum Turn {
     /// Somebody who has time is to start it.
     Busy,
     /// Somebody who has time is to wait for it.
-    Awaited(Awaited),
+    Awaited(Box<Awaited>),
 }
 
 /// A parked program was asked for a command, and has not answered yet.
@@ -75,7 +75,7 @@ pub struct Awaited {
 enum Why {
     Refused(Reason),
     Busy,
-    Awaited(Awaited),
+    Awaited(Box<Awaited>),
 }
 
 impl<T: Into<Reason>> From<T> for Why {
@@ -167,13 +167,7 @@ impl Lot {
 
     /// Starts a command in a parked program, or its first part where its course is known. `berth` is its place in the
     /// roster; who is in `haste` is not made to wait.
-    pub fn start(
-        &self,
-        launch: &Launch<'_>,
-        berth: Option<Berth<'_>>,
-        streams: &Arc<Streams>,
-        haste: bool,
-    ) -> Turn {
+    pub fn start(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, streams: &Arc<Streams>, haste: bool) -> Turn {
         self.turn(|| self.try_start(launch, berth, streams, haste))
     }
 
@@ -186,7 +180,7 @@ impl Lot {
     }
 
     /// Waits for what was asked in haste.
-    pub fn resume(&self, awaited: Awaited, berth: Option<Berth<'_>>) -> Turn {
+    pub fn resume(&self, awaited: Box<Awaited>, berth: Option<Berth<'_>>) -> Turn {
         self.turn(|| {
             let (_, ticket) = berth.ok_or("too many commands run")?;
             let child = awaited.parked.resume(ticket).map_err(|why| why.0)?;
@@ -295,7 +289,7 @@ impl Lot {
         let legs = Some(Legs::new(second, output, streams.clone(), temporary));
         match entered {
             Ok(child) => Ok(self.begin(child, legs)),
-            Err(Why::Awaited(awaited)) => Err(Why::Awaited(Awaited { legs, ..awaited })),
+            Err(Why::Awaited(awaited)) => Err(Why::Awaited(Box::new(Awaited { legs, ..*awaited }))),
             Err(why) => Err(why),
         }
     }
@@ -395,7 +389,8 @@ impl Lot {
                 Brief::Awaited => {
                     let program = found.program.clone();
                     let legs = None;
-                    return Err(Why::Awaited(Awaited { parked, program, legs }));
+                    let awaited = Awaited { parked, program, legs };
+                    return Err(Why::Awaited(Box::new(awaited)));
                 }
             },
         };

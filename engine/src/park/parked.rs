@@ -17,6 +17,7 @@ use super::facts::Facts;
 use super::packet::{self, Request, ASKED};
 use super::program::Identity;
 use crate::context::{self, Context};
+use crate::prompt::make_prompt;
 use crate::spawn::{Child, Launch, Spawner};
 use crate::wire::Strings;
 
@@ -140,6 +141,7 @@ impl Parked {
             .map_err(|why| format!("it cannot be started: {why:?}"))?;
         drop(theirs);
         let parked = greet(&ours, parking, env_there.bytes()).and_then(|names| describe(&child, &names, env, stack));
+        make_prompt(child.pid);
         match parked {
             Ok((facts, parts)) => Ok(Parked {
                 pid: child.pid,

@@ -18,6 +18,7 @@ use super::program::Program;
 use crate::context;
 use crate::folder::Folder;
 use crate::guardian::{Ticket, Tickets};
+use crate::prompt::make_prompt;
 use crate::spawn::{self, Child, Ended};
 use crate::wire::Strings;
 
@@ -104,6 +105,7 @@ impl Router {
 
     /// Serves as long as the engine lives.
     pub fn work(mut self) {
+        make_prompt(0);
         let mut events = Vec::with_capacity(64);
         loop {
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {

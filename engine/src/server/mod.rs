@@ -31,6 +31,7 @@ use crate::guardian::Roster;
 use crate::park::{Ledger, Lot};
 use crate::pins::Pins;
 use crate::place::Place;
+use crate::prompt::make_prompt;
 use crate::slots::{CommandKey, SessionId, Slots};
 use crate::source::Source;
 use crate::status::Totals;
@@ -164,6 +165,7 @@ impl Server {
 
     /// Serves until nobody needs it, or it is told to stop.
     pub fn run(&mut self) -> io::Result<()> {
+        make_prompt(0);
         let mut events = Vec::with_capacity(EVENTS);
         while !self.is_done() {
             let wait = if self.touched.is_empty() {

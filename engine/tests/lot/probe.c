@@ -80,6 +80,17 @@ static void show_files(void) {
 	}
 }
 
+/* The lines of a file of the kernel's in which a word is, if it has that file. */
+static void show_lines(const char *path, const char *word) {
+	char line[256];
+	FILE *file = fopen(path, "re");
+	while (file && fgets(line, sizeof line, file))
+		if (strstr(line, word))
+			fputs(line, stdout);
+	if (file)
+		fclose(file);
+}
+
 static void show_scheduling(void) {
 	cpu_set_t set;
 	struct sched_param param;
@@ -93,6 +104,7 @@ static void show_scheduling(void) {
 		if (CPU_ISSET(i, &set))
 			printf(" %d", i);
 	putchar('\n');
+	show_lines("/proc/self/sched", "se.slice");
 }
 
 static int show(char **argv, char **env) {
