@@ -143,6 +143,8 @@ impl Server {
         for command in live {
             self.end_command(command, Verdict::Cancelled);
         }
+        // What it held may let others start, in another round if this one is at its end.
+        self.touched.push(key);
         self.rest();
     }
 

@@ -292,6 +292,8 @@ impl Server {
                 waiting
                     .into_iter()
                     .for_each(|command| self.slots.submit(client.session, command));
+                // In another round: in this one all have started that can.
+                self.touched.push(key);
             }
         }
         if !connection.is_clear() {
