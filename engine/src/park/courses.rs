@@ -13,6 +13,8 @@ use crate::wire::Strings;
 
 /// So often is a shape seen before its course is learned: that costs as much as two runs of a driver.
 const AFTER: u32 = 2;
+/// So often is it tried: a source may be gone or its folder be made anew just when its driver is asked.
+const TRIES: u32 = 4;
 /// So many are remembered; a project has a few.
 const MOST: usize = 256;
 
@@ -30,6 +32,8 @@ struct Entry {
     /// The limit of the driver's stack.
     stack: [u64; 2],
     standing: Standing,
+    /// How often its course was to be learned.
+    tries: u32,
     used: u64,
 }
 
@@ -76,6 +80,7 @@ impl Courses {
                 env: env.clone(),
                 stack,
                 standing: Standing::Seen(0),
+                tries: 0,
                 used: clock,
             });
             entries.len() - 1
@@ -90,6 +95,7 @@ impl Courses {
                     return Finding::Unknown;
                 }
                 entry.standing = Standing::Surveyed;
+                entry.tries += 1;
                 Finding::Due
             }
             Standing::Surveyed | Standing::Refused(_) => Finding::Unknown,
@@ -98,30 +104,30 @@ impl Courses {
 
     /// What became of one that was due.
     pub fn judge(&self, sample: &Sample, found: Result<Course, String>) {
-        let standing = match found {
-            Ok(course) => Standing::Known(Arc::new(course)),
-            Err(words) => Standing::Refused(words),
-        };
-        self.set(
-            &sample.identity,
-            &sample.env,
-            sample.stack,
-            &sample.line.shape,
-            standing,
-        );
+        let shape = &sample.line.shape;
+        self.change(&sample.identity, &sample.env, sample.stack, shape, |entry| {
+            entry.standing = match found {
+                Ok(course) => Standing::Known(Arc::new(course)),
+                Err(_) if entry.tries < TRIES => Standing::Seen(0),
+                Err(words) => Standing::Refused(words),
+            }
+        });
     }
 
     /// One that is due cannot be learned now.
     pub fn put_off(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape) {
-        self.set(driver, env, stack, shape, Standing::Seen(0));
+        self.change(driver, env, stack, shape, |entry| {
+            entry.standing = Standing::Seen(0);
+            entry.tries -= 1;
+        });
     }
 
     /// One that has been forgotten since stays so.
-    fn set(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape, standing: Standing) {
+    fn change(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape, how: impl FnOnce(&mut Entry)) {
         let mut state = self.state();
         let mut entries = state.shapes.get_mut(shape).into_iter().flatten();
         if let Some(entry) = entries.find(|entry| entry.is_of(driver, env, stack)) {
-            entry.standing = standing;
+            how(entry);
         }
     }
 
