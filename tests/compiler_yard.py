@@ -8,7 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
 
@@ -97,8 +97,8 @@ class Yard:
 		files = {str(p.relative_to(work)): p.read_bytes() for p in work.rglob("*") if p.is_file()}
 		left = sorted(even_out(p.name) for p in temporary.iterdir())
 		stderr = even_out(done.stderr)
-		if "-pipe" in argv:  # two programs write at a time
-			stderr = "\n".join(sorted(stderr.splitlines()))
+		if "-pipe" in argv:  # two programs write at a time, even within a line
+			stderr = "".join(sorted(stderr))
 		return Trace(done.returncode, even_out(done.stdout), stderr, files, left)
 
 	def find_difference(self, argv: List[str], env: Dict[str, str]) -> str:
@@ -135,8 +135,14 @@ def read_parking(engine: str) -> Dict[str, dict]:
 	return {os.path.basename(p["path"]): p for p in read_report(engine)["programs"]}
 
 
-def judge_programs(yard: Yard, engine: str, commands: List[List[str]]) -> Dict[str, dict]:
-	"""Run commands until the engine has made up its mind about every program that they have it run."""
+def find_program(known: Dict[str, dict], name: str) -> str:
+	"""The name of a program's file, which may have a prefix for the machine that it is for; empty if there is none."""
+	return next((file for file in known if re.fullmatch(rf"(\S+-)?{re.escape(name)}", file)), "")
+
+
+def judge_programs(yard: Yard, engine: str, commands: List[List[str]], parts: Sequence[str] = ()) -> Dict[str, dict]:
+	"""Run commands until the engine has made up its mind about all programs that they have it run, and about the parts
+	of a driver, which are seen when it runs parked."""
 	# a trial may run beside the commands that follow
 	other = yard.base / "other"
 	other.mkdir(exist_ok=True)
@@ -145,7 +151,8 @@ def judge_programs(yard: Yard, engine: str, commands: List[List[str]]) -> Dict[s
 		for command in commands:
 			yard.run(command, {"TMPDIR": str(other)}, True)
 		before, known = known, read_parking(engine)
-		if sorted(before) == sorted(known) and all(p["state"] in ("parked", "refused") for p in known.values()):
+		seen = sorted(before) == sorted(known) and all(find_program(known, part) for part in parts)
+		if seen and all(p["state"] in ("parked", "refused") for p in known.values()):
 			return known
 	pytest.fail(f"the engine does not make up its mind: {known}")
 

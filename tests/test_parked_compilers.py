@@ -2,12 +2,11 @@
 
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 
 import pytest
-from compiler_yard import Yard, compare, judge_programs, read_parking, split
+from compiler_yard import Yard, compare, find_program, judge_programs, read_parking, split
 
 SEED = "-frandom-seed=1"
 
@@ -124,7 +123,8 @@ def test_options(compiler: str, yard: Yard, engine: str) -> None:
 	cases = [(name, options) for name, options in CORPUS if name == compiler]
 	source = {"g++": "b.cc", "clang++": "b.cc", "gfortran": "f.f90"}.get(compiler, "a.c")
 	warm = [[compiler, "-c", source], [compiler, "main.c", "-o", "prog"]]
-	known = judge_programs(yard, engine, warm)
+	parts = PARTS.get(compiler, ())
+	known = judge_programs(yard, engine, warm, parts)
 	compiler_file = os.path.basename(os.path.realpath(shutil.which(compiler) or ""))
 	assert known[compiler_file]["state"] == "parked", known[compiler_file]
 	compare(yard, [([compiler, *split(options)], {}) for _, options in cases])
@@ -132,8 +132,8 @@ def test_options(compiler: str, yard: Yard, engine: str) -> None:
 	ran = read_parking(engine)[compiler_file]["commands"] - known[compiler_file]["commands"]
 	assert ran == len(cases)
 	now = read_parking(engine)
-	for part in PARTS.get(compiler, ()):
-		program = next(name for name in known if re.fullmatch(rf"(\S+-)?{part}", name))
+	for part in parts:
+		program = find_program(known, part)
 		if known[program]["state"] == "parked":
 			assert now[program]["commands"] > known[program]["commands"], now[program]
 
