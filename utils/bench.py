@@ -134,6 +134,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		baseline=options.baseline,
 		parents=parents,
 		commands={
+			"configure": options.commands or 133,
 			"client": options.commands or 2000,
 			"dispatch": options.commands or 1000,
 			"tasks": options.commands or 100000,
@@ -149,8 +150,9 @@ def lanes_of(
 ) -> List[Lane]:
 	"""All combinations; an interpreter or a compiler is looked for only where one is needed."""
 	compilers: List[Optional[Compiler]] = [None]
-	if any(scenario.compiles for scenario in scenarios):
-		compilers = [find_compiler(name, options.language) for name in options.compilers]
+	languages = {scenario.language(options.language) for scenario in scenarios if scenario.compiles}
+	if languages:
+		compilers = [find_compiler(name, languages) for name in options.compilers]
 	interpreters: List[Interpreter] = []
 	if any(one.builder.runs_python for one in contenders):
 		labels = labels_of(options.interpreters)
@@ -195,6 +197,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"title": scenario.title,
 		"measures": scenario.measures,
 		"compiles": scenario.compiles,
+		"generated": scenario.is_generated,
 		"baseline": choose_baseline(scenario, baseline, contenders),
 		"note": scenario.note,
 	}

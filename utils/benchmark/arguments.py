@@ -20,6 +20,7 @@ examples:
   bench.py full --contenders waf,prefork,ninja --repeat 5
   bench.py full --compilers g++,clang++ --size 50,100,15,5
   bench.py noop --contenders waf,ninja --interpreters python3,pypy3 --baseline ninja
+  bench.py configure --contenders waf,prefork --compilers clang,gcc
   bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
   bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
@@ -86,7 +87,7 @@ def parser() -> Parser:
 		"--commands",
 		type=positive,
 		metavar="N",
-		help="in client (default 2000), dispatch (1000), tasks (100000) and spawn (500)",
+		help="in configure (default 133), client (2000), dispatch (1000), tasks (100000) and spawn (500)",
 	)
 	p.add_argument(
 		"--parents",

@@ -15,7 +15,7 @@ from .service import find_engine
 if TYPE_CHECKING:
 	from .run import Run
 
-BUILD, REBUILD, SLEEP = "build", "rebuild", "sleep"
+BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
 CLIENT, TASKS, NEIGHBOR, SPAWN = "client", "tasks", "neighbor", "spawn"
 COMPILING = frozenset((BUILD, REBUILD))  # what a cache for compilers has to do with
 

@@ -145,7 +145,7 @@ class Campaign:
 
 	def warm_up(self) -> None:
 		"""Have every compiler read from the disk before the first run that counts."""
-		compilers = dict.fromkeys(step.lane.compiler for step in self.steps if step.scenario.compiles)
+		compilers = dict.fromkeys(step.lane.compiler for step in self.steps if step.scenario.is_generated)
 		for compiler in filter(None, compilers):
 			self.progress.say("generating a project and warming up %s" % compiler.name)
 			self.compile_once(compiler)

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from typing import NamedTuple
+from typing import Collection, NamedTuple
 
 from .machine import version_of
 from .mistake import Mistake
@@ -36,11 +36,11 @@ def both_commands(name: str) -> Compiler:
 	return Compiler(name, name, name)
 
 
-def find_compiler(name: str, language: str) -> Compiler:
-	"""The compiler of that name, if it can compile the language."""
+def find_compiler(name: str, languages: Collection[str]) -> Compiler:
+	"""The compiler of that name, if it can compile these languages."""
 	compiler = both_commands(name)
-	needed = {"c": [compiler.cc], "c++": [compiler.cxx], "both": [compiler.cc, compiler.cxx]}[language]
-	for program in needed:
+	needed = {"c": [compiler.cc], "c++": [compiler.cxx], "both": [compiler.cc, compiler.cxx]}
+	for program in dict.fromkeys(program for language in sorted(languages) for program in needed[language]):
 		if not shutil.which(program):
 			raise Mistake("compiler %s was not found: install it, or choose others with --compilers" % program)
 	return compiler

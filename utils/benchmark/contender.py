@@ -8,7 +8,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
-from .builder import BUILD, CLIENT, COMPILING, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
+from .builder import BUILD, CLIENT, COMPILING, CONFIGURE, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
 from .cache import CACHES, CompilerCache
 from .interpreter import ROOT
 from .machine import cores
@@ -31,7 +31,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, SLEEP, CLIENT, TASKS, NEIGHBOR))
+	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR))
 
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
@@ -47,7 +47,11 @@ class Waf(Builder):
 		return super().missing()
 
 	def prepare(self, run: "Run") -> None:
-		run.aside("configure", self.waf(run, "configure", "-o", os.path.join(run.root, run.folder)))
+		run.aside("configure", self.configure(run))
+
+	def configure(self, run: "Run", *args: str, **variables: str) -> Command:
+		"""The command that configures the run's folder."""
+		return self.waf(run, "configure", "-o", os.path.join(run.root, run.folder), *args, **variables)
 
 	def command(self, run: "Run") -> Command:
 		return self.waf(run, "build", "-j%d" % run.jobs, *self.options)

@@ -27,13 +27,24 @@ class Stamp(NamedTuple):
 	size: int
 
 
+class Answers(NamedTuple):
+	"""What a configure found, and who made it."""
+
+	who: str
+	texts: Dict[str, str]
+
+
 class Project:
 	"""A folder with one and the same project for every build system."""
 
-	def __init__(self, root: str) -> None:
+	def __init__(self, root: str, language: str = "") -> None:
 		self.root = root
+		self.language = language
+		"""What its compilers must compile, none where nothing is compiled."""
 		self.folders = 0
 		self.originals: Dict[str, str] = {}
+		self.answers: Optional[Answers] = None
+		"""What the first contender's configure found."""
 
 	@property
 	def commands(self) -> List[str]:
@@ -106,7 +117,7 @@ def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler,
 	if done.returncode:
 		lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
 		raise Mistake("genbench.py could not write the project: %s" % lines[-1])
-	return Project(root)
+	return Project(root, str(settings["language"]))
 
 
 def write_sleeps(root: str, count: int) -> Project:
@@ -149,6 +160,12 @@ def write_spawns(root: str, env: Dict[str, str]) -> Project:
 			lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
 			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, lines[0]))
 	return Project(root)
+
+
+def write_configure(root: str) -> Project:
+	"""Write the project of which only the configure matters, for Waf only."""
+	shutil.copytree(os.path.join(HERE, "projects", "configure"), root)
+	return Project(root, "c")
 
 
 def ninja_of(command: str, names: List[str]) -> str:

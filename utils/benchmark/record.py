@@ -4,7 +4,7 @@ The raw record of a campaign: every measured value and what it was measured on, 
 ::
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
-    scenario = {title, measures: [[name, unit], ...], compiles, baseline, note}
+    scenario = {title, measures: [[name, unit], ...], compiles, generated, baseline, note}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
     failure  = {scenario, contender, compiler, interpreter, repetition, reason}
 

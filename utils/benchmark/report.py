@@ -170,7 +170,7 @@ def describe_settings(record: Record) -> str:
 	"""What was built: as far as anything of the kind was."""
 	settings = record["settings"]
 	words = ["-j%s" % (settings["jobs"] or "%d (cores)" % settings["cores"]), "%d repetitions" % settings["repeat"]]
-	if any(scenario["compiles"] for scenario in record["scenarios"].values()):
+	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
 		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):

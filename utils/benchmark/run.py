@@ -68,7 +68,7 @@ class Run:
 		if not compiler:
 			return {}
 		both = {"CC": compiler.cc, "CXX": compiler.cxx}
-		wanted = {"c": ["CC"], "c++": ["CXX"], "both": ["CC", "CXX"]}[self.settings["language"]]
+		wanted = {"c": ["CC"], "c++": ["CXX"], "both": ["CC", "CXX"]}[self.project.language]
 		return {name: " ".join([*self.wrapped, both[name]]) for name in wanted}
 
 	@property

@@ -4,6 +4,7 @@ The scenarios: what is measured, each a sequence of phases.
 To add one, add a row to SCENARIOS, and the phases that are not there yet.
 """
 
+import itertools
 import json
 import os
 import time
@@ -12,9 +13,9 @@ from typing import Callable, List, NamedTuple, Sequence, Tuple
 from . import builder
 from .foreground import Foreground
 from .mistake import Failed
-from .project import NAP
+from .project import NAP, Answers
 from .run import Run
-from .workshop import CLIENT, GENERATED, SLEEPS, SPAWNS, TASKS
+from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, SLEEPS, SPAWNS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -42,7 +43,16 @@ class Scenario(NamedTuple):
 	@property
 	def compiles(self) -> bool:
 		"""Tell whether compilers make a difference."""
+		return self.project in COMPILED
+
+	@property
+	def is_generated(self) -> bool:
+		"""Tell whether genbench writes what is built."""
 		return self.project == GENERATED
+
+	def language(self, wanted: str) -> str:
+		"""What a compiler must be able to compile, where this is asked for."""
+		return COMPILED[self.project] or wanted
 
 
 # ---- phases
@@ -51,6 +61,12 @@ class Scenario(NamedTuple):
 def take_new_folder(run: Run) -> None:
 	"""Go where nothing is built yet, on a machine that is not still writing what came before."""
 	run.new_folder()
+	os.sync()
+
+
+def take_bare_folder(run: Run) -> None:
+	"""Go where nothing is configured yet."""
+	run.folder = run.project.new_folder(run.lane.label)
 	os.sync()
 
 
@@ -68,6 +84,34 @@ def take_built_folder(run: Run) -> None:
 def edit_one_source(run: Run) -> None:
 	"""Change the content of one source."""
 	run.project.edit(run.version)
+
+
+def configure(run: Run) -> None:
+	"""Configure: this is what is measured."""
+	count = str(run.settings["commands"]["configure"])
+	run.keep(run.execute(run.lane.contender.builder.configure(run, "-j%d" % run.jobs, BENCH_COMMANDS=count)))
+
+
+def compare_answers(run: Run) -> None:
+	"""See that this configure found what the first one did: nobody wins by finding less."""
+	found = Answers(run.lane.label, {name: read_answers(run.path(name)) for name in ("answers", "config.h")})
+	if not run.project.answers:
+		run.project.answers = found
+	first = run.project.answers
+	for name, text in first.texts.items():
+		ours, theirs = found.texts[name].splitlines(), text.splitlines()
+		odd = next((pair for pair in itertools.zip_longest(ours, theirs) if pair[0] != pair[1]), None)
+		if odd:
+			raise Failed("its %s has %r where that of %s has %r" % (name, odd[0], first.who, odd[1]))
+
+
+def read_answers(path: str) -> str:
+	"""The text of a file that configure has written."""
+	try:
+		with open(path, encoding="utf-8") as f:
+			return f.read()
+	except OSError as e:
+		raise Failed("it wrote no %s: %s" % (os.path.basename(path), e.strerror)) from None
 
 
 def look_at_objects(run: Run) -> None:
@@ -184,6 +228,14 @@ SCENARIOS = {
 			GENERATED,
 			TIMES,
 			(take_built_folder, look_at_objects, edit_one_source, build, check_new_objects(1)),
+		),
+		Scenario(
+			"configure",
+			"checks of headers, functions, types, flags and programs, into a new folder",
+			builder.CONFIGURE,
+			CONFIGURE,
+			TIMES,
+			(take_bare_folder, configure, compare_answers),
 		),
 		Scenario(
 			"client",

@@ -10,11 +10,15 @@ from .compiler import Compiler
 from .contender import Contender
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
-from .project import Project, generate_sources, write_client, write_sleeps, write_spawns, write_tasks
+from .project import Project, generate_sources, write_client, write_configure, write_sleeps, write_spawns, write_tasks
 from .service import Engine
 from .session import end_children
 
-GENERATED, SLEEPS, CLIENT, TASKS, SPAWNS = "generated", "sleeps", "client", "tasks", "spawns"
+GENERATED, CONFIGURE, SLEEPS, CLIENT, TASKS = "generated", "configure", "sleeps", "client", "tasks"
+SPAWNS = "spawns"
+
+# what the compilers of those that are compiled must be able to compile; nothing where that was asked for
+COMPILED = {GENERATED: "", CONFIGURE: "c"}
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -60,6 +64,7 @@ class Workshop:
 			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/")))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
+				CONFIGURE: lambda: write_configure(root),
 				SLEEPS: lambda: write_sleeps(root, self.settings["commands"]["dispatch"]),
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
