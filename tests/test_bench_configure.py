@@ -1,13 +1,10 @@
 """utils/bench.py configure: what it checks, and that nobody wins by finding less."""
 
-import json
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any, Dict, Tuple
+from typing import Any, Dict
 
 import pytest
 
@@ -21,37 +18,19 @@ from benchmark.compiler import both_commands  # noqa: E402
 from benchmark.mistake import Failed  # noqa: E402
 from benchmark.project import Project  # noqa: E402
 from benchmark.run import Lane, Run  # noqa: E402
-
-
-def need(*programs: str) -> None:
-	"""Leave a test out when a program that it needs is missing, but not in CI."""
-	missing = [program for program in programs if not shutil.which(program)]
-	if missing:
-		reason = "not installed: %s" % ", ".join(missing)
-		if os.environ.get("CI"):
-			pytest.fail(reason, pytrace=False)
-		pytest.skip(reason)
-
-
-def measure(folder: pathlib.Path, *args: str, **variables: str) -> Tuple["subprocess.CompletedProcess[str]", Any]:
-	"""Run a campaign in a folder of its own; the campaign, and its record."""
-	argv = [sys.executable, str(BENCH), *args, "--json", str(folder / "r.json"), "--work", str(folder / "work")]
-	env = {**os.environ, **variables}
-	done = subprocess.run(argv, env=env, capture_output=True, encoding="utf-8", timeout=90, check=False)
-	path = folder / "r.json"
-	return done, json.loads(path.read_text()) if path.exists() else None
+from test_bench_campaign import finish, need, start  # noqa: E402
 
 
 def test_configure_by_all_of_waf(tmp_path: pathlib.Path, engine: str) -> None:
 	"""Waf with its pool, without it and with prefork find the same; sizes of genbench are no part of the settings."""
 	need("gcc")
 	args = ("configure", "--contenders", "waf,waf-nopool,prefork", "--compilers", "gcc", "--repeat", "1")
-	done, record = measure(tmp_path, *args, "--commands", "18", WAFD=engine)
-	assert done.returncode == 0, done.stderr
-	assert sorted(run["contender"] for run in record["runs"]) == ["prefork", "waf", "waf-nopool"]
-	assert {run["compiler"] for run in record["runs"]} == {"gcc"}
-	assert "18 commands in configure" in done.stdout and "genbench" not in done.stdout
-	assert os.listdir(str(tmp_path / "work")) == []
+	done = finish(tmp_path, start(tmp_path, *args, "--commands", "18", WAFD=engine))
+	assert done.status == 0, done.err
+	assert sorted(done.values("configure")) == ["prefork", "waf", "waf-nopool"]
+	assert {run["compiler"] for run in done.record["runs"]} == {"gcc"}
+	assert "18 commands in configure" in done.out and "genbench" not in done.out
+	assert done.left == [] and os.listdir(str(done.work)) == []
 
 
 def test_a_compiler_that_answers_differently(tmp_path: pathlib.Path) -> None:
@@ -62,10 +41,10 @@ def test_a_compiler_that_answers_differently(tmp_path: pathlib.Path) -> None:
 	odd.write_text('#!/bin/sh\n[ -n "$WAF_NO_PREFORK" ] && case "$*" in *-Wall*) exit 1;; esac\nexec gcc "$@"\n')
 	odd.chmod(0o755)
 	args = ("configure", "--contenders", "waf,waf-nopool", "--compilers", str(odd), "--repeat", "1", "--commands", "9")
-	done, record = measure(tmp_path, *args)
-	assert done.returncode == 1, done.stderr
-	assert [run["contender"] for run in record["runs"]] == ["waf"]
-	reason = record["failures"][0]["reason"]
+	done = finish(tmp_path, start(tmp_path, *args))
+	assert done.status == 1, done.err
+	assert list(done.values("configure")) == ["waf"]
+	reason = done.record["failures"][0]["reason"]
 	assert "its answers has '6 compiler flags -Wall: None' where that of waf-" in reason
 	assert reason.endswith("has '6 compiler flags -Wall: True'")
 

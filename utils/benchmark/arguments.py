@@ -26,6 +26,8 @@ examples:
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
+  bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
+                                                      what parking gains, and what it costs where it is refused
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py show full.json                             print the tables of a record again
 """
@@ -130,11 +132,14 @@ def listing() -> str:
 	"""Scenarios and contenders, with what is missing for some of them."""
 	lines = ["scenarios:"]
 	lines += ["  %-12s  %s" % (s.name, s.title) for s in scenario.SCENARIOS.values()]
-	width = max(map(len, contender.DEFAULT))
-	lines.append("contenders:")
-	for name in contender.DEFAULT:
-		found = contender.find_contender(name)
-		lines.append("  %-*s  %s" % (width, name, availability(found.missing())))
+	width = max(map(len, (*contender.DEFAULT, *contender.BY_NAME)))
+	for title, found in (
+		("contenders", contender.DEFAULT),
+		("contenders that take part only by name", contender.BY_NAME),
+	):
+		lines.append("%s:" % title)
+		for name in found:
+			lines.append("  %-*s  %s" % (width, name, availability(contender.find_contender(name).missing())))
 	lines.append("more contenders: BUILDER+CACHE, such as make+ccache")
 	return "\n".join(lines)
 

@@ -45,3 +45,6 @@ class Builder:
 	def command(self, run: "Run") -> Command:
 		"""The command that builds."""
 		raise NotImplementedError
+
+	def check(self, run: "Run") -> None:
+		"""See after a run that it was done in the way that this contender stands for."""

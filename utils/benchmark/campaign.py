@@ -107,6 +107,7 @@ class Campaign:
 		started = time.time()
 		for phase in step.scenario.phases:
 			phase(run)
+		step.lane.contender.builder.check(run)
 		contender, compiler, interpreter = (name or None for name in step.lane.names)
 		return [
 			{

@@ -13,7 +13,7 @@ from .cache import CACHES, CompilerCache
 from .interpreter import ROOT
 from .machine import cores
 from .meter import Command
-from .mistake import Mistake
+from .mistake import Failed, Mistake
 from .project import program_of, rebind
 from .spawner import SPAWNERS
 
@@ -84,6 +84,22 @@ class Neighbor(Waf):
 	@property
 	def options(self) -> Sequence[str]:
 		return (self.option(),)
+
+
+class Unparked(Waf):
+	"""Waf with prefork and an engine that parks nothing, so that every command is spawned."""
+
+	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT))
+
+	def __init__(self, note: str, **variables: str) -> None:
+		super().__init__(tools=("prefork",), needs_engine=True)
+		self.note = note
+		self.engine_environment = variables
+
+	def check(self, run: "Run") -> None:
+		parked = run.engine.parked_commands() if run.engine else None
+		if parked:
+			raise Failed("parked programs ran %d of its commands: it stands for an engine that parks nothing" % parked)
 
 
 def half_of_processors() -> str:
@@ -161,6 +177,9 @@ BUILDERS: Dict[str, Builder] = {
 	"waf": Waf(),
 	"waf-nopool": Waf(environment={"WAF_NO_PREFORK": "1"}),
 	"prefork": Waf(tools=("prefork",), needs_engine=True),
+	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
+	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
+	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
@@ -172,6 +191,9 @@ BUILDERS: Dict[str, Builder] = {
 	"processors": Neighbor(half_of_processors),
 	**SPAWNERS,
 }
+
+BY_NAME = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Unparked))
+"""Those that take part only where they are asked for: they tell nothing without each other."""
 
 NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
 

@@ -66,6 +66,11 @@ class Engine:
 		programs = status["parking"]["programs"]
 		return [status["pid"], *(parked["pid"] for program in programs for parked in program["parked"])]
 
+	def parked_commands(self) -> int:
+		"""How many commands ran in parked programs since it was started."""
+		status = self.status()
+		return status["parking"]["commands"] if status else 0
+
 	def stop(self) -> None:
 		"""End the engine."""
 		self.ask("stop", "--now")
