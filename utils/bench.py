@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 	workshop = Workshop(options.work, settings)
 	try:
 		scenarios = [SCENARIOS[name] for name in options.scenarios]
-		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat)
+		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat, options.jobs)
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(steps))
@@ -137,6 +137,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 			"configure": options.commands or 133,
 			"client": options.commands or 2000,
 			"dispatch": options.commands or 1000,
+			"curve": options.commands or 20,
 			"tasks": options.commands or 100000,
 			"spawn": options.commands or 500,
 		},
@@ -198,6 +199,8 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"measures": scenario.measures,
 		"compiles": scenario.compiles,
 		"generated": scenario.is_generated,
+		"jobs": list(scenario.jobs),
+		"per_slot": scenario.is_per_slot,
 		"baseline": choose_baseline(scenario, baseline, contenders),
 		"note": scenario.note,
 	}

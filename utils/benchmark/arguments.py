@@ -23,6 +23,8 @@ examples:
   bench.py configure --contenders waf,prefork --compilers clang,gcc
   bench.py client --contenders waf,waf-nopool,prefork what Python pays per command
   bench.py dispatch --jobs 256 --commands 5000        commands that need no processor
+  bench.py curve --contenders waf,prefork,ninja,bare --interpreters python3,pypy3
+                                                      how the same goes with 2, 4, 8 … 512 at once
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
@@ -83,13 +85,15 @@ def parser() -> Parser:
 	p.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
 	p.add_argument("--flags", help="compiler flags, such as '-O2 -g' (default none)")
 	p.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
-	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch)")
+	p.add_argument(
+		"--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch, 2 to 512 in curve)"
+	)
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
 	p.add_argument(
 		"--commands",
 		type=positive,
 		metavar="N",
-		help="in configure (default 133), client (2000), dispatch (1000), tasks (100000) and spawn (500)",
+		help="in configure (default 133), client (2000), dispatch (1000), curve (20 a slot), tasks (100000), spawn (500)",
 	)
 	p.add_argument(
 		"--parents",

@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
 from .compiler import Compiler
 from .meter import Command, watch
@@ -23,12 +23,23 @@ class Step(NamedTuple):
 	lane: Lane
 	repetition: int
 	version: int  # of the source that the step edits: the same for all lanes that are compared with each other
+	jobs: int  # how many at once; 0 is as many as there are processors
+
+	@property
+	def part(self) -> str:
+		"""Which part of the scenario it is, where its steps are several."""
+		return self.scenario.part(self.jobs)
+
+	@property
+	def kind(self) -> Tuple[str, str, Lane]:
+		"""What it has in common with the same step of other repetitions."""
+		return self.scenario.name, self.part, self.lane
 
 	@property
 	def text(self) -> str:
 		"""The step as progress shows it."""
 		return "%s, %s, repetition %d" % (
-			self.scenario.name,
+			" ".join(filter(None, (self.scenario.name, self.part))),
 			" ".join(filter(None, self.lane.names)),
 			self.repetition + 1,
 		)
@@ -48,12 +59,13 @@ def lanes_for(scenario: Scenario, lanes: Sequence[Lane]) -> List[Lane]:
 	return list(dict.fromkeys(able))
 
 
-def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int) -> List[Step]:
+def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int, jobs: Optional[int] = None) -> List[Step]:
 	"""
 	Order the runs.
 
 	Lanes that are compared stand side by side: within a repetition, each compiler goes through the scenarios, and each
-	scenario through the lanes. So a lane's own build of ``full`` is there for ``noop``, and an edit reaches all.
+	scenario through the lanes, for each number of jobs that it wants. So a lane's own build of ``full`` is there for
+	``noop``, and an edit reaches all.
 	"""
 	steps: List[Step] = []
 	version = 0
@@ -63,10 +75,11 @@ def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int) -> L
 			for scenario in scenarios:
 				if turn and not scenario.compiles:
 					continue
-				version += 1
 				mine = [lane for lane in lanes if not scenario.compiles or lane.compiler == compiler]
-				for lane in rotated(lanes_for(scenario, mine), repetition):
-					steps.append(Step(scenario, lane, repetition, version))
+				for point in scenario.points(jobs):
+					version += 1
+					for lane in rotated(lanes_for(scenario, mine), repetition):
+						steps.append(Step(scenario, lane, repetition, version, point))
 	return steps
 
 
@@ -78,7 +91,7 @@ class Campaign:
 		self.workshop = workshop
 		self.record = record
 		self.progress = progress
-		progress.kinds = [(step.scenario.name, step.lane) for step in steps]
+		progress.kinds = [step.kind for step in steps]
 		self.failed: Set[Tuple[str, ...]] = set()
 
 	def go(self, save: Callable[[], None]) -> None:
@@ -100,9 +113,10 @@ class Campaign:
 
 	def measure(self, step: Step) -> List[Dict[str, Any]]:
 		"""Go through the phases of a step's scenario."""
-		project = self.workshop.project(step.scenario.project, step.lane.compiler)
 		settings = self.workshop.settings
-		jobs = settings["jobs"] or step.scenario.jobs or settings["cores"]
+		jobs = step.jobs or settings["cores"]
+		commands = step.scenario.commands(settings, jobs)
+		project = self.workshop.project(step.scenario.project, step.lane.compiler, commands)
 		run = Run(step.lane, project, self.workshop, jobs, step.version)
 		started = time.time()
 		for phase in step.scenario.phases:
@@ -112,7 +126,7 @@ class Campaign:
 		return [
 			{
 				"scenario": step.scenario.name,
-				"part": part,
+				"part": part or step.part,
 				"contender": contender,
 				"compiler": compiler,
 				"interpreter": interpreter,
@@ -131,6 +145,7 @@ class Campaign:
 		self.record["failures"].append(
 			{
 				"scenario": step.scenario.name,
+				"part": step.part,
 				"contender": contender,
 				"compiler": compiler,
 				"interpreter": interpreter,
@@ -139,7 +154,7 @@ class Campaign:
 			}
 		)
 		self.failed.add(step.lane.names)
-		self.progress.drop([(other.scenario.name, other.lane) for other in self.steps if other.lane == step.lane])
+		self.progress.drop([other.kind for other in self.steps if other.lane == step.lane])
 		self.progress.say("FAILED: %s: %s; it takes no further part" % (step.text, error))
 		for line in error.tail.splitlines():
 			self.progress.say("  | %s" % line)

@@ -14,7 +14,7 @@ from .interpreter import ROOT
 from .machine import cores
 from .meter import Command
 from .mistake import Failed, Mistake
-from .project import program_of, rebind
+from .project import C_COMPILER, program_of, rebind
 from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ NINJA_FOLDER = "folder"
 NINJA_COMPILERS = {"CC": "c", "CXX": "cxx"}
 MAKE_FOLDER = "out"
 XARGS_FOLDER = "out-xargs"
+
+BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
 
 
 class Waf(Builder):
@@ -167,6 +169,26 @@ class Xargs(Builder):
 		return text.replace(XARGS_FOLDER, run.folder)
 
 
+class Bare(Builder):
+	"""Less than any build system does: a program that starts the commands and waits for them, compiled here."""
+
+	program = C_COMPILER
+	note = "a program of C that only spawns and waits: the least that starting each command anew takes"
+	abilities = frozenset((SLEEP,))
+
+	def prepare(self, run: "Run") -> None:
+		if not os.path.exists(self.path(run)):
+			argv = [C_COMPILER, "-O2", "-o", self.path(run), BARE]
+			run.aside("compile", Command(argv, run.root, run.environment))
+
+	def command(self, run: "Run") -> Command:
+		return Command([self.path(run), str(run.jobs), "commands.txt"], run.root, run.environment)
+
+	def path(self, run: "Run") -> str:
+		"""The program, one for the whole campaign."""
+		return os.path.join(run.workshop.path, "bare")
+
+
 def object_of(line: str) -> str:
 	"""The result of a compiler's command."""
 	words = line.split()
@@ -183,6 +205,7 @@ BUILDERS: Dict[str, Builder] = {
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
+	"bare": Bare(),
 	"nice10": Neighbor(lambda: "--nice=10"),
 	"nice19": Neighbor(lambda: "--nice=19"),
 	"batch": Neighbor(lambda: "--sched=batch"),
@@ -204,6 +227,7 @@ DEFAULT = (
 	"ninja",
 	"make",
 	"xargs",
+	"bare",
 	"waf+ccache",
 	"ninja+ccache",
 	"ninja+sccache",

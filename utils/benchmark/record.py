@@ -4,9 +4,10 @@ The raw record of a campaign: every measured value and what it was measured on, 
 ::
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
-    scenario = {title, measures: [[name, unit], ...], compiles, generated, baseline, note}
+    scenario = {title, measures: [[name, unit], ...], compiles, generated, jobs: [number, ...], per_slot, baseline,
+                note}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
-    failure  = {scenario, contender, compiler, interpreter, repetition, reason}
+    failure  = {scenario, part, contender, compiler, interpreter, repetition, reason}
 
 The first measure is compared with the baseline's. ``compiler`` and ``interpreter`` are null where there is none,
 ``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are

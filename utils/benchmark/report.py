@@ -1,12 +1,16 @@
 """From a raw record to text: pure, so that ``bench.py show`` prints a year later what was printed then."""
 
+import itertools
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .record import Record
 from .summary import Summary, paired_ratio, ratio, summarize
 from .table import NOTHING, emphasize, layout, number, percent, times
 
+MANY = 4  # parts of a scenario that are also shown side by side
+
 Run = Dict[str, Any]
+Table = Tuple[Tuple[str, str, Optional[str]], List[Run]]  # scenario, part and compiler, and their runs
 
 
 class Lane(NamedTuple):
@@ -28,7 +32,11 @@ class Row(NamedTuple):
 
 def report(record: Record, bold: bool = False) -> str:
 	"""Everything there is to say about a record: its tables, what is missing in them, and the machine."""
-	parts = [show_table(record, key, runs, bold) for key, runs in tables_of(record["runs"])]
+	parts = []
+	for scenario, tables in itertools.groupby(tables_of(record["runs"]), key=lambda table: table[0][0]):
+		several = list(tables)
+		parts += [show_table(record, key, runs, bold) for key, runs in several]
+		parts += [show_parts(record, scenario, found, bold) for found in by_compiler(several) if len(found) >= MANY]
 	if not parts:
 		parts.append("Nothing was measured.")
 	parts.append(legend(record))
@@ -36,7 +44,7 @@ def report(record: Record, bold: bool = False) -> str:
 	return "\n\n".join(part for part in parts if part)
 
 
-def tables_of(runs: Iterable[Run]) -> List[Tuple[Tuple[str, str, Optional[str]], List[Run]]]:
+def tables_of(runs: Iterable[Run]) -> List[Table]:
 	"""Sort the runs into tables, one per scenario, part and compiler, in the order in which they first appeared."""
 	tables: Dict[Tuple[str, str, Optional[str]], List[Run]] = {}
 	for run in runs:
@@ -116,6 +124,37 @@ def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequen
 	return "%s: %s\n%s" % (emphasize(heading, bold), about["title"], layout(head, cells, 2, bold))
 
 
+def by_compiler(tables: Sequence[Table]) -> List[List[Table]]:
+	"""The tables of one scenario, those of each compiler together."""
+	found: Dict[Optional[str], List[Table]] = {}
+	for table in tables:
+		found.setdefault(table[0][2], []).append(table)
+	return list(found.values())
+
+
+def show_parts(record: Record, scenario: str, tables: Sequence[Table], bold: bool) -> str:
+	"""The medians of many parts in one table, a column for each part; below the first measure its paired ratios."""
+	about = record["scenarios"][scenario]
+	blocks: Dict[str, Dict[Lane, Dict[str, str]]] = {}
+	for (_, part, _), runs in tables:
+		for number_of_measure, (name, unit) in enumerate(about["measures"]):
+			for row in rows_of(record, runs, [name]):
+				blocks.setdefault("%s %s" % (name, unit), {}).setdefault(row.lane, {})[part] = number(
+					row.summary.median
+				)
+				if not number_of_measure:
+					blocks.setdefault("paired", {}).setdefault(row.lane, {})[part] = times(row.paired)
+	columns = [part for (_, part, _), _ in tables]
+	cells = []
+	for measure, lanes in blocks.items():
+		for lane in rank(lanes, record["settings"]["contenders"], record["settings"]["interpreters"]):
+			line = [measure, lane.contender, lane.interpreter or NOTHING]
+			cells.append(line + [lanes[lane].get(part, NOTHING) for part in columns])
+	heading = ", ".join(filter(None, (scenario, tables[0][0][2], "medians")))
+	head = ["measure", "contender", "interpreter", *columns]
+	return "%s: %s\n%s" % (emphasize(heading, bold), about["title"], layout(head, cells, 3, bold))
+
+
 def legend(record: Record) -> str:
 	"""What the columns mean, and what is missing from the tables and why."""
 	lines = []
@@ -133,7 +172,12 @@ def legend(record: Record) -> str:
 		lane = ", ".join(filter(None, (failure["contender"], failure["compiler"], failure["interpreter"])))
 		lines.append(
 			"FAILED: %s (%s), repetition %d: %s"
-			% (failure["scenario"], lane, failure["repetition"] + 1, failure["reason"])
+			% (
+				" ".join(filter(None, (failure["scenario"], failure.get("part")))),
+				lane,
+				failure["repetition"] + 1,
+				failure["reason"],
+			)
 		)
 	if not record["finished"]:
 		lines.append("This campaign was not finished: the tables hold what was measured until then.")
@@ -169,10 +213,21 @@ def describe(record: Record) -> List[str]:
 def describe_settings(record: Record) -> str:
 	"""What was built: as far as anything of the kind was."""
 	settings = record["settings"]
-	words = ["-j%s" % (settings["jobs"] or "%d (cores)" % settings["cores"]), "%d repetitions" % settings["repeat"]]
+	words = [*describe_jobs(record), "%d repetitions" % settings["repeat"]]
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
 		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
-		words.append("%d commands in %s" % (settings["commands"][name], name))
+		each = " per slot" if record["scenarios"][name].get("per_slot") else ""
+		words.append("%d commands%s in %s" % (settings["commands"][name], each, name))
 	return ", ".join(words)
+
+
+def describe_jobs(record: Record) -> List[str]:
+	"""How many ran at once: as it was asked for, or else as each scenario has it."""
+	settings, scenarios = record["settings"], record["scenarios"]
+	if settings["jobs"]:
+		return ["-j%s" % settings["jobs"]]
+	own = {name: about["jobs"] for name, about in scenarios.items() if about.get("jobs")}
+	words = ["-j%d (cores)" % settings["cores"]] if len(own) < len(scenarios) else []
+	return words + ["-j%s in %s" % (" to ".join(map(str, sorted({min(n), max(n)}))), name) for name, n in own.items()]

@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import time
-from typing import Callable, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import builder
 from .foreground import Foreground
@@ -23,6 +23,7 @@ Phase = Callable[[Run], None]
 Measures = List[Tuple[str, str]]
 
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
+SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak", "MiB")]
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
@@ -37,7 +38,8 @@ class Scenario(NamedTuple):
 	project: str
 	measures: Measures  # the first one is compared
 	phases: Sequence[Phase]
-	jobs: int = 0  # how many at once, where the machine's processors do not decide that
+	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
+	is_per_slot: bool = False  # its commands are so many for each of those at once
 	note: str = ""  # what a reader of its numbers must know
 
 	@property
@@ -49,6 +51,19 @@ class Scenario(NamedTuple):
 	def is_generated(self) -> bool:
 		"""Tell whether genbench writes what is built."""
 		return self.project == GENERATED
+
+	def points(self, wanted: Optional[int]) -> Sequence[int]:
+		"""How many at once, one after the other, where this is asked for; 0 is as many as there are processors."""
+		return (wanted,) if wanted else self.jobs or (0,)
+
+	def part(self, jobs: int) -> str:
+		"""What tells runs with so many at once from others."""
+		return "-j%d" % jobs if len(self.jobs) > 1 else ""
+
+	def commands(self, settings: Dict[str, Any], jobs: int) -> int:
+		"""Of how many commands its project is made, if it is."""
+		count = settings["commands"].get(self.name, 0) if self.project == SLEEPS else 0
+		return count * jobs if self.is_per_slot else count
 
 	def language(self, wanted: str) -> str:
 		"""What a compiler must be able to compile, where this is asked for."""
@@ -156,12 +171,14 @@ def check_new_objects(wanted: int) -> Phase:
 
 
 def check_naps(run: Run) -> None:
-	"""See that no command was left out: together they cannot take less than this."""
+	"""See that no command was left out: together they cannot take less than this. Note how busy they kept the slots."""
 	count = len(run.project.commands)
 	least = -(-count // run.jobs) * NAP
-	wall = run.results[-1][1]["wall"]
-	if wall < least:
-		raise Failed("%d commands took %.3f s, which is less than the %.3f s that they sleep" % (count, wall, least))
+	values = run.results[-1][1]
+	if values["wall"] < least:
+		said = (count, values["wall"], least)
+		raise Failed("%d commands took %.3f s, which is less than the %.3f s that they sleep" % said)
+	values["occupancy"] = 100 * count * NAP / (values["wall"] * run.jobs)
 
 
 def run_client(run: Run) -> None:
@@ -250,9 +267,19 @@ SCENARIOS = {
 			"commands that need no processor (sleep %s)" % NAP,
 			builder.SLEEP,
 			SLEEPS,
-			TIMES,
+			SLOTS,
 			(take_new_folder, build, check_naps),
-			jobs=64,
+			jobs=(64,),
+		),
+		Scenario(
+			"curve",
+			"commands that need no processor (sleep %s), as many for each of 2 to 512 slots" % NAP,
+			builder.SLEEP,
+			SLEEPS,
+			SLOTS,
+			(take_new_folder, build, check_naps),
+			jobs=(2, 4, 8, 16, 32, 64, 128, 256, 512),
+			is_per_slot=True,
 		),
 		Scenario(
 			"tasks",

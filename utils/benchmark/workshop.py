@@ -52,20 +52,24 @@ class Workshop:
 		self.environment = clean_environment(dict(os.environ))
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
-		self.projects: Dict[Tuple[str, str], Project] = {}
+		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
 		self.outputs = 0
 		self.cache_folders = 0
 
-	def project(self, kind: str, compiler: Optional[Compiler]) -> Project:
-		"""The project of a kind, one for each compiler: an edit shall reach the builds of one compiler only."""
-		key = (kind, compiler.name if compiler else "")
+	def project(self, kind: str, compiler: Optional[Compiler], commands: int = 0) -> Project:
+		"""
+		The project of a kind with so many commands, if it is made of commands.
+
+		There is one for each compiler: an edit shall reach the builds of one compiler only.
+		"""
+		key = (kind, compiler.name if compiler else "", str(commands or ""))
 		if key not in self.projects:
-			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/")))))
+			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/"), key[2]))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
 				CONFIGURE: lambda: write_configure(root),
-				SLEEPS: lambda: write_sleeps(root, self.settings["commands"]["dispatch"]),
+				SLEEPS: lambda: write_sleeps(root, commands),
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
