@@ -93,7 +93,7 @@ def parser() -> Parser:
 		"--commands",
 		type=positive,
 		metavar="N",
-		help="in configure (default 133), client (2000), dispatch (1000), curve (20 a slot), tasks (100000), spawn (500)",
+		help="of configure (133), client (2000), dispatch (1000), curve (20 per slot), tasks (100000), spawn (500)",
 	)
 	p.add_argument(
 		"--parents",
