@@ -4,14 +4,14 @@ import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
-from .compiler import Compiler
 from .meter import Command, watch
 from .mistake import Failed
 from .progress import Progress
+from .project import Project
 from .record import Record
 from .run import Lane, Run
 from .scenario import Scenario
-from .workshop import GENERATED, Workshop
+from .workshop import Workshop
 
 Item = TypeVar("Item")
 
@@ -161,18 +161,15 @@ class Campaign:
 
 	def warm_up(self) -> None:
 		"""Have every compiler read from the disk before the first run that counts."""
-		compilers = dict.fromkeys(step.lane.compiler for step in self.steps if step.scenario.is_generated)
-		for compiler in filter(None, compilers):
+		pairs = dict.fromkeys((step.lane.compiler, step.scenario.project) for step in self.steps if step.lane.compiler)
+		for compiler, kind in pairs:
 			self.progress.say("generating a project and warming up %s" % compiler.name)
-			self.compile_once(compiler)
+			self.compile_once(self.workshop.project(kind, compiler))
 
-	def compile_once(self, compiler: Compiler) -> None:
-		"""Compile one source for nothing; a compiler that fails here fails in its runs, and is reported there."""
-		project = self.workshop.project(GENERATED, compiler)
-		source = project.sources()[0]
-		program = compiler.cc if source.endswith(".c") else compiler.cxx
-		result = os.path.join(self.workshop.path, "warm-up.o")
-		argv = [program, "-I.", "-c", source, "-o", result]
+	def compile_once(self, project: Project) -> None:
+		"""Run a project's first command for nothing; one that fails here fails in its runs, and is reported there."""
+		argv = project.commands[0].split()
+		argv[argv.index("-o") + 1] = os.path.join(self.workshop.path, "warm-up.o")
 		try:
 			watch(Command(argv, project.root, self.workshop.environment), self.workshop.output("warm-up"))
 		except Failed:

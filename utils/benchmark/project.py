@@ -120,6 +120,13 @@ def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler,
 	return Project(root, str(settings["language"]))
 
 
+def write_files(root: str, files: Dict[str, str]) -> None:
+	"""Write files of a project, by their names."""
+	for name, text in files.items():
+		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
+			f.write(text)
+
+
 def write_sleeps(root: str, count: int) -> Project:
 	"""Write a project of commands that only sleep."""
 	shutil.copytree(os.path.join(HERE, "projects", "sleeps"), root)
@@ -130,9 +137,7 @@ def write_sleeps(root: str, count: int) -> Project:
 		"build.ninja": ninja_of(command, names),
 		"Makefile": "all: %s\n%s:\n\t%s\n.PHONY: all %s\n" % ((" ".join(names),) * 2 + (command, " ".join(names))),
 	}
-	for name, text in files.items():
-		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
-			f.write(text)
+	write_files(root, files)
 	return Project(root)
 
 
@@ -162,9 +167,11 @@ def write_spawns(root: str, env: Dict[str, str]) -> Project:
 	return Project(root)
 
 
-def write_configure(root: str) -> Project:
-	"""Write the project of which only the configure matters, for Waf only."""
+def write_configure(root: str, compiler: Compiler) -> Project:
+	"""Write the project of which only the configure matters, for Waf only; its one command warms a compiler up."""
 	shutil.copytree(os.path.join(HERE, "projects", "configure"), root)
+	files = {"main.c": "int main(void) { return 0; }\n", "commands.txt": "%s -c main.c -o main.o\n" % compiler.cc}
+	write_files(root, files)
 	return Project(root, "c")
 
 

@@ -68,7 +68,7 @@ class Workshop:
 			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/"), key[2]))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
-				CONFIGURE: lambda: write_configure(root),
+				CONFIGURE: lambda: write_configure(root, compiler),
 				SLEEPS: lambda: write_sleeps(root, commands),
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
