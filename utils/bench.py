@@ -18,13 +18,15 @@ from benchmark.interpreter import Interpreter, find_interpreter, labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import cores, describe_machine, memory_free, version_of
 from benchmark.mistake import Mistake
+from benchmark.package import find_packages
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
 from benchmark.scenario import PARENTS, SCENARIOS, Scenario
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
-from benchmark.workshop import Workshop
+from benchmark.sources import FLAGS
+from benchmark.workshop import SOURCES, Workshop
 
 HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and the others need memory too
 
@@ -66,6 +68,9 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 	workshop = Workshop(options.work, settings)
 	try:
 		scenarios = [SCENARIOS[name] for name in options.scenarios]
+		if any(scenario.project == SOURCES for scenario in scenarios):
+			workshop.packages = find_packages(options.sources, workshop.path, progress.say)
+			settings["packages"] = [package.summary for package in workshop.packages]
 		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat, options.jobs)
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
@@ -141,6 +146,8 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 			"tasks": options.commands or 100000,
 			"spawn": options.commands or 500,
 		},
+		packages=[],
+		source_flags=FLAGS if options.flags is None else options.flags,
 		notes={},
 	)
 	return settings

@@ -1,11 +1,12 @@
 """The projects that are built: generated sources, or commands that only sleep."""
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from .compiler import Compiler
 from .mistake import Failed, Mistake
@@ -45,6 +46,8 @@ class Project:
 		self.originals: Dict[str, str] = {}
 		self.answers: Optional[Answers] = None
 		"""What the first contender's configure found."""
+		self.first: Optional[Tuple[str, Dict[str, str]]] = None
+		"""Who had objects compared first, and their digests by source."""
 
 	@property
 	def commands(self) -> List[str]:
@@ -78,6 +81,17 @@ class Project:
 					if info.st_size:
 						found[os.path.join(path, name)] = Stamp(info.st_mtime_ns, info.st_ino, info.st_size)
 		return found
+
+	def compare(self, folder: str, name: str) -> Tuple[str, List[str]]:
+		"""Who was the first to have objects compared, and the sources whose objects differ from the first ones."""
+		digests = {}
+		for path in self.objects(folder):
+			with open(path, "rb") as f:
+				source = source_of(os.path.relpath(path, os.path.join(self.root, folder)))
+				digests[source] = hashlib.sha256(f.read()).hexdigest()
+		self.first = self.first or (name, digests)
+		first, wanted = self.first
+		return first, sorted(source for source in {*digests, *wanted} if digests.get(source) != wanted.get(source))
 
 	def sources(self) -> List[str]:
 		"""The sources of its libraries."""
@@ -191,6 +205,11 @@ def rebind(text: str, name: str, value: str) -> str:
 	if not found:
 		raise Failed("build.ninja binds no variable named %s" % name)
 	return text
+
+
+def source_of(path: str) -> str:
+	"""The source of an object: Waf puts the number of a library before the ending, the others put nothing."""
+	return re.sub(r"(\.c|\.cpp)(\.\d+)?\.o$", r"\1", path)
 
 
 def program_of(lines: List[str]) -> Optional[List[str]]:

@@ -217,6 +217,8 @@ def describe_settings(record: Record) -> str:
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
 		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
+	if settings.get("packages"):
+		words.append("%s, compiled with %s" % (", ".join(settings["packages"]), settings["source_flags"] or "no flags"))
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
 		each = " per slot" if record["scenarios"][name].get("per_slot") else ""
 		words.append("%d commands%s in %s" % (settings["commands"][name], each, name))

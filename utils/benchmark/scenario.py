@@ -15,7 +15,7 @@ from .foreground import Foreground
 from .mistake import Failed
 from .project import NAP, Answers
 from .run import Run
-from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, SLEEPS, SPAWNS, TASKS
+from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, SLEEPS, SOURCES, SPAWNS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -158,6 +158,13 @@ def check_all_objects(run: Run) -> None:
 	run.built(run.folder)
 
 
+def check_same_objects(run: Run) -> None:
+	"""See that the objects are, byte for byte, those of who came first with this compiler."""
+	first, different = run.project.compare(run.folder, " ".join(filter(None, run.lane.names)))
+	if different:
+		raise Failed("%d of its objects differ from those of %s: that of %s" % (len(different), first, different[0]))
+
+
 def check_new_objects(wanted: int) -> Phase:
 	"""A phase that sees that so many objects were made since they were looked at, no more and no fewer."""
 
@@ -253,6 +260,14 @@ SCENARIOS = {
 			CONFIGURE,
 			TIMES,
 			(take_bare_folder, configure, compare_answers),
+		),
+		Scenario(
+			"sources",
+			"libraries of real C code, into a new folder",
+			builder.BUILD,
+			SOURCES,
+			TIMES,
+			(take_new_folder, build, check_all_objects, check_same_objects),
 		),
 		Scenario(
 			"client",

@@ -10,15 +10,17 @@ from .compiler import Compiler
 from .contender import Contender
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
+from .package import Package
 from .project import Project, generate_sources, write_client, write_configure, write_sleeps, write_spawns, write_tasks
 from .service import Engine
 from .session import end_children
+from .sources import write_sources
 
-GENERATED, CONFIGURE, SLEEPS, CLIENT, TASKS = "generated", "configure", "sleeps", "client", "tasks"
-SPAWNS = "spawns"
+GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
+SLEEPS, CLIENT, TASKS, SPAWNS = "sleeps", "client", "tasks", "spawns"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
-COMPILED = {GENERATED: "", CONFIGURE: "c"}
+COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c"}
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -52,6 +54,7 @@ class Workshop:
 		self.environment = clean_environment(dict(os.environ))
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
+		self.packages: List[Package] = []  # what the project of real sources consists of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
 		self.outputs = 0
@@ -68,6 +71,7 @@ class Workshop:
 			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/"), key[2]))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
+				SOURCES: lambda: write_sources(root, self.packages, compiler, self.settings["source_flags"]),
 				CONFIGURE: lambda: write_configure(root, compiler),
 				SLEEPS: lambda: write_sleeps(root, commands),
 				CLIENT: lambda: write_client(root),
