@@ -51,6 +51,7 @@ def need(*programs: str) -> None:
 		(["--json", "/dev/null/x/y.json"], "cannot make /dev/null/x"),
 		(["noop", "--contenders", "xargs"], "scenario noop: no contender can run it"),
 		(["full", "--contenders", "xargs", "--size", "2,3,9,9"], "genbench.py could not write the project"),
+		(["sources", "--sources", "/no/such/folder"], "cannot read /no/such/folder"),
 		(["show"], "FILE.json"),
 		(["show", "/no/such/file.json"], "cannot read /no/such/file.json"),
 	],
