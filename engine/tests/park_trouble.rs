@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lot::{build, eager, entry, judge, park, parked_process, parked_runs, probe, run_parked, told};
 use space::order::shell;
+use space::peer::bytes_of;
 use space::{install, process, wait_until, TestSpace};
 use wafengine::wire::Verdict;
 
@@ -198,6 +199,37 @@ fn a_stopped_parked_process_is_waited_for_by_its_command_only() {
         "another command waited for the stopped process"
     );
     assert_eq!(marks(&file), 1);
+}
+
+/// Commands that come to a parked process before an answer of it has been heard do not wait for whoever comes for that.
+#[test]
+fn an_answer_that_nobody_waits_for_holds_up_nothing() {
+    let space = eager();
+    let [one, two] = ["one", "two"].map(|name| probe(&space, name, ""));
+    let crew = std::thread::available_parallelism().map_or(1, |n| n.get()).min(16);
+    let mut peer = space.client(2 * crew as u32 + 1);
+    park(&mut peer, &one);
+    park(&mut peer, &two);
+    let parked = [&one, &two].map(|path| parked_process(&mut peer, path));
+    parked.iter().for_each(|pid| process::kill(*pid, libc::SIGSTOP));
+    // All threads wait for the one, some commands for a thread, and the last was asked of the other without time to wait.
+    let mut submit = |path: &Path, count: usize| {
+        let requests = (0..count).flat_map(|_| bytes_of(&peer.number(&told(path, &["exit", "0"]))));
+        let requests: Vec<u8> = requests.collect();
+        peer.write(&requests);
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    submit(&one, crew);
+    submit(&two, crew);
+    submit(&two, 1);
+    parked.iter().for_each(|pid| process::kill(*pid, libc::SIGCONT));
+    let last = peer.submit(&told(&one, &["exit", "0"]));
+    for id in last - 2 * crew as u32 - 1..=last {
+        peer.finish(id).ended(0);
+    }
+    for (path, pid) in [&one, &two].into_iter().zip(parked) {
+        assert_eq!(parked_process(&mut peer, path), pid, "it was given up");
+    }
 }
 
 // ---- files that change

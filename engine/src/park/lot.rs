@@ -22,7 +22,7 @@ use super::driver::Desk;
 use super::keeper::Keeper;
 use super::library;
 use super::packet::{Request, ROUTE, SCORE, SESSION};
-use super::parked::{Brief, Parked};
+use super::parked::{Brief, Debt, Parked};
 use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
 use super::program::Program;
@@ -67,6 +67,7 @@ pub enum Turn {
 /// A parked program was asked for a command, and has not answered yet.
 pub struct Awaited {
     parked: Arc<Parked>,
+    debt: Debt,
     program: Program,
     legs: Option<Legs>,
 }
@@ -183,7 +184,7 @@ impl Lot {
     pub fn resume(&self, awaited: Box<Awaited>, berth: Option<Berth<'_>>) -> Turn {
         self.turn(|| {
             let (_, ticket) = berth.ok_or("too many commands run")?;
-            let child = awaited.parked.resume(ticket).map_err(|why| why.0)?;
+            let child = awaited.parked.resume(awaited.debt, ticket).map_err(|why| why.0)?;
             self.pool.count_parked(&awaited.program);
             Ok(self.begin(child, awaited.legs))
         })
@@ -386,10 +387,15 @@ impl Lot {
             true => match parked.ask_briefly(&request, ticket) {
                 Brief::Answered(entered) => entered,
                 Brief::Busy => return Err(Why::Busy),
-                Brief::Awaited => {
+                Brief::Awaited(debt) => {
                     let program = found.program.clone();
                     let legs = None;
-                    let awaited = Awaited { parked, program, legs };
+                    let awaited = Awaited {
+                        parked,
+                        debt,
+                        program,
+                        legs,
+                    };
                     return Err(Why::Awaited(Box::new(awaited)));
                 }
             },

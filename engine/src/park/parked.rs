@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -52,16 +52,30 @@ pub struct Parked {
     checked: Mutex<Instant>,
     is_dead: AtomicBool,
     socket: OwnedFd,
-    /// From a request to its answer the socket is somebody's.
-    claimed: Mutex<bool>,
-    released: Condvar,
+    line: Mutex<Line>,
+    moved: Condvar,
 }
+
+/// Whose the socket is: from a request to its answer it is somebody's.
+#[derive(Debug, Default)]
+struct Line {
+    is_claimed: bool,
+    asked: u64,
+    /// The request whose answer nobody waits for; then nobody has claimed it either.
+    owed: Option<Debt>,
+    /// What others heard who wanted to ask next.
+    heard: Vec<(Debt, io::Result<i32>)>,
+}
+
+/// A request whose answer was not waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Debt(u64);
 
 /// What comes of asking without time to wait.
 pub enum Brief {
     Answered(Result<Child, NotEntered>),
     /// It was asked; somebody must wait for the answer.
-    Awaited,
+    Awaited(Debt),
     /// Somebody else is asking it.
     Busy,
 }
@@ -72,16 +86,20 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Leaves it to whoever resumes the waiting.
-    fn keep(self) {
-        std::mem::forget(self);
+    /// Leaves the answer to whoever comes for it, or wants to ask next.
+    fn owe(self) -> Debt {
+        let mut line = self.parked.line();
+        line.asked += 1;
+        let debt = Debt(line.asked);
+        line.owed = Some(debt);
+        debt
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        *self.parked.claimed.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.parked.released.notify_one();
+        self.parked.line().is_claimed = false;
+        self.parked.moved.notify_all();
     }
 }
 
@@ -152,8 +170,8 @@ impl Parked {
                 checked: Mutex::new(Instant::now()),
                 is_dead: AtomicBool::new(false),
                 socket: ours,
-                claimed: Mutex::new(false),
-                released: Condvar::new(),
+                line: Mutex::default(),
+                moved: Condvar::new(),
             }),
             Err(why) => {
                 kill(child.pid);
@@ -167,9 +185,9 @@ impl Parked {
     pub fn ask(&self, request: &Request<'_>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
         let claim = self.claim();
         self.send(request, ticket)?;
-        let entered = self.hear(ticket, ANSWER);
+        let answer = wait(&self.socket, ANSWER);
         drop(claim);
-        entered.unwrap_or_else(|| self.give_up(ticket, &io::ErrorKind::TimedOut.into()))
+        self.enter(answer, ticket)
     }
 
     /// The same for one who has no time: who gets no answer at once leaves the waiting to somebody else.
@@ -177,39 +195,68 @@ impl Parked {
         let Some(claim) = self.try_claim() else {
             return Brief::Busy;
         };
-        let entered = self.send(request, ticket).map(|()| self.hear(ticket, MOMENT));
-        match entered {
-            Ok(None) => {
-                claim.keep();
-                Brief::Awaited
-            }
-            Ok(Some(entered)) => Brief::Answered(entered),
-            Err(why) => Brief::Answered(Err(why)),
+        if let Err(why) = self.send(request, ticket) {
+            return Brief::Answered(Err(why));
+        }
+        match wait(&self.socket, MOMENT) {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Brief::Awaited(claim.owe()),
+            answer => Brief::Answered(self.enter(answer, ticket)),
         }
     }
 
     /// Waits for the answer that somebody has left to us.
-    pub fn resume(&self, ticket: &AtomicI32) -> Result<Child, NotEntered> {
-        let claim = Claim { parked: self };
-        let entered = self.hear(ticket, ANSWER);
-        drop(claim);
-        entered.unwrap_or_else(|| self.give_up(ticket, &io::ErrorKind::TimedOut.into()))
+    pub fn resume(&self, debt: Debt, ticket: &AtomicI32) -> Result<Child, NotEntered> {
+        let mut line = self.line();
+        let heard = loop {
+            if let Some(at) = line.heard.iter().position(|(of, _)| *of == debt) {
+                break Some(line.heard.swap_remove(at).1);
+            }
+            if line.owed == Some(debt) {
+                line.owed = None;
+                line.is_claimed = true;
+                break None;
+            }
+            line = self.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
+        };
+        drop(line);
+        let answer = heard.unwrap_or_else(|| {
+            let _claim = Claim { parked: self };
+            wait(&self.socket, ANSWER)
+        });
+        self.enter(answer, ticket)
     }
 
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Who wants to ask first hears what is owed to others: they may come only after us.
     fn claim(&self) -> Claim<'_> {
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        while *claimed {
-            claimed = self.released.wait(claimed).unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line();
+        while line.is_claimed {
+            line = self.moved.wait(line).unwrap_or_else(PoisonError::into_inner);
         }
-        *claimed = true;
-        Claim { parked: self }
+        line.is_claimed = true;
+        let owed = line.owed.take();
+        drop(line);
+        let claim = Claim { parked: self };
+        if let Some(debt) = owed {
+            let answer = wait(&self.socket, ANSWER);
+            if answer.is_err() {
+                self.is_dead.store(true, Ordering::SeqCst);
+            }
+            self.line().heard.push((debt, answer));
+            self.moved.notify_all();
+        }
+        claim
     }
 
     fn try_claim(&self) -> Option<Claim<'_>> {
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *claimed, true) {
+        let mut line = self.line();
+        if line.is_claimed || line.owed.is_some() {
             return None;
         }
+        line.is_claimed = true;
         Some(Claim { parked: self })
     }
 
@@ -232,16 +279,15 @@ impl Parked {
         }
     }
 
-    /// The answer to a request; `None` if there is none yet.
-    fn hear(&self, ticket: &AtomicI32, patience: Duration) -> Option<Result<Child, NotEntered>> {
-        match wait(&self.socket, patience) {
-            Ok(pid) if pid > 0 => Some(self.welcome(pid)),
+    /// What comes of an answer.
+    fn enter(&self, answer: io::Result<i32>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
+        match answer {
+            Ok(pid) if pid > 0 => self.welcome(pid),
             Ok(_) => {
                 ticket.store(0, Ordering::SeqCst);
-                Some(Err(NotEntered("it could not be given what its client has")))
+                Err(NotEntered("it could not be given what its client has"))
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => None,
-            Err(error) => Some(self.give_up(ticket, &error)),
+            Err(error) => self.give_up(ticket, &error),
         }
     }
 
