@@ -8,6 +8,7 @@
 //! place that knows all others. `docs/protocol.md` specifies what is said, `docs/design.md` why it is built so.
 
 pub mod brake;
+pub mod cache;
 pub mod client;
 pub mod command;
 pub mod connection;

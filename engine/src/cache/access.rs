@@ -1,0 +1,64 @@
+//! What an observed command did that its result may depend on, in the order in which each process did it.
+//!
+//! Paths are as the process gave them: relative ones belong to the folder in which it was, and neither links nor `..` are
+//! resolved.
+
+pub type Bytes = Vec<u8>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Access {
+    pub process: u32,
+    pub what: What,
+    /// 0, or the `errno` with which it failed.
+    pub error: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A program begins in this process; an `Execute` came before, unless the command begins with it.
+    Begin { program: Bytes, folder: Bytes, parent: u32 },
+    /// It executes this program, itself or in a child that it makes for that.
+    Execute { path: Bytes },
+    /// A library was loaded into it.
+    Load { path: Bytes },
+    /// It goes into a folder.
+    Enter { path: Bytes },
+    Open { path: Bytes, mode: Mode },
+    /// It asks whether something is there: `access` and the like.
+    Find { path: Bytes },
+    /// It asks for something's status: `stat`, or `lstat`, which does not follow a link.
+    Look { path: Bytes, follows: bool },
+    /// It reads where a link points to.
+    Link { path: Bytes },
+    /// It resolves all links in a path.
+    Resolve { path: Bytes },
+    /// It lists a folder.
+    List { path: Bytes },
+    /// It asks for a variable.
+    Ask { name: Bytes },
+    /// It asks in which folder it is.
+    Locate,
+    /// It asks for the time.
+    Time,
+    /// It asks for randomness.
+    Random,
+    Rename { from: Bytes, to: Bytes },
+    Remove { path: Bytes },
+    /// It makes a folder, a link, or something else that has no content.
+    Make { path: Bytes },
+    /// It did something that cannot be observed, for this reason: nothing is known of the command.
+    Blind { why: &'static str },
+}
+
+/// How a file was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mode {
+    pub reads: bool,
+    pub writes: bool,
+    /// It is made if it is not there.
+    pub creates: bool,
+    /// It is made, or the opening fails.
+    pub exclusive: bool,
+    /// What it held is gone.
+    pub truncates: bool,
+}
