@@ -11,4 +11,5 @@
 
 pub mod access;
 pub mod digest;
+pub mod flight;
 pub mod restore;
