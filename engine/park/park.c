@@ -3,6 +3,7 @@
  * Without WAFPARK in its environment, a program runs as if the library were not there. */
 #define _GNU_SOURCE
 #include "park.h"
+#include "record.h"
 #include "system.h"
 
 #include <fcntl.h>
@@ -164,6 +165,13 @@ static int parked_main(int argc, char **argv, char **env) {
 	return real_main((int)child.request->argc, child.argv, child.env);
 }
 
+static int observed_main(int argc, char **argv, char **env) {
+	wafpark_hide(env);
+	if (environ != env)
+		wafpark_hide(environ);
+	return real_main(argc, argv, env);
+}
+
 static int is_to_park(void) {
 	for (char **entry = environ; entry && *entry; entry++) {
 		const char *at = *entry, *name = WAFPARK_VARIABLE "=";
@@ -188,5 +196,6 @@ EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void
 	wafpark_first_environment = argv + argc + 1;
 	int parks = is_to_park();
 	wafpark_before_main = parks;
-	return start(parks ? parked_main : program, argc, argv, init, fini, rtld_fini, stack_end);
+	main_function *entry = parks ? parked_main : wafpark_is_observed() ? observed_main : program;
+	return start(entry, argc, argv, init, fini, rtld_fini, stack_end);
 }

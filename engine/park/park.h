@@ -88,6 +88,7 @@ extern char **wafpark_first_environment;
 extern int wafpark_before_main; /* still so */
 void wafpark_see_obstacle(enum wafpark_obstacle what);
 void wafpark_report_ready(int control);
+void wafpark_note_names(void);
 
 /* become.c: turns a fresh child into the command. */
 struct wafpark_child {
@@ -108,6 +109,11 @@ void wafpark_enlarge_pages(void);
 
 /* route.c: sends what the command would exec to the engine. */
 void wafpark_route(const char *address, const struct wafpark_request *request);
+/* Returns if the program is to be executed here. */
+void wafpark_offer(const char *path, char *const *argv, char *const *env);
+
+/* watch.c: looks up all that it forwards to, so that no child has to. */
+void wafpark_find_watched(void);
 
 /* symbol.c: the definition of a function that ours stands before. */
 void *wafpark_find(const char *name);
