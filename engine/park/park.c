@@ -63,15 +63,18 @@ static long receive(int control, int files[3], int *count) {
 	return size;
 }
 
-/* The first packet: the size of the roster, and the roster. */
-static void receive_roster(int control) {
+static void receive_welcome(int control) {
 	int files[3], count;
-	receive(control, files, &count);
-	if (count != 1)
+	const struct wafpark_welcome *welcome = (const void *)desk.packet;
+	long size = receive(control, files, &count);
+	if (size <= (long)sizeof *welcome || welcome->magic != WAFPARK_MAGIC || desk.packet[size - 1] || !count)
 		leave(127);
-	roster.size = *(uint32_t *)(void *)desk.packet;
+	roster.size = welcome->roster;
 	roster.berths = map(roster.size, MAP_SHARED, files[0]);
-	SYSTEM(SYS_close, files[0]);
+	if (welcome->arena && count > 1)
+		wafpark_take_arena(files[1], welcome->arena, desk.packet + sizeof *welcome);
+	for (int i = 0; i < count; i++)
+		SYSTEM(SYS_close, files[i]);
 }
 
 /* Standard streams are the null device while the program is parked; the socket came as standard input. */
@@ -152,9 +155,10 @@ static int parked_main(int argc, char **argv, char **env) {
 	desk.packet = map(WAFPARK_PACKET, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	desk.pointers = map((WAFPARK_STRINGS + 2) * sizeof(char *), MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	int control = free_streams();
-	receive_roster(control);
+	receive_welcome(control);
 	if (!wafpark_find_thread())
 		wafpark_see_obstacle(WAFPARK_THREAD);
+	wafpark_find_watched();
 	wafpark_report_ready(control);
 	child.control = control;
 	child.roster = roster.berths;

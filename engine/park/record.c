@@ -21,7 +21,12 @@ HIDDEN enum wafpark_watch wafpark_watch = WAFPARK_WATCH_UNKNOWN;
 HIDDEN char wafpark_trace_entry[LONGEST], wafpark_preload_entry[LONGEST];
 
 static struct wafpark_log *arena_log;
-static uint32_t generation;
+static uint32_t berth, generation;
+/* Of a parked program: where the arena is, as a place in `wafpark_trace_entry`, after which berth and generation follow. */
+static struct {
+	char *place, *end;
+	uint32_t size;
+} arena;
 static int observed; /* the process whose folder the engine was told; not its forks */
 static int expects_loads, did_before;
 static uint32_t noted_once;
@@ -283,7 +288,7 @@ static int is_ours(void) {
 	return __atomic_load_n(&arena_log->cursor, __ATOMIC_ACQUIRE) >> 32 == generation;
 }
 
-static int map_log(const char *path, uint32_t berth) {
+static int map_log(const char *path) {
 	int file = (int)SYSTEM(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
 	if (file < 0)
 		return 0;
@@ -311,13 +316,13 @@ static int cut_number(char *text, uint32_t *number) {
 
 static int open_log(const char *value) {
 	char path[LONGEST];
-	uint32_t berth, size = length_of(value);
+	uint32_t size = length_of(value);
 	if (size + sizeof WAFPARK_TRACE "=" > LONGEST)
 		return 0;
 	put_bytes(path, value, size + 1);
 	char *at = put_bytes(wafpark_trace_entry, WAFPARK_TRACE "=", sizeof WAFPARK_TRACE);
 	put_bytes(at, value, size + 1);
-	return cut_number(path, &generation) && cut_number(path, &berth) && map_log(path, berth);
+	return cut_number(path, &generation) && cut_number(path, &berth) && map_log(path);
 }
 
 static const char *find_value(const char *name) {
@@ -358,4 +363,63 @@ __attribute__((constructor)) HIDDEN void wafpark_start_watch(void) {
 HIDDEN int wafpark_is_observed(void) {
 	wafpark_start_watch();
 	return wafpark_watch == WAFPARK_WATCH_ON;
+}
+
+/* ---- parked programs */
+
+HIDDEN void wafpark_take_arena(int file, uint32_t size, const char *path) {
+	const uint32_t length = length_of(path), numbers = 2 * sizeof ":4294967295";
+	if (sizeof WAFPARK_TRACE + length + numbers > LONGEST || !write_preload_entry())
+		return;
+	long place = SYSTEM(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+	if (place < 0 && place > -4096)
+		return;
+	arena.place = (char *)place;
+	arena.size = size;
+	arena.end = put_bytes(wafpark_trace_entry, WAFPARK_TRACE "=", sizeof WAFPARK_TRACE);
+	arena.end = put_bytes(arena.end, path, length);
+}
+
+/* Other commands' berths are no business of this one. */
+static void keep_log(void) {
+	const uint32_t start = berth * WAFPARK_BERTH, end = start + WAFPARK_BERTH;
+	arena_log = (void *)(arena.place + start);
+	if (start)
+		SYSTEM(SYS_munmap, arena.place, start);
+	if (end < arena.size)
+		SYSTEM(SYS_munmap, arena.place + end, arena.size - end);
+	char *at = arena.end;
+	*at++ = ':';
+	at = put_number(at, berth);
+	*at++ = ':';
+	*put_number(at, generation) = 0;
+}
+
+HIDDEN void wafpark_watch_child(const struct wafpark_child *child) {
+	const struct wafpark_request *request = child->request;
+	wafpark_watch = WAFPARK_WATCH_OFF;
+	if (!arena.place)
+		return;
+	berth = request->log;
+	generation = request->generation;
+	if (!generation || berth >= arena.size / WAFPARK_BERTH) {
+		SYSTEM(SYS_munmap, arena.place, arena.size);
+		return;
+	}
+	keep_log();
+	if (!is_ours())
+		return;
+	wafpark_watch = WAFPARK_WATCH_ON;
+	const struct text program = text_of(child->path), folder = text_of(child->folder);
+	note_beginning(&program, &folder, request->asker ? request->asker : (int)SYSTEM(SYS_getppid));
+	wafpark_note_names();
+	if (did_before)
+		note_blindness(WAFPARK_BLIND_BEFORE);
+}
+
+HIDDEN void wafpark_tell_log(struct wafpark_request *request) {
+	if (wafpark_watch == WAFPARK_WATCH_ON) {
+		request->log = berth;
+		request->generation = generation;
+	}
 }

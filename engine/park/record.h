@@ -77,9 +77,13 @@ extern enum wafpark_watch wafpark_watch;
 /* Has the environment decided whether this process is observed. */
 void wafpark_start_watch(void);
 int wafpark_is_observed(void);
-/* This parked program has become a command. */
+/* A program that parks gets the arena, and from then on nothing is noted until it has become a command. */
+void wafpark_take_arena(int file, uint32_t size, const char *path);
 struct wafpark_child;
 void wafpark_watch_child(const struct wafpark_child *child);
+/* Where a command notes what it does that is to run for this one. */
+struct wafpark_request;
+void wafpark_tell_log(struct wafpark_request *request);
 
 /* `result`: as of a system call. What `folder` means is up to the *at functions. */
 void wafpark_note(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path);

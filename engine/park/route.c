@@ -6,6 +6,7 @@
  * parent's memory: nothing of that is changed. */
 #define _GNU_SOURCE
 #include "park.h"
+#include "record.h"
 #include "system.h"
 
 #include <errno.h>
@@ -129,6 +130,8 @@ static int compose(struct letter *letter, const char *path, char *const *argv, c
 	request->magic = WAFPARK_MAGIC;
 	request->flags = WAFPARK_JOIN | (uint32_t)router.has_score;
 	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
+	request->asker = (int32_t)SYSTEM(SYS_getpid);
+	wafpark_tell_log(request);
 	letter->at = (char *)(request + 1);
 	letter->end = (char *)request + WAFPARK_PACKET;
 	if (!add_text(letter, path, &request->path) || !add_folder(letter) ||

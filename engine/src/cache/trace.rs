@@ -46,8 +46,17 @@ const BLINDNESS: [&str; 6] = [
 ];
 
 /// Memory that all observed commands share with us.
+#[derive(Clone)]
 pub struct Arena {
     memory: Arc<Memory>,
+}
+
+/// Where a command is to note what it does; by default nowhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    pub berth: u32,
+    /// 0 of none.
+    pub generation: u32,
 }
 
 /// The part of it in which one command notes what it does.
@@ -152,12 +161,12 @@ impl Drop for Memory {
 }
 
 impl Berth {
-    pub fn number(&self) -> usize {
-        self.number
-    }
-
-    pub fn generation(&self) -> u32 {
-        self.generation
+    /// For a parked program.
+    pub fn place(&self) -> Place {
+        Place {
+            berth: self.number as u32,
+            generation: self.generation,
+        }
     }
 
     /// What a program needs in its environment to be observed; `theirs` are the libraries that it is to preload anyway.
