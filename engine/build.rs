@@ -5,7 +5,9 @@
 use std::env;
 use std::path::Path;
 
-const SOURCES: [&str; 6] = ["park.c", "before.c", "become.c", "memory.c", "route.c", "symbol.c"];
+const SOURCES: [&str; 10] = [
+    "park.c", "before.c", "become.c", "memory.c", "route.c", "symbol.c", "record.c", "watch.c", "clock.c", "launch.c",
+];
 const FLAGS: [&str; 12] = [
     "-std=gnu11",
     "-shared",

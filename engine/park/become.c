@@ -5,6 +5,7 @@
  * never runs twice. */
 #define _GNU_SOURCE
 #include "park.h"
+#include "record.h"
 #include "system.h"
 
 #include <fcntl.h>
@@ -189,6 +190,7 @@ HIDDEN void wafpark_become(const struct wafpark_child *child) {
 	SYSTEM(SYS_close, child->control);
 	adopt_names(child);
 	wafpark_enlarge_pages();
+	wafpark_watch_child(child);
 	if (request->flags & WAFPARK_ROUTE)
 		wafpark_route(child->route, request);
 }

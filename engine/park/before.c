@@ -4,12 +4,10 @@
  * (its files, its locale, its process, its folder) must not have been asked for at all. */
 #define _GNU_SOURCE
 #include "park.h"
+#include "record.h"
 #include "system.h"
 
-#include <fcntl.h>
 #include <locale.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -65,6 +63,12 @@ static uint64_t digest_environment(void) {
 	return digest;
 }
 
+/* A command has asked for what its program asked for before it was parked. */
+HIDDEN void wafpark_note_names(void) {
+	for (uint32_t at = 0; at < names_size; at += length_of(names + at) + 1)
+		wafpark_note_word(WAFPARK_ASK, 0, names + at);
+}
+
 /* Tells the engine what was seen; from now on nothing is. */
 HIDDEN void wafpark_report_ready(int control) {
 	struct wafpark_ready ready = {WAFPARK_MAGIC, sizeof ready + names_size, obstacle, names_size, digest_environment()};
@@ -81,6 +85,8 @@ EXPORT char *getenv(const char *name) {
 	size_t length = length_of(name);
 	if (wafpark_before_main)
 		note_name(name, length);
+	if (wafpark_watch)
+		wafpark_note_word(WAFPARK_ASK, 0, name);
 	if (!environ || !length)
 		return NULL;
 	for (char **entry = environ; entry && *entry; entry++)
@@ -99,20 +105,13 @@ EXPORT char *__secure_getenv(const char *name) {
 	return getenv(name);
 }
 
-/* The rest forward to libc's own, found once. */
-#define FORWARD(what, result, name, parameters, arguments)                                                                   \
-	EXPORT result name parameters {                                                                                          \
-		static result(*real) parameters;                                                                                     \
-		wafpark_see_obstacle(what);                                                                                          \
-		if (!real)                                                                                                           \
-			*(void **)(&real) = wafpark_find(#name);                                                                         \
-		return real arguments;                                                                                               \
-	}
-
-FORWARD(WAFPARK_LOCALE, char *, setlocale, (int category, const char *locale), (category, locale))
-FORWARD(WAFPARK_FILES, FILE *, fopen, (const char *path, const char *mode), (path, mode))
-FORWARD(WAFPARK_FILES, FILE *, fopen64, (const char *path, const char *mode), (path, mode))
-FORWARD(WAFPARK_PROCESS, char *, getcwd, (char *buffer, size_t size), (buffer, size))
+EXPORT char *setlocale(int category, const char *locale) {
+	static char *(*real)(int, const char *);
+	wafpark_see_obstacle(WAFPARK_LOCALE);
+	if (!real)
+		*(void **)(&real) = wafpark_find("setlocale");
+	return real(category, locale);
+}
 
 EXPORT pid_t getpid(void) {
 	wafpark_see_obstacle(WAFPARK_PROCESS);

@@ -3,6 +3,7 @@
  * Without WAFPARK in its environment, a program runs as if the library were not there. */
 #define _GNU_SOURCE
 #include "park.h"
+#include "record.h"
 #include "system.h"
 
 #include <fcntl.h>
@@ -62,15 +63,18 @@ static long receive(int control, int files[3], int *count) {
 	return size;
 }
 
-/* The first packet: the size of the roster, and the roster. */
-static void receive_roster(int control) {
+static void receive_welcome(int control) {
 	int files[3], count;
-	receive(control, files, &count);
-	if (count != 1)
+	const struct wafpark_welcome *welcome = (const void *)desk.packet;
+	long size = receive(control, files, &count);
+	if (size <= (long)sizeof *welcome || welcome->magic != WAFPARK_MAGIC || desk.packet[size - 1] || !count)
 		leave(127);
-	roster.size = *(uint32_t *)(void *)desk.packet;
+	roster.size = welcome->roster;
 	roster.berths = map(roster.size, MAP_SHARED, files[0]);
-	SYSTEM(SYS_close, files[0]);
+	if (welcome->arena && count > 1)
+		wafpark_take_arena(files[1], welcome->arena, desk.packet + sizeof *welcome);
+	for (int i = 0; i < count; i++)
+		SYSTEM(SYS_close, files[i]);
 }
 
 /* Standard streams are the null device while the program is parked; the socket came as standard input. */
@@ -151,9 +155,10 @@ static int parked_main(int argc, char **argv, char **env) {
 	desk.packet = map(WAFPARK_PACKET, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	desk.pointers = map((WAFPARK_STRINGS + 2) * sizeof(char *), MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	int control = free_streams();
-	receive_roster(control);
+	receive_welcome(control);
 	if (!wafpark_find_thread())
 		wafpark_see_obstacle(WAFPARK_THREAD);
+	wafpark_find_watched();
 	wafpark_report_ready(control);
 	child.control = control;
 	child.roster = roster.berths;
@@ -162,6 +167,13 @@ static int parked_main(int argc, char **argv, char **env) {
 	read_request(&child);
 	wafpark_become(&child);
 	return real_main((int)child.request->argc, child.argv, child.env);
+}
+
+static int observed_main(int argc, char **argv, char **env) {
+	wafpark_hide(env);
+	if (environ != env)
+		wafpark_hide(environ);
+	return real_main(argc, argv, env);
 }
 
 static int is_to_park(void) {
@@ -188,5 +200,6 @@ EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void
 	wafpark_first_environment = argv + argc + 1;
 	int parks = is_to_park();
 	wafpark_before_main = parks;
-	return start(parks ? parked_main : program, argc, argv, init, fini, rtld_fini, stack_end);
+	main_function *entry = parks ? parked_main : wafpark_is_observed() ? observed_main : program;
+	return start(entry, argc, argv, init, fini, rtld_fini, stack_end);
 }

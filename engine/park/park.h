@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WAFPARK_MAGIC 0x31504157u /* "WAP1": to be changed with any change of these structures */
+#define WAFPARK_MAGIC 0x32504157u /* "WAP2": to be changed with any change of these structures */
 #define WAFPARK_PACKET (192 << 10) /* the largest packet; a longer command is spawned */
 #define WAFPARK_STRINGS (16 << 10) /* the most arguments and variables together */
 #define WAFPARK_LIMITS 16
@@ -35,12 +35,20 @@ struct wafpark_context {
 	uint8_t processors[WAFPARK_PROCESSORS];
 };
 
+/* The first packet to a program that is about to park, with the roster and perhaps the arena. Then follows the path of the
+ * arena, with its zero. */
+struct wafpark_welcome {
+	uint32_t magic, roster, arena; /* sizes in bytes */
+};
+
 /* The engine, or a program that wants to exec, asks for a command. Then follow, each with its zero bytes: the path of the
  * program, the folder, the arguments, the environment, the address of the router (empty without WAFPARK_ROUTE). */
 struct wafpark_request {
 	uint32_t magic, size; /* size of the whole packet */
 	uint32_t flags, berth; /* where the child notes its process in the roster */
 	int32_t group, engine; /* the process group to join; the process that is to be its parent */
+	uint32_t log, generation; /* the berth of the arena in which it notes what it does; none if the generation is 0 */
+	int32_t asker; /* the process that would have become it, or 0 */
 	uint32_t path, folder, argv, argc, env, envc, route; /* sizes in bytes with the zeros, and counts */
 	struct wafpark_context context;
 };
@@ -88,6 +96,7 @@ extern char **wafpark_first_environment;
 extern int wafpark_before_main; /* still so */
 void wafpark_see_obstacle(enum wafpark_obstacle what);
 void wafpark_report_ready(int control);
+void wafpark_note_names(void);
 
 /* become.c: turns a fresh child into the command. */
 struct wafpark_child {
@@ -108,6 +117,11 @@ void wafpark_enlarge_pages(void);
 
 /* route.c: sends what the command would exec to the engine. */
 void wafpark_route(const char *address, const struct wafpark_request *request);
+/* Returns if the program is to be executed here. */
+void wafpark_offer(const char *path, char *const *argv, char *const *env);
+
+/* watch.c: looks up all that it forwards to, so that no child has to. */
+void wafpark_find_watched(void);
 
 /* symbol.c: the definition of a function that ours stands before. */
 void *wafpark_find(const char *name);

@@ -6,6 +6,7 @@
  * parent's memory: nothing of that is changed. */
 #define _GNU_SOURCE
 #include "park.h"
+#include "record.h"
 #include "system.h"
 
 #include <errno.h>
@@ -16,8 +17,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-
-extern char **environ;
 
 static struct {
 	int on, engine, command, has_score;
@@ -131,6 +130,8 @@ static int compose(struct letter *letter, const char *path, char *const *argv, c
 	request->magic = WAFPARK_MAGIC;
 	request->flags = WAFPARK_JOIN | (uint32_t)router.has_score;
 	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
+	request->asker = (int32_t)SYSTEM(SYS_getpid);
+	wafpark_tell_log(request);
 	letter->at = (char *)(request + 1);
 	letter->end = (char *)request + WAFPARK_PACKET;
 	if (!add_text(letter, path, &request->path) || !add_folder(letter) ||
@@ -214,34 +215,7 @@ static int is_wanted(const char *path, char *const *argv, char *const *env) {
 	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
 }
 
-static int execute(const char *path, char *const *argv, char *const *env) {
+HIDDEN void wafpark_offer(const char *path, char *const *argv, char *const *env) {
 	if (is_wanted(path, argv, env))
 		ask_engine(path, argv, env);
-	return (int)SYSTEM(SYS_execve, path, argv, env);
-}
-
-static int fail(int result) {
-	if (result < 0) {
-		errno = -result;
-		return -1;
-	}
-	return result;
-}
-
-EXPORT int execve(const char *path, char *const argv[], char *const env[]) {
-	return fail(execute(path, argv, env));
-}
-
-EXPORT int execv(const char *path, char *const argv[]) {
-	return fail(execute(path, argv, environ));
-}
-
-/* The engine looks along PATH, as this would; what it does not have parked is left to libc. */
-EXPORT int execvp(const char *name, char *const argv[]) {
-	typedef int function(const char *, char *const[]);
-	if (is_wanted(name, argv, environ))
-		ask_engine(name, argv, environ);
-	function *real;
-	*(void **)(&real) = wafpark_find("execvp");
-	return real(name, argv);
 }

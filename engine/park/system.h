@@ -46,7 +46,7 @@ static inline long system6(long number, long a, long b, long c, long d, long e, 
 #define SYSTEM6(n, a, b, c, d, e, f) system6(n, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 #define SYSTEM(...) SYSTEM_PICK(__VA_ARGS__, SYSTEM6, SYSTEM5, SYSTEM4, SYSTEM3, SYSTEM2, SYSTEM1, SYSTEM0, 0)(__VA_ARGS__)
 
-static inline void leave(int status) {
+__attribute__((noreturn)) static inline void leave(int status) {
 	for (;;)
 		SYSTEM(SYS_exit_group, status);
 }

@@ -16,6 +16,7 @@ use std::time::Instant;
 use log::debug;
 use rustix::event::{eventfd, EventfdFlags};
 
+use crate::cache::trace::Place;
 use crate::command::Order;
 use crate::context::{self, Adjustment};
 use crate::park::{Awaited, Begun, Legs, Lot, Part, Turn};
@@ -185,6 +186,7 @@ impl Hand {
             context: &order.context,
             adjustments: &order.adjustments,
             berth: job.berth.map(|(_, place)| place),
+            log: Place::default(),
             own: [group, pin, None],
         };
         let launch = match &job.what {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{waitid, WaitId, WaitIdOptions};
 
+use crate::cache::trace::Place;
 use crate::context::{self, Adjustment, Context};
 use crate::park::Part;
 use crate::wire::{Step, Strings};
@@ -32,6 +33,8 @@ pub struct Launch<'a> {
     pub adjustments: &'a [Adjustment],
     /// Where the child notes its process, before it can have children that would be missed.
     pub berth: Option<&'a AtomicI32>,
+    /// Where it notes what it does if it runs in a parked program; a spawned one is told by its environment.
+    pub log: Place,
     /// Adjustments of this command alone.
     pub own: [Option<Adjustment>; 3],
 }

@@ -1,7 +1,7 @@
 //! What an observed command did that its result may depend on, in the order in which each process did it.
 //!
 //! Paths are as the process gave them: relative ones belong to the folder in which it was, and neither links nor `..` are
-//! resolved.
+//! resolved. A process of which no `Begin` is told (a fork) has absolute paths only.
 
 pub type Bytes = Vec<u8>;
 
@@ -66,6 +66,8 @@ pub enum What {
     Locate,
     /// It asks for the time.
     Time,
+    /// It makes a date of a time; compilers do so only to write it into their results.
+    Date,
     /// It asks for randomness.
     Random,
     Rename {

@@ -13,3 +13,4 @@ pub mod access;
 pub mod digest;
 pub mod flight;
 pub mod restore;
+pub mod trace;

@@ -20,6 +20,7 @@ use super::program::Program;
 use super::survey::{Sample, Surveyor};
 use super::trial;
 use super::verdict::{self, Verdict};
+use crate::cache::trace::Arena;
 use crate::context::{self, Context};
 use crate::guardian::Tickets;
 use crate::spawn::Spawner;
@@ -33,6 +34,7 @@ pub struct Keeper {
     pub courses: Arc<Courses>,
     pub library: CString,
     pub roster: (OwnedFd, usize),
+    pub arena: Option<Arena>,
     pub tickets: Arc<Tickets>,
     pub null: OwnedFd,
     /// An empty folder of its own.
@@ -78,6 +80,7 @@ impl Keeper {
         let parking = Parking {
             library: &self.library,
             roster: (&self.roster.0, self.roster.1),
+            arena: self.arena.as_ref(),
             null: &self.null,
             folder: &self.folder,
             context: &self.context,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::folder::Folder;
 
-const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libwafpark.so"));
+pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libwafpark.so"));
 
 /// Writes it under another name first: programs that have an older one loaded keep that.
 pub fn install(folder: &Folder) -> io::Result<CString> {

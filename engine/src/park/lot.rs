@@ -31,6 +31,7 @@ use super::shape::Line;
 use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
+use crate::cache::trace::Arena;
 use crate::context::{self, Context};
 use crate::folder::Folder;
 use crate::guardian::Roster;
@@ -41,6 +42,9 @@ const ROUTERS: usize = 16;
 
 /// As `waitpid` tells of a program that exits with 1.
 const FAILED: i32 = 1 << 8;
+
+/// Commands that are observed at the same time; they are of 4 MiB, of which only what is written takes memory.
+const BERTHS: usize = 64;
 
 /// A place in the roster, with its number.
 type Berth<'a> = (usize, &'a AtomicI32);
@@ -100,6 +104,7 @@ pub struct Lot {
     own: Context,
     /// The router's address, with its zero.
     route: Vec<u8>,
+    arena: Option<Arena>,
 }
 
 impl Lot {
@@ -118,6 +123,7 @@ impl Lot {
             desks: AtomicU64::new(0),
             own: own.clone(),
             route: route.into_bytes_with_nul(),
+            arena: Arena::new(BERTHS).ok(),
         };
         if lot.pool.is_on() {
             // A full disk, for one, is no reason not to build.
@@ -145,6 +151,7 @@ impl Lot {
             courses: self.courses.clone(),
             library: library::install(folder)?,
             roster: roster.share()?,
+            arena: self.arena.clone(),
             tickets: roster.tickets(),
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,
@@ -372,6 +379,8 @@ impl Lot {
             flags: routes | session | score,
             berth: number,
             group: 0,
+            log: launch.log,
+            asker: 0,
             path: found.called.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
             argv: launch.argv.bytes(),
@@ -403,6 +412,11 @@ impl Lot {
         let child = entered.map_err(|why| why.0)?;
         self.pool.count_parked(&found.program);
         Ok(child)
+    }
+
+    /// Where observed commands note what they do; none if there is no memory for it.
+    pub fn arena(&self) -> Option<&Arena> {
+        self.arena.as_ref()
     }
 
     pub fn is_on(&self) -> bool {

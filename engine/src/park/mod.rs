@@ -31,6 +31,7 @@ mod trial;
 mod verdict;
 
 pub use course::{Legs, Part};
+pub use library::{install, LIBRARY};
 pub use lot::{Awaited, Begun, Lot, Turn};
 pub use packet::{Block, PROCESSORS};
 pub use policy::Policy;

@@ -11,7 +11,9 @@ use rustix::net::{
     SendFlags,
 };
 
-pub const MAGIC: u32 = 0x3150_4157;
+use crate::cache::trace::{Arena, Place};
+
+pub const MAGIC: u32 = 0x3250_4157;
 /// The largest packet.
 pub const PACKET: usize = 192 << 10;
 /// The most arguments and variables together.
@@ -53,6 +55,9 @@ pub struct Head {
     pub berth: u32,
     pub group: i32,
     pub engine: i32,
+    pub log: u32,
+    pub generation: u32,
+    pub asker: i32,
     pub path: u32,
     pub folder: u32,
     pub argv: u32,
@@ -60,7 +65,6 @@ pub struct Head {
     pub env: u32,
     pub envc: u32,
     pub route: u32,
-    _padding: u32,
     pub context: Block,
 }
 
@@ -91,6 +95,9 @@ pub struct Request<'a> {
     pub flags: u32,
     pub berth: usize,
     pub group: i32,
+    pub log: Place,
+    /// The process that would have become the command, or 0.
+    pub asker: i32,
     /// Each with its terminating zeros.
     pub path: &'a [u8],
     pub folder: &'a [u8],
@@ -155,6 +162,9 @@ impl Request<'_> {
             berth: self.berth as u32,
             group: self.group,
             engine: std::process::id() as i32,
+            log: self.log.berth,
+            generation: self.log.generation,
+            asker: self.asker,
             path: self.path.len() as u32,
             folder: self.folder.len() as u32,
             argv: self.argv.len() as u32,
@@ -162,7 +172,6 @@ impl Request<'_> {
             env: self.env.len() as u32,
             envc: self.envc as u32,
             route: self.route.len() as u32,
-            _padding: 0,
             context: self.context,
         };
         let parts = [bytes_of(&head), self.path, self.folder, self.argv, self.env, self.route];
@@ -182,8 +191,15 @@ fn send(socket: BorrowedFd<'_>, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>])
 }
 
 /// The first packet to a program that is about to park.
-pub fn send_roster(socket: BorrowedFd<'_>, size: usize, roster: BorrowedFd<'_>) -> io::Result<()> {
-    send(socket, &[&(size as u32).to_ne_bytes()], &[roster])
+pub fn send_welcome(socket: BorrowedFd<'_>, roster: (BorrowedFd<'_>, usize), arena: Option<&Arena>) -> io::Result<()> {
+    let (roster, size) = roster;
+    let size_of_arena = arena.map_or(0, Arena::size);
+    let head = [MAGIC, size as u32, size_of_arena as u32]
+        .map(u32::to_ne_bytes)
+        .concat();
+    let path = arena.map(Arena::path).unwrap_or_default();
+    let descriptors: Vec<_> = [roster].into_iter().chain(arena.map(Arena::descriptor)).collect();
+    send(socket, &[&head, path.as_bytes(), &[0]], &descriptors)
 }
 
 /// Tells a program that wants to exec: do it, or what became of the one that ran for you.
@@ -298,6 +314,11 @@ impl Wanted {
             flags: JOIN | head.flags & SCORE,
             berth,
             group: head.group,
+            log: Place {
+                berth: head.log,
+                generation: head.generation,
+            },
+            asker: head.asker,
             path,
             folder,
             argv,

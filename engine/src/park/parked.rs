@@ -16,6 +16,7 @@ use rustix::process::{kill_process, Pid, PidfdFlags, Signal};
 use super::facts::Facts;
 use super::packet::{self, Request, ASKED};
 use super::program::Identity;
+use crate::cache::trace::{Arena, Place};
 use crate::context::{self, Context};
 use crate::prompt::make_prompt;
 use crate::spawn::{Child, Launch, Spawner};
@@ -107,6 +108,8 @@ impl Drop for Claim<'_> {
 pub struct Parking<'a> {
     pub library: &'a CStr,
     pub roster: (&'a OwnedFd, usize),
+    /// Where observed commands note what they do.
+    pub arena: Option<&'a Arena>,
     pub null: &'a OwnedFd,
     /// An empty folder to run in.
     pub folder: &'a Path,
@@ -154,6 +157,7 @@ impl Parked {
                 context: parking.context,
                 adjustments: &[],
                 berth: None,
+                log: Place::default(),
                 own: [Some(context::stack(stack)), None, None],
             })
             .map_err(|why| format!("it cannot be started: {why:?}"))?;
@@ -396,7 +400,7 @@ fn wait(socket: &OwnedFd, patience: Duration) -> io::Result<i32> {
 /// Gives a fresh program the roster and hears which variables it has read.
 fn greet(socket: &OwnedFd, parking: &Parking<'_>, env: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let (roster, size) = parking.roster;
-    let ready = packet::send_roster(socket.as_fd(), size, roster.as_fd())
+    let ready = packet::send_welcome(socket.as_fd(), (roster.as_fd(), size), parking.arena)
         .and_then(|()| readable(socket, START))
         .and_then(|()| packet::receive_ready(socket.as_fd()));
     let ready = ready.map_err(|error| match error.kind() {
@@ -459,4 +463,153 @@ fn own_memory(pid: i32) -> u64 {
     let own = rollup.lines().filter(|line| line.starts_with("Anonymous:"));
     own.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+    use crate::cache::access::{Access, What};
+    use crate::guardian::Roster;
+
+    const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
+
+    /// A parked probe.
+    struct Stall {
+        folder: PathBuf,
+        program: CString,
+        parked: Parked,
+        arena: Arena,
+        roster: Roster,
+        null: OwnedFd,
+        context: Context,
+    }
+
+    impl Drop for Stall {
+        fn drop(&mut self) {
+            self.parked.end();
+            crate::spawn::reap(self.parked.pid);
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    impl Stall {
+        fn new(name: &str) -> Stall {
+            let folder = std::env::temp_dir().join(format!("stall-{}-{name}", std::process::id()));
+            fs::create_dir(&folder).unwrap();
+            let folder = folder.canonicalize().unwrap();
+            let c_path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+            let probe = folder.join("probe");
+            let mut cc = Command::new("cc");
+            cc.args(["-w", "-pthread", PROBE, "-ldl", "-o"]).arg(&probe);
+            assert!(cc.status().unwrap().success());
+            let library = folder.join("libwafpark.so");
+            fs::write(&library, crate::park::LIBRARY).unwrap();
+            let (arena, roster) = (Arena::new(3).unwrap(), Roster::new().unwrap());
+            let null = OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null").unwrap());
+            let context = context::Reader::new(std::process::id())
+                .unwrap()
+                .read()
+                .unwrap()
+                .plain();
+            let program = c_path(probe);
+            let (file, size) = roster.share().unwrap();
+            let parking = Parking {
+                library: &c_path(library),
+                roster: (&file, size),
+                arena: Some(&arena),
+                null: &null,
+                folder: &folder,
+                context: &context,
+            };
+            let stack = context.block().limits[context::STACK];
+            let env = Strings::from_iter([b"A=b"]);
+            // As in the engine: whoever runs us may have left files open, and signals ignored that libc keeps for itself.
+            // SAFETY: files only learn that they are not passed on.
+            unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
+            for signal in [32, 33] {
+                // SAFETY: nobody has set a handler for them.
+                unsafe { crate::spawn::set_disposition(signal, libc::SIG_DFL) };
+            }
+            let parked = Parked::start(&parking, &mut Spawner::new().unwrap(), &program, &env, stack).unwrap();
+            Stall {
+                folder,
+                program,
+                parked,
+                arena,
+                roster,
+                null,
+                context,
+            }
+        }
+
+        /// What it does as a command.
+        fn observe(&self, args: &[&[u8]]) -> Vec<Access> {
+            let log = self.arena.reserve().unwrap();
+            let ticket = self.roster.tickets().reserve().unwrap();
+            let folder = CString::new(self.folder.as_os_str().as_encoded_bytes()).unwrap();
+            let argv = Strings::from_iter([self.program.to_bytes()].iter().chain(args));
+            let env = Strings::from_iter([b"A=b"]);
+            let request = Request {
+                flags: 0,
+                berth: ticket.number(),
+                group: 0,
+                log: log.place(),
+                asker: 0,
+                path: self.program.to_bytes_with_nul(),
+                folder: folder.to_bytes_with_nul(),
+                argv: argv.bytes(),
+                argc: argv.len(),
+                env: env.bytes(),
+                envc: env.len(),
+                route: &[],
+                context: self.context.block(),
+                streams: [self.null.as_fd(); 3],
+            };
+            let child = self.parked.ask(&request, ticket.place()).unwrap();
+            assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+            log.finish()
+        }
+    }
+
+    fn blinds(accesses: &[Access]) -> bool {
+        accesses.iter().any(|access| matches!(access.what, What::Blind { .. }))
+    }
+
+    #[test]
+    fn the_child_of_a_parked_program_is_observed() {
+        let stall = Stall::new("child");
+        let others = [stall.arena.reserve().unwrap(), stall.arena.reserve().unwrap()];
+        let accesses = stall.observe(&[b"access", b"/absent/parked"]);
+        let begin = What::Begin {
+            program: stall.program.to_bytes().to_vec(),
+            folder: stall.folder.as_os_str().as_encoded_bytes().to_vec(),
+            parent: std::process::id(),
+        };
+        let find = What::Find {
+            path: b"/absent/parked".to_vec(),
+        };
+        assert_eq!(accesses.first().map(|access| &access.what), Some(&begin));
+        assert!(accesses.iter().any(|access| access.what == find && access.error == 2));
+        assert!(accesses.iter().any(|access| matches!(access.what, What::Load { .. })));
+        assert!(!blinds(&accesses), "{accesses:?}");
+        for other in others {
+            assert_eq!(other.finish().len(), 1, "nothing is noted elsewhere");
+        }
+    }
+
+    #[test]
+    fn what_the_child_of_a_parked_program_executes_is_observed() {
+        let stall = Stall::new("executes");
+        let accesses = stall.observe(&[b"execute"]);
+        for way in ["vfork", "fork", "execl", "spawn", "spawnp", "system", "popen"] {
+            let find = What::Find {
+                path: format!("/absent/{way}").into_bytes(),
+            };
+            assert!(accesses.iter().any(|access| access.what == find), "{way}");
+        }
+        assert!(!blinds(&accesses), "{accesses:?}");
+    }
 }

@@ -18,6 +18,7 @@ use super::packet::{Block, Request, Wanted, ROUTE};
 use super::parked::Parked;
 use super::program::Identity;
 use super::shape::Line;
+use crate::cache::trace::Place;
 use crate::context;
 use crate::guardian::Tickets;
 use crate::spawn::{self, Ended};
@@ -131,6 +132,8 @@ impl Surveyor<'_> {
             flags: ROUTE,
             berth: ticket.number(),
             group: 0,
+            log: Place::default(),
+            asker: 0,
             path: sample.called.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
             argv: argv.bytes(),

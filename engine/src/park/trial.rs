@@ -17,6 +17,7 @@ use super::packet::{Block, Request};
 use super::parked::Parked;
 use super::program::Program;
 use super::task::Task;
+use crate::cache::trace::Place;
 use crate::context::{self, Context};
 use crate::guardian::Tickets;
 use crate::spawn::{self, Child, Ended, Launch, Spawner};
@@ -73,6 +74,7 @@ impl Way for Plain<'_> {
             context: bench.context,
             adjustments: &[],
             berth: None,
+            log: Place::default(),
             own: [Some(context::stack(self.stack)), None, None],
         };
         self.spawner.spawn(&launch).map_err(|why| format!("{why:?}"))
@@ -92,6 +94,8 @@ impl Way for Forked<'_> {
             flags: 0,
             berth: ticket.number(),
             group: 0,
+            log: Place::default(),
+            asker: 0,
             path: bench.program.path.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
             argv: argv.bytes(),

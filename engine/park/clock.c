@@ -1,0 +1,207 @@
+/* What gives a command another result at another time: clocks, dates, randomness, and others whom it talks to. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "record.h"
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+static void say(enum wafpark_kind kind) {
+	if (wafpark_watch)
+		wafpark_note_word(kind, 0, "");
+}
+
+static int settle(long result) {
+	if (result < 0 && result > -4096) {
+		errno = (int)-result;
+		return -1;
+	}
+	return (int)result;
+}
+
+#define REAL(result, name, parameters)                                                                                       \
+	static result(*real) parameters;                                                                                         \
+	if (!real)                                                                                                               \
+		*(void **)(&real) = wafpark_find(#name);
+
+/* ---- clocks. libc chooses its `time` and `gettimeofday` when it is loaded, so that they cannot be found. */
+
+static int is_calendar(clockid_t clock) {
+	return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI || clock == CLOCK_REALTIME_ALARM;
+}
+
+static int read_clock(clockid_t clock, struct timespec *now) {
+	REAL(int, clock_gettime, (clockid_t, struct timespec *))
+	return real ? real(clock, now) : settle(SYSTEM(SYS_clock_gettime, clock, now));
+}
+
+EXPORT int clock_gettime(clockid_t clock, struct timespec *now) {
+	if (is_calendar(clock))
+		say(WAFPARK_TIME);
+	return read_clock(clock, now);
+}
+
+EXPORT time_t time(time_t *place) {
+	struct timespec now;
+	say(WAFPARK_TIME);
+	read_clock(CLOCK_REALTIME_COARSE, &now);
+	if (place)
+		*place = now.tv_sec;
+	return now.tv_sec;
+}
+
+EXPORT int gettimeofday(struct timeval *restrict place, void *restrict zone) {
+	say(WAFPARK_TIME);
+	return settle(SYSTEM(SYS_gettimeofday, place, zone));
+}
+
+EXPORT int timespec_get(struct timespec *now, int base) {
+	say(WAFPARK_TIME);
+	return base == TIME_UTC && read_clock(CLOCK_REALTIME, now) == 0 ? base : 0;
+}
+
+/* ---- dates: what compilers make of a time only when they are about to write it */
+
+#define DATE(result, name, parameters, arguments)                                                                            \
+	EXPORT result name parameters {                                                                                          \
+		REAL(result, name, parameters)                                                                                       \
+		say(WAFPARK_DATE);                                                                                                   \
+		return real arguments;                                                                                               \
+	}
+DATE(struct tm *, localtime, (const time_t *when), (when))
+DATE(struct tm *, localtime_r, (const time_t *restrict when, struct tm *restrict date), (when, date))
+DATE(struct tm *, gmtime, (const time_t *when), (when))
+DATE(struct tm *, gmtime_r, (const time_t *restrict when, struct tm *restrict date), (when, date))
+DATE(char *, ctime, (const time_t *when), (when))
+DATE(char *, ctime_r, (const time_t *restrict when, char *restrict text), (when, text))
+
+/* ---- randomness */
+
+EXPORT ssize_t getrandom(void *place, size_t size, unsigned flags) {
+	say(WAFPARK_RANDOM);
+	long result = SYSTEM(SYS_getrandom, place, size, flags);
+	return result < 0 ? settle(result) : result;
+}
+
+EXPORT int getentropy(void *place, size_t size) {
+	say(WAFPARK_RANDOM);
+	if (size > 256) {
+		errno = EIO;
+		return -1;
+	}
+	for (size_t have = 0; have < size;) {
+		long more = SYSTEM(SYS_getrandom, (char *)place + have, size - have, 0);
+		if (more < 0 && more != -EINTR)
+			return settle(more);
+		have += more > 0 ? (size_t)more : 0;
+	}
+	return 0;
+}
+
+/* In glibc since 2.36; a program that has found them has them. */
+EXPORT uint32_t arc4random(void);
+EXPORT uint32_t arc4random(void) {
+	uint32_t number = 0;
+	getentropy(&number, sizeof number);
+	return number;
+}
+EXPORT void arc4random_buf(void *place, size_t size);
+EXPORT void arc4random_buf(void *place, size_t size) {
+	for (size_t have = 0; have < size; have += 256)
+		getentropy((char *)place + have, size - have < 256 ? size - have : 256);
+}
+EXPORT uint32_t arc4random_uniform(uint32_t bound);
+EXPORT uint32_t arc4random_uniform(uint32_t bound) {
+	if (bound < 2)
+		return 0;
+	const uint32_t unfair = -bound % bound; /* so many of the lowest numbers would favour some results */
+	for (;;) {
+		uint32_t number = arc4random();
+		if (number >= unfair)
+			return number % bound;
+	}
+}
+
+/* ---- others */
+
+EXPORT int connect(int socket, __CONST_SOCKADDR_ARG address, socklen_t size) {
+	REAL(int, connect, (int, __CONST_SOCKADDR_ARG, socklen_t))
+	if (wafpark_watch)
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");
+	return real ? real(socket, address, size) : -1;
+}
+
+/* System calls that ours would have noted, had they been made by way of libc. */
+static int is_hidden(long number) {
+	switch (number) {
+	case SYS_openat:
+#ifdef SYS_open
+	case SYS_open:
+	case SYS_creat:
+	case SYS_stat:
+	case SYS_lstat:
+	case SYS_access:
+	case SYS_readlink:
+	case SYS_rename:
+	case SYS_unlink:
+	case SYS_link:
+	case SYS_mkdir:
+	case SYS_symlink:
+	case SYS_rmdir:
+	case SYS_getdents:
+#endif
+#ifdef SYS_openat2
+	case SYS_openat2:
+#endif
+#ifdef SYS_faccessat2
+	case SYS_faccessat2:
+#endif
+	case SYS_newfstatat:
+	case SYS_statx:
+	case SYS_faccessat:
+	case SYS_readlinkat:
+	case SYS_renameat2:
+	case SYS_unlinkat:
+	case SYS_linkat:
+	case SYS_mkdirat:
+	case SYS_symlinkat:
+	case SYS_getdents64:
+	case SYS_getcwd:
+	case SYS_chdir:
+	case SYS_fchdir:
+	case SYS_execve:
+	case SYS_execveat:
+	case SYS_connect:
+	case SYS_ptrace:
+	case SYS_io_uring_setup:
+		return 1;
+	}
+	return 0;
+}
+
+/* libc's own takes its arguments from where these are, whether they were given or not. */
+EXPORT long syscall(long number, ...) {
+	va_list list;
+	va_start(list, number);
+	long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
+	long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
+	va_end(list);
+	if (wafpark_watch && is_hidden(number))
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
+	if (number == SYS_getrandom)
+		say(WAFPARK_RANDOM);
+	long result = SYSTEM6(number, a, b, c, d, e, f);
+	if (result < 0 && result > -4096) {
+		errno = (int)-result;
+		return -1;
+	}
+	return result;
+}

@@ -1,0 +1,341 @@
+/* How a process starts programs: noted, and with an environment from which they are observed too.
+ *
+ * The children of vfork run in their parent's memory: what is put together here is on the stack. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "record.h"
+#include "system.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LONGEST 4096
+#define MOST_VARIABLES 8192 /* of an environment that is passed on; the program of a larger one is not observed */
+#define MOST_ARGUMENTS 65536
+
+extern char **environ;
+
+#define REAL(result, name, parameters)                                                                                       \
+	static result(*real) parameters;                                                                                         \
+	if (!real)                                                                                                               \
+		*(void **)(&real) = wafpark_find(#name);
+
+/* ---- the environment */
+
+static size_t count_of(char *const *list) {
+	size_t count = 0;
+	while (list && list[count])
+		count++;
+	return count;
+}
+
+/* The value, if the entry is of this variable; `name` ends with the equals sign. */
+static const char *value_in(const char *entry, const char *name) {
+	while (*name && *entry == *name)
+		entry++, name++;
+	return *name ? NULL : entry;
+}
+
+/* "LD_PRELOAD=ours:theirs" */
+static int put_before(char *place, const char *theirs) {
+	size_t size = 0;
+	for (const char *at = wafpark_preload_entry; *at && size < LONGEST - 2; at++)
+		place[size++] = *at;
+	place[size++] = ':';
+	while (*theirs && size < LONGEST - 1)
+		place[size++] = *theirs++;
+	place[size] = 0;
+	return !*theirs;
+}
+
+/* Room for an environment that is passed on. */
+#define PASSED(env) count_of(env) > MOST_VARIABLES ? 1 : count_of(env) + 3
+
+static int is_first(const char *library, const char *list) {
+	while (*library && *library == *list)
+		library++, list++;
+	return !*library && (!*list || *list == ':' || *list == ' ');
+}
+
+/* `env` with what makes a program observed, in `list` and `preload`; or as it is. */
+static char *const *pass_on(char *const *env, char **list, char preload[LONGEST]) {
+	const char *ours = wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1, *theirs;
+	char *entry = wafpark_preload_entry;
+	size_t count = 0;
+	if (wafpark_watch != WAFPARK_WATCH_ON || count_of(env) > MOST_VARIABLES)
+		return env;
+	for (; env && *env; env++) {
+		if ((theirs = value_in(*env, "LD_PRELOAD="))) {
+			if (is_first(ours, theirs))
+				entry = *env;
+			else if (*theirs && put_before(preload, theirs))
+				entry = preload;
+		} else if (!value_in(*env, WAFPARK_TRACE "="))
+			list[count++] = *env;
+	}
+	list[count++] = entry;
+	list[count++] = wafpark_trace_entry;
+	list[count] = NULL;
+	return list;
+}
+
+/* Takes an entry out of the environment, or only our library out of the list of those that are preloaded. */
+static int is_kept(char *entry) {
+	const char *ours = wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1;
+	char *value = (char *)(uintptr_t)value_in(entry, "LD_PRELOAD=");
+	if (value_in(entry, WAFPARK_TRACE "="))
+		return 0;
+	if (!value || !is_first(ours, value))
+		return 1;
+	char *rest = value;
+	while (*rest && *rest != ':' && *rest != ' ')
+		rest++;
+	if (!*rest)
+		return 0;
+	while ((*value++ = *++rest))
+		;
+	return 1;
+}
+
+/* A program sees the environment that it would have had. */
+HIDDEN void wafpark_hide(char **env) {
+	char **to = env;
+	for (char **from = env; from && *from; from++)
+		if (is_kept(*from))
+			*to++ = *from;
+	if (to)
+		*to = NULL;
+}
+
+/* ---- looking along PATH */
+
+static int is_program(const char *path) {
+	struct stat status;
+	long result = SYSTEM(SYS_faccessat, AT_FDCWD, path, X_OK);
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_FIND, result, 0, AT_FDCWD, path);
+	return result == 0 && SYSTEM(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISREG(status.st_mode);
+}
+
+/* Notes where libc will look for a program; the path at which it is, or the name if it is nowhere. */
+static const char *look_along(const char *name, char buffer[LONGEST]) {
+	const char *at = "/bin:/usr/bin";
+	for (const char *c = name; *c; c++)
+		if (*c == '/')
+			return name;
+	for (char **entry = environ; entry && *entry; entry++)
+		if (value_in(*entry, "PATH=")) {
+			at = value_in(*entry, "PATH=");
+			break;
+		}
+	wafpark_note_word(WAFPARK_ASK, 0, "PATH");
+	for (;; at++) {
+		size_t size = 0;
+		for (; *at && *at != ':' && size < LONGEST - 2; at++)
+			buffer[size++] = *at;
+		if (size)
+			buffer[size++] = '/';
+		for (const char *c = name; *c && size < LONGEST - 1; c++)
+			buffer[size++] = *c;
+		buffer[size] = 0;
+		if (is_program(buffer))
+			return buffer;
+		if (*at != ':')
+			return name;
+	}
+}
+
+/* ---- exec */
+
+static void note_execute(const char *path) {
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_EXECUTE, 0, 0, AT_FDCWD, path);
+}
+
+static int note_refusal(long result, const char *path) {
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_REFUSED, result, 0, AT_FDCWD, path);
+	errno = (int)-result;
+	return -1;
+}
+
+__attribute__((noinline)) static int execute(const char *path, char *const *argv, char *const *env) {
+	char *list[PASSED(env)], preload[LONGEST];
+	note_execute(path);
+	wafpark_offer(path, argv, env);
+	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(env, list, preload)), path);
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const env[]) {
+	return execute(path, argv, env);
+}
+
+EXPORT int execv(const char *path, char *const argv[]) {
+	return execute(path, argv, environ);
+}
+
+/* The engine looks along PATH, as this would; what it does not have parked is left to libc. */
+static int execute_found(const char *name, char *const *argv, char *const *env) {
+	REAL(int, execvpe, (const char *, char *const *, char *const *))
+	char *list[PASSED(env)], preload[LONGEST], buffer[LONGEST];
+	const char *path = name;
+	if (wafpark_watch == WAFPARK_WATCH_ON) {
+		path = look_along(name, buffer);
+		note_execute(path);
+	}
+	wafpark_offer(name, argv, env);
+	real(name, argv, pass_on(env, list, preload));
+	return note_refusal(-errno, path);
+}
+
+EXPORT int execvp(const char *name, char *const argv[]) {
+	return execute_found(name, argv, environ);
+}
+
+EXPORT int execvpe(const char *name, char *const argv[], char *const env[]) {
+	return execute_found(name, argv, env);
+}
+
+EXPORT int fexecve(int file, char *const argv[], char *const env[]) {
+	REAL(int, fexecve, (int, char *const *, char *const *))
+	char *list[PASSED(env)], preload[LONGEST];
+	if (wafpark_watch)
+		wafpark_note_file(WAFPARK_EXECUTE, 0, 0, file);
+	real(file, argv, pass_on(env, list, preload));
+	const int error = errno;
+	if (wafpark_watch)
+		wafpark_note_file(WAFPARK_REFUSED, -error, 0, file);
+	errno = error;
+	return -1;
+}
+
+/* The arguments of the forms that take them one by one. */
+#define GATHER(first, argv)                                                                                                  \
+	size_t count = 1;                                                                                                        \
+	va_list list;                                                                                                            \
+	va_start(list, first);                                                                                                   \
+	while (count < MOST_ARGUMENTS && va_arg(list, char *))                                                                   \
+		count++;                                                                                                             \
+	va_end(list);                                                                                                            \
+	char *argv[count + 1];                                                                                                   \
+	argv[0] = (char *)(uintptr_t)first;                                                                                      \
+	va_start(list, first);                                                                                                   \
+	for (size_t i = 1; i <= count; i++)                                                                                      \
+		argv[i] = va_arg(list, char *);
+
+EXPORT int execl(const char *path, const char *first, ...) {
+	GATHER(first, argv)
+	va_end(list);
+	return execute(path, argv, environ);
+}
+
+EXPORT int execlp(const char *name, const char *first, ...) {
+	GATHER(first, argv)
+	va_end(list);
+	return execute_found(name, argv, environ);
+}
+
+EXPORT int execle(const char *path, const char *first, ...) {
+	GATHER(first, argv)
+	char *const *env = va_arg(list, char *const *);
+	va_end(list);
+	return execute(path, argv, env);
+}
+
+/* ---- children that libc makes */
+
+typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *,
+                           char *const *, char *const *);
+
+static int spawn(spawn_function *real, const char *path, pid_t *child, const char *name,
+                 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, char *const *argv,
+                 char *const *env) {
+	char *list[PASSED(env)], preload[LONGEST];
+	note_execute(path);
+	int error = real(child, name, actions, attributes, argv, pass_on(env, list, preload));
+	if (error && wafpark_watch)
+		wafpark_note(WAFPARK_REFUSED, -error, 0, AT_FDCWD, path);
+	return error;
+}
+
+EXPORT int posix_spawn(pid_t *restrict child, const char *restrict path, const posix_spawn_file_actions_t *restrict actions,
+                       const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
+	REAL(int, posix_spawn, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
+	return spawn(real, path, child, path, actions, attributes, argv, env);
+}
+
+EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict name, const posix_spawn_file_actions_t *restrict actions,
+                        const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
+	REAL(int, posix_spawnp, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
+	char buffer[LONGEST];
+	const char *path = wafpark_watch == WAFPARK_WATCH_ON ? look_along(name, buffer) : name;
+	return spawn(real, path, child, name, actions, attributes, argv, env);
+}
+
+EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict actions, int number,
+                                            const char *restrict path, int flags, mode_t mode) {
+	REAL(int, posix_spawn_file_actions_addopen, (posix_spawn_file_actions_t *, int, const char *, int, mode_t))
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_OPEN, 0, (uint32_t)flags, AT_FDCWD, path);
+	return real(actions, number, path, flags, mode);
+}
+
+/* libc gives the shell the environment that it finds: for that long it is the one that is passed on. */
+#define WITH_SHELL(call)                                                                                                     \
+	char **kept = environ, *list[PASSED(kept)], preload[LONGEST];                                                            \
+	note_execute("/bin/sh");                                                                                                 \
+	environ = (char **)(uintptr_t)pass_on(kept, list, preload);                                                              \
+	call;                                                                                                                    \
+	if (environ == list)                                                                                                     \
+		environ = kept;
+
+EXPORT int system(const char *command) {
+	REAL(int, system, (const char *))
+	if (wafpark_watch != WAFPARK_WATCH_ON || !command)
+		return real(command);
+	WITH_SHELL(int status = real(command))
+	return status;
+}
+
+EXPORT FILE *popen(const char *command, const char *mode) {
+	REAL(FILE *, popen, (const char *, const char *))
+	if (wafpark_watch != WAFPARK_WATCH_ON)
+		return real(command, mode);
+	WITH_SHELL(FILE *pipe = real(command, mode))
+	if (!pipe)
+		note_refusal(-errno, "/bin/sh");
+	return pipe;
+}
+
+/* ---- libraries */
+
+/* libc looks at who calls it: so this is left before libc's own is entered, and what came of it is noted later. */
+EXPORT void *dlopen(const char *path, int flags) {
+	REAL(void *, dlopen, (const char *, int))
+	int is_path = 0;
+	for (const char *c = path; c && *c; c++)
+		is_path |= *c == '/';
+	if (wafpark_watch && is_path)
+		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
+	wafpark_expect_loads();
+	return real(path, flags);
+}
+
+EXPORT void _exit(int status) {
+	wafpark_note_loads_left();
+	leave(status);
+}
+
+EXPORT void _Exit(int status) {
+	_exit(status);
+}
+
+__attribute__((destructor)) static void end(void) {
+	wafpark_note_loads_left();
+}

@@ -1,0 +1,106 @@
+/* What an observed process notes of itself, and where: `engine/src/cache/trace.rs` is the other side of this file.
+ *
+ *     arena = berth*                one for each command that runs
+ *     berth = cursor record*        all processes of the command append to it at once
+ *     record = struct wafpark_record, first text, second text, zeros up to a multiple of eight */
+#ifndef WAFPARK_RECORD_H
+#define WAFPARK_RECORD_H
+
+#include <stdint.h>
+
+#define WAFPARK_BERTH (4u << 20) /* bytes; memory that is never written takes none */
+#define WAFPARK_FULL 0xffffffffu /* a cursor's place when something could not be noted */
+
+/* Set in the environment of a program that is to be observed: where the arena is, the berth and its generation, in
+ * decimal, with colons between them. */
+#define WAFPARK_TRACE "WAFPARK_TRACE"
+
+/* A berth begins with the generation, in the higher half, and the place for the next record, in the lower. */
+struct wafpark_log {
+	uint64_t cursor;
+};
+
+struct wafpark_record {
+	uint32_t commit; /* the generation, once all else is there */
+	uint32_t size; /* of the whole record */
+	uint32_t process;
+	uint16_t kind; /* enum wafpark_kind */
+	uint16_t error; /* an errno */
+	uint32_t detail;
+	uint32_t first, second; /* sizes of the texts */
+	uint32_t unused;
+};
+
+enum wafpark_kind {
+	WAFPARK_BEGIN = 1, /* program, folder; detail: the parent */
+	WAFPARK_EXECUTE, /* path; it is about to be */
+	WAFPARK_REFUSED, /* path; it was not executed after all */
+	WAFPARK_LOAD, /* path */
+	WAFPARK_ENTER, /* path */
+	WAFPARK_OPEN, /* path; detail: flags as of open */
+	WAFPARK_FIND, /* path */
+	WAFPARK_LOOK, /* path; detail: whether it follows links */
+	WAFPARK_LINK, /* path */
+	WAFPARK_RESOLVE, /* path */
+	WAFPARK_LIST, /* path */
+	WAFPARK_ASK, /* name */
+	WAFPARK_LOCATE,
+	WAFPARK_TIME,
+	WAFPARK_DATE,
+	WAFPARK_RANDOM,
+	WAFPARK_RENAME, /* from, to */
+	WAFPARK_REMOVE, /* path */
+	WAFPARK_MAKE, /* path */
+	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
+};
+
+/* What cannot be observed. */
+enum wafpark_blindness {
+	WAFPARK_BLIND_FOLDER = 1, /* a path could not be told */
+	WAFPARK_BLIND_BEFORE, /* it did something before it was parked */
+	WAFPARK_BLIND_WALK, /* it lets libc walk through folders */
+	WAFPARK_BLIND_CALL, /* it makes system calls of its own */
+	WAFPARK_BLIND_TALK, /* it talks to other processes */
+};
+
+enum wafpark_watch {
+	WAFPARK_WATCH_OFF,
+	WAFPARK_WATCH_ON,
+	WAFPARK_WATCH_UNKNOWN, /* nobody has looked into the environment yet */
+	WAFPARK_WATCH_PARKING, /* for whom it is done is not known yet */
+};
+
+/* ---- record.c; nothing in it touches errno */
+
+extern enum wafpark_watch wafpark_watch;
+
+/* Has the environment decided whether this process is observed. */
+void wafpark_start_watch(void);
+int wafpark_is_observed(void);
+/* A program that parks gets the arena, and from then on nothing is noted until it has become a command. */
+void wafpark_take_arena(int file, uint32_t size, const char *path);
+struct wafpark_child;
+void wafpark_watch_child(const struct wafpark_child *child);
+/* Where a command notes what it does that is to run for this one. */
+struct wafpark_request;
+void wafpark_tell_log(struct wafpark_request *request);
+
+/* `result`: as of a system call. What `folder` means is up to the *at functions. */
+void wafpark_note(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path);
+void wafpark_note_two(enum wafpark_kind kind, long result, int from_folder, const char *from, int to_folder,
+                      const char *to);
+void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const char *word);
+/* The path of an open file. */
+void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t detail, int file);
+/* Libraries will have been loaded when something is noted next. */
+void wafpark_expect_loads(void);
+void wafpark_note_loads_left(void);
+
+/* What programs that are executed must find in their environment. */
+extern char wafpark_trace_entry[], wafpark_preload_entry[];
+
+
+/* launch.c: takes that out of an environment again. */
+void wafpark_hide(char **env);
+
+#endif
