@@ -11,3 +11,13 @@
 
 pub mod access;
 pub mod digest;
+pub mod environment;
+pub mod exception;
+pub mod fact;
+pub mod listing;
+pub mod obstacle;
+pub mod path;
+pub mod recent;
+pub mod status;
+pub mod story;
+pub mod world;
