@@ -11,11 +11,13 @@
 
 pub mod access;
 pub mod digest;
+pub mod entry;
 pub mod environment;
 pub mod exception;
 pub mod fact;
 pub mod listing;
 pub mod obstacle;
+pub mod packed;
 pub mod path;
 pub mod recent;
 pub mod status;

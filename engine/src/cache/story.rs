@@ -391,15 +391,15 @@ impl Story<'_, '_, '_> {
         if self.declared.contains(&name) && !found {
             return Ok(());
         }
-        let how = match (Errno::from_raw_os_error(i32::from(error)), how) {
+        let how = match (i32::from(error), how) {
             (_, how) if error == 0 => how,
-            (Errno::NOENT, How::Target | How::Status { follows: false } | How::There { follows: false }) => {
+            (libc::ENOENT, How::Target | How::Status { follows: false } | How::There { follows: false }) => {
                 How::Absent { follows: false }
             }
-            (Errno::NOENT, _) => How::Absent { follows: true },
-            (Errno::INVAL, How::Target) => How::There { follows: false },
+            (libc::ENOENT, _) => How::Absent { follows: true },
+            (libc::EINVAL, How::Target) => How::There { follows: false },
             // Not allowed to everybody, perhaps by a mode that another one changes.
-            (Errno::ACCESS, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
+            (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
             _ => How::Refused { opens, error },
         };
         let trace = self.traces.entry(name.clone()).or_default();
@@ -431,10 +431,10 @@ impl Story<'_, '_, '_> {
         if !mode.writes && !mode.creates && !mode.truncates {
             return self.look(How::Read, path, error);
         }
-        match Errno::from_raw_os_error(i32::from(error)) {
+        match i32::from(error) {
             _ if error == 0 => self.write(path, mode),
-            Errno::NOENT => self.look(How::There { follows: true }, path, error),
-            Errno::EXIST | Errno::ISDIR => self.look(How::There { follows: false }, path, 0),
+            libc::ENOENT => self.look(How::There { follows: true }, path, error),
+            libc::EEXIST | libc::EISDIR => self.look(How::There { follows: false }, path, 0),
             _ => Err(Obstacle::Denied { path: self.show(&path) }),
         }
     }
@@ -522,10 +522,10 @@ impl Story<'_, '_, '_> {
     }
 
     fn make(&mut self, path: Path, error: u16) -> Result<(), Obstacle> {
-        match Errno::from_raw_os_error(i32::from(error)) {
+        match i32::from(error) {
             _ if error == 0 => self.becomes_made(path, true),
-            Errno::EXIST => self.look(How::There { follows: false }, path, 0),
-            Errno::NOENT => self.look(How::There { follows: true }, path, error),
+            libc::EEXIST => self.look(How::There { follows: false }, path, 0),
+            libc::ENOENT => self.look(How::There { follows: true }, path, error),
             _ => Err(Obstacle::Denied { path: self.show(&path) }),
         }
     }
