@@ -32,7 +32,10 @@ impl Dice {
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
     }
 
@@ -72,7 +75,9 @@ impl Sight {
 
     fn sameness(&self) -> Vec<bool> {
         let all: Vec<_> = self.folders.values().collect();
-        all.iter().flat_map(|one| all.iter().map(move |two| one == two)).collect()
+        all.iter()
+            .flat_map(|one| all.iter().map(move |two| one == two))
+            .collect()
     }
 
     fn twins(&self) -> Vec<(bool, bool)> {
@@ -116,7 +121,11 @@ impl Player<'_> {
         };
         self.sight.steps.push(words);
         let error = error as u16;
-        self.accesses.push(Access { process: 1, what, error });
+        self.accesses.push(Access {
+            process: 1,
+            what,
+            error,
+        });
     }
 
     fn at(&self, given: &[u8]) -> PathBuf {
@@ -168,7 +177,11 @@ impl Player<'_> {
                 let at = self.at(path);
                 let found = look(&at, *follows)?;
                 if self.compiler || found.kind() == Kind::Folder {
-                    let kind = if self.compiler { self.kind(&at, *follows) } else { "a folder".into() };
+                    let kind = if self.compiler {
+                        self.kind(&at, *follows)
+                    } else {
+                        "a folder".into()
+                    };
                     return Ok(format!("{kind} {}", if self.compiler { 0 } else { found.mode }));
                 }
                 Ok(format!("{} {} {:?}", found.size, found.mode, found.written))
@@ -241,11 +254,27 @@ fn random_step(dice: &mut Dice, root: &Path) -> What {
         6 => What::Resolve { path },
         7 => What::List { path },
         8 => What::Enter { path },
-        9 => What::Execute { path },
-        10 => What::Open { path: own(dice), mode: writes },
-        11 => What::Rename { from: own(dice), to: own(dice) },
+        // Without a slash it would be looked for elsewhere.
+        9 => What::Execute {
+            path: if path[0] == b'/' {
+                path
+            } else {
+                [b"./", path.as_slice()].concat()
+            },
+        },
+        10 => What::Open {
+            path: own(dice),
+            mode: writes,
+        },
+        11 => What::Rename {
+            from: own(dice),
+            to: own(dice),
+        },
         12 => What::Remove { path: own(dice) },
-        13 => What::Open { path: own(dice), mode: reads },
+        13 => What::Open {
+            path: own(dice),
+            mode: reads,
+        },
         _ => What::Open { path, mode: reads },
     }
 }
@@ -306,7 +335,9 @@ fn edit(dice: &mut Dice, root: &Path) {
 /// The tick of the clock is over in which whatever is there was changed. Newer kernels stamp files by the fine clock too,
 /// and the coarse one may be several ticks late.
 fn next_tick() {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
     let now = Stamp {
         seconds: now.as_secs() as i64,
         nanoseconds: now.subsec_nanos(),
@@ -352,7 +383,11 @@ impl Case {
             outputs: None,
             started,
         };
-        understand(accesses, &knowledge, &mut View::new(world, &self.place, &self.environment))
+        understand(
+            accesses,
+            &knowledge,
+            &mut View::new(world, &self.place, &self.environment),
+        )
     }
 
     fn run(&self, seed: u64, world: &World) -> (usize, usize) {
@@ -360,14 +395,16 @@ impl Case {
         (0..10).for_each(|_| edit(&mut dice, &self.root));
         next_tick();
         let started = Stamp::now();
-        let steps: Vec<What> = (0..1 + dice.below(12)).map(|_| random_step(&mut dice, &self.root)).collect();
+        let steps: Vec<What> = (0..1 + dice.below(12))
+            .map(|_| random_step(&mut dice, &self.root))
+            .collect();
         let (seen, accesses) = Player::play(&self.root, self.compiler, &steps);
         let found = match self.understand(world, &accesses, started) {
             Ok(found) => found,
             Err(Obstacle::Changed { path }) => {
                 let kept = look(&self.root.join(&path), false);
                 panic!("seed {seed}: {path} did not change since {started:?}: {kept:?} {accesses:#?}")
-            },
+            }
             Err(_) => return (0, 0),
         };
         let facts = found.facts;
@@ -399,7 +436,9 @@ impl Case {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(text) = std::env::var("FACTS_SEEDS") else { return 0..400 };
+    let Ok(text) = std::env::var("FACTS_SEEDS") else {
+        return 0..400;
+    };
     let (from, to) = text.split_once("..").expect("FROM..TO");
     from.parse().unwrap()..to.parse().unwrap()
 }

@@ -316,8 +316,10 @@ impl Story<'_, '_, '_> {
 
     // ---- what they do
 
-    /// A program without a folder in its name is looked for along `PATH`, inside libc, where it is not observed.
+    /// A program without a folder in its name is looked for along `PATH`, inside libc, where it is not observed. It may also be meant to be
+    /// here: not all of the exec family look along.
     fn search(&mut self, process: u32, program: &[u8]) -> Result<(), Obstacle> {
+        self.is_program(process, program)?;
         let along = self
             .view
             .environment
@@ -325,19 +327,23 @@ impl Story<'_, '_, '_> {
             .unwrap_or(b"/bin:/usr/bin")
             .to_vec();
         for folder in along.split(|b| *b == b':') {
-            let given = if folder.is_empty() {
-                program.to_vec()
-            } else {
-                [folder, program].join(&b'/')
-            };
-            let path = self.path(process, &given)?;
-            match self.view.status(&path) {
-                Ok(status) if status.kind() == Kind::Program => return self.look(How::Run, path, 0),
-                Ok(_) => self.look(How::There { follows: true }, path, 0)?,
-                Err(error) => self.look(How::There { follows: true }, path, error.raw_os_error() as u16)?,
+            let given = [folder, program].join(&b'/');
+            if self.is_program(process, if folder.is_empty() { program } else { &given })? {
+                break;
             }
         }
         Ok(())
+    }
+
+    fn is_program(&mut self, process: u32, given: &[u8]) -> Result<bool, Obstacle> {
+        let path = self.path(process, given)?;
+        let (how, error) = match self.view.status(&path) {
+            Ok(status) if status.kind() == Kind::Program => (How::Run, 0),
+            Ok(_) => (How::There { follows: true }, 0),
+            Err(error) => (How::There { follows: true }, error.raw_os_error() as u16),
+        };
+        self.look(how, path, error)?;
+        Ok(how == How::Run)
     }
 
     /// It did not make this itself, and what is there counts.
@@ -398,7 +404,7 @@ impl Story<'_, '_, '_> {
             }
             (libc::ENOENT, _) => How::Absent { follows: true },
             (libc::EINVAL, How::Target) => How::There { follows: false },
-            // Not allowed to everybody, perhaps by a mode that another one changes.
+            // Perhaps by a mode that may change: nobody knows what was asked for.
             (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
             _ => How::Refused { opens, error },
         };
