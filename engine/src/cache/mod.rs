@@ -11,6 +11,18 @@
 
 pub mod access;
 pub mod digest;
+pub mod entry;
+pub mod environment;
+pub mod exception;
+pub mod fact;
 pub mod flight;
+pub mod listing;
+pub mod obstacle;
+pub mod packed;
+pub mod path;
+pub mod recent;
 pub mod restore;
+pub mod status;
+pub mod story;
 pub mod trace;
+pub mod world;

@@ -1,0 +1,82 @@
+//! Paths and variables that are special to how commands are judged: tables, each line with its reason.
+
+/// What libc asks inside itself, where it is not observed.
+pub const ALWAYS_ASKED: [&[u8]; 14] = [
+    b"LANG",
+    b"LANGUAGE",
+    b"LC_ALL",
+    b"LC_ADDRESS",
+    b"LC_COLLATE",
+    b"LC_CTYPE",
+    b"LC_IDENTIFICATION",
+    b"LC_MESSAGES",
+    b"LC_MONETARY",
+    b"LC_NUMERIC",
+    b"LC_TIME",
+    b"NLSPATH",
+    b"TZ",
+    b"PATH",
+];
+
+/// Where temporary files go: their names do not show in what compilers make. `TMPDIR` is therefore asked for by nobody
+/// that is known, and counts for everybody else.
+pub const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
+pub const TEMPORARY_FOLDERS: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
+
+/// What it is to a command that uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Special {
+    /// Says nothing of what a command makes.
+    Harmless,
+    Random,
+    /// Says another thing each time, or something that only this machine knows.
+    Device,
+}
+
+const HARMLESS: [&[u8]; 7] = [
+    b"/dev/null",
+    b"/dev/zero",
+    b"/dev/full",
+    // Where its own program is, which is a fact in any case, and how its memory is laid out.
+    b"/proc/self/exe",
+    b"/proc/self/maps",
+    // How much memory and how many processors there are, for allocators and thread pools.
+    b"/proc/meminfo",
+    b"/proc/filesystems",
+];
+const HARMLESS_FOLDERS: [&[u8]; 5] = [
+    b"/proc/self/fd",
+    b"/proc/self/cgroup",
+    b"/proc/sys/vm",
+    b"/sys/devices/system/cpu",
+    b"/sys/fs/cgroup",
+];
+const MADE_UP: [&[u8]; 3] = [b"/dev", b"/proc", b"/sys"];
+
+/// Of an absolute path, if it is special.
+pub fn special(path: &[u8]) -> Option<Special> {
+    let is_in = |folder: &&[u8]| super::path::below(folder, path).is_some();
+    if HARMLESS.contains(&path) || HARMLESS_FOLDERS.iter().any(is_in) {
+        return Some(Special::Harmless);
+    }
+    if matches!(path, b"/dev/urandom" | b"/dev/random") {
+        return Some(Special::Random);
+    }
+    let is_made_up = MADE_UP.iter().any(is_in) && !is_in(&&b"/dev/shm"[..]) && !MADE_UP.contains(&path);
+    is_made_up.then_some(Special::Device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_told_from_files() {
+        assert_eq!(special(b"/dev/null"), Some(Special::Harmless));
+        assert_eq!(special(b"/dev/urandom"), Some(Special::Random));
+        assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Device));
+        assert_eq!(special(b"/sys/devices/system/cpu/online"), Some(Special::Harmless));
+        assert_eq!(special(b"/dev/shm/x"), None);
+        assert_eq!(special(b"/development/x"), None);
+    }
+}

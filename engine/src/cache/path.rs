@@ -1,0 +1,243 @@
+//! Paths as facts hold them: relative to the command's own folder or to a base folder where the command named them so,
+//! so that two checkouts can share.
+//!
+//! Pure. Links and `..` are left alone: what a path leads to is the file system's to say, each time anew.
+
+use std::fmt;
+
+/// The longest path of a system call.
+pub const LONGEST: usize = 4096;
+
+/// What a path begins at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Root {
+    Absolute,
+    /// Was given relative to the folder that the command began in.
+    Folder,
+    /// Was given as a name that begins with the base folder's.
+    Base,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    pub root: Root,
+    /// Without a slash at its beginning, unless the root is `Absolute`. Ends with one if only a folder would do.
+    pub rest: Vec<u8>,
+}
+
+/// Where a command is, and which folder's name does not matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    folder: Vec<u8>,
+    base: Option<Vec<u8>>,
+}
+
+impl Place {
+    /// Both absolute. The root folder, and a base that is none, make no base.
+    pub fn new(folder: &[u8], base: Option<&[u8]>) -> Place {
+        let plain = |path: &[u8]| trimmed(&tidy(path)).to_vec();
+        let base = base.map(plain).filter(|base| base.len() > 1 && base[0] == b'/');
+        Place {
+            folder: plain(folder),
+            base,
+        }
+    }
+
+    pub fn folder(&self) -> &[u8] {
+        &self.folder
+    }
+
+    pub fn base(&self) -> Option<&[u8]> {
+        self.base.as_deref()
+    }
+
+    /// A path as a process gave it that is in the folder `at`.
+    pub fn path(&self, at: &Path, given: &[u8]) -> Path {
+        if given.first() == Some(&b'/') {
+            return self.rooted(tidy(given));
+        }
+        let separator: &[u8] = if at.rest.is_empty() || at.rest.ends_with(b"/") {
+            b""
+        } else {
+            b"/"
+        };
+        Path {
+            root: at.root,
+            rest: tidy(&[at.rest.as_slice(), separator, given].concat()),
+        }
+    }
+
+    fn rooted(&self, absolute: Vec<u8>) -> Path {
+        match self.base.as_deref().and_then(|base| below(base, &absolute)) {
+            Some(rest) => Path {
+                root: Root::Base,
+                rest: rest.to_vec(),
+            },
+            None => Path {
+                root: Root::Absolute,
+                rest: absolute,
+            },
+        }
+    }
+
+    /// A resolved name, relative to where the command is if it lies there.
+    pub fn relative(&self, absolute: &[u8]) -> Path {
+        match below(&self.folder, absolute) {
+            Some(rest) => Path {
+                root: Root::Folder,
+                rest: rest.to_vec(),
+            },
+            None => self.rooted(absolute.to_vec()),
+        }
+    }
+
+    /// Writes the path's absolute name over what `name` holds.
+    pub fn write(&self, path: &Path, name: &mut Vec<u8>) {
+        name.clear();
+        match path.root {
+            Root::Absolute => {}
+            Root::Folder => name.extend_from_slice(&self.folder),
+            // An entry made with a base is not found without one: bases are part of what entries are found by.
+            Root::Base => name.extend_from_slice(self.base.as_deref().unwrap_or(b"/no-base-folder")),
+        }
+        if path.root != Root::Absolute && !path.rest.is_empty() && !name.ends_with(b"/") {
+            name.push(b'/');
+        }
+        name.extend_from_slice(&path.rest);
+    }
+
+    pub fn absolute(&self, path: &Path) -> Vec<u8> {
+        let mut name = Vec::new();
+        self.write(path, &mut name);
+        name
+    }
+
+    /// For people: as it was given.
+    pub fn show(&self, path: &Path) -> String {
+        let name = match path.root {
+            Root::Folder if !path.rest.is_empty() => path.rest.clone(),
+            _ => self.absolute(path),
+        };
+        String::from_utf8_lossy(&name).into_owned()
+    }
+}
+
+impl Path {
+    /// The folder that a command begins in.
+    pub fn here() -> Path {
+        Path {
+            root: Root::Folder,
+            rest: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rest = String::from_utf8_lossy(&self.rest);
+        match self.root {
+            Root::Absolute => write!(f, "{rest}"),
+            Root::Folder if rest.is_empty() => write!(f, "."),
+            Root::Folder => write!(f, "{rest}"),
+            Root::Base => write!(f, "BASE/{rest}"),
+        }
+    }
+}
+
+/// Without what leads nowhere: `//`, `/./`. `x/..` stays: x may be a link, or may not be there.
+pub fn tidy(path: &[u8]) -> Vec<u8> {
+    let mut tidied = Vec::with_capacity(path.len() + 1);
+    if path.first() == Some(&b'/') {
+        tidied.push(b'/');
+    }
+    let parts = path
+        .split(|b| *b == b'/')
+        .filter(|part| !part.is_empty() && *part != b".");
+    for part in parts {
+        tidied.extend_from_slice(part);
+        tidied.push(b'/');
+    }
+    // `x/` and `x/.` are refused where x is a file, which x is not.
+    if !path.ends_with(b"/") && !path.ends_with(b"/.") && tidied.len() > 1 {
+        tidied.pop();
+    }
+    tidied
+}
+
+/// Without a slash at the end, unless that is all.
+pub fn trimmed(path: &[u8]) -> &[u8] {
+    match path {
+        [start @ .., b'/'] if !start.is_empty() => start,
+        _ => path,
+    }
+}
+
+/// The folder that a name is in, and the name in it, if it has one: neither `..` nor a name that ends with a slash is one.
+pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.iter().rposition(|b| *b == b'/')?;
+    let (folder, name) = (&path[..at.max(1)], &path[at + 1..]);
+    (!matches!(name, b"" | b"." | b"..")).then_some((folder, name))
+}
+
+/// What follows a folder's name in a path below it, or is it.
+pub fn below<'a>(folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(folder)?;
+    match rest {
+        [] => Some(rest),
+        [b'/', rest @ ..] => Some(rest),
+        _ if folder == b"/" => Some(rest),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tidied(path: &str) -> String {
+        String::from_utf8(tidy(path.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_left_out_and_all_else_stays() {
+        assert_eq!(tidied("//a/./b//c"), "/a/b/c");
+        assert_eq!(tidied("./a/../b"), "a/../b");
+        assert_eq!(tidied("a/"), "a/");
+        assert_eq!(tidied("a/."), "a/");
+        assert_eq!(tidied("."), "");
+        assert_eq!(tidied("/"), "/");
+        assert_eq!(tidied("/."), "/");
+        assert_eq!(tidied(".."), "..");
+    }
+
+    #[test]
+    fn what_was_given_relative_is_found_relative_and_what_was_not_is_not() {
+        let place = Place::new(b"/w/build/", Some(b"/w"));
+        let other = Place::new(b"/v/build", Some(b"/v"));
+        for (given, there) in [
+            ("../a.h", "/v/build/../a.h"),
+            ("/w/a.h", "/v/a.h"),
+            ("/w/build/a.h", "/v/build/a.h"),
+            ("/wo/a.h", "/wo/a.h"),
+            ("/usr/a.h", "/usr/a.h"),
+            (".", "/v/build"),
+        ] {
+            let path = place.path(&Path::here(), given.as_bytes());
+            assert_eq!(other.absolute(&path), there.as_bytes(), "{given}");
+        }
+    }
+
+    #[test]
+    fn without_a_base_an_absolute_name_stays_one_even_below_the_commands_folder() {
+        let place = Place::new(b"/w", None);
+        assert_eq!(place.path(&Path::here(), b"/w/a.h").root, Root::Absolute);
+    }
+
+    #[test]
+    fn only_a_name_is_found_in_a_folder() {
+        assert_eq!(split(b"/a"), Some((&b"/"[..], &b"a"[..])));
+        assert_eq!(split(b"/a/b"), Some((&b"/a"[..], &b"b"[..])));
+        assert_eq!(split(b"/a/.."), None);
+        assert_eq!(split(b"/a/"), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! A map that keeps what was used lately, and never more than its room.
+//!
+//! Two generations instead of a list of uses: what was not asked for while half the room filled up goes. Shared by threads:
+//! each key has its shard.
+
+use std::collections::hash_map::RandomState;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash};
+use std::mem;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 16;
+
+pub struct Recent<K, V> {
+    shards: [Mutex<Generations<K, V>>; SHARDS],
+    spread: RandomState,
+    /// Of one generation of one shard.
+    room: usize,
+}
+
+struct Generations<K, V> {
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
+    pub fn new(room: usize) -> Recent<K, V> {
+        let empty = |_| {
+            Mutex::new(Generations {
+                young: HashMap::new(),
+                old: HashMap::new(),
+            })
+        };
+        Recent {
+            shards: std::array::from_fn(empty),
+            spread: RandomState::new(),
+            room: (room / (2 * SHARDS)).max(1),
+        }
+    }
+
+    fn shard(&self, key: &K) -> MutexGuard<'_, Generations<K, V>> {
+        let number = self.spread.hash_one(key) as usize % SHARDS;
+        // Nothing in here is ever half changed.
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, key: &K) -> Option<V> {
+        let mut shard = self.shard(key);
+        if let Some(value) = shard.young.get(key) {
+            return Some(value.clone());
+        }
+        let value = shard.old.remove(key)?;
+        shard.put(key.clone(), value.clone(), self.room);
+        Some(value)
+    }
+
+    pub fn put(&self, key: K, value: V) {
+        let mut shard = self.shard(&key);
+        shard.old.remove(&key);
+        shard.put(key, value, self.room);
+    }
+
+    pub fn remove(&self, key: &K) {
+        let mut shard = self.shard(key);
+        shard.young.remove(key);
+        shard.old.remove(key);
+    }
+
+    pub fn len(&self) -> usize {
+        let size = |shard: &Mutex<Generations<K, V>>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.young.len() + shard.old.len()
+        };
+        self.shards.iter().map(size).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<K: Hash + Eq, V> Generations<K, V> {
+    fn put(&mut self, key: K, value: V, room: usize) {
+        if self.young.len() >= room {
+            self.old = mem::take(&mut self.young);
+        }
+        self.young.insert(key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_never_holds_more_than_its_room() {
+        let recent = Recent::new(320);
+        (0..10_000).for_each(|i| recent.put(i, i));
+        assert!(recent.len() <= 320, "{}", recent.len());
+    }
+
+    #[test]
+    fn what_is_used_again_and_again_stays() {
+        let recent = Recent::new(320);
+        recent.put(-1, 7);
+        for i in 0..10_000 {
+            recent.put(i, i);
+            assert_eq!(recent.get(&-1), Some(7), "{i}");
+        }
+        assert_eq!(recent.get(&0), None);
+    }
+
+    #[test]
+    fn what_is_put_last_counts_and_what_is_removed_is_gone() {
+        let recent = Recent::new(8);
+        recent.put(1, 1);
+        recent.put(1, 2);
+        assert_eq!(recent.get(&1), Some(2));
+        recent.remove(&1);
+        assert!(recent.is_empty());
+    }
+}

@@ -1,0 +1,323 @@
+//! What is there now: the state of files and folders, with what was learned of them before, as long as it surely holds.
+//!
+//! A `World` lives as long as the engine and is shared by threads. It keeps the digests of files and the names in folders,
+//! known by device, inode, size and both times. What was changed in the tick of the clock in which it was read, or later, may
+//! change again without a trace: it is not kept. A `View` is one request's: each path is asked for once.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
+use rustix::io::Errno;
+
+use super::digest::Digest;
+use super::environment::Environment;
+use super::fact::Kind;
+use super::listing::Listing;
+use super::path::{split, Path, Place};
+use super::recent::Recent;
+use super::status::{Stamp, Status};
+
+/// How much a world remembers; some 200 bytes per file, and eight per name in a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub files: usize,
+    pub folders: usize,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            files: 1 << 18,
+            folders: 1 << 13,
+        }
+    }
+}
+
+type Identity = (u64, u64);
+
+pub struct World {
+    digests: Recent<Identity, (Status, Digest)>,
+    folders: Recent<Identity, (Status, Arc<Listing>)>,
+}
+
+/// File systems that stamp every change by this machine's clock and tell names by their bytes. On others (the network's,
+/// /proc, FUSE, FAT) nothing is remembered, and names are looked up one by one.
+const TRUSTED: [u32; 6] = [
+    0x0000_ef53, // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x794c_7630, // overlay
+    0xf2f5_2010, // f2fs
+];
+/// Of a folder in which `A` is `a`, from linux/fs.h.
+const CASEFOLD: u32 = 0x4000_0000;
+/// A folder that changes all the time, as one of objects does, is read anew more often than it pays.
+const QUIET_SECONDS: i64 = 2;
+/// So often a file may change under our eyes.
+const ATTEMPTS: usize = 3;
+
+impl World {
+    pub fn new(room: Room) -> World {
+        World {
+            digests: Recent::new(room.files),
+            folders: Recent::new(room.folders),
+        }
+    }
+
+    /// Of a plain file at a path of which this is the status, with the status that the content had.
+    pub fn digest(&self, path: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
+        match self.digests.get(&(status.device, status.inode)) {
+            Some((known, digest)) if known == *status => Ok((known, digest)),
+            _ => self.read_digest(path),
+        }
+    }
+
+    fn read_digest(&self, path: &[u8]) -> io::Result<(Status, Digest)> {
+        // Not blocking: it may have become a pipe meanwhile.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        for _ in 0..ATTEMPTS {
+            let file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+            let start = Stamp::now();
+            let before = Status::from(fs::fstat(&file)?);
+            if !before.kind().is_plain() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let digest = Digest::of_file(&file)?;
+            let after = Status::from(fs::fstat(&file)?);
+            if before == after {
+                if before.is_older(start) && is_trusted(&file) {
+                    self.digests.put((before.device, before.inode), (before, digest));
+                }
+                return Ok((before, digest));
+            }
+        }
+        Err(io::ErrorKind::Interrupted.into())
+    }
+
+    /// A folder's names, if they can be told from its status: kept ones, or read now.
+    fn names(&self, path: &[u8], status: &Status) -> Option<Arc<Listing>> {
+        match self.folders.get(&(status.device, status.inode)) {
+            Some((known, listing)) if known == *status => Some(listing),
+            _ if !status.is_older(Stamp::now().plus_seconds(-QUIET_SECONDS)) => None,
+            _ => self.read_names(path).ok().flatten(),
+        }
+    }
+
+    fn read_names(&self, path: &[u8]) -> io::Result<Option<Arc<Listing>>> {
+        let (folder, start) = (open_folder(path)?, Stamp::now());
+        let before = Status::from(fs::fstat(&folder)?);
+        // A folder that may not be searched lets nobody know what it lacks.
+        let is_searched = fs::accessat(CWD, path, fs::Access::EXEC_OK, AtFlags::empty()).is_ok();
+        if !before.is_older(start) || !is_searched || !is_trusted(&folder) || folds_case(&folder) {
+            return Ok(None);
+        }
+        let listing = Arc::new(Listing::read(&folder)?);
+        if before != Status::from(fs::fstat(&folder)?) {
+            return Ok(None);
+        }
+        self.folders
+            .put((before.device, before.inode), (before, listing.clone()));
+        Ok(Some(listing))
+    }
+
+    /// So many files and folders are remembered.
+    pub fn size(&self) -> (usize, usize) {
+        (self.digests.len(), self.folders.len())
+    }
+}
+
+fn open_folder(path: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    Ok(fs::open(path, flags, Mode::empty())?)
+}
+
+#[allow(clippy::unnecessary_cast)] // another size elsewhere
+fn is_trusted(file: impl AsFd) -> bool {
+    fs::fstatfs(file).is_ok_and(|found| TRUSTED.contains(&(found.f_type as u32)))
+}
+
+fn folds_case(folder: impl AsFd) -> bool {
+    fs::ioctl_getflags(folder).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
+}
+
+pub fn status(path: &[u8]) -> Result<Status, Errno> {
+    fs::stat(path).map(Status::from)
+}
+
+/// Of a link itself.
+pub fn status_of_name(path: &[u8]) -> Result<Status, Errno> {
+    fs::lstat(path).map(Status::from)
+}
+
+/// A folder in which names are looked for.
+#[derive(Clone)]
+enum Shelf {
+    Missing,
+    Listed(Arc<Listing>),
+    /// Its names are looked up one by one.
+    Unknown,
+}
+
+/// The world at one moment, as one command would find it.
+pub struct View<'w> {
+    world: &'w World,
+    pub place: &'w Place,
+    pub environment: &'w Environment,
+    statuses: HashMap<Vec<u8>, Result<Status, Errno>>,
+    shelves: HashMap<Vec<u8>, Shelf>,
+    /// The shelf that was asked for last: absences come folder by folder.
+    last: (Vec<u8>, Shelf),
+    /// Folders in the order in which an entry names them.
+    numbers: Vec<Identity>,
+    name: Vec<u8>,
+}
+
+impl<'w> View<'w> {
+    pub fn new(world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
+        View {
+            world,
+            place,
+            environment,
+            statuses: HashMap::new(),
+            shelves: HashMap::new(),
+            last: (Vec::new(), Shelf::Unknown),
+            numbers: Vec::new(),
+            name: Vec::new(),
+        }
+    }
+
+    /// Of what the path leads to.
+    pub fn status(&mut self, path: &Path) -> Result<Status, Errno> {
+        self.place.write(path, &mut self.name);
+        status_at(&mut self.statuses, &self.name)
+    }
+
+    pub fn status_of_name(&mut self, path: &Path) -> Result<Status, Errno> {
+        self.place.write(path, &mut self.name);
+        status_of_name(&self.name)
+    }
+
+    /// Of a plain file's content.
+    pub fn digest(&mut self, path: &Path) -> Result<(Status, Digest), Errno> {
+        let status = self.status(path)?;
+        if !status.kind().is_plain() {
+            return Err(Errno::INVAL);
+        }
+        let found = self.world.digest(&self.name, &status);
+        found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    }
+
+    /// Nothing is there, not even a link that leads nowhere if links are not followed.
+    pub fn lacks(&mut self, path: &Path, follows: bool) -> Result<(), Kind> {
+        self.place.write(path, &mut self.name);
+        if let Some((folder, name)) = split(&self.name) {
+            if self.last.0 != folder {
+                let shelf = shelf(self.world, &mut self.shelves, &mut self.statuses, folder);
+                self.last.0.clear();
+                self.last.0.extend_from_slice(folder);
+                self.last.1 = shelf;
+            }
+            match &self.last.1 {
+                Shelf::Missing => return Ok(()),
+                Shelf::Listed(listing) if listing.lacks(name) => return Ok(()),
+                _ => {}
+            }
+        }
+        let found = if follows {
+            status_at(&mut self.statuses, &self.name)
+        } else {
+            status_of_name(&self.name)
+        };
+        match found {
+            Err(Errno::NOENT) => Ok(()),
+            Err(_) => Err(Kind::Other),
+            Ok(status) => Err(status.kind()),
+        }
+    }
+
+    /// A folder's names and kinds, read now or known to be the same as then.
+    pub fn listing(&mut self, path: &Path) -> Result<Arc<Listing>, Errno> {
+        let status = self.status(path)?;
+        if let Some(listing) = self.world.names(&self.name, &status) {
+            return Ok(listing);
+        }
+        let read = open_folder(&self.name).and_then(Listing::read);
+        read.map(Arc::new)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    pub fn target(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
+        self.place.write(path, &mut self.name);
+        Ok(fs::readlink(self.name.as_slice(), Vec::new())?.into_bytes())
+    }
+
+    pub fn resolved(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
+        use std::os::unix::ffi::{OsStrExt, OsStringExt};
+        self.place.write(path, &mut self.name);
+        let found = std::fs::canonicalize(std::ffi::OsStr::from_bytes(&self.name));
+        found
+            .map(|path| path.into_os_string().into_vec())
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// With what opening it for reading fails, if it does.
+    pub fn refusal(&mut self, path: &Path, opens: bool) -> Option<Errno> {
+        self.place.write(path, &mut self.name);
+        if opens {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+            fs::open(self.name.as_slice(), flags, Mode::empty()).err()
+        } else {
+            fs::stat(self.name.as_slice()).err()
+        }
+    }
+
+    /// Forgets the folders of the entry before.
+    pub fn begin(&mut self) {
+        self.numbers.clear();
+    }
+
+    /// The same number for the same folder, by whatever path it was reached; in the order in which they come.
+    pub fn number(&mut self, status: &Status) -> u32 {
+        let identity = (status.device, status.inode);
+        let known = self.numbers.iter().position(|known| *known == identity);
+        let number = known.unwrap_or_else(|| {
+            self.numbers.push(identity);
+            self.numbers.len() - 1
+        });
+        number as u32
+    }
+}
+
+fn status_at(statuses: &mut HashMap<Vec<u8>, Result<Status, Errno>>, path: &[u8]) -> Result<Status, Errno> {
+    if let Some(found) = statuses.get(path) {
+        return *found;
+    }
+    let found = status(path);
+    statuses.insert(path.to_vec(), found);
+    found
+}
+
+fn shelf(
+    world: &World,
+    shelves: &mut HashMap<Vec<u8>, Shelf>,
+    statuses: &mut HashMap<Vec<u8>, Result<Status, Errno>>,
+    folder: &[u8],
+) -> Shelf {
+    if let Some(shelf) = shelves.get(folder) {
+        return shelf.clone();
+    }
+    let shelf = match status_at(statuses, folder) {
+        Err(Errno::NOENT) => Shelf::Missing,
+        Ok(status) if status.kind() == Kind::Folder => {
+            let names = world.names(folder, &status);
+            names.map_or(Shelf::Unknown, Shelf::Listed)
+        }
+        _ => Shelf::Unknown,
+    };
+    shelves.insert(folder.to_vec(), shelf.clone());
+    shelf
+}
