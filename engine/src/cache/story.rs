@@ -186,6 +186,7 @@ impl Story<'_, '_, '_> {
             What::Blind { why } => Err(Obstacle::Blind { why }),
             What::Time if self.knowledge.policy.clock => Err(Obstacle::ReadsClock),
             What::Random if self.knowledge.policy.random => Err(Obstacle::ReadsRandom),
+            What::Date => Err(Obstacle::ReadsClock),
             What::Time | What::Random => Ok(()),
             What::Ask { name } => {
                 self.asked.insert(name.clone());
