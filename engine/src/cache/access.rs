@@ -16,38 +16,73 @@ pub struct Access {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// A program begins in this process; an `Execute` came before, unless the command begins with it.
-    Begin { program: Bytes, folder: Bytes, parent: u32 },
+    Begin {
+        program: Bytes,
+        folder: Bytes,
+        parent: u32,
+    },
     /// It executes this program, itself or in a child that it makes for that.
-    Execute { path: Bytes },
+    Execute {
+        path: Bytes,
+    },
     /// A library was loaded into it.
-    Load { path: Bytes },
+    Load {
+        path: Bytes,
+    },
     /// It goes into a folder.
-    Enter { path: Bytes },
-    Open { path: Bytes, mode: Mode },
+    Enter {
+        path: Bytes,
+    },
+    Open {
+        path: Bytes,
+        mode: Mode,
+    },
     /// It asks whether something is there: `access` and the like.
-    Find { path: Bytes },
+    Find {
+        path: Bytes,
+    },
     /// It asks for something's status: `stat`, or `lstat`, which does not follow a link.
-    Look { path: Bytes, follows: bool },
+    Look {
+        path: Bytes,
+        follows: bool,
+    },
     /// It reads where a link points to.
-    Link { path: Bytes },
+    Link {
+        path: Bytes,
+    },
     /// It resolves all links in a path.
-    Resolve { path: Bytes },
+    Resolve {
+        path: Bytes,
+    },
     /// It lists a folder.
-    List { path: Bytes },
+    List {
+        path: Bytes,
+    },
     /// It asks for a variable.
-    Ask { name: Bytes },
+    Ask {
+        name: Bytes,
+    },
     /// It asks in which folder it is.
     Locate,
     /// It asks for the time.
     Time,
     /// It asks for randomness.
     Random,
-    Rename { from: Bytes, to: Bytes },
-    Remove { path: Bytes },
+    Rename {
+        from: Bytes,
+        to: Bytes,
+    },
+    Remove {
+        path: Bytes,
+    },
     /// It makes a folder, a link, or something else that has no content.
-    Make { path: Bytes },
+    Make {
+        path: Bytes,
+    },
     /// It did something that cannot be observed, for this reason: nothing is known of the command.
-    Blind { why: &'static str },
+    Blind {
+        why: &'static str,
+    },
 }
 
 /// How a file was opened.

@@ -11,3 +11,4 @@
 
 pub mod access;
 pub mod digest;
+pub mod store;
