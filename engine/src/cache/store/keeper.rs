@@ -10,8 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::clock::Instant;
+use super::inside::Inside;
 use super::item::Item;
-use super::{EntryRef, Inside, Store, BATCH, PATIENCE};
+use super::{EntryRef, Store, BATCH, PATIENCE};
 
 /// The order in which entries were used may be that old after a crash.
 const ROUND: Duration = Duration::from_secs(60);

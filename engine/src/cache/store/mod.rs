@@ -9,9 +9,11 @@
 //! index's lock, and the table's own lock only for as long as memory takes, so that a lookup never waits for a disk.
 //! `docs/store-format.md` is the format, `docs/design.md` tells why it is this one.
 
-pub mod clock;
+mod blob;
+mod clock;
 mod files;
 mod index;
+mod inside;
 mod item;
 mod keeper;
 mod pack;
@@ -23,19 +25,22 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation};
 
 use super::digest::Digest;
+use blob::clone;
 use clock::Clock;
-use files::{Files, Number, Written};
+use files::{Files, Written};
 use index::Index;
+use inside::{Inside, NewEntry};
 use item::Item;
 use keeper::Keeper;
 use table::{Blobs, Slot, Table};
 
+pub use blob::Blob;
 pub use pack::Compression;
 
 /// Another format is in another folder beside it.
@@ -61,18 +66,6 @@ pub struct Store {
     inside: Arc<Inside>,
 }
 
-struct Inside {
-    index: Mutex<Index>,
-    table: RwLock<Table>,
-    files: Files,
-    clock: Clock,
-    compression: Compression,
-    max_size: AtomicU64,
-    damaged: AtomicU64,
-    stopped: AtomicBool,
-    _lock: File,
-}
-
 /// An entry that was found. It may be gone when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRef {
@@ -90,44 +83,6 @@ pub struct Usage {
     pub max_size: u64,
     /// Blobs, and pieces of the index, that were found damaged since it was opened.
     pub damaged: u64,
-}
-
-/// A blob's content, which has the digest that was asked for.
-#[derive(Debug)]
-pub enum Blob {
-    Bytes(Vec<u8>),
-    /// Its file is plain: it can be cloned instead of written.
-    Plain {
-        file: File,
-        bytes: Vec<u8>,
-    },
-    /// Too large to be in memory.
-    Large {
-        file: File,
-        length: u64,
-    },
-}
-
-impl Blob {
-    pub fn length(&self) -> u64 {
-        match self {
-            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => bytes.len() as u64,
-            Blob::Large { length, .. } => *length,
-        }
-    }
-
-    /// Into an empty file: cloned where the file system can, else written.
-    pub fn write_to(&self, mut target: &File) -> io::Result<()> {
-        match self {
-            Blob::Plain { file, .. } | Blob::Large { file, .. } if clone(file, target) => Ok(()),
-            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => io::Write::write_all(&mut target, bytes),
-            Blob::Large { file, .. } => io::copy(&mut &*file, &mut target).map(drop),
-        }
-    }
-}
-
-fn clone(source: &File, target: &File) -> bool {
-    rustix::fs::ioctl_ficlone(target, source).is_ok()
 }
 
 impl Store {
@@ -393,42 +348,9 @@ impl Store {
     }
 }
 
-impl Blob {
-    fn into_bytes(self) -> Option<Vec<u8>> {
-        match self {
-            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => Some(bytes),
-            Blob::Large { .. } => None,
-        }
-    }
-}
-
 impl EntryRef {
     fn is(&self, entry: &table::Entry) -> bool {
         entry.id == self.id && entry.key == self.key
-    }
-}
-
-struct NewEntry {
-    id: u32,
-    key: Digest,
-    used: clock::Instant,
-    blobs: Blobs,
-}
-
-impl NewEntry {
-    /// What the index must be told: blobs that no entry has needed yet, the entry, and those that it replaces.
-    fn items(&self, table: &Table, excess: &[EntryRef]) -> Vec<Item> {
-        let blobs = self.blobs.iter().filter_map(|slot| table.blob(*slot));
-        let numbers = blobs.clone().map(|blob| blob.number).collect();
-        let fresh = blobs.filter(|blob| blob.entries == 0).map(table::Blob::item);
-        let entry = Item::Entry {
-            id: self.id,
-            key: self.key,
-            used: self.used,
-            blobs: numbers,
-        };
-        let dropped = excess.iter().map(|entry| Item::Drop { id: entry.id });
-        fresh.chain([entry]).chain(dropped).collect()
     }
 }
 
@@ -502,150 +424,4 @@ fn lock(folder: &Path) -> io::Result<File> {
 
 fn named(what: &str, path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
-}
-
-/// Where a blob lies.
-struct Place {
-    slot: Slot,
-    number: Number,
-    digest: Digest,
-}
-
-impl Inside {
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn table(&self) -> RwLockReadGuard<'_, Table> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whoever calls it holds the index: a thread that waits for the table keeps others from reading it.
-    fn change(&self) -> RwLockWriteGuard<'_, Table> {
-        self.table.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// For a look at all of it: a thread that wants to change it waits for the index, and keeps nobody from reading.
-    fn whole_table(&self) -> (MutexGuard<'_, Index>, RwLockReadGuard<'_, Table>) {
-        let index = self.index();
-        (index, self.table())
-    }
-
-    fn pin(&self, digest: &Digest) -> bool {
-        let table = self.table();
-        table.find_blob(digest).inspect(|slot| table.pin(*slot)).is_some()
-    }
-
-    fn place_of(&self, table: &Table, slot: Slot) -> Option<Place> {
-        let blob = table.blob(slot).filter(|blob| !blob.lost)?;
-        Some(Place {
-            slot,
-            number: blob.number,
-            digest: blob.digest,
-        })
-    }
-
-    /// The content, if it is what it should be. Else it is removed.
-    fn content(&self, place: &Place) -> Option<Blob> {
-        match load(&self.files, place) {
-            Ok(Some(blob)) => Some(blob),
-            Err(error) if is_passing(&error) => None,
-            Ok(None) | Err(_) => {
-                self.lose(place);
-                None
-            }
-        }
-    }
-
-    fn is_lost(&self, entry: &EntryRef) -> bool {
-        let table = self.table();
-        let body = table
-            .entry(entry.slot)
-            .filter(|found| entry.is(found))
-            .map(table::Entry::body);
-        body.and_then(|slot| table.blob(slot)).is_some_and(|blob| blob.lost)
-    }
-
-    fn lose(&self, place: &Place) {
-        let mut freed = Vec::new();
-        let index = self.index();
-        let lost = self.change().lose_blob(place.slot, place.number, &mut freed);
-        drop(index);
-        self.damaged.fetch_add(u64::from(lost), Ordering::Relaxed);
-        self.remove_files(&freed);
-    }
-
-    fn remove_files(&self, freed: &[Number]) {
-        freed.iter().for_each(|number| self.files.remove(*number));
-    }
-
-    fn add(&self, entry: NewEntry, excess: &[EntryRef]) -> EntryRef {
-        let mut freed = Vec::new();
-        let mut table = self.change();
-        table.unpin(&entry.blobs);
-        let slot = table.add_entry(entry.id, entry.key, entry.used, entry.blobs);
-        excess
-            .iter()
-            .for_each(|entry| table.remove_entry(entry.slot, &mut freed));
-        drop(table);
-        self.remove_files(&freed);
-        EntryRef {
-            key: entry.key,
-            slot,
-            id: entry.id,
-        }
-    }
-
-    /// Removes those that are still there, and tells how many. An index that cannot be written, on a full disk, must not keep
-    /// the disk full: its entries without blobs are no entries.
-    fn remove(&self, entries: &[EntryRef]) -> usize {
-        let mut index = self.index();
-        let there = |entry: &&EntryRef| self.table().entry(entry.slot).is_some_and(|found| entry.is(found));
-        let entries: Vec<_> = entries.iter().filter(there).collect();
-        let items: Vec<_> = entries.iter().map(|entry| Item::Drop { id: entry.id }).collect();
-        drop(index.append(&items));
-        let mut freed = Vec::new();
-        let mut table = self.change();
-        entries
-            .iter()
-            .for_each(|entry| table.remove_entry(entry.slot, &mut freed));
-        drop((table, index));
-        self.remove_files(&freed);
-        entries.len()
-    }
-
-    fn size(&self) -> u64 {
-        let length = self.index().length;
-        self.table().blocks * 512 + length
-    }
-
-    fn is_full(&self) -> bool {
-        self.size() > self.max_size.load(Ordering::Relaxed)
-    }
-}
-
-/// This process's trouble, not the blob's.
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, OutOfMemory};
-    let too_many = [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error());
-    too_many || matches!(error.kind(), Interrupted | OutOfMemory)
-}
-
-/// `None` if it does not have its digest.
-fn load(files: &Files, place: &Place) -> io::Result<Option<Blob>> {
-    let mut file = files.read(place.number)?;
-    let length = file.metadata()?.len();
-    if length > pack::LARGEST as u64 {
-        let right = !place.number.is_packed() && Digest::of_file(&file)? == place.digest;
-        io::Seek::rewind(&mut file)?;
-        return Ok(right.then_some(Blob::Large { file, length }));
-    }
-    let mut bytes = Vec::with_capacity(length as usize);
-    (&file).take(pack::LARGEST as u64).read_to_end(&mut bytes)?;
-    if !place.number.is_packed() {
-        let right = Digest::of(&bytes) == place.digest;
-        return Ok(right.then_some(Blob::Plain { file, bytes }));
-    }
-    let bytes = pack::unpack(&bytes).filter(|bytes| Digest::of(bytes) == place.digest);
-    Ok(bytes.map(Blob::Bytes))
 }
