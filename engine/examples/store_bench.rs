@@ -1,7 +1,8 @@
 //! Measures the store: `cargo run --release --example store_bench -- FOLDER [ENTRIES [BYTES]]`.
 //!
 //! Fills a FOLDER that is not there yet, and tells what a put took. Run again, in a process that has held nothing else, it tells
-//! what opening it, a find with a read, and an entry in memory cost.
+//! what opening it, a find with a read, and an entry in memory cost. `store_bench -- FOLDER pack FILE …` stores these files with
+//! and without compression instead, and tells what that costs and saves.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,8 +14,11 @@ use wafengine::cache::store::{Compression, Settings, Store};
 const SHARED: usize = 50;
 
 fn main() -> io::Result<()> {
-    let mut arguments = env::args().skip(1);
+    let mut arguments = env::args().skip(1).peekable();
     let folder = arguments.next().unwrap_or_else(|| "store-bench".into());
+    if arguments.peek().is_some_and(|word| word == "pack") {
+        return pack(Path::new(&folder), arguments.skip(1).collect());
+    }
     let mut number = |default| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(default);
     let (entries, size) = (number(100_000), number(20_000));
     let settings = Settings {
@@ -71,6 +75,46 @@ fn reopen(folder: &Path, settings: Settings, entries: usize, size: usize) -> io:
         "size",
         store.usage().size as f64 / 1048576.0
     );
+    Ok(())
+}
+
+fn pack(folder: &Path, files: Vec<String>) -> io::Result<()> {
+    let files: Vec<Vec<u8>> = files.iter().map(fs::read).collect::<Result<_, _>>()?;
+    let bytes: usize = files.iter().map(Vec::len).sum();
+    println!("{} files of {} KiB", files.len(), bytes / files.len() / 1024);
+    for compression in [
+        Compression::Off,
+        Compression::Level(-5),
+        Compression::Level(1),
+        Compression::Level(3),
+    ] {
+        let store = Store::open(
+            &folder.join(format!("{compression:?}")),
+            Settings {
+                max_size: u64::MAX,
+                compression,
+            },
+        )?;
+        println!("{compression:?}");
+        let start = Instant::now();
+        let digests: Vec<Digest> = files
+            .iter()
+            .map(|bytes| store.put_blob(bytes))
+            .collect::<Result<_, _>>()?;
+        tell("put", start.elapsed(), files.len());
+        let start = Instant::now();
+        let read: u64 = digests
+            .iter()
+            .filter_map(|digest| Some(store.open_blob(digest)?.length()))
+            .sum();
+        tell("get", start.elapsed(), files.len());
+        assert_eq!(read, bytes as u64);
+        println!(
+            "{:>12} {:>9.0} %",
+            "size",
+            store.usage().size as f64 * 100.0 / bytes as f64
+        );
+    }
     Ok(())
 }
 

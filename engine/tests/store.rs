@@ -177,7 +177,7 @@ fn blobs_of_any_size_are_written_as_they_were() {
     let space = TestSpace::new();
     let store = open(&space.path("cache"));
     for size in [0, 1, 4096, 4097, 1 << 20, 65 << 20] {
-        let bytes: Vec<u8> = (0..size).map(|n: usize| (n * n >> 7) as u8).collect();
+        let bytes: Vec<u8> = (0..size).map(|n: usize| ((n * n) >> 7) as u8).collect();
         fs::write(space.path("source"), &bytes).unwrap();
         let digest = store.put_file(&File::open(space.path("source")).unwrap()).unwrap();
         assert_eq!(digest, Digest::of(&bytes));
