@@ -572,3 +572,44 @@ impl Drop for Disk<'_> {
         let _ = Command::new("umount").arg(self.0).status();
     }
 }
+
+#[test]
+fn it_holds_what_a_map_would_hold_after_any_steps() {
+    let space = TestSpace::new();
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).unwrap();
+    let mut random = blake3::Hasher::new().update(&seed).finalize_xof();
+    let mut store = open(&space.path("cache"));
+    let mut model = std::collections::HashSet::new();
+    for step in 0..3000 {
+        let mut draw = [0; 2];
+        random.fill(&mut draw);
+        let n = usize::from(draw[1] % 64);
+        match draw[0] {
+            0 => {
+                store.clear().unwrap();
+                model.clear();
+            }
+            1..=8 => {
+                drop(store);
+                store = open(&space.path("cache"));
+            }
+            9..=80 => {
+                store.find(&key(n)).iter().for_each(|entry| store.remove_entry(entry));
+                model.remove(&n);
+            }
+            _ => {
+                put(&store, n);
+                model.insert(n);
+            }
+        }
+        assert_eq!(get(&store, n), model.contains(&n), "step {step} of {seed:?}");
+        let usage = store.usage();
+        assert_eq!(
+            (usage.entries, usage.blobs),
+            (model.len(), 2 * model.len()),
+            "step {step} of {seed:?}"
+        );
+    }
+    wait_until("only its blobs are left", || blobs(&space).len() == 2 * model.len());
+}

@@ -253,3 +253,108 @@ impl Replay {
         self.table
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::store::clock::Clock;
+
+    fn with_folder(test: impl Fn(&Path)) {
+        let name = format!("index-{}-{:?}", std::process::id(), std::thread::current().id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        test(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    fn entry(id: u32, number: u64, used: Instant) -> [Item; 2] {
+        let (digest, number) = (Digest::of(&number.to_le_bytes()), Number(number));
+        let entry = Item::Entry {
+            id,
+            key: Digest::of(b"key"),
+            used,
+            blobs: vec![number],
+        };
+        [
+            Item::Blob {
+                digest,
+                number,
+                blocks: 8,
+            },
+            entry,
+        ]
+    }
+
+    fn ids(table: &Table) -> Vec<u32> {
+        table
+            .entries_of(&Digest::of(b"key"))
+            .map(|(_, entry)| entry.id)
+            .collect()
+    }
+
+    #[test]
+    fn time_goes_on_after_an_index_from_the_future() {
+        with_folder(|folder| {
+            let future = 1 << 47;
+            Index::open(folder).unwrap().index.append(&entry(1, 2, future)).unwrap();
+            let table = Index::open(folder).unwrap().table;
+            assert!(Clock::after(table.newest).now() > future);
+        });
+    }
+
+    #[test]
+    fn what_comes_while_it_is_written_anew_is_in_the_new_one() {
+        with_folder(|folder| {
+            let mut found = Index::open(folder).unwrap();
+            found.index.append(&entry(1, 2, 0)).unwrap();
+            let table = Index::open(folder).unwrap().table;
+            let anew = found.index.begin_anew(&table);
+            assert!(!found.index.is_long(&Table::default()), "once at a time");
+            found.index.append(&entry(2, 4, 0)).unwrap();
+            found.index.end_anew(anew.write()).unwrap();
+            found.index.append(&entry(3, 6, 0)).unwrap();
+            let found = Index::open(folder).unwrap();
+            assert_eq!((ids(&found.table), found.damaged), (vec![3, 2, 1], false));
+        });
+    }
+
+    #[test]
+    fn an_index_that_could_not_be_written_anew_goes_on_as_it_is() {
+        with_folder(|folder| {
+            let mut found = Index::open(folder).unwrap();
+            drop(found.index.begin_anew(&found.table));
+            found.index.append(&entry(1, 2, 0)).unwrap();
+            assert!(found.index.end_anew(Err(io::ErrorKind::WriteZero.into())).is_err());
+            found.index.append(&entry(2, 4, 0)).unwrap();
+            assert_eq!(ids(&Index::open(folder).unwrap().table), [2, 1]);
+        });
+    }
+
+    #[test]
+    fn an_entry_whose_blob_is_unknown_is_none() {
+        with_folder(|folder| {
+            let [_, entry] = entry(1, 2, 0);
+            Index::open(folder).unwrap().index.append(&[entry]).unwrap();
+            assert_eq!(Index::open(folder).unwrap().table.counts(), (0, 0));
+        });
+    }
+
+    #[test]
+    fn it_becomes_short_when_most_of_it_is_past() {
+        with_folder(|folder| {
+            let mut found = Index::open(folder).unwrap();
+            let counted = Item::Count {
+                name: "hit".into(),
+                added: 1,
+            };
+            while !found.index.is_long(&found.table) {
+                found.index.append(&vec![counted.clone(); 1000]).unwrap();
+            }
+            let table = Index::open(folder).unwrap().table;
+            let anew = found.index.begin_anew(&table);
+            found.index.end_anew(anew.write()).unwrap();
+            assert!(found.index.length < 100);
+            assert_eq!(Index::open(folder).unwrap().table.counters, table.counters);
+        });
+    }
+}
