@@ -23,6 +23,7 @@ pub mod path;
 pub mod recent;
 pub mod restore;
 pub mod status;
+pub mod store;
 pub mod story;
 pub mod trace;
 pub mod world;

@@ -1,0 +1,87 @@
+//! A blob's content, and how it comes from the disk: nothing of it is used before its digest is known to be right.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use super::files::{Files, Number};
+use super::pack;
+use super::table::Slot;
+use crate::cache::digest::Digest;
+
+/// A blob's content, which has the digest that was asked for.
+#[derive(Debug)]
+pub enum Blob {
+    Bytes(Vec<u8>),
+    /// Its file is plain: it can be cloned instead of written.
+    Plain {
+        file: File,
+        bytes: Vec<u8>,
+    },
+    /// Too large to be in memory.
+    Large {
+        file: File,
+        length: u64,
+    },
+}
+
+impl Blob {
+    pub fn length(&self) -> u64 {
+        match self {
+            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => bytes.len() as u64,
+            Blob::Large { length, .. } => *length,
+        }
+    }
+
+    /// Into an empty file: cloned where the file system can, else written.
+    pub fn write_to(&self, mut target: &File) -> io::Result<()> {
+        match self {
+            Blob::Plain { file, .. } | Blob::Large { file, .. } if clone(file, target) => Ok(()),
+            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => io::Write::write_all(&mut target, bytes),
+            Blob::Large { file, .. } => io::copy(&mut &*file, &mut target).map(drop),
+        }
+    }
+
+    pub fn into_bytes(self) -> Option<Vec<u8>> {
+        match self {
+            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => Some(bytes),
+            Blob::Large { .. } => None,
+        }
+    }
+}
+
+pub fn clone(source: &File, target: &File) -> bool {
+    rustix::fs::ioctl_ficlone(target, source).is_ok()
+}
+
+/// Where a blob lies.
+pub struct Place {
+    pub slot: Slot,
+    pub number: Number,
+    pub digest: Digest,
+}
+
+/// This process's trouble, not the blob's.
+pub fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, OutOfMemory};
+    let too_many = [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error());
+    too_many || matches!(error.kind(), Interrupted | OutOfMemory)
+}
+
+/// `None` if it does not have its digest.
+pub fn load(files: &Files, place: &Place) -> io::Result<Option<Blob>> {
+    let mut file = files.read(place.number)?;
+    let length = file.metadata()?.len();
+    if length > pack::LARGEST as u64 {
+        let right = !place.number.is_packed() && Digest::of_file(&file)? == place.digest;
+        io::Seek::rewind(&mut file)?;
+        return Ok(right.then_some(Blob::Large { file, length }));
+    }
+    let mut bytes = Vec::with_capacity(length as usize);
+    (&file).take(pack::LARGEST as u64).read_to_end(&mut bytes)?;
+    if !place.number.is_packed() {
+        let right = Digest::of(&bytes) == place.digest;
+        return Ok(right.then_some(Blob::Plain { file, bytes }));
+    }
+    let bytes = pack::unpack(&bytes).filter(|bytes| Digest::of(bytes) == place.digest);
+    Ok(bytes.map(Blob::Bytes))
+}

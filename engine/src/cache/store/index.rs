@@ -1,0 +1,360 @@
+//! The index on disk: a file to which every change is appended, and which is written anew when most of it is past.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::clock::Instant;
+use super::files::Number;
+use super::item::{frame, Frames, Item, Items};
+use super::table::{Blobs, Slot, Table};
+use crate::cache::digest::Digest;
+
+/// For whoever looks into the file: frames tell by themselves whose they are.
+const TITLE: &[u8] = b"wafcc store, format 1: index\n";
+/// What one flipped bit can cost; and a frame's head is little against it.
+const FRAME: usize = 4096;
+const LARGEST: u64 = 4 << 30;
+
+pub struct Index {
+    path: PathBuf,
+    file: File,
+    pub length: u64,
+    /// What is appended while the index is written anew.
+    meanwhile: Option<Vec<u8>>,
+}
+
+/// What was found on the disk.
+pub struct Found {
+    pub index: Index,
+    pub table: Table,
+    pub damaged: bool,
+}
+
+impl Index {
+    /// Reads what is there. An index that cannot be used is begun anew, and the blobs of the old one are swept up.
+    pub fn open(folder: &Path) -> io::Result<Found> {
+        let path = folder.join("index");
+        let bytes = read(&path)?;
+        let rest = bytes.strip_prefix(TITLE).unwrap_or(&bytes);
+        let mut frames = Frames::new(rest);
+        let table = replay(&mut frames);
+        let damaged = frames.damaged;
+        let length = match frames.end {
+            0 if rest.len() == bytes.len() => 0,
+            end => bytes.len() - rest.len() + end,
+        };
+        if length == 0 && !bytes.is_empty() {
+            // Not ours: it is not thrown away.
+            fs::rename(&path, path.with_extension("foreign"))?;
+        }
+        let file = append_to(&path)?;
+        file.set_len(length as u64)?;
+        drop(bytes);
+        give_back();
+        let mut index = Index {
+            path,
+            file,
+            length: length as u64,
+            meanwhile: None,
+        };
+        if length == 0 {
+            index.write(TITLE)?;
+        }
+        Ok(Found { index, table, damaged })
+    }
+
+    /// After this returned, a killed process changes nothing about it.
+    pub fn append(&mut self, items: &[Item]) -> io::Result<()> {
+        let frames = framed(items.iter().cloned());
+        self.write(&frames)?;
+        if let Some(meanwhile) = &mut self.meanwhile {
+            meanwhile.extend(&frames);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(bytes);
+        match written {
+            Ok(()) => self.length += bytes.len() as u64,
+            // Half a frame would cost the next reader a search.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        written
+    }
+
+    /// Whether most of it is past, and nobody writes it anew yet.
+    pub fn is_long(&self, table: &Table) -> bool {
+        self.meanwhile.is_none() && self.length > 2 * table.index_size() + (1 << 20)
+    }
+
+    /// The first step of writing it anew, under the lock: quick, in memory.
+    pub fn begin_anew(&mut self, table: &Table) -> Anew {
+        self.meanwhile = Some(Vec::new());
+        let mut bytes = TITLE.to_vec();
+        bytes.extend(framed(table.items()));
+        Anew {
+            path: self.path.with_extension("new"),
+            bytes,
+        }
+    }
+
+    /// The last step, under the lock: what came meanwhile is added, and it takes the old one's place.
+    pub fn end_anew(&mut self, anew: io::Result<File>) -> io::Result<()> {
+        let meanwhile = self.meanwhile.take().unwrap_or_default();
+        let mut file = anew?;
+        file.write_all(&meanwhile)?;
+        let length = file.metadata()?.len();
+        fs::rename(self.path.with_extension("new"), &self.path)?;
+        (self.file, self.length) = (file, length);
+        Ok(())
+    }
+}
+
+/// An index that is to take the old one's place.
+pub struct Anew {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Anew {
+    /// The second step, without any lock. It is on the disk before the old one is gone.
+    pub fn write(self) -> io::Result<File> {
+        drop(fs::remove_file(&self.path));
+        let mut file = append_to(&self.path)?;
+        file.write_all(&self.bytes)?;
+        file.sync_data()?;
+        Ok(file)
+    }
+}
+
+/// What reading took from the system, which libc would keep: as much as the table itself.
+fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it touches no memory that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+}
+
+/// Nothing, if it is not there or not an index.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    match fs::metadata(path) {
+        Ok(status) if status.len() <= LARGEST => fs::read(path),
+        Ok(_) => Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn framed(items: impl Iterator<Item = Item>) -> Vec<u8> {
+    let (mut frames, mut payload) = (Vec::new(), Vec::new());
+    for item in items {
+        item.write(&mut payload);
+        if payload.len() >= FRAME {
+            frame(&payload, &mut frames);
+            payload.clear();
+        }
+    }
+    if !payload.is_empty() {
+        frame(&payload, &mut frames);
+    }
+    frames
+}
+
+/// What holds after all that the index says.
+fn replay(frames: &mut Frames) -> Table {
+    let mut replay = Replay::default();
+    for payload in frames {
+        Items(payload).for_each(|item| replay.apply(item));
+    }
+    replay.end()
+}
+
+#[derive(Default)]
+struct Replay {
+    table: Table,
+    /// Where they were added. A slot may hold another one by now.
+    entries: HashMap<u32, Slot>,
+    blobs: HashMap<Number, Slot>,
+    freed: Vec<Number>,
+}
+
+impl Replay {
+    fn apply(&mut self, item: Item) {
+        match item {
+            Item::Blob { digest, number, blocks } => self.add_blob(digest, number, blocks),
+            Item::Entry { id, key, used, blobs } => self.add_entry(id, key, used, &blobs),
+            Item::Drop { id } => self.remove_entry(id),
+            Item::Use { id, used } => self.table.use_again(self.entry(id), used),
+            Item::Count { name, added } => self.table.count(&name, added),
+            Item::Zero => self.table.counters.clear(),
+            Item::Clear => self.clear(),
+        }
+    }
+
+    fn entry(&self, id: u32) -> Option<Slot> {
+        let is_it = |slot: &Slot| self.table.entry(*slot).is_some_and(|entry| entry.id == id);
+        self.entries.get(&id).copied().filter(is_it)
+    }
+
+    fn blob(&self, number: Number) -> Option<Slot> {
+        let is_it = |slot: &Slot| {
+            self.table
+                .blob(*slot)
+                .is_some_and(|blob| blob.number == number && !blob.lost)
+        };
+        self.blobs.get(&number).copied().filter(is_it)
+    }
+
+    fn add_blob(&mut self, digest: Digest, number: Number, blocks: u32) {
+        let old = self.table.find_blob(&digest);
+        if let Some(old) = old.and_then(|slot| self.table.blob(slot).map(|blob| (slot, blob.number))) {
+            if old.1 == number {
+                return;
+            }
+            // It was stored twice: the first was lost.
+            self.table.lose_blob(old.0, old.1, &mut self.freed);
+        }
+        self.blobs.insert(number, self.table.add_blob(digest, number, blocks));
+    }
+
+    fn add_entry(&mut self, id: u32, key: Digest, used: Instant, blobs: &[Number]) {
+        self.remove_entry(id);
+        let blobs: Option<Blobs> = blobs.iter().map(|number| self.blob(*number)).collect();
+        if let Some(blobs) = blobs.filter(|blobs| !blobs.is_empty()) {
+            let slot = self.table.add_entry(id, key, used, blobs);
+            self.entries.insert(id, slot);
+        }
+    }
+
+    fn remove_entry(&mut self, id: u32) {
+        if let Some(slot) = self.entry(id) {
+            self.table.remove_entry(slot, &mut self.freed);
+        }
+    }
+
+    fn clear(&mut self) {
+        let counters = std::mem::take(&mut self.table.counters);
+        *self = Replay::default();
+        self.table.counters = counters;
+    }
+
+    /// Whatever no entry needs was never acknowledged.
+    fn end(mut self) -> Table {
+        self.table.remove_idle(&mut self.freed);
+        self.table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::store::clock::Clock;
+
+    fn with_folder(test: impl Fn(&Path)) {
+        let name = format!("index-{}-{:?}", std::process::id(), std::thread::current().id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        test(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    fn entry(id: u32, number: u64, used: Instant) -> [Item; 2] {
+        let (digest, number) = (Digest::of(&number.to_le_bytes()), Number(number));
+        let entry = Item::Entry {
+            id,
+            key: Digest::of(b"key"),
+            used,
+            blobs: vec![number],
+        };
+        [
+            Item::Blob {
+                digest,
+                number,
+                blocks: 8,
+            },
+            entry,
+        ]
+    }
+
+    fn ids(table: &Table) -> Vec<u32> {
+        table
+            .entries_of(&Digest::of(b"key"))
+            .map(|(_, entry)| entry.id)
+            .collect()
+    }
+
+    #[test]
+    fn time_goes_on_after_an_index_from_the_future() {
+        with_folder(|folder| {
+            let future = 1 << 47;
+            Index::open(folder).unwrap().index.append(&entry(1, 2, future)).unwrap();
+            let table = Index::open(folder).unwrap().table;
+            assert!(Clock::after(table.newest).now() > future);
+        });
+    }
+
+    #[test]
+    fn what_comes_while_it_is_written_anew_is_in_the_new_one() {
+        with_folder(|folder| {
+            let mut found = Index::open(folder).unwrap();
+            found.index.append(&entry(1, 2, 0)).unwrap();
+            let table = Index::open(folder).unwrap().table;
+            let anew = found.index.begin_anew(&table);
+            assert!(!found.index.is_long(&Table::default()), "once at a time");
+            found.index.append(&entry(2, 4, 0)).unwrap();
+            found.index.end_anew(anew.write()).unwrap();
+            found.index.append(&entry(3, 6, 0)).unwrap();
+            let found = Index::open(folder).unwrap();
+            assert_eq!((ids(&found.table), found.damaged), (vec![3, 2, 1], false));
+        });
+    }
+
+    #[test]
+    fn an_index_that_could_not_be_written_anew_goes_on_as_it_is() {
+        with_folder(|folder| {
+            let mut found = Index::open(folder).unwrap();
+            drop(found.index.begin_anew(&found.table));
+            found.index.append(&entry(1, 2, 0)).unwrap();
+            assert!(found.index.end_anew(Err(io::ErrorKind::WriteZero.into())).is_err());
+            found.index.append(&entry(2, 4, 0)).unwrap();
+            assert_eq!(ids(&Index::open(folder).unwrap().table), [2, 1]);
+        });
+    }
+
+    #[test]
+    fn an_entry_whose_blob_is_unknown_is_none() {
+        with_folder(|folder| {
+            let [_, entry] = entry(1, 2, 0);
+            Index::open(folder).unwrap().index.append(&[entry]).unwrap();
+            assert_eq!(Index::open(folder).unwrap().table.counts(), (0, 0));
+        });
+    }
+
+    #[test]
+    fn it_becomes_short_when_most_of_it_is_past() {
+        with_folder(|folder| {
+            let mut found = Index::open(folder).unwrap();
+            let counted = Item::Count {
+                name: "hit".into(),
+                added: 1,
+            };
+            while !found.index.is_long(&found.table) {
+                found.index.append(&vec![counted.clone(); 1000]).unwrap();
+            }
+            let table = Index::open(folder).unwrap().table;
+            let anew = found.index.begin_anew(&table);
+            found.index.end_anew(anew.write()).unwrap();
+            assert!(found.index.length < 100);
+            assert_eq!(Index::open(folder).unwrap().table.counters, table.counters);
+        });
+    }
+}

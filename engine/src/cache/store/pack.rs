@@ -1,0 +1,112 @@
+//! Blobs in fewer bytes, where that pays.
+
+use std::cell::RefCell;
+
+use zstd::bulk::{Compressor, Decompressor};
+use zstd::zstd_safe::get_frame_content_size;
+
+/// Below this, a file takes one block of the disk either way.
+const SMALLEST: usize = 4096;
+/// Packed and unpacked in memory: what is larger stays as it is.
+pub const LARGEST: usize = 64 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Compression {
+    Off,
+    /// zstd at the level that costs a build the least.
+    #[default]
+    Auto,
+    Level(i32),
+}
+
+impl Compression {
+    /// Only if it saves a quarter: else a plain file is better, which can be cloned.
+    pub fn pack(self, bytes: &[u8]) -> Option<Vec<u8>> {
+        if bytes.len() <= SMALLEST || bytes.len() > LARGEST {
+            return None;
+        }
+        let packed = compress(bytes, self.level()?)?;
+        (packed.len() <= bytes.len() / 4 * 3).then_some(packed)
+    }
+
+    fn level(self) -> Option<i32> {
+        match self {
+            Compression::Off => None,
+            Compression::Auto => Some(1),
+            Compression::Level(level) => Some(level),
+        }
+    }
+}
+
+struct Bench {
+    level: i32,
+    compressor: Compressor<'static>,
+}
+
+thread_local! {
+    // To prepare one takes as long as to pack a small object file.
+    static PACKING: RefCell<Option<Bench>> = const { RefCell::new(None) };
+    static UNPACKING: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn compress(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
+    PACKING.with_borrow_mut(|bench| {
+        if bench.as_ref().map(|bench| bench.level) != Some(level) {
+            let compressor = Compressor::new(level).ok()?;
+            *bench = Some(Bench { level, compressor });
+        }
+        bench.as_mut()?.compressor.compress(bytes).ok()
+    })
+}
+
+/// What was packed; `None` if that cannot be it.
+pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
+    let length = usize::try_from(get_frame_content_size(packed).ok()??).ok()?;
+    if length > LARGEST {
+        return None;
+    }
+    UNPACKING.with_borrow_mut(|decompressor| {
+        if decompressor.is_none() {
+            *decompressor = Decompressor::new().ok();
+        }
+        decompressor.as_mut()?.decompress(packed, length).ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_packed_comes_back() {
+        let bytes = b"a line of an object file, so to say\n".repeat(1000);
+        for compression in [Compression::Auto, Compression::Level(3), Compression::Level(-5)] {
+            let packed = compression.pack(&bytes).unwrap();
+            assert!(packed.len() < bytes.len() / 4);
+            assert_eq!(unpack(&packed).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn only_what_it_pays_for_is_packed() {
+        let mut noise = vec![0; 100_000];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        assert_eq!(Compression::Auto.pack(&noise), None);
+        assert_eq!(Compression::Auto.pack(&[0; SMALLEST]), None);
+        assert_eq!(Compression::Off.pack(&[0; 100_000]), None);
+        assert!(Compression::Auto.pack(&[0; SMALLEST + 1]).is_some());
+    }
+
+    #[test]
+    fn damage_is_no_panic_and_no_large_allocation() {
+        let packed = Compression::Auto.pack(&[7; 100_000]).unwrap();
+        for at in 0..packed.len() {
+            for bit in 0..8 {
+                let mut damaged = packed.clone();
+                damaged[at] ^= 1 << bit;
+                drop(unpack(&damaged));
+            }
+            assert_eq!(unpack(&packed[..at]), None);
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! What the store holds, in memory: which entries a key has, and which blobs an entry needs.
+//!
+//! Knows nothing of the disk but numbers of files. Entries and blobs are in slots, which take a quarter of the memory of
+//! maps that own their keys.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
+
+use super::clock;
+use super::files::Number;
+use super::item::Item;
+use crate::cache::digest::Digest;
+
+pub type Slot = u32;
+const NONE: Slot = Slot::MAX;
+
+/// The blob with its bytes, and after it those that it needs: two or three of most entries.
+pub type Blobs = SmallVec<[Slot; 4]>;
+
+pub struct Entry {
+    pub key: Digest,
+    /// When it was used last, twice, and one more if the index does not know yet.
+    used: AtomicU64,
+    pub blobs: Blobs,
+    pub id: u32,
+    /// The next of the same key.
+    next: Slot,
+}
+
+pub struct Blob {
+    pub digest: Digest,
+    pub number: Number,
+    pub blocks: u32,
+    /// How many entries need it.
+    pub entries: u32,
+    /// Its file is damaged or gone.
+    pub lost: bool,
+}
+
+#[derive(Default)]
+pub struct Table {
+    entries: Slots<Entry>,
+    blobs: Slots<Blob>,
+    by_key: HashTable<Slot>,
+    by_digest: HashTable<Slot>,
+    /// Blobs that somebody has just stored, or asked for, to name them in an entry.
+    pins: Mutex<HashMap<Slot, Instant>>,
+    pub counters: BTreeMap<String, u64>,
+    /// What the disk holds for all blobs, in units of 512 bytes.
+    pub blocks: u64,
+    /// How many times blobs are needed.
+    needs: usize,
+    pub next_id: u32,
+    pub newest: clock::Instant,
+}
+
+impl Entry {
+    pub fn used(&self) -> clock::Instant {
+        self.used.load(Ordering::Relaxed) >> 1
+    }
+
+    pub fn touch(&self, now: clock::Instant) {
+        self.used.store(now << 1 | 1, Ordering::Relaxed);
+    }
+
+    /// When it was used, if the index does not know yet. From now on it does.
+    pub fn settle(&self) -> Option<clock::Instant> {
+        match self.used.load(Ordering::Relaxed) & 1 {
+            1 => Some(self.used.fetch_and(!1, Ordering::Relaxed) >> 1),
+            _ => None,
+        }
+    }
+
+    pub fn body(&self) -> Slot {
+        self.blobs[0]
+    }
+}
+
+/// Digests are spread evenly already.
+fn spread(digest: &Digest) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = digest.0;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+impl Table {
+    pub fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(slot)
+    }
+
+    pub fn blob(&self, slot: Slot) -> Option<&Blob> {
+        self.blobs.get(slot)
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.entries.iter()
+    }
+
+    pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
+        self.blobs.iter().map(|(_, blob)| blob)
+    }
+
+    pub fn entries_of<'a>(&'a self, key: &'a Digest) -> impl Iterator<Item = (Slot, &'a Entry)> {
+        let first = self.by_key.find(spread(key), |slot| self.has_key(*slot, key)).copied();
+        std::iter::successors(first, |slot| self.entry(*slot).map(|entry| entry.next))
+            .map_while(|slot| Some((slot, self.entry(slot)?)))
+    }
+
+    fn has_key(&self, slot: Slot, key: &Digest) -> bool {
+        self.entry(slot).is_some_and(|entry| entry.key == *key)
+    }
+
+    pub fn find_blob(&self, digest: &Digest) -> Option<Slot> {
+        let is_it = |slot: &Slot| self.blob(*slot).is_some_and(|blob| blob.digest == *digest);
+        self.by_digest.find(spread(digest), is_it).copied()
+    }
+
+    /// For a while, it stays even if no entry needs it.
+    pub fn pin(&self, slot: Slot) {
+        self.pins().insert(slot, Instant::now());
+    }
+
+    pub fn unpin(&self, slots: &[Slot]) {
+        let mut pins = self.pins();
+        pins.retain(|slot, _| !slots.contains(slot));
+    }
+
+    fn pins(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Instant>> {
+        self.pins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add_blob(&mut self, digest: Digest, number: Number, blocks: u32) -> Slot {
+        self.blocks += u64::from(blocks);
+        let slot = self.blobs.add(Blob {
+            digest,
+            number,
+            blocks,
+            entries: 0,
+            lost: false,
+        });
+        let blobs = &self.blobs;
+        let rehash = |slot: &Slot| blobs.get(*slot).map_or(0, |blob| spread(&blob.digest));
+        self.by_digest.insert_unique(spread(&digest), slot, rehash);
+        slot
+    }
+
+    /// All of `blobs` are there.
+    pub fn add_entry(&mut self, id: u32, key: Digest, used: clock::Instant, blobs: Blobs) -> Slot {
+        for slot in &blobs {
+            self.blobs.get_mut(*slot).into_iter().for_each(|blob| blob.entries += 1);
+        }
+        self.needs += blobs.len();
+        self.newest = self.newest.max(used);
+        self.next_id = self.next_id.max(id.wrapping_add(1));
+        let slot = self.entries.add(Entry {
+            key,
+            used: AtomicU64::new(used << 1),
+            blobs,
+            id,
+            next: NONE,
+        });
+        self.put_first(slot, key);
+        slot
+    }
+
+    fn put_first(&mut self, slot: Slot, key: Digest) {
+        let entries = &self.entries;
+        let has_key = |slot: &Slot| entries.get(*slot).is_some_and(|entry| entry.key == key);
+        let rehash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| spread(&entry.key));
+        let next = match self.by_key.find_mut(spread(&key), has_key) {
+            Some(first) => std::mem::replace(first, slot),
+            None => {
+                self.by_key.insert_unique(spread(&key), slot, rehash);
+                NONE
+            }
+        };
+        self.entries
+            .get_mut(slot)
+            .into_iter()
+            .for_each(|entry| entry.next = next);
+    }
+
+    /// Adds the files that nobody needs any more to `freed`.
+    pub fn remove_entry(&mut self, slot: Slot, freed: &mut Vec<Number>) {
+        let Some((key, next)) = self.entry(slot).map(|entry| (entry.key, entry.next)) else {
+            return;
+        };
+        self.unlink(slot, &key, next);
+        let Some(entry) = self.entries.remove(slot) else {
+            return;
+        };
+        self.needs -= entry.blobs.len();
+        for slot in entry.blobs {
+            self.leave_blob(slot, freed);
+        }
+    }
+
+    fn unlink(&mut self, slot: Slot, key: &Digest, next: Slot) {
+        let before = self
+            .entries_of(key)
+            .find(|(_, entry)| entry.next == slot)
+            .map(|(slot, _)| slot);
+        if let Some(before) = before {
+            self.entries
+                .get_mut(before)
+                .into_iter()
+                .for_each(|entry| entry.next = next);
+            return;
+        }
+        let Ok(mut first) = self.by_key.find_entry(spread(key), |first| *first == slot) else {
+            return;
+        };
+        match next {
+            NONE => drop(first.remove()),
+            next => *first.get_mut() = next,
+        }
+    }
+
+    fn leave_blob(&mut self, slot: Slot, freed: &mut Vec<Number>) {
+        let Some(blob) = self.blobs.get_mut(slot) else {
+            return;
+        };
+        blob.entries -= 1;
+        if blob.entries == 0 && (blob.lost || !self.pins().contains_key(&slot)) {
+            self.remove_blob(slot, freed);
+        }
+    }
+
+    fn remove_blob(&mut self, slot: Slot, freed: &mut Vec<Number>) {
+        self.forget_digest(slot);
+        if let Some(blob) = self.blobs.remove(slot).filter(|blob| !blob.lost) {
+            self.blocks -= u64::from(blob.blocks);
+            freed.push(blob.number);
+        }
+    }
+
+    fn forget_digest(&mut self, slot: Slot) {
+        let Some(digest) = self.blob(slot).map(|blob| blob.digest) else {
+            return;
+        };
+        if let Ok(found) = self.by_digest.find_entry(spread(&digest), |found| *found == slot) {
+            found.remove();
+        }
+    }
+
+    /// It is damaged: nobody finds it again, and the next one with its digest is stored anew.
+    pub fn lose_blob(&mut self, slot: Slot, number: Number, freed: &mut Vec<Number>) -> bool {
+        if self.blob(slot).map(|blob| (blob.number, blob.lost)) != Some((number, false)) {
+            return false;
+        }
+        self.forget_digest(slot);
+        self.unpin(&[slot]);
+        let Some(blob) = self.blobs.get_mut(slot) else {
+            return false;
+        };
+        blob.lost = true;
+        self.blocks -= u64::from(blob.blocks);
+        freed.push(number);
+        if blob.entries == 0 {
+            self.blobs.remove(slot);
+        }
+        true
+    }
+
+    /// Removes the blobs that waited for so long for an entry, in vain.
+    pub fn let_go(&mut self, patience: Duration, freed: &mut Vec<Number>) {
+        let mut gone = Vec::new();
+        self.pins().retain(|slot, since| {
+            let waits = since.elapsed() < patience;
+            gone.extend((!waits).then_some(*slot));
+            waits
+        });
+        gone.retain(|slot| self.blob(*slot).is_some_and(|blob| blob.entries == 0));
+        gone.into_iter().for_each(|slot| self.remove_blob(slot, freed));
+    }
+
+    /// Removes the blobs that no entry needs.
+    pub fn remove_idle(&mut self, freed: &mut Vec<Number>) {
+        let idle = self.blobs.iter().filter(|(_, blob)| blob.entries == 0);
+        let idle: Vec<Slot> = idle.map(|(slot, _)| slot).collect();
+        idle.into_iter().for_each(|slot| self.remove_blob(slot, freed));
+    }
+
+    /// As the index tells.
+    pub fn use_again(&mut self, slot: Option<Slot>, used: clock::Instant) {
+        if let Some(entry) = slot.and_then(|slot| self.entry(slot)) {
+            entry.touch(used);
+            entry.settle();
+            self.newest = self.newest.max(used);
+        }
+    }
+
+    /// What an index that says only this would be long.
+    pub fn index_size(&self) -> u64 {
+        (47 * self.entries.len() + 8 * self.needs + 45 * self.blobs.len() + 64 * self.counters.len()) as u64
+    }
+
+    /// One without entries and blobs, and otherwise this one.
+    pub fn cleared(&mut self) -> Table {
+        Table {
+            counters: std::mem::take(&mut self.counters),
+            next_id: self.next_id,
+            newest: self.newest,
+            ..Table::default()
+        }
+    }
+
+    pub fn counts(&self) -> (usize, usize) {
+        (self.entries.len(), self.blobs.len())
+    }
+
+    pub fn count(&mut self, name: &str, added: u64) {
+        match self.counters.get_mut(name) {
+            Some(counter) => *counter = counter.saturating_add(added),
+            None => drop(self.counters.insert(name.to_owned(), added)),
+        }
+    }
+
+    /// Everything, as the index says it.
+    pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
+        let counters = self.counters.iter();
+        let counters = counters.map(|(name, added)| Item::Count {
+            name: name.clone(),
+            added: *added,
+        });
+        let blobs = self
+            .blobs()
+            .filter(|blob| blob.entries > 0 && !blob.lost)
+            .map(Blob::item);
+        let entries = self.entries().filter_map(|(_, entry)| self.item_of(entry));
+        counters.chain(blobs).chain(entries)
+    }
+
+    /// `None` if something that it needs is lost.
+    fn item_of(&self, entry: &Entry) -> Option<Item> {
+        let number = |slot: &Slot| self.blob(*slot).filter(|blob| !blob.lost).map(|blob| blob.number);
+        let blobs = entry.blobs.iter().map(number).collect::<Option<_>>()?;
+        let (id, key, used) = (entry.id, entry.key, entry.used());
+        Some(Item::Entry { id, key, used, blobs })
+    }
+}
+
+impl Blob {
+    pub fn item(&self) -> Item {
+        let (digest, number, blocks) = (self.digest, self.number, self.blocks);
+        Item::Blob { digest, number, blocks }
+    }
+}
+
+/// Values that stay where they are while others come and go.
+struct Slots<T> {
+    values: Vec<Option<T>>,
+    free: Vec<Slot>,
+}
+
+impl<T> Default for Slots<T> {
+    fn default() -> Slots<T> {
+        Slots {
+            values: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slots<T> {
+    fn get(&self, slot: Slot) -> Option<&T> {
+        self.values.get(slot as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
+        self.values.get_mut(slot as usize)?.as_mut()
+    }
+
+    fn add(&mut self, value: T) -> Slot {
+        match self.free.pop() {
+            Some(slot) => {
+                self.values[slot as usize] = Some(value);
+                slot
+            }
+            None => {
+                self.values.push(Some(value));
+                (self.values.len() - 1) as Slot
+            }
+        }
+    }
+
+    fn remove(&mut self, slot: Slot) -> Option<T> {
+        let value = self.values.get_mut(slot as usize)?.take()?;
+        self.free.push(slot);
+        Some(value)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
+        let numbered = self.values.iter().enumerate();
+        numbered.filter_map(|(slot, value)| Some((slot as Slot, value.as_ref()?)))
+    }
+
+    fn len(&self) -> usize {
+        self.values.len() - self.free.len()
+    }
+}
