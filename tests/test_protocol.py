@@ -50,6 +50,7 @@ ENCODERS = {
 	"stop": lambda f: protocol.encode_stop(f["how"]),
 	"listen": lambda f: protocol.encode_listen(),
 	"policy": lambda f: protocol.encode_policy(f["flags"], f["load"]),
+	"cache": lambda f: protocol.encode_cache(unhex(f["question"])),
 }
 VALUES = {
 	"welcome": protocol.Welcome,

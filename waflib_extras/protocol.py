@@ -247,6 +247,11 @@ def encode_policy(flags: int, load: int) -> bytes:
 	return _frame(8, _POLICY.pack(flags, load), FRAME_CAP)
 
 
+def encode_cache(question: bytes) -> bytes:
+	"""A question about the cache, in JSON."""
+	return _frame(9, _text(question), FRAME_CAP)
+
+
 # ---- answers
 
 _WELCOME = struct.Struct("<HII")

@@ -2,13 +2,17 @@
 //! deadline.
 
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use rustix::process::{Pid, Signal};
 
 use crate::folder::Folder;
 use crate::frame::Inbox;
@@ -57,9 +61,18 @@ impl Client {
     /// Connects and greets. `jobs` is 0 for a connection that sends no command.
     pub fn connect(folder: &Folder, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
         folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
-        let stream = UnixStream::connect(folder.socket()).map_err(Unserved::Absent)?;
-        stream.set_read_timeout(Some(GREETING_TIME))?;
-        stream.set_write_timeout(Some(GREETING_TIME))?;
+        let stream = reach(folder)?;
+        let engine = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.pid);
+        let greeted = Client::greet(stream, session, jobs, name);
+        if let (Err(Unserved::Lost(error)), Ok(engine)) = (&greeted, engine) {
+            if is_timeout(error) && is_stopped(engine) {
+                end_stopped(engine);
+            }
+        }
+        greeted
+    }
+
+    fn greet(stream: UnixStream, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
         let mut client = Client {
             stream,
             inbox: Inbox::new(FRAME_CAP),
@@ -90,7 +103,19 @@ impl Client {
     pub fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);
-        self.stream.write_all(&bytes)
+        self.send_bytes(&bytes)
+    }
+
+    /// A program that has not ignored SIGPIPE, such as `wafcc`, must not end with its engine.
+    fn send_bytes(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Sends a request with descriptors.
@@ -104,7 +129,7 @@ impl Client {
         }
         let parts = [IoSlice::new(&bytes)];
         let sent = rustix::net::sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL)?;
-        self.stream.write_all(&bytes[sent..])
+        self.send_bytes(&bytes[sent..])
     }
 
     /// The next reply; waits as long as `patience` said last.
@@ -123,6 +148,26 @@ impl Client {
         }
     }
 
+    /// The next reply, however long it takes; but an engine that is found stopped twice in succession, that time apart,
+    /// will not answer, and stands in the way of all others.
+    pub fn receive_while_it_lives(&mut self, time: Duration) -> io::Result<Reply> {
+        self.patience(Some(time))?;
+        let engine = rustix::net::sockopt::socket_peercred(&self.stream)?.pid;
+        let mut was_stopped = false;
+        loop {
+            match self.receive() {
+                Err(error) if is_timeout(&error) => {}
+                other => return other,
+            }
+            let is_stopped = is_stopped(engine);
+            if is_stopped && was_stopped {
+                end_stopped(engine);
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            was_stopped = is_stopped;
+        }
+    }
+
     /// How long to wait for replies from now on; `None` is for ever, for the end of a command.
     pub fn patience(&self, time: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(time)
@@ -130,6 +175,15 @@ impl Client {
 
     pub fn report(&mut self) -> io::Result<serde_json::Value> {
         self.send(&Request::Status)?;
+        match self.receive()? {
+            Reply::Report { json } => Ok(serde_json::from_slice(&json)?),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Asks about the cache: JSON both ways.
+    pub fn ask_cache(&mut self, question: Vec<u8>) -> io::Result<serde_json::Value> {
+        self.send(&Request::Cache { question })?;
         match self.receive()? {
             Reply::Report { json } => Ok(serde_json::from_slice(&json)?),
             _ => Err(unexpected()),
@@ -155,6 +209,36 @@ impl Client {
             Ok(_) => Err(unexpected()),
         }
     }
+}
+
+/// A socket whose every wait has a deadline, the one for a place in the queue included.
+fn reach(folder: &Folder) -> Result<UnixStream, Unserved> {
+    let absent = |error: Errno| Unserved::Absent(error.into());
+    let address = SocketAddrUnix::new(folder.socket()).map_err(absent)?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .map_err(absent)?;
+    let stream = UnixStream::from(socket);
+    stream.set_read_timeout(Some(GREETING_TIME))?;
+    stream.set_write_timeout(Some(GREETING_TIME))?;
+    rustix::net::connect(&stream, &address).map_err(absent)?;
+    Ok(stream)
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Somebody has stopped it (`SIGSTOP`); a debugger that holds it is another thing.
+fn is_stopped(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    state == Some('T')
+}
+
+/// It would be waited for by every client. Its guardian cleans up, and whoever comes next starts another.
+fn end_stopped(pid: Pid) {
+    // One that cannot be ended, somebody else's, only costs its clients their time.
+    let _ = rustix::process::kill_process(pid, Signal::KILL);
 }
 
 /// The other side has closed the connection, before or while we spoke.

@@ -70,12 +70,17 @@ impl Folder {
         if found.mode() & 0o077 != 0 {
             return Err(format!("runtime folder {shown}: open to others; chmod 700 it"));
         }
-        if self.socket().as_os_str().as_bytes().len() > SOCKET_PATH_CAP {
+        if self.is_too_long() {
             return Err(format!(
                 "runtime folder {shown}: its name is too long for a socket; set WAFD_RUNTIME_DIR to a shorter one"
             ));
         }
         Ok(())
+    }
+
+    /// Its socket's name does not fit into a socket's address.
+    pub fn is_too_long(&self) -> bool {
+        self.socket().as_os_str().as_bytes().len() > SOCKET_PATH_CAP
     }
 
     fn file(&self, ending: &str) -> PathBuf {

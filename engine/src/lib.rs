@@ -31,5 +31,5 @@ pub mod start;
 pub mod status;
 pub mod timers;
 pub mod token;
+pub mod wafcc;
 pub mod wire;
-pub mod wrapper;

@@ -135,13 +135,24 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Hello(Hello),
-    Environment { env: u32, entries: Strings },
+    Environment {
+        env: u32,
+        entries: Strings,
+    },
     Execute(Box<Execute>),
-    Cancel { id: u32 },
+    Cancel {
+        id: u32,
+    },
     Status,
-    Stop { now: bool },
+    Stop {
+        now: bool,
+    },
     Listen,
     Policy(Policy),
+    /// A question about the cache, in JSON (`wafcc::question`).
+    Cache {
+        question: Vec<u8>,
+    },
 }
 
 /// Why a greeting was refused; the numbers are the wire's.
@@ -405,6 +416,7 @@ impl Request {
             },
             0x07 => Request::Listen,
             0x08 => Request::Policy(policy(&mut r)?),
+            0x09 => Request::Cache { question: r.text()? },
             _ => return Err(Malformed("unknown kind of request")),
         };
         r.end()?;
@@ -536,6 +548,7 @@ impl Request {
                 out.push(u8::from(policy.no_brake) | u8::from(policy.tokens) << 1 | serve);
                 out.extend(policy.load.to_le_bytes());
             }),
+            Request::Cache { question } => frame(out, 0x09, |out| put_text(out, question)),
         }
     }
 }

@@ -97,6 +97,9 @@ fn request(vector: &Value) -> Request {
                 load: number(&f["load"]),
             })
         }
+        "cache" => Request::Cache {
+            question: unhex(&f["question"]),
+        },
         other => panic!("frame {other} of a client"),
     }
 }
@@ -198,7 +201,7 @@ fn replies_are_what_the_vectors_say() {
 /// The vectors have every kind of frame that there is.
 #[test]
 fn every_kind_of_frame_has_a_vector() {
-    for (sender, kinds) in [("client", 0x01..=0x07u8), ("engine", 0x81..=0x86)] {
+    for (sender, kinds) in [("client", 0x01..=0x09u8), ("engine", 0x81..=0x86)] {
         let bytes: Vec<_> = select("good", sender).iter().map(|v| unhex(&v["hex"])).collect();
         for kind in kinds {
             assert!(

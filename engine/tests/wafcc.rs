@@ -1,19 +1,20 @@
 //! `wafcc`: the wrapper runs what it is given as if it were not there, in the engine where it can.
 
 mod space;
+mod wafcc_space;
 
 use std::fs;
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::{symlink, PermissionsExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
 use space::{end_of, process, run, wait_until, Said, TestSpace};
-
-const WAFCC: &str = env!("CARGO_BIN_EXE_wafcc");
+use wafcc_space::WAFCC;
 
 fn wafcc(space: &TestSpace, args: &[&str]) -> Command {
-    let mut command = space.command(WAFCC);
-    command.args(args).env_remove("WAFCC_DISABLE");
+    let mut command = wafcc_space::wafcc(space);
+    command.args(args);
     command
 }
 
@@ -30,7 +31,7 @@ fn count(space: &TestSpace) -> u64 {
 fn masquerade(space: &TestSpace, name: &str) -> String {
     let folder = space.path("links");
     fs::create_dir(&folder).unwrap();
-    std::os::unix::fs::symlink(WAFCC, folder.join(name)).unwrap();
+    symlink(WAFCC, folder.join(name)).unwrap();
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 
@@ -71,7 +72,8 @@ fn a_command_has_what_the_wrapper_has() {
 fn a_link_runs_the_program_behind_it() {
     let space = TestSpace::started();
     let path = masquerade(&space, "expr");
-    let said = run(space.command("expr").args(["20", "+", "3"]).env("PATH", &path));
+    let mut expr = wafcc_space::clean(space.command("expr"), &space);
+    let said = run(expr.args(["20", "+", "3"]).env("PATH", &path));
     assert_eq!(said.succeeded(), "23\n");
     assert_eq!(count(&space), 1);
     let said = run(wafcc(&space, &["expr", "1", "+", "1"]).env("PATH", &path));
@@ -164,4 +166,223 @@ fn it_tells_about_itself() {
     let said = say(&space, &["--fast", "gcc"]);
     assert_eq!(said.status, Some(2));
     assert_eq!(said.stderr, "wafcc: there is no option --fast; see wafcc --help\n");
+}
+
+/// A program hears the name that was typed, where it would find itself by that name.
+#[test]
+fn gcc_says_of_itself_what_it_says_without_us() {
+    let space = TestSpace::started();
+    let plain = run(space.command("gcc").arg("-v"));
+    assert!(plain.stderr.contains("COLLECT_GCC=gcc\n"), "{plain:?}");
+    assert_eq!(say(&space, &["gcc", "-v"]).stderr, plain.stderr);
+    assert_eq!(count(&space), 1);
+    let disabled = run(wafcc(&space, &["gcc", "-v"]).env("WAFCC_DISABLE", "1"));
+    assert_eq!(disabled.stderr, plain.stderr);
+}
+
+/// Behind a link it hears its whole path: by its name it would find the link.
+#[test]
+fn a_program_behind_a_link_hears_where_it_is() {
+    let space = TestSpace::started();
+    let path = masquerade(&space, "sh");
+    for disable in ["", "1"] {
+        let mut sh = wafcc_space::clean(space.command(space.path("links/sh")), &space);
+        sh.args(["-c", "echo $0"])
+            .env("PATH", &path)
+            .env("WAFCC_DISABLE", disable);
+        let name = run(&mut sh).succeeded();
+        assert!(name.starts_with('/') && name.ends_with("/sh\n"), "{name}");
+        assert!(!name.contains("links"), "{name}");
+    }
+}
+
+/// Caches that stand there under the program's name are passed over, whatever chain of links leads to them.
+#[test]
+fn other_caches_in_disguise_are_passed_over() {
+    let space = TestSpace::started();
+    let path = masquerade(&space, "expr");
+    let mut folders = Vec::new();
+    for cache in ["ccache", "sccache-0.9", "wafcc-of-another-version"] {
+        let folder = space.path(format!("of-{cache}"));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(cache), "#!/bin/sh\necho wrong\n").unwrap();
+        fs::set_permissions(folder.join(cache), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(cache, folder.join("chain")).unwrap();
+        symlink("chain", folder.join("expr")).unwrap();
+        folders.push(folder.display().to_string());
+    }
+    let path = format!("{}:{path}", folders.join(":"));
+    for name in ["expr", &space.name("links/expr")] {
+        let said = run(wafcc(&space, &[name, "2", "+", "3"]).env("PATH", &path));
+        assert_eq!(said.succeeded(), "5\n", "{name}");
+    }
+    let alone = space.name("links");
+    let said = run(wafcc(&space, &["expr", "2"]).env("PATH", alone));
+    assert_eq!(said.status, Some(127));
+    assert_eq!(
+        said.stderr,
+        "wafcc: expr: no such program besides compiler caches; check PATH\n"
+    );
+}
+
+/// What is no program for `execvp` is none for us: folders, and files that may not be run.
+#[test]
+fn only_what_can_be_run_is_a_program() {
+    let space = TestSpace::started();
+    let folder = space.path("decoys");
+    fs::create_dir_all(folder.join("expr")).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let said = run(wafcc(&space, &["expr", "2", "+", "3"]).env("PATH", path));
+    assert_eq!(said.succeeded(), "5\n");
+}
+
+/// `run --` takes any command; `run` alone is a command like others.
+#[test]
+fn run_takes_any_command() {
+    let space = TestSpace::started();
+    assert_eq!(
+        say(&space, &["run", "--", "echo", "--version"]).succeeded(),
+        "--version\n"
+    );
+    let said = say(&space, &["run", "echo"]);
+    assert_eq!(said.status, Some(127));
+    assert!(said.stderr.starts_with("wafcc: run: no such program"), "{said:?}");
+}
+
+/// Closed streams stay closed for the command: it fails as it would without us, or does not.
+#[test]
+fn closed_streams_stay_closed() {
+    let space = TestSpace::started();
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        let ends = |program: &str| {
+            let script = format!("{program} sh -c 'ls -l /proc/self/fd | grep -c socket; echo x; cat' {closed}");
+            run(wafcc_space::clean(space.command("sh"), &space).args(["-c", &script]))
+        };
+        let (plain, ours) = (ends(""), ends(WAFCC));
+        assert_eq!((ours.status, ours.stdout), (plain.status, plain.stdout), "{closed}");
+    }
+}
+
+/// A folder that is gone, a home that is none or cannot be written to, and no variables at all are no reasons to fail.
+#[test]
+fn poor_circumstances_fail_nothing() {
+    let space = TestSpace::started();
+    let gone = space.name("gone");
+    let script = format!("mkdir {gone}; cd {gone}; rmdir {gone}; {WAFCC} echo fine");
+    let said = run(wafcc_space::clean(space.command("sh"), &space).args(["-c", &script]));
+    assert_eq!(said.succeeded(), "fine\n");
+    assert_eq!(
+        run(wafcc(&space, &["echo", "fine"]).env_remove("HOME")).succeeded(),
+        "fine\n"
+    );
+    assert_eq!(
+        run(wafcc(&space, &["echo", "fine"]).env("HOME", "/proc")).succeeded(),
+        "fine\n"
+    );
+    assert_eq!(
+        run(wafcc(&space, &["echo", "fine"]).env("HOME", "relative")).succeeded(),
+        "fine\n"
+    );
+    let mut bare = wafcc(&space, &["echo", "fine"]);
+    bare.env_clear().env("WAFD_RUNTIME_DIR", space.runtime());
+    assert_eq!(run(&mut bare).succeeded(), "fine\n");
+}
+
+/// A long command line goes through the engine like a short one.
+#[test]
+fn a_long_command_line_passes() {
+    let space = TestSpace::started();
+    let long = "x".repeat(100_000);
+    assert_eq!(
+        say(&space, &["sh", "-c", "echo ${#1}", "sh", &long]).succeeded(),
+        "100000\n"
+    );
+    assert_eq!(count(&space), 1);
+}
+
+/// An engine that somebody has stopped is ended after its deadline, and another one serves.
+#[test]
+fn a_stopped_engine_is_replaced() {
+    let space = TestSpace::started();
+    let engine = space.engine();
+    process::kill(engine, libc::SIGSTOP);
+    assert_eq!(say(&space, &["echo", "fine"]).succeeded(), "fine\n");
+    assert!(!process::lives(engine));
+    assert_eq!(count(&space), 1);
+}
+
+/// One that is stopped while a command runs costs another run of it.
+#[test]
+fn an_engine_that_is_stopped_during_a_command_fails_nothing() {
+    let space = TestSpace::started();
+    let (engine, marks) = (space.engine(), space.name("marks"));
+    let script = format!(
+        "echo x >> {marks}; test $(wc -l < {marks}) -gt 1 || {{ kill -STOP {engine}; sleep 1000; }}; echo done"
+    );
+    assert_eq!(say(&space, &["sh", "-c", &script]).succeeded(), "done\n");
+    assert!(!process::lives(engine));
+}
+
+/// A listener that never answers costs its deadline, not the build.
+#[test]
+fn a_mute_engine_fails_nothing() {
+    let space = TestSpace::new();
+    let _mute = std::os::unix::net::UnixListener::bind(space.socket()).unwrap();
+    let said = say(&space, &["echo", "fine"]);
+    assert_eq!(said.succeeded(), "fine\n");
+}
+
+/// Each store has an engine of its own, which does not meet the usual one.
+#[test]
+fn each_store_has_an_engine_of_its_own() {
+    let space = TestSpace::started();
+    let store = space.name("store");
+    let with_store = |args: &[&str]| {
+        let mut command = wafcc(&space, args);
+        command.env("WAFCC_DIR", &store);
+        run(&mut command).succeeded()
+    };
+    let folder = with_store(&["--get-config", "runtime_dir"]);
+    let folder = folder.trim_end();
+    assert_ne!(folder, space.runtime().to_str().unwrap());
+    assert_eq!(with_store(&["echo", "fine"]), "fine\n");
+    assert_eq!(count(&space), 0);
+    let status = run(space.wafd(&["status", "--json"]).env("WAFD_RUNTIME_DIR", folder)).succeeded();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(status["totals"]["succeeded"], 1);
+    let engine = status["pid"].as_i64().unwrap() as i32;
+    assert_eq!(with_store(&["--shutdown"]), "");
+    wait_until("the store's engine is gone", || !process::lives(engine));
+    space.serves();
+}
+
+/// The store is known by its real path, and is the default one by whatever way it is named.
+#[test]
+fn a_store_is_known_by_its_real_path() {
+    let space = TestSpace::new();
+    let default = space.path("home/.cache/wafcc");
+    fs::create_dir_all(&default).unwrap();
+    symlink(&default, space.path("link")).unwrap();
+    let folder = |store: &str| {
+        let mut command = wafcc(&space, &["--get-config", "runtime_dir"]);
+        run(command.env("WAFCC_DIR", store)).succeeded()
+    };
+    let usual = format!("{}\n", space.runtime().display());
+    assert_eq!(folder(default.to_str().unwrap()), usual);
+    assert_eq!(folder(&space.name("link")), usual);
+    assert_ne!(folder(&space.name("other")), usual);
+}
+
+/// Ctrl-C, which the terminal sends to the whole group, ends wrapper and command alike.
+#[test]
+fn an_interrupt_ends_it_all() {
+    let space = TestSpace::started();
+    let noted = space.path("pid");
+    let script = format!("echo $$ > {}; exec sleep 1000", noted.display());
+    let mut wrapper = wafcc(&space, &["sh", "-c", &script]).process_group(0).spawn().unwrap();
+    let command = process::number_in(&noted);
+    process::kill_group(wrapper.id() as i32, libc::SIGINT);
+    let status = wrapper.wait().unwrap();
+    assert_eq!(status.signal(), Some(libc::SIGINT));
+    wait_until("the command is gone", || !process::lives(command));
 }

@@ -12,6 +12,7 @@ use crate::context::{self, Context};
 use crate::folder::ENGINE;
 use crate::place::Place;
 use crate::timers::Alarm;
+use crate::wafcc::question::{Answer, Question};
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
 const FRAME_TIME: Duration = Duration::from_secs(30);
@@ -144,6 +145,10 @@ impl Server {
                 let json = self.report().to_string().into_bytes();
                 self.reply(key, &Reply::Report { json });
             }
+            Request::Cache { question } => {
+                let json = answer(&question).encode();
+                self.reply(key, &Reply::Report { json });
+            }
             Request::Policy(policy) => self.on_policy(key, &policy)?,
             Request::Listen => {
                 let port = self.listen_tcp()?;
@@ -263,6 +268,14 @@ impl Server {
             connection.reply(reply);
         }
     }
+}
+
+/// This engine keeps no cache yet.
+fn answer(question: &[u8]) -> Answer {
+    Answer::Refusal(match Question::decode(question) {
+        Ok(_) => "this engine keeps no cache".to_owned(),
+        Err(error) => error,
+    })
 }
 
 /// A client may change its umask or limits between two commands: what it has now is what the next ones get. Tells

@@ -9,6 +9,13 @@ pub fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
+/// To a whole process group, as a terminal does it.
+pub fn kill_group(leader: i32, signal: i32) {
+    assert!(leader > 1, "no group of ours");
+    // SAFETY: a plain system call.
+    unsafe { libc::kill(-leader, signal) };
+}
+
 /// State letter, parent, process group and session; `None` when it is gone.
 pub fn stat(pid: i32) -> Option<(char, i32, i32, i32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

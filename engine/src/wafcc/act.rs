@@ -1,0 +1,155 @@
+//! Does what the options ask for, and says what came of it on standard output.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::ask;
+use super::options::Act;
+use super::place;
+use super::quantity::show_size;
+use super::question::{Answer, Wish};
+use super::run::Home;
+use super::settings::{Key, Settings};
+use super::settings_file;
+use crate::folder::ENGINE;
+
+const HELP: &str = "\
+wafcc runs a compiler, or any command, in the engine of waflib-extras: builds by make, CMake or ninja share the
+processors with each other and with Waf's builds, and what was compiled before is not compiled again. Without an engine
+it just runs the command.
+
+Usage: wafcc COMMAND [ARGUMENT...]
+       wafcc run -- COMMAND [ARGUMENT...]    cache any command, not only compiles
+       wafcc OPTION...
+       a link to wafcc that is called like a compiler runs the next one of that name in PATH
+
+Options:
+  -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
+  -z, --zero-stats                begin counting anew
+      --explain OUTPUT            why the last request for that file hit or missed
+  -C, --clear                     remove all entries
+  -c, --cleanup                   bring the store within its limit
+      --evict-older-than AGE      remove what was not used for so long (30d, 12h)
+  -M, --max-size SIZE             the store's limit (5G, 500Mi; 0 for none)
+      --audit PERCENT             compile that share of hits again when idle, and compare
+  -p, --show-config               all settings, and where each comes from
+  -k, --get-config NAME           one setting, or store, runtime_dir, config_path
+  -o, --set-config NAME=VALUE     write one into the file of settings
+      --shutdown                  end the engine of this store
+  -V, --version
+  -h, --help
+
+Environment:
+  WAFCC_DIR         the store [$XDG_CACHE_HOME/wafcc, or ~/.cache/wafcc]; each store has an engine of its own
+  WAFCC_DISABLE     run the command here, without the engine
+  WAFCC_CONFIGPATH  the file of settings [$XDG_CONFIG_HOME/wafcc/wafcc.conf, or ~/.config/…; then the store's own]
+  WAFD_RUNTIME_DIR  where engines are (see wafd --help)
+  and one variable for each setting: see docs/wafcc.md
+
+Examples:
+  make CC='wafcc gcc' -j8
+  cmake -DCMAKE_C_COMPILER_LAUNCHER=wafcc -DCMAKE_CXX_COMPILER_LAUNCHER=wafcc ..
+  ln -s \"$(command -v wafcc)\" ~/bin/gcc    # with ~/bin before /usr/bin in PATH
+  wafcc run -- protoc --cpp_out=gen api.proto
+  wafcc --explain build/main.o
+";
+
+pub fn perform(act: Act) -> Result<(), String> {
+    let settings = Settings::load();
+    match act {
+        Act::Help => say(HELP),
+        Act::Version => say(&format!("wafcc {ENGINE}\n")),
+        Act::ShowConfig => show_config(&settings),
+        Act::GetConfig(name) => get_config(&settings, &name),
+        Act::SetConfig(key, value) => set_config(&settings, key, &value),
+        Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
+        Act::Explain(output) => {
+            let output = absolute(&output)?;
+            answer(&ask::ask(&settings, Wish::Explain { output })?)
+        }
+        Act::Wish(wish) => answer(&ask::ask(&settings, wish)?),
+        Act::Shutdown => ask::shut_down(&settings),
+    }
+}
+
+/// As the engine knows outputs: absolute, and in JSON.
+fn absolute(output: &OsStr) -> Result<String, String> {
+    let path = std::path::absolute(output).map_err(|e| format!("{}: {e}", output.to_string_lossy()))?;
+    let path = path.into_os_string().into_string();
+    path.map_err(|path| format!("{}: its name is not UTF-8", path.to_string_lossy()))
+}
+
+fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
+    match ask::ask(settings, Wish::Statistics)? {
+        Answer::Statistics(statistics) if json => say(&format!("{:#}\n", statistics.json())),
+        Answer::Statistics(statistics) => say(&statistics.show(verbose)),
+        _ => Err("the engine answered something else".to_owned()),
+    }
+}
+
+fn answer(answer: &Answer) -> Result<(), String> {
+    match answer {
+        Answer::Removed { entries, bytes } => say(&format!("Removed {entries} entries, {}\n", show_size(*bytes))),
+        Answer::Explanation(lines) => say(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
+        _ => Ok(()),
+    }
+}
+
+/// Each setting with its origin, and the places that follow from them; what was set wrongly is an error.
+fn show_config(settings: &Settings) -> Result<(), String> {
+    let mut text = String::new();
+    for key in Key::all() {
+        let value = settings.text(key).to_string_lossy();
+        text.push_str(&format!("({}) {} = {value}\n", settings.origin(key), key.name()));
+    }
+    for place in PLACES {
+        text.push_str(&format!("(place) {place} = {}\n", place_of(settings, place)?));
+    }
+    say(&text)?;
+    match &settings.mistakes[..] {
+        [] => Ok(()),
+        mistakes => Err(mistakes.join("; ")),
+    }
+}
+
+const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];
+
+fn place_of(settings: &Settings, name: &str) -> Result<String, String> {
+    let shown = |path: Option<PathBuf>| path.map_or("(none)".to_owned(), |path| path.display().to_string());
+    match name {
+        "store" => Ok(shown(place::store(settings))),
+        "runtime_dir" => Ok(shown(Some(Home::of(settings).folder.path().to_owned()))),
+        "config_path" => Ok(shown(place::file_to_change(settings))),
+        other => Err(format!("there is no place {other}")),
+    }
+}
+
+fn get_config(settings: &Settings, name: &str) -> Result<(), String> {
+    let value = if PLACES.contains(&name) {
+        place_of(settings, name)?
+    } else {
+        settings.text(Key::named(name)?).to_string_lossy().into_owned()
+    };
+    say(&format!("{value}\n"))
+}
+
+fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
+    let path = place::file_to_change(settings).ok_or("there is no file of settings: set WAFCC_CONFIGPATH or HOME")?;
+    if key == Key::CacheDir && Some(&path) == place::store_file(settings).as_ref() {
+        return Err("cache_dir: a store's own file cannot say where the store is; unset WAFCC_DIR first".to_owned());
+    }
+    settings_file::write(&path, key.name(), value)?;
+    // A variable is above the file: what holds is what the engine has to hear.
+    let settings = Settings::load();
+    match settings.text(key).to_str() {
+        Some(holds) if key.concerns_the_engine() => ask::tell(&settings, key, holds),
+        _ => Ok(()),
+    }
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|e| format!("write to standard output: {e}"))
+}

@@ -1,0 +1,61 @@
+//! Asks the engine of a store, which is started if need be: its counts outlive it.
+
+use std::io;
+use std::time::Duration;
+
+use super::question::{Answer, Question, Wish};
+use super::run::Home;
+use super::settings::{Key, Settings};
+use crate::client::{Client, Unserved};
+
+/// Removing a whole store from a slow disk takes its time.
+const WORK_TIME: Duration = Duration::from_secs(600);
+const STOP_TIME: Duration = Duration::from_secs(60);
+
+/// The engine's answer; a refusal is an error.
+pub fn ask(settings: &Settings, wish: Wish) -> Result<Answer, String> {
+    let home = Home::of(settings);
+    put(&home, wish, || home.connect(0))
+}
+
+/// Tells an engine that runs; one that starts later reads its settings itself.
+pub fn tell(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
+    let home = Home::of(settings);
+    let wish = Wish::Set {
+        name: key.name().to_owned(),
+        value: value.to_owned(),
+    };
+    match connect(&home) {
+        Err(Unserved::Absent(_)) => Ok(()),
+        client => put(&home, wish, || client).map(drop),
+    }
+}
+
+/// Ends the engine when its commands have ended; none is as good.
+pub fn shut_down(settings: &Settings) -> Result<(), String> {
+    let home = Home::of(settings);
+    let failed = |e: io::Error| format!("the engine did not stop: {e}; `wafd stop --now` ends its commands too");
+    match connect(&home) {
+        Err(Unserved::Absent(_)) => Ok(()),
+        Err(other) => Err(other.to_string()),
+        Ok(client) => client.stop(false, Some(STOP_TIME)).map_err(failed),
+    }
+}
+
+fn connect(home: &Home) -> Result<Client, Unserved> {
+    Client::connect(&home.folder, [0; 16], 0, b"wafcc")
+}
+
+fn put(home: &Home, wish: Wish, connect: impl FnOnce() -> Result<Client, Unserved>) -> Result<Answer, String> {
+    let nowhere = "there is no place for a store: set WAFCC_DIR or HOME";
+    let store = home.store.clone().ok_or(nowhere)?;
+    let question = Question { store, wish }.encode()?;
+    let mut client = connect().map_err(|e| e.to_string())?;
+    let failed = |e: io::Error| Unserved::Lost(e).to_string();
+    client.patience(Some(WORK_TIME)).map_err(failed)?;
+    let answer = client.ask_cache(question).map_err(failed)?;
+    match Answer::decode(&answer)? {
+        Answer::Refusal(why) => Err(why),
+        answer => Ok(answer),
+    }
+}

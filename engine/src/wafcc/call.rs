@@ -1,0 +1,119 @@
+//! What we are called for: the real program behind a name, and what it will be called.
+//!
+//! Knows nothing of the engine. The name is looked for along `PATH` as `execvp` does, but compiler caches that stand
+//! there under a compiler's name are passed over, ourselves and others: two that look for each other would do so for ever.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What the programs are called, links resolved, that stand in for compilers only to cache.
+const CACHES: [&[u8]; 3] = [b"wafcc", b"ccache", b"sccache"];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    pub program: PathBuf,
+    /// What the program will see as its own name.
+    pub name: OsString,
+    pub args: Vec<OsString>,
+    /// Any command is to be cached by what it is seen to depend on, not only compiles.
+    pub is_any: bool,
+}
+
+impl Call {
+    pub fn find(name: &OsStr, args: Vec<OsString>, is_any: bool) -> Result<Call, String> {
+        let found = if name.as_bytes().contains(&b'/') {
+            find_at(Path::new(name))
+        } else {
+            find_along_path(name)
+        };
+        let (program, name) = found?;
+        Ok(Call {
+            program,
+            name,
+            args,
+            is_any,
+        })
+    }
+}
+
+/// A program by its path; if that is a cache in disguise, the one behind it.
+fn find_at(path: &Path) -> Result<(PathBuf, OsString), String> {
+    match (stands_in(path), path.file_name()) {
+        (Ok(false), _) => Ok((path.to_owned(), path.into())),
+        (Ok(true), Some(name)) => find_along_path(name),
+        _ => Err(format!("{}: no such program", path.display())),
+    }
+}
+
+/// The first program of that name that is no cache in disguise.
+///
+/// It is called by its bare name if `execvp` would find the same. Otherwise it must hear its whole path: gcc looks for
+/// itself along `PATH` to find its parts, and would find us.
+fn find_along_path(name: &OsStr) -> Result<(PathBuf, OsString), String> {
+    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let mut is_first = true;
+    for folder in env::split_paths(&folders) {
+        let path = folder.join(name);
+        match stands_in(&path) {
+            Ok(false) if is_first => return Ok((path, name.into())),
+            Ok(false) => return Ok((path.clone(), path.into())),
+            Ok(true) => is_first = false,
+            Err(NoProgram) => {}
+        }
+    }
+    let shown = name.to_string_lossy();
+    let besides = if is_first { "" } else { " besides compiler caches" };
+    Err(format!("{shown}: no such program{besides}; check PATH"))
+}
+
+struct NoProgram;
+
+/// Whether this program is ourselves or another cache under a borrowed name.
+fn stands_in(path: &Path) -> Result<bool, NoProgram> {
+    if !path.is_file() || rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err() {
+        return Err(NoProgram);
+    }
+    let real = fs::canonicalize(path).map_err(|_| NoProgram)?;
+    let is_us = fs::read_link("/proc/self/exe").is_ok_and(|us| us == real);
+    let is_borrowed = real.file_name() != path.file_name() && is_cache(&real);
+    Ok(is_us || is_borrowed)
+}
+
+fn is_cache(real: &Path) -> bool {
+    let name = real.file_name().unwrap_or_default().as_bytes();
+    CACHES.iter().any(|cache| name.starts_with(cache))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        for name in ["no-such-compiler", "/no/such/compiler"] {
+            let error = Call::find(OsStr::new(name), Vec::new(), false).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_execvp_finds_keeps_its_name() {
+        let call = Call::find(OsStr::new("sh"), Vec::new(), false).unwrap();
+        assert!(call.program.is_absolute());
+        assert_eq!(call.name, "sh");
+    }
+
+    #[test]
+    fn caches_are_known_by_their_real_names() {
+        for (path, is) in [
+            ("/usr/bin/ccache", true),
+            ("/opt/wafcc-2", true),
+            ("/usr/bin/gcc-12", false),
+        ] {
+            assert_eq!(is_cache(Path::new(path)), is, "{path}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! `wafcc`: a command in front of which the cache stands, and the cache's own command line.
+//!
+//! ```text
+//! argv ─┬─► call ─► settings ─► place ─► run: by the engine of that store, or else here
+//!       └─► options ─► settings ─► place ─► question ─► that engine ─► answer ─► text
+//! ```
+//!
+//! Knows the protocol and nothing of how anything is cached. Whatever goes wrong on our side, the command itself is run.
+
+pub mod act;
+pub mod ask;
+pub mod call;
+pub mod options;
+pub mod place;
+pub mod quantity;
+pub mod question;
+pub mod run;
+pub mod settings;
+pub mod settings_file;
+pub mod statistics;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use self::call::Call;
+
+const NAME: &str = "wafcc";
+/// The shell's exit status for a program that is not there.
+const NOT_FOUND: i32 = 127;
+const MISUSED: i32 = 2;
+
+/// The whole program; returns its exit status.
+pub fn main(mut args: Vec<OsString>) -> i32 {
+    if args.is_empty() {
+        args.push(NAME.into());
+    }
+    let argv0 = args.remove(0);
+    if let Some(name) = borrowed_name(&argv0) {
+        return wrap(name, args, false);
+    }
+    match args.first().map(|first| first.as_bytes()) {
+        Some(b"run") if args.get(1).is_some_and(|a| a == "--") && args.len() > 2 => {
+            args.drain(..2);
+            let name = args.remove(0);
+            wrap(&name, args, true)
+        }
+        Some(first) if !first.starts_with(b"-") => {
+            let name = args.remove(0);
+            wrap(&name, args, false)
+        }
+        _ => manage(args),
+    }
+}
+
+/// The name under which we are called, if it is not our own: we stand in for a compiler.
+fn borrowed_name(argv0: &OsStr) -> Option<&OsStr> {
+    Path::new(argv0).file_name().filter(|name| *name != NAME)
+}
+
+fn wrap(name: &OsStr, args: Vec<OsString>, is_any: bool) -> i32 {
+    match Call::find(name, args, is_any) {
+        Ok(call) => run::run(&call),
+        Err(error) => {
+            eprintln!("{NAME}: {error}");
+            NOT_FOUND
+        }
+    }
+}
+
+fn manage(args: Vec<OsString>) -> i32 {
+    match options::parse(args) {
+        Err(error) => {
+            eprintln!("{NAME}: {error}; see wafcc --help");
+            MISUSED
+        }
+        Ok(acts) => match acts.into_iter().try_for_each(act::perform) {
+            Ok(()) => 0,
+            Err(error) => {
+                eprintln!("{NAME}: {error}");
+                1
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_borrowed_unless_it_is_our_own() {
+        assert_eq!(borrowed_name(OsStr::new("/usr/bin/wafcc")), None);
+        assert_eq!(borrowed_name(OsStr::new("/links/g++-12")), Some(OsStr::new("g++-12")));
+    }
+}

@@ -1,0 +1,214 @@
+//! Runs a call: in the engine of its store if that is to be had, and in this very process otherwise.
+//!
+//! No wait is without a deadline but the one for the command itself, and during that we look whether the engine was
+//! stopped. What the engine cannot do exactly as if we were not there never gets to it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio as ProcessStdio};
+use std::time::Duration;
+
+use super::call::Call;
+use super::place;
+use super::settings::{Key, Settings};
+use crate::client::{Client, Unserved};
+use crate::folder::Folder;
+use crate::wire::{Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, FRAME_CAP};
+
+const NO_SUCH: i32 = 127;
+const NO_PROGRAM: i32 = 126;
+/// How often we look, while a command runs, whether its engine was stopped.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Runs the call; returns its exit status.
+pub fn run(call: &Call) -> i32 {
+    let settings = Settings::load();
+    if settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
+        return exec(call);
+    }
+    let home = Home::of(&settings);
+    match run_in_engine(call, &home) {
+        Ok(Outcome {
+            verdict: Verdict::Ran,
+            code,
+            ..
+        }) => end_as(code),
+        // Another start waits until the commands of the lost engine are gone.
+        Err(Unserved::Lost(_)) => {
+            let _ = home.start_engine();
+            exec(call)
+        }
+        Ok(_) | Err(_) => exec(call),
+    }
+}
+
+/// A closed stream cannot be handed on, and its number would become that of a file of ours.
+fn lacks_streams() -> bool {
+    (0..3).any(|number| {
+        // SAFETY: looks at a flag.
+        unsafe { libc::fcntl(number, libc::F_GETFD) < 0 }
+    })
+}
+
+/// A command in another session could not.
+fn reads_the_terminal(call: &Call) -> bool {
+    call.args.iter().any(|arg| arg == "-") && io::stdin().is_terminal()
+}
+
+/// The engine that a client with these settings talks to.
+pub struct Home {
+    pub store: Option<std::path::PathBuf>,
+    pub folder: Folder,
+}
+
+impl Home {
+    pub fn of(settings: &Settings) -> Home {
+        let store = place::store(settings);
+        let folder = place::runtime(store.as_deref());
+        Home { store, folder }
+    }
+
+    /// Connects, and starts an engine if there is none. `jobs` is 0 for a connection that sends no command.
+    pub fn connect(&self, jobs: u32) -> Result<Client, Unserved> {
+        let (session, name) = parent();
+        let connect = || Client::connect(&self.folder, session, jobs, &name);
+        match connect() {
+            Err(Unserved::Absent(_) | Unserved::Lost(_)) => {
+                self.start_engine()?;
+                connect()
+            }
+            other => other,
+        }
+    }
+
+    /// Runs `wafd start` of our own installation; it has deadlines of its own, 30 seconds in all.
+    fn start_engine(&self) -> io::Result<()> {
+        let beside = env::current_exe()?.canonicalize()?.with_file_name("wafd");
+        let program = if beside.is_file() {
+            beside.as_path()
+        } else {
+            Path::new("wafd")
+        };
+        let mut start = Command::new(program);
+        start
+            .arg("start")
+            .env("WAFD_RUNTIME_DIR", self.folder.path())
+            .stdin(ProcessStdio::null())
+            .stdout(ProcessStdio::null())
+            .stderr(ProcessStdio::null());
+        if let Some(store) = &self.store {
+            start.env(Key::CacheDir.variable(), store);
+        }
+        match start.status()? {
+            status if status.success() => Ok(()),
+            status => Err(io::Error::other(format!("wafd start: {status}"))),
+        }
+    }
+}
+
+fn run_in_engine(call: &Call, home: &Home) -> Result<Outcome, Unserved> {
+    let environment = Request::Environment {
+        env: 0,
+        entries: env::vars_os()
+            .map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat())
+            .collect(),
+    };
+    let execute = Request::Execute(Box::new(Execute {
+        id: 0,
+        env: 0,
+        new_session: false,
+        stdio: [Stdio::Descriptor; 3],
+        timeout: 0,
+        cwd: env::current_dir()?.into_os_string().into_encoded_bytes(),
+        argv: argv(call),
+        input: Vec::new(),
+    }));
+    if [&environment, &execute].into_iter().any(is_too_large) {
+        return Err(Unserved::Absent(io::Error::other("a command above what a frame holds")));
+    }
+    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+    let mut client = home.connect(jobs)?;
+    client.send(&environment)?;
+    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
+    client.send_with(&execute, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
+    match client.receive_while_it_lives(WATCH)? {
+        Reply::Outcome(outcome) => Ok(outcome),
+        _ => Err(io::Error::other("an answer to something else").into()),
+    }
+}
+
+/// The engine looks for a bare name along the command's `PATH`, as we did.
+fn argv(call: &Call) -> Strings {
+    let all = std::iter::once(&call.name).chain(&call.args);
+    all.map(|arg: &OsString| arg.as_bytes()).collect()
+}
+
+fn is_too_large(request: &Request) -> bool {
+    let mut bytes = Vec::new();
+    request.encode(&mut bytes);
+    bytes.len() > FRAME_CAP
+}
+
+/// Commands with one parent, such as a `make`, are one build: the parent's number and start make the session.
+fn parent() -> ([u8; 16], Vec<u8>) {
+    let pid = std::os::unix::process::parent_id();
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let (head, tail) = stat.rsplit_once(')').unwrap_or_default();
+    let started: u64 = tail
+        .split_whitespace()
+        .nth(19)
+        .and_then(|t| t.parse().ok())
+        .unwrap_or(0);
+    let mut session = *b"wafcc\0\0\0\0\0\0\0\0\0\0\0";
+    session[4..8].copy_from_slice(&pid.to_le_bytes());
+    session[8..].copy_from_slice(&started.to_le_bytes());
+    let name = head.split_once('(').map_or("?", |(_, name)| name);
+    (session, format!("wafcc for {name}").into_bytes())
+}
+
+/// Becomes the command.
+fn exec(call: &Call) -> i32 {
+    let error = Command::new(&call.program).arg0(&call.name).args(&call.args).exec();
+    eprintln!("wafcc: {}: {error}", call.program.display());
+    if error.kind() == io::ErrorKind::NotFound {
+        NO_SUCH
+    } else {
+        NO_PROGRAM
+    }
+}
+
+/// Ends as the command did, so that whoever waits for us sees the same.
+fn end_as(code: i32) -> i32 {
+    if code >= 0 {
+        return code;
+    }
+    let signal = -code;
+    // SAFETY: this process has one thread and nothing to clean up. No core: the command has left its own.
+    unsafe {
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+    }
+    128 + signal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_commands_of_one_parent_are_one_session() {
+        assert_eq!(parent(), parent());
+        assert_ne!(parent().0[8..], [0; 8]);
+    }
+}

@@ -1,0 +1,261 @@
+//! What the cache did, counted by reason; as JSON for programs and as text for people.
+//!
+//! Pure: who counts and where the counts are kept is the engine's matter.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{json, Value};
+
+use super::quantity::show_size;
+use super::question::number;
+
+/// Reasons in words, and how often.
+pub type Reasons = BTreeMap<String, u64>;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Counts began then, in seconds since 1970.
+    pub since: u64,
+    pub hits: u64,
+    /// Commands that could have been hits, by what was new or had changed.
+    pub misses: Reasons,
+    /// Commands that the cache does not answer, by why not.
+    pub uncached: Reasons,
+    /// What went wrong on the cache's side; the commands ran.
+    pub errors: Reasons,
+    /// Hits that were compiled again to be compared.
+    pub audited: u64,
+    /// Of these, the ones that were different.
+    pub different: u64,
+    pub entries: u64,
+    pub bytes: u64,
+    /// 0 is no limit.
+    pub limit: u64,
+    /// Entries that went to make room.
+    pub evicted: u64,
+}
+
+impl Statistics {
+    pub fn json(&self) -> Value {
+        json!({
+            "since": self.since,
+            "hits": self.hits,
+            "misses": self.misses,
+            "uncached": self.uncached,
+            "errors": self.errors,
+            "audited": self.audited,
+            "different": self.different,
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "limit": self.limit,
+            "evicted": self.evicted,
+        })
+    }
+
+    pub fn from_json(value: &Value) -> Result<Statistics, String> {
+        let number = |name| number(value, name);
+        Ok(Statistics {
+            since: number("since")?,
+            hits: number("hits")?,
+            misses: reasons(&value["misses"])?,
+            uncached: reasons(&value["uncached"])?,
+            errors: reasons(&value["errors"])?,
+            audited: number("audited")?,
+            different: number("different")?,
+            entries: number("entries")?,
+            bytes: number("bytes")?,
+            limit: number("limit")?,
+            evicted: number("evicted")?,
+        })
+    }
+
+    /// The table; `is_verbose` with every reason.
+    pub fn show(&self, is_verbose: bool) -> String {
+        let (misses, uncached, errors) = (sum(&self.misses), sum(&self.uncached), sum(&self.errors));
+        let cacheable = self.hits.saturating_add(misses);
+        let all = cacheable.saturating_add(uncached);
+        let reasons = |reasons| if is_verbose { Some(reasons) } else { None };
+        let mut table = Table::default();
+        table.share("Cacheable calls:", cacheable, all);
+        table.share("  Hits:", self.hits, cacheable);
+        table.share("  Misses:", misses, cacheable);
+        table.reasons(reasons(&self.misses), misses);
+        table.share("Uncacheable calls:", uncached, all);
+        table.reasons(reasons(&self.uncached), uncached);
+        if is_verbose || errors > 0 {
+            table.count("Errors:", errors);
+            table.reasons(Some(&self.errors), errors);
+        }
+        if is_verbose || self.audited > 0 {
+            table.count("Audited hits:", self.audited);
+            table.count("  Different:", self.different);
+        }
+        table.line("Store:", &self.room());
+        table.count("  Entries:", self.entries);
+        if is_verbose || self.evicted > 0 {
+            table.count("  Evicted:", self.evicted);
+        }
+        table.line("Counted since:", &date(self.since));
+        table.0
+    }
+
+    fn room(&self) -> String {
+        let bytes = show_size(self.bytes);
+        match self.limit {
+            0 => format!("{bytes}, no limit"),
+            limit => format!("{bytes} of {} ({})", show_size(limit), percentage(self.bytes, limit)),
+        }
+    }
+}
+
+fn reasons(value: &Value) -> Result<Reasons, String> {
+    let map = value.as_object().ok_or("reasons are not an object")?;
+    let counted = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
+    let all: Option<Reasons> = map.into_iter().map(counted).collect();
+    all.ok_or_else(|| "a reason without a count".to_owned())
+}
+
+fn sum(reasons: &Reasons) -> u64 {
+    reasons.values().fold(0, |sum, n| sum.saturating_add(*n))
+}
+
+fn percentage(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.2}%", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+#[derive(Default)]
+struct Table(String);
+
+impl Table {
+    fn line(&mut self, name: &str, value: &str) {
+        let _ = writeln!(self.0, "{name:<24}{value}");
+    }
+
+    fn count(&mut self, name: &str, n: u64) {
+        self.line(name, &format!("{n:>8}"));
+    }
+
+    fn share(&mut self, name: &str, part: u64, whole: u64) {
+        let share = percentage(part, whole);
+        self.line(name, &format!("{part:>8} / {whole:>8} ({share})"));
+    }
+
+    /// The most frequent first.
+    fn reasons(&mut self, reasons: Option<&Reasons>, whole: u64) {
+        let mut all: Vec<_> = reasons.into_iter().flatten().collect();
+        all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        for (why, n) in all {
+            let why: String = why.chars().filter(|c| !c.is_control()).collect();
+            let _ = writeln!(
+                self.0,
+                "{:24}{n:>8} {:>9}  {why}",
+                "",
+                format!("({})", percentage(*n, whole))
+            );
+        }
+    }
+}
+
+/// Day and time of the day in UTC, from seconds since 1970.
+fn date(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that the leap day is the last: 719468 days before 1970 one of 400 years began.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    let (hour, minute) = (second / 3600, second % 3600 / 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Statistics {
+        let reasons = |pairs: &[(&str, u64)]| pairs.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect();
+        Statistics {
+            since: 951_827_696,
+            hits: 150,
+            misses: reasons(&[("a header appeared", 10), ("a file changed", 40)]),
+            uncached: reasons(&[("links", 50)]),
+            entries: 200,
+            bytes: 1_250_000_000,
+            limit: 5_000_000_000,
+            ..Statistics::default()
+        }
+    }
+
+    #[test]
+    fn people_see_a_table() {
+        let expected = "\
+Cacheable calls:             200 /      250 (80.00%)
+  Hits:                      150 /      200 (75.00%)
+  Misses:                     50 /      200 (25.00%)
+Uncacheable calls:            50 /      250 (20.00%)
+Store:                  1.2 GB of 5.0 GB (25.00%)
+  Entries:                   200
+Counted since:          2000-02-29 12:34 UTC
+";
+        assert_eq!(some().show(false), expected);
+    }
+
+    #[test]
+    fn a_verbose_table_has_all_reasons_the_most_frequent_first() {
+        let expected = "\
+Cacheable calls:             200 /      250 (80.00%)
+  Hits:                      150 /      200 (75.00%)
+  Misses:                     50 /      200 (25.00%)
+                              40  (80.00%)  a file changed
+                              10  (20.00%)  a header appeared
+Uncacheable calls:            50 /      250 (20.00%)
+                              50 (100.00%)  links
+Errors:                        0
+Audited hits:                  0
+  Different:                   0
+Store:                  1.2 GB of 5.0 GB (25.00%)
+  Entries:                   200
+  Evicted:                     0
+Counted since:          2000-02-29 12:34 UTC
+";
+        assert_eq!(some().show(true), expected);
+    }
+
+    #[test]
+    fn an_empty_cache_divides_nothing_by_nothing() {
+        let text = Statistics::default().show(true);
+        assert!(text.contains("0 /        0 (-)"), "{text}");
+        assert!(text.contains("0 B, no limit"), "{text}");
+    }
+
+    #[test]
+    fn programs_get_back_what_was_counted() {
+        let some = some();
+        assert_eq!(Statistics::from_json(&some.json()), Ok(some.clone()));
+        for field in some.json().as_object().unwrap().keys() {
+            let mut broken = some.json();
+            broken[field] = json!("many");
+            assert!(Statistics::from_json(&broken).is_err(), "{field}");
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (1_709_164_800, "2024-02-29 00:00 UTC"),
+            (1_735_689_599, "2024-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What `wafcc` asks of an engine about its store, and what it makes of the answer; the engine is the test's own.
+
+mod space;
+mod wafcc_space;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::thread::JoinHandle;
+
+use space::{run, Said, TestSpace};
+use wafengine::frame::Inbox;
+use wafengine::wafcc::question::{Answer, Question, Wish};
+use wafengine::wafcc::statistics::Statistics;
+use wafengine::wire::{Reply, Request, FRAME_CAP};
+
+/// Serves one client: greets it, answers its question, and tells what that was.
+fn serve(space: &TestSpace, answer: Answer) -> JoinHandle<Option<Question>> {
+    let listener = UnixListener::bind(space.socket()).unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut inbox, mut chunk) = (Inbox::new(FRAME_CAP), [0; 4096]);
+        loop {
+            while let Some(frame) = inbox.take().unwrap() {
+                let mut reply = Vec::new();
+                match Request::decode(frame).unwrap() {
+                    Request::Hello(_) => welcome().encode(&mut reply),
+                    Request::Cache { question } => {
+                        Reply::Report { json: answer.encode() }.encode(&mut reply);
+                        stream.write_all(&reply).unwrap();
+                        return Some(Question::decode(&question).unwrap());
+                    }
+                    other => panic!("{other:?}"),
+                }
+                stream.write_all(&reply).unwrap();
+            }
+            match stream.read(&mut chunk).unwrap() {
+                0 => return None,
+                n => inbox.push(&chunk[..n]),
+            }
+        }
+    })
+}
+
+fn welcome() -> Reply {
+    Reply::Welcome {
+        version: 1,
+        pid: std::process::id(),
+        slots: 1,
+        engine: b"test".to_vec(),
+    }
+}
+
+/// What `wafcc` with these options said to this answer, and what it had asked for.
+#[track_caller]
+fn put(args: &[&str], answer: Answer) -> (Wish, Said) {
+    let space = TestSpace::new();
+    let asked = serve(&space, answer);
+    let said = run(wafcc_space::wafcc(&space).args(args).current_dir("/usr"));
+    let question = asked.join().unwrap().expect("a question");
+    assert_eq!(question.store, space.path("home/.cache/wafcc"));
+    std::fs::remove_file(space.socket()).unwrap();
+    (question.wish, said)
+}
+
+fn statistics() -> Statistics {
+    Statistics {
+        since: 86_400,
+        hits: 3,
+        misses: [("a header changed".to_owned(), 1)].into(),
+        limit: 5_000_000_000,
+        ..Statistics::default()
+    }
+}
+
+/// Statistics come as a table, with reasons on request, and as JSON.
+#[test]
+fn statistics_are_shown() {
+    let answer = || Answer::Statistics(Box::new(statistics()));
+    let (wish, said) = put(&["-s"], answer());
+    assert_eq!(wish, Wish::Statistics);
+    assert_eq!(said.succeeded(), statistics().show(false));
+    let (_, said) = put(&["--show-stats", "--verbose"], answer());
+    assert!(said.succeeded().contains("a header changed"));
+    let (_, said) = put(&["--json", "-s"], answer());
+    let json: serde_json::Value = serde_json::from_str(&said.succeeded()).unwrap();
+    assert_eq!(Statistics::from_json(&json), Ok(statistics()));
+}
+
+/// What was removed is said.
+#[test]
+fn removals_are_told() {
+    let answer = || Answer::Removed {
+        entries: 2,
+        bytes: 1500,
+    };
+    for (args, wish) in [
+        (&["--clear"][..], Wish::Clear),
+        (&["-c"], Wish::CleanUp),
+        (&["--evict-older-than", "2d"], Wish::Evict { seconds: 172_800 }),
+    ] {
+        let (asked, said) = put(args, answer());
+        assert_eq!(asked, wish);
+        assert_eq!(said.succeeded(), "Removed 2 entries, 1.5 kB\n");
+    }
+}
+
+/// An output is asked for by its absolute path, and the explanation printed line by line.
+#[test]
+fn an_explanation_is_printed() {
+    let lines = vec!["missed:".to_owned(), "  /usr/a.h changed".to_owned()];
+    let (wish, said) = put(&["--explain", "out/a.o"], Answer::Explanation(lines));
+    let output = "/usr/out/a.o".to_owned();
+    assert_eq!(wish, Wish::Explain { output });
+    assert_eq!(said.succeeded(), "missed:\n  /usr/a.h changed\n");
+}
+
+/// An engine that runs is told of a setting that it heeds.
+#[test]
+fn an_engine_is_told_of_its_settings() {
+    let (wish, said) = put(&["--max-size", "3G"], Answer::Done);
+    let (name, value) = ("max_size".to_owned(), "3G".to_owned());
+    assert_eq!(wish, Wish::Set { name, value });
+    assert_eq!(said.succeeded(), "");
+}
+
+/// A refusal is one line and a status.
+#[test]
+fn a_refusal_is_told() {
+    let (_, said) = put(&["-z"], Answer::Refusal("another store".to_owned()));
+    assert_eq!((said.status, &*said.stderr), (Some(1), "wafcc: another store\n"));
+}
+
+/// An engine without a cache says so, and goes on to serve.
+#[test]
+fn a_real_engine_answers() {
+    let space = TestSpace::new();
+    let said = run(wafcc_space::wafcc(&space).arg("--clear"));
+    assert_eq!(
+        (said.status, &*said.stderr),
+        (Some(1), "wafcc: this engine keeps no cache\n")
+    );
+    space.serves();
+}
