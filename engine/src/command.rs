@@ -12,6 +12,9 @@ use rustix::event::epoll;
 use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
+use crate::cache::answer::Ticket;
+use crate::cache::status::Stamp;
+use crate::cache::trace::Berth;
 use crate::connection::ConnectionKey;
 use crate::context::{Adjustment, Context};
 use crate::crew::What;
@@ -19,10 +22,12 @@ use crate::park::{Ledger, Legs};
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
 use crate::spawn::{self, Child, Ended, NotStarted};
-use crate::wire::{Execute, Outcome, Stdio, Step, Strings, Verdict};
+use crate::wire::{Execute, Known, Outcome, Stdio, Step, Strings, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
 const HELD: usize = 256 << 10;
+/// The most output of a command that is stored.
+const PRINTED: usize = 8 << 20;
 
 /// What a command was asked for with.
 pub struct Order {
@@ -100,14 +105,67 @@ pub struct Running {
 }
 
 pub enum State {
+    /// The cache is asked for it.
+    Asking(Supplies),
     Waiting(Supplies),
     Starting(Starting),
     Running(Box<Running>),
+    /// It is over, and what came of it is being stored.
+    Keeping(Box<Outcome>),
 }
 
 pub struct Command {
     pub order: Arc<Order>,
     pub state: State,
+    /// What the cache has to do with it.
+    pub case: Option<Box<Case>>,
+}
+
+/// A command that may be cached.
+pub struct Case {
+    /// What its client is told.
+    pub known: Known,
+    pub words: String,
+    /// What comes of it is to be stored.
+    pub ticket: Option<Ticket>,
+    /// Where it notes what it does.
+    pub berth: Option<Berth>,
+    /// From before it was started.
+    pub started: Stamp,
+    /// All that it printed.
+    pub prints: [Vec<u8>; 2],
+}
+
+impl Case {
+    pub fn new(known: Known, words: String, ticket: Option<Ticket>) -> Case {
+        Case {
+            known,
+            words,
+            ticket,
+            berth: None,
+            started: Stamp::now(),
+            prints: Default::default(),
+        }
+    }
+
+    /// Whoever prints more is not stored.
+    pub fn note_output(&mut self, stream: usize, data: &[u8]) {
+        if self.ticket.is_none() {
+            return;
+        }
+        self.prints[stream].extend_from_slice(data);
+        if self.prints[stream].len() > PRINTED {
+            self.give_up("it prints too much");
+        }
+    }
+
+    /// Nothing of it will be stored.
+    pub fn give_up(&mut self, why: &str) {
+        self.ticket = None;
+        self.berth = None;
+        self.prints = Default::default();
+        self.words = format!("{}; not stored: {why}", self.words);
+    }
 }
 
 impl Supplies {

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags};
 
+use crate::cache::answer::Wishes;
 use crate::context::{self, Adjustment, Context};
 use crate::frame::Inbox;
 use crate::slots::{CommandKey, SessionId};
@@ -36,6 +37,8 @@ pub struct Client {
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
     pub pin: bool,
+    /// How its commands are to be cached.
+    pub wishes: Arc<Wishes>,
 }
 
 pub struct Connection {

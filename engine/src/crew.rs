@@ -23,7 +23,7 @@ use crate::park::{Awaited, Begun, Legs, Lot, Part, Turn};
 use crate::prompt::make_prompt;
 use crate::slots::CommandKey;
 use crate::spawn::{Child, Launch, NotStarted, Spawner};
-use crate::wire::Stdio;
+use crate::wire::{Stdio, Strings};
 
 /// More threads than this only wait for each other in the kernel.
 const MOST: usize = 16;
@@ -33,6 +33,8 @@ pub struct Job {
     pub key: CommandKey,
     pub order: Arc<Order>,
     pub what: What,
+    /// It notes what it does.
+    pub log: Option<Log>,
     /// What the command gets as its streams, where that is not the null device.
     pub stdio: Arc<[Option<OwnedFd>; 3]>,
     pub processor: Option<usize>,
@@ -40,6 +42,12 @@ pub struct Job {
     pub berth: Option<(usize, &'static AtomicI32)>,
     /// It was begun in haste, and is to be waited for.
     pub awaited: Option<Box<Awaited>>,
+}
+
+/// Where a command notes what it does, and the environment in which a program does so that is not parked.
+pub struct Log {
+    pub place: Place,
+    pub env: Strings,
 }
 
 /// The whole of a command or what is left of it.
@@ -186,7 +194,7 @@ impl Hand {
             context: &order.context,
             adjustments: &order.adjustments,
             berth: job.berth.map(|(_, place)| place),
-            log: Place::default(),
+            log: job.log.as_ref().map(|log| log.place).unwrap_or_default(),
             own: [group, pin, None],
         };
         let launch = match &job.what {
@@ -208,7 +216,11 @@ impl Hand {
         };
         let begun = match turn {
             Turn::Parked(begun) => Ok(begun),
-            Turn::Plain => self.spawner.spawn(&launch).map(|child| Begun { child, legs: None }),
+            Turn::Plain => {
+                let env = job.log.as_ref().map_or(launch.env, |log| &log.env);
+                let launch = Launch { env, ..launch };
+                self.spawner.spawn(&launch).map(|child| Begun { child, legs: None })
+            }
             Turn::Busy => return Err(Box::new(job)),
             Turn::Awaited(awaited) => {
                 job.awaited = Some(awaited);

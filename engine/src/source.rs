@@ -14,6 +14,8 @@ pub enum Source {
     Tcp,
     /// The crew has started commands.
     Crew,
+    /// The cache has answers.
+    Cache,
     Connection(ConnectionKey),
     /// The command's process has ended.
     End(CommandKey),
@@ -39,6 +41,7 @@ impl Source {
             Source::Feed(key) => (6, key),
             Source::Tokens(key) => (7, key),
             Source::Capture(key, stream) => (8 + stream as u64, key),
+            Source::Cache => (10, 0),
         };
         EventData::new_u64(kind << 56 | key & KEY)
     }
@@ -56,6 +59,7 @@ impl Source {
             6 => Source::Feed(key),
             7 => Source::Tokens(key),
             8 => Source::Capture(key, 0),
+            10 => Source::Cache,
             _ => Source::Capture(key, 1),
         }
     }
@@ -72,6 +76,7 @@ mod tests {
             Source::Unix,
             Source::Tcp,
             Source::Crew,
+            Source::Cache,
             Source::Connection(1),
             Source::End(2),
             Source::Feed(3),

@@ -111,6 +111,8 @@ pub struct Execute {
     pub id: u32,
     pub env: u32,
     pub new_session: bool,
+    /// What came of it before may be its outcome.
+    pub cached: bool,
     pub stdio: [Stdio; 3],
     /// Microseconds; 0 is none.
     pub timeout: u64,
@@ -132,6 +134,27 @@ pub struct Policy {
     pub load: u32,
 }
 
+/// How a connection's commands are to be cached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caching {
+    /// Nothing is stored.
+    pub read_only: bool,
+    /// Nothing is looked up.
+    pub recache: bool,
+    /// Folders whose names commands may share; absolute.
+    pub bases: Strings,
+    pub namespace: Vec<u8>,
+}
+
+/// What the cache did for a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It ran, and nothing was looked up or stored.
+    Uncached = 0,
+    Hit = 1,
+    Miss = 2,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Hello(Hello),
@@ -149,6 +172,7 @@ pub enum Request {
     },
     Listen,
     Policy(Policy),
+    Caching(Caching),
     /// A question about the cache, in JSON (`wafcc::question`).
     Cache {
         question: Vec<u8>,
@@ -188,8 +212,9 @@ impl Why {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Verdict {
+    #[default]
     Ran = 0,
     NotStarted = 1,
     TimedOut = 2,
@@ -206,7 +231,7 @@ pub enum Step {
     Engine = 3,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub id: u32,
     pub verdict: Verdict,
@@ -242,6 +267,12 @@ pub enum Reply {
     },
     Listening {
         port: u16,
+    },
+    /// Comes before the outcome of a command that may be cached.
+    Told {
+        id: u32,
+        known: Known,
+        words: Vec<u8>,
     },
 }
 
@@ -354,15 +385,15 @@ fn environment(r: &mut Reader<'_>) -> Result<Request> {
 fn execute(r: &mut Reader<'_>) -> Result<Execute> {
     let id = r.u32()?;
     let env = r.env()?;
-    let new_session = match r.u8()? {
-        0 => false,
-        1 => true,
-        _ => return Err(Malformed("unknown flags")),
-    };
+    let flags = r.u8()?;
+    if flags > 3 {
+        return Err(Malformed("unknown flags"));
+    }
     let command = Execute {
         id,
         env,
-        new_session,
+        new_session: flags & 1 != 0,
+        cached: flags & 2 != 0,
         stdio: [r.stdio(0)?, r.stdio(1)?, r.stdio(2)?],
         timeout: r.u64()?,
         cwd: r.text()?,
@@ -382,6 +413,23 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
         return Err(Malformed("input without a pipe"));
     }
     Ok(command)
+}
+
+fn caching(r: &mut Reader<'_>) -> Result<Caching> {
+    let flags = r.u8()?;
+    if flags > 3 {
+        return Err(Malformed("unknown flags"));
+    }
+    let bases = r.strings()?;
+    if bases.iter().any(|base| !base.starts_with(b"/")) {
+        return Err(Malformed("a base folder is not an absolute path"));
+    }
+    Ok(Caching {
+        read_only: flags & 1 != 0,
+        recache: flags & 2 != 0,
+        bases,
+        namespace: r.text()?,
+    })
 }
 
 fn policy(r: &mut Reader<'_>) -> Result<Policy> {
@@ -417,6 +465,7 @@ impl Request {
             0x07 => Request::Listen,
             0x08 => Request::Policy(policy(&mut r)?),
             0x09 => Request::Cache { question: r.text()? },
+            0x0a => Request::Caching(caching(&mut r)?),
             _ => return Err(Malformed("unknown kind of request")),
         };
         r.end()?;
@@ -479,6 +528,16 @@ impl Reply {
             0x84 => Reply::Outcome(outcome(&mut r)?),
             0x85 => Reply::Report { json: r.text()? },
             0x86 => Reply::Listening { port: r.u16()? },
+            0x87 => Reply::Told {
+                id: r.u32()?,
+                known: match r.u8()? {
+                    0 => Known::Uncached,
+                    1 => Known::Hit,
+                    2 => Known::Miss,
+                    _ => return Err(Malformed("unknown answer of the cache")),
+                },
+                words: r.text()?,
+            },
             _ => return Err(Malformed("unknown kind of reply")),
         };
         r.end()?;
@@ -528,7 +587,7 @@ impl Request {
             Request::Execute(command) => frame(out, 0x03, |out| {
                 out.extend(command.id.to_le_bytes());
                 out.extend(command.env.to_le_bytes());
-                out.push(command.new_session.into());
+                out.push(u8::from(command.new_session) | u8::from(command.cached) << 1);
                 out.extend(command.stdio.map(|stdio| stdio as u8));
                 out.extend(command.timeout.to_le_bytes());
                 put_text(out, &command.cwd);
@@ -549,6 +608,11 @@ impl Request {
                 out.extend(policy.load.to_le_bytes());
             }),
             Request::Cache { question } => frame(out, 0x09, |out| put_text(out, question)),
+            Request::Caching(caching) => frame(out, 0x0a, |out| {
+                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1);
+                put_strings(out, &caching.bases);
+                put_text(out, &caching.namespace);
+            }),
         }
     }
 }
@@ -582,6 +646,11 @@ impl Reply {
             }),
             Reply::Report { json } => frame(out, 0x85, |out| put_text(out, json)),
             Reply::Listening { port } => frame(out, 0x86, |out| out.extend(port.to_le_bytes())),
+            Reply::Told { id, known, words } => frame(out, 0x87, |out| {
+                out.extend(id.to_le_bytes());
+                out.push(*known as u8);
+                put_text(out, words);
+            }),
         }
     }
 }

@@ -30,6 +30,8 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     pub path: Path,
+    /// Which of those it is that the command line names: it goes wherever the next command line says.
+    pub number: Option<usize>,
     pub content: Content,
 }
 
@@ -323,6 +325,7 @@ fn pack_output(output: &Output, to: &mut Packer) {
         }
     }
     to.path(&output.path);
+    to.number(output.number.map_or(0, |number| number as u64 + 1));
 }
 
 fn unpack_output(from: &mut Unpacker) -> Result<Output, Garbled> {
@@ -339,7 +342,8 @@ fn unpack_output(from: &mut Unpacker) -> Result<Output, Garbled> {
         _ => return Err(Garbled),
     };
     let path = from.path()?;
-    Ok(Output { path, content })
+    let number = from.small::<usize>()?.checked_sub(1);
+    Ok(Output { path, number, content })
 }
 
 fn pack_print(print: &Print, to: &mut Packer) {
@@ -441,10 +445,12 @@ mod tests {
             outputs: vec![
                 Output {
                     path: path(Root::Folder, "out"),
+                    number: None,
                     content: Content::Folder,
                 },
                 Output {
                     path: path(Root::Folder, "out/a.o"),
+                    number: None,
                     content: Content::File {
                         digest,
                         size: 77,
@@ -453,6 +459,7 @@ mod tests {
                 },
                 Output {
                     path: path(Root::Folder, "out/b.o"),
+                    number: None,
                     content: Content::Link { text: text.clone() },
                 },
             ],

@@ -10,20 +10,83 @@
 //! real command runs.
 
 pub mod access;
+pub mod action;
+pub mod answer;
+pub mod clerks;
+pub mod compiler;
 pub mod digest;
 pub mod entry;
 pub mod environment;
 pub mod exception;
 pub mod fact;
 pub mod flight;
+pub mod journal;
+pub mod keep;
+pub mod language;
+pub mod line;
 pub mod listing;
 pub mod obstacle;
+pub mod options;
+pub mod outputs;
 pub mod packed;
 pub mod path;
+pub mod reason;
 pub mod recent;
+pub mod response;
 pub mod restore;
+pub mod sharing;
 pub mod status;
 pub mod store;
 pub mod story;
+pub mod tally;
+pub mod token;
 pub mod trace;
+pub mod wish;
 pub mod world;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use answer::Question;
+use flight::Flights;
+use journal::Journal;
+use store::Store;
+use tally::Tally;
+use world::World;
+
+/// One store, and all that is known of it and of the world.
+pub struct Cache {
+    folder: PathBuf,
+    store: Store,
+    world: World,
+    flights: Arc<Flights<Question>>,
+    journal: Journal,
+    tally: Tally,
+}
+
+impl Cache {
+    /// `again` takes questions that have waited for somebody else's command.
+    pub fn new(folder: PathBuf, store: Store, again: impl Fn(Question) + Send + Sync + 'static) -> Cache {
+        let cache = Cache {
+            folder,
+            store,
+            world: World::new(world::Room::default()),
+            flights: Flights::new(again),
+            journal: Journal::default(),
+            tally: Tally::default(),
+        };
+        cache.begin_counts();
+        cache
+    }
+
+    fn count(&self, name: impl Into<String>) {
+        self.tally.count(&self.store, name);
+    }
+
+    /// Has all that was counted on disk.
+    pub fn flush(&self) {
+        if let Err(error) = self.tally.flush(&self.store) {
+            log::warn!("count in the store: {error}");
+        }
+    }
+}

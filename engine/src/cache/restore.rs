@@ -5,22 +5,15 @@
 //! replaced: the command itself knows what it would do with it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What an output holds.
-pub enum Content<'a> {
-    /// From its beginning to its end.
-    File(&'a File),
-    Bytes(&'a [u8]),
-}
-
 pub struct Output<'a> {
     pub path: &'a Path,
-    pub content: Content<'a>,
+    /// Writes all that it holds into an empty file.
+    pub content: &'a dyn Fn(&File) -> io::Result<()>,
     pub is_executable: bool,
 }
 
@@ -81,58 +74,21 @@ fn draft(output: &Output<'_>, mode: u32) -> io::Result<Draft> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!(".wafcc-{}-{number}", std::process::id());
     let path = output.path.with_file_name(name);
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&path)?;
     let draft = Draft { path, is_placed: false };
-    match output.content {
-        Content::Bytes(bytes) => file.write_all(bytes)?,
-        Content::File(source) => copy(source, &file)?,
-    }
+    (output.content)(&file)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(draft)
-}
-
-/// Shares the blocks where the file system can.
-fn copy(source: &File, target: &File) -> io::Result<()> {
-    if rustix::fs::ioctl_ficlone(target.as_fd(), source.as_fd()).is_ok() {
-        return Ok(());
-    }
-    let mut from = 0;
-    let size = source.metadata()?.len();
-    while from < size {
-        let rest = (size - from).min(1 << 30) as usize;
-        match rustix::fs::copy_file_range(source, Some(&mut from), target, None, rest) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            // Between two file systems, or on one that cannot.
-            Err(_) => return copy_by_hand(source, target, from),
-        }
-    }
-    Ok(())
-}
-
-fn copy_by_hand(source: &File, mut target: &File, mut from: u64) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    let mut chunk = vec![0; 256 << 10];
-    loop {
-        match source.read_at(&mut chunk, from) {
-            Ok(0) => return Ok(()),
-            Ok(n) => {
-                target.write_all(&chunk[..n])?;
-                from += n as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::fs::symlink;
 
     /// A folder that is gone at the end.
@@ -163,12 +119,22 @@ mod tests {
         }
     }
 
-    fn bytes<'a>(path: &'a Path, bytes: &'a [u8]) -> Output<'a> {
-        Output {
-            path,
-            content: Content::Bytes(bytes),
-            is_executable: false,
-        }
+    /// Puts texts at paths.
+    fn put(outputs: &[(&Path, &str)], umask: u32, is_executable: bool) -> Result<(), Unrestored> {
+        let writers: Vec<_> = outputs
+            .iter()
+            .map(|(_, text)| move |mut file: &File| file.write_all(text.as_bytes()))
+            .collect();
+        let outputs: Vec<_> = outputs
+            .iter()
+            .zip(&writers)
+            .map(|((path, _), content)| Output {
+                path,
+                content,
+                is_executable,
+            })
+            .collect();
+        restore(&outputs, umask)
     }
 
     #[test]
@@ -176,11 +142,7 @@ mod tests {
         let yard = Yard::new("rights");
         for (umask, is_executable, mode) in [(0o022, false, 0o644), (0o077, true, 0o700), (0, false, 0o666)] {
             let path = yard.path(&format!("{umask:o}"));
-            let output = Output {
-                is_executable,
-                ..bytes(&path, b"x")
-            };
-            restore(&[output], umask).unwrap();
+            put(&[(&path, "x")], umask, is_executable).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode);
         }
     }
@@ -189,32 +151,12 @@ mod tests {
     fn what_was_there_is_replaced_and_not_written_into() {
         let yard = Yard::new("replaced");
         let path = yard.path("a.o");
-        restore(&[bytes(&path, b"old")], 0o022).unwrap();
+        put(&[(&path, "old")], 0o022, false).unwrap();
         let old = File::open(&path).unwrap();
-        restore(&[bytes(&path, b"newer")], 0o022).unwrap();
+        put(&[(&path, "newer")], 0o022, false).unwrap();
         assert_eq!(io::read_to_string(old).unwrap(), "old");
         assert_eq!(fs::read(&path).unwrap(), b"newer");
         assert_eq!(yard.names(), ["a.o"]);
-    }
-
-    #[test]
-    fn a_blob_is_copied_whole() {
-        let yard = Yard::new("blob");
-        let content: Vec<u8> = (0..1_000_000u32).flat_map(u32::to_le_bytes).collect();
-        fs::write(yard.path("blob"), &content).unwrap();
-        let blob = File::open(yard.path("blob")).unwrap();
-        let path = yard.path("a.o");
-        for _ in 0..2 {
-            let output = Output {
-                content: Content::File(&blob),
-                ..bytes(&path, b"")
-            };
-            restore(&[output], 0o022).unwrap();
-            assert!(fs::read(&path).unwrap() == content);
-        }
-        let target = File::create(yard.path("by-hand")).unwrap();
-        copy_by_hand(&blob, &target, 0).unwrap();
-        assert!(fs::read(yard.path("by-hand")).unwrap() == content);
     }
 
     #[test]
@@ -228,8 +170,7 @@ mod tests {
         fs::hard_link(&file, &twin).unwrap();
         for path in [&link, &twin, &locked, &yard.0, Path::new("/dev/null")] {
             let other = yard.path("other");
-            let outputs = [bytes(&other, b"x"), bytes(path, b"x")];
-            let found = restore(&outputs, 0o022);
+            let found = put(&[(&other, "x"), (path, "x")], 0o022, false);
             assert!(
                 matches!(&found, Err(Unrestored::Unusual(which)) if which == path),
                 "{path:?}: {found:?}"
@@ -244,7 +185,7 @@ mod tests {
     fn a_folder_that_is_not_there_is_named() {
         let yard = Yard::new("nowhere");
         let path = yard.path("missing/a.o");
-        assert!(matches!(restore(&[bytes(&path, b"x")], 0o022), Err(Unrestored::Failed(which, _)) if which == path));
+        assert!(matches!(put(&[(&path, "x")], 0o022, false), Err(Unrestored::Failed(which, _)) if which == path));
         assert_eq!(yard.names(), [""; 0]);
     }
 }

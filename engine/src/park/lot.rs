@@ -1,6 +1,6 @@
 //! All of parking as the rest of the engine sees it: starts the threads, and starts a command in a parked program.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use log::{debug, warn};
@@ -31,7 +31,7 @@ use super::shape::Line;
 use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
-use crate::cache::trace::Arena;
+use crate::cache::trace::{Arena, Place};
 use crate::context::{self, Context};
 use crate::folder::Folder;
 use crate::guardian::Roster;
@@ -105,6 +105,7 @@ pub struct Lot {
     /// The router's address, with its zero.
     route: Vec<u8>,
     arena: Option<Arena>,
+    library: OnceLock<Option<CString>>,
 }
 
 impl Lot {
@@ -124,6 +125,7 @@ impl Lot {
             own: own.clone(),
             route: route.into_bytes_with_nul(),
             arena: Arena::new(BERTHS).ok(),
+            library: OnceLock::new(),
         };
         if lot.pool.is_on() {
             // A full disk, for one, is no reason not to build.
@@ -149,7 +151,7 @@ impl Lot {
         let keeper = Keeper {
             pool: pool.clone(),
             courses: self.courses.clone(),
-            library: library::install(folder)?,
+            library: self.library().ok_or(io::ErrorKind::NotFound)?.to_owned(),
             roster: roster.share()?,
             arena: self.arena.clone(),
             tickets: roster.tickets(),
@@ -242,7 +244,9 @@ impl Lot {
             return Ok(Begun { child, legs: None });
         }
         // A driver that is to have a session of its own could not be asked.
-        let line = Line::of(launch.argv).filter(|_| !launch.new_session);
+        // What a driver depends on is seen only if it runs.
+        let is_observed = launch.log != Place::default();
+        let line = Line::of(launch.argv).filter(|_| !launch.new_session && !is_observed);
         if let Some(line) = line {
             let stack = launch.context.block().limits[context::STACK];
             match self.courses.find(&found.program, launch.env, stack, &line.shape) {
@@ -417,6 +421,18 @@ impl Lot {
     /// Where observed commands note what they do; none if there is no memory for it.
     pub fn arena(&self) -> Option<&Arena> {
         self.arena.as_ref()
+    }
+
+    /// The library that observes, where programs can load it.
+    pub fn library(&self) -> Option<&CStr> {
+        let install = || match library::install(&self.folder) {
+            Ok(path) => Some(path),
+            Err(error) => {
+                warn!("no command can be observed or parked: {error}");
+                None
+            }
+        };
+        self.library.get_or_init(install).as_deref()
     }
 
     pub fn is_on(&self) -> bool {

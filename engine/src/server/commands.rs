@@ -10,6 +10,7 @@ use log::{debug, error, warn};
 use rustix::event::epoll;
 use rustix::process::Signal;
 
+use super::cached::observe;
 use super::requests::Broken;
 use super::Server;
 use crate::command::{Command, Holdings, Order, Running, State, Supplies};
@@ -63,10 +64,17 @@ impl Server {
         };
         connection.backlog += size;
         connection.live.insert(order.execute.id, command);
-        self.slots.submit(order.session, command);
         let order = Arc::new(order);
-        let state = State::Waiting(Supplies { input, descriptors });
-        self.commands.insert(command, Command { order, state });
+        let supplies = Supplies { input, descriptors };
+        let case = None;
+        let state = if order.execute.cached {
+            self.ask_cache(command, &order);
+            State::Asking(supplies)
+        } else {
+            self.slots.submit(order.session, command);
+            State::Waiting(supplies)
+        };
+        self.commands.insert(command, Command { order, state, case });
         Ok(())
     }
 
@@ -112,10 +120,12 @@ impl Server {
             berth: berth.map(|(number, _)| number),
         };
         command.state = State::Starting(starting);
+        let log = command.case.as_mut().and_then(|case| observe(case, &order, &self.lot));
         let job = Job {
             key,
             order,
             what: What::Command,
+            log,
             stdio: Arc::new(stdio),
             processor,
             berth,
@@ -164,7 +174,7 @@ impl Server {
         };
         debug!("command {key} not started: {why:?}");
         match &command.state {
-            State::Waiting(_) => {}
+            State::Asking(_) | State::Waiting(_) | State::Keeping(_) => {}
             State::Starting(starting) => self.release(&starting.holdings),
             State::Running(running) => self.release(&running.holdings),
         }
@@ -180,7 +190,7 @@ impl Server {
         let State::Starting(starting) = command.state else {
             return;
         };
-        let order = command.order;
+        let (order, case) = (command.order, command.case);
         let cancelled = starting.cancelled;
         let state = State::Running(Box::new(starting.started(child, at, legs)));
         if order.execute.timeout > 0 {
@@ -190,7 +200,7 @@ impl Server {
                 self.timers.set(at, Alarm::TimeUp(key));
             }
         }
-        self.commands.insert(key, Command { order, state });
+        self.commands.insert(key, Command { order, state, case });
         if let Err(error) = self.watch(key) {
             self.fail_unseen(key, &error);
         } else if cancelled {
@@ -258,6 +268,9 @@ impl Server {
         };
         if running.read(stream, &mut self.scratch) {
             let held = running.take(stream);
+            if let Some(case) = &mut command.case {
+                case.note_output(stream, &held);
+            }
             self.send_output(connection, id, stream, &held);
             self.pause_if_clogged(connection, key);
         } else {
@@ -265,7 +278,7 @@ impl Server {
         }
     }
 
-    fn send_output(&mut self, connection: ConnectionKey, id: u32, stream: usize, data: &[u8]) {
+    pub(super) fn send_output(&mut self, connection: ConnectionKey, id: u32, stream: usize, data: &[u8]) {
         let Some(connection) = self.connections.get_mut(&connection) else {
             return;
         };
@@ -311,6 +324,7 @@ impl Server {
                     key,
                     order,
                     what,
+                    log: None,
                     stdio,
                     processor,
                     berth,
@@ -360,10 +374,13 @@ impl Server {
                 starting.cancelled = true;
                 return;
             }
+            State::Asking(_) => return self.retract(key),
             State::Waiting(_) => {
                 let session = command.order.session;
                 return self.retract_all(&session, &[key]);
             }
+            // It has ended by itself.
+            State::Keeping(_) => return,
         };
         if running.verdict != Verdict::Ran {
             return;
@@ -413,17 +430,23 @@ impl Server {
         if running.is_dying() && self.followed.get_or_insert_with(spawn::followed_groups).contains(&pid) {
             return;
         }
-        let Some(Command { order, state }) = self.commands.remove(&key) else {
+        let Some(Command { order, state, mut case }) = self.commands.remove(&key) else {
             return;
         };
         let State::Running(mut running) = state else { return };
         for stream in 0..2 {
             let rest = running.take(stream);
+            if let Some(case) = &mut case {
+                case.note_output(stream, &rest);
+            }
             self.send_output(order.connection, order.execute.id, stream, &rest);
         }
         self.release(&running.holdings);
         match running.outcome(&order, &self.ledger) {
-            Some(outcome) => self.conclude(key, &order, &outcome),
+            Some(outcome) => match case {
+                Some(case) => self.close_case(key, order, case, outcome),
+                None => self.conclude(key, &order, &outcome),
+            },
             None => {
                 error!("command {key} has ended, and nobody knows how");
                 self.free_slot(&order.session);
@@ -442,13 +465,13 @@ impl Server {
     }
 
     /// The command is over: its slot is free and its client is told.
-    fn conclude(&mut self, key: CommandKey, order: &Order, outcome: &Outcome) {
+    pub(super) fn conclude(&mut self, key: CommandKey, order: &Order, outcome: &Outcome) {
         debug!("command {key}: {outcome:?}");
         self.free_slot(&order.session);
         self.tell(order, outcome);
     }
 
-    fn tell(&mut self, order: &Order, outcome: &Outcome) {
+    pub(super) fn tell(&mut self, order: &Order, outcome: &Outcome) {
         self.totals.count(outcome);
         if let Some(connection) = self.connections.get_mut(&order.connection) {
             connection.live.remove(&order.execute.id);

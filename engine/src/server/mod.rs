@@ -4,6 +4,7 @@
 //! here waits but `epoll`.
 
 mod arrivals;
+mod cached;
 mod commands;
 mod neighbours;
 mod report;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 use log::{debug, info};
 use rustix::event::{epoll, Timespec};
 
+use crate::cache::clerks::Clerks;
 use crate::command::Command;
 use crate::connection::{Connection, ConnectionKey};
 use crate::context::{self, Context};
@@ -84,6 +86,7 @@ pub struct Server {
     slots: Slots,
     neighbours: Neighbours,
     crew: Crew,
+    clerks: Clerks,
     lot: Arc<Lot>,
     /// What ran for commands in parked programs.
     ledger: Arc<Ledger>,
@@ -124,6 +127,8 @@ impl Server {
         let lot = Arc::new(Lot::open(&options.folder, &roster, &own, &ledger));
         let crew = Crew::new(&lot)?;
         epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
+        let clerks = Clerks::new(cached::open)?;
+        epoll::add(&epoll, clerks.bell(), Source::Cache.data(), epoll::EventFlags::IN)?;
         raise_descriptor_limit();
         let mut server = Server {
             epoll,
@@ -136,6 +141,7 @@ impl Server {
             slots: Slots::default(),
             neighbours: Neighbours::new(&options),
             crew,
+            clerks,
             lot,
             ledger,
             roster,
@@ -191,6 +197,7 @@ impl Server {
             self.finish_round();
         }
         self.lot.close();
+        self.clerks.close();
         info!("left after {} s", self.started.elapsed().as_secs());
         Ok(())
     }
@@ -202,6 +209,7 @@ impl Server {
             Source::Tcp => self.accept_tcp(),
             Source::Connection(key) => self.on_connection(key),
             Source::Crew => self.on_started(),
+            Source::Cache => self.on_done(),
             Source::Tokens(key) => self.on_tokens(key),
             Source::End(key) => self.on_end(key),
             Source::Feed(key) => {

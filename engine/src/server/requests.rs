@@ -12,7 +12,6 @@ use crate::context::{self, Context};
 use crate::folder::ENGINE;
 use crate::place::Place;
 use crate::timers::Alarm;
-use crate::wafcc::question::{Answer, Question};
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
 const FRAME_TIME: Duration = Duration::from_secs(30);
@@ -146,10 +145,10 @@ impl Server {
                 self.reply(key, &Reply::Report { json });
             }
             Request::Cache { question } => {
-                let json = answer(&question).encode();
-                self.reply(key, &Reply::Report { json });
+                self.on_question(key, &question);
             }
             Request::Policy(policy) => self.on_policy(key, &policy)?,
+            Request::Caching(caching) => self.on_caching(key, &caching)?,
             Request::Listen => {
                 let port = self.listen_tcp()?;
                 self.reply(key, &Reply::Listening { port });
@@ -248,6 +247,7 @@ impl Server {
             adjustments,
             control_group,
             pin: hello.wishes & wire::WISH_PIN != 0,
+            wishes: Arc::default(),
         })
     }
 
@@ -268,14 +268,6 @@ impl Server {
             connection.reply(reply);
         }
     }
-}
-
-/// This engine keeps no cache yet.
-fn answer(question: &[u8]) -> Answer {
-    Answer::Refusal(match Question::decode(question) {
-        Ok(_) => "this engine keeps no cache".to_owned(),
-        Err(error) => error,
-    })
 }
 
 /// A client may change its umask or limits between two commands: what it has now is what the next ones get. Tells

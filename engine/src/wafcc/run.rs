@@ -4,9 +4,9 @@
 //! stopped. What the engine cannot do exactly as if we were not there never gets to it.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -17,9 +17,10 @@ use std::time::Duration;
 use super::call::Call;
 use super::place;
 use super::settings::{Key, Settings};
+use crate::cache::action::{self, Action};
 use crate::client::{Client, Unserved};
 use crate::folder::Folder;
-use crate::wire::{Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, FRAME_CAP};
+use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, FRAME_CAP};
 
 const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
@@ -33,7 +34,7 @@ pub fn run(call: &Call) -> i32 {
         return exec(call);
     }
     let home = Home::of(&settings);
-    match run_in_engine(call, &home) {
+    match run_in_engine(call, &settings, &home) {
         Ok(Outcome {
             verdict: Verdict::Ran,
             code,
@@ -112,20 +113,22 @@ impl Home {
     }
 }
 
-fn run_in_engine(call: &Call, home: &Home) -> Result<Outcome, Unserved> {
-    let environment = Request::Environment {
-        env: 0,
-        entries: env::vars_os()
-            .map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat())
-            .collect(),
-    };
+fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcome, Unserved> {
+    let entries = env::vars_os().map(|(key, value)| [key.as_bytes(), b"=", value.as_bytes()].concat());
+    let entries: Strings = entries.collect();
+    let cwd = env::current_dir()?.into_os_string().into_encoded_bytes();
+    // What the cache may answer or keep goes through it; all else goes where ours goes, in the order in which it comes.
+    let is_kept = is_known(call, &entries, &cwd);
+    let environment = Request::Environment { env: 0, entries };
+    let output = if is_kept { Stdio::Pipe } else { Stdio::Descriptor };
     let execute = Request::Execute(Box::new(Execute {
         id: 0,
         env: 0,
         new_session: false,
-        stdio: [Stdio::Descriptor; 3],
+        cached: true,
+        stdio: [Stdio::Descriptor, output, output],
         timeout: 0,
-        cwd: env::current_dir()?.into_os_string().into_encoded_bytes(),
+        cwd,
         argv: argv(call),
         input: Vec::new(),
     }));
@@ -135,12 +138,60 @@ fn run_in_engine(call: &Call, home: &Home) -> Result<Outcome, Unserved> {
     let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
     let mut client = home.connect(jobs)?;
     client.send(&environment)?;
+    client.send(&caching(settings))?;
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    client.send_with(&execute, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
-    match client.receive_while_it_lives(WATCH)? {
-        Reply::Outcome(outcome) => Ok(outcome),
-        _ => Err(io::Error::other("an answer to something else").into()),
+    let all = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    client.send_with(&execute, if is_kept { &all[..1] } else { &all })?;
+    // Printed when all is there: a command that is lost on its way runs once more, and prints all itself.
+    let mut printed = Vec::new();
+    loop {
+        match client.receive_while_it_lives(WATCH)? {
+            Reply::Told { .. } => {}
+            Reply::Output { stream, data, .. } => printed.push((stream, data)),
+            Reply::Outcome(outcome) => {
+                if outcome.verdict == Verdict::Ran {
+                    printed.iter().for_each(|(stream, data)| print(*stream, data));
+                }
+                return Ok(outcome);
+            }
+            _ => return Err(io::Error::other("an answer to something else").into()),
+        }
     }
+}
+
+/// Whether the cache knows commands of this kind.
+fn is_known(call: &Call, environment: &Strings, folder: &[u8]) -> bool {
+    let real = fs::canonicalize(&call.program).unwrap_or_else(|_| call.program.clone());
+    let asked = action::Call {
+        argv: &argv(call),
+        environment,
+        folder,
+        program: &call.program,
+        real: &real,
+        bases: &[],
+    };
+    Action::of(&asked, &|name| fs::read(OsStr::from_bytes(name)).ok()).is_ok()
+}
+
+/// A reader that has gone is no error of the command.
+fn print(stream: u8, data: &[u8]) {
+    let done = match stream {
+        1 => io::stdout().write_all(data).and_then(|()| io::stdout().flush()),
+        _ => io::stderr().write_all(data),
+    };
+    if let Err(error) = done {
+        log::debug!("print what the command printed: {error}");
+    }
+}
+
+fn caching(settings: &Settings) -> Request {
+    let base = settings.folder(Key::BaseDir).filter(|base| base.is_absolute());
+    Request::Caching(Caching {
+        read_only: settings.is_on(Key::ReadOnly),
+        recache: settings.is_on(Key::Recache),
+        bases: base.iter().map(|base| base.as_os_str().as_bytes()).collect(),
+        namespace: settings.text(Key::Namespace).as_bytes().to_vec(),
+    })
 }
 
 /// The engine looks for a bare name along the command's `PATH`, as we did.

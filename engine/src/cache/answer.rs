@@ -1,0 +1,302 @@
+//! Asks the cache for a command: it is known, somebody runs it just now, or it is to be run and kept.
+//!
+//! ```text
+//! question ─► action ─► entries of its key ─► one whose facts hold ─► its outputs in their places ─► hit
+//!                │                └─► none ─► a flight: whoever asks for the same waits for it ─► miss
+//!                └─► a named reason ─► uncached
+//! ```
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::access::Bytes;
+use super::action::{Action, Call};
+use super::digest::Digest;
+use super::entry::{Content, Entry, Print};
+use super::environment::Environment;
+use super::flight::{Boarding, Flight};
+use super::outputs::Role;
+use super::path::Place;
+use super::restore::{restore, Output, Unrestored};
+use super::store::{Blob, EntryRef};
+use super::token;
+use super::world::View;
+use super::Cache;
+use crate::spawn::candidates;
+use crate::wire::Strings;
+
+/// A command as its client wants it.
+pub struct Question {
+    /// Whose it is, for the one who asks.
+    pub who: u64,
+    pub argv: Strings,
+    pub environment: Arc<Strings>,
+    pub folder: Bytes,
+    pub umask: u32,
+    pub wishes: Arc<Wishes>,
+}
+
+/// How a client wants its commands to be cached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Nothing is stored.
+    pub read_only: bool,
+    /// Nothing is looked up.
+    pub recache: bool,
+    /// Folders whose names commands may share.
+    pub bases: Vec<Bytes>,
+    /// Entries of one namespace are not found in another.
+    pub namespace: Bytes,
+}
+
+pub enum Answer {
+    Hit(Hit),
+    Miss(Box<Ticket>),
+    Uncached(Uncached),
+}
+
+/// What a command would have left but for its files, which are in their places.
+pub struct Hit {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub code: i32,
+    /// Microseconds that it took when it ran.
+    pub wall: u64,
+}
+
+/// The command is to run, and nothing is kept of it.
+pub struct Uncached {
+    /// Under which it is counted.
+    pub name: &'static str,
+    pub words: String,
+}
+
+/// The right to store what comes of a command.
+pub struct Ticket {
+    pub(super) question: Question,
+    pub(super) action: Action,
+    pub(super) key: Digest,
+    /// Whoever asks for the same waits until it is gone.
+    _flight: Flight<Question>,
+    /// Why what was known of it did not hold.
+    pub why: String,
+}
+
+/// What a look at the entries gave.
+enum Found {
+    Hit(Hit),
+    Nothing { why: String },
+    Unusual(PathBuf),
+}
+
+const NEW: &str = "it was not seen before";
+
+impl Cache {
+    /// The answer; `None` if somebody runs the same command: then the question comes again when that is over.
+    pub fn ask(&self, question: Question) -> Option<Answer> {
+        let answer = self.answer(question)?;
+        match &answer {
+            Answer::Hit(_) => self.count("hits"),
+            Answer::Miss(ticket) => self.count(format!("misses/{}", told(&ticket.why))),
+            Answer::Uncached(reason) => self.count(format!("uncached/{}", reason.name)),
+        }
+        Some(answer)
+    }
+
+    fn answer(&self, question: Question) -> Option<Answer> {
+        let action = match self.understand(&question) {
+            Ok(action) => action,
+            Err(reason) => return Some(Answer::Uncached(reason)),
+        };
+        let key = named(&action.key, &question.wishes.namespace);
+        let before = self.store.find(&key);
+        let why = match self.look_up(&question, &action, &before) {
+            Found::Hit(hit) => return Some(self.told(&question, &action, Answer::Hit(hit))),
+            Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
+            Found::Nothing { why } => why,
+        };
+        if question.wishes.read_only {
+            let words = format!("the cache is only read; {why}");
+            let name = "read only";
+            return Some(Answer::Uncached(Uncached { name, words }));
+        }
+        let (flight, question) = match self.flights.board(key, question) {
+            Boarding::Waits => return None,
+            Boarding::Free(flight, question) => (flight, question),
+        };
+        // Somebody may have stored it while we looked.
+        let now = self.store.find(&key);
+        if now != before {
+            if let Found::Hit(hit) = self.look_up(&question, &action, &now) {
+                return Some(self.told(&question, &action, Answer::Hit(hit)));
+            }
+        }
+        Some(Answer::Miss(Box::new(Ticket {
+            question,
+            action,
+            key,
+            _flight: flight,
+            why,
+        })))
+    }
+
+    fn understand(&self, question: &Question) -> Result<Action, Uncached> {
+        let program = find_program(question).ok_or(Uncached {
+            name: "no such program",
+            words: "its program is not there".to_owned(),
+        })?;
+        let real = fs::canonicalize(&program).unwrap_or_else(|_| program.clone());
+        let call = Call {
+            argv: &question.argv,
+            environment: &question.environment,
+            folder: &question.folder,
+            program: &program,
+            real: &real,
+            bases: &question.wishes.bases,
+        };
+        let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
+        let read = |name: &[u8]| fs::read(folder.join(OsStr::from_bytes(name))).ok();
+        Action::of(&call, &read).map_err(|reason| Uncached {
+            name: reason.name(),
+            words: reason.to_string(),
+        })
+    }
+
+    /// The first entry that holds, with its outputs in their places.
+    fn look_up(&self, question: &Question, action: &Action, entries: &[EntryRef]) -> Found {
+        let mut why = None;
+        if question.wishes.recache {
+            let why = "it is to be cached anew".to_owned();
+            return Found::Nothing { why };
+        }
+        let place = Place::new(&question.folder, action.knows.base.as_deref());
+        let environment = Environment::of(&question.environment);
+        let mut view = View::new(&self.world, &place, &environment);
+        for known in entries {
+            let Some(entry) = self.read(known) else { continue };
+            if let Err(change) = entry.check(&mut view) {
+                why.get_or_insert_with(|| change.to_string());
+                continue;
+            }
+            match self.bring_back(&entry, question, action) {
+                Ok(hit) => {
+                    self.store.touch(known);
+                    return Found::Hit(hit);
+                }
+                Err(Some(path)) => return Found::Unusual(path),
+                // A part of it is lost.
+                Err(None) => self.store.remove_entry(known),
+            }
+        }
+        let why = why.unwrap_or_else(|| NEW.to_owned());
+        Found::Nothing { why }
+    }
+
+    fn read(&self, known: &EntryRef) -> Option<Entry> {
+        let entry = Entry::decode(&self.store.read(known)?);
+        if entry.is_err() {
+            self.store.remove_entry(known);
+        }
+        entry.ok()
+    }
+
+    /// Puts an entry's outputs in their places. An error names what is there and cannot be replaced, if that is why.
+    fn bring_back(&self, entry: &Entry, question: &Question, action: &Action) -> Result<Hit, Option<PathBuf>> {
+        let base = action.knows.base.as_deref();
+        let shown = |bytes: Vec<u8>| match base {
+            Some(base) => token::show(&bytes, base),
+            None => bytes,
+        };
+        let print = |print: &Print| match print {
+            Print::Inline(bytes) => Some(shown(bytes.clone())),
+            Print::Blob { digest, .. } => self.bytes_of(digest).map(shown),
+        };
+        let (stdout, stderr) = (print(&entry.stdout).ok_or(None)?, print(&entry.stderr).ok_or(None)?);
+        let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
+        let mut files = Vec::with_capacity(entry.outputs.len());
+        for output in &entry.outputs {
+            let number = output.number.ok_or(None)?;
+            let known = action.knows.outputs.get(number).ok_or(None)?;
+            let Content::File { digest, is_program, .. } = &output.content else {
+                return Err(None);
+            };
+            let mut blob = self.store.open_blob(digest).ok_or(None)?;
+            if known.role == Role::Dependencies && base.is_some() {
+                blob = Blob::Bytes(self.bytes_of(digest).map(shown).ok_or(None)?);
+            }
+            files.push((folder.join(OsStr::from_bytes(&known.path)), blob, *is_program));
+        }
+        let writers: Vec<_> = files
+            .iter()
+            .map(|(_, blob, _)| move |file: &File| blob.write_to(file))
+            .collect();
+        let outputs: Vec<_> = files
+            .iter()
+            .zip(&writers)
+            .map(|((path, _, is_executable), content)| Output {
+                path,
+                content,
+                is_executable: *is_executable,
+            })
+            .collect();
+        match restore(&outputs, question.umask) {
+            Ok(()) => Ok(Hit {
+                stdout,
+                stderr,
+                code: entry.exit.into(),
+                wall: entry.wall,
+            }),
+            Err(Unrestored::Unusual(path) | Unrestored::Failed(path, _)) => Err(Some(path)),
+        }
+    }
+
+    fn bytes_of(&self, digest: &Digest) -> Option<Vec<u8>> {
+        match self.store.open_blob(digest)? {
+            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => Some(bytes),
+            Blob::Large { .. } => None,
+        }
+    }
+
+    /// Remembers for whoever will ask why.
+    fn told(&self, question: &Question, action: &Action, answer: Answer) -> Answer {
+        self.journal.note(&question.folder, &action.knows.outputs, "hit: all that it depends on is as it was");
+        answer
+    }
+}
+
+fn unusual(path: &std::path::Path) -> Uncached {
+    Uncached {
+        name: "its output cannot be replaced",
+        words: format!("{} is there and cannot be replaced", path.display()),
+    }
+}
+
+/// Only what kind of change it was: names of files would make a count of each.
+fn told(why: &str) -> &str {
+    match why {
+        NEW => "not seen before",
+        _ => "something has changed",
+    }
+}
+
+fn named(key: &Digest, namespace: &[u8]) -> Digest {
+    match namespace {
+        [] => *key,
+        name => Digest::of(&[&key.0[..], name].concat()),
+    }
+}
+
+/// The file that the command would execute.
+fn find_program(question: &Question) -> Option<PathBuf> {
+    let name = question.argv.iter().next()?;
+    let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
+    let candidates = candidates(name, &question.environment);
+    let mut paths = candidates
+        .into_iter()
+        .map(|path| folder.join(std::ffi::OsString::from_vec(path.into_bytes())));
+    paths.find(|path| fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0))
+}

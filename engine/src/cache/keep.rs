@@ -1,0 +1,196 @@
+//! Keeps what came of a command: what it did becomes facts, what it made becomes blobs, and both an entry.
+//!
+//! Outputs are read before the client hears that the command is over: afterwards they are anyone's.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path as FilePath;
+
+use super::access::Access;
+use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
+use super::answer::Ticket;
+use super::digest::Digest;
+use super::entry::{Content, Entry, Output, Print};
+use super::environment::Environment;
+use super::fact::{Fact, Kind};
+use super::outputs::Role;
+use super::path::Place;
+use super::status::Stamp;
+use super::story::{understand, Knowledge, Made, Policy};
+use super::token;
+use super::world::View;
+use super::Cache;
+
+/// More is a blob of its own.
+const INLINE: usize = 4 << 10;
+
+/// A command that was run for a ticket.
+pub struct Ended {
+    pub code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Microseconds.
+    pub wall: u64,
+    pub processor: u64,
+    /// From before it was started.
+    pub started: Stamp,
+    pub accesses: Vec<Access>,
+}
+
+/// Why nothing was stored.
+pub struct Unkept {
+    /// Under which it is counted.
+    pub name: &'static str,
+    pub words: String,
+}
+
+impl Unkept {
+    fn new(name: &'static str, words: impl Into<String>) -> Unkept {
+        let words = words.into();
+        Unkept { name, words }
+    }
+
+    fn failed(what: &str, error: &io::Error) -> Unkept {
+        Unkept::new("the store failed", format!("{what}: {error}"))
+    }
+}
+
+impl Cache {
+    /// Stores what came of a command, or says why not.
+    pub fn keep(&self, ticket: Ticket, ended: &Ended) -> Result<(), Unkept> {
+        let kept = self.store_entry(&ticket, ended);
+        let words = match &kept {
+            Ok(()) => format!("miss: {}", ticket.why),
+            Err(unkept) => {
+                self.count(format!("not stored/{}", unkept.name));
+                format!("miss: {}; not stored: {}", ticket.why, unkept.words)
+            }
+        };
+        self.journal
+            .note(&ticket.question.folder, &ticket.action.knows.outputs, words);
+        kept
+    }
+
+    fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<(), Unkept> {
+        if ended.code != 0 {
+            return Err(Unkept::new("the compiler failed", "it failed"));
+        }
+        let (question, knows) = (&ticket.question, &ticket.action.knows);
+        let place = Place::new(&question.folder, knows.base.as_deref());
+        let environment = Environment::of(&question.environment);
+        let mut view = View::new(&self.world, &place, &environment);
+        let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
+        let knowledge = Knowledge {
+            policy: policy(knows),
+            outputs: Some(&names),
+            started: ended.started,
+        };
+        let found = understand(&ended.accesses, &knowledge, &mut view);
+        let mut found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
+        if ended.stdout.is_empty() && ended.stderr.is_empty() {
+            found.facts.retain(|fact| !is_for_diagnostics(fact));
+        }
+        let made = found.outputs.iter().map(|made| self.store_output(made, knows, &place));
+        let outputs = made.collect::<Result<Vec<_>, _>>()?;
+        let entry = Entry {
+            facts: found.facts,
+            outputs,
+            stdout: self.store_print(&ended.stdout, knows)?,
+            stderr: self.store_print(&ended.stderr, knows)?,
+            exit: 0,
+            wall: ended.wall,
+            processor: ended.processor,
+        };
+        let stored = self.store.put_entry(&ticket.key, &entry.encode(), &entry.blobs());
+        stored.map(drop).map_err(|error| Unkept::failed("store an entry", &error))
+    }
+
+    fn store_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Output, Unkept> {
+        let path = place.absolute(&made.path);
+        let known = knows
+            .outputs
+            .iter()
+            .position(|output| place.absolute(&place.path(&super::path::Path::here(), &output.path)) == path);
+        let number = known.ok_or_else(|| {
+            let words = format!("it makes {}, which was not foretold", place.show(&made.path));
+            Unkept::new("makes unforetold files", words)
+        })?;
+        if !made.kind.is_plain() {
+            return Err(Unkept::new("makes what is no plain file", "an output is not a plain file"));
+        }
+        let role = knows.outputs[number].role;
+        let file = FilePath::new(OsStr::from_bytes(&path));
+        let stored = self.store_file(file, role, knows);
+        let (digest, size) = stored.map_err(|error| Unkept::failed(&format!("read {}", file.display()), &error))??;
+        let is_program = made.kind == Kind::Program;
+        let content = Content::File {
+            digest,
+            size,
+            is_program,
+        };
+        let path = made.path.clone();
+        let number = Some(number);
+        Ok(Output { path, number, content })
+    }
+
+    fn store_file(&self, path: &FilePath, role: Role, knows: &Known) -> io::Result<Result<(Digest, u64), Unkept>> {
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let size = file.metadata()?.len();
+        let Some(base) = &knows.base else {
+            return Ok(Ok((self.store.put_file(&file)?, size)));
+        };
+        let bytes = read(&file)?;
+        if role == Role::Dependencies {
+            let hidden = token::hide(&bytes, base);
+            let Some(hidden) = hidden else { return Ok(Err(holds_token())) };
+            return Ok(Ok((self.store.put_blob(&hidden)?, size)));
+        }
+        if token::holds(&bytes, base) {
+            let words = format!("{} holds the name of the base folder", path.display());
+            return Ok(Err(Unkept::new("tells the base folder", words)));
+        }
+        Ok(Ok((self.store.put_blob(&bytes)?, size)))
+    }
+
+    fn store_print(&self, bytes: &[u8], knows: &Known) -> Result<Print, Unkept> {
+        let hidden = match &knows.base {
+            Some(base) => token::hide(bytes, base).ok_or_else(holds_token)?,
+            None => bytes.to_vec(),
+        };
+        if hidden.len() <= INLINE {
+            return Ok(Print::Inline(hidden));
+        }
+        let digest = self.store.put_blob(&hidden);
+        let digest = digest.map_err(|error| Unkept::failed("store what it printed", &error))?;
+        let size = hidden.len() as u64;
+        Ok(Print::Blob { digest, size })
+    }
+}
+
+fn holds_token() -> Unkept {
+    Unkept::new("tells the base folder", "a text of it holds the token for the base folder")
+}
+
+fn read(mut file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut file, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn is_for_diagnostics(fact: &Fact) -> bool {
+    let Fact::Variable { name, .. } = fact else { return false };
+    FOR_DIAGNOSTICS.iter().any(|known| known.as_bytes() == name)
+}
+
+/// What is known of compilers as such.
+fn policy(_: &Known) -> Policy {
+    Policy {
+        compiler: true,
+        clock: true,
+        random: false,
+        folder: true,
+    }
+}

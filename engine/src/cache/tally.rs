@@ -1,0 +1,62 @@
+//! What happened, counted by name: in memory first, so that no command waits for a disk to be counted.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::store::Store;
+
+/// A count is on disk no later than this and one event.
+const OFTEN: Duration = Duration::from_secs(1);
+
+struct Pending {
+    counts: BTreeMap<String, u64>,
+    since: Instant,
+}
+
+pub struct Tally {
+    pending: Mutex<Pending>,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            pending: Mutex::new(Pending {
+                counts: BTreeMap::new(),
+                since: Instant::now(),
+            }),
+        }
+    }
+}
+
+impl Tally {
+    pub fn count(&self, store: &Store, name: impl Into<String>) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        *pending.counts.entry(name.into()).or_default() += 1;
+        if pending.since.elapsed() < OFTEN {
+            return;
+        }
+        let counts = std::mem::take(&mut pending.counts);
+        pending.since = Instant::now();
+        drop(pending);
+        if let Err(error) = write(store, &counts) {
+            log::warn!("count in the store: {error}");
+        }
+    }
+
+    /// Has all that was counted on disk.
+    pub fn flush(&self, store: &Store) -> io::Result<()> {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = std::mem::take(&mut pending.counts);
+        write(store, &counts)
+    }
+}
+
+fn write(store: &Store, counts: &BTreeMap<String, u64>) -> io::Result<()> {
+    let counts: Vec<_> = counts.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+    if counts.is_empty() {
+        return Ok(());
+    }
+    store.count(&counts)
+}

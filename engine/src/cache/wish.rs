@@ -1,0 +1,114 @@
+//! What can be asked of the cache as a whole, and its answers.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::Cache;
+use crate::wafcc::quantity;
+use crate::wafcc::question::{Answer, Question, Wish};
+use crate::wafcc::statistics::{Reasons, Statistics};
+
+/// Seconds since 1970 when counts began; kept among the counts.
+const SINCE: &str = "since";
+
+impl Cache {
+    /// Does what was asked for, unless another store is meant.
+    pub fn grant(&self, question: Question) -> Answer {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if real(&question.store) != real(&self.folder) {
+            let ours = self.folder.display();
+            return Answer::Refusal(format!("this engine keeps the store {ours}, not {}", question.store.display()));
+        }
+        match question.wish {
+            Wish::Statistics => Answer::Statistics(Box::new(self.statistics())),
+            Wish::Zero => self.zero(),
+            Wish::Clear => self.removing(|cache| cache.store.clear().map(drop)),
+            Wish::Evict { seconds } => self.removing(|cache| {
+                cache.store.evict_older_than(Duration::from_secs(seconds));
+                Ok(())
+            }),
+            Wish::CleanUp => self.removing(|cache| {
+                cache.store.set_max_size(cache.store.usage().max_size);
+                Ok(())
+            }),
+            Wish::Set { name, value } => self.set(&name, &value),
+            Wish::Explain { output } => self.explain(&output),
+        }
+    }
+
+    fn removing(&self, remove: impl FnOnce(&Cache) -> std::io::Result<()>) -> Answer {
+        let before = self.store.usage();
+        if let Err(error) = remove(self) {
+            return Answer::Refusal(format!("the store: {error}"));
+        }
+        let after = self.store.usage();
+        Answer::Removed {
+            entries: before.entries.saturating_sub(after.entries) as u64,
+            bytes: before.size.saturating_sub(after.size),
+        }
+    }
+
+    fn zero(&self) -> Answer {
+        let done = self.tally.flush(&self.store).and_then(|()| self.store.zero_counters());
+        match done.and_then(|()| self.store.count(&[(SINCE, now())])) {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refusal(format!("the counts could not be written: {error}")),
+        }
+    }
+
+    fn set(&self, name: &str, value: &str) -> Answer {
+        match (name, quantity::size(value)) {
+            ("max_size", Ok(size)) => {
+                self.store.set_max_size(if size == 0 { u64::MAX } else { size });
+                Answer::Done
+            }
+            ("max_size", Err(error)) => Answer::Refusal(error),
+            _ => Answer::Refusal(format!("{name} holds from the engine's next start on: wafcc --shutdown")),
+        }
+    }
+
+    fn explain(&self, output: &str) -> Answer {
+        let told = self.journal.look_up(output.as_bytes());
+        Answer::Explanation(match told {
+            Some(words) => vec![format!("{output}: {words}")],
+            None => vec![format!("{output}: not asked for since this engine started")],
+        })
+    }
+
+    fn statistics(&self) -> Statistics {
+        if let Err(error) = self.tally.flush(&self.store) {
+            log::warn!("count in the store: {error}");
+        }
+        let counters = self.store.counters();
+        let usage = self.store.usage();
+        let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+        let reasons = |prefix: &str| -> Reasons {
+            let own = counters.iter().filter_map(|(name, n)| Some((name.strip_prefix(prefix)?.to_owned(), *n)));
+            own.collect()
+        };
+        Statistics {
+            since: count(SINCE),
+            hits: count("hits"),
+            misses: reasons("misses/"),
+            uncached: reasons("uncached/"),
+            errors: reasons("not stored/"),
+            entries: usage.entries as u64,
+            bytes: usage.size,
+            limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },
+            ..Statistics::default()
+        }
+    }
+
+    /// Counts begin with the store.
+    pub(super) fn begin_counts(&self) {
+        if !self.store.counters().contains_key(SINCE) {
+            let _ = self.store.count(&[(SINCE, now())]);
+        }
+    }
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,231 @@
+//! Commands that may be cached: asked of the cache before they get a slot, and handed to it when they have run.
+
+use std::sync::mpsc::Sender;
+use std::sync::Arc;
+
+use log::debug;
+
+use super::requests::Broken;
+use super::Server;
+use crate::cache::answer::{Answer, Hit, Question, Wishes};
+use crate::cache::clerks::{Done, Errand};
+use crate::cache::keep::{Ended, Unkept};
+use crate::cache::status::Stamp;
+use crate::cache::store::{Compression, Settings as StoreSettings, Store};
+use crate::cache::Cache;
+use crate::command::{Case, Order, State};
+use crate::connection::ConnectionKey;
+use crate::crew::Log;
+use crate::park::Lot;
+use crate::slots::CommandKey;
+use crate::wafcc::place;
+use crate::wafcc::question::{Answer as Report, Question as Wanted};
+use crate::wafcc::settings::{self, Settings};
+use crate::wire::{Caching, Known, Outcome, Reply, Step, Stdio, Strings, Verdict};
+
+/// Opens the store that our own environment names.
+pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
+    let settings = Settings::load();
+    let folder = place::store(&settings).ok_or("there is no place for a store: set WAFCC_DIR or HOME")?;
+    let wanted = StoreSettings {
+        max_size: settings.max_size(),
+        compression: match settings.compression() {
+            settings::Compression::Auto => Compression::Auto,
+            settings::Compression::No => Compression::Off,
+            settings::Compression::Level(level) => Compression::Level(level.into()),
+        },
+    };
+    let store = Store::open(&folder, wanted).map_err(|error| error.to_string())?;
+    let again = move |question| {
+        let _ = errands.send(Errand::Ask(question));
+    };
+    Ok(Cache::new(folder, store, again))
+}
+
+impl Server {
+    pub(super) fn on_caching(&mut self, key: ConnectionKey, caching: &Caching) -> Result<(), Broken> {
+        let connection = self.connections.get_mut(&key);
+        if let Some(client) = connection.and_then(|connection| connection.client.as_mut()) {
+            client.wishes = Arc::new(Wishes {
+                read_only: caching.read_only,
+                recache: caching.recache,
+                bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
+                namespace: caching.namespace.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Somebody asks about the store itself.
+    pub(super) fn on_question(&mut self, key: ConnectionKey, question: &[u8]) {
+        match Wanted::decode(question) {
+            Ok(wanted) => self.clerks.send(Errand::Other {
+                who: key,
+                work: Box::new(move |cache| cache.grant(wanted).encode()),
+            }),
+            Err(error) => self.report_to(key, Report::Refusal(error).encode()),
+        }
+    }
+
+    fn report_to(&mut self, key: ConnectionKey, json: Vec<u8>) {
+        if let Some(connection) = self.connections.get_mut(&key) {
+            connection.reply(&Reply::Report { json });
+            self.touched.push(key);
+        }
+    }
+
+    /// Whether a command is known; its slot waits until the answer is there.
+    pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order) {
+        let connection = self.connections.get(&order.connection);
+        let client = connection.and_then(|connection| connection.client.as_ref());
+        self.clerks.send(Errand::Ask(Question {
+            who: key,
+            argv: order.execute.argv.clone(),
+            environment: order.env.clone(),
+            folder: order.execute.cwd.clone(),
+            umask: order.context.umask,
+            wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
+        }));
+    }
+
+    /// Hears from the cache.
+    pub(super) fn on_done(&mut self) {
+        for done in self.clerks.hear() {
+            match done {
+                Done::Answered { who, answer } => self.on_answer(who, answer),
+                Done::Kept { who, kept } => self.on_kept(who, kept),
+                Done::Other { who, result } => {
+                    let json = result.unwrap_or_else(|why| Report::Refusal(why).encode());
+                    self.report_to(who, json);
+                }
+            }
+        }
+    }
+
+    /// A command that was withdrawn meanwhile is not there any more: whoever waits for it asks again.
+    fn on_answer(&mut self, key: CommandKey, answer: Answer) {
+        let case = match answer {
+            Answer::Hit(hit) => return self.serve(key, hit),
+            Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket)),
+            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None),
+        };
+        let Some(command) = self.commands.get_mut(&key) else {
+            return;
+        };
+        let state = std::mem::replace(&mut command.state, State::Keeping(Box::default()));
+        let State::Asking(supplies) = state else {
+            command.state = state;
+            return;
+        };
+        command.state = State::Waiting(supplies);
+        command.case = Some(Box::new(case));
+        let session = command.order.session;
+        let connection = self.connections.get(&command.order.connection);
+        // What waits for a peer that does not read is submitted when it does.
+        if connection.is_some_and(|connection| !connection.holding) {
+            self.slots.submit(session, key);
+        }
+    }
+
+    /// A command is over without having run.
+    fn serve(&mut self, key: CommandKey, hit: Hit) {
+        let Some(command) = self.commands.remove(&key) else {
+            return;
+        };
+        let order = command.order;
+        if let Some(connection) = self.connections.get_mut(&order.connection) {
+            connection.backlog = connection.backlog.saturating_sub(order.size);
+        }
+        for (stream, bytes) in [hit.stdout, hit.stderr].iter().enumerate() {
+            self.send_output(order.connection, order.execute.id, stream, bytes);
+        }
+        let outcome = Outcome {
+            id: order.execute.id,
+            verdict: Verdict::Ran,
+            step: Step::None,
+            code: hit.code,
+            queued: order.arrived.elapsed().as_micros() as u64,
+            ..Outcome::default()
+        };
+        self.say(&order, Known::Hit, String::new());
+        self.tell(&order, &outcome);
+    }
+
+    /// A command that the cache was asked for has ended.
+    pub(super) fn close_case(&mut self, key: CommandKey, order: Arc<Order>, mut case: Box<Case>, outcome: Outcome) {
+        let (ticket, berth) = (case.ticket.take(), case.berth.take());
+        let (Some(ticket), Some(berth), Verdict::Ran) = (ticket, berth, outcome.verdict) else {
+            self.say(&order, case.known, std::mem::take(&mut case.words));
+            return self.conclude(key, &order, &outcome);
+        };
+        let [stdout, stderr] = std::mem::take(&mut case.prints);
+        self.free_slot(&order.session);
+        self.clerks.send(Errand::Keep {
+            who: key,
+            ticket: Box::new(ticket),
+            ended: Box::new(Ended {
+                code: outcome.code,
+                stdout,
+                stderr,
+                wall: outcome.wall,
+                processor: outcome.user + outcome.system,
+                started: case.started,
+                accesses: Vec::new(),
+            }),
+            berth,
+        });
+        let state = State::Keeping(Box::new(outcome));
+        let case = Some(case);
+        self.commands.insert(key, crate::command::Command { order, state, case });
+    }
+
+    fn on_kept(&mut self, key: CommandKey, kept: Result<(), Unkept>) {
+        let Some(command) = self.commands.remove(&key) else {
+            return;
+        };
+        let State::Keeping(outcome) = command.state else {
+            return;
+        };
+        let why = command.case.map(|case| case.words).unwrap_or_default();
+        let words = match kept {
+            Ok(()) => why,
+            Err(unkept) => format!("{why}; not stored: {}", unkept.words),
+        };
+        debug!("command {key}: {words}");
+        self.say(&command.order, Known::Miss, words);
+        self.tell(&command.order, &outcome);
+    }
+
+    fn say(&mut self, order: &Order, known: Known, words: String) {
+        if let Some(connection) = self.connections.get_mut(&order.connection) {
+            connection.reply(&Reply::Told {
+                id: order.execute.id,
+                known,
+                words: words.into_bytes(),
+            });
+        }
+    }
+}
+
+/// Prepares a command to note what it does, if what comes of it is to be stored.
+pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> {
+    case.ticket.as_ref()?;
+    if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
+        case.give_up("what it prints goes elsewhere");
+        return None;
+    }
+    let berth = lot.arena().and_then(|arena| arena.reserve());
+    let (Some(berth), Some(library)) = (berth, lot.library()) else {
+        case.give_up("it cannot be observed");
+        return None;
+    };
+    let theirs = order.env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
+    let variables = berth.variables(library.to_bytes(), theirs);
+    let is_replaced = |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") || entry.starts_with(b"WAFPARK_TRACE=");
+    let others = order.env.iter().filter(|entry| !is_replaced(entry));
+    let env: Strings = others.chain(variables.iter().map(Vec::as_slice)).collect();
+    let place = berth.place();
+    case.berth = Some(berth);
+    case.started = Stamp::now();
+    Some(Log { place, env })
+}
