@@ -10,18 +10,27 @@
 //! real command runs.
 
 pub mod access;
+pub mod action;
+pub mod compiler;
 pub mod digest;
 pub mod entry;
 pub mod environment;
 pub mod exception;
 pub mod fact;
 pub mod flight;
+pub mod language;
+pub mod line;
 pub mod listing;
 pub mod obstacle;
+pub mod options;
+pub mod outputs;
 pub mod packed;
 pub mod path;
+pub mod reason;
 pub mod recent;
+pub mod response;
 pub mod restore;
+pub mod sharing;
 pub mod status;
 pub mod store;
 pub mod story;

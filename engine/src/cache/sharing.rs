@@ -1,0 +1,90 @@
+//! Whether two checkouts can share what a command makes: then the name of the folder that they lie in, the base, is left
+//! out of the key.
+//!
+//! A compiler that is given an absolute path may put it into its output, or compute with it (`sizeof __FILE__`). So a
+//! base is only left out where prefix maps replace it in all that a compiler would write; what is left then, dependency
+//! files and diagnostics, is text, in which names can be replaced.
+
+use super::access::Bytes;
+use super::line::{Kind, Line, Word};
+use super::options::Map;
+
+/// Stands for the base in a key; no argument holds a zero byte.
+const TOKEN: &[u8] = b"\0base";
+
+/// How a path begins that lies in a base.
+fn inside<'a>(path: &'a [u8], base: &[u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(base)?;
+    (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
+}
+
+/// A base whose name means nothing special to shells, makefiles and compilers.
+fn is_plain(base: &[u8]) -> bool {
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+".contains(b);
+    base.len() > 1 && base.starts_with(b"/") && !base.ends_with(b"/") && base.iter().all(plain)
+}
+
+fn old_part(map: &[u8]) -> Option<&[u8]> {
+    // gcc takes the last equals sign in some versions, and the first in others.
+    let at = map.iter().position(|b| *b == b'=')?;
+    (!map[at + 1..].contains(&b'=')).then(|| &map[..at])
+}
+
+fn maps(line: &Line) -> impl Iterator<Item = (Map, &[u8])> {
+    line.words.iter().filter_map(|word| match word.kind {
+        Kind::Map(map) => Some((map, &word.operand[..])),
+        _ => None,
+    })
+}
+
+/// Whether both paths in debug information and paths in macros are replaced, where they begin with this one.
+fn is_mapped(line: &Line, path: &[u8]) -> bool {
+    let mapped = |whose: Map| {
+        let mut maps = maps(line).filter(|(map, _)| *map == whose || *map == Map::Both);
+        maps.any(|(_, map)| old_part(map).is_some_and(|old| path.starts_with(old)))
+    };
+    mapped(Map::Debug) && mapped(Map::Macro)
+}
+
+/// Whether every map is of something in the base, or of something else altogether.
+fn maps_are_clear(line: &Line, base: &[u8]) -> bool {
+    maps(line).all(|(_, map)| {
+        old_part(map).is_some_and(|old| inside(old, base).is_some() || !base.starts_with(old) && !old.starts_with(base))
+    })
+}
+
+/// The base that this command, run in `folder`, shares with others like it.
+pub fn base<'a>(line: &Line, folder: &[u8], bases: &'a [Bytes]) -> Option<&'a [u8]> {
+    if line.tells || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty() {
+        return None;
+    }
+    let holds = |word: &Word, base: &[u8]| {
+        matches!(word.kind, Kind::Path | Kind::Source) && inside(&word.operand, base).is_some()
+    };
+    let is_shared = |base: &[u8]| {
+        let mut paths = line
+            .words
+            .iter()
+            .filter(|word| holds(word, base))
+            .map(|word| &word.operand[..]);
+        let here = inside(folder, base).is_some();
+        is_plain(base)
+            && maps(line).next().is_some()
+            && maps_are_clear(line, base)
+            && paths.all(|path| is_mapped(line, path))
+            && (!here || is_mapped(line, folder))
+    };
+    bases.iter().map(|base| &base[..]).find(|base| is_shared(base))
+}
+
+/// An operand as the key has it.
+pub fn tokened(word: &[u8], kind: Kind, base: Option<&[u8]>) -> Bytes {
+    let rest = match (kind, base) {
+        (Kind::Plain, _) | (_, None) => None,
+        (Kind::Map(_), Some(base)) => word
+            .strip_prefix(base)
+            .filter(|rest| rest.starts_with(b"/") || rest.starts_with(b"=")),
+        (_, Some(base)) => inside(word, base),
+    };
+    rest.map_or_else(|| word.to_vec(), |rest| [TOKEN, rest].concat())
+}
