@@ -56,7 +56,6 @@ pub struct Line {
     pub linked_later: bool,
     pub binds: bool,
     pub tells: bool,
-    pub records: bool,
     /// All but the names of what is written.
     pub words: Vec<Word>,
 }
@@ -81,7 +80,6 @@ struct Reader {
     linked_later: bool,
     binds: bool,
     tells: bool,
-    records: bool,
     only_sources: bool,
     /// The frontend's option that wants another word.
     wants: Option<Bytes>,
@@ -205,7 +203,6 @@ impl Reader {
             }
             Does::Tells => self.tells = true,
             Does::BindsAndTells => (self.binds, self.tells) = (true, true),
-            Does::Records => (self.binds, self.tells, self.records) = (true, true, true),
             Does::Optimizes(later) => self.linked_later = later,
             Does::Map(map) => kind = Some(Kind::Map(map)),
             Does::Through(whom) => kind = self.through(whom, word, &operand)?,
@@ -319,7 +316,6 @@ impl Reader {
             linked_later: self.linked_later,
             binds: self.binds,
             tells: self.tells || self.linked_later,
-            records: self.records,
             words: self.words,
         })
     }

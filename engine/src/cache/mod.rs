@@ -28,6 +28,7 @@ pub mod packed;
 pub mod path;
 pub mod reason;
 pub mod recent;
+pub mod relocation;
 pub mod response;
 pub mod restore;
 pub mod sharing;

@@ -87,8 +87,6 @@ pub enum Does {
     Tells,
     /// The same, and the output tells how it is called, or something is looked for by that name.
     BindsAndTells,
-    /// The whole command line goes into the output.
-    Records,
     Optimizes(bool),
     Map(Map),
     Through(For),
@@ -340,7 +338,6 @@ const COMMON: &[Group] = &[
     ),
     (Separate, Refused, &["-arch", "-wrapper"]),
     (Joined, Refused, &["-Xarch"]),
-    (Nothing, Sources, &["--"]),
     (Joined, Plain, &["-foffload=", "-foffload-abi=", "-foffload-options="]),
     (Nothing, Optimizes(true), &["-flto"]),
     (Joined, Optimizes(true), &["-flto="]),
@@ -468,9 +465,10 @@ const CLANG: &[Group] = &[
         &["-serialize-diagnostics", "--serialize-diagnostics"],
     ),
     (Either, Names(Named::Database), &["-MJ"]),
+    // The whole command line goes into the output.
     (
         Nothing,
-        Records,
+        BindsAndTells,
         &[
             "-grecord-command-line",
             "-frecord-command-line",
@@ -479,6 +477,7 @@ const CLANG: &[Group] = &[
         ],
     ),
     (Nothing, Bitcode, &["-emit-llvm"]),
+    (Nothing, Sources, &["--"]),
     (
         Joined,
         Refused,
@@ -599,7 +598,7 @@ mod tests {
         );
         assert_eq!(does(Compiler::Gcc, "-Xclang"), None);
         assert_eq!(does(Compiler::Clang, "-Xclang"), Some(Through(For::Frontend)));
-        assert_eq!(does(Compiler::Clang, "-grecord-gcc-switches"), Some(Records));
+        assert_eq!(does(Compiler::Clang, "-grecord-gcc-switches"), Some(BindsAndTells));
         assert_eq!(does(Compiler::Gcc, "-grecord-gcc-switches"), Some(Plain));
         assert_eq!(does(Compiler::Clang, "-Qunused-arguments"), Some(Plain));
     }

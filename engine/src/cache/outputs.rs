@@ -75,9 +75,8 @@ fn writable(path: &[u8]) -> Result<(), Reason> {
 }
 
 fn main(line: &Line) -> Result<Bytes, Reason> {
-    let told = line.output.clone();
-    if let Some(told) = told {
-        return Ok(told);
+    if let Some(told) = &line.output {
+        return Ok(told.clone());
     }
     if line.precompiles && line.stage == Stage::Object && line.language == Language::Header {
         return Ok(with(&line.source, ".gch"));
@@ -109,12 +108,39 @@ fn dependencies(line: &Line) -> Result<Option<Output>, Reason> {
     Ok(Some(Output::certain(Role::Dependencies, path)))
 }
 
+/// Before the ending of whatever is made beside the output.
+fn stem_beside(line: &Line, side: Side) -> &[u8] {
+    match &line.output {
+        // clang has not thought of that.
+        Some(_) if line.compiler == Compiler::Clang && side == Side::Debug && line.stage != Stage::Object => {
+            stem(own_name(&line.source), false)
+        }
+        Some(output) => stem(output, line.compiler == Compiler::Gcc),
+        None => stem(own_name(&line.source), false),
+    }
+}
+
+fn path_beside(line: &Line, side: Side) -> Bytes {
+    let stem = stem_beside(line, side);
+    match (side, line.compiler) {
+        (Side::Debug, _) => with(stem, ".dwo"),
+        (Side::Notes, _) => with(stem, ".gcno"),
+        (Side::Stack, _) => with(stem, ".su"),
+        (Side::Calls, _) => with(stem, ".ci"),
+        (Side::Record, Compiler::Gcc) => {
+            let ending = ending(&line.source).unwrap_or(b"");
+            [stem, b".", ending, b".opt-record.json.gz"].concat()
+        }
+        (Side::Record, Compiler::Clang) => with(stem, ".opt.yaml"),
+    }
+}
+
 fn beside(line: &Line, side: Side) -> Option<Output> {
     let compiles = line.stage != Stage::Preprocess && !line.precompiles;
     let assembles = matches!(line.language, Language::Assembler | Language::PlainAssembler);
     let gcc = line.compiler == Compiler::Gcc;
     let makes = match side {
-        Side::Debug => compiles && line.stage == Stage::Object,
+        Side::Debug => compiles && (line.stage == Stage::Object || !gcc),
         _ => compiles && !assembles,
     };
     // What gcc leaves to the linker it does not note; clang needs debug information and something to optimize.
@@ -123,21 +149,6 @@ fn beside(line: &Line, side: Side) -> Option<Output> {
         Side::Notes | Side::Stack | Side::Calls => !line.linked_later && line.language != Language::Ir,
         Side::Record => gcc,
     };
-    let stem = match &line.output {
-        Some(output) => stem(output, gcc),
-        None => stem(own_name(&line.source), false),
-    };
-    let path = match side {
-        Side::Debug => with(stem, ".dwo"),
-        Side::Notes => with(stem, ".gcno"),
-        Side::Stack => with(stem, ".su"),
-        Side::Calls => with(stem, ".ci"),
-        Side::Record if gcc => {
-            let ending = ending(&line.source).unwrap_or(b"");
-            [stem, b".", ending, b".opt-record.json.gz"].concat()
-        }
-        Side::Record => with(stem, ".opt.yaml"),
-    };
-    let role = Role::Side(side);
+    let (role, path) = (Role::Side(side), path_beside(line, side));
     makes.then_some(Output { role, path, certain })
 }

@@ -6,7 +6,8 @@
 //! files and diagnostics, is text, in which names can be replaced.
 
 use super::access::Bytes;
-use super::line::{Kind, Line, Word};
+use super::language::Language;
+use super::line::{Kind, Line};
 use super::options::Map;
 
 /// Stands for the base in a key; no argument holds a zero byte.
@@ -53,28 +54,36 @@ fn maps_are_clear(line: &Line, base: &[u8]) -> bool {
     })
 }
 
+/// Whether the command has to do with this base, and all that a compiler could tell of it is mapped.
+fn is_shared(line: &Line, folder: &[u8], base: &[u8]) -> bool {
+    let told = line
+        .words
+        .iter()
+        .filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
+    let mut paths = told
+        .map(|word| &word.operand[..])
+        .chain([folder])
+        .filter(|path| inside(path, base).is_some());
+    let concerns = maps(line).any(|(_, map)| old_part(map).is_some_and(|old| inside(old, base).is_some()));
+    concerns && is_plain(base) && maps_are_clear(line, base) && paths.all(|path| is_mapped(line, path))
+}
+
 /// The base that this command, run in `folder`, shares with others like it.
 pub fn base<'a>(line: &Line, folder: &[u8], bases: &'a [Bytes]) -> Option<&'a [u8]> {
-    if line.tells || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty() {
+    // What assemblers tell of paths not all drivers have mapped.
+    if line.language != Language::C
+        || line.tells
+        || line.binds
+        || line.precompiles
+        || !line.sides.is_empty()
+        || !line.named.is_empty()
+    {
         return None;
     }
-    let holds = |word: &Word, base: &[u8]| {
-        matches!(word.kind, Kind::Path | Kind::Source) && inside(&word.operand, base).is_some()
-    };
-    let is_shared = |base: &[u8]| {
-        let mut paths = line
-            .words
-            .iter()
-            .filter(|word| holds(word, base))
-            .map(|word| &word.operand[..]);
-        let here = inside(folder, base).is_some();
-        is_plain(base)
-            && maps(line).next().is_some()
-            && maps_are_clear(line, base)
-            && paths.all(|path| is_mapped(line, path))
-            && (!here || is_mapped(line, folder))
-    };
-    bases.iter().map(|base| &base[..]).find(|base| is_shared(base))
+    bases
+        .iter()
+        .map(|base| &base[..])
+        .find(|base| is_shared(line, folder, base))
 }
 
 /// An operand as the key has it.
