@@ -406,6 +406,7 @@ const SHARED: &[(&str, &str)] = &[
         "",
         "-c -g -ffile-prefix-map={}=. -x c++ -std=c++17 {}/b.cpp -o {}/d/x.o",
     ),
+    ("sub", "-c -g -fdebug-prefix-map={}=. -MD -I.. a.c -o ../d/x.o"),
     ("", "-c -ffile-prefix-map={}=. -DH=9 {}/a.c -o {}/d/x.o"),
 ];
 

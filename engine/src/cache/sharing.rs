@@ -38,13 +38,10 @@ fn maps(line: &Line) -> impl Iterator<Item = (Map, &[u8])> {
     })
 }
 
-/// Whether both paths in debug information and paths in macros are replaced, where they begin with this one.
-fn is_mapped(line: &Line, path: &[u8]) -> bool {
-    let mapped = |whose: Map| {
-        let mut maps = maps(line).filter(|(map, _)| *map == whose || *map == Map::Both);
-        maps.any(|(_, map)| old_part(map).is_some_and(|old| path.starts_with(old)))
-    };
-    mapped(Map::Debug) && mapped(Map::Macro)
+/// Whether paths that begin with this one are replaced there.
+fn is_mapped(line: &Line, whose: Map, path: &[u8]) -> bool {
+    let mut maps = maps(line).filter(|(map, _)| *map == whose || *map == Map::Both);
+    maps.any(|(_, map)| old_part(map).is_some_and(|old| path.starts_with(old)))
 }
 
 /// Whether every map is of something in the base, or of something else altogether.
@@ -54,18 +51,21 @@ fn maps_are_clear(line: &Line, base: &[u8]) -> bool {
     })
 }
 
-/// Whether the command has to do with this base, and all that a compiler could tell of it is mapped.
+/// Whether the command has to do with this base, and all that a compiler could tell of it is mapped. The folder itself
+/// is only told in debug information.
 fn is_shared(line: &Line, folder: &[u8], base: &[u8]) -> bool {
+    let is_inside = |path: &[u8]| inside(path, base).is_some();
     let told = line
         .words
         .iter()
         .filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
-    let mut paths = told
-        .map(|word| &word.operand[..])
-        .chain([folder])
-        .filter(|path| inside(path, base).is_some());
-    let concerns = maps(line).any(|(_, map)| old_part(map).is_some_and(|old| inside(old, base).is_some()));
-    concerns && is_plain(base) && maps_are_clear(line, base) && paths.all(|path| is_mapped(line, path))
+    let mut paths = told.map(|word| &word.operand[..]).filter(|path| is_inside(path));
+    let concerns = maps(line).any(|(_, map)| old_part(map).is_some_and(is_inside));
+    concerns
+        && is_plain(base)
+        && maps_are_clear(line, base)
+        && paths.all(|path| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path))
+        && (!is_inside(folder) || is_mapped(line, Map::Debug, folder))
 }
 
 /// The base that this command, run in `folder`, shares with others like it.
