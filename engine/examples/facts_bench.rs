@@ -102,6 +102,7 @@ fn main() {
         outputs: None,
         modules: None,
         unseen: &[],
+        observer: b"",
         started: Stamp::now(),
     };
     println!("medians of {ROUNDS}, in microseconds");

@@ -164,6 +164,7 @@ impl Scene {
             outputs: self.outputs.as_deref(),
             modules: self.modules,
             unseen: &["TERM"],
+            observer: b"/lib/observer.so",
             started: self.started,
         };
         let (place, environment) = (self.place(), self.environment());
@@ -230,7 +231,7 @@ fn a_file_that_is_edited_and_restored_changes_the_entry_and_changes_it_back() {
 fn an_edit_of_the_same_size_in_the_same_tick_is_always_seen() {
     let scene = Scene::new(COMPILER).with("a.c", "0000").begins().reads("a.c");
     let entry = scene.entry();
-    for round in 0..2000 {
+    for round in 0..500 {
         scene.put("a.c", &format!("{:04}", 1 + round % 7));
         assert_eq!(scene.changes(&entry), ["a.c has changed"], "{round}");
         scene.put("a.c", "0000");
@@ -378,6 +379,13 @@ fn a_result_that_was_not_foretold_is_an_obstacle() {
         .writes("a.o")
         .writes("a.su");
     assert_eq!(scene.obstacle(), "it makes a.su, which was not foretold");
+}
+
+#[test]
+fn the_library_that_observes_is_no_fact() {
+    let path = bytes("/lib/observer.so");
+    let scene = Scene::new(COMPILER).begins().does(What::Load { path }, 0);
+    assert_eq!(scene.paths(), [""; 0]);
 }
 
 #[test]

@@ -387,6 +387,7 @@ impl Case {
             outputs: None,
             modules: None,
             unseen: &[],
+            observer: b"",
             started,
         };
         understand(

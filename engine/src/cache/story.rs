@@ -69,6 +69,8 @@ pub struct Knowledge<'a> {
     pub modules: Option<&'a [u8]>,
     /// Variables that do not show in the result of a known compiler, though it asks for them.
     pub unseen: &'a [&'a str],
+    /// The library that observes it, which is no part of it.
+    pub observer: &'a [u8],
     /// `Stamp::now()` from before it was started.
     pub started: Stamp,
 }
@@ -411,6 +413,9 @@ impl Story<'_, '_, '_> {
     fn look(&mut self, how: How, path: Path, error: u16) -> Result<(), Obstacle> {
         let compiler = self.knowledge.policy.compiler;
         let absolute = self.view.place.absolute(&path);
+        if absolute == self.knowledge.observer {
+            return Ok(());
+        }
         if special(&absolute).is_some() && (compiler || how != How::List) {
             return Ok(());
         }
@@ -425,7 +430,8 @@ impl Story<'_, '_, '_> {
         if !self.is_foreign(&path, &name, found)? {
             return Ok(());
         }
-        if self.declared.contains(&name) && !found {
+        // gcc's driver resolves it, to compare it with its sources.
+        if self.declared.contains(&name) && !(opens && found) {
             return Ok(());
         }
         let how = match (i32::from(error), how) {
@@ -440,7 +446,7 @@ impl Story<'_, '_, '_> {
             _ => How::Refused { opens, error },
         };
         let trace = self.traces.entry(name.clone()).or_default();
-        trace.was_read |= found;
+        trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
         self.claims.insert(Claim { how, path, name });
         Ok(())
