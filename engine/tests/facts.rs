@@ -13,7 +13,7 @@ use wafengine::cache::fact::{Fact, Kind};
 use wafengine::cache::obstacle::Obstacle;
 use wafengine::cache::path::{Place, Root};
 use wafengine::cache::status::Stamp;
-use wafengine::cache::story::{understand, Dependence, Knowledge, Policy};
+use wafengine::cache::story::{understand, Dependence, Knowledge, Policy, Statuses};
 use wafengine::cache::world::{Room, View, World};
 use wafengine::wire::Strings;
 
@@ -36,6 +36,7 @@ const COMPILER: Policy = Policy {
     clock: false,
     random: false,
     folder: false,
+    statuses: Statuses::Ignored,
 };
 
 /// A folder with files, and what a command does in it.
@@ -46,6 +47,7 @@ struct Scene {
     base: Option<String>,
     folder: String,
     outputs: Option<Vec<Vec<u8>>>,
+    modules: Option<&'static [u8]>,
     variables: Vec<String>,
     accesses: Vec<Access>,
     started: Stamp,
@@ -89,6 +91,7 @@ impl Scene {
             policy,
             base: None,
             outputs: None,
+            modules: None,
             variables: vec!["PATH=/bin".into()],
             accesses: Vec::new(),
             started: Stamp::now(),
@@ -159,6 +162,9 @@ impl Scene {
         let knowledge = Knowledge {
             policy: self.policy,
             outputs: self.outputs.as_deref(),
+            modules: self.modules,
+            unseen: &["TERM"],
+            observer: b"/lib/observer.so",
             started: self.started,
         };
         let (place, environment) = (self.place(), self.environment());
@@ -225,7 +231,7 @@ fn a_file_that_is_edited_and_restored_changes_the_entry_and_changes_it_back() {
 fn an_edit_of_the_same_size_in_the_same_tick_is_always_seen() {
     let scene = Scene::new(COMPILER).with("a.c", "0000").begins().reads("a.c");
     let entry = scene.entry();
-    for round in 0..2000 {
+    for round in 0..500 {
         scene.put("a.c", &format!("{:04}", 1 + round % 7));
         assert_eq!(scene.changes(&entry), ["a.c has changed"], "{round}");
         scene.put("a.c", "0000");
@@ -376,6 +382,51 @@ fn a_result_that_was_not_foretold_is_an_obstacle() {
 }
 
 #[test]
+fn the_library_that_observes_is_no_fact() {
+    let path = bytes("/lib/observer.so");
+    let scene = Scene::new(COMPILER).begins().does(What::Load { path }, 0);
+    assert_eq!(scene.paths(), [""; 0]);
+}
+
+#[test]
+fn modules_are_foretold_by_their_folder_and_ending() {
+    let mut scene = Scene::new(COMPILER).with("m/x", "").declares(&["a.o"]).begins();
+    scene.modules = Some(b"./m");
+    let scene = scene.writes("a.o").writes("m/a.mod");
+    assert_eq!(
+        scene.outputs(),
+        [("a.o".into(), Kind::File), ("m/a.mod".into(), Kind::File)]
+    );
+    assert_eq!(
+        scene.writes("m/a.txt").obstacle(),
+        "it makes m/a.txt, which was not foretold"
+    );
+}
+
+#[test]
+fn times_of_files_count_where_a_precompiled_header_was_read() {
+    let policy = Policy {
+        statuses: Statuses::WithPrecompiled,
+        ..COMPILER
+    };
+    let touch = |scene: &Scene| {
+        let file = fs::File::options().write(true).open(scene.root.join("a.h")).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    };
+    let scene = Scene::new(policy).with("a.h", "x").with("b.h", "y").begins();
+    let scene = scene.reads("a.h").reads("b.h");
+    let entry = scene.entry();
+    touch(&scene);
+    assert_eq!(scene.changes(&entry), [""; 0]);
+    let scene = Scene::new(policy).with("a.h", "x").with("b.pch", "CPCH...").begins();
+    let scene = scene.reads("a.h").reads("b.pch");
+    let entry = scene.entry();
+    assert_eq!(scene.changes(&entry), [""; 0]);
+    touch(&scene);
+    assert_eq!(scene.changes(&entry), ["a.h was written anew"]);
+}
+
+#[test]
 fn what_was_there_before_is_not_written_into_removed_or_renamed() {
     let update = Mode {
         reads: true,
@@ -485,13 +536,13 @@ fn the_clock_random_numbers_and_devices_count_where_they_matter() {
 #[test]
 fn a_compiler_has_the_variables_that_it_asked_for_and_those_that_libc_asks() {
     let mut scene = Scene::new(COMPILER).begins();
-    for name in ["CPATH", "TMPDIR", "PWD"] {
+    for name in ["CPATH", "TMPDIR", "PWD", "TERM"] {
         scene = scene.does(What::Ask { name: bytes(name) }, 0);
     }
     let entry = scene.entry();
     scene
         .variables
-        .extend(["TMPDIR=/t".into(), "PWD=/p".into(), "OTHER=1".into()]);
+        .extend(["TMPDIR=/t".into(), "PWD=/p".into(), "TERM=x".into(), "OTHER=1".into()]);
     assert_eq!(scene.changes(&entry), [""; 0]);
     scene.variables.extend(["CPATH=x".into(), "LC_ALL=C".into()]);
     assert_eq!(

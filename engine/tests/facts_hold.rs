@@ -15,7 +15,7 @@ use wafengine::cache::fact::Kind;
 use wafengine::cache::obstacle::Obstacle;
 use wafengine::cache::path::Place;
 use wafengine::cache::status::{Stamp, Status};
-use wafengine::cache::story::{understand, Dependence, Knowledge, Policy};
+use wafengine::cache::story::{understand, Dependence, Knowledge, Policy, Statuses};
 use wafengine::cache::world::{status, status_of_name, Room, View, World};
 use wafengine::wire::Strings;
 
@@ -58,14 +58,17 @@ impl Dice {
     }
 }
 
+/// Which file it is.
+type Identity = (u64, u64);
+
 /// What a command's step showed it, in words that say all that counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Sight {
     steps: Vec<String>,
     /// Folders that it looked at: which of them are one.
-    folders: BTreeMap<String, (u64, u64)>,
+    folders: BTreeMap<String, Identity>,
     /// Files that it read: their content, which file it is, and its second.
-    files: BTreeMap<String, (Vec<u8>, (u64, u64), i64)>,
+    files: BTreeMap<String, (Vec<u8>, Identity, i64)>,
 }
 
 impl Sight {
@@ -378,9 +381,13 @@ impl Case {
         let knowledge = Knowledge {
             policy: Policy {
                 compiler,
+                statuses: Statuses::Ignored,
                 ..Policy::default()
             },
             outputs: None,
+            modules: None,
+            unseen: &[],
+            observer: b"",
             started,
         };
         understand(

@@ -37,7 +37,7 @@ impl Environment {
     /// All that a program may have seen: not `PWD` where it says only what the folder says.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let tells = move |(name, value): &(&[u8], &[u8])| {
-            !is_silent(name) && !(*name == b"PWD" && super::path::trimmed(value) == folder)
+            !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
         };
         let all = self.variables.iter();
         all.map(|(name, value)| (name.as_slice(), value.as_slice()))

@@ -35,6 +35,16 @@ pub struct Policy {
     pub random: bool,
     /// Its result may tell the name of the folder in which it was made.
     pub folder: bool,
+    pub statuses: Statuses,
+}
+
+/// Whether sizes and times count of what a known compiler reads or looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statuses {
+    Ignored,
+    /// If it reads what compilers prepared: they compare the times of what that was made of.
+    WithPrecompiled,
+    Kept,
 }
 
 impl Default for Policy {
@@ -44,6 +54,7 @@ impl Default for Policy {
             clock: true,
             random: true,
             folder: true,
+            statuses: Statuses::Kept,
         }
     }
 }
@@ -54,6 +65,12 @@ pub struct Knowledge<'a> {
     pub policy: Policy,
     /// What it may make, as its arguments name it; `None` if whatever it makes is its result.
     pub outputs: Option<&'a [Bytes]>,
+    /// A folder in which a known compiler may make modules beside.
+    pub modules: Option<&'a [u8]>,
+    /// Variables that do not show in the result of a known compiler, though it asks for them.
+    pub unseen: &'a [&'a str],
+    /// The library that observes it, which is no part of it.
+    pub observer: &'a [u8],
     /// `Stamp::now()` from before it was started.
     pub started: Stamp,
 }
@@ -128,6 +145,7 @@ struct Story<'v, 'w, 'k> {
     view: &'v mut View<'w>,
     knowledge: &'k Knowledge<'k>,
     declared: HashSet<Bytes>,
+    modules: Option<Bytes>,
     /// In which folder each process is.
     folders: HashMap<u32, Path>,
     first: Option<Path>,
@@ -146,6 +164,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         view,
         knowledge,
         declared: HashSet::new(),
+        modules: None,
         folders: HashMap::new(),
         first: None,
         real_folders: HashMap::new(),
@@ -172,6 +191,19 @@ impl Story<'_, '_, '_> {
             let name = self.name(&path);
             self.declared.insert(name);
         }
+        if let Some(given) = self.knowledge.modules {
+            let path = self.view.place.path(&Path::here(), given);
+            let name = self.view.place.absolute(&path);
+            self.modules = Some(self.real(&name).unwrap_or(name));
+        }
+    }
+
+    fn is_foretold(&self, name: &Bytes) -> bool {
+        let is_module = |folder: &Bytes| {
+            let is_there = split(name).is_some_and(|(parent, _)| parent == folder);
+            is_there && (name.ends_with(b".mod") || name.ends_with(b".smod"))
+        };
+        self.declared.contains(name) || self.modules.as_ref().is_some_and(is_module)
     }
 
     fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
@@ -381,6 +413,9 @@ impl Story<'_, '_, '_> {
     fn look(&mut self, how: How, path: Path, error: u16) -> Result<(), Obstacle> {
         let compiler = self.knowledge.policy.compiler;
         let absolute = self.view.place.absolute(&path);
+        if absolute == self.knowledge.observer {
+            return Ok(());
+        }
         if special(&absolute).is_some() && (compiler || how != How::List) {
             return Ok(());
         }
@@ -395,7 +430,8 @@ impl Story<'_, '_, '_> {
         if !self.is_foreign(&path, &name, found)? {
             return Ok(());
         }
-        if self.declared.contains(&name) && !found {
+        // gcc's driver resolves it, to compare it with its sources.
+        if self.declared.contains(&name) && !(opens && found) {
             return Ok(());
         }
         let how = match (i32::from(error), how) {
@@ -410,7 +446,7 @@ impl Story<'_, '_, '_> {
             _ => How::Refused { opens, error },
         };
         let trace = self.traces.entry(name.clone()).or_default();
-        trace.was_read |= found;
+        trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
         self.claims.insert(Claim { how, path, name });
         Ok(())
@@ -554,6 +590,9 @@ impl Story<'_, '_, '_> {
                 facts.push(fact);
             }
         }
+        if self.statuses_count(&claims) {
+            self.add_statuses(&mut facts)?;
+        }
         for paths in files.values() {
             self.add_twins(paths, &mut facts)?;
         }
@@ -576,7 +615,7 @@ impl Story<'_, '_, '_> {
                 }
                 continue;
             }
-            if self.knowledge.outputs.is_some() && !self.declared.contains(name) {
+            if self.knowledge.outputs.is_some() && !self.is_foretold(name) {
                 return Err(Obstacle::Unforetold { path: shown });
             }
             let status = status_of_name(name).map_err(|_| Obstacle::Lost { path: shown.clone() })?;
@@ -615,7 +654,9 @@ impl Story<'_, '_, '_> {
         self.asked.extend(ALWAYS_ASKED.iter().map(|name| name.to_vec()));
         let counts = |name: &&Bytes| {
             let name = name.as_slice();
-            !TEMPORARY.contains(&name) && !super::environment::is_silent(name) && (policy.folder || name != b"PWD")
+            let is_unseen = self.knowledge.unseen.iter().any(|unseen| unseen.as_bytes() == name);
+            let is_private = is_unseen || TEMPORARY.contains(&name) || super::environment::is_silent(name);
+            !is_private && (policy.folder || name != b"PWD")
         };
         facts.extend(self.asked.iter().filter(counts).map(|name| fact(name)));
         facts
@@ -726,6 +767,30 @@ impl Story<'_, '_, '_> {
         }
     }
 
+    fn statuses_count(&self, claims: &[Claim]) -> bool {
+        let is_prepared = |claim: &Claim| claim.how == How::Read && is_prepared(&self.view.place.absolute(&claim.path));
+        match self.knowledge.policy.statuses {
+            _ if !self.knowledge.policy.compiler => false,
+            Statuses::Ignored => false,
+            Statuses::WithPrecompiled => claims.iter().any(is_prepared),
+            Statuses::Kept => true,
+        }
+    }
+
+    /// Of all files that a compiler read or looked at.
+    fn add_statuses(&mut self, facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
+        let is_file = |fact: &&Fact| match fact {
+            Fact::There { kind, .. } => kind.is_plain(),
+            fact => matches!(fact, Fact::File { .. }),
+        };
+        let paths: Vec<Path> = facts.iter().filter(is_file).filter_map(Fact::path).cloned().collect();
+        for path in paths {
+            let lost = Obstacle::Inconsistent { path: self.show(&path) };
+            facts.push(Fact::status(path, true, self.view).map_err(|_| lost)?);
+        }
+        Ok(())
+    }
+
     /// Compilers read a file once that says so, or that they have read under another name.
     fn add_twins(&mut self, paths: &[Path], facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
         let is_empty = |view: &mut View| view.status(&paths[0]).is_ok_and(|status| status.size == 0);
@@ -759,6 +824,14 @@ impl Story<'_, '_, '_> {
             _ => true,
         })
     }
+}
+
+/// A precompiled header of clang or gcc, or an object that may have one in it.
+fn is_prepared(path: &[u8]) -> bool {
+    use std::io::Read;
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(std::ffi::OsStr::from_bytes(path)).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && [b"CPCH", b"gpch", b"\x7fELF"].contains(&&magic)
 }
 
 fn names(path: &[u8], base: &[u8]) -> bool {

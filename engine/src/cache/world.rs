@@ -57,6 +57,8 @@ const TRUSTED: [u32; 6] = [
 const CASEFOLD: u32 = 0x4000_0000;
 /// A folder that changes all the time, as one of objects does, is read anew more often than it pays.
 const QUIET_SECONDS: i64 = 2;
+/// Paths of a usual compile.
+const ROOM_OF_A_MOMENT: usize = 128;
 /// So often a file may change under our eyes.
 const ATTEMPTS: usize = 3;
 
@@ -162,13 +164,18 @@ enum Shelf {
     Unknown,
 }
 
-/// The world at one moment, as one command would find it.
-pub struct View<'w> {
+/// What was found since it began: it serves requests that had arrived before, and no later ones.
+pub struct Moment<'w> {
     world: &'w World,
-    pub place: &'w Place,
-    pub environment: &'w Environment,
     statuses: HashMap<Vec<u8>, Result<Status, Errno>>,
     shelves: HashMap<Vec<u8>, Shelf>,
+}
+
+/// The world at one moment, as one command would find it.
+pub struct View<'w> {
+    moment: Moment<'w>,
+    pub place: &'w Place,
+    pub environment: &'w Environment,
     /// The shelf that was asked for last: absences come folder by folder.
     last: (Vec<u8>, Shelf),
     /// Folders in the order in which an entry names them.
@@ -176,24 +183,66 @@ pub struct View<'w> {
     name: Vec<u8>,
 }
 
+impl<'w> Moment<'w> {
+    pub fn new(world: &'w World) -> Moment<'w> {
+        Moment {
+            world,
+            statuses: HashMap::with_capacity(ROOM_OF_A_MOMENT),
+            shelves: HashMap::with_capacity(ROOM_OF_A_MOMENT),
+        }
+    }
+
+    fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
+        if let Some(found) = self.statuses.get(path) {
+            return *found;
+        }
+        let found = status(path);
+        self.statuses.insert(path.to_vec(), found);
+        found
+    }
+
+    fn shelf(&mut self, folder: &[u8]) -> Shelf {
+        if let Some(shelf) = self.shelves.get(folder) {
+            return shelf.clone();
+        }
+        let shelf = match self.status(folder) {
+            Err(Errno::NOENT) => Shelf::Missing,
+            Ok(status) if status.kind() == Kind::Folder => {
+                let names = self.world.names(folder, &status);
+                names.map_or(Shelf::Unknown, Shelf::Listed)
+            }
+            _ => Shelf::Unknown,
+        };
+        self.shelves.insert(folder.to_vec(), shelf.clone());
+        shelf
+    }
+}
+
 impl<'w> View<'w> {
     pub fn new(world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
+        View::at(Moment::new(world), place, environment)
+    }
+
+    pub fn at(moment: Moment<'w>, place: &'w Place, environment: &'w Environment) -> View<'w> {
         View {
-            world,
+            moment,
             place,
             environment,
-            statuses: HashMap::new(),
-            shelves: HashMap::new(),
             last: (Vec::new(), Shelf::Unknown),
             numbers: Vec::new(),
             name: Vec::new(),
         }
     }
 
+    /// For the next request of those that arrived together.
+    pub fn end(self) -> Moment<'w> {
+        self.moment
+    }
+
     /// Of what the path leads to.
     pub fn status(&mut self, path: &Path) -> Result<Status, Errno> {
         self.place.write(path, &mut self.name);
-        status_at(&mut self.statuses, &self.name)
+        self.moment.status(&self.name)
     }
 
     pub fn status_of_name(&mut self, path: &Path) -> Result<Status, Errno> {
@@ -207,7 +256,7 @@ impl<'w> View<'w> {
         if !status.kind().is_plain() {
             return Err(Errno::INVAL);
         }
-        let found = self.world.digest(&self.name, &status);
+        let found = self.moment.world.digest(&self.name, &status);
         found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
@@ -216,7 +265,7 @@ impl<'w> View<'w> {
         self.place.write(path, &mut self.name);
         if let Some((folder, name)) = split(&self.name) {
             if self.last.0 != folder {
-                let shelf = shelf(self.world, &mut self.shelves, &mut self.statuses, folder);
+                let shelf = self.moment.shelf(folder);
                 self.last.0.clear();
                 self.last.0.extend_from_slice(folder);
                 self.last.1 = shelf;
@@ -228,7 +277,7 @@ impl<'w> View<'w> {
             }
         }
         let found = if follows {
-            status_at(&mut self.statuses, &self.name)
+            self.moment.status(&self.name)
         } else {
             status_of_name(&self.name)
         };
@@ -242,7 +291,7 @@ impl<'w> View<'w> {
     /// A folder's names and kinds, read now or known to be the same as then.
     pub fn listing(&mut self, path: &Path) -> Result<Arc<Listing>, Errno> {
         let status = self.status(path)?;
-        if let Some(listing) = self.world.names(&self.name, &status) {
+        if let Some(listing) = self.moment.world.names(&self.name, &status) {
             return Ok(listing);
         }
         let read = open_folder(&self.name).and_then(Listing::read);
@@ -290,34 +339,4 @@ impl<'w> View<'w> {
         });
         number as u32
     }
-}
-
-fn status_at(statuses: &mut HashMap<Vec<u8>, Result<Status, Errno>>, path: &[u8]) -> Result<Status, Errno> {
-    if let Some(found) = statuses.get(path) {
-        return *found;
-    }
-    let found = status(path);
-    statuses.insert(path.to_vec(), found);
-    found
-}
-
-fn shelf(
-    world: &World,
-    shelves: &mut HashMap<Vec<u8>, Shelf>,
-    statuses: &mut HashMap<Vec<u8>, Result<Status, Errno>>,
-    folder: &[u8],
-) -> Shelf {
-    if let Some(shelf) = shelves.get(folder) {
-        return shelf.clone();
-    }
-    let shelf = match status_at(statuses, folder) {
-        Err(Errno::NOENT) => Shelf::Missing,
-        Ok(status) if status.kind() == Kind::Folder => {
-            let names = world.names(folder, &status);
-            names.map_or(Shelf::Unknown, Shelf::Listed)
-        }
-        _ => Shelf::Unknown,
-    };
-    shelves.insert(folder.to_vec(), shelf.clone());
-    shelf
 }
