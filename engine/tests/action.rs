@@ -108,11 +108,6 @@ const C_LINES: &[&str] = &[
     "-c -g u.S -o d/x.o",
     "-c -MD --coverage -fstack-usage u.S -o d/x.o",
     "-c -Wa,--noexecstack a.c -o d/x.o",
-    "h.h",
-    "-c h.h",
-    "-x c++-header h.h -o d/p",
-    "-x c-header -c h.h -o d/h.h.gch",
-    "-x c-header h.h -MD -o d/h.h.gch",
     "-x c-header -E h.h -o d/q",
     "-c -frandom-seed=1 -fdebug-prefix-map=a=b -ffile-prefix-map=a=b a.c -o d/x.o",
     "-c -fsanitize=address,undefined a.c -o d/x.o",
@@ -126,6 +121,12 @@ const C_LINES: &[&str] = &[
     "-c -fno-lto -flto -fno-lto -fstack-usage a.c -o d/x.o",
 ];
 const GCC_LINES: &[&str] = &[
+    "h.h",
+    "-c h.h",
+    "-x c++-header h.h -o d/p",
+    "-x c-header -c h.h -o d/h.h.gch",
+    "-x c-header h.h -MD -o d/h.h.gch",
+    "-x c++-header h.h",
     "-c -include h.h -fpch-deps sub/a.b.c -o d/x.o",
     "-c -fcallgraph-info a.c -o d/x.o",
     "-c -fcallgraph-info=su,da a.c",
@@ -146,6 +147,11 @@ const GCC_LINES: &[&str] = &[
     "-c f.f -fstack-usage --coverage",
 ];
 const CLANG_LINES: &[&str] = &[
+    "-Xclang -fno-pch-timestamp h.h",
+    "-Xclang -fno-pch-timestamp -c h.h",
+    "-Xclang -fno-pch-timestamp -x c++-header h.h -o d/p",
+    "-Xclang -fno-pch-timestamp -x c-header -c h.h -o d/h.h.gch",
+    "-Xclang -fno-pch-timestamp -x c-header h.h -MD -o d/h.h.gch",
     "-c -emit-llvm a.c",
     "-c -- a.c",
     "-S -emit-llvm a.c",
@@ -163,7 +169,7 @@ const CLANG_LINES: &[&str] = &[
     "-c -flto=thin a.c -o d/x.o",
     "-c -fprofile-instr-generate -fcoverage-mapping a.c -o d/x.o",
     "-c -g -grecord-command-line a.c -o d/x.o",
-    "-Xclang -emit-pch -Xclang -include -Xclang h.h -x c-header -o d/h.pch -c sub/a.b.c",
+    "-Xclang -fno-pch-timestamp -Xclang -emit-pch -Xclang -include -Xclang h.h -x c-header -o d/h.pch -c sub/a.b.c",
     "-Xclang -fno-pch-timestamp -x c-header h.h -o d/h.pch",
     "-c -no-integrated-as a.c -o d/x.o",
     "-c -mllvm -inline-threshold=10 a.c -o d/x.o",
@@ -177,7 +183,6 @@ const CXX_LINES: &[&str] = &[
     "-c -g -gsplit-dwarf b.cpp --coverage -fstack-usage -MMD",
     "-S b.cpp -o d/x.s",
     "-c -fsave-optimization-record b.cpp -o d/x.o",
-    "-x c++-header h.h",
     "-c -fdiagnostics-color=always b.cpp --include h.h --define-macro W -o d/x.o",
 ];
 

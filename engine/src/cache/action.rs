@@ -11,10 +11,12 @@ use super::compiler::Compiler;
 use super::digest::Digest;
 use super::language::Language;
 use super::line::{Kind, Line};
+use super::options::Stage;
 use super::outputs::{self, Output, Role};
 use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
+use super::story::Policy;
 use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
@@ -60,16 +62,6 @@ pub struct Call<'a> {
     pub bases: &'a [Bytes],
 }
 
-/// Which statuses of files matter, beyond what is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Statuses {
-    Ignored,
-    /// Those of all files, if a precompiled header was read: clang compares the times of what it was made of.
-    WithPrecompiled,
-    /// Those of all files: they go into the output.
-    Kept,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knowledge {
     pub compiler: Compiler,
@@ -79,7 +71,6 @@ pub struct Knowledge {
     pub outputs: Vec<Output>,
     /// The folder into which it may write modules, whose names only the source tells: `.mod`, `.smod`.
     pub modules: Option<Bytes>,
-    pub statuses: Statuses,
     /// The base whose name the key leaves out: it is replaced in dependency files and diagnostics, and the folder in which
     /// the command runs counts as one in the base. If any other output holds it, nothing is kept.
     pub base: Option<Bytes>,
@@ -93,6 +84,18 @@ pub struct Action {
     pub knows: Knowledge,
 }
 
+impl Knowledge {
+    /// Known compilers read the clock to seed names that need not be foreseen; what they make a date of they write.
+    pub fn policy(&self) -> Policy {
+        Policy {
+            compiler: true,
+            clock: false,
+            random: false,
+            folder: self.base.is_none(),
+        }
+    }
+}
+
 impl Action {
     /// `read` reads a response file, by its name as the command has it.
     pub fn of(call: &Call, read: Read) -> Result<Action, Reason> {
@@ -100,6 +103,7 @@ impl Action {
         let expanded = response::expand(call.argv.iter().skip(1), read)?;
         let line = Line::read(compiler, &expanded.words)?;
         refuse_variables(compiler, call.environment)?;
+        refuse_times_of_files(&line)?;
         let outputs = outputs::of(&line)?;
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
@@ -107,7 +111,6 @@ impl Action {
             knows: Knowledge {
                 compiler,
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
-                statuses: statuses(&line),
                 source: line.source,
                 outputs,
                 base: base.map(<[u8]>::to_vec),
@@ -135,12 +138,12 @@ fn refuse_variables(compiler: Compiler, environment: &Strings) -> Result<(), Rea
     }
 }
 
-fn statuses(line: &Line) -> Statuses {
-    let is_told = |word: &[u8]| line.words.iter().any(|w| w.operand == word);
+/// clang writes into precompiled headers when their parts were last changed, unless it is told not to.
+fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
+    let is_told = line.words.iter().any(|word| word.operand == b"-fno-pch-timestamp");
     match line.compiler {
-        Compiler::Gcc => Statuses::Ignored,
-        Compiler::Clang if line.precompiles && !is_told(b"-fno-pch-timestamp") => Statuses::Kept,
-        Compiler::Clang => Statuses::WithPrecompiled,
+        Compiler::Clang if line.precompiles && line.stage == Stage::Object && !is_told => Err(Reason::TimesOfFiles),
+        _ => Ok(()),
     }
 }
 
@@ -273,6 +276,9 @@ mod tests {
             ),
             ("gcc -c --frobnicate a.c", "unsupported option --frobnicate"),
             ("gcc -c -MD h.h", "unsupported option -MD"),
+            ("gcc -x c-header a.h", "known"),
+            ("clang -x c-header a.h", "precompiled header that holds times of files"),
+            ("clang -x c-header a.h -Xclang -fno-pch-timestamp", "known"),
             ("tcc -c a.c", "compiler not known"),
             ("ccache gcc -c a.c", "compiler is another wrapper"),
         ] {
@@ -371,18 +377,6 @@ mod tests {
         }
         let apart = "gcc -c -ffile-prefix-map=BASE=. BASE/a.c";
         assert_ne!(of(apart, "/home/one").0, of(apart, "/home/onemore").0);
-    }
-
-    #[test]
-    fn what_clang_remembers_of_files_is_known() {
-        let statuses = |argv: &str| action(argv).unwrap().knows.statuses;
-        assert_eq!(statuses("clang -c a.c"), Statuses::WithPrecompiled);
-        assert_eq!(statuses("clang -x c-header a.h"), Statuses::Kept);
-        assert_eq!(
-            statuses("clang -x c-header a.h -Xclang -fno-pch-timestamp"),
-            Statuses::WithPrecompiled
-        );
-        assert_eq!(statuses("gcc -x c-header a.h"), Statuses::Ignored);
     }
 
     #[test]
