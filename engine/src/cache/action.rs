@@ -16,7 +16,7 @@ use super::outputs::{self, Output, Role};
 use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
-use super::story::Policy;
+use super::story::{Policy, Statuses};
 use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
@@ -92,6 +92,10 @@ impl Knowledge {
             clock: false,
             random: false,
             folder: self.base.is_none(),
+            statuses: match self.compiler {
+                Compiler::Gcc => Statuses::Ignored,
+                Compiler::Clang => Statuses::WithPrecompiled,
+            },
         }
     }
 }

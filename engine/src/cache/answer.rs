@@ -19,11 +19,11 @@ use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
 use super::flight::{Boarding, Flight};
+use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
 use super::restore::{restore, Output, Unrestored};
 use super::store::{Blob, EntryRef};
-use super::token;
 use super::world::View;
 use super::Cache;
 use crate::spawn::candidates;
@@ -207,28 +207,34 @@ impl Cache {
     /// Puts an entry's outputs in their places. An error names what is there and cannot be replaced, if that is why.
     fn bring_back(&self, entry: &Entry, question: &Question, action: &Action) -> Result<Hit, Option<PathBuf>> {
         let base = action.knows.base.as_deref();
-        let shown = |bytes: Vec<u8>| match base {
-            Some(base) => token::show(&bytes, base),
-            None => bytes,
+        let print = |print: &Print| {
+            let stored = match print {
+                Print::Inline(bytes) => bytes.clone(),
+                Print::Blob { digest, .. } => self.bytes_of(digest)?,
+            };
+            match base {
+                Some(base) => neutral::own_diagnostics(&stored, base),
+                None => Some(stored),
+            }
         };
-        let print = |print: &Print| match print {
-            Print::Inline(bytes) => Some(shown(bytes.clone())),
-            Print::Blob { digest, .. } => self.bytes_of(digest).map(shown),
-        };
+        let place = Place::new(&question.folder, base);
         let (stdout, stderr) = (print(&entry.stdout).ok_or(None)?, print(&entry.stderr).ok_or(None)?);
         let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
         let mut files = Vec::with_capacity(entry.outputs.len());
         for output in &entry.outputs {
-            let number = output.number.ok_or(None)?;
-            let known = action.knows.outputs.get(number).ok_or(None)?;
+            let known = output.number.map(|number| action.knows.outputs.get(number).ok_or(None));
+            let known = known.transpose()?;
+            let path = known.map_or_else(|| place.absolute(&output.path), |known| known.path.clone());
             let Content::File { digest, is_program, .. } = &output.content else {
                 return Err(None);
             };
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
-            if known.role == Role::Dependencies && base.is_some() {
-                blob = Blob::Bytes(self.bytes_of(digest).map(shown).ok_or(None)?);
+            if let (Some(base), Some(Role::Dependencies)) = (base, known.map(|known| known.role)) {
+                let stored = self.bytes_of(digest).ok_or(None)?;
+                let own = neutral::own_dependencies(&stored, action.knows.compiler, base);
+                blob = Blob::Bytes(own.ok_or(None)?);
             }
-            files.push((folder.join(OsStr::from_bytes(&known.path)), blob, *is_program));
+            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program));
         }
         let writers: Vec<_> = files
             .iter()

@@ -10,17 +10,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
 
 use super::access::Access;
+use super::access::Bytes;
 use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::answer::Ticket;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Output, Print};
 use super::environment::Environment;
-use super::fact::{Fact, Kind};
+use super::fact::Kind;
+use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
 use super::status::Stamp;
-use super::story::{understand, Knowledge, Made, Policy};
-use super::token;
+use super::story::{understand, Knowledge, Made};
 use super::world::View;
 use super::Cache;
 
@@ -38,6 +39,8 @@ pub struct Ended {
     /// From before it was started.
     pub started: Stamp,
     pub accesses: Vec<Access>,
+    /// The library that has noted them.
+    pub observer: Bytes,
 }
 
 /// Why nothing was stored.
@@ -84,15 +87,19 @@ impl Cache {
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
         let knowledge = Knowledge {
-            policy: policy(knows),
+            policy: knows.policy(),
             outputs: Some(&names),
+            modules: knows.modules.as_deref(),
+            // Whoever printed nothing does not depend on how it would have looked.
+            unseen: match ended.stdout.is_empty() && ended.stderr.is_empty() {
+                true => &FOR_DIAGNOSTICS,
+                false => &[],
+            },
+            observer: &ended.observer,
             started: ended.started,
         };
         let found = understand(&ended.accesses, &knowledge, &mut view);
-        let mut found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
-        if ended.stdout.is_empty() && ended.stderr.is_empty() {
-            found.facts.retain(|fact| !is_for_diagnostics(fact));
-        }
+        let found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
         let made = found.outputs.iter().map(|made| self.store_output(made, knows, &place));
         let outputs = made.collect::<Result<Vec<_>, _>>()?;
         let entry = Entry {
@@ -110,18 +117,14 @@ impl Cache {
 
     fn store_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Output, Unkept> {
         let path = place.absolute(&made.path);
-        let known = knows
+        let number = knows
             .outputs
             .iter()
             .position(|output| place.absolute(&place.path(&super::path::Path::here(), &output.path)) == path);
-        let number = known.ok_or_else(|| {
-            let words = format!("it makes {}, which was not foretold", place.show(&made.path));
-            Unkept::new("makes unforetold files", words)
-        })?;
         if !made.kind.is_plain() {
             return Err(Unkept::new("makes what is no plain file", "an output is not a plain file"));
         }
-        let role = knows.outputs[number].role;
+        let role = number.map(|number| knows.outputs[number].role);
         let file = FilePath::new(OsStr::from_bytes(&path));
         let stored = self.store_file(file, role, knows);
         let (digest, size) = stored.map_err(|error| Unkept::failed(&format!("read {}", file.display()), &error))??;
@@ -132,23 +135,23 @@ impl Cache {
             is_program,
         };
         let path = made.path.clone();
-        let number = Some(number);
         Ok(Output { path, number, content })
     }
 
-    fn store_file(&self, path: &FilePath, role: Role, knows: &Known) -> io::Result<Result<(Digest, u64), Unkept>> {
+    fn store_file(&self, path: &FilePath, role: Option<Role>, knows: &Known) -> io::Result<Result<(Digest, u64), Unkept>> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
         let size = file.metadata()?.len();
         let Some(base) = &knows.base else {
             return Ok(Ok((self.store.put_file(&file)?, size)));
         };
         let bytes = read(&file)?;
-        if role == Role::Dependencies {
-            let hidden = token::hide(&bytes, base);
-            let Some(hidden) = hidden else { return Ok(Err(holds_token())) };
-            return Ok(Ok((self.store.put_blob(&hidden)?, size)));
+        if role == Some(Role::Dependencies) {
+            let Some(neutral) = neutral::dependencies(&bytes, knows.compiler, base) else {
+                return Ok(Err(tells_base()));
+            };
+            return Ok(Ok((self.store.put_blob(&neutral)?, size)));
         }
-        if token::holds(&bytes, base) {
+        if neutral::holds(&bytes, base) {
             let words = format!("{} holds the name of the base folder", path.display());
             return Ok(Err(Unkept::new("tells the base folder", words)));
         }
@@ -156,42 +159,27 @@ impl Cache {
     }
 
     fn store_print(&self, bytes: &[u8], knows: &Known) -> Result<Print, Unkept> {
-        let hidden = match &knows.base {
-            Some(base) => token::hide(bytes, base).ok_or_else(holds_token)?,
+        let neutral = match &knows.base {
+            Some(base) => neutral::diagnostics(bytes, base).ok_or_else(tells_base)?,
             None => bytes.to_vec(),
         };
-        if hidden.len() <= INLINE {
-            return Ok(Print::Inline(hidden));
+        if neutral.len() <= INLINE {
+            return Ok(Print::Inline(neutral));
         }
-        let digest = self.store.put_blob(&hidden);
+        let digest = self.store.put_blob(&neutral);
         let digest = digest.map_err(|error| Unkept::failed("store what it printed", &error))?;
-        let size = hidden.len() as u64;
+        let size = neutral.len() as u64;
         Ok(Print::Blob { digest, size })
     }
 }
 
-fn holds_token() -> Unkept {
-    Unkept::new("tells the base folder", "a text of it holds the token for the base folder")
+fn tells_base() -> Unkept {
+    let words = "a text of it holds the name of the base folder where it may not be a path";
+    Unkept::new("tells the base folder", words)
 }
 
 fn read(mut file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut file, &mut bytes)?;
     Ok(bytes)
-}
-
-fn is_for_diagnostics(fact: &Fact) -> bool {
-    let Fact::Variable { name, .. } = fact else { return false };
-    FOR_DIAGNOSTICS.iter().any(|known| known.as_bytes() == name)
-}
-
-/// What is known of compilers as such: they ask for the time to tell how long they took, and make a date of it only to write
-/// that; random are names that nobody sees.
-fn policy(_: &Known) -> Policy {
-    Policy {
-        compiler: true,
-        clock: false,
-        random: false,
-        folder: true,
-    }
 }

@@ -171,6 +171,7 @@ impl Server {
                 processor: outcome.user + outcome.system,
                 started: case.started,
                 accesses: Vec::new(),
+                observer: self.lot.library().map(|path| path.to_bytes().to_vec()).unwrap_or_default(),
             }),
             berth,
         });
