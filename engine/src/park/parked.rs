@@ -497,14 +497,18 @@ mod tests {
 
     impl Stall {
         fn new(name: &str) -> Stall {
+            let folder = std::env::temp_dir().join(format!("probe-{}-{name}", std::process::id()));
+            let mut cc = Command::new("cc");
+            cc.args(["-w", "-pthread", PROBE, "-ldl", "-o"]).arg(&folder);
+            assert!(cc.status().unwrap().success());
+            Stall::of(name, &folder)
+        }
+
+        fn of(name: &str, program: &Path) -> Stall {
             let folder = std::env::temp_dir().join(format!("stall-{}-{name}", std::process::id()));
             fs::create_dir(&folder).unwrap();
             let folder = folder.canonicalize().unwrap();
             let c_path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
-            let probe = folder.join("probe");
-            let mut cc = Command::new("cc");
-            cc.args(["-w", "-pthread", PROBE, "-ldl", "-o"]).arg(&probe);
-            assert!(cc.status().unwrap().success());
             let library = folder.join("libwafpark.so");
             fs::write(&library, crate::park::LIBRARY).unwrap();
             let (arena, roster) = (Arena::new(3).unwrap(), Roster::new().unwrap());
@@ -514,7 +518,7 @@ mod tests {
                 .read()
                 .unwrap()
                 .plain();
-            let program = c_path(probe);
+            let program = c_path(program.canonicalize().unwrap());
             let (file, size) = roster.share().unwrap();
             let parking = Parking {
                 library: &c_path(library),
@@ -611,5 +615,22 @@ mod tests {
             assert!(accesses.iter().any(|access| access.what == find), "{way}");
         }
         assert!(!blinds(&accesses), "{accesses:?}");
+    }
+
+    #[test]
+    fn compilers_do_nothing_before_main_that_could_not_be_told() {
+        for name in ["gcc", "cc1", "as", "ld", "clang"] {
+            let mut gcc = Command::new("gcc");
+            let said = gcc.arg(format!("-print-prog-name={name}")).output().unwrap();
+            let path = PathBuf::from(String::from_utf8(said.stdout).unwrap().trim());
+            let path = ["", "/usr/bin"].map(|folder| Path::new(folder).join(&path));
+            let path = path.iter().find(|path| path.is_absolute() && path.exists()).unwrap();
+            let accesses = Stall::of(name, path).observe(&[b"--version"]);
+            let blind: Vec<_> = accesses
+                .iter()
+                .filter(|access| blinds(std::slice::from_ref(*access)))
+                .collect();
+            assert!(blind.is_empty(), "{name}: {blind:?}");
+        }
     }
 }
