@@ -472,7 +472,9 @@ mod tests {
 
     use super::*;
     use crate::cache::access::{Access, What};
+    use crate::cache::trace::Berth;
     use crate::guardian::Roster;
+    use crate::park::driver::Desk;
 
     const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
 
@@ -552,12 +554,18 @@ mod tests {
         /// What it does as a command.
         fn observe(&self, args: &[&[u8]]) -> Vec<Access> {
             let log = self.arena.reserve().unwrap();
+            let child = self.start(&log, args, c"");
+            assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+            log.finish()
+        }
+
+        fn start(&self, log: &Berth, args: &[&[u8]], route: &CStr) -> Child {
             let ticket = self.roster.tickets().reserve().unwrap();
             let folder = CString::new(self.folder.as_os_str().as_encoded_bytes()).unwrap();
             let argv = Strings::from_iter([self.program.to_bytes()].iter().chain(args));
             let env = Strings::from_iter([b"A=b"]);
             let request = Request {
-                flags: 0,
+                flags: if route.is_empty() { 0 } else { packet::ROUTE },
                 berth: ticket.number(),
                 group: 0,
                 log: log.place(),
@@ -568,13 +576,11 @@ mod tests {
                 argc: argv.len(),
                 env: env.bytes(),
                 envc: env.len(),
-                route: &[],
+                route: route.to_bytes_with_nul(),
                 context: self.context.block(),
                 streams: [self.null.as_fd(); 3],
             };
-            let child = self.parked.ask(&request, ticket.place()).unwrap();
-            assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
-            log.finish()
+            self.parked.ask(&request, ticket.place()).unwrap()
         }
     }
 
@@ -632,5 +638,32 @@ mod tests {
                 .collect();
             assert!(blind.is_empty(), "{name}: {blind:?}");
         }
+    }
+
+    #[test]
+    fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
+        let gcc = Path::new("/usr/bin/gcc").canonicalize().unwrap();
+        let stall = Stall::of("driver", &gcc);
+        fs::write(stall.folder.join("t.c"), "").unwrap();
+        let desk = Desk::open(stall.folder.join("desk")).unwrap();
+        let route = CString::new(desk.path().as_os_str().as_encoded_bytes()).unwrap();
+        let log = stall.arena.reserve().unwrap();
+        let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], &route);
+        let mut asked = Vec::new();
+        desk.serve(&child.pidfd, |_, wanted| {
+            let request = wanted.request(b"\0", 0);
+            asked.push((request.log, request.asker as u32));
+            Some(0)
+        });
+        assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+        let place = log.place();
+        let accesses = log.finish();
+        let executed = accesses
+            .iter()
+            .filter(|access| matches!(access.what, What::Execute { .. }));
+        let executed: Vec<_> = executed.map(|access| (place, access.process)).collect();
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked, executed);
+        assert!(blinds(&accesses), "nothing has run for it, so nothing has begun");
     }
 }
