@@ -6,6 +6,7 @@
 #include "record.h"
 #include "system.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -325,6 +326,14 @@ EXPORT void *dlopen(const char *path, int flags) {
 		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
 	wafpark_expect_loads();
 	return real(path, flags);
+}
+
+EXPORT void *dlmopen(Lmid_t space, const char *path, int flags) {
+	REAL(void *, dlmopen, (Lmid_t, const char *, int))
+	/* dl_iterate_phdr does not go there. */
+	if (wafpark_watch)
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
+	return real(space, path, flags);
 }
 
 EXPORT void _exit(int status) {

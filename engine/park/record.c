@@ -193,6 +193,7 @@ HIDDEN void wafpark_note_two(enum wafpark_kind kind, long result, int from_folde
 /* What says no more when it is said again is said once. */
 HIDDEN void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const char *word) {
 	const uint32_t bit = 1u << kind, once = 1u << WAFPARK_TIME | 1u << WAFPARK_DATE | 1u << WAFPARK_RANDOM;
+	wafpark_start_watch();
 	if (kind == WAFPARK_ASK && wafpark_watch == WAFPARK_WATCH_PARKING)
 		return; /* before.c has its name */
 	if ((noted_once & bit) || !is_watched())

@@ -25,7 +25,8 @@
 	each(fdopendir) each(scandir) each(scandir64) each(getdents64) each(mkstemp) each(mkstemp64) each(mkostemp)              \
 	each(mkostemp64) each(mkstemps) each(mkstemps64) each(mkostemps) each(mkostemps64) each(mkdtemp) each(remove)            \
 	each(glob) each(glob64) each(getcwd) each(getwd) each(get_current_dir_name) each(fchmodat) each(utimes) each(utime)      \
-	each(utimensat)
+	each(utimensat) each(__readlink_chk) each(__readlinkat_chk) each(__getcwd_chk) each(__getwd_chk) each(ftw) each(ftw64)   \
+	each(nftw) each(nftw64) each(fts_open) each(fts64_open) each(wordexp)
 
 #define NUMBER(name) number_of_##name,
 #define NAME(name) #name,
@@ -254,6 +255,23 @@ EXPORT ssize_t readlinkat(int folder, const char *path, char *buffer, size_t siz
 	return read_link(folder, path, buffer, size);
 }
 
+EXPORT ssize_t __readlink_chk(const char *path, char *buffer, size_t size, size_t room);
+EXPORT ssize_t __readlink_chk(const char *path, char *buffer, size_t size, size_t room) {
+	REAL(ssize_t, __readlink_chk, (const char *, char *, size_t, size_t), -1)
+	ssize_t result = real(path, buffer, size, room);
+	if (wafpark_watch && path && path[0])
+		wafpark_note(WAFPARK_LINK, outcome(result < 0), 0, AT_FDCWD, path);
+	return result;
+}
+EXPORT ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size_t size, size_t room);
+EXPORT ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size_t size, size_t room) {
+	REAL(ssize_t, __readlinkat_chk, (int, const char *, char *, size_t, size_t), -1)
+	ssize_t result = real(folder, path, buffer, size, room);
+	if (wafpark_watch && path && path[0])
+		wafpark_note(WAFPARK_LINK, outcome(result < 0), 0, folder, path);
+	return result;
+}
+
 EXPORT char *realpath(const char *path, char *resolved) {
 	REAL(char *, realpath, (const char *, char *), NULL)
 	char *result = real(path, resolved);
@@ -322,6 +340,23 @@ PATH(WAFPARK_LIST, 0, AT_FDCWD, scandir64,
 GLOB(glob, glob_t)
 GLOB(glob64, glob64_t)
 
+/* Walks of the C library's own: with whatever arguments, all of them in registers. */
+#define WALK(name)                                                                                                           \
+	EXPORT void *name(void *a, void *b, void *c, void *d);                                                                   \
+	EXPORT void *name(void *a, void *b, void *c, void *d) {                                                                  \
+		REAL(void *, name, (void *, void *, void *, void *), NULL)                                                           \
+		if (wafpark_watch)                                                                                                   \
+			wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_WALK, "");                                                        \
+		return real(a, b, c, d);                                                                                             \
+	}
+WALK(ftw)
+WALK(ftw64)
+WALK(nftw)
+WALK(nftw64)
+WALK(fts_open)
+WALK(fts64_open)
+WALK(wordexp)
+
 /* ---- folders */
 
 EXPORT int chdir(const char *path) {
@@ -348,6 +383,18 @@ EXPORT char *getcwd(char *buffer, size_t size) {
 	REAL(char *, getcwd, (char *, size_t), NULL)
 	note_locating();
 	return real(buffer, size);
+}
+EXPORT char *__getcwd_chk(char *buffer, size_t size, size_t room);
+EXPORT char *__getcwd_chk(char *buffer, size_t size, size_t room) {
+	REAL(char *, __getcwd_chk, (char *, size_t, size_t), NULL)
+	note_locating();
+	return real(buffer, size, room);
+}
+EXPORT char *__getwd_chk(char *buffer, size_t room);
+EXPORT char *__getwd_chk(char *buffer, size_t room) {
+	REAL(char *, __getwd_chk, (char *, size_t), NULL)
+	note_locating();
+	return real(buffer, room);
 }
 EXPORT char *get_current_dir_name(void) {
 	REAL(char *, get_current_dir_name, (void), NULL)

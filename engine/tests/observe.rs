@@ -315,6 +315,24 @@ fn a_program_may_close_what_it_does_not_know() {
 }
 
 #[test]
+fn the_hardened_forms_are_noted_too() {
+    let yard = Yard::new();
+    let accesses = yard.observe(yard.probe(&[]), &["hardened"]);
+    let link = What::Link {
+        path: b"/absent/hardened".to_vec(),
+    };
+    assert!(accesses.iter().any(|access| access.what == link && access.error == 2));
+    assert!(accesses.iter().any(|access| access.what == What::Locate));
+}
+
+#[test]
+fn walks_of_the_c_library_blind() {
+    let yard = Yard::new();
+    let accesses = yard.observe(yard.probe(&[]), &["walk"]);
+    assert_eq!(blindness(&accesses), ["it lets the C library walk through folders"]);
+}
+
+#[test]
 fn errno_stays_what_it_was() {
     let yard = Yard::new();
     yard.observe(yard.probe(&[]), &["errno"]);
@@ -715,4 +733,23 @@ fn a_shell_script_is_seen_through() {
     let script = yard.write("script", &format!("#!/bin/sh\nset -e\n{script}\n"));
     let argv = ["sh", script.to_str().unwrap()];
     assert_eq!(miss(&yard, &argv), [""; 0]);
+}
+
+#[test]
+fn compilers_make_dates_only_to_write_them() {
+    let yard = Yard::new();
+    let makes = |compiler: &str, content: &str| {
+        yard.write("d.c", content);
+        let accesses = yard.observe(compiler, &["-c", "d.c", "-o", "d.o"]);
+        accesses.iter().any(|access| access.what == What::Date)
+    };
+    for compiler in ["gcc", "clang"] {
+        assert!(!makes(compiler, "int none;\n"), "{compiler}");
+        for name in ["__DATE__", "__TIME__", "__TIMESTAMP__"] {
+            assert!(
+                makes(compiler, &format!("const char *text = {name};\n")),
+                "{compiler} {name}"
+            );
+        }
+    }
 }

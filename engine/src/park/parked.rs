@@ -472,7 +472,9 @@ mod tests {
 
     use super::*;
     use crate::cache::access::{Access, What};
+    use crate::cache::trace::Berth;
     use crate::guardian::Roster;
+    use crate::park::driver::Desk;
 
     const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
 
@@ -497,14 +499,18 @@ mod tests {
 
     impl Stall {
         fn new(name: &str) -> Stall {
+            let folder = std::env::temp_dir().join(format!("probe-{}-{name}", std::process::id()));
+            let mut cc = Command::new("cc");
+            cc.args(["-w", "-pthread", PROBE, "-ldl", "-o"]).arg(&folder);
+            assert!(cc.status().unwrap().success());
+            Stall::of(name, &folder)
+        }
+
+        fn of(name: &str, program: &Path) -> Stall {
             let folder = std::env::temp_dir().join(format!("stall-{}-{name}", std::process::id()));
             fs::create_dir(&folder).unwrap();
             let folder = folder.canonicalize().unwrap();
             let c_path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
-            let probe = folder.join("probe");
-            let mut cc = Command::new("cc");
-            cc.args(["-w", "-pthread", PROBE, "-ldl", "-o"]).arg(&probe);
-            assert!(cc.status().unwrap().success());
             let library = folder.join("libwafpark.so");
             fs::write(&library, crate::park::LIBRARY).unwrap();
             let (arena, roster) = (Arena::new(3).unwrap(), Roster::new().unwrap());
@@ -514,7 +520,7 @@ mod tests {
                 .read()
                 .unwrap()
                 .plain();
-            let program = c_path(probe);
+            let program = c_path(program.canonicalize().unwrap());
             let (file, size) = roster.share().unwrap();
             let parking = Parking {
                 library: &c_path(library),
@@ -548,12 +554,18 @@ mod tests {
         /// What it does as a command.
         fn observe(&self, args: &[&[u8]]) -> Vec<Access> {
             let log = self.arena.reserve().unwrap();
+            let child = self.start(&log, args, c"");
+            assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+            log.finish()
+        }
+
+        fn start(&self, log: &Berth, args: &[&[u8]], route: &CStr) -> Child {
             let ticket = self.roster.tickets().reserve().unwrap();
             let folder = CString::new(self.folder.as_os_str().as_encoded_bytes()).unwrap();
             let argv = Strings::from_iter([self.program.to_bytes()].iter().chain(args));
             let env = Strings::from_iter([b"A=b"]);
             let request = Request {
-                flags: 0,
+                flags: if route.is_empty() { 0 } else { packet::ROUTE },
                 berth: ticket.number(),
                 group: 0,
                 log: log.place(),
@@ -564,13 +576,11 @@ mod tests {
                 argc: argv.len(),
                 env: env.bytes(),
                 envc: env.len(),
-                route: &[],
+                route: route.to_bytes_with_nul(),
                 context: self.context.block(),
                 streams: [self.null.as_fd(); 3],
             };
-            let child = self.parked.ask(&request, ticket.place()).unwrap();
-            assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
-            log.finish()
+            self.parked.ask(&request, ticket.place()).unwrap()
         }
     }
 
@@ -611,5 +621,49 @@ mod tests {
             assert!(accesses.iter().any(|access| access.what == find), "{way}");
         }
         assert!(!blinds(&accesses), "{accesses:?}");
+    }
+
+    #[test]
+    fn compilers_do_nothing_before_main_that_could_not_be_told() {
+        for name in ["gcc", "cc1", "as", "ld", "clang"] {
+            let mut gcc = Command::new("gcc");
+            let said = gcc.arg(format!("-print-prog-name={name}")).output().unwrap();
+            let path = PathBuf::from(String::from_utf8(said.stdout).unwrap().trim());
+            let path = ["", "/usr/bin"].map(|folder| Path::new(folder).join(&path));
+            let path = path.iter().find(|path| path.is_absolute() && path.exists()).unwrap();
+            let accesses = Stall::of(name, path).observe(&[b"--version"]);
+            let blind: Vec<_> = accesses
+                .iter()
+                .filter(|access| blinds(std::slice::from_ref(*access)))
+                .collect();
+            assert!(blind.is_empty(), "{name}: {blind:?}");
+        }
+    }
+
+    #[test]
+    fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
+        let gcc = Path::new("/usr/bin/gcc").canonicalize().unwrap();
+        let stall = Stall::of("driver", &gcc);
+        fs::write(stall.folder.join("t.c"), "").unwrap();
+        let desk = Desk::open(stall.folder.join("desk")).unwrap();
+        let route = CString::new(desk.path().as_os_str().as_encoded_bytes()).unwrap();
+        let log = stall.arena.reserve().unwrap();
+        let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], &route);
+        let mut asked = Vec::new();
+        desk.serve(&child.pidfd, |_, wanted| {
+            let request = wanted.request(b"\0", 0);
+            asked.push((request.log, request.asker as u32));
+            Some(0)
+        });
+        assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+        let place = log.place();
+        let accesses = log.finish();
+        let executed = accesses
+            .iter()
+            .filter(|access| matches!(access.what, What::Execute { .. }));
+        let executed: Vec<_> = executed.map(|access| (place, access.process)).collect();
+        assert_eq!(asked.len(), 2);
+        assert_eq!(asked, executed);
+        assert!(blinds(&accesses), "nothing has run for it, so nothing has begun");
     }
 }

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -171,7 +172,14 @@ int main(int argc, char **argv) {
 		return !fopen("/dev/urandom", "r");
 	else if (!strcmp(what, "raw"))
 		syscall(SYS_openat, AT_FDCWD, "/absent/raw", O_RDONLY);
-	else if (!strcmp(what, "library")) {
+	else if (!strcmp(what, "walk"))
+		nftw("/absent/walk", (void *)main, 4, 0);
+	else if (!strcmp(what, "hardened")) {
+		ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+		__readlink_chk("/absent/hardened", buffer, 10, sizeof buffer);
+		char *__getcwd_chk(char *, size_t, size_t);
+		return !__getcwd_chk(buffer, sizeof buffer, sizeof buffer);
+	} else if (!strcmp(what, "library")) {
 		void *library = dlopen(argv[2], RTLD_NOW);
 		return !library;
 	} else if (!strcmp(what, "linger")) {
