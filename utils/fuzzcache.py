@@ -148,8 +148,11 @@ class Project:
 		return "\n".join([*lines, "#endif", ""]).encode()
 
 	def write(self, path: pathlib.Path, content: bytes) -> None:
+		"""Write a file, in the place of a link if there is one; what it held can be restored later."""
 		if path.exists():
 			self.past.setdefault(path, []).append(path.read_bytes())
+		if path.is_symlink():
+			path.unlink()
 		path.write_bytes(content)
 
 	def write_everywhere(self, name: str, content: bytes) -> None:
@@ -240,8 +243,6 @@ def restore_file(project: Project) -> str:
 		return ""
 	path = project.rng.choice(known)
 	content = project.rng.choice(project.past[path])
-	if path.is_symlink():
-		path.unlink()
 	project.write(path, content)
 	if project.rng.random() < 0.5:
 		os.utime(path, (10**9, 10**9))
