@@ -5,7 +5,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +18,9 @@ use super::call::Call;
 use super::place;
 use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
-use crate::client::{Client, Unserved};
+use crate::client::{end_if_stopped, Client, Unserved};
 use crate::folder::Folder;
-use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, FRAME_CAP};
+use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP};
 
 const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
@@ -80,8 +80,12 @@ impl Home {
     pub fn connect(&self, jobs: u32) -> Result<Client, Unserved> {
         let (session, name) = parent();
         let connect = || Client::connect(&self.folder, session, jobs, &name);
-        match connect() {
-            Err(Unserved::Absent(_) | Unserved::Lost(_)) => {
+        let first = connect();
+        if matches!(first, Err(Unserved::Lost(_))) {
+            end_if_stopped(&self.folder);
+        }
+        match first {
+            Err(Unserved::Absent(_) | Unserved::Lost(_) | Unserved::Refused(Why::Leaving, _)) => {
                 self.start_engine()?;
                 connect()
             }
