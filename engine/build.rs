@@ -6,6 +6,7 @@
 
 use std::env;
 use std::path::Path;
+use std::process::Command;
 
 const SOURCES: [&str; 10] = [
     "park.c", "before.c", "become.c", "memory.c", "route.c", "symbol.c", "record.c", "watch.c", "clock.c", "launch.c",
@@ -27,13 +28,13 @@ const FLAGS: [&str; 12] = [
 
 /// What Rust's own library is linked with, and what stands in for each in a static program.
 const LIBRARIES: [(&str, &str); 7] = [
-    ("gcc_s", "libgcc_eh.a"),
-    ("c", "libc.a"),
-    ("m", "libm.a"),
-    ("rt", "librt.a"),
-    ("dl", "libdl.a"),
-    ("util", "libutil.a"),
-    ("pthread", "libpthread.a"),
+    ("gcc_s", "-l:libgcc_eh.a"),
+    ("c", "-l:libc.a -l:libgcc.a -l:libgcc_eh.a"),
+    ("m", "-l:libm.a"),
+    ("rt", "-l:librt.a"),
+    ("dl", "-l:libdl.a"),
+    ("util", "-l:libutil.a"),
+    ("pthread", "-l:libpthread.a"),
 ];
 
 fn main() {
@@ -67,27 +68,39 @@ fn main() {
 /// `-C target-feature=+crt-static` would be for all programs or none. So the linker finds scripts that name the static
 /// libraries where it looks for the shared ones.
 fn link_statically(folder: &Path) {
-    let glibc = env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
-    if !glibc || !can_link_statically(folder) {
+    println!("cargo::rerun-if-env-changed=CARGO_ENCODED_RUSTFLAGS");
+    let is_glibc = env::var("CARGO_CFG_TARGET_ENV").is_ok_and(|env| env == "gnu");
+    if !is_glibc || is_link_chosen() {
         return;
     }
-    for (name, archive) in LIBRARIES {
+    std::fs::create_dir_all(folder).expect("make a folder in OUT_DIR");
+    for (name, archives) in LIBRARIES {
         let script = folder.join(format!("lib{name}.so"));
-        std::fs::write(script, format!("INPUT(-l:{archive})\n")).expect("write to OUT_DIR");
+        std::fs::write(script, format!("GROUP({archives})\n")).expect("write to OUT_DIR");
     }
-    for argument in [format!("-L{}", folder.display()), "-static".into(), "-no-pie".into()] {
-        println!("cargo::rustc-link-arg-bin=wafcc={argument}");
+    let arguments = [format!("-L{}", folder.display()), "-static".into(), "-no-pie".into()];
+    if can_link(folder, &arguments) {
+        for argument in arguments {
+            println!("cargo::rustc-link-arg-bin=wafcc={argument}");
+        }
     }
 }
 
-/// Not every system that has a compiler has the archives of libc.
-fn can_link_statically(folder: &Path) -> bool {
-    std::fs::create_dir_all(folder).expect("make a folder in OUT_DIR");
+/// Whoever says how to link may mean a linker that does not take such scripts.
+fn is_link_chosen() -> bool {
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    env::var_os("RUSTC_LINKER").is_some() || ["link", "crt-static"].iter().any(|word| flags.contains(word))
+}
+
+/// Not every system that has a compiler has the archives of libc. Links as rustc does.
+fn can_link(folder: &Path, arguments: &[String]) -> bool {
     let source = folder.join("trial.c");
-    std::fs::write(&source, "int main(void) { return 0; }\n").expect("write to OUT_DIR");
+    let text = "#include <stdio.h>\nint main(void) { return printf(\"%g\\n\", 1.5) < 0; }\n";
+    std::fs::write(&source, text).expect("write to OUT_DIR");
+    let trial = folder.join("trial");
     let mut command = cc::Build::new().warnings(false).get_compiler().to_command();
-    command.args(["-static", "-no-pie"]).arg(&source);
-    command.args(LIBRARIES.map(|(_, archive)| format!("-l:{archive}")));
-    let done = command.arg("-o").arg(folder.join("trial")).output();
-    done.is_ok_and(|done| done.status.success())
+    command.arg(&source).args(["-nodefaultlibs", "-Wl,-Bdynamic"]);
+    command.args(LIBRARIES.map(|(name, _)| format!("-l{name}")));
+    let done = command.args(arguments).arg("-o").arg(&trial).output();
+    done.is_ok_and(|done| done.status.success()) && Command::new(&trial).output().is_ok_and(|run| run.status.success())
 }

@@ -71,7 +71,7 @@ class Yard:
 		self.prepare: Optional[Callable[[], None]] = None  # what a command does to itself first
 
 	def run(self, argv: List[str], env: Dict[str, str], parked: bool, stdin: str = STDIN) -> Trace:
-		# wafcc looks for the program itself, and so says its whole path
+		# a path means the same program to both, whatever stands in PATH
 		argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
 		work, temporary = self.base / "work", self.base / "tmp"
 		for folder in (work, temporary):

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::folder::Folder;
 use crate::frame::Inbox;
+use crate::peer::peer_of;
 use crate::wire::{Hello, Reply, Request, Why, FRAME_CAP, VERSION};
 
 const GREETING_TIME: Duration = Duration::from_secs(5);
@@ -62,17 +63,6 @@ impl Client {
     pub fn connect(folder: &Folder, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
         folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
         let stream = reach(folder)?;
-        let engine = rustix::net::sockopt::socket_peercred(&stream).map(|peer| peer.pid);
-        let greeted = Client::greet(stream, session, jobs, name);
-        if let (Err(Unserved::Lost(error)), Ok(engine)) = (&greeted, engine) {
-            if is_timeout(error) && is_stopped(engine) {
-                end_stopped(engine);
-            }
-        }
-        greeted
-    }
-
-    fn greet(stream: UnixStream, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
         let mut client = Client {
             stream,
             inbox: Inbox::new(FRAME_CAP),
@@ -152,16 +142,16 @@ impl Client {
     /// will not answer, and stands in the way of all others.
     pub fn receive_while_it_lives(&mut self, time: Duration) -> io::Result<Reply> {
         self.patience(Some(time))?;
-        let engine = rustix::net::sockopt::socket_peercred(&self.stream)?.pid;
+        let engine = peer_of(&self.stream)?;
         let mut was_stopped = false;
         loop {
             match self.receive() {
                 Err(error) if is_timeout(&error) => {}
                 other => return other,
             }
-            let is_stopped = is_stopped(engine);
+            let is_stopped = is_stopped(&engine);
             if is_stopped && was_stopped {
-                end_stopped(engine);
+                end_stopped(&engine);
                 return Err(io::ErrorKind::TimedOut.into());
             }
             was_stopped = is_stopped;
@@ -229,16 +219,24 @@ fn is_timeout(error: &io::Error) -> bool {
 }
 
 /// Somebody has stopped it (`SIGSTOP`); a debugger that holds it is another thing.
-fn is_stopped(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+fn is_stopped(engine: &libc::ucred) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", engine.pid)).unwrap_or_default();
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
     state == Some('T')
 }
 
+/// Ends an engine that somebody has stopped, for a client that has waited for it in vain.
+pub fn end_if_stopped(folder: &Folder) {
+    let engine = reach(folder).ok().and_then(|stream| peer_of(&stream).ok());
+    if let Some(engine) = engine.filter(is_stopped) {
+        end_stopped(&engine);
+    }
+}
+
 /// It would be waited for by every client. Its guardian cleans up, and whoever comes next starts another.
-fn end_stopped(pid: Pid) {
+fn end_stopped(engine: &libc::ucred) {
     // One that cannot be ended, somebody else's, only costs its clients their time.
-    let _ = rustix::process::kill_process(pid, Signal::KILL);
+    let _ = Pid::from_raw(engine.pid).map(|pid| rustix::process::kill_process(pid, Signal::KILL));
 }
 
 /// The other side has closed the connection, before or while we spoke.

@@ -20,6 +20,7 @@ pub mod guardian;
 pub mod jobserver;
 pub mod logbook;
 pub mod park;
+pub mod peer;
 pub mod pins;
 pub mod place;
 pub mod prompt;

@@ -7,9 +7,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use space::{end_of, process, run, wait_until, Said, TestSpace};
+use space::{end_of, install, process, run, wait_until, Said, TestSpace};
 use wafcc_space::WAFCC;
 
 fn wafcc(space: &TestSpace, args: &[&str]) -> Command {
@@ -240,10 +241,7 @@ fn only_what_can_be_run_is_a_program() {
 #[test]
 fn run_takes_any_command() {
     let space = TestSpace::started();
-    assert_eq!(
-        say(&space, &["run", "--", "echo", "--version"]).succeeded(),
-        "--version\n"
-    );
+    assert_eq!(say(&space, &["run", "--", "expr", "2", "+", "3"]).succeeded(), "5\n");
     let said = say(&space, &["run", "echo"]);
     assert_eq!(said.status, Some(127));
     assert!(said.stderr.starts_with("wafcc: run: no such program"), "{said:?}");
@@ -385,4 +383,30 @@ fn an_interrupt_ends_it_all() {
     let status = wrapper.wait().unwrap();
     assert_eq!(status.signal(), Some(libc::SIGINT));
     wait_until("the command is gone", || !process::lives(command));
+}
+
+/// An engine that leaves, because its program was replaced, makes room for the next one, which runs the command.
+#[test]
+fn an_engine_that_leaves_is_followed_by_another() {
+    let mut space = TestSpace::new();
+    let copy = space.use_copy().to_owned();
+    space.start();
+    let engine = space.engine();
+    install(Path::new(env!("CARGO_BIN_EXE_wafd")), &copy);
+    assert_eq!(say(&space, &["echo", "fine"]).succeeded(), "fine\n");
+    wait_until("the old engine is gone", || !process::lives(engine));
+    assert_eq!(count(&space), 1);
+}
+
+/// A store whose name cannot be said in JSON is a mistake that is named.
+#[test]
+fn a_store_without_a_name_in_utf8_is_refused_in_one_line() {
+    use std::os::unix::ffi::OsStrExt;
+    let space = TestSpace::started();
+    let store = [space.path("store").as_os_str().as_bytes(), b"\xff"].concat();
+    let mut command = wafcc(&space, &["--show-stats"]);
+    let said = run(command.env("WAFCC_DIR", std::ffi::OsStr::from_bytes(&store)));
+    assert_eq!(said.status, Some(1));
+    assert!(said.stderr.contains("not UTF-8"), "{said:?}");
+    assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
@@ -11,6 +11,7 @@ use rustix::event::epoll;
 
 use super::{identity, Server, Tcp};
 use crate::connection::{Connection, ConnectionKey};
+use crate::peer::peer_of;
 use crate::slots::SessionId;
 use crate::source::Source;
 use crate::timers::Alarm;
@@ -213,26 +214,5 @@ impl Server {
         for key in keys {
             self.drop_connection(key, "the engine stops");
         }
-    }
-}
-
-/// Who is at the other end; process 0 if it lives in a namespace that is not within ours.
-fn peer_of(stream: &UnixStream) -> io::Result<libc::ucred> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut size = size_of_val(&peer) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `size` bytes to where we have them.
-    let got = unsafe {
-        let place = (&raw mut peer).cast();
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            place,
-            &mut size,
-        )
-    };
-    match got {
-        0 => Ok(peer),
-        _ => Err(io::Error::last_os_error()),
     }
 }

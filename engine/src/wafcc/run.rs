@@ -5,8 +5,8 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -18,12 +18,13 @@ use super::call::Call;
 use super::place;
 use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
-use crate::client::{Client, Unserved};
+use crate::client::{end_if_stopped, Client, Unserved};
 use crate::folder::Folder;
-use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, FRAME_CAP};
+use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP};
 
 const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
+const STAT_CAP: usize = 1024;
 /// How often we look, while a command runs, whether its engine was stopped.
 const WATCH: Duration = Duration::from_secs(5);
 
@@ -79,8 +80,12 @@ impl Home {
     pub fn connect(&self, jobs: u32) -> Result<Client, Unserved> {
         let (session, name) = parent();
         let connect = || Client::connect(&self.folder, session, jobs, &name);
-        match connect() {
-            Err(Unserved::Absent(_) | Unserved::Lost(_)) => {
+        let first = connect();
+        if matches!(first, Err(Unserved::Lost(_))) {
+            end_if_stopped(&self.folder);
+        }
+        match first {
+            Err(Unserved::Absent(_) | Unserved::Lost(_) | Unserved::Refused(Why::Leaving, _)) => {
                 self.start_engine()?;
                 connect()
             }
@@ -209,7 +214,10 @@ fn is_too_large(request: &Request) -> bool {
 /// Commands with one parent, such as a `make`, are one build: the parent's number and start make the session.
 fn parent() -> ([u8; 16], Vec<u8>) {
     let pid = std::os::unix::process::parent_id();
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let mut stat = [0; STAT_CAP];
+    // In one piece: the kernel makes the whole text anew for each read.
+    let read = File::open(format!("/proc/{pid}/stat")).and_then(|mut file| file.read(&mut stat));
+    let stat = String::from_utf8_lossy(&stat[..read.unwrap_or(0)]);
     let (head, tail) = stat.rsplit_once(')').unwrap_or_default();
     let started: u64 = tail
         .split_whitespace()

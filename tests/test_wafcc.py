@@ -1,0 +1,148 @@
+"""The wrapper in front of real compilers, started by real build systems, and what its document says of it."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Callable, Dict, Iterator, List
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PATIENCE = 60  # seconds
+FILES: Dict[str, str] = {
+	"Makefile": """\
+	CC = gcc
+	main: main.o part.o
+	\t$(CC) -o $@ main.o part.o
+	%.o: %.c part.h
+	\t$(CC) -O1 -c -o $@ $<
+	""",
+	"part.h": "int part(void);\n",
+	"part.c": '#include "part.h"\nint part(void) { return 42; }\n',
+	"main.c": '#include <stdio.h>\n#include "part.h"\nint main(void) { return printf("%d\\n", part()) < 0; }\n',
+	"wrong.c": "int wrong(void) { return nothing; }\nint unused(void) { int x; }\n",
+}
+
+
+class Desk:
+	"""Runs commands in a folder, with the wrapper and without, in a home of their own."""
+
+	def __init__(self, engine: str, folder: pathlib.Path, home: pathlib.Path) -> None:
+		self.engine, self.folder = engine, folder
+		self.wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+		names = [name for name in os.environ if not name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG", "CCACHE_"))]
+		self.environ = dict({name: os.environ[name] for name in names}, HOME=str(home), LC_ALL="C")
+
+	def run(self, argv: List[str], status: int = 0, **variables: str) -> "subprocess.CompletedProcess[str]":
+		environ = dict(self.environ, **variables)
+		done = subprocess.run(
+			argv, cwd=self.folder, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False
+		)
+		assert done.returncode == status, f"{argv}: {done.stdout}{done.stderr}"
+		return done
+
+	def count(self) -> int:
+		"""How many commands the engine has run, whatever became of them."""
+		report = self.run([self.engine, "status"]).stdout
+		return sum(int(n) for n in re.findall(r"^(?:commands succeeded|\s+failed)\s+(\d+)$", report, re.M))
+
+	def links(self, *names: str) -> str:
+		"""A search path on which the wrapper stands in for these."""
+		folder = self.folder / "links"
+		folder.mkdir()
+		for name in names:
+			(folder / name).symlink_to(self.wafcc)
+		return f"{folder}{os.pathsep}{self.environ['PATH']}"
+
+
+@pytest.fixture
+def desk(
+	engine: str, runtime: pathlib.Path, project: Callable[..., pathlib.Path], tmp_path: pathlib.Path
+) -> Iterator[Desk]:
+	"""A small project in C, an engine, and the wrapper beside it."""
+	folder = project({name: text.replace("\n\t", "\n") for name, text in FILES.items()})
+	subprocess.run([engine, "start"], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+	yield Desk(engine, folder, tmp_path / "home")
+
+
+def build(desk: Desk, *args: str, **variables: str) -> Dict[str, bytes]:
+	"""What make makes of the project, from nothing."""
+	made = [desk.folder / name for name in ("main", "main.o", "part.o")]
+	for path in made:
+		path.unlink(missing_ok=True)
+	desk.run(["make", "-j2", *args], **variables)
+	return {path.name: path.read_bytes() for path in made}
+
+
+def test_make_builds_the_same_through_the_wrapper(desk: Desk) -> None:
+	"""Objects and program are the same byte for byte, and all commands went through the engine."""
+	plain = build(desk)
+	assert desk.count() == 0
+	assert build(desk, f"CC={desk.wafcc} gcc") == plain
+	assert desk.count() == 3
+
+
+def test_make_builds_the_same_through_links(desk: Desk) -> None:
+	"""A link called gcc, first in PATH, is enough; the Makefile knows nothing of it."""
+	plain = build(desk)
+	assert build(desk, PATH=desk.links("gcc")) == plain
+	assert desk.count() == 3
+
+
+@pytest.mark.skipif(not os.path.exists("/usr/lib/ccache/gcc"), reason="ccache's own links are not installed")
+@pytest.mark.parametrize("is_first", [True, False], ids=["before ccache", "after ccache"])
+def test_ccache_in_disguise_and_we_do_not_look_for_each_other(desk: Desk, is_first: bool) -> None:
+	"""Whoever comes first in PATH, the compile ends, and is right."""
+	plain = build(desk)
+	ours, rest = desk.links("gcc").split(os.pathsep, 1)
+	folders = [ours, "/usr/lib/ccache"] if is_first else ["/usr/lib/ccache", ours]
+	path = os.pathsep.join([*folders, rest])
+	assert build(desk, PATH=path, CCACHE_DIR=str(desk.folder / "ccache")) == plain
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_errors_are_the_compilers_own(desk: Desk, compiler: str) -> None:
+	"""Status and messages of a compile that fails are what they are without us."""
+	if not shutil.which(compiler):
+		pytest.skip(f"no {compiler}")
+	argv = [compiler, "-Wall", "-c", "wrong.c"]
+	plain = desk.run(argv, status=1)
+	ours = desk.run([desk.wafcc, *argv], status=1)
+	assert (ours.stdout, ours.stderr) == (plain.stdout, plain.stderr)
+	assert "nothing" in plain.stderr
+
+
+def test_a_full_disk_is_the_compilers_own_error(desk: Desk) -> None:
+	"""What cannot be written is told by the compiler, with its status."""
+	script = "{} gcc -E main.c > /dev/full"
+	plain = desk.run(["sh", "-c", script.format("")], status=1)
+	ours = desk.run(["sh", "-c", script.format(desk.wafcc)], status=1)
+	assert ours.stderr == plain.stderr
+	assert "No space left" in ours.stderr
+
+
+def test_the_document_names_every_setting_and_option(desk: Desk) -> None:
+	"""docs/wafcc.md, --help and the program itself know the same names."""
+	document = (ROOT / "docs" / "wafcc.md").read_text(encoding="utf-8")
+	shown = desk.run([desk.wafcc, "--show-config"]).stdout
+	settings = re.findall(r"^\(default\) (\w+) = (.*)$", shown, re.M)
+	assert len(settings) == len(shown.splitlines()) - 3, shown
+	for name, default in settings:
+		(row,) = re.findall(rf"^\| `{name}` .*$", document, re.M)
+		assert not default or default in row, f"{name} is {default} by default, but: {row}"
+	options = set(re.findall(r"--[a-z][a-z-]+(?!\w)", desk.run([desk.wafcc, "--help"]).stdout))
+	assert options >= {"--explain", "--show-stats", "--max-size"}
+	for option in options:
+		assert f"`{option}" in document or f" {option}" in document, option
+
+
+def test_every_variable_of_the_document_works(desk: Desk) -> None:
+	"""A variable from the table is the origin of its setting once it is set."""
+	document = (ROOT / "docs" / "wafcc.md").read_text(encoding="utf-8")
+	rows = re.findall(r"^\| `(\w+)` .*\| `(WAFCC_\w+)` \|", document, re.M)
+	assert len(rows) == 10, rows
+	shown = desk.run([desk.wafcc, "--show-config"], **{variable: "1" for _, variable in rows}).stdout
+	for name, variable in rows:
+		assert f"(environment: {variable}) {name} = 1\n" in shown
