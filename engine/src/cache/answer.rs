@@ -269,7 +269,11 @@ impl Cache {
 
     /// Remembers for whoever will ask why.
     fn told(&self, question: &Question, action: &Action, answer: Answer) -> Answer {
-        self.journal.note(&question.folder, &action.knows.outputs, "hit: all that it depends on is as it was");
+        self.journal.note(
+            &question.folder,
+            &action.knows.outputs,
+            "hit: all that it depends on is as it was",
+        );
         answer
     }
 }

@@ -18,6 +18,9 @@ use crate::prompt::make_prompt;
 /// More only wait for each other.
 const MOST: usize = 8;
 
+/// Something that is done with the cache, and its answer as bytes.
+pub type Work = Box<dyn FnOnce(&Cache) -> Vec<u8> + Send>;
+
 pub enum Errand {
     Ask(Question),
     Keep {
@@ -27,7 +30,10 @@ pub enum Errand {
         berth: Berth,
     },
     /// Anything else that somebody waits for.
-    Other { who: u64, work: Box<dyn FnOnce(&Cache) -> Vec<u8> + Send> },
+    Other {
+        who: u64,
+        work: Work,
+    },
 }
 
 pub enum Done {
@@ -63,9 +69,7 @@ impl Desk {
 }
 
 impl Clerks {
-    pub fn new(
-        open: impl Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync + 'static,
-    ) -> io::Result<Clerks> {
+    pub fn new(open: impl Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync + 'static) -> io::Result<Clerks> {
         let (errands, tasks) = mpsc::channel();
         let (reports, done) = mpsc::channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -139,7 +143,15 @@ fn run(errand: Errand, desk: &Desk) -> Option<Done> {
             let who = question.who;
             Some(Done::Answered { who, answer })
         }
-        (Errand::Keep { who, ticket, mut ended, berth }, Ok(cache)) => {
+        (
+            Errand::Keep {
+                who,
+                ticket,
+                mut ended,
+                berth,
+            },
+            Ok(cache),
+        ) => {
             ended.accesses = berth.finish();
             let kept = cache.keep(*ticket, &ended);
             Some(Done::Kept { who, kept })

@@ -16,7 +16,9 @@ pub struct Journal {
 
 impl Default for Journal {
     fn default() -> Journal {
-        Journal { told: Recent::new(ROOM) }
+        Journal {
+            told: Recent::new(ROOM),
+        }
     }
 }
 

@@ -112,7 +112,9 @@ impl Cache {
             processor: ended.processor,
         };
         let stored = self.store.put_entry(&ticket.key, &entry.encode(), &entry.blobs());
-        stored.map(drop).map_err(|error| Unkept::failed("store an entry", &error))
+        stored
+            .map(drop)
+            .map_err(|error| Unkept::failed("store an entry", &error))
     }
 
     fn store_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Output, Unkept> {
@@ -122,7 +124,10 @@ impl Cache {
             .iter()
             .position(|output| place.absolute(&place.path(&super::path::Path::here(), &output.path)) == path);
         if !made.kind.is_plain() {
-            return Err(Unkept::new("makes what is no plain file", "an output is not a plain file"));
+            return Err(Unkept::new(
+                "makes what is no plain file",
+                "an output is not a plain file",
+            ));
         }
         let role = number.map(|number| knows.outputs[number].role);
         let file = FilePath::new(OsStr::from_bytes(&path));
@@ -138,8 +143,16 @@ impl Cache {
         Ok(Output { path, number, content })
     }
 
-    fn store_file(&self, path: &FilePath, role: Option<Role>, knows: &Known) -> io::Result<Result<(Digest, u64), Unkept>> {
-        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    fn store_file(
+        &self,
+        path: &FilePath,
+        role: Option<Role>,
+        knows: &Known,
+    ) -> io::Result<Result<(Digest, u64), Unkept>> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)?;
         let size = file.metadata()?.len();
         let Some(base) = &knows.base else {
             return Ok(Ok((self.store.put_file(&file)?, size)));

@@ -16,7 +16,11 @@ pub fn holds(bytes: &[u8], name: &[u8]) -> bool {
 
 /// A dependency file, to be stored.
 pub fn dependencies(text: &[u8], compiler: Compiler, base: &[u8]) -> Option<Bytes> {
-    neutral(text, |text, from, to| relocation::dependencies(text, compiler, from, to), base)
+    neutral(
+        text,
+        |text, from, to| relocation::dependencies(text, compiler, from, to),
+        base,
+    )
 }
 
 /// What a compiler printed, to be stored.

@@ -17,7 +17,10 @@ impl Cache {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if real(&question.store) != real(&self.folder) {
             let ours = self.folder.display();
-            return Answer::Refusal(format!("this engine keeps the store {ours}, not {}", question.store.display()));
+            return Answer::Refusal(format!(
+                "this engine keeps the store {ours}, not {}",
+                question.store.display()
+            ));
         }
         match question.wish {
             Wish::Statistics => Answer::Statistics(Box::new(self.statistics())),
@@ -63,7 +66,9 @@ impl Cache {
                 Answer::Done
             }
             ("max_size", Err(error)) => Answer::Refusal(error),
-            _ => Answer::Refusal(format!("{name} holds from the engine's next start on: wafcc --shutdown")),
+            _ => Answer::Refusal(format!(
+                "{name} holds from the engine's next start on: wafcc --shutdown"
+            )),
         }
     }
 
@@ -83,7 +88,9 @@ impl Cache {
         let usage = self.store.usage();
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let reasons = |prefix: &str| -> Reasons {
-            let own = counters.iter().filter_map(|(name, n)| Some((name.strip_prefix(prefix)?.to_owned(), *n)));
+            let own = counters
+                .iter()
+                .filter_map(|(name, n)| Some((name.strip_prefix(prefix)?.to_owned(), *n)));
             own.collect()
         };
         Statistics {

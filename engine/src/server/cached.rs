@@ -21,7 +21,7 @@ use crate::slots::CommandKey;
 use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
 use crate::wafcc::settings::{self, Settings};
-use crate::wire::{Caching, Known, Outcome, Reply, Step, Stdio, Strings, Verdict};
+use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict};
 
 /// Opens the store that our own environment names.
 pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
@@ -171,13 +171,18 @@ impl Server {
                 processor: outcome.user + outcome.system,
                 started: case.started,
                 accesses: Vec::new(),
-                observer: self.lot.library().map(|path| path.to_bytes().to_vec()).unwrap_or_default(),
+                observer: self
+                    .lot
+                    .library()
+                    .map(|path| path.to_bytes().to_vec())
+                    .unwrap_or_default(),
             }),
             berth,
         });
         let state = State::Keeping(Box::new(outcome));
         let case = Some(case);
-        self.commands.insert(key, crate::command::Command { order, state, case });
+        self.commands
+            .insert(key, crate::command::Command { order, state, case });
     }
 
     fn on_kept(&mut self, key: CommandKey, kept: Result<(), Unkept>) {
