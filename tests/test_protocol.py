@@ -50,6 +50,9 @@ ENCODERS = {
 	"stop": lambda f: protocol.encode_stop(f["how"]),
 	"listen": lambda f: protocol.encode_listen(),
 	"policy": lambda f: protocol.encode_policy(f["flags"], f["load"]),
+	"caching": lambda f: protocol.encode_caching(
+		f["flags"], [unhex(base) for base in f["bases"]], unhex(f["namespace"])
+	),
 	"cache": lambda f: protocol.encode_cache(unhex(f["question"])),
 }
 VALUES = {
@@ -59,8 +62,9 @@ VALUES = {
 	"outcome": protocol.Outcome,
 	"report": protocol.Report,
 	"listening": protocol.Listening,
+	"told": protocol.Told,
 }
-TEXTS = {"engine", "reason"}  # what people read is text here
+TEXTS = {"engine", "reason", "words"}  # what people read is text here
 BYTES = {"data", "json"}
 
 

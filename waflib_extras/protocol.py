@@ -29,6 +29,16 @@ SERVE_FIFO = 8
 
 # execute.flags
 NEW_SESSION = 1
+CACHED = 2
+
+# caching.flags
+READ_ONLY = 1
+RECACHE = 2
+
+# told.known
+UNCACHED = 0
+HIT = 1
+MISS = 2
 
 # execute.stdin, stdout and stderr
 NULL = 0
@@ -122,6 +132,12 @@ class Report(NamedTuple):
 
 class Listening(NamedTuple):
 	port: int
+
+
+class Told(NamedTuple):
+	id: int
+	known: int
+	words: str
 
 
 # ---- requests
@@ -252,6 +268,11 @@ def encode_cache(question: bytes) -> bytes:
 	return _frame(9, _text(question), FRAME_CAP)
 
 
+def encode_caching(flags: int, bases: Sequence[bytes], namespace: bytes) -> bytes:
+	"""How the commands of a connection are to be cached."""
+	return _frame(10, bytes((flags,)) + _strings(bases) + _text(namespace), FRAME_CAP)
+
+
 # ---- answers
 
 _WELCOME = struct.Struct("<HII")
@@ -328,6 +349,22 @@ def _decode_listening(frame: bytes) -> Listening:
 	return Listening(*struct.unpack("<H", frame[5:]))
 
 
+def _decode_told(frame: bytes) -> Told:
+	number, known = _OUTPUT.unpack_from(frame, 5)
+	words = _rest_text(frame, 5 + _OUTPUT.size)
+	if known > MISS:
+		raise ProtocolError("an answer %d of the cache" % known)
+	return Told(number, known, words.decode("utf-8", "replace"))
+
+
+def _decode_told(frame: bytes) -> Told:
+	number, known = _OUTPUT.unpack_from(frame, 5)
+	words = _rest_text(frame, 5 + _OUTPUT.size)
+	if known > MISS:
+		raise ProtocolError("an answer %d of the cache" % known)
+	return Told(number, known, words.decode("utf-8", "replace"))
+
+
 _DECODERS = {
 	0x81: _decode_welcome,
 	0x82: _decode_refused,
@@ -335,4 +372,6 @@ _DECODERS = {
 	0x84: decode_outcome,
 	0x85: _decode_report,
 	0x86: _decode_listening,
+	0x87: _decode_told,
+	0x87: _decode_told,
 }

@@ -6,7 +6,8 @@ use serde_json::Value;
 use wafengine::frame::Inbox;
 use wafengine::jobserver::Form;
 use wafengine::wire::{
-    Execute, Hello, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why, FRAME_CAP,
+    Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
+    FRAME_CAP,
 };
 
 fn vectors() -> Value {
@@ -70,7 +71,8 @@ fn request(vector: &Value) -> Request {
         "execute" => Request::Execute(Box::new(Execute {
             id: number(&f["id"]),
             env: number(&f["env"]),
-            new_session: number::<u8>(&f["flags"]) == 1,
+            new_session: number::<u8>(&f["flags"]) & 1 != 0,
+            cached: number::<u8>(&f["flags"]) & 2 != 0,
             stdio: [stdio(&f["stdin"]), stdio(&f["stdout"]), stdio(&f["stderr"])],
             timeout: number(&f["timeout"]),
             cwd: unhex(&f["cwd"]),
@@ -97,6 +99,12 @@ fn request(vector: &Value) -> Request {
                 load: number(&f["load"]),
             })
         }
+        "caching" => Request::Caching(Caching {
+            read_only: number::<u8>(&f["flags"]) & 1 != 0,
+            recache: number::<u8>(&f["flags"]) & 2 != 0,
+            bases: strings(&f["bases"]),
+            namespace: unhex(&f["namespace"]),
+        }),
         "cache" => Request::Cache {
             question: unhex(&f["question"]),
         },
@@ -144,6 +152,11 @@ fn reply(vector: &Value) -> Reply {
         },
         "listening" => Reply::Listening {
             port: number(&f["port"]),
+        },
+        "told" => Reply::Told {
+            id: number(&f["id"]),
+            known: [Known::Uncached, Known::Hit, Known::Miss][number::<usize>(&f["known"])],
+            words: unhex(&f["words"]),
         },
         other => panic!("frame {other} of an engine"),
     }

@@ -15,6 +15,7 @@ pub fn command<T: AsRef<[u8]>>(argv: &[T]) -> Order {
         id: 0,
         env: 0,
         new_session: false,
+        cached: false,
         stdio: [Stdio::Null, Stdio::Pipe, Stdio::Pipe],
         timeout: 0,
         cwd: b"/".to_vec(),
