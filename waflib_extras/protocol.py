@@ -357,14 +357,6 @@ def _decode_told(frame: bytes) -> Told:
 	return Told(number, known, words.decode("utf-8", "replace"))
 
 
-def _decode_told(frame: bytes) -> Told:
-	number, known = _OUTPUT.unpack_from(frame, 5)
-	words = _rest_text(frame, 5 + _OUTPUT.size)
-	if known > MISS:
-		raise ProtocolError("an answer %d of the cache" % known)
-	return Told(number, known, words.decode("utf-8", "replace"))
-
-
 _DECODERS = {
 	0x81: _decode_welcome,
 	0x82: _decode_refused,
@@ -372,6 +364,5 @@ _DECODERS = {
 	0x84: decode_outcome,
 	0x85: _decode_report,
 	0x86: _decode_listening,
-	0x87: _decode_told,
 	0x87: _decode_told,
 }
