@@ -260,6 +260,9 @@ pub fn show(report: &Value) -> String {
     text
 }
 
+/// So many programs are shown to people.
+const PROGRAMS: usize = 30;
+
 /// What is parked and what is not, with reasons.
 fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
     let string = |value: &Value| printable(value.as_str().unwrap_or("?"));
@@ -276,9 +279,15 @@ fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
     for (why, n) in parking["spawned"].as_object().into_iter().flatten() {
         line("         spawned", format!("{n}: {}", printable(why)));
     }
-    for program in parking["programs"].as_array().into_iter().flatten() {
+    let programs = parking["programs"].as_array().map_or(&[][..], Vec::as_slice);
+    for program in &programs[..programs.len().min(PROGRAMS)] {
         let (path, state, words) = (&program["path"], &program["state"], &program["words"]);
         line(&string(state), format!("{}: {}", string(path), string(words)));
+    }
+    let known = number(&parking["programs_known"]) as usize;
+    if known > PROGRAMS {
+        let more = known - PROGRAMS;
+        line("and", format!("{more} more that were used less: wafd status --json"));
     }
 }
 

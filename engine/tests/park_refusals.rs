@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lot::{build, eager, entry, judge, park, parked_runs, probe, run_parked, told};
+use lot::{build, eager, entry, judge, park, parked_process, parked_runs, probe, run_parked, told};
 use space::order::command;
 use space::peer::{hello, Peer};
 use space::stand_in::StandIn;
@@ -92,6 +92,29 @@ fn programs_from_nowhere_are_refused() {
     assert!(start.success());
     let words = "it is neither a known compiler nor an installed program";
     refused(&mut space.client(1), &path, words);
+}
+
+/// A long time of checks that each run a program of their own neither fills the engine nor drives out what is parked.
+#[test]
+fn programs_that_were_used_once_are_forgotten() {
+    let space = eager();
+    let path = probe(&space, "probe", "");
+    let mut peer = space.client(1);
+    park(&mut peer, &path);
+    let parked = parked_process(&mut peer, &path);
+    fs::write(space.path("text"), "#!/bin/sh\nexit 0\n").unwrap();
+    let folder = space.path("");
+    let copies = Command::new("sh")
+        .args(["-c", "for n in $(seq 600); do install -m 755 text copy-$n; done"])
+        .current_dir(&folder)
+        .status();
+    assert!(copies.unwrap().success());
+    for n in 1..=600 {
+        peer.run(&command(&[&space.name(&format!("copy-{n}"))])).ended(0);
+    }
+    let known = peer.report()["parking"]["programs_known"].as_u64().unwrap();
+    assert!((1..600).contains(&known), "{known}");
+    assert_eq!(parked_process(&mut peer, &path), parked);
 }
 
 // ---- by what it does before main

@@ -1,6 +1,7 @@
 //! Which programs are parked, which are not, and why: what is known of each, by its file.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
@@ -23,6 +24,9 @@ const SELDOM: Duration = Duration::from_millis(100);
 const WAYS: usize = 4;
 /// A program that ends so often while it is parked is not parked again.
 const DEATHS: u32 = 3;
+
+/// So many programs are remembered; a single configure runs hundreds of its own.
+const MOST: usize = 512;
 
 /// Why a command was spawned and not run by a parked program.
 pub type Reason = Cow<'static, str>;
@@ -56,6 +60,7 @@ struct Entry {
     is_parking: bool,
     ways: Vec<Way>,
     commands: u64,
+    used: u64,
 }
 
 #[derive(Default)]
@@ -111,7 +116,9 @@ impl Pool {
         let mut state = self.state();
         let state = &mut *state;
         state.clock += 1;
+        let clock = state.clock;
         let entry = self.entry(state, program);
+        entry.used = clock;
         let entry_key = (program.identity.device, program.identity.inode);
         match &entry.standing {
             Standing::Judged(verdict) if verdict.admitted => {}
@@ -126,7 +133,6 @@ impl Pool {
                 return Err("it was not seen often enough".into());
             }
         }
-        let clock = state.clock;
         let Some(entry) = state.entries.get_mut(&entry_key) else {
             return Err("it is not known".into());
         };
@@ -169,6 +175,9 @@ impl Pool {
             state
                 .remembered
                 .retain(|verdict| verdict.is_of(program) || !verdict.has_path(program));
+            if state.entries.len() >= MOST {
+                state.forget_oldest();
+            }
         }
         let (policy, remembered) = (&self.policy, &mut state.remembered);
         state.entries.entry(key).or_insert_with(|| {
@@ -186,6 +195,7 @@ impl Pool {
                 is_parking: false,
                 ways: Vec::new(),
                 commands: 0,
+                used: 0,
             }
         })
     }
@@ -281,7 +291,8 @@ impl Pool {
     pub fn report(&self) -> Value {
         let state = self.state();
         let mut entries: Vec<_> = state.entries.values().collect();
-        entries.sort_by(|a, b| b.commands.cmp(&a.commands).then(a.program.path.cmp(&b.program.path)));
+        entries.sort_by_key(|entry| Reverse((entry.commands, entry.used)));
+        let known = entries.len();
         let programs: Vec<_> = entries.into_iter().take(PROGRAMS).map(Entry::report).collect();
         let spawned: serde_json::Map<_, _> = state
             .spawned
@@ -294,6 +305,7 @@ impl Pool {
             "memory_kib": state.memory(),
             "memory_limit_kib": self.policy.memory,
             "programs": programs,
+            "programs_known": known,
             "spawned": spawned,
         })
     }
@@ -306,6 +318,17 @@ impl State {
     fn find(&mut self, program: &Program) -> Option<&mut Entry> {
         let key = (program.identity.device, program.identity.inode);
         self.entries.get_mut(&key).filter(|entry| entry.program == *program)
+    }
+
+    /// Forgets the program that was not used for the longest time, of those that nothing is done for.
+    fn forget_oldest(&mut self) {
+        let idle = self.entries.iter().filter(|(_, entry)| entry.is_idle());
+        let oldest = idle.min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
+        let entry = oldest.and_then(|key| self.entries.remove(&key));
+        match entry.map(|entry| entry.standing) {
+            Some(Standing::Judged(verdict)) if verdict.is_lasting => self.remembered.push(verdict),
+            _ => {}
+        }
     }
 
     fn memory(&self) -> u64 {
@@ -326,6 +349,11 @@ impl State {
 }
 
 impl Entry {
+    /// Neither is it parked nor will it be soon.
+    fn is_idle(&self) -> bool {
+        self.ways.is_empty() && !self.is_parking && !matches!(self.standing, Standing::Proving)
+    }
+
     /// Forgets parked processes that have ended, or whose libraries are not those on disk any more.
     fn drop_dead(&mut self, tasks: &Sender<Task>) {
         let deaths = &mut self.deaths;
