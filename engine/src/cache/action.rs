@@ -74,6 +74,8 @@ pub struct Knowledge {
     /// The base whose name the key leaves out: it is replaced in dependency files and diagnostics, and the folder in which
     /// the command runs counts as one in the base. If any other output holds it, nothing is kept.
     pub base: Option<Bytes>,
+    /// Its result may tell in which folder it ran: compilers ask for that, or for `PWD`, also where they tell nobody.
+    pub tells_folder: bool,
     /// Response files: what they hold is in the key.
     pub expanded: Vec<Bytes>,
 }
@@ -91,7 +93,7 @@ impl Knowledge {
             compiler: true,
             clock: false,
             random: false,
-            folder: self.base.is_none(),
+            folder: self.tells_folder && self.base.is_none(),
             statuses: match self.compiler {
                 Compiler::Gcc => Statuses::Ignored,
                 Compiler::Clang => Statuses::WithPrecompiled,
@@ -114,6 +116,7 @@ impl Action {
             key: key(call, &line, &outputs, base),
             knows: Knowledge {
                 compiler,
+                tells_folder: tells_folder(&line),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 source: line.source,
                 outputs,
@@ -149,6 +152,20 @@ fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
         Compiler::Clang if line.precompiles && line.stage == Stage::Object && !is_told => Err(Reason::TimesOfFiles),
         _ => Ok(()),
     }
+}
+
+/// Debug information, coverage and profiles name the folder; what else is made of relative paths does not.
+fn tells_folder(line: &Line) -> bool {
+    let is_plain = !line.tells && !line.binds && !line.precompiles && line.sides.is_empty() && line.named.is_empty();
+    let is_known = matches!(line.stage, Stage::Object | Stage::Assembly);
+    let mut words = line.words.iter().flat_map(|word| [&word.option, &word.operand]);
+    !is_plain || !is_known || words.any(|word| is_about_folders(word))
+}
+
+fn is_about_folders(word: &[u8]) -> bool {
+    const PARTS: [&[u8]; 4] = [b"debug", b"coverage", b"profile", b"working-directory"];
+    let holds = |part: &&[u8]| word.windows(part.len()).any(|window| window == *part);
+    word.starts_with(b"-g") && word != b"-g0" || word.starts_with(b"-") && PARTS.iter().any(holds)
 }
 
 /// Whether the content of an output depends on how the main one is called.
