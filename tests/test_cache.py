@@ -1,13 +1,19 @@
 """wafcc's cache in front of real compilers: whatever changes, a result is the one that a fresh compile gives."""
 
+import contextlib
+import fcntl
 import os
 import pathlib
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import time
-from typing import Dict, NamedTuple
+import tty
+from typing import Dict, List, NamedTuple
 
 import pytest
 
@@ -274,6 +280,40 @@ def test_diagnostics(cc: str, yard: Yard) -> None:
 		yard.until_hit(f"{cc} -Wall {option} -c x.c")
 	for colors in ("warning=01;31", "warning=01;32"):
 		yard.until_hit(f"{cc} -Wall -fdiagnostics-color=always -c x.c", GCC_COLORS=colors)
+
+
+def show(yard: Yard, argv: List[str], columns: int) -> bytes:
+	"""What a command writes to a terminal that is so wide."""
+	ours, terminal = pty.openpty()
+	tty.setraw(terminal)
+	fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+	environ = dict(yard.environ, TERM="xterm-256color")
+	command = subprocess.Popen(argv, cwd=yard.folder, env=environ, stdin=subprocess.DEVNULL, stderr=terminal)
+	os.close(terminal)
+	found = b""
+	with contextlib.suppress(OSError):  # the end of a terminal
+		while True:
+			found += os.read(ours, 65536)
+	os.close(ours)
+	assert command.wait(PATIENCE) == 0
+	return found
+
+
+@each
+def test_diagnostics_on_a_terminal(cc: str, yard: Yard) -> None:
+	"""On a terminal messages have the colours and lines that this terminal would see, on a miss and on a hit."""
+	text = "int f(int %s) { int unused; return 1; }\n" % ("a_long_name_" * 12)
+	yard.write("x.c", text)
+	argv = [cc, "-Wall", "-Wextra", "-c", "x.c"]
+	for columns in (80, 200, 80):
+		wanted = show(yard, argv, columns)
+		assert b"\033[" in wanted
+		said = ""
+		deadline = time.monotonic() + PATIENCE
+		while not said.startswith("hit"):
+			assert time.monotonic() < deadline, said
+			assert show(yard, [yard.wafcc, *argv], columns) == wanted
+			said = yard.explain(yard.folder / "x.o")
 
 
 # ---- around them

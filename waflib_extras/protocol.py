@@ -34,6 +34,7 @@ CACHED = 2
 # caching.flags
 READ_ONLY = 1
 RECACHE = 2
+TERMINAL = 4
 
 # told.known
 UNCACHED = 0
@@ -146,6 +147,7 @@ _U32 = struct.Struct("<I")
 _TWO_U32 = struct.Struct("<II")
 _HEAD = struct.Struct("<IB")
 _POLICY = struct.Struct("<BI")
+_CACHING = struct.Struct("<BHH")
 _HELLO = struct.Struct("<4sHH16sIII")
 _EXECUTE = struct.Struct("<IBII")
 _COMMAND = struct.Struct("<BBBBQI")
@@ -268,9 +270,9 @@ def encode_cache(question: bytes) -> bytes:
 	return _frame(9, _text(question), FRAME_CAP)
 
 
-def encode_caching(flags: int, bases: Sequence[bytes], namespace: bytes) -> bytes:
-	"""How the commands of a connection are to be cached."""
-	return _frame(10, bytes((flags,)) + _strings(bases) + _text(namespace), FRAME_CAP)
+def encode_caching(flags: int, columns: int, rows: int, bases: Sequence[bytes], namespace: bytes) -> bytes:
+	"""How the commands of a connection are to be cached, and the size of the terminal that they write to."""
+	return _frame(10, _CACHING.pack(flags, columns, rows) + _strings(bases) + _text(namespace), FRAME_CAP)
 
 
 # ---- answers

@@ -22,6 +22,7 @@ use crate::park::{Ledger, Legs};
 use crate::slots::{CommandKey, SessionId};
 use crate::source::Source;
 use crate::spawn::{self, Child, Ended, NotStarted};
+use crate::terminal::{self, Size};
 use crate::wire::{Execute, Known, Outcome, Stdio, Step, Strings, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
@@ -39,6 +40,8 @@ pub struct Order {
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
     pub pin: bool,
+    /// Its messages are for a terminal, if they go through us.
+    pub terminal: Option<Size>,
     pub arrived: Instant,
     /// What it keeps in memory while it waits.
     pub size: usize,
@@ -170,7 +173,7 @@ impl Case {
 
 impl Supplies {
     /// Opens the pipes that are wanted: what the command gets, and what we keep until it runs.
-    pub fn open(&mut self, execute: &Execute) -> io::Result<([Option<OwnedFd>; 3], Starting)> {
+    pub fn open(&mut self, execute: &Execute, terminal: Option<Size>) -> io::Result<([Option<OwnedFd>; 3], Starting)> {
         let mut theirs = [None, None, None];
         let mut ours = [None, None, None];
         let mut descriptors = std::mem::take(&mut self.descriptors).into_iter();
@@ -178,6 +181,13 @@ impl Supplies {
             match stdio {
                 Stdio::Null | Stdio::SameAsStdout => {}
                 Stdio::Descriptor => theirs[i] = descriptors.next(),
+                // A terminal is no pipe, but read like one.
+                Stdio::Pipe if i == 2 && terminal.is_some() => {
+                    let (our, their) = terminal::open(terminal.unwrap_or_default())?;
+                    rustix::io::ioctl_fionbio(&our, true)?;
+                    ours[i] = Some(our);
+                    theirs[i] = Some(their);
+                }
                 Stdio::Pipe => {
                     let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
                     let (our, their) = if i == 0 { (write, read) } else { (read, write) };

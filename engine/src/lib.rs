@@ -30,6 +30,7 @@ pub mod source;
 pub mod spawn;
 pub mod start;
 pub mod status;
+pub mod terminal;
 pub mod timers;
 pub mod token;
 pub mod wafcc;

@@ -4,6 +4,7 @@
 //! decoded here.
 
 use crate::jobserver::Form;
+use crate::terminal::Size;
 
 /// The highest and the lowest version that this engine speaks.
 pub const VERSION: u16 = 1;
@@ -144,6 +145,8 @@ pub struct Caching {
     /// Folders whose names commands may share; absolute.
     pub bases: Strings,
     pub namespace: Vec<u8>,
+    /// Messages are for a terminal of this size.
+    pub terminal: Option<Size>,
 }
 
 /// What the cache did for a command.
@@ -417,9 +420,13 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
 
 fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     let flags = r.u8()?;
-    if flags > 3 {
+    if flags > 7 {
         return Err(Malformed("unknown flags"));
     }
+    let size = Size {
+        columns: r.u16()?,
+        rows: r.u16()?,
+    };
     let bases = r.strings()?;
     if bases.iter().any(|base| !base.starts_with(b"/")) {
         return Err(Malformed("a base folder is not an absolute path"));
@@ -429,6 +436,7 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
         recache: flags & 2 != 0,
         bases,
         namespace: r.text()?,
+        terminal: (flags & 4 != 0).then_some(size),
     })
 }
 
@@ -609,7 +617,11 @@ impl Request {
             }),
             Request::Cache { question } => frame(out, 0x09, |out| put_text(out, question)),
             Request::Caching(caching) => frame(out, 0x0a, |out| {
-                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1);
+                let terminal = u8::from(caching.terminal.is_some()) << 2;
+                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal);
+                let size = caching.terminal.unwrap_or_default();
+                out.extend(size.columns.to_le_bytes());
+                out.extend(size.rows.to_le_bytes());
                 put_strings(out, &caching.bases);
                 put_text(out, &caching.namespace);
             }),

@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use serde_json::Value;
 use wafengine::frame::Inbox;
 use wafengine::jobserver::Form;
+use wafengine::terminal::Size;
 use wafengine::wire::{
     Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
     FRAME_CAP,
@@ -104,6 +105,10 @@ fn request(vector: &Value) -> Request {
             recache: number::<u8>(&f["flags"]) & 2 != 0,
             bases: strings(&f["bases"]),
             namespace: unhex(&f["namespace"]),
+            terminal: (number::<u8>(&f["flags"]) & 4 != 0).then(|| Size {
+                columns: number(&f["columns"]),
+                rows: number(&f["rows"]),
+            }),
         }),
         "cache" => Request::Cache {
             question: unhex(&f["question"]),

@@ -27,6 +27,7 @@ use super::store::{Blob, EntryRef};
 use super::world::View;
 use super::Cache;
 use crate::spawn::candidates;
+use crate::terminal::Size;
 use crate::wire::Strings;
 
 /// A command as its client wants it.
@@ -51,6 +52,20 @@ pub struct Wishes {
     pub bases: Vec<Bytes>,
     /// Entries of one namespace are not found in another.
     pub namespace: Bytes,
+    /// Messages are for a terminal of this size.
+    pub terminal: Option<Size>,
+}
+
+/// Under this name facts have the terminal among the variables: none can be called so.
+pub(super) const TERMINAL: &[u8] = b"=terminal";
+
+impl Question {
+    /// All variables, and what the client's terminal is.
+    pub(super) fn variables(&self) -> Environment {
+        let size = self.wishes.terminal;
+        let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
+        Environment::of(&self.environment).with(TERMINAL, terminal)
+    }
 }
 
 pub enum Answer {
@@ -174,7 +189,7 @@ impl Cache {
             return Found::Nothing { why };
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
-        let environment = Environment::of(&question.environment);
+        let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         for known in entries {
             let Some(entry) = self.read(known) else { continue };

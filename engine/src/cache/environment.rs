@@ -29,6 +29,14 @@ impl Environment {
         Environment { variables }
     }
 
+    /// The same with something more that can be asked for.
+    pub fn with(mut self, name: &[u8], value: Option<Vec<u8>>) -> Environment {
+        let added = value.map(|value| (name.to_vec(), value));
+        self.variables.extend(added);
+        self.variables.sort_by(|a, b| a.0.cmp(&b.0));
+        self
+    }
+
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         let at = self.variables.binary_search_by(|(known, _)| known.as_slice().cmp(name));
         at.ok().map(|at| self.variables[at].1.as_slice())

@@ -12,11 +12,10 @@ use std::path::Path as FilePath;
 use super::access::Access;
 use super::access::Bytes;
 use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
-use super::answer::Ticket;
+use super::answer::{Ticket, TERMINAL};
 use super::digest::Digest;
 use super::entry::{Content, Entry, Output, Print};
-use super::environment::Environment;
-use super::fact::Kind;
+use super::fact::{Fact, Kind};
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
@@ -83,7 +82,7 @@ impl Cache {
         }
         let (question, knows) = (&ticket.question, &ticket.action.knows);
         let place = Place::new(&question.folder, knows.base.as_deref());
-        let environment = Environment::of(&question.environment);
+        let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
         let knowledge = Knowledge {
@@ -99,7 +98,13 @@ impl Cache {
             started: ended.started,
         };
         let found = understand(&ended.accesses, &knowledge, &mut view);
-        let found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
+        let mut found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
+        if !ended.stdout.is_empty() || !ended.stderr.is_empty() {
+            found.facts.push(Fact::Variable {
+                name: TERMINAL.to_vec(),
+                value: environment.value(TERMINAL).map(<[u8]>::to_vec),
+            });
+        }
         let made = found.outputs.iter().map(|made| self.store_output(made, knows, &place));
         let outputs = made.collect::<Result<Vec<_>, _>>()?;
         let entry = Entry {

@@ -51,6 +51,7 @@ impl Server {
                 recache: caching.recache,
                 bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
                 namespace: caching.namespace.clone(),
+                terminal: caching.terminal,
             });
         }
         Ok(())

@@ -58,6 +58,7 @@ impl Server {
             adjustments,
             control_group: client.control_group.clone(),
             pin: client.pin,
+            terminal: client.wishes.terminal.filter(|_| execute.cached),
             arrived: Instant::now(),
             size,
             execute,
@@ -108,7 +109,7 @@ impl Server {
             connection.backlog = connection.backlog.saturating_sub(order.size);
             self.touched.push(order.connection);
         }
-        let (stdio, mut starting) = supplies.open(&order.execute)?;
+        let (stdio, mut starting) = supplies.open(&order.execute, order.terminal)?;
         let berth = self.roster.reserve();
         let processor = if order.pin {
             self.pins.take(order.context.processors())

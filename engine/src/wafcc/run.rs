@@ -20,6 +20,7 @@ use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
 use crate::client::{end_if_stopped, Client, Unserved};
 use crate::folder::Folder;
+use crate::terminal::Size;
 use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP};
 
 const NO_SUCH: i32 = 127;
@@ -196,6 +197,7 @@ fn caching(settings: &Settings) -> Request {
         recache: settings.is_on(Key::Recache),
         bases: base.iter().map(|base| base.as_os_str().as_bytes()).collect(),
         namespace: settings.text(Key::Namespace).as_bytes().to_vec(),
+        terminal: Size::of(io::stderr().as_fd()),
     })
 }
 
