@@ -379,6 +379,32 @@ def test_counts_survive_the_engine(yard: Yard) -> None:
 	assert yard.same("gcc -c x.c").startswith("miss: it was not seen before")
 
 
+def test_hits_are_audited(yard: Yard) -> None:
+	"""With ``audit`` hits are compiled and compared; counts tell how many, and that none was different."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	yard.write("x.c", "int f;\n")
+	yard.until_hit("gcc -c x.c")
+	subprocess.run([yard.wafcc, "--audit", "50"], env=yard.environ, check=True, timeout=PATIENCE)
+	said = [yard.same("gcc -c x.c") for _ in range(6)]
+	assert sorted(words.partition(":")[0] for words in said) == ["hit"] * 3 + ["miss"] * 3, said
+	done = subprocess.run([yard.wafcc, "-s"], env=yard.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+	assert re.search(r"Audited hits: +3\n +Different: +0\n", done.stdout), done.stdout
+
+
+def test_extra_files_count(yard: Yard) -> None:
+	"""What ``extra_files`` names is an input of every command."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	yard.write("x.c", "int f;\n")
+	extra = yard.write("extra", "1")
+	yard.until_hit("gcc -c x.c", WAFCC_EXTRAFILES=str(extra))
+	extra.write_text("2")
+	assert yard.same("gcc -c x.c", WAFCC_EXTRAFILES=str(extra)).startswith("miss")
+	extra.write_text("1")
+	assert yard.same("gcc -c x.c", WAFCC_EXTRAFILES=str(extra)).startswith("hit")
+
+
 @each
 def test_the_same_at_the_same_time_runs_once(cc: str, yard: Yard) -> None:
 	"""Of commands that are the same, one runs and the others are hits."""

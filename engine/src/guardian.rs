@@ -176,6 +176,8 @@ pub fn release_signals() {
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
         // A command that does not read its input is no reason to die.
         set_disposition(libc::SIGPIPE, libc::SIG_IGN);
+        // Nor is a limit on the size of files: what is written into the store then fails.
+        set_disposition(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

@@ -368,9 +368,10 @@ pub unsafe fn set_disposition(signal: i32, disposition: libc::sighandler_t) {
     libc::syscall(libc::SYS_rt_sigaction, signal, action, none, size_of::<u64>());
 }
 
-/// The engine ignores SIGPIPE and blocks what it waits for; the command has what its client has.
+/// The engine ignores two signals and blocks what it waits for; the command has what its client has.
 unsafe fn signals(context: &Context) {
     set_disposition(libc::SIGPIPE, libc::SIG_DFL);
+    set_disposition(libc::SIGXFSZ, libc::SIG_DFL);
     for signal in 1..=SIGNALS {
         if context.ignored & crate::context::bit(signal) != 0 {
             set_disposition(signal, libc::SIG_IGN);

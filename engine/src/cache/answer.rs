@@ -99,16 +99,25 @@ pub struct Ticket {
     _flight: Flight<Question>,
     /// Why what was known of it did not hold.
     pub why: String,
+    /// It is known, and run all the same to be compared.
+    pub(super) audited: Option<Audited>,
+}
+
+/// An entry that would have been a hit.
+pub(super) struct Audited {
+    pub known: EntryRef,
+    pub entry: Entry,
 }
 
 /// What a look at the entries gave.
 enum Found {
-    Hit(Hit),
+    Hit(Hit, Audited),
     Nothing { why: String },
     Unusual(PathBuf),
 }
 
 const NEW: &str = "it was not seen before";
+const AUDITED: &str = "it is known, and compiled again to be compared";
 
 impl Cache {
     /// The answer; `None` if somebody runs the same command: then the question comes again when that is over.
@@ -130,7 +139,8 @@ impl Cache {
         let key = named(&action.key, &question.wishes.namespace);
         let before = self.store.find(&key);
         let why = match self.look_up(&question, &action, &before) {
-            Found::Hit(hit) => return Some(self.told(&question, &action, Answer::Hit(hit))),
+            Found::Hit(_, audited) if self.is_due_for_audit() => return self.audit(question, action, key, audited),
+            Found::Hit(hit, _) => return Some(self.told(&question, &action, Answer::Hit(hit))),
             Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
             Found::Nothing { why } => why,
         };
@@ -146,7 +156,7 @@ impl Cache {
         // Somebody may have stored it while we looked.
         let now = self.store.find(&key);
         if now != before {
-            if let Found::Hit(hit) = self.look_up(&question, &action, &now) {
+            if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
                 return Some(self.told(&question, &action, Answer::Hit(hit)));
             }
         }
@@ -156,6 +166,23 @@ impl Cache {
             key,
             _flight: flight,
             why,
+            audited: None,
+        })))
+    }
+
+    /// A hit that is compiled all the same.
+    fn audit(&self, question: Question, action: Action, key: Digest, audited: Audited) -> Option<Answer> {
+        let (flight, question) = match self.flights.board(key, question) {
+            Boarding::Waits => return None,
+            Boarding::Free(flight, question) => (flight, question),
+        };
+        Some(Answer::Miss(Box::new(Ticket {
+            question,
+            action,
+            key,
+            _flight: flight,
+            why: AUDITED.to_owned(),
+            audited: Some(audited),
         })))
     }
 
@@ -200,7 +227,8 @@ impl Cache {
             match self.bring_back(&entry, question, action) {
                 Ok(hit) => {
                     self.store.touch(known);
-                    return Found::Hit(hit);
+                    let known = *known;
+                    return Found::Hit(hit, Audited { known, entry });
                 }
                 Err(Some(path)) => return Found::Unusual(path),
                 // A part of it is lost.
@@ -304,6 +332,7 @@ fn unusual(path: &std::path::Path) -> Uncached {
 fn told(why: &str) -> &str {
     match why {
         NEW => "not seen before",
+        AUDITED => "audited",
         _ => "something has changed",
     }
 }

@@ -4,8 +4,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, EventfdFlags};
 
@@ -17,6 +18,8 @@ use crate::prompt::make_prompt;
 
 /// More only wait for each other.
 const MOST: usize = 8;
+/// After this a store that could not be opened is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Something that is done with the cache, and its answer as bytes.
 pub type Work = Box<dyn FnOnce(&Cache) -> Vec<u8> + Send>;
@@ -51,20 +54,41 @@ pub struct Clerks {
 
 /// What all of them share.
 struct Desk {
-    /// Opened when somebody asks for the first time: most engines are never asked.
-    cache: OnceLock<Result<Arc<Cache>, String>>,
+    opening: Mutex<Opening>,
     open: Box<dyn Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync>,
     /// For questions that come again.
     errands: Mutex<Sender<Errand>>,
 }
 
+/// The store is opened when somebody asks for the first time: most engines are never asked.
+enum Opening {
+    Never,
+    Open(Arc<Cache>),
+    /// It could not be, then; an engine that is just leaving may have it.
+    Failed(Instant, String),
+}
+
 impl Desk {
-    fn cache(&self) -> Result<&Arc<Cache>, &str> {
-        let open = || {
-            let errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            (self.open)(errands).map(Arc::new)
-        };
-        self.cache.get_or_init(open).as_ref().map_err(String::as_str)
+    fn cache(&self) -> Result<Arc<Cache>, String> {
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*opening {
+            Opening::Open(cache) => return Ok(cache.clone()),
+            Opening::Failed(at, why) if at.elapsed() < AGAIN => return Err(why.clone()),
+            _ => {}
+        }
+        let errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match (self.open)(errands) {
+            Ok(cache) => {
+                let cache = Arc::new(cache);
+                *opening = Opening::Open(cache.clone());
+                Ok(cache)
+            }
+            Err(why) => {
+                log::warn!("the store cannot be opened: {why}");
+                *opening = Opening::Failed(Instant::now(), why.clone());
+                Err(why)
+            }
+        }
     }
 }
 
@@ -75,7 +99,7 @@ impl Clerks {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let tasks = Arc::new(Mutex::new(tasks));
         let desk = Arc::new(Desk {
-            cache: OnceLock::new(),
+            opening: Mutex::new(Opening::Never),
             open: Box::new(open),
             errands: Mutex::new(errands.clone()),
         });
@@ -111,7 +135,8 @@ impl Clerks {
 
     /// Has all that is kept in memory on disk.
     pub fn close(&self) {
-        if let Some(Ok(cache)) = self.desk.cache.get() {
+        let mut opening = self.desk.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Opening::Open(cache) = std::mem::replace(&mut *opening, Opening::Never) {
             cache.flush();
         }
     }
@@ -138,7 +163,7 @@ fn run(errand: Errand, desk: &Desk) -> Option<Done> {
             Some(Done::Answered { who, answer })
         }
         (Errand::Ask(question), Err(why)) => {
-            let (name, words) = ("no store", why.to_owned());
+            let (name, words) = ("no store", why);
             let answer = Answer::Uncached(Uncached { name, words });
             let who = question.who;
             Some(Done::Answered { who, answer })
@@ -157,12 +182,12 @@ fn run(errand: Errand, desk: &Desk) -> Option<Done> {
             Some(Done::Kept { who, kept })
         }
         (Errand::Keep { who, .. }, Err(why)) => {
-            let (name, words) = ("the store failed", why.to_owned());
+            let (name, words) = ("the store failed", why);
             let kept = Err(Unkept { name, words });
             Some(Done::Kept { who, kept })
         }
         (Errand::Other { who, work }, cache) => {
-            let result = cache.map(|cache| work(cache)).map_err(str::to_owned);
+            let result = cache.map(|cache| work(&cache));
             Some(Done::Other { who, result })
         }
     }

@@ -63,7 +63,9 @@ impl Unkept {
 impl Cache {
     /// Stores what came of a command, or says why not.
     pub fn keep(&self, ticket: Ticket, ended: &Ended) -> Result<(), Unkept> {
-        let kept = self.store_entry(&ticket, ended);
+        let kept = self
+            .store_entry(&ticket, ended)
+            .map(|entry| self.compare(&ticket, &entry));
         let words = match &kept {
             Ok(()) => format!("miss: {}", ticket.why),
             Err(unkept) => {
@@ -76,7 +78,7 @@ impl Cache {
         kept
     }
 
-    fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<(), Unkept> {
+    fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<Entry, Unkept> {
         if ended.code != 0 {
             return Err(Unkept::new("the compiler failed", "it failed"));
         }
@@ -117,9 +119,22 @@ impl Cache {
             processor: ended.processor,
         };
         let stored = self.store.put_entry(&ticket.key, &entry.encode(), &entry.blobs());
-        stored
-            .map(drop)
-            .map_err(|error| Unkept::failed("store an entry", &error))
+        stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        Ok(entry)
+    }
+
+    /// Holds what an audited command has made against what would have been given for it.
+    fn compare(&self, ticket: &Ticket, fresh: &Entry) {
+        let Some(audited) = &ticket.audited else { return };
+        self.count("audited");
+        let old = &audited.entry;
+        let told = |entry: &Entry| (entry.outputs.clone(), entry.stdout.clone(), entry.stderr.clone());
+        if told(old) != told(fresh) {
+            let argv: Vec<_> = ticket.question.argv.iter().map(String::from_utf8_lossy).collect();
+            log::error!("the cache would have given another result for: {}", argv.join(" "));
+            self.count("different");
+            self.store.remove_entry(&audited.known);
+        }
     }
 
     fn store_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Output, Unkept> {

@@ -12,6 +12,7 @@
 pub mod access;
 pub mod action;
 pub mod answer;
+mod audit;
 pub mod clerks;
 pub mod compiler;
 pub mod digest;
@@ -49,6 +50,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use answer::Question;
+use audit::Audit;
 use flight::Flights;
 use journal::Journal;
 use store::Store;
@@ -63,6 +65,7 @@ pub struct Cache {
     flights: Arc<Flights<Question>>,
     journal: Journal,
     tally: Tally,
+    audit: Audit,
 }
 
 impl Cache {
@@ -75,9 +78,19 @@ impl Cache {
             flights: Flights::new(again),
             journal: Journal::default(),
             tally: Tally::default(),
+            audit: Audit::default(),
         };
         cache.begin_counts();
         cache
+    }
+
+    /// So many percent of hits are compiled again.
+    pub fn set_audit(&self, percent: f64) {
+        self.audit.set(percent);
+    }
+
+    fn is_due_for_audit(&self) -> bool {
+        self.audit.is_due()
     }
 
     fn count(&self, name: impl Into<String>) {

@@ -66,6 +66,13 @@ impl Cache {
                 Answer::Done
             }
             ("max_size", Err(error)) => Answer::Refusal(error),
+            ("audit", _) => match quantity::percent(value) {
+                Ok(percent) => {
+                    self.set_audit(percent);
+                    Answer::Done
+                }
+                Err(error) => Answer::Refusal(error),
+            },
             _ => Answer::Refusal(format!(
                 "{name} holds from the engine's next start on: wafcc --shutdown"
             )),
@@ -99,6 +106,8 @@ impl Cache {
             misses: reasons("misses/"),
             uncached: reasons("uncached/"),
             errors: reasons("not stored/"),
+            audited: count("audited"),
+            different: count("different"),
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },

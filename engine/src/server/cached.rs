@@ -39,7 +39,9 @@ pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
     let again = move |question| {
         let _ = errands.send(Errand::Ask(question));
     };
-    Ok(Cache::new(folder, store, again))
+    let cache = Cache::new(folder, store, again);
+    cache.set_audit(settings.audit());
+    Ok(cache)
 }
 
 impl Server {

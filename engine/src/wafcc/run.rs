@@ -18,6 +18,7 @@ use super::call::Call;
 use super::place;
 use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
+use crate::cache::digest::Digest;
 use crate::client::{end_if_stopped, Client, Unserved};
 use crate::folder::Folder;
 use crate::terminal::Size;
@@ -190,13 +191,24 @@ fn print(stream: u8, data: &[u8]) {
     }
 }
 
+/// What all commands depend on besides what they do: the name that was set, and files.
+fn namespace(settings: &Settings) -> Vec<u8> {
+    let mut namespace = settings.text(Key::Namespace).as_bytes().to_vec();
+    for file in settings.extra_files() {
+        let digest = fs::File::open(&file).and_then(|file| Digest::of_file(&file));
+        let told = digest.map_or_else(|error| error.to_string(), |digest| digest.to_string());
+        namespace.extend([b"\0", file.as_os_str().as_bytes(), b"\0", told.as_bytes()].concat());
+    }
+    namespace
+}
+
 fn caching(settings: &Settings) -> Request {
     let base = settings.folder(Key::BaseDir).filter(|base| base.is_absolute());
     Request::Caching(Caching {
         read_only: settings.is_on(Key::ReadOnly),
         recache: settings.is_on(Key::Recache),
         bases: base.iter().map(|base| base.as_os_str().as_bytes()).collect(),
-        namespace: settings.text(Key::Namespace).as_bytes().to_vec(),
+        namespace: namespace(settings),
         terminal: Size::of(io::stderr().as_fd()),
     })
 }
