@@ -426,3 +426,15 @@ def test_random_edits(yard: Yard, tmp_path: pathlib.Path) -> None:
 	argv += ["--wafcc", yard.wafcc, "--compilers", ",".join(COMPILERS)]
 	done = subprocess.run(argv, env=yard.environ, capture_output=True, text=True, timeout=110, check=False)
 	assert done.returncode == 0, done.stdout + done.stderr
+
+
+@each
+def test_a_dependency_file_names_its_own_object(cc: str, yard: Yard) -> None:
+	"""The same compile into another folder is a hit, with the dependency file that the compiler would have written."""
+	yard.write("inc/a.h", "#define A 1\n")
+	yard.write("src/a.c", '#include "a.h"\nint a = A;\n')
+	for folder in ("out", "a/much/longer/name/of/a/folder/for/what/is/built"):
+		(yard.folder / folder).mkdir(parents=True)
+	yard.until_hit(f"{cc} -Iinc -MMD -MF out/a.d -c src/a.c -o out/a.o")
+	folder = "a/much/longer/name/of/a/folder/for/what/is/built"
+	assert yard.same(f"{cc} -Iinc -MMD -MF {folder}/a.d -c src/a.c -o {folder}/a.o").startswith("hit")

@@ -1,9 +1,10 @@
 """Compiler caches that go before a compiler in the command line."""
 
 import os
-from typing import Dict, List
+import shutil
+from typing import Dict, List, Optional
 
-from .service import SccacheServer
+from .service import Engine, SccacheServer, find_engine
 
 
 class CompilerCache:
@@ -15,6 +16,11 @@ class CompilerCache:
 		os.makedirs(folder)
 		self.folder = folder
 		self.environment: Dict[str, str] = {}
+
+	@classmethod
+	def find(cls) -> Optional[str]:
+		"""The path of its program, if it is here."""
+		return shutil.which(cls.program)
 
 	def pids(self) -> List[int]:
 		"""The daemons that run its compilers."""
@@ -51,4 +57,29 @@ class Sccache(CompilerCache):
 		self.server.stop()
 
 
-CACHES = {cache.program: cache for cache in (Ccache, Sccache)}
+class Wafcc(CompilerCache):
+	"""Ours, with an engine of its own."""
+
+	program = "wafcc"
+
+	@classmethod
+	def find(cls) -> Optional[str]:
+		wafcc = os.path.join(os.path.dirname(find_engine() or ""), cls.program)
+		return wafcc if os.access(wafcc, os.X_OK) else shutil.which(cls.program)
+
+	def __init__(self, folder: str, env: Dict[str, str]) -> None:
+		super().__init__(folder, env)
+		# nobody's settings, and a store that is the default one, so that the engine lives where we look for it
+		places = {"XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": os.path.join(folder, "none")}
+		self.engine = Engine(folder, env, **places)
+		self.environment = self.engine.environment
+
+	def pids(self) -> List[int]:
+		return self.engine.pids()
+
+	def stop(self) -> None:
+		self.engine.stop()
+		self.engine.remove()
+
+
+CACHES = {cache.program: cache for cache in (Ccache, Sccache, Wafcc)}

@@ -5,7 +5,6 @@ To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder c
 """
 
 import os
-import shutil
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .builder import BUILD, CLIENT, COMPILING, CONFIGURE, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
@@ -231,6 +230,7 @@ DEFAULT = (
 	"waf+ccache",
 	"ninja+ccache",
 	"ninja+sccache",
+	"ninja+wafcc",
 	*NEIGHBORS,
 	*SPAWNERS,
 )
@@ -255,7 +255,7 @@ class Contender(NamedTuple):
 
 	def missing(self) -> Optional[str]:
 		"""What this machine lacks for it."""
-		if self.cache and not shutil.which(self.cache.program):
+		if self.cache and not self.cache.find():
 			return "%s is not installed" % self.cache.program
 		return self.builder.missing()
 

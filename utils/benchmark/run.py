@@ -59,7 +59,8 @@ class Run:
 	@property
 	def wrapped(self) -> List[str]:
 		"""What goes before a compiler in its command line."""
-		return [self.lane.contender.cache.program] if self.lane.contender.cache else []
+		cache = self.lane.contender.cache
+		return [cache.find() or cache.program] if cache else []
 
 	@property
 	def compilers(self) -> Dict[str, str]:
@@ -131,6 +132,11 @@ class Run:
 	def new_folder(self) -> None:
 		"""Go into a new folder and let the contender prepare it."""
 		self.workshop.new_cache(self.lane.contender, self.lane.names)
+		self.folder = self.project.new_folder(self.lane.label)
+		self.lane.contender.builder.prepare(self)
+
+	def another_folder(self) -> None:
+		"""Go into a new folder, with what the lane's cache holds by now."""
 		self.folder = self.project.new_folder(self.lane.label)
 		self.lane.contender.builder.prepare(self)
 

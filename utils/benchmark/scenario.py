@@ -79,6 +79,14 @@ def take_new_folder(run: Run) -> None:
 	os.sync()
 
 
+def take_warm_folder(run: Run) -> None:
+	"""Go where nothing is built yet, when the lane's cache has seen it all built elsewhere."""
+	run.new_folder()
+	run.aside("fill", run.lane.contender.builder.command(run))
+	run.another_folder()
+	os.sync()
+
+
 def take_bare_folder(run: Run) -> None:
 	"""Go where nothing is configured yet."""
 	run.folder = run.project.new_folder(run.lane.label)
@@ -236,6 +244,14 @@ SCENARIOS = {
 			GENERATED,
 			TIMES,
 			(take_new_folder, build, check_all_objects),
+		),
+		Scenario(
+			"warm",
+			"everything, into a new folder, as built before in another one",
+			builder.BUILD,
+			GENERATED,
+			TIMES,
+			(take_warm_folder, build, check_all_objects),
 		),
 		Scenario(
 			"noop",

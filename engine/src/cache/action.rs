@@ -76,6 +76,8 @@ pub struct Knowledge {
     pub base: Option<Bytes>,
     /// Its result may tell in which folder it ran: compilers ask for that, or for `PWD`, also where they tell nobody.
     pub tells_folder: bool,
+    /// Its dependency file calls the main output so, and the key does not.
+    pub target: Option<Bytes>,
     /// Response files: what they hold is in the key.
     pub expanded: Vec<Bytes>,
 }
@@ -117,6 +119,7 @@ impl Action {
             knows: Knowledge {
                 compiler,
                 tells_folder: tells_folder(&line),
+                target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 source: line.source,
                 outputs,
@@ -168,10 +171,21 @@ fn is_about_folders(word: &[u8]) -> bool {
     word.starts_with(b"-g") && word != b"-g0" || word.starts_with(b"-") && PARTS.iter().any(holds)
 }
 
+/// The name by which a dependency file calls the main output, where its command does not say another.
+fn target(line: &Line, outputs: &[Output]) -> Option<Bytes> {
+    line.dependencies.as_ref().filter(|wanted| !wanted.has_target)?;
+    let main = outputs.iter().find(|output| output.role == Role::Main);
+    main.map(|main| main.path.clone())
+}
+
+/// Makefiles quote nothing of it.
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+".contains(b))
+}
+
 /// Whether the content of an output depends on how the main one is called.
 fn is_bound(line: &Line) -> bool {
-    let names_target = line.dependencies.as_ref().is_some_and(|wanted| !wanted.has_target);
-    line.binds || line.precompiles || names_target || !line.sides.is_empty() || !line.named.is_empty()
+    line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
 }
 
 /// Bytes that no two different lists of words make.
@@ -199,7 +213,8 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
     for output in outputs {
         text.add(format!("{:?}", output.role).as_bytes());
     }
-    if is_bound(line) {
+    let is_quoted = target(line, outputs).is_some_and(|target| !is_plain(&target));
+    if is_bound(line) || is_quoted {
         let told = outputs.iter().filter(|output| output.role == Role::Main);
         told.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, base)));
     }
@@ -321,6 +336,8 @@ mod tests {
         assert!(share("gcc -c a.c -o x.o", "gcc -c a.c -o y/z.obj"));
         assert!(share("gcc -c a.c -o x.o", "gcc -c -oy.o a.c"));
         assert!(share("gcc -c a.c", "gcc -c -o y.o a.c"));
+        assert!(share("gcc -c -MD a.c -o x.o", "gcc -c -MD a.c -o y/z.o"));
+        assert!(!share("gcc -c -MD a.c -o x.o", "gcc -c -MD a.c -o y$.o"));
         assert!(share(
             "gcc -c -MD -MT t -MF a.d a.c",
             "gcc -c -MD -MT t -MF b.d a.c -o y.o"
@@ -330,7 +347,6 @@ mod tests {
     #[test]
     fn names_of_outputs_that_are_in_an_output_are_a_part_of_it() {
         for option in [
-            "-MD",
             "-g -gsplit-dwarf",
             "--coverage",
             "-fprofile-use",

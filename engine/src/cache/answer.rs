@@ -100,7 +100,7 @@ pub struct Ticket {
     /// Why what was known of it did not hold.
     pub why: String,
     /// It is known, and run all the same to be compared.
-    pub(super) audited: Option<Audited>,
+    pub(super) audited: Option<Box<Audited>>,
 }
 
 /// An entry that would have been a hit.
@@ -111,7 +111,7 @@ pub(super) struct Audited {
 
 /// What a look at the entries gave.
 enum Found {
-    Hit(Hit, Audited),
+    Hit(Hit, Box<Audited>),
     Nothing { why: String },
     Unusual(PathBuf),
 }
@@ -171,7 +171,7 @@ impl Cache {
     }
 
     /// A hit that is compiled all the same.
-    fn audit(&self, question: Question, action: Action, key: Digest, audited: Audited) -> Option<Answer> {
+    fn audit(&self, question: Question, action: Action, key: Digest, audited: Box<Audited>) -> Option<Answer> {
         let (flight, question) = match self.flights.board(key, question) {
             Boarding::Waits => return None,
             Boarding::Free(flight, question) => (flight, question),
@@ -228,7 +228,7 @@ impl Cache {
                 Ok(hit) => {
                     self.store.touch(known);
                     let known = *known;
-                    return Found::Hit(hit, Audited { known, entry });
+                    return Found::Hit(hit, Box::new(Audited { known, entry }));
                 }
                 Err(Some(path)) => return Found::Unusual(path),
                 // A part of it is lost.
@@ -272,10 +272,9 @@ impl Cache {
                 return Err(None);
             };
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
-            if let (Some(base), Some(Role::Dependencies)) = (base, known.map(|known| known.role)) {
+            if known.is_some_and(|known| known.role == Role::Dependencies) {
                 let stored = self.bytes_of(digest).ok_or(None)?;
-                let own = neutral::own_dependencies(&stored, action.knows.compiler, base);
-                blob = Blob::Bytes(own.ok_or(None)?);
+                blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
             files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program));
         }
@@ -318,6 +317,19 @@ impl Cache {
             "hit: all that it depends on is as it was",
         );
         answer
+    }
+}
+
+/// A stored dependency file as it is for this command.
+fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
+    let knows = &action.knows;
+    let text = match &knows.base {
+        Some(base) => neutral::own_dependencies(&text, knows.compiler, base)?,
+        None => text,
+    };
+    match &knows.target {
+        Some(target) => neutral::with_target(&text, knows.compiler, target),
+        None => Some(text),
     }
 }
 

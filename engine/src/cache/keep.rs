@@ -174,16 +174,17 @@ impl Cache {
             .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
         let size = file.metadata()?.len();
+        if role == Some(Role::Dependencies) {
+            let Some(neutral) = neutral_dependencies(read(&file)?, knows) else {
+                let words = format!("{} is not laid out as expected", path.display());
+                return Ok(Err(Unkept::new("tells names of its own", words)));
+            };
+            return Ok(Ok((self.store.put_blob(&neutral)?, size)));
+        }
         let Some(base) = &knows.base else {
             return Ok(Ok((self.store.put_file(&file)?, size)));
         };
         let bytes = read(&file)?;
-        if role == Some(Role::Dependencies) {
-            let Some(neutral) = neutral::dependencies(&bytes, knows.compiler, base) else {
-                return Ok(Err(tells_base()));
-            };
-            return Ok(Ok((self.store.put_blob(&neutral)?, size)));
-        }
         if neutral::holds(&bytes, base) {
             let words = format!("{} holds the name of the base folder", path.display());
             return Ok(Err(Unkept::new("tells the base folder", words)));
@@ -203,6 +204,17 @@ impl Cache {
         let digest = digest.map_err(|error| Unkept::failed("store what it printed", &error))?;
         let size = neutral.len() as u64;
         Ok(Print::Blob { digest, size })
+    }
+}
+
+fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
+    let text = match &knows.target {
+        Some(target) => neutral::without_target(&text, knows.compiler, target)?,
+        None => text,
+    };
+    match &knows.base {
+        Some(base) => neutral::dependencies(&text, knows.compiler, base),
+        None => Some(text),
     }
 }
 

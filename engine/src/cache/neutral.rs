@@ -9,6 +9,20 @@ use super::relocation;
 /// A name as any base could have it.
 const BASE: &[u8] = b"/wafcc-base-folder";
 
+/// The name of an output that has none yet.
+const TARGET: &[u8] = b"wafcc-target.o";
+
+/// A dependency file that is about no output in particular.
+pub fn without_target(text: &[u8], compiler: Compiler, target: &[u8]) -> Option<Bytes> {
+    let neutral = relocation::retargeted(text, compiler, target, TARGET)?;
+    let back = relocation::retargeted(&neutral, compiler, TARGET, target)?;
+    (back == text).then_some(neutral)
+}
+
+pub fn with_target(text: &[u8], compiler: Compiler, target: &[u8]) -> Option<Bytes> {
+    relocation::retargeted(text, compiler, TARGET, target)
+}
+
 /// Whether bytes have a name in them.
 pub fn holds(bytes: &[u8], name: &[u8]) -> bool {
     bytes.windows(name.len().max(1)).any(|part| part == name)
@@ -59,6 +73,16 @@ mod tests {
         assert_eq!(other, b"a.o: /two/src/a.c /two/inc/a.h /usr/include/stdio.h\n");
         let said = diagnostics(b"/one/a.c:1:1: warning: x\n", b"/one").unwrap();
         assert_eq!(own_diagnostics(&said, b"/two").unwrap(), b"/two/a.c:1:1: warning: x\n");
+    }
+
+    #[test]
+    fn a_dependency_file_is_about_another_output() {
+        let text = b"out/one/a.o: src/a.c inc/a.h\n\ninc/a.h:\n";
+        let stored = without_target(text, Compiler::Gcc, b"out/one/a.o").unwrap();
+        let other = with_target(&stored, Compiler::Gcc, b"b.o").unwrap();
+        assert_eq!(other, b"b.o: src/a.c inc/a.h\n\ninc/a.h:\n");
+        assert_eq!(without_target(text, Compiler::Gcc, b"a.o"), None);
+        assert_eq!(without_target(b"a.o: a.o\n", Compiler::Gcc, b"a.o"), None);
     }
 
     #[test]

@@ -34,6 +34,24 @@ pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> 
     Some(laid(&rules, compiler))
 }
 
+/// A dependency file of an output, as it is for an output of another name. Both names are plain: makefiles quote nothing of them.
+pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
+    let mut rules = rules(text)?;
+    if laid(&rules, compiler) != text {
+        return None;
+    }
+    let first = rules.first_mut()?;
+    if first.targets != [from] {
+        return None;
+    }
+    first.targets = vec![to.to_vec()];
+    let rest = rules.iter().skip(1).flat_map(|rule| &rule.targets);
+    let all = rules.iter().flat_map(|rule| &rule.sources).chain(rest);
+    // Nothing else is called so.
+    let is_clear = all.into_iter().all(|word| word != from && word != to);
+    is_clear.then(|| laid(&rules, compiler))
+}
+
 /// Diagnostics, likewise: paths are at the beginning of a line, or where includes are listed.
 pub fn diagnostics(text: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
     let mut moved = Bytes::new();

@@ -125,14 +125,14 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     let entries: Strings = entries.collect();
     let cwd = env::current_dir()?.into_os_string().into_encoded_bytes();
     // What the cache may answer or keep goes through it; all else goes where ours goes, in the order in which it comes.
-    let is_kept = is_known(call, &entries, &cwd);
+    let is_kept = !call.is_any && is_known(call, &entries, &cwd);
     let environment = Request::Environment { env: 0, entries };
     let output = if is_kept { Stdio::Pipe } else { Stdio::Descriptor };
     let execute = Request::Execute(Box::new(Execute {
         id: 0,
         env: 0,
         new_session: false,
-        cached: true,
+        cached: !call.is_any,
         stdio: [Stdio::Descriptor, output, output],
         timeout: 0,
         cwd,
