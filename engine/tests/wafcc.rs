@@ -377,7 +377,16 @@ fn an_interrupt_ends_it_all() {
     let space = TestSpace::started();
     let noted = space.path("pid");
     let script = format!("echo $$ > {}; exec sleep 1000", noted.display());
-    let mut wrapper = wafcc(&space, &["sh", "-c", &script]).process_group(0).spawn().unwrap();
+    let mut wrapper = wafcc(&space, &["sh", "-c", &script]);
+    // Whoever runs us in the background may have it ignored.
+    let heed = || {
+        // SAFETY: changes the disposition of a signal.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: system calls only.
+    unsafe { wrapper.pre_exec(heed) };
+    let mut wrapper = wrapper.process_group(0).spawn().unwrap();
     let command = process::number_in(&noted);
     process::kill_group(wrapper.id() as i32, libc::SIGINT);
     let status = wrapper.wait().unwrap();
