@@ -35,7 +35,7 @@ def need(*programs: str) -> None:
 @pytest.mark.parametrize(
 	("argv", "words"),
 	[
-		(["fool"], "scenario fool is not known: choose from full, noop"),
+		(["fool"], "scenario fool is not known: choose from full, warm, noop"),
 		(["--contenders", "ninja,jam"], "contender jam is not known: choose from waf"),
 		(["--contenders", "ninja+nocache"], "contender ninja+nocache is not known"),
 		(["--contenders", ","], "it names nothing"),
