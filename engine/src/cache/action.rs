@@ -65,7 +65,6 @@ pub struct Call<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knowledge {
     pub compiler: Compiler,
-    pub source: Bytes,
     /// All files that it makes, in an order that commands of one key share. Whoever sees it write anything else, but for
     /// `modules`, keeps nothing of it.
     pub outputs: Vec<Output>,
@@ -78,8 +77,6 @@ pub struct Knowledge {
     pub tells_folder: bool,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
-    /// Response files: what they hold is in the key.
-    pub expanded: Vec<Bytes>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,10 +118,8 @@ impl Action {
                 tells_folder: tells_folder(&line),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
-                source: line.source,
                 outputs,
                 base: base.map(<[u8]>::to_vec),
-                expanded: expanded.files,
             },
         })
     }

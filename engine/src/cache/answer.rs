@@ -79,8 +79,6 @@ pub struct Hit {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub code: i32,
-    /// Microseconds that it took when it ran.
-    pub wall: u64,
 }
 
 /// The command is to run, and nothing is kept of it.
@@ -138,13 +136,14 @@ impl Cache {
         };
         let key = named(&action.key, &question.wishes.namespace);
         let before = self.store.find(&key);
-        let why = match self.look_up(&question, &action, &before) {
-            Found::Hit(_, audited) if self.is_due_for_audit() => return self.audit(question, action, key, audited),
+        let is_read_only = question.wishes.read_only;
+        let (why, audited) = match self.look_up(&question, &action, &before) {
+            Found::Hit(_, audited) if !is_read_only && self.is_due_for_audit() => (AUDITED.to_owned(), Some(audited)),
             Found::Hit(hit, _) => return Some(self.told(&question, &action, Answer::Hit(hit))),
             Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
-            Found::Nothing { why } => why,
+            Found::Nothing { why } => (why, None),
         };
-        if question.wishes.read_only {
+        if is_read_only {
             let words = format!("the cache is only read; {why}");
             let name = "read only";
             return Some(Answer::Uncached(Uncached { name, words }));
@@ -155,7 +154,7 @@ impl Cache {
         };
         // Somebody may have stored it while we looked.
         let now = self.store.find(&key);
-        if now != before {
+        if audited.is_none() && now != before {
             if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
                 return Some(self.told(&question, &action, Answer::Hit(hit)));
             }
@@ -166,23 +165,7 @@ impl Cache {
             key,
             _flight: flight,
             why,
-            audited: None,
-        })))
-    }
-
-    /// A hit that is compiled all the same.
-    fn audit(&self, question: Question, action: Action, key: Digest, audited: Box<Audited>) -> Option<Answer> {
-        let (flight, question) = match self.flights.board(key, question) {
-            Boarding::Waits => return None,
-            Boarding::Free(flight, question) => (flight, question),
-        };
-        Some(Answer::Miss(Box::new(Ticket {
-            question,
-            action,
-            key,
-            _flight: flight,
-            why: AUDITED.to_owned(),
-            audited: Some(audited),
+            audited,
         })))
     }
 
@@ -296,7 +279,6 @@ impl Cache {
                 stdout,
                 stderr,
                 code: entry.exit.into(),
-                wall: entry.wall,
             }),
             Err(Unrestored::Unusual(path) | Unrestored::Failed(path, _)) => Err(Some(path)),
         }

@@ -46,17 +46,6 @@ impl<T> Flights<T> {
         let flights = self.clone();
         Boarding::Free(Flight { flights, key }, who)
     }
-
-    /// Takes back those who wait and are not wanted any more.
-    pub fn withdraw(&self, is_meant: impl Fn(&T) -> bool) -> Vec<T> {
-        let mut found = Vec::new();
-        for others in self.waiting().values_mut() {
-            let (meant, rest) = others.drain(..).partition(&is_meant);
-            *others = rest;
-            found.extend::<Vec<T>>(meant);
-        }
-        found
-    }
 }
 
 impl<T> Drop for Flight<T> {
@@ -86,18 +75,5 @@ mod tests {
         drop(flight);
         assert_eq!(asked.try_iter().collect::<Vec<_>>(), [2, 3]);
         assert!(matches!(flights.board(a, 5), Boarding::Free(_, 5)));
-    }
-
-    #[test]
-    fn who_is_not_wanted_is_not_asked_again() {
-        let (again, asked) = channel();
-        let flights = Flights::new(move |who| again.send(who).unwrap());
-        let key = Digest::of(b"a");
-        let flight = flights.board(key, 1);
-        flights.board(key, 2);
-        flights.board(key, 3);
-        assert_eq!(flights.withdraw(|who| *who == 2), [2]);
-        drop(flight);
-        assert_eq!(asked.try_iter().collect::<Vec<_>>(), [3]);
     }
 }

@@ -108,7 +108,14 @@ impl Cache {
             });
         }
         let made = found.outputs.iter().map(|made| self.store_output(made, knows, &place));
-        let outputs = made.collect::<Result<Vec<_>, _>>()?;
+        let mut outputs = made.collect::<Result<Vec<_>, _>>()?;
+        outputs.sort_by_key(|output| output.number);
+        let lacks = |number| outputs.iter().all(|output| output.number != Some(number));
+        let mut foretold = knows.outputs.iter().enumerate();
+        if let Some((_, output)) = foretold.find(|(number, output)| output.certain && lacks(*number)) {
+            let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
+            return Err(Unkept::new("lacks a file that was foretold", words));
+        }
         let entry = Entry {
             facts: found.facts,
             outputs,
@@ -128,7 +135,15 @@ impl Cache {
         let Some(audited) = &ticket.audited else { return };
         self.count("audited");
         let old = &audited.entry;
-        let told = |entry: &Entry| (entry.outputs.clone(), entry.stdout.clone(), entry.stderr.clone());
+        let told = |entry: &Entry| {
+            // The same output may be called otherwise by now.
+            let outputs = entry
+                .outputs
+                .iter()
+                .map(|output| (output.number, output.content.clone()));
+            let outputs: Vec<_> = outputs.collect();
+            (outputs, entry.stdout.clone(), entry.stderr.clone())
+        };
         if told(old) != told(fresh) {
             let argv: Vec<_> = ticket.question.argv.iter().map(String::from_utf8_lossy).collect();
             log::error!("the cache would have given another result for: {}", argv.join(" "));

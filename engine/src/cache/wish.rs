@@ -105,7 +105,7 @@ impl Cache {
             hits: count("hits"),
             misses: reasons("misses/"),
             uncached: reasons("uncached/"),
-            errors: reasons("not stored/"),
+            unstored: reasons("not stored/"),
             audited: count("audited"),
             different: count("different"),
             entries: usage.entries as u64,

@@ -291,7 +291,8 @@ impl Pool {
     pub fn report(&self) -> Value {
         let state = self.state();
         let mut entries: Vec<_> = state.entries.values().collect();
-        entries.sort_by_key(|entry| Reverse((entry.commands, entry.used)));
+        // Where the report ends early, nothing that holds memory is missing from it.
+        entries.sort_by_key(|entry| Reverse((!entry.ways.is_empty(), entry.commands, entry.used)));
         let known = entries.len();
         let programs: Vec<_> = entries.into_iter().take(PROGRAMS).map(Entry::report).collect();
         let spawned: serde_json::Map<_, _> = state

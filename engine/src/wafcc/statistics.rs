@@ -22,8 +22,8 @@ pub struct Statistics {
     pub misses: Reasons,
     /// Commands that the cache does not answer, by why not.
     pub uncached: Reasons,
-    /// What went wrong on the cache's side; the commands ran.
-    pub errors: Reasons,
+    /// Misses of which nothing was stored, by why not.
+    pub unstored: Reasons,
     /// Hits that were compiled again to be compared.
     pub audited: u64,
     /// Of these, the ones that were different.
@@ -32,8 +32,6 @@ pub struct Statistics {
     pub bytes: u64,
     /// 0 is no limit.
     pub limit: u64,
-    /// Entries that went to make room.
-    pub evicted: u64,
 }
 
 impl Statistics {
@@ -43,13 +41,12 @@ impl Statistics {
             "hits": self.hits,
             "misses": self.misses,
             "uncached": self.uncached,
-            "errors": self.errors,
+            "not_stored": self.unstored,
             "audited": self.audited,
             "different": self.different,
             "entries": self.entries,
             "bytes": self.bytes,
             "limit": self.limit,
-            "evicted": self.evicted,
         })
     }
 
@@ -60,19 +57,18 @@ impl Statistics {
             hits: number("hits")?,
             misses: reasons(&value["misses"])?,
             uncached: reasons(&value["uncached"])?,
-            errors: reasons(&value["errors"])?,
+            unstored: reasons(&value["not_stored"])?,
             audited: number("audited")?,
             different: number("different")?,
             entries: number("entries")?,
             bytes: number("bytes")?,
             limit: number("limit")?,
-            evicted: number("evicted")?,
         })
     }
 
     /// The table; `is_verbose` with every reason.
     pub fn show(&self, is_verbose: bool) -> String {
-        let (misses, uncached, errors) = (sum(&self.misses), sum(&self.uncached), sum(&self.errors));
+        let (misses, uncached, unstored) = (sum(&self.misses), sum(&self.uncached), sum(&self.unstored));
         let cacheable = self.hits.saturating_add(misses);
         let all = cacheable.saturating_add(uncached);
         let reasons = |reasons| if is_verbose { Some(reasons) } else { None };
@@ -83,9 +79,9 @@ impl Statistics {
         table.reasons(reasons(&self.misses), misses);
         table.share("Uncacheable calls:", uncached, all);
         table.reasons(reasons(&self.uncached), uncached);
-        if is_verbose || errors > 0 {
-            table.count("Errors:", errors);
-            table.reasons(Some(&self.errors), errors);
+        if is_verbose || unstored > 0 {
+            table.count("Not stored:", unstored);
+            table.reasons(reasons(&self.unstored), unstored);
         }
         if is_verbose || self.audited > 0 {
             table.count("Audited hits:", self.audited);
@@ -93,9 +89,6 @@ impl Statistics {
         }
         table.line("Store:", &self.room());
         table.count("  Entries:", self.entries);
-        if is_verbose || self.evicted > 0 {
-            table.count("  Evicted:", self.evicted);
-        }
         table.line("Counted since:", &date(self.since));
         table.0
     }
@@ -218,12 +211,11 @@ Cacheable calls:             200 /      250 (80.00%)
                               10  (20.00%)  a header appeared
 Uncacheable calls:            50 /      250 (20.00%)
                               50 (100.00%)  links
-Errors:                        0
+Not stored:                    0
 Audited hits:                  0
   Different:                   0
 Store:                  1.2 GB of 5.0 GB (25.00%)
   Entries:                   200
-  Evicted:                     0
 Counted since:          2000-02-29 12:34 UTC
 ";
         assert_eq!(some().show(true), expected);
