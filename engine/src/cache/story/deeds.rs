@@ -1,0 +1,309 @@
+//! What a command does, one access after the other: what it found becomes a claim, what it makes has a trace.
+//!
+//! Asks the world only where an access does not tell enough. Knows nothing of facts: `outcome` makes them, at the end.
+
+use super::super::access::{Access, Bytes, Mode, What};
+use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
+use super::super::fact::Kind;
+use super::super::obstacle::Obstacle;
+use super::super::path::{below, split, trimmed, Path};
+use super::super::world::status_of_name;
+use super::{Claim, Fate, How, Story};
+
+impl Story<'_, '_, '_> {
+    pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
+        let error = access.error;
+        match &access.what {
+            What::Begin {
+                program,
+                folder,
+                parent,
+            } => self.begin(access.process, program, folder, *parent),
+            What::Enter { path } => self.enter(access.process, path, error),
+            What::Blind { why } => Err(Obstacle::Blind { why }),
+            What::Time if self.knowledge.policy.clock => Err(Obstacle::ReadsClock),
+            What::Random if self.knowledge.policy.random => Err(Obstacle::ReadsRandom),
+            What::Date => Err(Obstacle::ReadsClock),
+            What::Time | What::Random => Ok(()),
+            What::Ask { name } => {
+                self.asked.insert(name.clone());
+                Ok(())
+            }
+            What::Locate => {
+                self.locates = true;
+                Ok(())
+            }
+            What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
+            What::Execute { path } | What::Load { path } => {
+                let path = self.path(access.process, path)?;
+                self.look(How::Run, path, error)
+            }
+            What::Open { path, mode } => {
+                let path = self.path(access.process, path)?;
+                self.open(path, *mode, error)
+            }
+            What::Find { path } => {
+                let path = self.path(access.process, path)?;
+                self.look(How::There { follows: true }, path, error)
+            }
+            What::Look { path, follows } => {
+                let path = self.path(access.process, path)?;
+                let follows = *follows;
+                let how = if self.knowledge.policy.compiler {
+                    How::There { follows }
+                } else {
+                    How::Status { follows }
+                };
+                self.look(how, path, error)
+            }
+            What::Link { path } => {
+                let path = self.path(access.process, path)?;
+                self.look(How::Target, path, error)
+            }
+            What::Resolve { path } => {
+                let path = self.path(access.process, path)?;
+                self.look(How::Resolve, path, error)
+            }
+            What::List { path } => {
+                let path = self.path(access.process, path)?;
+                self.look(How::List, path, error)
+            }
+            What::Rename { from, to } => {
+                let (from, to) = (self.path(access.process, from)?, self.path(access.process, to)?);
+                self.rename(from, to, error)
+            }
+            What::Remove { path } => {
+                let path = self.path(access.process, path)?;
+                self.remove(path, error)
+            }
+            What::Make { path } => {
+                let path = self.path(access.process, path)?;
+                self.make(path, error)
+            }
+        }
+    }
+
+    /// A program without a folder in its name is looked for along `PATH`, inside libc, where it is not observed. It may also be meant to be
+    /// here: not all of the exec family look along.
+    fn search(&mut self, process: u32, program: &[u8]) -> Result<(), Obstacle> {
+        self.is_program(process, program)?;
+        let along = self
+            .view
+            .environment
+            .value(b"PATH")
+            .unwrap_or(b"/bin:/usr/bin")
+            .to_vec();
+        for folder in along.split(|b| *b == b':') {
+            let given = [folder, program].join(&b'/');
+            if self.is_program(process, if folder.is_empty() { program } else { &given })? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_program(&mut self, process: u32, given: &[u8]) -> Result<bool, Obstacle> {
+        let path = self.path(process, given)?;
+        let (how, error) = match self.view.status(&path) {
+            Ok(status) if status.kind() == Kind::Program => (How::Run, 0),
+            Ok(_) => (How::There { follows: true }, 0),
+            Err(error) => (How::There { follows: true }, error.raw_os_error() as u16),
+        };
+        self.look(how, path, error)?;
+        Ok(how == How::Run)
+    }
+
+    /// It did not make this itself, and what is there counts.
+    fn is_foreign(&mut self, path: &Path, name: &[u8], found: bool) -> Result<bool, Obstacle> {
+        match self.traces.get(name) {
+            Some(trace) if trace.fate != Fate::Foreign => {
+                let is_odd = trace.is_odd && found && status_of_name(name).map_or(true, |s| s.kind() != Kind::Folder);
+                if is_odd {
+                    return Err(Obstacle::Unclear { path: self.show(path) });
+                }
+                return Ok(false);
+            }
+            _ => {}
+        }
+        let is_below = self.makes_folders && self.is_below_made(name);
+        if is_below && found {
+            return Err(Obstacle::Unclear { path: self.show(path) });
+        }
+        Ok(!is_below)
+    }
+
+    fn is_below_made(&self, name: &[u8]) -> bool {
+        let mut ancestor = name;
+        while let Some((folder, _)) = split(ancestor) {
+            if self.traces.get(folder).is_some_and(|trace| trace.fate != Fate::Foreign) {
+                return true;
+            }
+            ancestor = folder;
+        }
+        false
+    }
+
+    /// Anything that changes nothing.
+    pub(super) fn look(&mut self, how: How, path: Path, error: u16) -> Result<(), Obstacle> {
+        let compiler = self.knowledge.policy.compiler;
+        let absolute = self.view.place.absolute(&path);
+        if absolute == self.knowledge.observer {
+            return Ok(());
+        }
+        if special(&absolute).is_some() && (compiler || how != How::List) {
+            return Ok(());
+        }
+        let is_asked_only = matches!(how, How::There { .. } | How::Status { .. });
+        if compiler && is_asked_only && self.is_temporary_folder(&absolute) {
+            return Ok(());
+        }
+        let name = self.name(&path);
+        let opens = matches!(how, How::Read | How::Run | How::List);
+        let is_status = how == How::Resolve && error == 0;
+        let found = error == 0 && (opens || is_status || how == How::Target);
+        if !self.is_foreign(&path, &name, found)? {
+            return Ok(());
+        }
+        // gcc's driver resolves it, to compare it with its sources.
+        if self.declared.contains(&name) && !(opens && found) {
+            return Ok(());
+        }
+        let how = match (i32::from(error), how) {
+            (_, how) if error == 0 => how,
+            (libc::ENOENT, How::Target | How::Status { follows: false } | How::There { follows: false }) => {
+                How::Absent { follows: false }
+            }
+            (libc::ENOENT, _) => How::Absent { follows: true },
+            (libc::EINVAL, How::Target) => How::There { follows: false },
+            // Perhaps by a mode that may change: nobody knows what was asked for.
+            (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
+            _ => How::Refused { opens, error },
+        };
+        let trace = self.traces.entry(name.clone()).or_default();
+        trace.was_read |= opens && found;
+        trace.was_absent |= matches!(how, How::Absent { .. });
+        self.claims.insert(Claim { how, path, name });
+        Ok(())
+    }
+
+    fn is_temporary_folder(&self, path: &[u8]) -> bool {
+        let path = trimmed(path);
+        let named = |name: &&[u8]| {
+            self.view
+                .environment
+                .value(name)
+                .is_some_and(|value| trimmed(value) == path)
+        };
+        TEMPORARY_FOLDERS.contains(&path) || TEMPORARY.iter().any(named)
+    }
+
+    fn open(&mut self, path: Path, mode: Mode, error: u16) -> Result<(), Obstacle> {
+        match special(&self.view.place.absolute(&path)) {
+            Some(Special::Harmless) => return Ok(()),
+            Some(Special::Random) if self.knowledge.policy.random => return Err(Obstacle::ReadsRandom),
+            Some(Special::Random) => return Ok(()),
+            Some(Special::Device) if error == 0 => return Err(Obstacle::Device { path: self.show(&path) }),
+            _ => {}
+        }
+        if !mode.writes && !mode.creates && !mode.truncates {
+            return self.look(How::Read, path, error);
+        }
+        match i32::from(error) {
+            _ if error == 0 => self.write(path, mode),
+            libc::ENOENT => self.look(How::There { follows: true }, path, error),
+            libc::EEXIST | libc::EISDIR => self.look(How::There { follows: false }, path, 0),
+            _ => Err(Obstacle::Denied { path: self.show(&path) }),
+        }
+    }
+
+    /// A file was opened to be written to.
+    fn write(&mut self, path: Path, mode: Mode) -> Result<(), Obstacle> {
+        let name = self.name(&path);
+        let trace = self.traces.entry(name).or_default();
+        if trace.fate == Fate::Made && !trace.is_odd {
+            return Ok(());
+        }
+        // An absence that libc saw, or that of what was removed a moment ago.
+        let is_new = mode.exclusive || trace.fate == Fate::Gone || trace.was_absent || trace.was_removed;
+        if !is_new && !mode.truncates {
+            return Err(Obstacle::InPlace { path: self.show(&path) });
+        }
+        self.becomes_made(path, false)
+    }
+
+    fn becomes_made(&mut self, path: Path, is_odd: bool) -> Result<(), Obstacle> {
+        let name = self.name(&path);
+        let trace = self.traces.entry(name).or_default();
+        if trace.was_read && trace.fate == Fate::Foreign {
+            return Err(Obstacle::Replaces { path: self.show(&path) });
+        }
+        trace.fate = Fate::Made;
+        trace.is_odd = is_odd;
+        trace.shown = Some(path);
+        self.makes_folders |= is_odd;
+        Ok(())
+    }
+
+    fn rename(&mut self, from: Path, to: Path, error: u16) -> Result<(), Obstacle> {
+        if error != 0 {
+            return self.look(How::There { follows: false }, from, error);
+        }
+        let (old, new) = (self.name(&from), self.name(&to));
+        let moved: Vec<Bytes> = self
+            .traces
+            .keys()
+            .filter(|name| below(&old, name).is_some())
+            .cloned()
+            .collect();
+        if self.traces.get(&old).map_or(true, |trace| trace.fate != Fate::Made) {
+            return Err(Obstacle::Removes { path: self.show(&from) });
+        }
+        let is_odd = self.traces.get(&old).is_some_and(|trace| trace.is_odd);
+        self.becomes_made(to.clone(), is_odd)?;
+        for name in moved.into_iter().filter(|name| *name != old) {
+            let rest = below(&old, &name).unwrap_or_default().to_vec();
+            let trace = self.traces.get_mut(&name).map(|trace| {
+                let copy = trace.clone();
+                trace.fate = if trace.fate == Fate::Made {
+                    Fate::Gone
+                } else {
+                    trace.fate
+                };
+                copy
+            });
+            if let Some(mut trace) = trace.filter(|trace| trace.fate == Fate::Made) {
+                trace.shown = Some(self.view.place.path(&to, &rest));
+                self.traces.insert([new.as_slice(), &rest].join(&b'/'), trace);
+            }
+        }
+        if old != new {
+            self.traces.entry(old).or_default().fate = Fate::Gone;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, path: Path, error: u16) -> Result<(), Obstacle> {
+        if error != 0 {
+            return self.look(How::There { follows: false }, path, error);
+        }
+        let name = self.name(&path);
+        let trace = self.traces.entry(name).or_default();
+        match trace.fate {
+            Fate::Made => trace.fate = Fate::Gone,
+            Fate::Foreign if trace.was_read => return Err(Obstacle::Replaces { path: self.show(&path) }),
+            // All is well if it makes the same anew.
+            _ => trace.was_removed = true,
+        }
+        trace.shown.get_or_insert(path);
+        Ok(())
+    }
+
+    fn make(&mut self, path: Path, error: u16) -> Result<(), Obstacle> {
+        match i32::from(error) {
+            _ if error == 0 => self.becomes_made(path, true),
+            libc::EEXIST => self.look(How::There { follows: false }, path, 0),
+            libc::ENOENT => self.look(How::There { follows: true }, path, error),
+            _ => Err(Obstacle::Denied { path: self.show(&path) }),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! From what a command did to what its result depends on.
+//!
+//! Told access by access, in order (`deeds`): what the command made itself is no input, what it made and removed is no
+//! output. At its end the claims that are left are compared with the world and become facts (`outcome`); where the two
+//! disagree, or where nothing can be known, there is an obstacle with a name. Knows neither how accesses are noted nor how
+//! facts are stored.
+
+mod deeds;
+mod outcome;
+mod places;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::access::{Access, Bytes};
+use super::fact::{Fact, Kind};
+use super::obstacle::Obstacle;
+use super::path::{split, Path};
+use super::status::Stamp;
+use super::world::View;
+
+/// An entry with more would take longer to check than most commands to run.
+pub const MOST_FACTS: usize = 20_000;
+
+/// What is known of a command's kind. The default knows nothing, and has everything count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// A known compiler: takes what it only looks at for what it is, not for when it was written; looks at its results
+    /// without caring; keeps the names of its temporary files to itself; has the variables that it asks for, and no others.
+    pub compiler: bool,
+    /// Its result may tell the time at which it was made.
+    pub clock: bool,
+    pub random: bool,
+    /// Its result may tell the name of the folder in which it was made.
+    pub folder: bool,
+    pub statuses: Statuses,
+}
+
+/// Whether sizes and times count of what a known compiler reads or looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Statuses {
+    Ignored,
+    /// If it reads what compilers prepared: they compare the times of what that was made of.
+    WithPrecompiled,
+    Kept,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            compiler: false,
+            clock: true,
+            random: true,
+            folder: true,
+            statuses: Statuses::Kept,
+        }
+    }
+}
+
+/// What is known of one command beside what it did.
+#[derive(Debug, Clone, Copy)]
+pub struct Knowledge<'a> {
+    pub policy: Policy,
+    /// What it may make, as its arguments name it; `None` if whatever it makes is its result.
+    pub outputs: Option<&'a [Bytes]>,
+    /// A folder in which a known compiler may make modules beside.
+    pub modules: Option<&'a [u8]>,
+    /// Variables that do not show in the result of a known compiler, though it asks for them.
+    pub unseen: &'a [&'a str],
+    /// The library that observes it, which is no part of it.
+    pub observer: &'a [u8],
+    /// `Stamp::now()` from before it was started.
+    pub started: Stamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    pub path: Path,
+    /// A file, a program, a folder or a link.
+    pub kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dependence {
+    pub facts: Vec<Fact>,
+    /// Folders come before what is in them.
+    pub outputs: Vec<Made>,
+}
+
+/// What a command has done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Fate {
+    #[default]
+    Foreign,
+    Made,
+    /// Made, and removed or renamed.
+    Gone,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Trace {
+    fate: Fate,
+    /// It may be a link, or another name of something: it was not made by opening it.
+    is_odd: bool,
+    was_read: bool,
+    was_absent: bool,
+    was_removed: bool,
+    shown: Option<Path>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum How {
+    Read,
+    /// Executed or loaded: read, but not by the compiler.
+    Run,
+    There {
+        follows: bool,
+    },
+    Status {
+        follows: bool,
+    },
+    Target,
+    Resolve,
+    List,
+    Absent {
+        follows: bool,
+    },
+    Refused {
+        opens: bool,
+        error: u16,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Claim {
+    how: How,
+    path: Path,
+    /// By which spellings of one path know each other.
+    name: Bytes,
+}
+
+struct Story<'v, 'w, 'k> {
+    view: &'v mut View<'w>,
+    knowledge: &'k Knowledge<'k>,
+    declared: HashSet<Bytes>,
+    modules: Option<Bytes>,
+    /// In which folder each process is.
+    folders: HashMap<u32, Path>,
+    first: Option<Path>,
+    real_folders: HashMap<Bytes, Option<Bytes>>,
+    traces: HashMap<Bytes, Trace>,
+    /// It made something that may be a folder.
+    makes_folders: bool,
+    claims: HashSet<Claim>,
+    asked: BTreeSet<Bytes>,
+    locates: bool,
+}
+
+/// What a command that did all this depends on, and what it made.
+pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -> Result<Dependence, Obstacle> {
+    let mut story = Story {
+        view,
+        knowledge,
+        declared: HashSet::new(),
+        modules: None,
+        folders: HashMap::new(),
+        first: None,
+        real_folders: HashMap::new(),
+        traces: HashMap::new(),
+        makes_folders: false,
+        claims: HashSet::new(),
+        asked: BTreeSet::new(),
+        locates: false,
+    };
+    story.declare();
+    for access in accesses {
+        story.tell(access)?;
+        if story.claims.len() > MOST_FACTS {
+            return Err(Obstacle::TooMany);
+        }
+    }
+    story.end()
+}
+
+impl Story<'_, '_, '_> {
+    fn declare(&mut self) {
+        for given in self.knowledge.outputs.unwrap_or_default() {
+            let path = self.view.place.path(&Path::here(), given);
+            let name = self.name(&path);
+            self.declared.insert(name);
+        }
+        if let Some(given) = self.knowledge.modules {
+            let path = self.view.place.path(&Path::here(), given);
+            let name = self.view.place.absolute(&path);
+            self.modules = Some(self.real(&name).unwrap_or(name));
+        }
+    }
+
+    fn is_foretold(&self, name: &Bytes) -> bool {
+        let is_module = |folder: &Bytes| {
+            let is_there = split(name).is_some_and(|(parent, _)| parent == folder);
+            is_there && (name.ends_with(b".mod") || name.ends_with(b".smod"))
+        };
+        self.declared.contains(name) || self.modules.as_ref().is_some_and(is_module)
+    }
+}

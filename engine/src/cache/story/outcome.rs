@@ -1,0 +1,336 @@
+//! What comes of a story: its outputs, and its claims compared with the world as it is now.
+//!
+//! Knows nothing of single accesses, nor of the order in which they came.
+
+use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::io::Errno;
+
+use super::super::access::Bytes;
+use super::super::environment::is_silent;
+use super::super::exception::{ALWAYS_ASKED, TEMPORARY};
+use super::super::fact::{Fact, Kind};
+use super::super::obstacle::Obstacle;
+use super::super::path::{split, Path, Root};
+use super::super::world::{status_of_name, View};
+use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
+
+/// So many files of the same content are compared with each other.
+const MOST_TWINS: usize = 12;
+/// Larger sources are not searched for the base folder's name.
+const LONGEST_SOURCE: u64 = 64 << 20;
+
+impl Story<'_, '_, '_> {
+    pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
+        let outputs = self.outputs()?;
+        let mut facts = self.variables();
+        let mut claims: Vec<Claim> = self.claims.drain().collect();
+        claims.sort();
+        self.view.begin();
+        let mut files = BTreeMap::new();
+        for claim in &claims {
+            if let Some(fact) = self.fact(claim)? {
+                if let (How::Read, Fact::File { path, digest }) = (claim.how, &fact) {
+                    files.entry(*digest).or_insert_with(Vec::new).push(path.clone());
+                }
+                facts.push(fact);
+            }
+        }
+        if self.statuses_count(&claims) {
+            self.add_statuses(&mut facts)?;
+        }
+        for paths in files.values() {
+            self.add_twins(paths, &mut facts)?;
+        }
+        let mut dependence = Dependence { facts, outputs };
+        if self.may_name_base(&claims) {
+            dependence.make_absolute(self.view);
+        }
+        dependence.put_in_order(self.view);
+        Ok(dependence)
+    }
+
+    fn outputs(&mut self) -> Result<Vec<Made>, Obstacle> {
+        let mut outputs = BTreeMap::new();
+        for (name, trace) in &self.traces {
+            let Some(path) = &trace.shown else { continue };
+            let shown = self.show(path);
+            if trace.fate != Fate::Made {
+                if trace.was_removed {
+                    return Err(Obstacle::Removes { path: shown });
+                }
+                continue;
+            }
+            if self.knowledge.outputs.is_some() && !self.is_foretold(name) {
+                return Err(Obstacle::Unforetold { path: shown });
+            }
+            let status = status_of_name(name).map_err(|_| Obstacle::Lost { path: shown.clone() })?;
+            let (kind, is_only) = (status.kind(), status.links == 1);
+            let is_good = match kind {
+                Kind::File | Kind::Program => is_only,
+                Kind::Folder | Kind::Link => trace.is_odd,
+                Kind::Other => false,
+            };
+            if !is_good {
+                return Err(Obstacle::NotPlain { path: shown });
+            }
+            let path = path.clone();
+            outputs.insert(name.clone(), Made { path, kind });
+        }
+        Ok(outputs.into_values().collect())
+    }
+
+    fn variables(&mut self) -> Vec<Fact> {
+        let policy = self.knowledge.policy;
+        let (environment, folder) = (self.view.environment, self.view.place.folder());
+        let fact = |name: &[u8]| Fact::Variable {
+            name: name.to_vec(),
+            value: environment.value(name).map(<[u8]>::to_vec),
+        };
+        let mut facts = Vec::new();
+        if self.locates && policy.folder {
+            facts.push(Fact::Folder { path: folder.to_vec() });
+        }
+        if !policy.compiler {
+            let digest = environment.names(folder);
+            facts.push(Fact::Names { digest });
+            facts.extend(environment.telling(folder).map(|(name, _)| fact(name)));
+            return facts;
+        }
+        self.asked.extend(ALWAYS_ASKED.iter().map(|name| name.to_vec()));
+        let counts = |name: &&Bytes| {
+            let name = name.as_slice();
+            let is_unseen = self.knowledge.unseen.iter().any(|unseen| unseen.as_bytes() == name);
+            let is_private = is_unseen || TEMPORARY.contains(&name) || is_silent(name);
+            !is_private && (policy.folder || name != b"PWD")
+        };
+        facts.extend(self.asked.iter().filter(counts).map(|name| fact(name)));
+        facts
+    }
+
+    /// What a claim is now, unless it is about what the command made afterwards.
+    fn fact(&mut self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
+        let trace = self.traces.get(&claim.name);
+        if trace.is_some_and(|trace| trace.fate != Fate::Foreign) {
+            return self.fact_of_made(claim);
+        }
+        let changed = Obstacle::Inconsistent {
+            path: self.show(&claim.path),
+        };
+        let path = claim.path.clone();
+        let fact = match claim.how {
+            How::Read | How::Run => return self.file(path, claim.how),
+            How::There { follows } => self.there(path, follows).map_err(|_| changed)?,
+            How::Status { follows } => Fact::status(path, follows, self.view).map_err(|_| changed)?,
+            How::Target => {
+                self.require_older(&path)?;
+                let text = self.view.target(&path).map_err(|_| changed)?;
+                Fact::Target { path, text }
+            }
+            How::Resolve => {
+                let real = self.view.resolved(&path).map_err(|_| changed)?;
+                let real = if self.knowledge.policy.folder {
+                    Path {
+                        root: Root::Absolute,
+                        rest: real,
+                    }
+                } else {
+                    self.view.place.relative(&real)
+                };
+                Fact::Resolved { path, real }
+            }
+            How::List => return self.listing(path, &claim.name).map(Some),
+            How::Absent { follows } => {
+                self.view.lacks(&path, follows).map_err(|_| changed)?;
+                Fact::Absent { path, follows }
+            }
+            How::Refused { opens, error } => {
+                let fact = Fact::Refused { path, opens, error };
+                fact.check(self.view).map_err(|_| changed)?;
+                fact
+            }
+        };
+        Ok(Some(fact))
+    }
+
+    /// What was there, or not, before the command made it.
+    fn fact_of_made(&self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
+        let path = claim.path.clone();
+        match claim.how {
+            How::Absent { follows } if !self.knowledge.policy.compiler => Ok(Some(Fact::Absent { path, follows })),
+            _ if self.knowledge.policy.compiler => Ok(None),
+            _ => Err(Obstacle::Replaces { path: self.show(&path) }),
+        }
+    }
+
+    fn file(&mut self, path: Path, how: How) -> Result<Option<Fact>, Obstacle> {
+        let shown = self.show(&path);
+        match self.view.digest(&path) {
+            Ok((status, _)) if !status.is_older(self.knowledge.started) => Err(Obstacle::Changed { path: shown }),
+            Ok((_, digest)) => Ok(Some(Fact::File { path, digest })),
+            // Opened to be listed or entered, which is told of on its own.
+            Err(Errno::INVAL) if how == How::Read => match self.there(path, true) {
+                Ok(fact @ Fact::There { kind: Kind::Folder, .. }) => Ok(Some(fact)),
+                Ok(_) => Err(Obstacle::Device { path: shown }),
+                Err(_) => Err(Obstacle::Inconsistent { path: shown }),
+            },
+            Err(_) => Err(Obstacle::Inconsistent { path: shown }),
+        }
+    }
+
+    fn there(&mut self, path: Path, follows: bool) -> Result<Fact, Errno> {
+        let status = if follows {
+            self.view.status(&path)?
+        } else {
+            self.view.status_of_name(&path)?
+        };
+        Ok(Fact::There {
+            path,
+            kind: status.kind(),
+            follows,
+            number: 0,
+        })
+    }
+
+    fn listing(&mut self, path: Path, name: &[u8]) -> Result<Fact, Obstacle> {
+        let is_in = |other: &Bytes| split(other).is_some_and(|(folder, _)| folder == name);
+        let makes = |(other, trace): (&Bytes, &Trace)| trace.fate != Fate::Foreign && is_in(other);
+        if self.traces.iter().any(makes) {
+            return Err(Obstacle::ListsResults { path: self.show(&path) });
+        }
+        self.require_older(&path)?;
+        let listing = self.view.listing(&path);
+        let listing = listing.map_err(|_| Obstacle::Inconsistent { path: self.show(&path) })?;
+        let digest = listing.digest;
+        Ok(Fact::Listing { path, digest })
+    }
+
+    /// Left alone since the command began.
+    fn require_older(&mut self, path: &Path) -> Result<(), Obstacle> {
+        match self.view.status_of_name(path) {
+            Ok(status) if status.is_older(self.knowledge.started) => Ok(()),
+            _ => Err(Obstacle::Changed { path: self.show(path) }),
+        }
+    }
+
+    fn statuses_count(&self, claims: &[Claim]) -> bool {
+        let is_prepared = |claim: &Claim| claim.how == How::Read && is_prepared(&self.view.place.absolute(&claim.path));
+        match self.knowledge.policy.statuses {
+            _ if !self.knowledge.policy.compiler => false,
+            Statuses::Ignored => false,
+            Statuses::WithPrecompiled => claims.iter().any(is_prepared),
+            Statuses::Kept => true,
+        }
+    }
+
+    /// Of all files that a compiler read or looked at.
+    fn add_statuses(&mut self, facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
+        let is_file = |fact: &&Fact| match fact {
+            Fact::There { kind, .. } => kind.is_plain(),
+            fact => matches!(fact, Fact::File { .. }),
+        };
+        let paths: Vec<Path> = facts.iter().filter(is_file).filter_map(Fact::path).cloned().collect();
+        for path in paths {
+            let lost = Obstacle::Inconsistent { path: self.show(&path) };
+            facts.push(Fact::status(path, true, self.view).map_err(|_| lost)?);
+        }
+        Ok(())
+    }
+
+    /// Compilers read a file once that says so, or that they have read under another name.
+    fn add_twins(&mut self, paths: &[Path], facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
+        let is_empty = |view: &mut View| view.status(&paths[0]).is_ok_and(|status| status.size == 0);
+        if paths.len() < 2 || is_empty(self.view) {
+            return Ok(());
+        }
+        if paths.len() > MOST_TWINS {
+            return Err(Obstacle::TooMany);
+        }
+        for (i, path) in paths.iter().enumerate() {
+            for other in &paths[i + 1..] {
+                let twins = Fact::twins(path.clone(), other.clone(), self.view);
+                facts.push(twins.map_err(|_| Obstacle::Inconsistent { path: self.show(path) })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// A path below the base may come from a source that names the base, and not from the arguments: it would be the same for
+    /// a command of another checkout.
+    fn may_name_base(&mut self, claims: &[Claim]) -> bool {
+        let Some(base) = self.view.place.base().map(<[u8]>::to_vec) else {
+            return false;
+        };
+        if !claims.iter().any(|claim| claim.path.root == Root::Base) {
+            return false;
+        }
+        let mut sources = claims.iter().filter(|claim| claim.how == How::Read);
+        sources.any(|claim| match self.view.status(&claim.path) {
+            Ok(status) if status.size <= LONGEST_SOURCE => names(&self.view.place.absolute(&claim.path), &base),
+            _ => true,
+        })
+    }
+}
+
+/// A precompiled header of clang or gcc, or an object that may have one in it.
+fn is_prepared(path: &[u8]) -> bool {
+    use std::io::Read;
+    let mut magic = [0; 4];
+    let read = std::fs::File::open(std::ffi::OsStr::from_bytes(path)).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && [b"CPCH", b"gpch", b"\x7fELF"].contains(&&magic)
+}
+
+fn names(path: &[u8], base: &[u8]) -> bool {
+    // A folder cannot be read, and names nothing.
+    let text = std::fs::read(std::ffi::OsStr::from_bytes(path)).unwrap_or_default();
+    let (first, rest) = base.split_first().expect("a base begins with a slash");
+    let mut left = text.as_slice();
+    while let Some(at) = left.iter().position(|b| b == first) {
+        left = &left[at + 1..];
+        if left.starts_with(rest) {
+            return true;
+        }
+    }
+    false
+}
+
+impl Dependence {
+    fn make_absolute(&mut self, view: &View) {
+        let fix = |path: &mut Path| {
+            if path.root == Root::Base {
+                path.rest = view.place.absolute(path);
+                path.root = Root::Absolute;
+            }
+        };
+        self.facts
+            .iter_mut()
+            .for_each(|fact| fact.paths().into_iter().for_each(fix));
+        self.outputs.iter_mut().for_each(|made| fix(&mut made.path));
+    }
+
+    /// The same facts are the same bytes, absences come folder by folder, and folders have their numbers.
+    fn put_in_order(&mut self, view: &mut View) {
+        self.facts.sort();
+        self.facts.dedup();
+        view.begin();
+        for fact in &mut self.facts {
+            let Fact::There {
+                path,
+                kind: Kind::Folder,
+                follows,
+                number,
+            } = fact
+            else {
+                continue;
+            };
+            let status = if *follows {
+                view.status(path)
+            } else {
+                view.status_of_name(path)
+            };
+            // It was there a moment ago; if it is not now, the fact will not hold.
+            *number = status.map_or(u32::MAX, |status| view.number(&status));
+        }
+    }
+}

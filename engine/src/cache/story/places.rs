@@ -1,0 +1,79 @@
+//! Where a command's processes are, and which spellings of a path are one.
+//!
+//! Knows nothing of what is done to the paths.
+
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use super::super::access::Bytes;
+use super::super::obstacle::Obstacle;
+use super::super::path::{split, tidy, trimmed, Path};
+use super::{How, Story};
+
+impl Story<'_, '_, '_> {
+    pub(super) fn begin(&mut self, process: u32, program: &[u8], folder: &[u8], parent: u32) -> Result<(), Obstacle> {
+        let candidates = [
+            self.folders.get(&process),
+            self.folders.get(&parent),
+            Some(&Path::here()),
+        ];
+        let candidates: Vec<Path> = candidates.into_iter().flatten().cloned().collect();
+        let here = candidates.into_iter().find(|path| self.leads_to(path, folder));
+        let here = here.unwrap_or_else(|| self.view.place.path(&Path::here(), folder));
+        self.first.get_or_insert_with(|| here.clone());
+        self.folders.insert(process, here);
+        let program = self.path(process, program)?;
+        self.look(How::Run, program, 0)
+    }
+
+    fn leads_to(&mut self, path: &Path, folder: &[u8]) -> bool {
+        let name = self.view.place.absolute(path);
+        trimmed(&name) == trimmed(folder) || self.real(&name).as_deref() == Some(folder)
+    }
+
+    pub(super) fn enter(&mut self, process: u32, given: &[u8], error: u16) -> Result<(), Obstacle> {
+        let path = self.path(process, given)?;
+        if error == 0 {
+            self.folders.insert(process, path.clone());
+        }
+        self.look(How::There { follows: true }, path, error)
+    }
+
+    pub(super) fn path(&self, process: u32, given: &[u8]) -> Result<Path, Obstacle> {
+        let here = match self.folders.get(&process) {
+            Some(here) => here,
+            None if given.first() == Some(&b'/') => &Path::here(),
+            // A child that never became a program is where its parent was, as long as all are in one place.
+            None => match &self.first {
+                Some(first) if self.folders.values().all(|other| other == first) => first,
+                _ => return Err(Obstacle::Stranger),
+            },
+        };
+        Ok(self.view.place.path(here, given))
+    }
+
+    /// The folder's real name, as it is now.
+    pub(super) fn real(&mut self, folder: &[u8]) -> Option<Bytes> {
+        if let Some(real) = self.real_folders.get(folder) {
+            return real.clone();
+        }
+        let real = std::fs::canonicalize(std::ffi::OsStr::from_bytes(folder)).ok();
+        let real = real.map(|real| real.into_os_string().into_vec());
+        self.real_folders.insert(folder.to_vec(), real.clone());
+        real
+    }
+
+    /// The same for all spellings of a path, as far as its folder is still there.
+    pub(super) fn name(&mut self, path: &Path) -> Bytes {
+        let name = self.view.place.absolute(path);
+        let name = trimmed(&name);
+        let Some((folder, last)) = split(name) else {
+            return self.real(name).unwrap_or_else(|| name.to_vec());
+        };
+        let folder = self.real(folder).unwrap_or_else(|| folder.to_vec());
+        tidy(&[folder.as_slice(), last].join(&b'/'))
+    }
+
+    pub(super) fn show(&self, path: &Path) -> String {
+        self.view.place.show(path)
+    }
+}
