@@ -1,0 +1,284 @@
+//! Bytes to values: every field is bounded by its frame, and what is not exactly as `docs/protocol.md` says is refused.
+//!
+//! Knows nothing of the order in which frames may come.
+
+use super::{
+    Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
+    ENVIRONMENTS, INPUT_CAP, MAGIC,
+};
+use crate::jobserver::Form;
+use crate::terminal::Size;
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Result<&'a [u8]> {
+        if n > self.0.len() {
+            return Err(Malformed("a field is longer than its frame"));
+        }
+        let (head, tail) = self.0.split_at(n);
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let mut out = [0; N];
+        out.copy_from_slice(self.take(N)?);
+        Ok(out)
+    }
+
+    fn u8(&mut self) -> Result<u8> {
+        Ok(self.array::<1>()?[0])
+    }
+
+    fn u16(&mut self) -> Result<u16> {
+        Ok(u16::from_le_bytes(self.array()?))
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn i32(&mut self) -> Result<i32> {
+        Ok(i32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn text(&mut self) -> Result<Vec<u8>> {
+        let n = self.u32()? as usize;
+        Ok(self.take(n)?.to_vec())
+    }
+
+    fn strings(&mut self) -> Result<Strings> {
+        let count = self.u32()? as usize;
+        let n = self.u32()? as usize;
+        let bytes = self.take(n)?;
+        let zeros = bytes.iter().filter(|b| **b == 0).count();
+        if zeros != count || bytes.last().is_some_and(|b| *b != 0) {
+            return Err(Malformed("the count of strings does not match"));
+        }
+        Ok(Strings { bytes: bytes.to_vec() })
+    }
+
+    fn env(&mut self) -> Result<u32> {
+        match self.u32()? {
+            env if (env as usize) < ENVIRONMENTS => Ok(env),
+            _ => Err(Malformed("the environment's number is above 63")),
+        }
+    }
+
+    fn stdio(&mut self, stream: usize) -> Result<Stdio> {
+        match self.u8()? {
+            0 => Ok(Stdio::Null),
+            1 => Ok(Stdio::Pipe),
+            2 => Ok(Stdio::Descriptor),
+            3 if stream == 2 => Ok(Stdio::SameAsStdout),
+            _ => Err(Malformed("unknown kind of standard stream")),
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        match self.0 {
+            [] => Ok(()),
+            _ => Err(Malformed("bytes after the last field")),
+        }
+    }
+}
+
+fn hello(r: &mut Reader<'_>) -> Result<Hello> {
+    if r.take(4)? != MAGIC {
+        return Err(Malformed("not a greeting"));
+    }
+    Ok(Hello {
+        lowest: r.u16()?,
+        highest: r.u16()?,
+        session: r.array()?,
+        jobs: r.u32()?,
+        wishes: r.u32()?,
+        pid: r.u32()?,
+        token: r.text()?,
+        name: r.text()?,
+    })
+}
+
+fn environment(r: &mut Reader<'_>) -> Result<Request> {
+    let env = r.env()?;
+    let entries = r.strings()?;
+    if entries.iter().any(|entry| !entry.contains(&b'=')) {
+        return Err(Malformed("an entry of an environment is not KEY=VALUE"));
+    }
+    Ok(Request::Environment { env, entries })
+}
+
+fn execute(r: &mut Reader<'_>) -> Result<Execute> {
+    let id = r.u32()?;
+    let env = r.env()?;
+    let flags = r.u8()?;
+    if flags > 3 {
+        return Err(Malformed("unknown flags"));
+    }
+    let command = Execute {
+        id,
+        env,
+        new_session: flags & 1 != 0,
+        cached: flags & 2 != 0,
+        stdio: [r.stdio(0)?, r.stdio(1)?, r.stdio(2)?],
+        timeout: r.u64()?,
+        cwd: r.text()?,
+        argv: r.strings()?,
+        input: r.text()?,
+    };
+    if !command.cwd.starts_with(b"/") || command.cwd.contains(&0) {
+        return Err(Malformed("the folder is not an absolute path"));
+    }
+    if command.argv.is_empty() {
+        return Err(Malformed("a command has at least a name"));
+    }
+    if command.input.len() > INPUT_CAP {
+        return Err(Malformed("the input is above 1 MiB"));
+    }
+    if !command.input.is_empty() && command.stdio[0] != Stdio::Pipe {
+        return Err(Malformed("input without a pipe"));
+    }
+    Ok(command)
+}
+
+fn caching(r: &mut Reader<'_>) -> Result<Caching> {
+    let flags = r.u8()?;
+    if flags > 7 {
+        return Err(Malformed("unknown flags"));
+    }
+    let size = Size {
+        columns: r.u16()?,
+        rows: r.u16()?,
+    };
+    let bases = r.strings()?;
+    if bases.iter().any(|base| !base.starts_with(b"/")) {
+        return Err(Malformed("a base folder is not an absolute path"));
+    }
+    Ok(Caching {
+        read_only: flags & 1 != 0,
+        recache: flags & 2 != 0,
+        bases,
+        namespace: r.text()?,
+        terminal: (flags & 4 != 0).then_some(size),
+    })
+}
+
+fn policy(r: &mut Reader<'_>) -> Result<Policy> {
+    let flags = r.u8()?;
+    let serve = match flags >> 2 {
+        0 => None,
+        1 => Some(Form::Pipe),
+        2 => Some(Form::Fifo),
+        _ => return Err(Malformed("unknown flags")),
+    };
+    Ok(Policy {
+        no_brake: flags & 1 != 0,
+        tokens: flags & 2 != 0,
+        serve,
+        load: r.u32()?,
+    })
+}
+
+impl Request {
+    /// Decodes what stands between a frame's length and the next frame.
+    pub fn decode(frame: &[u8]) -> Result<Request> {
+        let mut r = Reader(frame);
+        let request = match r.u8()? {
+            0x01 => Request::Hello(hello(&mut r)?),
+            0x02 => environment(&mut r)?,
+            0x03 => Request::Execute(Box::new(execute(&mut r)?)),
+            0x04 => Request::Cancel { id: r.u32()? },
+            0x05 => Request::Status,
+            0x06 => match r.u8()? {
+                how @ 0..=1 => Request::Stop { now: how == 1 },
+                _ => return Err(Malformed("unknown way to stop")),
+            },
+            0x07 => Request::Listen,
+            0x08 => Request::Policy(policy(&mut r)?),
+            0x09 => Request::Cache { question: r.text()? },
+            0x0a => Request::Caching(caching(&mut r)?),
+            _ => return Err(Malformed("unknown kind of request")),
+        };
+        r.end()?;
+        Ok(request)
+    }
+}
+
+fn outcome(r: &mut Reader<'_>) -> Result<Outcome> {
+    Ok(Outcome {
+        id: r.u32()?,
+        verdict: match r.u8()? {
+            0 => Verdict::Ran,
+            1 => Verdict::NotStarted,
+            2 => Verdict::TimedOut,
+            3 => Verdict::Cancelled,
+            _ => return Err(Malformed("unknown verdict")),
+        },
+        step: match r.u8()? {
+            0 => Step::None,
+            1 => Step::Command,
+            2 => Step::Folder,
+            3 => Step::Engine,
+            _ => return Err(Malformed("unknown step")),
+        },
+        code: r.i32()?,
+        queued: r.u64()?,
+        wall: r.u64()?,
+        user: r.u64()?,
+        system: r.u64()?,
+        peak: r.u64()?,
+    })
+}
+
+impl Reply {
+    pub fn decode(frame: &[u8]) -> Result<Reply> {
+        let mut r = Reader(frame);
+        let reply = match r.u8()? {
+            0x81 => Reply::Welcome {
+                version: r.u16()?,
+                pid: r.u32()?,
+                slots: r.u32()?,
+                engine: r.text()?,
+            },
+            0x82 => {
+                let why = r.u8()?;
+                let why = Why::ALL.into_iter().find(|w| *w as u8 == why);
+                Reply::Refused {
+                    why: why.ok_or(Malformed("unknown reason to refuse"))?,
+                    reason: r.text()?,
+                }
+            }
+            0x83 => Reply::Output {
+                id: r.u32()?,
+                stream: match r.u8()? {
+                    stream @ 1..=2 => stream,
+                    _ => return Err(Malformed("unknown stream")),
+                },
+                data: r.text()?,
+            },
+            0x84 => Reply::Outcome(outcome(&mut r)?),
+            0x85 => Reply::Report { json: r.text()? },
+            0x86 => Reply::Listening { port: r.u16()? },
+            0x87 => Reply::Told {
+                id: r.u32()?,
+                known: match r.u8()? {
+                    0 => Known::Uncached,
+                    1 => Known::Hit,
+                    2 => Known::Miss,
+                    _ => return Err(Malformed("unknown answer of the cache")),
+                },
+                words: r.text()?,
+            },
+            _ => return Err(Malformed("unknown kind of reply")),
+        };
+        r.end()?;
+        Ok(reply)
+    }
+}

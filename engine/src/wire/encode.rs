@@ -1,0 +1,127 @@
+//! Values to bytes, appended to what is to be sent.
+//!
+//! Knows nothing of caps: whoever sends asks how long a frame became.
+
+use super::{Reply, Request, Strings, MAGIC};
+use crate::jobserver::Form;
+
+/// Appends one frame: the kind, then what `body` writes.
+fn frame(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend([0, 0, 0, 0, kind]);
+    body(out);
+    let length = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend((text.len() as u32).to_le_bytes());
+    out.extend(text);
+}
+
+fn put_strings(out: &mut Vec<u8>, strings: &Strings) {
+    out.extend((strings.len() as u32).to_le_bytes());
+    put_text(out, &strings.bytes);
+}
+
+impl Request {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Request::Hello(h) => frame(out, 0x01, |out| {
+                out.extend(MAGIC);
+                out.extend(h.lowest.to_le_bytes());
+                out.extend(h.highest.to_le_bytes());
+                out.extend(h.session);
+                for number in [h.jobs, h.wishes, h.pid] {
+                    out.extend(number.to_le_bytes());
+                }
+                put_text(out, &h.token);
+                put_text(out, &h.name);
+            }),
+            Request::Environment { env, entries } => frame(out, 0x02, |out| {
+                out.extend(env.to_le_bytes());
+                put_strings(out, entries);
+            }),
+            Request::Execute(command) => frame(out, 0x03, |out| {
+                out.extend(command.id.to_le_bytes());
+                out.extend(command.env.to_le_bytes());
+                out.push(u8::from(command.new_session) | u8::from(command.cached) << 1);
+                out.extend(command.stdio.map(|stdio| stdio as u8));
+                out.extend(command.timeout.to_le_bytes());
+                put_text(out, &command.cwd);
+                put_strings(out, &command.argv);
+                put_text(out, &command.input);
+            }),
+            Request::Cancel { id } => frame(out, 0x04, |out| out.extend(id.to_le_bytes())),
+            Request::Status => frame(out, 0x05, |_| ()),
+            Request::Stop { now } => frame(out, 0x06, |out| out.push((*now).into())),
+            Request::Listen => frame(out, 0x07, |_| ()),
+            Request::Policy(policy) => frame(out, 0x08, |out| {
+                let serve = match policy.serve {
+                    None => 0,
+                    Some(Form::Pipe) => 4,
+                    Some(Form::Fifo) => 8,
+                };
+                out.push(u8::from(policy.no_brake) | u8::from(policy.tokens) << 1 | serve);
+                out.extend(policy.load.to_le_bytes());
+            }),
+            Request::Cache { question } => frame(out, 0x09, |out| put_text(out, question)),
+            Request::Caching(caching) => frame(out, 0x0a, |out| {
+                let terminal = u8::from(caching.terminal.is_some()) << 2;
+                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal);
+                let size = caching.terminal.unwrap_or_default();
+                out.extend(size.columns.to_le_bytes());
+                out.extend(size.rows.to_le_bytes());
+                put_strings(out, &caching.bases);
+                put_text(out, &caching.namespace);
+            }),
+        }
+    }
+}
+
+impl Reply {
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Reply::Welcome {
+                version,
+                pid,
+                slots,
+                engine,
+            } => frame(out, 0x81, |out| {
+                out.extend(version.to_le_bytes());
+                out.extend(pid.to_le_bytes());
+                out.extend(slots.to_le_bytes());
+                put_text(out, engine);
+            }),
+            Reply::Refused { why, reason } => frame(out, 0x82, |out| {
+                out.push(*why as u8);
+                put_text(out, reason);
+            }),
+            Reply::Output { id, stream, data } => put_output(out, *id, *stream, data),
+            Reply::Outcome(o) => frame(out, 0x84, |out| {
+                out.extend(o.id.to_le_bytes());
+                out.extend([o.verdict as u8, o.step as u8]);
+                out.extend(o.code.to_le_bytes());
+                for number in [o.queued, o.wall, o.user, o.system, o.peak] {
+                    out.extend(number.to_le_bytes());
+                }
+            }),
+            Reply::Report { json } => frame(out, 0x85, |out| put_text(out, json)),
+            Reply::Listening { port } => frame(out, 0x86, |out| out.extend(port.to_le_bytes())),
+            Reply::Told { id, known, words } => frame(out, 0x87, |out| {
+                out.extend(id.to_le_bytes());
+                out.push(*known as u8);
+                put_text(out, words);
+            }),
+        }
+    }
+}
+
+/// An `output` frame from borrowed bytes: captured output is copied once only.
+pub fn put_output(out: &mut Vec<u8>, id: u32, stream: u8, data: &[u8]) {
+    frame(out, 0x83, |out| {
+        out.extend(id.to_le_bytes());
+        out.push(stream);
+        put_text(out, data);
+    });
+}
