@@ -1,0 +1,136 @@
+use super::*;
+
+/// A record as the library writes it, but for its first word.
+fn record(kind: u16, process: u32, detail: u32, first: &[u8], second: &[u8]) -> Bytes {
+    let size = (HEAD as usize + first.len() + second.len()).next_multiple_of(ALIGNMENT as usize);
+    let mut bytes = [0, size as u32, process].map(u32::to_ne_bytes).concat();
+    bytes.extend([kind, 0].map(u16::to_ne_bytes).concat());
+    bytes.extend(
+        [detail, first.len() as u32, second.len() as u32, 0]
+            .map(u32::to_ne_bytes)
+            .concat(),
+    );
+    bytes.extend([first, second].concat());
+    bytes.resize(size, 0);
+    bytes
+}
+
+fn put(berth: &Berth, records: &[Bytes]) {
+    let mut place = FIRST as usize;
+    for record in records {
+        let mut record = record.clone();
+        record[..4].copy_from_slice(&berth.generation.to_ne_bytes());
+        // SAFETY: tests write less than a berth.
+        unsafe { ptr::copy_nonoverlapping(record.as_ptr(), berth.at(place), record.len()) };
+        place += record.len();
+    }
+    move_cursor(berth, place as u32);
+}
+
+fn move_cursor(berth: &Berth, place: u32) {
+    berth
+        .cursor()
+        .store(u64::from(berth.generation) << 32 | u64::from(place), Ordering::SeqCst);
+}
+
+/// Of no process: the greatest number is far beyond the kernel's.
+const PROCESS: u32 = i32::MAX as u32;
+
+fn begin(process: u32, parent: u32) -> Bytes {
+    record(1, process, parent, b"/program", b"/folder")
+}
+
+fn why(berth: Berth) -> Option<&'static str> {
+    match berth.finish().pop()?.what {
+        What::Blind { why } => Some(why),
+        _ => None,
+    }
+}
+
+fn why_of(records: &[Bytes]) -> Option<&'static str> {
+    let berth = Arena::new(1).unwrap().reserve().unwrap();
+    put(&berth, records);
+    why(berth)
+}
+
+#[test]
+fn a_program_that_is_executed_must_begin() {
+    let execute = || record(2, PROCESS, 0, b"/other", b"");
+    let refused = || record(REFUSED, PROCESS, 0, b"/other", b"");
+    assert_eq!(why_of(&[begin(PROCESS, 1)]), None);
+    assert_eq!(why_of(&[begin(PROCESS, 1), execute()]), Some(UNSEEN_CHILD));
+    assert_eq!(why_of(&[begin(PROCESS, 1), execute(), begin(PROCESS, 1)]), None);
+    assert_eq!(
+        why_of(&[begin(PROCESS, 1), execute(), begin(PROCESS - 1, PROCESS)]),
+        None
+    );
+    assert_eq!(
+        why_of(&[begin(PROCESS, 1), execute(), begin(PROCESS - 1, 1)]),
+        Some(UNSEEN_CHILD)
+    );
+    assert_eq!(why_of(&[begin(PROCESS, 1), execute(), refused()]), None);
+    assert_eq!(
+        why_of(&[begin(PROCESS, 1), execute(), execute(), refused()]),
+        Some(UNSEEN_CHILD)
+    );
+    assert_eq!(why_of(&[execute()]), Some(UNSEEN));
+    assert_eq!(why_of(&[]), Some(UNSEEN));
+}
+
+#[test]
+fn a_berth_with_a_gap_is_not_used_again() {
+    let arena = Arena::new(1).unwrap();
+    let berth = arena.reserve().unwrap();
+    put(&berth, &[begin(PROCESS, 1)]);
+    move_cursor(&berth, FIRST + 2 * HEAD + 64);
+    assert_eq!(why(berth), Some(GAP));
+    assert!(arena.reserve().is_none());
+}
+
+#[test]
+fn a_berth_that_is_dropped_or_finished_is_free_again() {
+    let arena = Arena::new(1).unwrap();
+    let first = arena.reserve().unwrap();
+    let place = first.place();
+    assert!(arena.reserve().is_none());
+    drop(first);
+    let second = arena.reserve().unwrap();
+    assert_eq!(second.place().berth, place.berth);
+    assert_ne!(second.place().generation, place.generation);
+    second.finish();
+    assert!(arena.reserve().is_some());
+}
+
+/// xorshift: the same on every run.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn whatever_is_in_a_berth_it_is_read_without_harm() {
+    let mut state = 0x9e37_79b9_7f4a_7c15;
+    for _ in 0..20_000 {
+        let berth = Arena::new(1).unwrap().reserve().unwrap();
+        let mut good = begin(PROCESS, 1);
+        let at = 4 + random(&mut state) as usize % (HEAD as usize - 4);
+        good[at] = random(&mut state) as u8;
+        put(&berth, &[good, begin(PROCESS, 1)]);
+        if random(&mut state) % 2 == 0 {
+            move_cursor(&berth, random(&mut state) as u32 % 200);
+        }
+        // Either it is told, or nothing of it is believed beyond what is there.
+        for access in berth.finish() {
+            if let What::Open { path, .. } | What::Find { path } = access.what {
+                assert!(path.len() < 200);
+            }
+        }
+    }
+    for end in [0, 1, 7, 9, BERTH as u32 - 1, BERTH as u32, BERTH as u32 + 8, FULL] {
+        let berth = Arena::new(1).unwrap().reserve().unwrap();
+        move_cursor(&berth, end);
+        assert!(why(berth).is_some(), "{end}");
+    }
+}
