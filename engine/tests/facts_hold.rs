@@ -2,12 +2,15 @@
 //!
 //! `FACTS_SEEDS=from..to` has other ones; a failure names its seed.
 
+mod clock;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use clock::next_tick;
 use wafengine::cache::access::{Access, Mode, What};
 use wafengine::cache::entry::Entry;
 use wafengine::cache::environment::Environment;
@@ -332,21 +335,6 @@ fn edit(dice: &mut Dice, root: &Path) {
         _ => {
             let _ = fs::write(&path, dice.one(&CONTENTS));
         }
-    }
-}
-
-/// The tick of the clock is over in which whatever is there was changed. Newer kernels stamp files by the fine clock too,
-/// and the coarse one may be several ticks late.
-fn next_tick() {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let now = Stamp {
-        seconds: now.as_secs() as i64,
-        nanoseconds: now.subsec_nanos(),
-    };
-    while Stamp::now() <= now {
-        std::thread::yield_now();
     }
 }
 

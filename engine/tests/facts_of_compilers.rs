@@ -1,6 +1,7 @@
 //! What real compilers depend on: observed once, their entries fail when a fresh compile would make something else, and hold
 //! when it would not.
 
+mod clock;
 mod space;
 
 use std::ffi::OsStr;
@@ -9,23 +10,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use clock::{next_tick, COMPILER};
 use wafengine::cache::entry::Entry;
 use wafengine::cache::environment::Environment;
 use wafengine::cache::path::Place;
 use wafengine::cache::status::Stamp;
-use wafengine::cache::story::{understand, Knowledge, Policy, Statuses};
+use wafengine::cache::story::{understand, Knowledge};
 use wafengine::cache::trace::Arena;
 use wafengine::cache::world::{Room, View, World};
 use wafengine::park::LIBRARY;
 use wafengine::wire::Strings;
-
-const COMPILER: Policy = Policy {
-    compiler: true,
-    clock: false,
-    random: false,
-    folder: false,
-    statuses: Statuses::Ignored,
-};
 
 struct Bench {
     folder: PathBuf,
@@ -39,20 +33,6 @@ struct Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// The coarse clock has passed the present moment, by which newer kernels may have stamped a file.
-fn next_tick() {
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
-    let now = Stamp {
-        seconds: now.as_secs() as i64,
-        nanoseconds: now.subsec_nanos(),
-    };
-    while Stamp::now() <= now {
-        std::thread::yield_now();
     }
 }
 
