@@ -235,7 +235,6 @@ impl Space {
 
     fn action(&self, compiler: &str, words: &[String], bases: &[Vec<u8>]) -> Result<Action, Reason> {
         let program = found(compiler).unwrap();
-        let real = program.canonicalize().unwrap();
         let argv = [compiler.to_owned()]
             .iter()
             .chain(words)
@@ -246,12 +245,9 @@ impl Space {
             environment: &Strings::default(),
             folder: self.0.to_str().unwrap().as_bytes(),
             program: &program,
-            real: &real,
             bases,
         };
-        Action::of(&call, &|name| {
-            fs::read(self.0.join(std::str::from_utf8(name).ok()?)).ok()
-        })
+        Action::find(&call)
     }
 }
 

@@ -4,6 +4,9 @@
 //! The key only finds candidates: whether one holds is told by its facts. So a key may leave out whatever its command
 //! would show by what it asks for, and must hold whatever it would not: the words of the command line.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::access::Bytes;
@@ -55,9 +58,8 @@ pub struct Call<'a> {
     /// `NAME=value`
     pub environment: &'a Strings,
     pub folder: &'a [u8],
-    /// The file that is executed, and the one behind all links.
+    /// The file that is executed.
     pub program: &'a Path,
-    pub real: &'a Path,
     /// Folders whose names commands may share, without a slash at their end.
     pub bases: &'a [Bytes],
 }
@@ -102,9 +104,18 @@ impl Knowledge {
 }
 
 impl Action {
-    /// `read` reads a response file, by its name as the command has it.
-    pub fn of(call: &Call, read: Read) -> Result<Action, Reason> {
-        let compiler = Compiler::of(call.program, call.real)?;
+    /// Of a command of this machine: follows the links to its program, and reads its response files.
+    pub fn find(call: &Call) -> Result<Action, Reason> {
+        let real = fs::canonicalize(call.program);
+        let folder = Path::new(OsStr::from_bytes(call.folder));
+        Action::of(call, real.as_deref().unwrap_or(call.program), &|name| {
+            fs::read(folder.join(OsStr::from_bytes(name))).ok()
+        })
+    }
+
+    /// `real` is the program behind all links; `read` reads a response file, by its name as the command has it.
+    fn of(call: &Call, real: &Path, read: Read) -> Result<Action, Reason> {
+        let compiler = Compiler::of(call.program, real)?;
         let expanded = response::expand(call.argv.iter().skip(1), read)?;
         let line = Line::read(compiler, &expanded.words)?;
         refuse_variables(compiler, call.environment)?;
@@ -233,10 +244,9 @@ mod tests {
             environment: &[environment].iter().collect(),
             folder: folder.as_bytes(),
             program: &program,
-            real: &program,
             bases: &[BASE.to_vec(), b"/home/other".to_vec()],
         };
-        Action::of(&call, &|_| None)
+        Action::of(&call, &program, &|_| None)
     }
 
     fn action(argv: &str) -> Result<Action, Reason> {

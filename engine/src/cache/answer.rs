@@ -174,18 +174,14 @@ impl Cache {
             name: "no such program",
             words: "its program is not there".to_owned(),
         })?;
-        let real = fs::canonicalize(&program).unwrap_or_else(|_| program.clone());
         let call = Call {
             argv: &question.argv,
             environment: &question.environment,
             folder: &question.folder,
             program: &program,
-            real: &real,
             bases: &question.wishes.bases,
         };
-        let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
-        let read = |name: &[u8]| fs::read(folder.join(OsStr::from_bytes(name))).ok();
-        Action::of(&call, &read).map_err(|reason| Uncached {
+        Action::find(&call).map_err(|reason| Uncached {
             name: reason.name(),
             words: reason.to_string(),
         })

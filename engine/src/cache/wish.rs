@@ -111,7 +111,6 @@ impl Cache {
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },
-            ..Statistics::default()
         }
     }
 

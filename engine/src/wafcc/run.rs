@@ -4,7 +4,7 @@
 //! stopped. What the engine cannot do exactly as if we were not there never gets to it.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
@@ -168,16 +168,14 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
 
 /// Whether the cache knows commands of this kind.
 fn is_known(call: &Call, environment: &Strings, folder: &[u8]) -> bool {
-    let real = fs::canonicalize(&call.program).unwrap_or_else(|_| call.program.clone());
     let asked = action::Call {
         argv: &argv(call),
         environment,
         folder,
         program: &call.program,
-        real: &real,
         bases: &[],
     };
-    Action::of(&asked, &|name| fs::read(OsStr::from_bytes(name)).ok()).is_ok()
+    Action::find(&asked).is_ok()
 }
 
 /// A reader that has gone is no error of the command.
