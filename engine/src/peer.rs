@@ -1,18 +1,18 @@
 //! Who is at the other end of a Unix socket, by the kernel's word.
 
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd};
 
-/// Who is at the other end; process 0 if it lives in a namespace that is not within ours.
-pub fn peer_of(stream: &UnixStream) -> io::Result<libc::ucred> {
+/// Who is at the other end; process 0 if it lives in a namespace that is not within ours, which rustix's type for it cannot
+/// be.
+pub fn peer_of(socket: impl AsFd) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of_val(&peer) as libc::socklen_t;
     // SAFETY: the kernel writes at most `size` bytes to where we have them.
     let got = unsafe {
         let place = (&raw mut peer).cast();
         libc::getsockopt(
-            stream.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
             place,

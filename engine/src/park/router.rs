@@ -18,6 +18,7 @@ use super::program::Program;
 use crate::context;
 use crate::folder::Folder;
 use crate::guardian::{Ticket, Tickets};
+use crate::peer::peer_of;
 use crate::prompt::make_prompt;
 use crate::spawn::{self, Child, Ended};
 use crate::wire::Strings;
@@ -126,8 +127,7 @@ impl Router {
         let Ok(socket) = rustix::net::accept_with(&*self.listener, SocketFlags::CLOEXEC) else {
             return;
         };
-        let peer = rustix::net::sockopt::socket_peercred(&socket);
-        if !peer.is_ok_and(|peer| peer.uid == rustix::process::geteuid()) {
+        if !peer_of(&socket).is_ok_and(|peer| peer.uid == rustix::process::geteuid().as_raw()) {
             return;
         }
         let key = self.next;
