@@ -1,0 +1,101 @@
+"""A folder in which compilers run through wafcc and without it, and what both leave is compared."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+from typing import Dict, NamedTuple
+
+import pytest
+
+PATIENCE = 60  # seconds
+COMPILERS = [name for name in ("gcc", "clang") if shutil.which(name)]
+
+each = pytest.mark.parametrize("cc", COMPILERS)
+
+
+class Trace(NamedTuple):
+	"""All that a command leaves."""
+
+	status: int
+	stdout: bytes
+	stderr: bytes
+	files: Dict[str, bytes]
+	modes: Dict[str, int]
+
+
+class Lab:
+	"""A folder in which commands run through wafcc and without it, with a store of its own."""
+
+	def __init__(self, engine: str, folder: pathlib.Path, home: pathlib.Path) -> None:
+		self.folder = folder
+		self.engine = engine
+		self.wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+		names = [name for name in os.environ if not name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG"))]
+		self.environ = dict({name: os.environ[name] for name in names}, HOME=str(home), LC_ALL="C")
+
+	def write(self, name: str, text: str) -> pathlib.Path:
+		path = self.folder / name
+		path.parent.mkdir(parents=True, exist_ok=True)
+		path.write_text(text)
+		return path
+
+	def look(self) -> Dict[str, bytes]:
+		return {str(p.relative_to(self.folder)): p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
+
+	def run(self, line: str, cached: bool, cwd: str = ".", umask: int = 0o022, **env: str) -> Trace:
+		"""What a command leaves; its files are removed again."""
+		argv = line.format(here=self.folder / cwd).split()
+		before = self.look()
+		done = subprocess.run(
+			[self.wafcc, *argv] if cached else argv,
+			cwd=self.folder / cwd,
+			env={**self.environ, **env},
+			stdin=subprocess.DEVNULL,
+			capture_output=True,
+			timeout=PATIENCE,
+			check=False,
+			preexec_fn=lambda: os.umask(umask) and None,
+		)
+		made = {name: content for name, content in self.look().items() if before.get(name) != content}
+		modes = {name: (self.folder / name).stat().st_mode for name in made}
+		for name in made:
+			(self.folder / name).unlink()
+		return Trace(done.returncode, done.stdout, done.stderr, made, modes)
+
+	def same(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> str:
+		"""Run a compile through wafcc and without; both leave the same. What wafcc says of it."""
+		found = self.run(line, True, cwd, umask, **env)
+		said = self.explain(self.folder / cwd / self.output(line))
+		assert found == self.run(line, False, cwd, umask, **env), f"{line}: {said}"
+		return said
+
+	@staticmethod
+	def output(line: str) -> str:
+		named = re.search(r"-o (\S+)", line)
+		source = re.search(r"(\S+)\.(?:c|cc|s)(?= |$)", line)
+		return named.group(1) if named else os.path.basename(source.group(1)) + ".o" if source else ""
+
+	def explain(self, output: pathlib.Path) -> str:
+		done = subprocess.run(
+			[self.wafcc, "--explain", str(output)], env=self.environ, capture_output=True, text=True, timeout=PATIENCE
+		)
+		return done.stdout.partition(": ")[2].strip()
+
+	def until_hit(self, line: str, cwd: str = ".", umask: int = 0o022, **env: str) -> None:
+		"""Compile until it is a hit: what was written in this very moment is not trusted."""
+		deadline = time.monotonic() + PATIENCE
+		said = ""
+		while not said.startswith("hit"):
+			assert time.monotonic() < deadline, f"{line} is never a hit: {said}"
+			said = self.same(line, cwd, umask, **env)
+
+
+@pytest.fixture
+def lab(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Lab:
+	"""An empty folder."""
+	folder = tmp_path / "lab"
+	folder.mkdir()
+	return Lab(engine, folder, tmp_path / "home")

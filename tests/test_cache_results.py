@@ -1,0 +1,97 @@
+"""What a hit of wafcc brings back: all files, with the rights and the messages of a fresh compile."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+import time
+import tty
+from typing import List
+
+from cache_lab import PATIENCE, Lab, each
+
+
+@each
+def test_a_result_that_is_edited(cc: str, lab: Lab) -> None:
+	"""Whoever writes into a result writes into his own: the next hit is as the first."""
+	lab.write("x.c", "int f;\n")
+	line = f"{cc} -c x.c -o x.o"
+	lab.until_hit(line)
+	for _ in range(2):
+		subprocess.run([lab.wafcc, *line.split()], cwd=lab.folder, env=lab.environ, check=True, timeout=PATIENCE)
+		with open(lab.folder / "x.o", "r+b") as f:
+			f.write(b"spoiled")
+		(lab.folder / "x.o").unlink()
+		assert lab.same(line).startswith("hit")
+
+
+@each
+def test_all_files_come_back(cc: str, lab: Lab) -> None:
+	"""Dependencies with their targets, coverage, split debug information, stack usage; with the rights of the umask."""
+	lab.write("f.h", "#define F 1\n")
+	lab.write("x.c", '#include "f.h"\nint f(void) { return F; }\n')
+	options = ["-MD", "-MMD -MF d.d -MT other -MP", "-g -gsplit-dwarf", "-fstack-usage"]
+	for option in options:
+		lab.until_hit(f"{cc} {option} -c x.c -o x.o")
+	lab.until_hit(f"{cc} -MMD -MF d.d -MT third -MP -c x.c -o x.o")
+	for umask in (0o077, 0o002):
+		lab.until_hit(f"{cc} -MD -c x.c -o x.o", umask=umask)
+
+
+@each
+def test_diagnostics(cc: str, lab: Lab) -> None:
+	"""Messages come back as a compiler with these options and variables would print them."""
+	lab.write("x.c", "int f(void) { int unused; return 1; }\n")
+	for option in ("", "-fdiagnostics-color=always", "-fdiagnostics-color=never"):
+		lab.until_hit(f"{cc} -Wall {option} -c x.c")
+	for colors in ("warning=01;31", "warning=01;32"):
+		lab.until_hit(f"{cc} -Wall -fdiagnostics-color=always -c x.c", GCC_COLORS=colors)
+
+
+def show(lab: Lab, argv: List[str], columns: int) -> bytes:
+	"""What a command writes to a terminal that is so wide."""
+	ours, terminal = pty.openpty()
+	tty.setraw(terminal)
+	fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+	environ = dict(lab.environ, TERM="xterm-256color")
+	command = subprocess.Popen(argv, cwd=lab.folder, env=environ, stdin=subprocess.DEVNULL, stderr=terminal)
+	os.close(terminal)
+	found = b""
+	with contextlib.suppress(OSError):  # the end of a terminal
+		while True:
+			found += os.read(ours, 65536)
+	os.close(ours)
+	assert command.wait(PATIENCE) == 0
+	return found
+
+
+@each
+def test_diagnostics_on_a_terminal(cc: str, lab: Lab) -> None:
+	"""On a terminal messages have the colours and lines that this terminal would see, on a miss and on a hit."""
+	text = "int f(int %s) { int unused; return 1; }\n" % ("a_long_name_" * 12)
+	lab.write("x.c", text)
+	argv = [cc, "-Wall", "-Wextra", "-c", "x.c"]
+	for columns in (80, 200, 80):
+		wanted = show(lab, argv, columns)
+		assert b"\033[" in wanted
+		said = ""
+		deadline = time.monotonic() + PATIENCE
+		while not said.startswith("hit"):
+			assert time.monotonic() < deadline, said
+			assert show(lab, [lab.wafcc, *argv], columns) == wanted
+			said = lab.explain(lab.folder / "x.o")
+
+
+@each
+def test_a_dependency_file_names_its_own_object(cc: str, lab: Lab) -> None:
+	"""The same compile into another folder is a hit, with the dependency file that the compiler would have written."""
+	lab.write("inc/a.h", "#define A 1\n")
+	lab.write("src/a.c", '#include "a.h"\nint a = A;\n')
+	for folder in ("out", "a/much/longer/name/of/a/folder/for/what/is/built"):
+		(lab.folder / folder).mkdir(parents=True)
+	lab.until_hit(f"{cc} -Iinc -MMD -MF out/a.d -c src/a.c -o out/a.o")
+	folder = "a/much/longer/name/of/a/folder/for/what/is/built"
+	assert lab.same(f"{cc} -Iinc -MMD -MF {folder}/a.d -c src/a.c -o {folder}/a.o").startswith("hit")

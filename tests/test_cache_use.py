@@ -1,0 +1,86 @@
+"""How wafcc is used: settings, counts, audits, extra files, and the same command several times at once."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from cache_lab import PATIENCE, Lab, each
+
+
+def test_settings_are_heeded(lab: Lab) -> None:
+	"""Read only stores nothing, recache looks nothing up, and a namespace is apart."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	lab.write("x.c", "int f;\n")
+	line = "gcc -c x.c"
+	for _ in range(3):
+		assert not lab.same(line, WAFCC_READONLY="1").startswith("hit")
+	lab.until_hit(line)
+	assert lab.same(line, WAFCC_READONLY="1").startswith("hit")
+	assert lab.same(line, WAFCC_RECACHE="1").startswith("miss: it is to be cached anew")
+	assert lab.same(line, WAFCC_NAMESPACE="other").startswith("miss: it was not seen before")
+	lab.until_hit(line, WAFCC_NAMESPACE="other")
+
+
+def test_counts_survive_the_engine(lab: Lab) -> None:
+	"""Hits, misses and what is not cached are counted, also over a restart; zeroing begins anew, clearing forgets."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	lab.write("x.c", "int main(void) { return 0; }\n")
+	lab.until_hit("gcc -c x.c")
+	lab.same("gcc x.c -o x")
+
+	def ours(*options: str) -> str:
+		argv = [lab.wafcc, *options]
+		done = subprocess.run(argv, env=lab.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True)
+		return done.stdout
+
+	before = ours("--show-stats", "--verbose")
+	assert re.search(r"Hits: +1 /", before) and re.search(r"1 .*called for linking", before), before
+	ours("--shutdown")
+	assert re.search(r"Hits: +1 /", ours("--show-stats"))
+	assert lab.same("gcc -c x.c").startswith("hit")
+	ours("--zero-stats")
+	assert re.search(r"Hits: +0 /", ours("--show-stats"))
+	ours("--clear")
+	assert lab.same("gcc -c x.c").startswith("miss: it was not seen before")
+
+
+def test_hits_are_audited(lab: Lab) -> None:
+	"""With ``audit`` hits are compiled and compared; counts tell how many, and that none was different."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	lab.write("x.c", "int f;\n")
+	lab.until_hit("gcc -c x.c")
+	subprocess.run([lab.wafcc, "--audit", "50"], env=lab.environ, check=True, timeout=PATIENCE)
+	said = [lab.same("gcc -c x.c") for _ in range(6)]
+	assert sorted(words.partition(":")[0] for words in said) == ["hit"] * 3 + ["miss"] * 3, said
+	done = subprocess.run([lab.wafcc, "-s"], env=lab.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
+	assert re.search(r"Audited hits: +3\n +Different: +0\n", done.stdout), done.stdout
+
+
+def test_extra_files_count(lab: Lab) -> None:
+	"""What ``extra_files`` names is an input of every command."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+	lab.write("x.c", "int f;\n")
+	extra = lab.write("extra", "1")
+	lab.until_hit("gcc -c x.c", WAFCC_EXTRAFILES=str(extra))
+	extra.write_text("2")
+	assert lab.same("gcc -c x.c", WAFCC_EXTRAFILES=str(extra)).startswith("miss")
+	extra.write_text("1")
+	assert lab.same("gcc -c x.c", WAFCC_EXTRAFILES=str(extra)).startswith("hit")
+
+
+@each
+def test_the_same_at_the_same_time_runs_once(cc: str, lab: Lab) -> None:
+	"""Of commands that are the same, one runs and the others are hits."""
+	lab.write("x.c", "int f;\n" + "".join(f"int f{n}(int x) {{ return x * {n}; }}\n" for n in range(3000)))
+	lab.same(f"{cc} -c x.c -o warm.o")
+	argv = [[lab.wafcc, cc, "-O1", "-c", "x.c", "-o", f"{n}.o"] for n in range(6)]
+	commands = [subprocess.Popen(one, cwd=lab.folder, env=lab.environ) for one in argv]
+	assert [command.wait(PATIENCE) for command in commands] == [0] * 6
+	said = [lab.explain(lab.folder / f"{n}.o") for n in range(6)]
+	assert sum(words.startswith("miss") for words in said) == 1, said
+	assert len({(lab.folder / f"{n}.o").read_bytes() for n in range(6)}) == 1
