@@ -19,6 +19,7 @@ mod keeper;
 mod pack;
 mod table;
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -114,17 +115,7 @@ impl Store {
 
     /// The entries of a key, the one that was used last first. Never looks at the disk.
     pub fn find(&self, key: &Digest) -> Vec<EntryRef> {
-        let table = self.inside.table();
-        let mut found: Vec<_> = table.entries_of(key).collect();
-        found.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.used()));
-        found
-            .into_iter()
-            .map(|(slot, entry)| EntryRef {
-                key: *key,
-                slot,
-                id: entry.id,
-            })
-            .collect()
+        by_use(&self.inside.table(), key).collect()
     }
 
     /// An entry's bytes. One that is damaged is removed.
@@ -379,18 +370,20 @@ fn find_all(table: &Table, body: &Digest, needs: &[Digest]) -> io::Result<Blobs>
     Ok(blobs)
 }
 
+/// The entries of a key, the one that was used last first.
+fn by_use(table: &Table, key: &Digest) -> impl Iterator<Item = EntryRef> {
+    let found = table.entries_of(key).map(|(slot, entry)| {
+        let (key, id) = (*key, entry.id);
+        (Reverse(entry.used()), EntryRef { key, slot, id })
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort_by_key(|(used, _)| *used);
+    found.into_iter().map(|(_, entry)| entry)
+}
+
 /// What must go for one more of this key.
 fn excess(table: &Table, key: &Digest) -> Vec<EntryRef> {
-    let mut entries: Vec<_> = table.entries_of(key).collect();
-    entries.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.used()));
-    let excess = entries.into_iter().skip(ENTRIES_PER_KEY - 1);
-    excess
-        .map(|(slot, entry)| EntryRef {
-            key: *key,
-            slot,
-            id: entry.id,
-        })
-        .collect()
+    by_use(table, key).skip(ENTRIES_PER_KEY - 1).collect()
 }
 
 /// What is left of a counter's name that is too long.
