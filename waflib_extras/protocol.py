@@ -30,6 +30,7 @@ SERVE_FIFO = 8
 # execute.flags
 NEW_SESSION = 1
 CACHED = 2
+FACTS = 4
 
 # caching.flags
 READ_ONLY = 1

@@ -74,6 +74,7 @@ fn request(vector: &Value) -> Request {
             env: number(&f["env"]),
             new_session: number::<u8>(&f["flags"]) & 1 != 0,
             cached: number::<u8>(&f["flags"]) & 2 != 0,
+            by_facts: number::<u8>(&f["flags"]) & 4 != 0,
             stdio: [stdio(&f["stdin"]), stdio(&f["stdout"]), stdio(&f["stderr"])],
             timeout: number(&f["timeout"]),
             cwd: unhex(&f["cwd"]),

@@ -133,6 +133,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         env: 0,
         new_session: false,
         cached: !call.is_any,
+        by_facts: false,
         stdio: [Stdio::Descriptor, output, output],
         timeout: 0,
         cwd,

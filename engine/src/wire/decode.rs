@@ -119,7 +119,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
     let id = r.u32()?;
     let env = r.env()?;
     let flags = r.u8()?;
-    if flags > 3 {
+    if flags > 7 {
         return Err(Malformed("unknown flags"));
     }
     let command = Execute {
@@ -127,6 +127,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
         env,
         new_session: flags & 1 != 0,
         cached: flags & 2 != 0,
+        by_facts: flags & 4 != 0,
         stdio: [r.stdio(0)?, r.stdio(1)?, r.stdio(2)?],
         timeout: r.u64()?,
         cwd: r.text()?,

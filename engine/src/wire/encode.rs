@@ -45,7 +45,8 @@ impl Request {
             Request::Execute(command) => frame(out, 0x03, |out| {
                 out.extend(command.id.to_le_bytes());
                 out.extend(command.env.to_le_bytes());
-                out.push(u8::from(command.new_session) | u8::from(command.cached) << 1);
+                let flags = [command.new_session, command.cached, command.by_facts];
+                out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
                 out.extend(command.stdio.map(|stdio| stdio as u8));
                 out.extend(command.timeout.to_le_bytes());
                 put_text(out, &command.cwd);

@@ -117,6 +117,8 @@ pub struct Execute {
     pub new_session: bool,
     /// What came of it before may be its outcome.
     pub cached: bool,
+    /// Though it may be no compile that the cache knows: what it is seen to do is enough.
+    pub by_facts: bool,
     pub stdio: [Stdio; 3],
     /// Microseconds; 0 is none.
     pub timeout: u64,

@@ -16,6 +16,7 @@ pub fn command<T: AsRef<[u8]>>(argv: &[T]) -> Order {
         env: 0,
         new_session: false,
         cached: false,
+        by_facts: false,
         stdio: [Stdio::Null, Stdio::Pipe, Stdio::Pipe],
         timeout: 0,
         cwd: b"/".to_vec(),
