@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <netdb.h>
 #include <stdarg.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -138,6 +140,25 @@ EXPORT int connect(int socket, __CONST_SOCKADDR_ARG address, socklen_t size) {
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");
 	return real ? real(socket, address, size) : -1;
 }
+
+#define TALK(result, name, parameters, arguments, is_talk, failure)                                                           \
+	EXPORT result name parameters {                                                                                          \
+		REAL(result, name, parameters)                                                                                       \
+		if (wafpark_watch && (is_talk))                                                                                      \
+			wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");                                                        \
+		return real ? real arguments : failure;                                                                              \
+	}
+TALK(int, bind, (int socket, __CONST_SOCKADDR_ARG address, socklen_t size), (socket, address, size), 1, -1)
+TALK(ssize_t, sendto,
+     (int socket, const void *data, size_t length, int flags, __CONST_SOCKADDR_ARG address, socklen_t size),
+     (socket, data, length, flags, address, size), size != 0, -1)
+TALK(int, kill, (pid_t process, int signal), (process, signal), signal != 0 && process != (int)SYSTEM(SYS_getpid), -1)
+TALK(int, getaddrinfo,
+     (const char *restrict name, const char *restrict service, const struct addrinfo *restrict wish,
+      struct addrinfo **restrict found),
+     (name, service, wish, found), 1, EAI_SYSTEM)
+TALK(struct hostent *, gethostbyname, (const char *name), (name), 1, NULL)
+TALK(struct hostent *, gethostbyname2, (const char *name, int family), (name, family), 1, NULL)
 
 /* System calls that ours would have noted, had they been made by way of libc. */
 static int is_hidden(long number) {

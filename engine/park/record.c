@@ -171,6 +171,9 @@ static int is_watched(void) {
 HIDDEN void wafpark_note(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path) {
 	if (!path || result == -14 /* EFAULT: there is nothing to read */ || !is_watched())
 		return;
+	/* Interpreters seed and measure before they open the first file; what comes later is another matter. */
+	if (kind == WAFPARK_OPEN && result >= 0)
+		noted_once = 0;
 	struct text text = text_of(path);
 	if (path[0] == '/')
 		append(kind, result, detail, &text, NULL);

@@ -72,6 +72,15 @@ static mode_t mode_of(int flags, va_list *list) {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(*list, mode_t) : 0;
 }
 
+/* What is to be made if it is not there, and kept if it is: whether it is there. Whoever looks so shortly before it is opened sees
+ * what libc will see. */
+static uint32_t tell_new(int folder, const char *path, int flags) {
+	const int makes = O_CREAT, others = O_EXCL | O_TRUNC;
+	const int may_be_new = wafpark_watch && path && (flags & makes) && !(flags & others);
+	const int is_new = may_be_new && SYSTEM(SYS_faccessat, folder, path, F_OK) == -ENOENT;
+	return (uint32_t)(is_new ? flags | O_EXCL : flags);
+}
+
 #define OPEN(name)                                                                                                           \
 	EXPORT int name(const char *path, int flags, ...) {                                                                      \
 		va_list list;                                                                                                        \
@@ -79,9 +88,10 @@ static mode_t mode_of(int flags, va_list *list) {
 		mode_t mode = mode_of(flags, &list);                                                                                 \
 		va_end(list);                                                                                                        \
 		REAL(int, name, (const char *, int, ...), -1)                                                                        \
+		const uint32_t told = tell_new(AT_FDCWD, path, flags);                                                               \
 		int file = real(path, flags, mode);                                                                                  \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(file < 0), (uint32_t)flags, AT_FDCWD, path);                                  \
+			wafpark_note(WAFPARK_OPEN, outcome(file < 0), told, AT_FDCWD, path);                                             \
 		return file;                                                                                                         \
 	}
 OPEN(open)
@@ -94,9 +104,10 @@ OPEN(open64)
 		mode_t mode = mode_of(flags, &list);                                                                                 \
 		va_end(list);                                                                                                        \
 		REAL(int, name, (int, const char *, int, ...), -1)                                                                   \
+		const uint32_t told = tell_new(folder, path, flags);                                                                 \
 		int file = real(folder, path, flags, mode);                                                                          \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(file < 0), (uint32_t)flags, folder, path);                                    \
+			wafpark_note(WAFPARK_OPEN, outcome(file < 0), told, folder, path);                                               \
 		return file;                                                                                                         \
 	}
 OPENAT(openat)
@@ -158,9 +169,10 @@ static int flags_of(const char *mode) {
 	EXPORT FILE *name(const char *path, const char *mode) {                                                                  \
 		REAL(FILE *, name, (const char *, const char *), NULL)                                                               \
 		wafpark_see_obstacle(WAFPARK_FILES);                                                                                 \
+		const uint32_t told = tell_new(AT_FDCWD, path, flags_of(mode));                                                      \
 		FILE *file = real(path, mode);                                                                                       \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(!file), (uint32_t)flags_of(mode), AT_FDCWD, path);                            \
+			wafpark_note(WAFPARK_OPEN, outcome(!file), told, AT_FDCWD, path);                                                \
 		return file;                                                                                                         \
 	}
 FOPEN(fopen)

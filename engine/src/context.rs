@@ -105,6 +105,17 @@ impl Reader {
 }
 
 impl Context {
+    /// What of it a program can come to know, under names that no variable has.
+    pub fn tell(&self) -> Vec<(&'static str, String)> {
+        let limits = self.limits.map(|(soft, hard)| format!("{soft:x}-{hard:x}"));
+        vec![
+            ("=umask", format!("{:o}", self.umask)),
+            ("=limits", limits.join(" ")),
+            ("=processors", format!("{:?}", self.processors)),
+            ("=signals", format!("{:x} {:x}", self.ignored, self.blocked)),
+        ]
+    }
+
     /// What a child of a process with the context `own` must change to have this one.
     pub fn adjustments(&self, own: &Context) -> Vec<Adjustment> {
         let mut list = Vec::new();

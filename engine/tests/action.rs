@@ -246,6 +246,7 @@ impl Space {
             folder: self.0.to_str().unwrap().as_bytes(),
             program: &program,
             bases,
+            by_facts: None,
         };
         Action::find(&call)
     }
@@ -365,7 +366,7 @@ fn what_a_key_leaves_out_changes_no_output() {
             // What is stored of a dependency file tells no target; one that is laid out otherwise is not stored.
             let stored = |role: Role, text: Vec<u8>| match &knows.target {
                 Some(target) if role == Role::Dependencies => {
-                    neutral::without_target(&text, knows.compiler, target).unwrap_or_default()
+                    neutral::without_target(&text, knows.compiler.unwrap(), target).unwrap_or_default()
                 }
                 _ => text,
             };
@@ -477,7 +478,7 @@ impl Checkout {
             let content = fs::read(here.join(std::str::from_utf8(&output.path).unwrap())).unwrap();
             let content = match output.role {
                 Role::Dependencies => {
-                    let moved = relocation::dependencies(&content, action.knows.compiler, base, b"/elsewhere");
+                    let moved = relocation::dependencies(&content, action.knows.compiler.unwrap(), base, b"/elsewhere");
                     moved.unwrap_or_else(|| panic!("{compiler} {words:?} {}", String::from_utf8_lossy(&content)))
                 }
                 _ => content,

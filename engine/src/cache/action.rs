@@ -12,8 +12,10 @@ use std::path::Path;
 use super::access::Bytes;
 use super::compiler::Compiler;
 use super::digest::Digest;
+use super::input::Input;
 use super::language::Language;
 use super::line::{Kind, Line};
+use super::manners::{archives_no_times, Manners, Times};
 use super::options::Stage;
 use super::outputs::{self, Output, Role};
 use super::reason::Reason;
@@ -24,6 +26,7 @@ use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
 const VERSION: &[u8] = b"action 1";
+const BY_FACTS: &[u8] = b"facts 1";
 /// Variables by which compilers do more than their command line tells.
 const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
 const CLANG_VARIABLES: [&str; 7] = [
@@ -62,11 +65,14 @@ pub struct Call<'a> {
     pub program: &'a Path,
     /// Folders whose names commands may share, without a slash at their end.
     pub bases: &'a [Bytes],
+    /// It may be cached by its facts alone, and finds this on its standard input.
+    pub by_facts: Option<Input>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knowledge {
-    pub compiler: Compiler,
+    /// Of a compile; none of a command that is cached by its facts alone.
+    pub compiler: Option<Compiler>,
     /// All files that it makes, in an order that commands of one key share. Whoever sees it write anything else, but for
     /// `modules`, keeps nothing of it.
     pub outputs: Vec<Output>,
@@ -77,6 +83,8 @@ pub struct Knowledge {
     pub base: Option<Bytes>,
     /// Its result may tell in which folder it ran: compilers ask for that, or for `PWD`, also where they tell nobody.
     pub tells_folder: bool,
+    /// Whether times of files count.
+    pub statuses: Statuses,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
 }
@@ -90,14 +98,18 @@ pub struct Action {
 impl Knowledge {
     /// Known compilers read the clock to seed names that need not be foreseen; what they make a date of they write.
     pub fn policy(&self) -> Policy {
-        Policy {
-            compiler: true,
-            clock: false,
-            random: false,
-            folder: self.tells_folder && self.base.is_none(),
-            statuses: match self.compiler {
-                Compiler::Gcc => Statuses::Ignored,
-                Compiler::Clang => Statuses::WithPrecompiled,
+        let statuses = self.statuses;
+        match self.compiler {
+            None => Policy {
+                statuses,
+                ..Policy::default()
+            },
+            Some(_) => Policy {
+                compiler: true,
+                clock: false,
+                random: false,
+                folder: self.tells_folder && self.base.is_none(),
+                statuses,
             },
         }
     }
@@ -108,8 +120,44 @@ impl Action {
     pub fn find(call: &Call) -> Result<Action, Reason> {
         let real = fs::canonicalize(call.program);
         let folder = Path::new(OsStr::from_bytes(call.folder));
-        Action::of(call, real.as_deref().unwrap_or(call.program), &|name| {
-            fs::read(folder.join(OsStr::from_bytes(name))).ok()
+        let real = real.as_deref().unwrap_or(call.program);
+        let read = |name: &[u8]| fs::read(folder.join(OsStr::from_bytes(name))).ok();
+        Action::of(call, real, &read).or_else(|reason| Action::by_facts(call, real, reason))
+    }
+
+    /// A command that is no compile we know, for a reason.
+    fn by_facts(call: &Call, real: &Path, reason: Reason) -> Result<Action, Reason> {
+        let Some(input) = call.by_facts else {
+            return Err(reason);
+        };
+        let manners = Manners::of(real.as_os_str().as_encoded_bytes());
+        let argv: Vec<&[u8]> = call.argv.iter().collect();
+        match reason {
+            // What they tell is not theirs; and what takes time is told anew each time.
+            Reason::Wrapped | Reason::Timing => return Err(reason),
+            _ if input == Input::Unknown && (manners.listens || argv.contains(&&b"-"[..])) => {
+                return Err(Reason::StandardInput)
+            }
+            _ => {}
+        }
+        let mut text = Text::default();
+        text.add(BY_FACTS);
+        text.add(call.program.as_os_str().as_encoded_bytes());
+        argv.iter().for_each(|word| text.add(word));
+        text.add(format!("{input:?}").as_bytes());
+        // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
+        text.add(if manners.asks { b"" } else { call.folder });
+        Ok(Action {
+            key: Digest::of(&text.0),
+            knows: Knowledge {
+                compiler: None,
+                outputs: Vec::new(),
+                modules: None,
+                base: None,
+                tells_folder: true,
+                statuses: statuses(Compiler::of(call.program, real).ok(), manners, &argv, &reason),
+                target: None,
+            },
         })
     }
 
@@ -125,7 +173,11 @@ impl Action {
         Ok(Action {
             key: key(call, &line, &outputs, base),
             knows: Knowledge {
-                compiler,
+                compiler: Some(compiler),
+                statuses: match compiler {
+                    Compiler::Gcc => Statuses::Ignored,
+                    Compiler::Clang => Statuses::WithPrecompiled,
+                },
                 tells_folder: tells_folder(&line),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
@@ -133,6 +185,17 @@ impl Action {
                 base: base.map(<[u8]>::to_vec),
             },
         })
+    }
+}
+
+/// Whether times of files count for a command that is cached by its facts.
+fn statuses(compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+    let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
+    match compiler {
+        // What it prepares tells when its parts were written.
+        Some(Compiler::Clang) if !links => Statuses::Kept,
+        None if manners.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
+        _ => Statuses::ByProgram,
     }
 }
 
@@ -245,6 +308,7 @@ mod tests {
             folder: folder.as_bytes(),
             program: &program,
             bases: &[BASE.to_vec(), b"/home/other".to_vec()],
+            by_facts: None,
         };
         Action::of(&call, &program, &|_| None)
     }

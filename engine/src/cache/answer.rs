@@ -19,6 +19,7 @@ use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
 use super::flight::{Boarding, Flight};
+use super::input::Input;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
@@ -38,6 +39,10 @@ pub struct Question {
     pub environment: Arc<Strings>,
     pub folder: Bytes,
     pub umask: u32,
+    /// It may be cached by its facts alone, and finds this on its standard input.
+    pub by_facts: Option<Input>,
+    /// What else it has of its client: names and values.
+    pub circumstances: Vec<(&'static str, String)>,
     pub wishes: Arc<Wishes>,
 }
 
@@ -64,7 +69,12 @@ impl Question {
     pub(super) fn variables(&self) -> Environment {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
-        Environment::of(&self.environment).with(TERMINAL, terminal)
+        let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
+        self.circumstances
+            .iter()
+            .fold(environment, |environment, (name, value)| {
+                environment.with(name.as_bytes(), Some(value.clone().into_bytes()))
+            })
     }
 }
 
@@ -114,6 +124,7 @@ enum Found {
     Unusual(PathBuf),
 }
 
+const HIT: &str = "hit: all that it depends on is as it was";
 const NEW: &str = "it was not seen before";
 const AUDITED: &str = "it is known, and compiled again to be compared";
 
@@ -180,6 +191,7 @@ impl Cache {
             folder: &question.folder,
             program: &program,
             bases: &question.wishes.bases,
+            by_facts: question.by_facts,
         };
         Action::find(&call).map_err(|reason| Uncached {
             name: reason.name(),
@@ -206,6 +218,11 @@ impl Cache {
             match self.bring_back(&entry, question, action) {
                 Ok(hit) => {
                     self.store.touch(known);
+                    let unnamed = entry.outputs.iter().filter(|output| output.number.is_none());
+                    unnamed.for_each(|output| {
+                        self.journal
+                            .note_one(&question.folder, &place.absolute(&output.path), HIT)
+                    });
                     let known = *known;
                     return Found::Hit(hit, Box::new(Audited { known, entry }));
                 }
@@ -289,11 +306,7 @@ impl Cache {
 
     /// Remembers for whoever will ask why.
     fn told(&self, question: &Question, action: &Action, answer: Answer) -> Answer {
-        self.journal.note(
-            &question.folder,
-            &action.knows.outputs,
-            "hit: all that it depends on is as it was",
-        );
+        self.journal.note(&question.folder, &action.knows.outputs, HIT);
         answer
     }
 }
@@ -302,11 +315,11 @@ impl Cache {
 fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
     let knows = &action.knows;
     let text = match &knows.base {
-        Some(base) => neutral::own_dependencies(&text, knows.compiler, base)?,
+        Some(base) => neutral::own_dependencies(&text, knows.compiler?, base)?,
         None => text,
     };
     match &knows.target {
-        Some(target) => neutral::with_target(&text, knows.compiler, target),
+        Some(target) => neutral::with_target(&text, knows.compiler?, target),
         None => Some(text),
     }
 }

@@ -221,8 +221,8 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
             to.path(path);
             to.path(real);
         }
-        Fact::Listing { path, digest } => {
-            to.byte(LISTING);
+        Fact::Listing { path, digest, in_order } => {
+            to.byte(head(LISTING, [*in_order, false]));
             to.path(path);
             to.digest(digest);
         }
@@ -243,7 +243,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
     let (one, two) = (head & 0x10 != 0, head & 0x20 != 0);
     let flags = match head & 0x0f {
         TWINS => 0x30,
-        VARIABLE | THERE | STATUS | ABSENT | REFUSED => 0x10,
+        VARIABLE | THERE | STATUS | LISTING | ABSENT | REFUSED => 0x10,
         _ => 0,
     };
     if head & 0xf0 & !flags != 0 {
@@ -291,6 +291,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
             real: from.path()?,
         },
         LISTING => Fact::Listing {
+            in_order: one,
             path: from.path()?,
             digest: from.digest()?,
         },
@@ -431,6 +432,7 @@ mod tests {
                 Fact::Listing {
                     path: there.clone(),
                     digest,
+                    in_order: true,
                 },
                 Fact::Absent {
                     path: there.clone(),

@@ -9,7 +9,8 @@ pub struct Environment {
     variables: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What says nothing to a program of any kind: where its shell was, and how many others may run beside it.
+/// What says nothing to a program of any kind: where its shell was, and how many others may run beside it; and these are
+/// said to us.
 const SILENT: [&[u8]; 8] = [
     b"_",
     b"SHLVL",
@@ -20,6 +21,8 @@ const SILENT: [&[u8]; 8] = [
     b"MAKELEVEL",
     b"NINJA_STATUS",
 ];
+
+const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 
 impl Environment {
     pub fn of(entries: &Strings) -> Environment {
@@ -60,7 +63,7 @@ impl Environment {
 }
 
 pub fn is_silent(name: &[u8]) -> bool {
-    SILENT.contains(&name)
+    SILENT.contains(&name) || OURS.iter().any(|ours| name.starts_with(ours))
 }
 
 fn pair(entry: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {

@@ -1,7 +1,9 @@
 //! Paths and variables that are special to how commands are judged: tables, each line with its reason.
 
 /// What libc asks inside itself, where it is not observed.
-pub const ALWAYS_ASKED: [&[u8]; 14] = [
+pub const ALWAYS_ASKED: [&[u8]; 15] = [
+    // The loader asks.
+    b"LD_LIBRARY_PATH",
     b"LANG",
     b"LANGUAGE",
     b"LC_ALL",
@@ -29,23 +31,24 @@ pub enum Special {
     /// Says nothing of what a command makes.
     Harmless,
     Random,
+    /// How large the machine is, for allocators and thread pools: harmless to whoever is known to ask for that.
+    Machine,
     /// Says another thing each time, or something that only this machine knows.
     Device,
 }
 
-const HARMLESS: [&[u8]; 7] = [
+const HARMLESS: [&[u8]; 6] = [
     b"/dev/null",
     b"/dev/zero",
     b"/dev/full",
     // Where its own program is, which is a fact in any case, and how its memory is laid out.
     b"/proc/self/exe",
     b"/proc/self/maps",
-    // How much memory and how many processors there are, for allocators and thread pools.
-    b"/proc/meminfo",
     b"/proc/filesystems",
 ];
-const HARMLESS_FOLDERS: [&[u8]; 5] = [
-    b"/proc/self/fd",
+const HARMLESS_FOLDERS: [&[u8]; 1] = [b"/proc/self/fd"];
+const MACHINE: [&[u8]; 5] = [
+    b"/proc/meminfo",
     b"/proc/self/cgroup",
     b"/proc/sys/vm",
     b"/sys/devices/system/cpu",
@@ -58,6 +61,9 @@ pub fn special(path: &[u8]) -> Option<Special> {
     let is_in = |folder: &&[u8]| super::path::below(folder, path).is_some();
     if HARMLESS.contains(&path) || HARMLESS_FOLDERS.iter().any(is_in) {
         return Some(Special::Harmless);
+    }
+    if MACHINE.iter().any(is_in) {
+        return Some(Special::Machine);
     }
     if matches!(path, b"/dev/urandom" | b"/dev/random") {
         return Some(Special::Random);
@@ -75,7 +81,7 @@ mod tests {
         assert_eq!(special(b"/dev/null"), Some(Special::Harmless));
         assert_eq!(special(b"/dev/urandom"), Some(Special::Random));
         assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Device));
-        assert_eq!(special(b"/sys/devices/system/cpu/online"), Some(Special::Harmless));
+        assert_eq!(special(b"/sys/devices/system/cpu/online"), Some(Special::Machine));
         assert_eq!(special(b"/dev/shm/x"), None);
         assert_eq!(special(b"/development/x"), None);
     }

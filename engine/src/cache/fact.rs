@@ -60,8 +60,8 @@ pub enum Fact {
     Target { path: Path, text: Vec<u8> },
     /// A path was resolved. Where the name of the command's folder does not matter, relative to that.
     Resolved { path: Path, real: Path },
-    /// A folder was listed.
-    Listing { path: Path, digest: Digest },
+    /// A folder was listed, perhaps by a program that may go by the order in which names come.
+    Listing { path: Path, digest: Digest, in_order: bool },
     /// Something was looked for and was not there.
     Absent { path: Path, follows: bool },
     /// Something could not be had for another reason.
@@ -209,9 +209,9 @@ impl Fact {
                     path: view.place.show(path),
                 })
             }
-            Fact::Listing { path, digest } => {
+            Fact::Listing { path, digest, in_order } => {
                 let is = view.listing(path).map_err(|error| lost(view, path, error))?;
-                require(is.digest == *digest, || Change::Listing {
+                require(is.told(*in_order) == *digest, || Change::Listing {
                     path: view.place.show(path),
                 })
             }
@@ -423,7 +423,7 @@ impl fmt::Display for Fact {
             }
             Fact::Target { path, text } => write!(f, "{path} leads to {}", Words(text)),
             Fact::Resolved { path, real } => write!(f, "{path} is really {real}"),
-            Fact::Listing { path, digest } => write!(f, "{path} lists {digest}"),
+            Fact::Listing { path, digest, .. } => write!(f, "{path} lists {digest}"),
             Fact::Absent { path, .. } => write!(f, "{path} is not there"),
             Fact::Refused { path, error, .. } => write!(f, "{path} is refused: {}", reason(*error)),
         }

@@ -30,6 +30,11 @@ impl Journal {
         }
     }
 
+    /// Of an output that only what the command did has told.
+    pub fn note_one(&self, folder: &[u8], path: &[u8], words: impl Into<String>) {
+        self.told.put(absolute(folder, path), words.into());
+    }
+
     pub fn look_up(&self, output: &[u8]) -> Option<String> {
         self.told.get(&super::path::tidy(output))
     }

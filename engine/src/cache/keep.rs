@@ -9,8 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
 
-use super::access::Access;
-use super::access::Bytes;
+use super::access::{Access, Bytes, What};
 use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::answer::{Ticket, TERMINAL};
 use super::digest::Digest;
@@ -73,14 +72,25 @@ impl Cache {
                 format!("miss: {}; not stored: {}", ticket.why, unkept.words)
             }
         };
+        let question = &ticket.question;
         self.journal
-            .note(&ticket.question.folder, &ticket.action.knows.outputs, words);
+            .note(&question.folder, &ticket.action.knows.outputs, words.as_str());
+        if ticket.action.knows.compiler.is_none() {
+            let all = ended.accesses.iter().filter_map(written);
+            all.for_each(|path| self.journal.note_one(&question.folder, path, words.as_str()));
+        }
         kept
     }
 
     fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<Entry, Unkept> {
         if ended.code != 0 {
-            return Err(Unkept::new("the compiler failed", "it failed"));
+            let is_compiler = ticket.action.knows.compiler.is_some();
+            let name = if is_compiler {
+                "the compiler failed"
+            } else {
+                "the command failed"
+            };
+            return Err(Unkept::new(name, "it failed"));
         }
         let (question, knows) = (&ticket.question, &ticket.action.knows);
         let place = Place::new(&question.folder, knows.base.as_deref());
@@ -89,7 +99,7 @@ impl Cache {
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
         let knowledge = Knowledge {
             policy: knows.policy(),
-            outputs: Some(&names),
+            outputs: knows.compiler.is_some().then_some(&names[..]),
             modules: knows.modules.as_deref(),
             // Whoever printed nothing does not depend on how it would have looked.
             unseen: match ended.stdout.is_empty() && ended.stderr.is_empty() {
@@ -106,6 +116,10 @@ impl Cache {
                 name: TERMINAL.to_vec(),
                 value: environment.value(TERMINAL).map(<[u8]>::to_vec),
             });
+        }
+        if knows.compiler.is_none() {
+            let mut all = found.outputs.iter();
+            all.try_for_each(|made| require_usual(made.kind, &place.absolute(&made.path), question.umask))?;
         }
         let made = found.outputs.iter().map(|made| self.store_output(made, knows, &place));
         let mut outputs = made.collect::<Result<Vec<_>, _>>()?;
@@ -222,13 +236,35 @@ impl Cache {
     }
 }
 
+/// The path of what it has written, where that is told.
+fn written(access: &Access) -> Option<&Bytes> {
+    match &access.what {
+        What::Open { path, mode } if mode.writes && access.error == 0 => Some(path),
+        What::Rename { to, .. } if access.error == 0 => Some(to),
+        _ => None,
+    }
+}
+
+/// A file that is restored belongs to its user, has the rights that new ones have, and no attributes.
+fn require_usual(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
+    let failed = |error: rustix::io::Errno| Unkept::failed("look at what it made", &error.into());
+    let status = rustix::fs::lstat(path).map_err(failed)?;
+    let mode = status.st_mode & 0o7777;
+    let is_ours = status.st_uid == rustix::process::geteuid().as_raw();
+    if !kind.is_plain() || is_ours && [0o666, 0o777].iter().any(|all| all & !umask == mode) {
+        return Ok(());
+    }
+    let words = format!("{} has rights of its own", String::from_utf8_lossy(path));
+    Err(Unkept::new("makes files of unusual rights", words))
+}
+
 fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
     let text = match &knows.target {
-        Some(target) => neutral::without_target(&text, knows.compiler, target)?,
+        Some(target) => neutral::without_target(&text, knows.compiler?, target)?,
         None => text,
     };
     match &knows.base {
-        Some(base) => neutral::dependencies(&text, knows.compiler, base),
+        Some(base) => neutral::dependencies(&text, knows.compiler?, base),
         None => Some(text),
     }
 }

@@ -14,6 +14,8 @@ pub struct Listing {
     marks: Box<[u64]>,
     /// Of the sorted names with their kinds.
     pub digest: Digest,
+    /// Of the same in the order in which the file system tells them.
+    pub order: Digest,
 }
 
 impl Listing {
@@ -40,18 +42,22 @@ impl Listing {
     }
 
     fn of(mut names: Vec<(Vec<u8>, Kind)>) -> Listing {
+        let order = digest(&names);
         names.sort_unstable();
-        let mut text = Vec::new();
-        for (name, kind) in &names {
-            text.push(*kind as u8);
-            text.extend_from_slice(name);
-            text.push(0);
-        }
         let mut marks: Box<[u64]> = names.iter().map(|(name, _)| mark(name)).collect();
         marks.sort_unstable();
         Listing {
             marks,
-            digest: Digest::of(&text),
+            digest: digest(&names),
+            order,
+        }
+    }
+
+    pub fn told(&self, in_order: bool) -> Digest {
+        if in_order {
+            self.order
+        } else {
+            self.digest
         }
     }
 
@@ -67,6 +73,16 @@ impl Listing {
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty()
     }
+}
+
+fn digest(names: &[(Vec<u8>, Kind)]) -> Digest {
+    let mut text = Vec::new();
+    for (name, kind) in names {
+        text.push(*kind as u8);
+        text.extend_from_slice(name);
+        text.push(0);
+    }
+    Digest::of(&text)
 }
 
 /// A listing does not tell programs from other files.

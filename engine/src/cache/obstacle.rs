@@ -56,6 +56,10 @@ pub enum Obstacle {
     ListsResults {
         path: String,
     },
+    /// It says when a file that it made was written, or will be.
+    Dated {
+        path: String,
+    },
     /// It was not allowed to write.
     Denied {
         path: String,
@@ -78,6 +82,7 @@ impl Obstacle {
             Obstacle::Unforetold { .. } => "makes unforetold files",
             Obstacle::Lost { .. } => "results vanished",
             Obstacle::ListsResults { .. } => "lists its results",
+            Obstacle::Dated { .. } => "sets times of files",
             Obstacle::Denied { .. } => "may not write",
             Obstacle::TooMany => "depends on too much",
         }
@@ -102,6 +107,7 @@ impl fmt::Display for Obstacle {
             Obstacle::Unforetold { path } => write!(f, "it makes {path}, which was not foretold"),
             Obstacle::Lost { path } => write!(f, "it made {path}, which is not there"),
             Obstacle::ListsResults { path } => write!(f, "it lists {path}, where it makes files"),
+            Obstacle::Dated { path } => write!(f, "it sets the time of {path}"),
             Obstacle::Denied { path } => write!(f, "it may not write {path}"),
             Obstacle::TooMany => write!(f, "it depends on more than is worth remembering"),
         }

@@ -1,5 +1,6 @@
 //! Commands that may be cached: asked of the cache before they get a slot, and handed to it when they have run.
 
+use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
 
@@ -9,12 +10,14 @@ use super::requests::Broken;
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
 use crate::cache::clerks::{Done, Errand};
+use crate::cache::input::Input;
 use crate::cache::keep::{Ended, Unkept};
 use crate::cache::status::Stamp;
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
 use crate::cache::Cache;
-use crate::command::{Case, Order, State};
+use crate::command::{Case, Order, State, Supplies};
 use crate::connection::ConnectionKey;
+use crate::context::Context;
 use crate::crew::Log;
 use crate::park::Lot;
 use crate::slots::CommandKey;
@@ -78,7 +81,8 @@ impl Server {
     }
 
     /// Whether a command is known; its slot waits until the answer is there.
-    pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order) {
+    pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order, supplies: &Supplies) {
+        let by_facts = order.execute.by_facts.then(|| input(order, supplies));
         let connection = self.connections.get(&order.connection);
         let client = connection.and_then(|connection| connection.client.as_ref());
         self.clerks.send(Errand::Ask(Question {
@@ -87,6 +91,8 @@ impl Server {
             environment: order.env.clone(),
             folder: order.execute.cwd.clone(),
             umask: order.context.umask,
+            by_facts,
+            circumstances: by_facts.map(|_| circumstances(&order.context)).unwrap_or_default(),
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
         }));
     }
@@ -214,6 +220,27 @@ impl Server {
             });
         }
     }
+}
+
+/// What a command will find on its standard input.
+fn input(order: &Order, supplies: &Supplies) -> Input {
+    match (order.execute.stdio[0], supplies.descriptors.first()) {
+        (Stdio::Null, _) => Input::Nothing,
+        (Stdio::Pipe, _) => Input::of_text(&supplies.input),
+        (Stdio::Descriptor, Some(file)) => Input::of(file.as_fd()),
+        _ => Input::Unknown,
+    }
+}
+
+/// What a program can know of where it runs without asking for anything that is noted.
+fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
+    let host = rustix::system::uname();
+    let parts = [host.nodename(), host.release(), host.version(), host.machine()];
+    let host: Vec<_> = parts.iter().map(|part| part.to_string_lossy()).collect();
+    let user = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
+    let mut told = context.tell();
+    told.extend([("=host", host.join(" ")), ("=user", format!("{} {}", user[0], user[1]))]);
+    told
 }
 
 /// Prepares a command to note what it does, if what comes of it is to be stored.

@@ -69,7 +69,7 @@ impl Server {
         let supplies = Supplies { input, descriptors };
         let case = None;
         let state = if order.execute.cached {
-            self.ask_cache(command, &order);
+            self.ask_cache(command, &order, &supplies);
             State::Asking(supplies)
         } else {
             self.slots.submit(order.session, command);

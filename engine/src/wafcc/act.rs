@@ -21,6 +21,7 @@ it just runs the command.
 
 Usage: wafcc COMMAND [ARGUMENT...]
        wafcc run -- COMMAND [ARGUMENT...]    cache any command, not only compiles
+       wafcc run --no-cache -- COMMAND [ARGUMENT...]
        wafcc OPTION...
        a link to wafcc that is called like a compiler runs the next one of that name in PATH
 

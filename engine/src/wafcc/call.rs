@@ -18,12 +18,22 @@ pub struct Call {
     /// What the program will see as its own name.
     pub name: OsString,
     pub args: Vec<OsString>,
-    /// Any command is to be cached by what it is seen to depend on, not only compiles.
-    pub is_any: bool,
+    pub how: How,
+}
+
+/// What is to be cached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Compiles; other commands if the settings say so.
+    AsSet,
+    /// Any command, by what it is seen to depend on.
+    ByFacts,
+    /// It only runs within the slots.
+    Uncached,
 }
 
 impl Call {
-    pub fn find(name: &OsStr, args: Vec<OsString>, is_any: bool) -> Result<Call, String> {
+    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, String> {
         let found = if name.as_bytes().contains(&b'/') {
             find_at(Path::new(name))
         } else {
@@ -34,7 +44,7 @@ impl Call {
             program,
             name,
             args,
-            is_any,
+            how,
         })
     }
 }
@@ -94,14 +104,14 @@ mod tests {
     #[test]
     fn a_program_that_is_not_there_is_named() {
         for name in ["no-such-compiler", "/no/such/compiler"] {
-            let error = Call::find(OsStr::new(name), Vec::new(), false).unwrap_err();
+            let error = Call::find(OsStr::new(name), Vec::new(), How::AsSet).unwrap_err();
             assert!(error.starts_with(name), "{error}");
         }
     }
 
     #[test]
     fn a_program_that_execvp_finds_keeps_its_name() {
-        let call = Call::find(OsStr::new("sh"), Vec::new(), false).unwrap();
+        let call = Call::find(OsStr::new("sh"), Vec::new(), How::AsSet).unwrap();
         assert!(call.program.is_absolute());
         assert_eq!(call.name, "sh");
     }

@@ -23,7 +23,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use self::call::Call;
+use self::call::{Call, How};
 
 const NAME: &str = "wafcc";
 /// The shell's exit status for a program that is not there.
@@ -37,17 +37,22 @@ pub fn main(mut args: Vec<OsString>) -> i32 {
     }
     let argv0 = args.remove(0);
     if let Some(name) = borrowed_name(&argv0) {
-        return wrap(name, args, false);
+        return wrap(name, args, How::AsSet);
     }
     match args.first().map(|first| first.as_bytes()) {
-        Some(b"run") if args.get(1).is_some_and(|a| a == "--") && args.len() > 2 => {
-            args.drain(..2);
-            let name = args.remove(0);
-            wrap(&name, args, true)
-        }
+        Some(b"run") => match how_to_run(&mut args) {
+            Some(how) => {
+                let name = args.remove(0);
+                wrap(&name, args, how)
+            }
+            None => {
+                let name = args.remove(0);
+                wrap(&name, args, How::AsSet)
+            }
+        },
         Some(first) if !first.starts_with(b"-") => {
             let name = args.remove(0);
-            wrap(&name, args, false)
+            wrap(&name, args, How::AsSet)
         }
         _ => manage(args),
     }
@@ -58,8 +63,19 @@ fn borrowed_name(argv0: &OsStr) -> Option<&OsStr> {
     Path::new(argv0).file_name().filter(|name| *name != NAME)
 }
 
-fn wrap(name: &OsStr, args: Vec<OsString>, is_any: bool) -> i32 {
-    match Call::find(name, args, is_any) {
+/// Of `run [--no-cache] -- COMMAND`, which it reduces to the command; anything else is a command that is called `run`.
+fn how_to_run(args: &mut Vec<OsString>) -> Option<How> {
+    let is_plain = args.get(1).is_some_and(|arg| arg == "--no-cache");
+    let at = if is_plain { 2 } else { 1 };
+    if args.get(at).map_or(true, |arg| arg != "--") || args.len() < at + 2 {
+        return None;
+    }
+    args.drain(..=at);
+    Some(if is_plain { How::Uncached } else { How::ByFacts })
+}
+
+fn wrap(name: &OsStr, args: Vec<OsString>, how: How) -> i32 {
+    match Call::find(name, args, how) {
         Ok(call) => run::run(&call),
         Err(error) => {
             eprintln!("{NAME}: {error}");

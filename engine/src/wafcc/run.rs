@@ -14,11 +14,12 @@ use std::path::Path;
 use std::process::{Command, Stdio as ProcessStdio};
 use std::time::Duration;
 
-use super::call::Call;
+use super::call::{Call, How};
 use super::place;
 use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
 use crate::cache::digest::Digest;
+use crate::cache::input::Input;
 use crate::client::{end_if_stopped, Client, Unserved};
 use crate::folder::Folder;
 use crate::terminal::Size;
@@ -125,15 +126,18 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     let entries: Strings = entries.collect();
     let cwd = env::current_dir()?.into_os_string().into_encoded_bytes();
     // What the cache may answer or keep goes through it; all else goes where ours goes, in the order in which it comes.
-    let is_kept = !call.is_any && is_known(call, &entries, &cwd);
+    let by_facts = call.how == How::ByFacts || call.how == How::AsSet && settings.is_on(Key::Facts);
+    let by_facts = (by_facts && !is_observed()).then(|| Input::of(io::stdin().as_fd()));
+    let is_cached = call.how != How::Uncached;
+    let is_kept = is_cached && is_known(call, &entries, &cwd, by_facts);
     let environment = Request::Environment { env: 0, entries };
     let output = if is_kept { Stdio::Pipe } else { Stdio::Descriptor };
     let execute = Request::Execute(Box::new(Execute {
         id: 0,
         env: 0,
         new_session: false,
-        cached: !call.is_any,
-        by_facts: false,
+        cached: is_cached,
+        by_facts: by_facts.is_some(),
         stdio: [Stdio::Descriptor, output, output],
         timeout: 0,
         cwd,
@@ -167,14 +171,20 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     }
 }
 
-/// Whether the cache knows commands of this kind.
-fn is_known(call: &Call, environment: &Strings, folder: &[u8]) -> bool {
+/// Whether what we are a part of notes what it does. If that were this same command, it would wait for itself.
+fn is_observed() -> bool {
+    env::var_os("WAFPARK_TRACE").is_some()
+}
+
+/// Whether the cache knows commands of this kind, or would go by their facts.
+fn is_known(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
     let asked = action::Call {
         argv: &argv(call),
         environment,
         folder,
         program: &call.program,
         bases: &[],
+        by_facts,
     };
     Action::find(&asked).is_ok()
 }

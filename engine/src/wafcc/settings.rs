@@ -23,6 +23,7 @@ pub enum Key {
     Compression,
     Namespace,
     ExtraFiles,
+    Facts,
     Audit,
 }
 
@@ -59,7 +60,7 @@ const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'s
     }
 }
 
-const SPECS: [Spec; 10] = [
+const SPECS: [Spec; 11] = [
     spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
     spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
     spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
@@ -75,6 +76,7 @@ const SPECS: [Spec; 10] = [
     ),
     spec(Key::Namespace, "namespace", "WAFCC_NAMESPACE", "", Kind::Text),
     spec(Key::ExtraFiles, "extra_files", "WAFCC_EXTRAFILES", "", Kind::Files),
+    spec(Key::Facts, "facts", "WAFCC_FACTS", "no", Kind::Switch),
     spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
 ];
 

@@ -5,14 +5,16 @@
 use super::super::access::{Access, Bytes, Mode, What};
 use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use super::super::fact::Kind;
+use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
 use super::super::path::{below, split, trimmed, Path};
 use super::super::world::status_of_name;
-use super::{Claim, Fate, How, Story};
+use super::{Claim, Fate, How, Statuses, Story};
 
 impl Story<'_, '_, '_> {
     pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
         let error = access.error;
+        self.now = self.manners_of(access.process);
         match &access.what {
             What::Begin {
                 program,
@@ -21,10 +23,10 @@ impl Story<'_, '_, '_> {
             } => self.begin(access.process, program, folder, *parent),
             What::Enter { path } => self.enter(access.process, path, error),
             What::Blind { why } => Err(Obstacle::Blind { why }),
-            What::Time if self.knowledge.policy.clock => Err(Obstacle::ReadsClock),
-            What::Random if self.knowledge.policy.random => Err(Obstacle::ReadsRandom),
-            What::Date => Err(Obstacle::ReadsClock),
-            What::Time | What::Random => Ok(()),
+            What::Time if self.knowledge.policy.clock && !self.seeds(access.process) => Err(Obstacle::ReadsClock),
+            What::Random if self.knowledge.policy.random && !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
+            What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
+            What::Time | What::Random | What::Date => Ok(()),
             What::Ask { name } => {
                 self.asked.insert(name.clone());
                 Ok(())
@@ -34,26 +36,22 @@ impl Story<'_, '_, '_> {
                 Ok(())
             }
             What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
+            What::Load { path } if hides_calls(path) && !self.knowledge.policy.compiler => {
+                Err(Obstacle::Blind { why: OWN_CALLS })
+            }
             What::Execute { path } | What::Load { path } => {
                 let path = self.path(access.process, path)?;
                 self.look(How::Run, path, error)
             }
-            What::Open { path, mode } => {
-                let path = self.path(access.process, path)?;
-                self.open(path, *mode, error)
-            }
+            What::Open { path, mode } => self.open(access.process, path, *mode, error),
             What::Find { path } => {
                 let path = self.path(access.process, path)?;
-                self.look(How::There { follows: true }, path, error)
+                let how = self.looking(true);
+                self.look(how, path, error)
             }
             What::Look { path, follows } => {
                 let path = self.path(access.process, path)?;
-                let follows = *follows;
-                let how = if self.knowledge.policy.compiler {
-                    How::There { follows }
-                } else {
-                    How::Status { follows }
-                };
+                let how = self.looking(*follows);
                 self.look(how, path, error)
             }
             What::Link { path } => {
@@ -80,6 +78,40 @@ impl Story<'_, '_, '_> {
                 let path = self.path(access.process, path)?;
                 self.make(path, error)
             }
+        }
+    }
+
+    fn manners_of(&self, process: u32) -> Manners {
+        if self.knowledge.policy.compiler {
+            return COMPILER;
+        }
+        self.manners.get(&process).copied().unwrap_or(STRANGER)
+    }
+
+    /// The clock and random numbers do not show in what it makes, as yet.
+    fn seeds(&self, process: u32) -> bool {
+        match self.now.seeds {
+            Seeds::Never => false,
+            Seeds::First => !self.reading.contains(&process),
+            Seeds::Always => true,
+        }
+    }
+
+    /// It goes by how old or large files are, and by their rights.
+    fn heeds_times(&self) -> bool {
+        match self.now.times {
+            Times::Never => false,
+            Times::Archived => self.knowledge.policy.statuses != Statuses::Ignored,
+            Times::Always => true,
+        }
+    }
+
+    fn looking(&self, follows: bool) -> How {
+        let knows = self.now.compiles || self.now.times == Times::Archived && !self.heeds_times();
+        if knows {
+            How::There { follows }
+        } else {
+            How::Status { follows }
         }
     }
 
@@ -145,13 +177,18 @@ impl Story<'_, '_, '_> {
 
     /// Anything that changes nothing.
     pub(super) fn look(&mut self, how: How, path: Path, error: u16) -> Result<(), Obstacle> {
-        let compiler = self.knowledge.policy.compiler;
+        let compiler = self.now.compiles;
         let absolute = self.view.place.absolute(&path);
         if absolute == self.knowledge.observer {
             return Ok(());
         }
-        if special(&absolute).is_some() && (compiler || how != How::List) {
-            return Ok(());
+        let is_told = error == 0 && matches!(how, How::Target | How::Resolve);
+        match special(&absolute) {
+            Some(Special::Device | Special::Machine) if is_told && !compiler => {
+                return Err(Obstacle::Device { path: self.show(&path) })
+            }
+            Some(_) if compiler || how != How::List => return Ok(()),
+            _ => {}
         }
         let is_asked_only = matches!(how, How::There { .. } | How::Status { .. });
         if compiler && is_asked_only && self.is_temporary_folder(&absolute) {
@@ -182,7 +219,21 @@ impl Story<'_, '_, '_> {
         let trace = self.traces.entry(name.clone()).or_default();
         trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
-        self.claims.insert(Claim { how, path, name });
+        let careless = compiler;
+        if how == How::Read && self.heeds_times() {
+            self.claims.insert(Claim {
+                how: How::Status { follows: true },
+                path: path.clone(),
+                name: name.clone(),
+                careless,
+            });
+        }
+        self.claims.insert(Claim {
+            how,
+            path,
+            name,
+            careless,
+        });
         Ok(())
     }
 
@@ -197,19 +248,30 @@ impl Story<'_, '_, '_> {
         TEMPORARY_FOLDERS.contains(&path) || TEMPORARY.iter().any(named)
     }
 
-    fn open(&mut self, path: Path, mode: Mode, error: u16) -> Result<(), Obstacle> {
+    fn open(&mut self, process: u32, given: &[u8], mode: Mode, error: u16) -> Result<(), Obstacle> {
+        let path = self.path(process, given)?;
+        let is_random_told = self.knowledge.policy.random && !self.seeds(process);
         match special(&self.view.place.absolute(&path)) {
             Some(Special::Harmless) => return Ok(()),
-            Some(Special::Random) if self.knowledge.policy.random => return Err(Obstacle::ReadsRandom),
+            Some(Special::Machine) if self.now.compiles => return Ok(()),
+            Some(Special::Random) if is_random_told => return Err(Obstacle::ReadsRandom),
             Some(Special::Random) => return Ok(()),
-            Some(Special::Device) if error == 0 => return Err(Obstacle::Device { path: self.show(&path) }),
+            Some(Special::Device | Special::Machine) if error == 0 => {
+                return Err(Obstacle::Device { path: self.show(&path) })
+            }
             _ => {}
+        }
+        let is_device = special(&self.view.place.absolute(&path)).is_some();
+        // Where its installation is, which it asks for before all else.
+        if error == 0 && !given.ends_with(b"/pyvenv.cfg") {
+            self.reading.insert(process);
         }
         if !mode.writes && !mode.creates && !mode.truncates {
             return self.look(How::Read, path, error);
         }
         match i32::from(error) {
             _ if error == 0 => self.write(path, mode),
+            libc::ENXIO if is_device => Ok(()),
             libc::ENOENT => self.look(How::There { follows: true }, path, error),
             libc::EEXIST | libc::EISDIR => self.look(How::There { follows: false }, path, 0),
             _ => Err(Obstacle::Denied { path: self.show(&path) }),
@@ -225,8 +287,12 @@ impl Story<'_, '_, '_> {
         }
         // An absence that libc saw, or that of what was removed a moment ago.
         let is_new = mode.exclusive || trace.fate == Fate::Gone || trace.was_absent || trace.was_removed;
+        let was_there = trace.fate != Fate::Foreign || trace.was_removed;
         if !is_new && !mode.truncates {
             return Err(Obstacle::InPlace { path: self.show(&path) });
+        }
+        if mode.exclusive && !was_there && !self.now.compiles {
+            self.look(How::There { follows: false }, path.clone(), libc::ENOENT as u16)?;
         }
         self.becomes_made(path, false)
     }

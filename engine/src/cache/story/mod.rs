@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::access::{Access, Bytes};
 use super::fact::{Fact, Kind};
+use super::manners::{Manners, STRANGER};
 use super::obstacle::Obstacle;
 use super::path::{split, Path};
 use super::status::Stamp;
@@ -35,13 +36,15 @@ pub struct Policy {
     pub statuses: Statuses,
 }
 
-/// Whether sizes and times count of what a known compiler reads or looks at.
+/// Whether sizes and times count of what a known compiler, or another command, reads or looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statuses {
     Ignored,
     /// If it reads what compilers prepared: they compare the times of what that was made of.
     WithPrecompiled,
     Kept,
+    /// As the manners of each program are.
+    ByProgram,
 }
 
 impl Default for Policy {
@@ -51,7 +54,7 @@ impl Default for Policy {
             clock: true,
             random: true,
             folder: true,
-            statuses: Statuses::Kept,
+            statuses: Statuses::ByProgram,
         }
     }
 }
@@ -136,6 +139,8 @@ struct Claim {
     path: Path,
     /// By which spellings of one path know each other.
     name: Bytes,
+    /// By a program to which its own results make no difference.
+    careless: bool,
 }
 
 struct Story<'v, 'w, 'k> {
@@ -145,6 +150,16 @@ struct Story<'v, 'w, 'k> {
     modules: Option<Bytes>,
     /// In which folder each process is.
     folders: HashMap<u32, Path>,
+    /// How the program of each process is.
+    manners: HashMap<u32, Manners>,
+    /// Those of the process of which is told.
+    now: Manners,
+    /// All programs ask for variables one by one; all compile; some do.
+    all_ask: bool,
+    all_compile: bool,
+    some_compile: bool,
+    /// Processes that have opened their first file.
+    reading: HashSet<u32>,
     first: Option<Path>,
     real_folders: HashMap<Bytes, Option<Bytes>>,
     traces: HashMap<Bytes, Trace>,
@@ -163,6 +178,12 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         declared: HashSet::new(),
         modules: None,
         folders: HashMap::new(),
+        manners: HashMap::new(),
+        now: STRANGER,
+        all_ask: true,
+        all_compile: true,
+        some_compile: knowledge.policy.compiler,
+        reading: HashSet::new(),
         first: None,
         real_folders: HashMap::new(),
         traces: HashMap::new(),

@@ -13,6 +13,7 @@ use super::super::exception::{ALWAYS_ASKED, TEMPORARY};
 use super::super::fact::{Fact, Kind};
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, Path, Root};
+use super::super::status::Stamp;
 use super::super::world::{status_of_name, View};
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
 
@@ -40,7 +41,8 @@ impl Story<'_, '_, '_> {
         if self.statuses_count(&claims) {
             self.add_statuses(&mut facts)?;
         }
-        for paths in files.values() {
+        let twins = if self.some_compile { files } else { BTreeMap::new() };
+        for paths in twins.values() {
             self.add_twins(paths, &mut facts)?;
         }
         let mut dependence = Dependence { facts, outputs };
@@ -75,6 +77,10 @@ impl Story<'_, '_, '_> {
             if !is_good {
                 return Err(Obstacle::NotPlain { path: shown });
             }
+            let is_now = !status.written.is_before(self.knowledge.started);
+            if !self.knowledge.policy.compiler && !(is_now && status.written < Stamp::now().plus_seconds(1)) {
+                return Err(Obstacle::Dated { path: shown });
+            }
             let path = path.clone();
             outputs.insert(name.clone(), Made { path, kind });
         }
@@ -92,7 +98,8 @@ impl Story<'_, '_, '_> {
         if self.locates && policy.folder {
             facts.push(Fact::Folder { path: folder.to_vec() });
         }
-        if !policy.compiler {
+        if !self.all_ask {
+            facts.push(Fact::Folder { path: folder.to_vec() });
             let digest = environment.names(folder);
             facts.push(Fact::Names { digest });
             facts.extend(environment.telling(folder).map(|(name, _)| fact(name)));
@@ -102,7 +109,8 @@ impl Story<'_, '_, '_> {
         let counts = |name: &&Bytes| {
             let name = name.as_slice();
             let is_unseen = self.knowledge.unseen.iter().any(|unseen| unseen.as_bytes() == name);
-            let is_private = is_unseen || TEMPORARY.contains(&name) || is_silent(name);
+            let is_temporary = self.all_compile && TEMPORARY.contains(&name);
+            let is_private = is_unseen || is_temporary || is_silent(name);
             !is_private && (policy.folder || name != b"PWD")
         };
         facts.extend(self.asked.iter().filter(counts).map(|name| fact(name)));
@@ -140,7 +148,7 @@ impl Story<'_, '_, '_> {
                 };
                 Fact::Resolved { path, real }
             }
-            How::List => return self.listing(path, &claim.name).map(Some),
+            How::List => return self.listing(claim).map(Some),
             How::Absent { follows } => {
                 self.view.lacks(&path, follows).map_err(|_| changed)?;
                 Fact::Absent { path, follows }
@@ -158,8 +166,8 @@ impl Story<'_, '_, '_> {
     fn fact_of_made(&self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
         let path = claim.path.clone();
         match claim.how {
-            How::Absent { follows } if !self.knowledge.policy.compiler => Ok(Some(Fact::Absent { path, follows })),
-            _ if self.knowledge.policy.compiler => Ok(None),
+            How::Absent { follows } if !claim.careless => Ok(Some(Fact::Absent { path, follows })),
+            _ if claim.careless => Ok(None),
             _ => Err(Obstacle::Replaces { path: self.show(&path) }),
         }
     }
@@ -193,7 +201,8 @@ impl Story<'_, '_, '_> {
         })
     }
 
-    fn listing(&mut self, path: Path, name: &[u8]) -> Result<Fact, Obstacle> {
+    fn listing(&mut self, claim: &Claim) -> Result<Fact, Obstacle> {
+        let (path, name) = (claim.path.clone(), claim.name.as_slice());
         let is_in = |other: &Bytes| split(other).is_some_and(|(folder, _)| folder == name);
         let makes = |(other, trace): (&Bytes, &Trace)| trace.fate != Fate::Foreign && is_in(other);
         if self.traces.iter().any(makes) {
@@ -202,8 +211,9 @@ impl Story<'_, '_, '_> {
         self.require_older(&path)?;
         let listing = self.view.listing(&path);
         let listing = listing.map_err(|_| Obstacle::Inconsistent { path: self.show(&path) })?;
-        let digest = listing.digest;
-        Ok(Fact::Listing { path, digest })
+        let in_order = !claim.careless;
+        let digest = listing.told(in_order);
+        Ok(Fact::Listing { path, digest, in_order })
     }
 
     /// Left alone since the command began.
@@ -217,8 +227,7 @@ impl Story<'_, '_, '_> {
     fn statuses_count(&self, claims: &[Claim]) -> bool {
         let is_prepared = |claim: &Claim| claim.how == How::Read && is_prepared(&self.view.place.absolute(&claim.path));
         match self.knowledge.policy.statuses {
-            _ if !self.knowledge.policy.compiler => false,
-            Statuses::Ignored => false,
+            Statuses::Ignored | Statuses::ByProgram => false,
             Statuses::WithPrecompiled => claims.iter().any(is_prepared),
             Statuses::Kept => true,
         }

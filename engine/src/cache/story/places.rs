@@ -5,6 +5,7 @@
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::super::access::Bytes;
+use super::super::manners::{is_of_go, Manners, COMPILER, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, tidy, trimmed, Path};
 use super::{How, Story};
@@ -21,8 +22,25 @@ impl Story<'_, '_, '_> {
         let here = here.unwrap_or_else(|| self.view.place.path(&Path::here(), folder));
         self.first.get_or_insert_with(|| here.clone());
         self.folders.insert(process, here);
+        self.now = self.introduce(process, program)?;
         let program = self.path(process, program)?;
         self.look(How::Run, program, 0)
+    }
+
+    fn introduce(&mut self, process: u32, program: &[u8]) -> Result<Manners, Obstacle> {
+        if self.knowledge.policy.compiler {
+            return Ok(COMPILER);
+        }
+        let manners = Manners::of(program);
+        if manners == STRANGER && is_of_go(program) {
+            return Err(Obstacle::Blind { why: OWN_CALLS });
+        }
+        self.manners.insert(process, manners);
+        self.reading.remove(&process);
+        self.all_ask &= manners.asks;
+        self.all_compile &= manners.compiles;
+        self.some_compile |= manners.compiles;
+        Ok(manners)
     }
 
     fn leads_to(&mut self, path: &Path, folder: &[u8]) -> bool {

@@ -1,0 +1,212 @@
+//! What is known of programs: which of the things that they are seen to do cannot show in what they make. By the names of
+//! their files; whoever is not in the table is a stranger, of whom everything counts.
+
+use super::access::Bytes;
+
+/// When the clock and random numbers do not show in what a program makes: it seeds with them, or measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seeds {
+    Never,
+    /// Before it opens the first file: its script, or what it needs to read one.
+    First,
+    Always,
+}
+
+/// When it goes by how old or large a file is that it opens, or by its rights: these are told to whoever opens it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Times {
+    Never,
+    /// If it is not told to leave them out.
+    Archived,
+    Always,
+}
+
+/// Why nothing is known of those whose calls nobody sees.
+pub const OWN_CALLS: &str = "it makes system calls of its own";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Manners {
+    pub seeds: Seeds,
+    pub times: Times,
+    /// It looks at things only for what they are; neither its results nor the names of its temporary files make a difference
+    /// to it.
+    pub compiles: bool,
+    /// It knows of variables by asking for them one by one.
+    pub asks: bool,
+    /// It may read its standard input.
+    pub listens: bool,
+}
+
+pub const STRANGER: Manners = Manners {
+    seeds: Seeds::Never,
+    times: Times::Always,
+    compiles: false,
+    asks: false,
+    listens: true,
+};
+/// Random numbers are for names of temporary files and of sections; see docs/cacheable.md.
+pub const COMPILER: Manners = Manners {
+    seeds: Seeds::Always,
+    times: Times::Never,
+    compiles: true,
+    asks: true,
+    listens: false,
+};
+/// As compilers are, but that it may be told to write a random number, and for some systems the time.
+const LINKER: Manners = Manners {
+    seeds: Seeds::Never,
+    ..COMPILER
+};
+const ARCHIVER: Manners = Manners {
+    times: Times::Archived,
+    compiles: false,
+    ..LINKER
+};
+/// Makes something of what is in files.
+const READER: Manners = Manners {
+    times: Times::Never,
+    asks: true,
+    ..STRANGER
+};
+/// Has all variables, and may ask for anything in its own words.
+const SCRIPT: Manners = Manners { asks: false, ..READER };
+/// Chooses at random how it lays out its tables, and has a module that asks for the time when it is loaded.
+const PYTHON: Manners = Manners {
+    seeds: Seeds::First,
+    ..SCRIPT
+};
+
+const TABLE: [(&[&str], Manners); 6] = [
+    (
+        &[
+            "gcc",
+            "g++",
+            "gfortran",
+            "cc",
+            "c++",
+            "clang",
+            "clang++",
+            "cc1",
+            "cc1plus",
+            "cc1obj",
+            "cc1objplus",
+            "f951",
+            "lto1",
+            "lto-wrapper",
+            "collect2",
+            "as",
+        ],
+        COMPILER,
+    ),
+    (&["ld", "ld.bfd", "ld.gold", "ld.lld"], LINKER),
+    (&["ar"], ARCHIVER),
+    (
+        &[
+            "bison", "flex", "m4", "sed", "cat", "protoc", "xxd", "gperf", "re2c", "grep", "sort", "tr", "cut", "head",
+            "tail", "wc", "echo", "true", "false",
+        ],
+        READER,
+    ),
+    (&["sh", "dash", "mawk"], SCRIPT),
+    (&["python", "pypy"], PYTHON),
+];
+
+impl Manners {
+    /// `program` is the path of its file.
+    pub fn of(program: &[u8]) -> Manners {
+        let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
+        let name = String::from_utf8_lossy(name);
+        // `python3.11`, `gcc-12`, `x86_64-linux-gnu-ld.bfd`
+        let unversioned = |name: &str| {
+            let is_digit = |c: char| c.is_ascii_digit() || c == '.';
+            name.trim_end_matches(is_digit).trim_end_matches('-').to_owned()
+        };
+        let last = |name: &str| name.rsplit('-').next().unwrap_or(name).to_owned();
+        let plain = unversioned(&name);
+        let of = |name: &str| TABLE.iter().find(|(known, _)| known.contains(&name));
+        // Only tool chains have a target's name before their own.
+        let of_chain = |name: String| of(&name).filter(|(_, manners)| !manners.listens);
+        let found = of(&name).or_else(|| of(&plain));
+        let found = found
+            .or_else(|| of_chain(last(&name)))
+            .or_else(|| of_chain(last(&plain)));
+        found.map_or(STRANGER, |(_, manners)| *manners)
+    }
+}
+
+/// Whether `ar` leaves out when its members were written. Where it does not and writes an index, it asks for the time: so
+/// if it asks for none, an index is proof that it leaves them out by default.
+pub fn archives_no_times(argv: &[&[u8]]) -> bool {
+    let Some(letters) = argv.get(1) else { return false };
+    let letters = letters.strip_prefix(b"-").unwrap_or(letters);
+    let has = |letter: u8| letters.contains(&letter);
+    let makes = has(b'r') || has(b'q');
+    makes && letters.iter().all(|letter| b"rqcsDSv".contains(letter)) && (has(b'D') || !has(b'S'))
+}
+
+/// A library that makes system calls of its own, where nobody sees them.
+pub fn hides_calls(library: &[u8]) -> bool {
+    let name = library.rsplit(|b| *b == b'/').next().unwrap_or(library);
+    name.starts_with(b"liburing.so")
+}
+
+/// Whether a program was made by Go, which makes system calls of its own: it says so in a note.
+pub fn is_of_go(program: &[u8]) -> bool {
+    use std::io::Read;
+    use std::os::unix::ffi::OsStrExt;
+    const HEAD: u64 = 16 << 10;
+    let mut head: Bytes = Vec::new();
+    let file = std::fs::File::open(std::ffi::OsStr::from_bytes(program));
+    let read = file.and_then(|file| file.take(HEAD).read_to_end(&mut head));
+    // Size of the name, size of what follows, and the kind; then the name.
+    const NOTE: &[u8] = b"\x04\0\0\0";
+    let is_note = |window: &[u8]| window.starts_with(NOTE) && window.ends_with(b"Go\0\0");
+    read.is_ok() && head.starts_with(b"\x7fELF") && head.windows(16).any(is_note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_known_by_the_name_of_its_file() {
+        for (path, manners) in [
+            ("/usr/bin/x86_64-linux-gnu-gcc-12", COMPILER),
+            ("/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus", COMPILER),
+            ("/usr/lib/gcc/x86_64-linux-gnu/12/cc1", COMPILER),
+            ("/usr/lib/gcc/x86_64-linux-gnu/12/f951", COMPILER),
+            ("/usr/libexec/gcc/x86_64-linux-gnu/13/lto-wrapper", COMPILER),
+            ("/usr/lib/llvm-14/bin/clang", COMPILER),
+            ("/usr/bin/x86_64-linux-gnu-ld.bfd", LINKER),
+            ("/usr/bin/gcc-ar-12", ARCHIVER),
+            ("/usr/bin/m4", READER),
+            ("/usr/bin/dash", SCRIPT),
+            ("/opt/bin/python3.11", PYTHON),
+            ("/usr/bin/tar", STRANGER),
+            ("/usr/bin/lto-dump-12", STRANGER),
+            ("/usr/bin/posh-sh", STRANGER),
+            ("", STRANGER),
+        ] {
+            assert_eq!(Manners::of(path.as_bytes()), manners, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_archive_without_times_is_told_by_its_letters() {
+        for (line, expected) in [
+            ("ar rcs", true),
+            ("ar -rc", true),
+            ("ar qcD", true),
+            ("ar rcSD", true),
+            ("ar rcS", false),
+            ("ar rcU", false),
+            ("ar rcu", false),
+            ("ar x", false),
+            ("ar", false),
+            ("ar --plugin", false),
+        ] {
+            let argv: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(archives_no_times(&argv), expected, "{line}");
+        }
+    }
+}
