@@ -83,7 +83,7 @@ class Yard:
 			path.write_text(text)
 			os.utime(path, (10**9, 10**9))
 		done = subprocess.run(
-			[self.wafcc, "run", "--", *argv] if parked else argv,  # in the engine, and not from the cache
+			[self.wafcc, "run", "--no-cache", "--", *argv] if parked else argv,
 			cwd=work,
 			env=dict(self.environ, **env),
 			input=stdin,

@@ -167,7 +167,7 @@ def test_an_interrupt_leaves_nothing(name: str, sign: bytes, yard: Yard, engine:
 	before = read_courses(engine)["commands"]
 	temporary, work = yard.base / "tmp", yard.base / "work"
 	gcc = shutil.which("gcc") or "gcc"  # by the name by which its course was learned
-	argv = [yard.wafcc, "run", "--", gcc, *split(f"-O3 -c {name} -o object.o")]
+	argv = [yard.wafcc, "run", "--no-cache", "--", gcc, *split(f"-O3 -c {name} -o object.o")]
 	child = subprocess.Popen(argv, cwd=work, env=yard.environ, stderr=subprocess.PIPE)
 	wait_for("its part does not run", lambda: any(sign in path.read_bytes() for path in temporary.iterdir()))
 	child.send_signal(signal.SIGINT)

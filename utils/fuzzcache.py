@@ -6,6 +6,7 @@ Two checkouts of one project are edited, apart and together, in all the ways by 
 object: headers come, go, shadow others, change at the same size and time, are restored; flags, variables, folder and
 compiler change; some edits happen while a compile runs. A step is one edit and one command, through wafcc and without
 it. What differs between two plain runs as well is not compared. Any other wrapper, such as ccache, can be tried too.
+With --by-facts some commands are links, archives and scripts of random lines, as `wafcc run --` caches them.
 """
 
 import argparse
@@ -17,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Union
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = """\
 examples:
   utils/fuzzcache.py                         1,000 steps with a seed of their own, which is told
   utils/fuzzcache.py --steps 10000 --seed 7
+  utils/fuzzcache.py --by-facts 50           half of them are no compiles
   utils/fuzzcache.py --compilers gcc,clang --wafcc ./wafcc --keep
 
 exit status: 0 nothing differed, 1 something did (the folder is kept), 2 it could not begin
@@ -61,6 +63,70 @@ FLAGS = (
 	"-fdiagnostics-color=always",
 	"-pipe",
 )
+# what `wafcc run --` is given, all with its output last
+TOOLS = (
+	"gcc -shared -o {output} obj/a.o",
+	"gcc -O1 -shared -fPIC -Iinc/x -Iinc/y -o {output} src/b.c",
+	"gcc -O1 -flto -shared -fPIC -Iinc/y -o {output} src/a.c",
+	"gcc -save-temps -Iinc/x -c src/c.c -o {output}",
+	"ld -r obj/b.o -o {output}",
+	"ar rcs {output} obj/a.o obj/b.o",
+	"ar rcUS {output} obj/a.o",
+	"ar qcS {output} obj/b.o",
+	"cp inc/x/h1.h {output}",
+	"cp -p src/a.c {output}",
+	"tar cf {output} inc",
+	"sh gen.sh {output}",
+	"sh gen.sh {output}",
+	"sh gen.sh {output}",
+	"python gen.py {output}",
+	"python gen.py {output}",
+)
+SHELL_LINES = (
+	"cat inc/x/h1.h",
+	"cat inc/*/h2.h",
+	"sed s/define/undef/ src/a.c",
+	"[ inc/x/h1.h -nt inc/y/h1.h ] && echo newer",
+	"[ -e inc/x/h3.h ] && echo there",
+	"[ -L inc/y/h0.h ] && echo link",
+	"[ -x gen.sh ] && echo program",
+	"for f in inc/*/*.h; do echo $f; done",
+	"ls inc/y",
+	"ls -i -s inc/y/h1.h > /dev/null",
+	"wc -c inc/x/h1.h src/a.c",
+	"stat -c %s.%a.%Y src/b.c",
+	"readlink inc/x/h1.h",
+	"readlink -f inc/x/h1.h",
+	'echo "$ONE" "$UNRELATED" "${LC_ALL-none}"',
+	"pwd",
+	"umask",
+	"grep -c int src/a.c",
+	"(cd inc && cat x/h0.h y/h0.h)",
+	"cat < inc/x/h2.h",
+	"sort inc/x/h1.h | head -n 3",
+	"cp src/data.bin made.bin",
+	"rm -f made.bin",
+	"echo more >> made.txt",
+	"uname -n",
+	"date > /dev/null",
+	"mkdir -p inc/x",
+	"find inc -name '*.h'",
+)
+PYTHON_LINES = (
+	'print(open("inc/x/h1.h").read())',
+	'print(os.path.exists("inc/x/h2.h"), os.path.islink("inc/x/h2.h"))',
+	'print(sorted(os.listdir("inc/x")))',
+	'print(os.listdir("inc/y"))',
+	'print(os.path.getmtime("src/a.c"), os.path.getsize("src/b.c"))',
+	'print(os.environ.get("ONE"), os.environ.get("UNRELATED"))',
+	"print(os.getcwd())",
+	'print(os.path.realpath("inc/x/h1.h"))',
+	'print([e.name for e in os.scandir("inc/y") if e.is_file()])',
+	'print(oct(os.stat("src/a.c").st_mode), os.umask(0o22))',
+	'print(subprocess.run(["sed", "-n", "1p", "src/c.c"], stdout=subprocess.PIPE).stdout)',
+	'print(__import__("importable").VALUE)',
+	'os.replace(shutil.copyfile("src/a.c", "made.tmp"), "made.bin")',
+)
 VARIABLES = (
 	("CPATH", ("inc/x", "inc/y", "inc/y:inc/x")),
 	("C_INCLUDE_PATH", ("inc/y",)),
@@ -93,6 +159,27 @@ class Command(NamedTuple):
 		source, output = (os.path.normpath(os.path.join(up, name)) for name in (self.source, self.output))
 		return [self.compiler, *words, "-c", source, "-o", output]
 
+	options = ()  # of the wrapper
+
+
+class Tool(NamedTuple):
+	"""A link, an archive or a script, to be cached by its facts alone."""
+
+	words: str
+	output: str
+	env: Dict[str, str]
+	checkout: str
+	folder: str = "."
+
+	def argv(self, root: pathlib.Path) -> List[str]:
+		words = self.words.format(output=self.output).split()
+		return [os.path.realpath(sys.executable) if word == "python" else word for word in words]
+
+	options = ("run", "--")
+
+
+Step = Union[Command, Tool]
+
 
 class Trace(NamedTuple):
 	"""All that a command leaves."""
@@ -117,6 +204,25 @@ class Project:
 		for name in HEADERS[:4]:
 			self.write_everywhere("%s/%s" % (rng.choice(FOLDERS), name), self.header_text(name))
 		self.write_everywhere(DATA, b"\1\2\3\4")
+
+	def prepare_tools(self) -> None:
+		"""Whatever tools need besides sources."""
+		for checkout in CHECKOUTS:
+			(self.root / checkout / "obj").mkdir()
+		self.write_everywhere("importable.py", b"VALUE = 1\n")
+		self.write_everywhere("gen.sh", self.shell_text())
+		self.write_everywhere("gen.py", self.python_text())
+		make_objects(self)
+
+	def shell_text(self) -> bytes:
+		lines = self.rng.sample(SHELL_LINES, self.rng.randint(1, 5))
+		return "\n".join(["{", *lines, '} > "$1"', ""]).encode()
+
+	def python_text(self) -> bytes:
+		lines = self.rng.sample(PYTHON_LINES, self.rng.randint(1, 4))
+		return "\n".join(
+			["import os, shutil, subprocess, sys", 'sys.stdout = open(sys.argv[1], "w")', *lines, ""]
+		).encode()
 
 	def source_text(self) -> bytes:
 		"""A source that includes some headers in every way there is, and holds what they say."""
@@ -270,6 +376,24 @@ def change_data(project: Project) -> str:
 	return DATA
 
 
+def make_objects(project: Project) -> str:
+	"""By the compiler alone, as far as the sources can be compiled."""
+	for checkout in project.some_checkouts():
+		for name in ("a", "b"):
+			line = "gcc -fPIC -w -Iinc/x -Iinc/y -c src/%s.c -o obj/%s.o" % (name, name)
+			subprocess.run(line.split(), cwd=str(checkout), stderr=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+	return "objects"
+
+
+def change_scripts(project: Project) -> str:
+	shell, python = project.shell_text(), project.python_text()
+	value = b"VALUE = %d\n" % project.rng.randint(1, 9)
+	for checkout in project.some_checkouts():
+		for name, text in (("gen.sh", shell), ("gen.py", python), ("importable.py", value)):
+			project.write(checkout / name, text)
+	return "scripts"
+
+
 def touch_nothing(project: Project) -> str:
 	return "nothing"
 
@@ -278,6 +402,8 @@ EDITS: List[Callable[[Project], str]] = [
 	*(change_header, change_header_unseen, add_header, remove_header, rename_header, link_header, restore_file),
 	*(touch_file, change_source, change_data, touch_nothing, touch_nothing, touch_nothing),
 ]
+
+TOOL_EDITS = [*EDITS, make_objects, make_objects, change_scripts]
 
 # ---- commands
 
@@ -306,6 +432,19 @@ def choose_command(rng: random.Random, compilers: List[str], before: Optional[Co
 	return before._replace(env={**before.env, name: rng.choice(values)} if name not in before.env else {})
 
 
+def choose_tool(rng: random.Random, before: Optional[Step]) -> Tool:
+	"""Likewise."""
+	if not isinstance(before, Tool) or rng.random() < 0.2:
+		return Tool(rng.choice(TOOLS), rng.choice(("made.out", "src/made.out")), {}, rng.choice(CHECKOUTS))
+	change = rng.random()
+	if change < 0.7:
+		return before
+	if change < 0.85:
+		return before._replace(checkout=rng.choice(CHECKOUTS))
+	name, values = rng.choice((*VARIABLES, ("ONE", ("1", "2"))))
+	return before._replace(env={**before.env, name: rng.choice(values)} if name not in before.env else {})
+
+
 class Fuzzer:
 	"""Runs commands through wafcc and without it."""
 
@@ -315,10 +454,10 @@ class Fuzzer:
 		self.ours = {"WAFCC_DIR": str(root / "store"), "WAFCC_BASEDIR": str(root)}
 		self.project = Project(root, rng)
 
-	def start(self, command: Command, is_cached: bool) -> "subprocess.Popen[bytes]":
+	def start(self, command: Step, is_cached: bool) -> "subprocess.Popen[bytes]":
 		argv = command.argv(self.root)
 		return subprocess.Popen(
-			[self.wafcc, *argv] if is_cached else argv,
+			[self.wafcc, *command.options, *argv] if is_cached else argv,
 			cwd=self.root / command.checkout / command.folder,
 			env={**self.environ, **(self.ours if is_cached else {}), **command.env},
 			stdin=subprocess.DEVNULL,
@@ -331,7 +470,7 @@ class Fuzzer:
 		paths = [path for name in CHECKOUTS for path in (self.root / name).rglob("*") if path.is_file()]
 		return {str(path): path.read_bytes() for path in paths}
 
-	def run(self, command: Command, is_cached: bool) -> Trace:
+	def run(self, command: Step, is_cached: bool) -> Trace:
 		"""What a command leaves; its files are removed again."""
 		before = self.look()
 		child = self.start(command, is_cached)
@@ -341,7 +480,7 @@ class Fuzzer:
 			os.unlink(path)
 		return Trace(child.returncode, stdout, stderr, made)
 
-	def disturb(self, command: Command) -> None:
+	def disturb(self, command: Step) -> None:
 		"""Edits while a command runs, whose own result may then be either."""
 		before = self.look()
 		child = self.start(command, True)
@@ -350,10 +489,10 @@ class Fuzzer:
 			self.rng.choice(EDITS)(self.project)
 		child.communicate(timeout=PATIENCE)
 		for path in self.look():
-			if path not in before and not path.endswith((".h", ".c")):
+			if path not in before and not path.endswith((".h", ".c", ".sh", ".py")):
 				os.unlink(path)
 
-	def difference(self, command: Command) -> str:
+	def difference(self, command: Step) -> str:
 		"""What wafcc leaves that a plain run does not, nor another one."""
 		found, wanted = self.run(command, True), self.run(command, False)
 		if found == wanted:
@@ -368,23 +507,36 @@ class Fuzzer:
 		return "other content: %s" % ", ".join(wrong) if wrong else ""
 
 
-def fuzz(fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[str], None]) -> Optional[str]:
+def fuzz(fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[str], None], tools: int = 0) -> Optional[str]:
 	"""The first difference, with what led to it; nothing if there is none."""
 	command, history = None, []  # type: Optional[Command], List[str]
+	tool = None  # type: Optional[Tool]
+	if tools:
+		fuzzer.project.prepare_tools()
 	for step in range(steps):
-		edit = fuzzer.rng.choice(EDITS)
+		is_tool = tools > 0 and fuzzer.rng.random() * 100 < tools
+		edit = fuzzer.rng.choice(TOOL_EDITS if is_tool else EDITS)
 		history.append("%d %s: %s" % (step, edit.__name__, edit(fuzzer.project) or "-"))
-		command = choose_command(fuzzer.rng, compilers, command)
-		if fuzzer.rng.random() < 0.05:
-			fuzzer.disturb(command)
-			history.append("%d disturbed" % step)
-		wrong = fuzzer.difference(command)
-		argv = " ".join(command.argv(fuzzer.root))
-		history.append("%d (cd %s/%s && %s %s)" % (step, command.checkout, command.folder, command.env or "", argv))
+		if is_tool:
+			chosen = tool = choose_tool(fuzzer.rng, tool)  # type: Step
+		else:
+			chosen = command = choose_command(fuzzer.rng, compilers, command)
+		wrong = try_out(fuzzer, step, chosen, history)
 		if wrong:
-			return "\n".join(["step %d: %s" % (step, wrong), *history[-12:]])
+			return wrong
 		say("%d of %d steps" % (step + 1, steps))
 	return None
+
+
+def try_out(fuzzer: Fuzzer, step: int, command: Step, history: List[str]) -> Optional[str]:
+	"""A difference, with what led to it."""
+	if fuzzer.rng.random() < 0.05:
+		fuzzer.disturb(command)
+		history.append("%d disturbed" % step)
+	wrong = fuzzer.difference(command)
+	argv = " ".join(command.argv(fuzzer.root))
+	history.append("%d (cd %s/%s && %s %s)" % (step, command.checkout, command.folder, command.env or "", argv))
+	return "\n".join(["step %d: %s" % (step, wrong), *history[-12:]]) if wrong else None
 
 
 def find_wafcc(named: Optional[str]) -> str:
@@ -411,6 +563,9 @@ def main() -> int:
 	parser.add_argument("--steps", type=int, default=1000, metavar="N", help="how many (default 1000)")
 	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is chosen (default a fresh one)")
 	parser.add_argument("--compilers", metavar="A,B", help="default gcc and clang, as far as they are here")
+	parser.add_argument(
+		"--by-facts", type=int, default=0, metavar="PERCENT", help="of the commands are no compiles (default 0)"
+	)
 	parser.add_argument("--wafcc", metavar="FILE", help="the wrapper (default along PATH, or the one built here)")
 	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
 	parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept where something differs")
@@ -427,7 +582,11 @@ def main() -> int:
 	fuzzer = Fuzzer(root, wafcc, random.Random(seed))
 	try:
 		wrong = fuzz(
-			fuzzer, options.steps, compilers, lambda text: is_shown and print("\r%s" % text, end="", file=sys.stderr)
+			fuzzer,
+			options.steps,
+			compilers,
+			lambda text: is_shown and print("\r%s" % text, end="", file=sys.stderr),
+			options.by_facts,
 		)
 	finally:
 		subprocess.run(

@@ -153,6 +153,16 @@ impl Player<'_> {
         found.kind().to_string()
     }
 
+    /// What a look at something tells a compiler, or anybody else.
+    fn status(&mut self, at: &Path, follows: bool) -> std::io::Result<String> {
+        let found = look(at, follows)?;
+        Ok(match found.kind() {
+            _ if self.compiler => self.kind(at, follows),
+            Kind::Folder => format!("a folder {}", found.mode),
+            _ => format!("{} {} {:?}", found.size, found.mode, found.written),
+        })
+    }
+
     fn see(&mut self, what: &What) -> std::io::Result<String> {
         match what {
             What::Open { path, mode } if mode.writes => {
@@ -168,7 +178,7 @@ impl Player<'_> {
                 }
                 let mut text = Vec::new();
                 file.read_to_end(&mut text)?;
-                if matches!(what, What::Open { .. }) && !at.to_string_lossy().contains("/o") {
+                if self.compiler && matches!(what, What::Open { .. }) && !at.to_string_lossy().contains("/o") {
                     let seen = (text.clone(), (found.dev(), found.ino()), found.mtime());
                     self.sight.files.insert(at.display().to_string(), seen);
                 }
@@ -176,21 +186,11 @@ impl Player<'_> {
             }
             What::Find { path } => {
                 let at = self.at(path);
-                look(&at, true)?;
-                Ok(self.kind(&at, true))
+                self.status(&at, true)
             }
             What::Look { path, follows } => {
                 let at = self.at(path);
-                let found = look(&at, *follows)?;
-                if self.compiler || found.kind() == Kind::Folder {
-                    let kind = if self.compiler {
-                        self.kind(&at, *follows)
-                    } else {
-                        "a folder".into()
-                    };
-                    return Ok(format!("{kind} {}", if self.compiler { 0 } else { found.mode }));
-                }
-                Ok(format!("{} {} {:?}", found.size, found.mode, found.written))
+                self.status(&at, *follows)
             }
             What::Link { path } => Ok(format!("leads to {:?}", fs::read_link(self.at(path))?)),
             What::Resolve { path } => Ok(format!("is {:?}", fs::canonicalize(self.at(path))?)),
@@ -200,7 +200,10 @@ impl Player<'_> {
                     let item = item?;
                     names.push(format!("{:?} {:?}", item.file_name(), item.file_type()?));
                 }
-                names.sort();
+                // Whoever is not known may go by the order.
+                if self.compiler {
+                    names.sort();
+                }
                 Ok(names.concat())
             }
             What::Enter { path } => {

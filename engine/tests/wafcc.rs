@@ -242,6 +242,8 @@ fn only_what_can_be_run_is_a_program() {
 fn run_takes_any_command() {
     let space = TestSpace::started();
     assert_eq!(say(&space, &["run", "--", "expr", "2", "+", "3"]).succeeded(), "5\n");
+    let said = say(&space, &["run", "--no-cache", "--", "expr", "2", "+", "3"]);
+    assert_eq!(said.succeeded(), "5\n");
     let said = say(&space, &["run", "echo"]);
     assert_eq!(said.status, Some(127));
     assert!(said.stderr.starts_with("wafcc: run: no such program"), "{said:?}");

@@ -28,8 +28,9 @@ pub const OWN_CALLS: &str = "it makes system calls of its own";
 pub struct Manners {
     pub seeds: Seeds,
     pub times: Times,
-    /// It looks at things only for what they are; neither its results nor the names of its temporary files make a difference
-    /// to it.
+    /// It looks at things only for what they are, if times make no difference to it.
+    pub looks: bool,
+    /// Neither its results nor the names of its temporary files make a difference to it.
     pub compiles: bool,
     /// It knows of variables by asking for them one by one.
     pub asks: bool,
@@ -40,6 +41,7 @@ pub struct Manners {
 pub const STRANGER: Manners = Manners {
     seeds: Seeds::Never,
     times: Times::Always,
+    looks: false,
     compiles: false,
     asks: false,
     listens: true,
@@ -48,6 +50,7 @@ pub const STRANGER: Manners = Manners {
 pub const COMPILER: Manners = Manners {
     seeds: Seeds::Always,
     times: Times::Never,
+    looks: true,
     compiles: true,
     asks: true,
     listens: false,
@@ -65,11 +68,16 @@ const ARCHIVER: Manners = Manners {
 /// Makes something of what is in files.
 const READER: Manners = Manners {
     times: Times::Never,
+    looks: true,
     asks: true,
     ..STRANGER
 };
 /// Has all variables, and may ask for anything in its own words.
-const SCRIPT: Manners = Manners { asks: false, ..READER };
+const SCRIPT: Manners = Manners {
+    looks: false,
+    asks: false,
+    ..READER
+};
 /// Chooses at random how it lays out its tables, and has a module that asks for the time when it is loaded.
 const PYTHON: Manners = Manners {
     seeds: Seeds::First,

@@ -107,8 +107,7 @@ impl Story<'_, '_, '_> {
     }
 
     fn looking(&self, follows: bool) -> How {
-        let knows = self.now.compiles || self.now.times == Times::Archived && !self.heeds_times();
-        if knows {
+        if self.now.looks && !self.heeds_times() {
             How::There { follows }
         } else {
             How::Status { follows }

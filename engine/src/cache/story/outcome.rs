@@ -77,8 +77,9 @@ impl Story<'_, '_, '_> {
             if !is_good {
                 return Err(Obstacle::NotPlain { path: shown });
             }
-            let is_now = !status.written.is_before(self.knowledge.started);
-            if !self.knowledge.policy.compiler && !(is_now && status.written < Stamp::now().plus_seconds(1)) {
+            let is_past = status.written.is_before(self.knowledge.started);
+            let is_dated = is_past || status.written > Stamp::now().plus_seconds(1);
+            if is_dated && !self.knowledge.policy.compiler {
                 return Err(Obstacle::Dated { path: shown });
             }
             let path = path.clone();
@@ -138,7 +139,9 @@ impl Story<'_, '_, '_> {
             }
             How::Resolve => {
                 let real = self.view.resolved(&path).map_err(|_| changed)?;
-                let real = if self.knowledge.policy.folder {
+                let policy = self.knowledge.policy;
+                let is_told = policy.compiler || !claim.careless;
+                let real = if policy.folder && is_told {
                     Path {
                         root: Root::Absolute,
                         rest: real,

@@ -1,0 +1,320 @@
+"""wafcc in front of commands that are no compiles: cached by what they are seen to depend on, or not at all."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+from typing import Dict, NamedTuple, Tuple
+
+import pytest
+from test_cache import PATIENCE, Yard
+
+PYTHON = "/usr/bin/python3"
+
+
+class Facts(Yard):
+	"""A yard in which commands are cached by their facts."""
+
+	def run_by_facts(self, line: str, **env: str) -> subprocess.CompletedProcess:
+		"""What a command prints; its files stay."""
+		return subprocess.run(
+			[self.wafcc, "run", "--", *line.split()],
+			cwd=self.folder,
+			env={**self.environ, **env},
+			stdin=subprocess.DEVNULL,
+			capture_output=True,
+			timeout=PATIENCE,
+			check=False,
+		)
+
+	def check(self, line: str, output: str, cwd: str = ".", umask: int = 0o022, **env: str) -> str:
+		"""Run a command by its facts and plainly; both leave the same. What wafcc says of it."""
+		fresh = self.run(line, False, cwd, umask, **env)
+		found = self.run(f"{self.wafcc} run -- {line}", False, cwd, umask, **env)
+		said = self.explain(self.folder / cwd / output)
+		assert found == fresh, f"{line}: {said}"
+		return said
+
+	def check_until_hit(self, line: str, output: str, cwd: str = ".", umask: int = 0o022, **env: str) -> None:
+		"""What was written in this very moment is not trusted."""
+		deadline = time.monotonic() + PATIENCE
+		said = ""
+		while not said.startswith("hit"):
+			assert time.monotonic() < deadline, f"{line} is never a hit: {said}"
+			said = self.check(line, output, cwd, umask, **env)
+
+	def reasons(self) -> Dict[str, int]:
+		"""Why commands were not looked up, or not stored."""
+		done = subprocess.run(
+			[self.wafcc, "--show-stats", "--json"], env=self.environ, capture_output=True, timeout=PATIENCE, check=True
+		)
+		told = json.loads(done.stdout)
+		return {**told["uncached"], **told["not_stored"]}
+
+
+@pytest.fixture
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+	"""A folder with a source, two objects, scripts and the like."""
+	folder = tmp_path / "yard"
+	folder.mkdir()
+	yard = Facts(engine, folder, tmp_path / "home")
+	for name, text in FILES.items():
+		yard.write(name, text)
+	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=folder, check=True, timeout=PATIENCE)
+	return yard
+
+
+FILES = {
+	"a.c": "int f(void) { return 1; }\n",
+	"b.c": "int f(void);\nint main(void) { return f(); }\n",
+	"x.l": "%%\n[a-z] ;\n%%\n",
+	"x.y": "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A ;\n%%\n",
+	"m.proto": 'syntax = "proto3";\nmessage M { int32 a = 1; }\n',
+	"m.f90": "module m\n integer :: i = 1\nend module\n",
+	"m.cc": "export module m;\nexport int f() { return 1; }\n",
+	"u.cc": "import m;\nint g() { return f(); }\n",
+	"in.txt": "one\n",
+	"tool/gen.sh": "sed s/one/two/ in.txt > made.c\ncat made.c a.c >> more.c\n",
+	"tool/gen.py": "import sys\nopen(sys.argv[1], 'w').write(open('in.txt').read() * 2)\n",
+	"tool/say.sh": 'echo "$WORD" > made.c\n',
+	"tool/here.sh": "pwd > made.c\n",
+	"tool/list.sh": "for name in src/*; do echo $name; done > made.c\n",
+	"tool/mode.sh": "umask 022\n: > made.c\n",
+	"src/one": "",
+}
+
+
+class Kind(NamedTuple):
+	"""A command, one of its outputs, one of its inputs, and what is written into that."""
+
+	line: str
+	output: str
+	source: str
+	text: str
+
+
+KINDS = {
+	"link": Kind("gcc -o prog a.o b.o", "prog", "a.o", ""),
+	"link by clang": Kind("clang -o prog a.o b.o", "prog", "a.o", ""),
+	"compile and link": Kind("gcc -O1 -o prog a.c b.c", "prog", "a.c", "int f(void) { return 2; }\n"),
+	"link with optimization": Kind("gcc -O1 -flto -o prog a.c b.c", "prog", "a.c", "int f(void) { return 2; }\n"),
+	"shared library": Kind("gcc -shared -fPIC -o a.so a.c", "a.so", "a.c", "int f(void) { return 2; }\n"),
+	"partial link": Kind("ld -r -o both.o a.o b.o", "both.o", "a.o", ""),
+	"archive": Kind("ar rcs both.a a.o b.o", "both.a", "a.o", ""),
+	"archive by gcc": Kind("gcc-ar qc both.a a.o b.o", "both.a", "b.o", ""),
+	"intermediate files": Kind("gcc -save-temps -c a.c", "a.s", "a.c", "int f(void) { return 2; }\n"),
+	"scanner": Kind("flex x.l", "lex.yy.c", "x.l", "%%\n[0-9] ;\n%%\n"),
+	"parser": Kind("bison -d x.y", "x.tab.h", "x.y", FILES["x.y"].replace("A", "B")),
+	"messages": Kind("protoc --cpp_out=. m.proto", "m.pb.h", "m.proto", FILES["m.proto"].replace("a =", "b =")),
+	"shell script": Kind("sh tool/gen.sh", "more.c", "in.txt", "none\n"),
+	"Python script": Kind(f"{PYTHON} tool/gen.py made.c", "made.c", "in.txt", "none\n"),
+	"Fortran module": Kind("gfortran -c m.f90", "m.o", "m.f90", FILES["m.f90"].replace("integer", "real")),
+	"clang module": Kind(
+		"clang++ -std=c++20 --precompile -x c++-module m.cc -o m.pcm", "m.pcm", "m.cc", FILES["m.cc"].replace("1", "2")
+	),
+}
+
+
+def need(line: str) -> None:
+	if not shutil.which(line.split()[0]):
+		pytest.skip(f"needs {line.split()[0]}")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_command_is_cached_by_its_facts(name: str, yard: Facts) -> None:
+	"""It is a hit with the same bytes and rights when its outputs are gone, and a miss when an input is another."""
+	kind = KINDS[name]
+	need(kind.line)
+	yard.check_until_hit(kind.line, kind.output)
+	assert yard.check(kind.line, kind.output).startswith("hit")
+	before = (yard.folder / kind.source).read_bytes()
+	text = kind.text.encode() or b"/* another */\n"
+	if kind.source.endswith(".o"):
+		source = kind.source.replace(".o", ".c")
+		subprocess.run(["gcc", "-c", "-g", source, "-o", kind.source], cwd=yard.folder, check=True, timeout=PATIENCE)
+	else:
+		(yard.folder / kind.source).write_bytes(text)
+	assert yard.check(kind.line, kind.output).startswith(f"miss: {kind.source}")
+	assert before != (yard.folder / kind.source).read_bytes()
+	yard.check_until_hit(kind.line, kind.output)
+
+
+@pytest.mark.parametrize("name", ["link", "shared library", "archive", "scanner", "parser"])
+def test_a_variable_that_is_not_asked_for(name: str, yard: Facts) -> None:
+	"""Programs that ask for variables one by one depend on no others."""
+	kind = KINDS[name]
+	need(kind.line)
+	yard.check_until_hit(kind.line, kind.output, UNRELATED="1")
+	assert yard.check(kind.line, kind.output, UNRELATED="2").startswith("hit")
+
+
+def test_a_variable_that_is_asked_for(yard: Facts) -> None:
+	"""A link depends on where libraries are looked for; a script may have read any variable."""
+	yard.check_until_hit(KINDS["link"].line, "prog")
+	assert yard.check(KINDS["link"].line, "prog", LIBRARY_PATH=str(yard.folder)).startswith("miss: LIBRARY_PATH is")
+	yard.check_until_hit("sh tool/say.sh", "made.c", WORD="one")
+	assert yard.check("sh tool/say.sh", "made.c", WORD="two").startswith("miss: WORD is")
+	assert yard.check("sh tool/say.sh", "made.c", WORD="one", OTHER="").startswith("miss: ")
+	assert yard.check("sh tool/say.sh", "made.c", WORD="one").startswith("hit")
+
+
+REFUSED = {
+	"ar rcU made a.o": "reads the clock",
+	"mkdir made": "makes what is no plain file",
+	"ln -s a.c made": "makes what is no plain file",
+	"ln a.c made": "makes what is no plain file",
+	"mkfifo made": "makes what is no plain file",
+	"cp -p a.c made": "sets times of files",
+	"touch in.txt": "updates a file in place",
+	"rm a.o": "removes what it did not make",
+	"mv a.o made": "removes what it did not make",
+	"install -m 600 a.c made": "makes files of unusual rights",
+	"date": "reads the clock",
+	"cat /proc/uptime": "uses a device",
+	"cat /proc/meminfo": "uses a device",
+	"head -c 4 /dev/urandom": "reads random numbers",
+	"false": "the command failed",
+	"gcc -ftime-report -c a.c -o made": "asks how long the compiler takes",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_cannot_be_brought_back_is_named(line: str, yard: Facts) -> None:
+	"""A command whose result is more than plain files, or depends on what is never twice the same, is never a hit."""
+	need(line)
+	for _ in range(3):
+		state = yard.look()
+		yard.run_by_facts(line)
+		for name, content in state.items():
+			(yard.folder / name).write_bytes(content)
+		made = yard.folder / "made"
+		if made.is_dir():
+			made.rmdir()
+		elif os.path.lexists(made):
+			made.unlink()
+	assert REFUSED[line] in yard.reasons(), yard.reasons()
+
+
+def test_an_archive_that_is_there(yard: Facts) -> None:
+	"""Whoever adds to an archive depends on what is in it: the command runs, and nothing is stored."""
+	subprocess.run(["ar", "rcs", "both.a", "b.o"], cwd=yard.folder, check=True, timeout=PATIENCE)
+	before = (yard.folder / "both.a").read_bytes()
+	line = "ar rcs both.a a.o"
+	for _ in range(2):
+		assert yard.run_by_facts(line).returncode == 0
+		said = yard.explain(yard.folder / "both.a")
+		assert said.startswith("miss") and "not stored" in said
+		listed = subprocess.run(
+			["ar", "t", "both.a"], cwd=yard.folder, capture_output=True, check=True, timeout=PATIENCE
+		)
+		assert listed.stdout.split() == [b"b.o", b"a.o"]
+		(yard.folder / "both.a").write_bytes(before)
+	(yard.folder / "both.a").unlink()
+	yard.check_until_hit(line, "both.a")
+	(yard.folder / "both.a").write_bytes(before)
+	yard.run_by_facts(line)
+	listed = subprocess.run(["ar", "t", "both.a"], cwd=yard.folder, capture_output=True, check=True, timeout=PATIENCE)
+	assert listed.stdout.split() == [b"b.o", b"a.o"]
+
+
+def test_times_of_files(yard: Facts) -> None:
+	"""A stranger may go by when a file was written; who is known not to, does not."""
+	stranger, known = "cp a.o made", "ar rcs made a.o"
+	for line in (stranger, known):
+		yard.check_until_hit(line, "made")
+	os.utime(yard.folder / "a.o", (10**9, 10**9))
+	assert yard.check(stranger, "made").startswith("miss: a.o was written anew")
+	assert yard.check(known, "made").startswith("hit")
+
+
+def test_what_a_command_inherits(yard: Facts) -> None:
+	"""A script depends on its umask and its limits; a link only on what shows."""
+	yard.check_until_hit("sh tool/mode.sh", "made.c")
+	assert yard.check("sh tool/mode.sh", "made.c", umask=0o077).startswith("miss: ")
+	line = KINDS["link"].line
+	yard.check_until_hit(line, "prog")
+	assert yard.check(line, "prog", umask=0o077).startswith("hit")
+
+
+def test_the_folder(yard: Facts) -> None:
+	"""A script may tell where it is; a link with relative names is the same everywhere."""
+	for checkout in ("one", "two"):
+		for name in ("a.o", "b.o", "tool/here.sh"):
+			path = yard.folder / checkout / name
+			path.parent.mkdir(parents=True, exist_ok=True)
+			shutil.copyfile(yard.folder / name, path)
+	yard.check_until_hit("sh tool/here.sh", "made.c", cwd="one")
+	assert yard.check("sh tool/here.sh", "made.c", cwd="two").startswith("miss")
+	yard.check_until_hit(KINDS["link"].line, "prog", cwd="one")
+	assert yard.check(KINDS["link"].line, "prog", cwd="two").startswith("hit")
+
+
+def test_a_folder_that_is_listed(yard: Facts) -> None:
+	"""A name that appears in a folder that was listed counts."""
+	yard.check_until_hit("sh tool/list.sh", "made.c")
+	yard.write("src/two", "")
+	assert yard.check("sh tool/list.sh", "made.c").startswith("miss: what is in src/ has changed")
+	yard.check_until_hit("sh tool/list.sh", "made.c")
+
+
+def feed(yard: Facts, line: str, text: str) -> Tuple[int, str]:
+	done = subprocess.run(
+		[yard.wafcc, "run", "--", *line.split()],
+		cwd=yard.folder,
+		env=yard.environ,
+		input=text,
+		capture_output=True,
+		text=True,
+		timeout=PATIENCE,
+	)
+	return done.returncode, done.stdout
+
+
+def test_what_it_is_given_to_read(yard: Facts) -> None:
+	"""What comes by a pipe cannot be foreseen: the command runs, and reads it."""
+	assert [feed(yard, "cat", text) for text in ("one", "two", "one")] == [(0, "one"), (0, "two"), (0, "one")]
+	assert yard.reasons() == {"reads standard input": 3}
+
+
+def test_the_wrapper_caches_links_only_if_it_is_set(yard: Facts) -> None:
+	"""``wafcc gcc -o prog`` runs; with ``WAFCC_FACTS`` it is cached."""
+	line = KINDS["link"].line
+	for _ in range(2):
+		yard.run(line, True)
+		assert yard.explain(yard.folder / "prog").startswith("not asked for")
+	assert yard.reasons() == {"input for the linker": 2}
+	deadline = time.monotonic() + PATIENCE
+	while not yard.explain(yard.folder / "prog").startswith("hit"):
+		assert time.monotonic() < deadline
+		assert yard.run(line, True, WAFCC_FACTS="1") == yard.run(line, False)
+
+
+def test_a_command_can_stay_off_the_cache(yard: Facts) -> None:
+	"""``wafcc run --no-cache`` only runs, compilers too."""
+	for _ in range(2):
+		yard.run(f"{yard.wafcc} run --no-cache -- gcc -c a.c -o made.o", False)
+	assert yard.explain(yard.folder / "made.o").startswith("not asked for")
+	assert yard.reasons() == {}
+
+
+def test_a_command_that_runs_itself(yard: Facts) -> None:
+	"""A command that gives wafcc the same command again does not wait for itself."""
+	script = '[ -n "$INNER" ] || INNER=1 {wafcc} run -- sh tool/again.sh\necho "$INNER" >> said\n'
+	yard.write("tool/again.sh", script.format(wafcc=yard.wafcc))
+	done = yard.run_by_facts("sh tool/again.sh")
+	assert done.returncode == 0, done.stderr
+	assert (yard.folder / "said").read_text() == "1\n\n"
+
+
+def test_users_of_modules(yard: Facts) -> None:
+	"""Whoever imports a module depends on what was made of it."""
+	need("g++")
+	make = "g++ -std=c++20 -fmodules-ts -x c++ -c m.cc -o m.o"
+	use = "g++ -std=c++20 -fmodules-ts -x c++ -c u.cc -o u.o"
+	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
+	yard.check_until_hit(use, "u.o")
+	yard.write("m.cc", FILES["m.cc"].replace("int f", "long f"))
+	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
+	assert yard.check(use, "u.o").startswith("miss")
