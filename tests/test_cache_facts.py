@@ -9,13 +9,13 @@ import time
 from typing import Dict, NamedTuple, Tuple
 
 import pytest
-from test_cache import PATIENCE, Yard
+from cache_lab import PATIENCE, Lab
 
 PYTHON = "/usr/bin/python3"
 
 
-class Facts(Yard):
-	"""A yard in which commands are cached by their facts."""
+class Facts(Lab):
+	"""A lab in which commands are cached by their facts."""
 
 	def run_by_facts(self, line: str, **env: str) -> subprocess.CompletedProcess:
 		"""What a command prints; its files stay."""

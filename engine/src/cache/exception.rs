@@ -1,9 +1,10 @@
 //! Paths and variables that are special to how commands are judged: tables, each line with its reason.
 
 /// What libc asks inside itself, where it is not observed.
-pub const ALWAYS_ASKED: [&[u8]; 15] = [
+pub const ALWAYS_ASKED: [&[u8]; 16] = [
     // The loader asks.
     b"LD_LIBRARY_PATH",
+    b"LD_PRELOAD",
     b"LANG",
     b"LANGUAGE",
     b"LC_ALL",

@@ -200,6 +200,22 @@ mod tests {
     }
 
     #[test]
+    fn a_program_of_go_says_so() {
+        let path = std::env::temp_dir().join(format!("manners-{}", std::process::id()));
+        let name = path.as_os_str().as_encoded_bytes();
+        for (text, is) in [
+            (&b"\x7fELF....\x04\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0id"[..], true),
+            (b"\x7fELF....\x04\0\0\0\x10\0\0\0\x01\0\0\0GNU\0id", false),
+            (b"#!/bin/sh\n", false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(is_of_go(name), is, "{text:?}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(!is_of_go(name));
+    }
+
+    #[test]
     fn an_archive_without_times_is_told_by_its_letters() {
         for (line, expected) in [
             ("ar rcs", true),
