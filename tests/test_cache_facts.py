@@ -5,13 +5,15 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 from typing import Dict, NamedTuple, Tuple
 
 import pytest
 from cache_lab import PATIENCE, Lab
 
-PYTHON = "/usr/bin/python3"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3"  # one of a system, which loads no modules of its users
 
 
 class Facts(Lab):
@@ -318,3 +320,11 @@ def test_users_of_modules(yard: Facts) -> None:
 	yard.write("m.cc", FILES["m.cc"].replace("int f", "long f"))
 	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
 	assert yard.check(use, "u.o").startswith("miss")
+
+
+def test_random_commands(yard: Facts, tmp_path: pathlib.Path) -> None:
+	"""Links, archives and scripts of random lines, between random edits: no result differs from a fresh one."""
+	fuzzer = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--wafcc", yard.wafcc, "--work", str(tmp_path)]
+	options = ["--steps", "60", "--seed", "4", "--by-facts", "90", "--compilers", "gcc"]
+	done = subprocess.run([*fuzzer, *options], capture_output=True, encoding="utf-8", timeout=5 * PATIENCE, check=False)
+	assert done.returncode == 0, done.stdout + done.stderr
