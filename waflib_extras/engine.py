@@ -48,8 +48,16 @@ DEADLINES = Deadlines()
 # ---- where the engine is
 
 
+class Chosen:
+	"""The folder of the engine that keeps the store which settings name, if it is not the usual one."""
+
+	folder = ""
+
+
 def runtime_folder() -> str:
 	"""The folder that holds the engine's socket, token, locks and log."""
+	if Chosen.folder:
+		return Chosen.folder
 	folder = os.environ.get("WAFD_RUNTIME_DIR")
 	if folder:
 		return folder
@@ -118,8 +126,9 @@ def start(transport: str, seconds: float) -> None:
 	wafd = find_wafd()
 	command = [wafd, "start"] + (["--tcp"] if transport == TCP else [])
 	try:
+		env = dict(os.environ, WAFD_RUNTIME_DIR=Chosen.folder) if Chosen.folder else None
 		process = subprocess.Popen(
-			command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=True
+			command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=True
 		)
 	except OSError as e:
 		raise EngineError("%s: %s" % (wafd, e.strerror)) from None
@@ -210,6 +219,8 @@ class Connection:
 		welcome = self._greet(hello, seconds)
 		self.engine = welcome.pid
 		"""The engine's process."""
+		self.texts: List[bytes] = []
+		"""What commands depended on, by the numbers that the engine has given it on this connection."""
 
 	def _greet(self, hello: bytes, seconds: float) -> Welcome:
 		deadline = time.monotonic() + seconds

@@ -6,20 +6,24 @@ not read from a client that does not read.
 """
 
 import select
-from typing import Any, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import protocol
 from .engine import MSG_NOSIGNAL, RECEIVE, Connection, Session
-from .protocol import EngineError, Lost, Outcome, Output, ProtocolError
+from .protocol import EngineError, Inputs, Lost, Outcome, Output, ProtocolError, Told
 
 MSG_DONTWAIT = 0x40  # Linux's; PyPy 3.9 does not name it
 AT_ONCE = 1 << 18  # bytes that are put together for one call of the system
 
 
+Learned = Optional[Tuple[List[bytes], Inputs]]
+"""What a command depended on, as numbers of texts, and the texts of its connection."""
+
+
 class Order:
 	"""A command that was submitted and has no outcome yet; ``subject`` is the caller's own."""
 
-	__slots__ = ("cancelled", "command", "env", "err", "lost_by", "out", "subject")
+	__slots__ = ("cancelled", "command", "env", "err", "inputs", "lost_by", "out", "subject", "told")
 
 	def __init__(self, subject: Any, command: bytes, env: Optional[Dict[Any, Any]]) -> None:
 		self.subject = subject
@@ -29,6 +33,8 @@ class Order:
 		self.err: List[bytes] = []
 		self.cancelled = False
 		self.lost_by: Optional[Set[int]] = None
+		self.told: Optional[Told] = None
+		self.inputs: Learned = None
 
 
 class Answered(NamedTuple):
@@ -38,6 +44,8 @@ class Answered(NamedTuple):
 	outcome: Optional[Outcome]
 	out: bytes
 	err: bytes
+	told: Optional[Told] = None
+	inputs: Learned = None
 
 
 class Pipeline:
@@ -151,14 +159,32 @@ class Pipeline:
 				raise ProtocolError("the engine says %.100r, which nobody asked for" % (answer,))
 			if isinstance(answer, Outcome):
 				del self.orders[answer.id]
-				answers.append(Answered(order.subject, answer, b"".join(order.out), b"".join(order.err)))
+				out, err = b"".join(order.out), b"".join(order.err)
+				answers.append(Answered(order.subject, answer, out, err, order.told, order.inputs))
 			# the bytes of the command that say where its two streams go
 			elif isinstance(answer, Output) and order.command[1 + answer.stream] == protocol.PIPE:
 				(order.out if answer.stream == 1 else order.err).append(answer.data)
+			elif isinstance(answer, Told) and order.command[0] & protocol.CACHED:
+				order.told = answer
+			elif isinstance(answer, Inputs) and order.command[0] & protocol.INPUTS:
+				order.inputs = self._learn(answer)
 			else:
 				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
 		del received[:start]
 		return answers
+
+	def _learn(self, inputs: Inputs) -> Learned:
+		"""Keep the texts that are new."""
+		connection = self.connection
+		if not inputs.first:
+			connection.texts = []
+		texts = connection.texts
+		if inputs.first != len(texts):
+			raise ProtocolError("texts from %d on, after %d" % (inputs.first, len(texts)))
+		texts += inputs.new
+		if inputs.numbers and max(inputs.numbers) >= len(texts):
+			raise ProtocolError("the number of a text that was not told")
+		return texts, inputs
 
 	def _move(self, lost: Lost) -> List[Answered]:
 		"""The engine ended: have what has no outcome run by another, which starts when nothing of it is left."""
@@ -171,6 +197,7 @@ class Pipeline:
 				return self._fail(self.session.give_up(lost))
 			order.lost_by.add(ended)
 			del order.out[:], order.err[:]
+			order.told = order.inputs = None
 		try:
 			self.connection = self.session.take()
 		except EngineError as e:

@@ -5,10 +5,11 @@ Pure: knows no socket, no engine and no build. Encoding a command has two halves
 that of its environment is the same over whichever connection it goes.
 """
 
+import array
 import os
 import struct
 import sys
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 VERSIONS = (1, 1)  # the lowest and the highest version of the protocol that we speak
 GREETING_CAP = 4096
@@ -31,6 +32,7 @@ SERVE_FIFO = 8
 NEW_SESSION = 1
 CACHED = 2
 FACTS = 4
+INPUTS = 8
 
 # caching.flags
 READ_ONLY = 1
@@ -140,6 +142,14 @@ class Told(NamedTuple):
 	id: int
 	known: int
 	words: str
+
+
+class Inputs(NamedTuple):
+	id: int
+	first: int
+	new: List[bytes]
+	result: bytes
+	numbers: "array.array[int]"
 
 
 # ---- requests
@@ -280,6 +290,8 @@ def encode_caching(flags: int, columns: int, rows: int, bases: Sequence[bytes], 
 
 _WELCOME = struct.Struct("<HII")
 _OUTPUT = struct.Struct("<IB")
+_INPUTS = struct.Struct("<IIII")
+RESULT_SIZE = 32
 _OUTCOME = struct.Struct("<IBBiQQQQQ")
 _WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
 OUTCOME_SIZE = _WHOLE_OUTCOME.size
@@ -360,6 +372,24 @@ def _decode_told(frame: bytes) -> Told:
 	return Told(number, known, words.decode("utf-8", "replace"))
 
 
+def _decode_inputs(frame: bytes) -> Inputs:
+	number, first, count, size = _INPUTS.unpack_from(frame, 5)
+	start = 5 + _INPUTS.size
+	strings = frame[start : start + size]
+	if len(strings) != size or strings.count(0) != count or (count and strings[-1]):
+		raise ProtocolError("texts of inputs that are not as announced")
+	start += size
+	result = frame[start : start + RESULT_SIZE]
+	(count,) = _U32.unpack_from(frame, start + RESULT_SIZE)
+	start += RESULT_SIZE + 4
+	if len(frame) - start != 4 * count:
+		raise ProtocolError("%d inputs in %d bytes" % (count, len(frame) - start))
+	numbers = array.array("I", frame[start:])
+	if sys.byteorder != "little":
+		numbers.byteswap()
+	return Inputs(number, first, strings.split(b"\0")[:-1], result, numbers)
+
+
 _DECODERS = {
 	0x81: _decode_welcome,
 	0x82: _decode_refused,
@@ -368,4 +398,5 @@ _DECODERS = {
 	0x85: _decode_report,
 	0x86: _decode_listening,
 	0x87: _decode_told,
+	0x88: _decode_inputs,
 }

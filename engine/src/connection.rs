@@ -12,6 +12,7 @@ use std::time::Instant;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags};
 
 use crate::cache::answer::Wishes;
+use crate::cache::inputs::Numbers;
 use crate::context::{self, Adjustment, Context};
 use crate::frame::Inbox;
 use crate::slots::{CommandKey, SessionId};
@@ -39,6 +40,8 @@ pub struct Client {
     pub pin: bool,
     /// How its commands are to be cached.
     pub wishes: Arc<Wishes>,
+    /// What it was told of the inputs of its commands.
+    pub numbers: Numbers,
 }
 
 pub struct Connection {

@@ -75,6 +75,7 @@ fn request(vector: &Value) -> Request {
             new_session: number::<u8>(&f["flags"]) & 1 != 0,
             cached: number::<u8>(&f["flags"]) & 2 != 0,
             by_facts: number::<u8>(&f["flags"]) & 4 != 0,
+            inputs: number::<u8>(&f["flags"]) & 8 != 0,
             stdio: [stdio(&f["stdin"]), stdio(&f["stdout"]), stdio(&f["stderr"])],
             timeout: number(&f["timeout"]),
             cwd: unhex(&f["cwd"]),
@@ -163,6 +164,13 @@ fn reply(vector: &Value) -> Reply {
             id: number(&f["id"]),
             known: [Known::Uncached, Known::Hit, Known::Miss][number::<usize>(&f["known"])],
             words: unhex(&f["words"]),
+        },
+        "inputs" => Reply::Inputs {
+            id: number(&f["id"]),
+            first: number(&f["first"]),
+            new: strings(&f["new"]),
+            result: unhex(&f["result"]).try_into().unwrap(),
+            numbers: f["numbers"].as_array().unwrap().iter().map(number).collect(),
         },
         other => panic!("frame {other} of an engine"),
     }

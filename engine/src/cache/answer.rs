@@ -20,6 +20,7 @@ use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
 use super::flight::{Boarding, Flight};
 use super::input::Input;
+use super::inputs::Inputs;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
@@ -44,6 +45,8 @@ pub struct Question {
     /// What else it has of its client: names and values.
     pub circumstances: Vec<(&'static str, String)>,
     pub wishes: Arc<Wishes>,
+    /// It is to be told what the command depends on.
+    pub inputs: bool,
 }
 
 /// How a client wants its commands to be cached.
@@ -89,6 +92,7 @@ pub struct Hit {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub code: i32,
+    pub inputs: Option<Inputs>,
 }
 
 /// The command is to run, and nothing is kept of it.
@@ -216,7 +220,10 @@ impl Cache {
                 continue;
             }
             match self.bring_back(&entry, question, action) {
-                Ok(hit) => {
+                Ok(mut hit) => {
+                    if question.inputs {
+                        hit.inputs = Inputs::of(&entry, &mut view);
+                    }
                     self.store.touch(known);
                     let unnamed = entry.outputs.iter().filter(|output| output.number.is_none());
                     unnamed.for_each(|output| {
@@ -292,6 +299,7 @@ impl Cache {
                 stdout,
                 stderr,
                 code: entry.exit.into(),
+                inputs: None,
             }),
             Err(Unrestored::Unusual(path) | Unrestored::Failed(path, _)) => Err(Some(path)),
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{eventfd, EventfdFlags};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
+use super::inputs::Inputs;
 use super::keep::{Ended, Unkept};
 use super::trace::Berth;
 use super::Cache;
@@ -40,9 +41,18 @@ pub enum Errand {
 }
 
 pub enum Done {
-    Answered { who: u64, answer: Answer },
-    Kept { who: u64, kept: Result<(), Unkept> },
-    Other { who: u64, result: Result<Vec<u8>, String> },
+    Answered {
+        who: u64,
+        answer: Answer,
+    },
+    Kept {
+        who: u64,
+        kept: Result<Option<Inputs>, Unkept>,
+    },
+    Other {
+        who: u64,
+        result: Result<Vec<u8>, String>,
+    },
 }
 
 pub struct Clerks {

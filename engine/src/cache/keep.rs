@@ -15,6 +15,7 @@ use super::answer::{Ticket, TERMINAL};
 use super::digest::Digest;
 use super::entry::{Content, Entry, Output, Print};
 use super::fact::{Fact, Kind};
+use super::inputs::Inputs;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
@@ -61,12 +62,13 @@ impl Unkept {
 
 impl Cache {
     /// Stores what came of a command, or says why not.
-    pub fn keep(&self, ticket: Ticket, ended: &Ended) -> Result<(), Unkept> {
-        let kept = self
-            .store_entry(&ticket, ended)
-            .map(|entry| self.compare(&ticket, &entry));
+    pub fn keep(&self, ticket: Ticket, ended: &Ended) -> Result<Option<Inputs>, Unkept> {
+        let kept = self.store_entry(&ticket, ended).map(|(entry, inputs)| {
+            self.compare(&ticket, &entry);
+            inputs
+        });
         let words = match &kept {
-            Ok(()) => format!("miss: {}", ticket.why),
+            Ok(_) => format!("miss: {}", ticket.why),
             Err(unkept) => {
                 self.count(format!("not stored/{}", unkept.name));
                 format!("miss: {}; not stored: {}", ticket.why, unkept.words)
@@ -82,7 +84,7 @@ impl Cache {
         kept
     }
 
-    fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<Entry, Unkept> {
+    fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<(Entry, Option<Inputs>), Unkept> {
         if ended.code != 0 {
             let is_compiler = ticket.action.knows.compiler.is_some();
             let name = if is_compiler {
@@ -141,7 +143,8 @@ impl Cache {
         };
         let stored = self.store.put_entry(&ticket.key, &entry.encode(), &entry.blobs());
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
-        Ok(entry)
+        let inputs = question.inputs.then(|| Inputs::of(&entry, &mut view));
+        Ok((entry, inputs.flatten()))
     }
 
     /// Holds what an audited command has made against what would have been given for it.

@@ -22,6 +22,7 @@ pub mod exception;
 pub mod fact;
 pub mod flight;
 pub mod input;
+pub mod inputs;
 pub mod journal;
 pub mod keep;
 pub mod language;

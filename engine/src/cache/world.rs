@@ -260,6 +260,11 @@ impl<'w> View<'w> {
         found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
+    /// The same of a file of which the status is known.
+    pub fn digest_of(&self, name: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
+        self.moment.world.digest(name, status)
+    }
+
     /// Nothing is there, not even a link that leads nowhere if links are not followed.
     pub fn lacks(&mut self, path: &Path, follows: bool) -> Result<(), Kind> {
         self.place.write(path, &mut self.name);

@@ -11,6 +11,7 @@ use super::Server;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
 use crate::cache::clerks::{Done, Errand};
 use crate::cache::input::Input;
+use crate::cache::inputs::{Inputs, Numbered};
 use crate::cache::keep::{Ended, Unkept};
 use crate::cache::status::Stamp;
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
@@ -94,6 +95,7 @@ impl Server {
             by_facts,
             circumstances: by_facts.map(|_| circumstances(&order.context)).unwrap_or_default(),
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
+            inputs: order.execute.inputs,
         }));
     }
 
@@ -157,6 +159,7 @@ impl Server {
             ..Outcome::default()
         };
         self.say(&order, Known::Hit, String::new());
+        self.tell_inputs(&order, hit.inputs);
         self.tell(&order, &outcome);
     }
 
@@ -194,7 +197,7 @@ impl Server {
             .insert(key, crate::command::Command { order, state, case });
     }
 
-    fn on_kept(&mut self, key: CommandKey, kept: Result<(), Unkept>) {
+    fn on_kept(&mut self, key: CommandKey, kept: Result<Option<Inputs>, Unkept>) {
         let Some(command) = self.commands.remove(&key) else {
             return;
         };
@@ -202,13 +205,31 @@ impl Server {
             return;
         };
         let why = command.case.map(|case| case.words).unwrap_or_default();
-        let words = match kept {
-            Ok(()) => why,
-            Err(unkept) => format!("{why}; not stored: {}", unkept.words),
+        let (words, inputs) = match kept {
+            Ok(inputs) => (why, inputs),
+            Err(unkept) => (format!("{why}; not stored: {}", unkept.words), None),
         };
         debug!("command {key}: {words}");
         self.say(&command.order, Known::Miss, words);
+        self.tell_inputs(&command.order, inputs);
         self.tell(&command.order, &outcome);
+    }
+
+    /// What a command depended on, if its client wants to know and it can be told.
+    fn tell_inputs(&mut self, order: &Order, inputs: Option<Inputs>) {
+        let connection = self.connections.get_mut(&order.connection);
+        let (Some(connection), Some(inputs)) = (connection, inputs) else {
+            return;
+        };
+        let Some(client) = &mut connection.client else { return };
+        let Numbered { first, new, numbers } = client.numbers.number(inputs.texts);
+        connection.reply(&Reply::Inputs {
+            id: order.execute.id,
+            first,
+            new,
+            result: inputs.result.0,
+            numbers,
+        });
     }
 
     fn say(&mut self, order: &Order, known: Known, words: String) {

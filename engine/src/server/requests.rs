@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use log::{debug, info, warn};
 
 use super::{program_now, Server, Session};
+use crate::cache::inputs::Numbers;
 use crate::connection::{Client, Connection, ConnectionKey, Received};
 use crate::context::{self, Context};
 use crate::folder::ENGINE;
@@ -248,6 +249,7 @@ impl Server {
             control_group,
             pin: hello.wishes & wire::WISH_PIN != 0,
             wishes: Arc::default(),
+            numbers: Numbers::default(),
         })
     }
 

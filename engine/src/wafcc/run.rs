@@ -138,6 +138,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         new_session: false,
         cached: is_cached,
         by_facts: by_facts.is_some(),
+        inputs: false,
         stdio: [Stdio::Descriptor, output, output],
         timeout: 0,
         cwd,

@@ -65,6 +65,13 @@ impl<'a> Reader<'a> {
         Ok(Strings { bytes: bytes.to_vec() })
     }
 
+    fn numbers(&mut self) -> Result<Vec<u32>> {
+        let count = self.u32()? as usize;
+        let bytes = self.take(count.saturating_mul(4))?;
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
+        Ok(bytes.chunks_exact(4).map(number).collect())
+    }
+
     fn env(&mut self) -> Result<u32> {
         match self.u32()? {
             env if (env as usize) < ENVIRONMENTS => Ok(env),
@@ -119,7 +126,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
     let id = r.u32()?;
     let env = r.env()?;
     let flags = r.u8()?;
-    if flags > 7 {
+    if flags > 15 {
         return Err(Malformed("unknown flags"));
     }
     let command = Execute {
@@ -128,6 +135,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
         new_session: flags & 1 != 0,
         cached: flags & 2 != 0,
         by_facts: flags & 4 != 0,
+        inputs: flags & 8 != 0,
         stdio: [r.stdio(0)?, r.stdio(1)?, r.stdio(2)?],
         timeout: r.u64()?,
         cwd: r.text()?,
@@ -276,6 +284,13 @@ impl Reply {
                     _ => return Err(Malformed("unknown answer of the cache")),
                 },
                 words: r.text()?,
+            },
+            0x88 => Reply::Inputs {
+                id: r.u32()?,
+                first: r.u32()?,
+                new: r.strings()?,
+                result: r.array()?,
+                numbers: r.numbers()?,
             },
             _ => return Err(Malformed("unknown kind of reply")),
         };

@@ -45,7 +45,7 @@ impl Request {
             Request::Execute(command) => frame(out, 0x03, |out| {
                 out.extend(command.id.to_le_bytes());
                 out.extend(command.env.to_le_bytes());
-                let flags = [command.new_session, command.cached, command.by_facts];
+                let flags = [command.new_session, command.cached, command.by_facts, command.inputs];
                 out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
                 out.extend(command.stdio.map(|stdio| stdio as u8));
                 out.extend(command.timeout.to_le_bytes());
@@ -113,6 +113,20 @@ impl Reply {
                 out.extend(id.to_le_bytes());
                 out.push(*known as u8);
                 put_text(out, words);
+            }),
+            Reply::Inputs {
+                id,
+                first,
+                new,
+                result,
+                numbers,
+            } => frame(out, 0x88, |out| {
+                out.extend(id.to_le_bytes());
+                out.extend(first.to_le_bytes());
+                put_strings(out, new);
+                out.extend(result);
+                out.extend((numbers.len() as u32).to_le_bytes());
+                numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
             }),
         }
     }

@@ -119,6 +119,8 @@ pub struct Execute {
     pub cached: bool,
     /// Though it may be no compile that the cache knows: what it is seen to do is enough.
     pub by_facts: bool,
+    /// With its outcome, the client is told what it depended on.
+    pub inputs: bool,
     pub stdio: [Stdio; 3],
     /// Microseconds; 0 is none.
     pub timeout: u64,
@@ -281,5 +283,15 @@ pub enum Reply {
         id: u32,
         known: Known,
         words: Vec<u8>,
+    },
+    /// What a command depended on, as numbers of texts (`cache::inputs`).
+    Inputs {
+        id: u32,
+        /// The number of the first of the new texts; with zero, those before are forgotten.
+        first: u32,
+        new: Strings,
+        /// Of what the command made.
+        result: [u8; 32],
+        numbers: Vec<u32>,
     },
 }

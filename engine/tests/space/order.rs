@@ -17,6 +17,7 @@ pub fn command<T: AsRef<[u8]>>(argv: &[T]) -> Order {
         new_session: false,
         cached: false,
         by_facts: false,
+        inputs: false,
         stdio: [Stdio::Null, Stdio::Pipe, Stdio::Pipe],
         timeout: 0,
         cwd: b"/".to_vec(),
