@@ -12,7 +12,7 @@ import sys
 
 from .version import VERSION as __version__
 
-TOOLS = ("prefork",)  # what has a short name; our other modules keep out of the way of a project's own tools
+TOOLS = ("prefork", "wafcc")  # what has a short name; our other modules keep out of the way of a project's own tools
 
 
 class ToolFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

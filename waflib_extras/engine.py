@@ -18,7 +18,18 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import protocol
-from .protocol import EngineError, Lost, Outcome, Output, ProtocolError, Refused, Unsendable, Welcome
+from .protocol import (
+	EngineError,
+	Inputs,
+	Lost,
+	Outcome,
+	Output,
+	ProtocolError,
+	Refused,
+	Told,
+	Unsendable,
+	Welcome,
+)
 from .version import VERSION
 
 UNIX = "unix"
@@ -251,8 +262,14 @@ class Connection:
 		"""End the connection, and with it the command that it runs."""
 		self.sock.close()
 
-	def execute(self, command: bytes, env: Optional[Dict[Any, Any]], fds: Sequence[int]) -> Answer:
-		"""Run a command and wait for its end; ``env`` is none for our own environment."""
+	def execute(
+		self, command: bytes, env: Optional[Dict[Any, Any]], fds: Sequence[int], heard: Optional[List[Any]] = None
+	) -> Answer:
+		"""
+		Run a command and wait for its end; ``env`` is none for our own environment.
+
+		What the cache has to tell of the command is appended to ``heard``.
+		"""
 		number, frame = self.number_environment(env)
 		self.count = count = (self.count + 1) & 0xFFFFFFFF
 		request = protocol.encode_execute(count, number, command)
@@ -266,7 +283,7 @@ class Connection:
 				outcome = protocol.decode_outcome(data)
 				if outcome.id == count:
 					return outcome, b"", b""
-			return self._collect(count, command, bytearray(data))
+			return self._collect(count, command, bytearray(data), heard)
 		except OSError as e:
 			raise Lost("the connection to the engine ended: %s" % e.strerror) from None
 
@@ -291,7 +308,19 @@ class Connection:
 			raise Unsendable("descriptor: %s" % e.strerror) from None
 		self.sock.sendall(request[sent:], MSG_NOSIGNAL)
 
-	def _collect(self, number: int, command: bytes, buffer: bytearray) -> Answer:
+	def learn(self, inputs: protocol.Inputs) -> Tuple[List[bytes], protocol.Inputs]:
+		"""Keep the texts that are new; they come with the numbers that refer to them."""
+		if not inputs.first:
+			self.texts = []
+		texts = self.texts
+		if inputs.first != len(texts):
+			raise ProtocolError("texts from %d on, after %d" % (inputs.first, len(texts)))
+		texts += inputs.new
+		if inputs.numbers and max(inputs.numbers) >= len(texts):
+			raise ProtocolError("the number of a text that was not told")
+		return texts, inputs
+
+	def _collect(self, number: int, command: bytes, buffer: bytearray, heard: Optional[List[Any]]) -> Answer:
 		"""Read output up to the outcome; ``buffer`` holds what has come."""
 		streams: Tuple[List[bytes], List[bytes]] = ([], [])
 		while True:
@@ -308,6 +337,10 @@ class Connection:
 			del buffer[:size]
 			if isinstance(answer, Outcome) and answer.id == number and not buffer:
 				return answer, b"".join(streams[0]), b"".join(streams[1])
+			if heard is not None and isinstance(answer, (Told, Inputs)) and answer.id == number:
+				heard.append(answer if isinstance(answer, Told) else self.learn(answer))
+				buffer += b"" if buffer else self.sock.recv(RECEIVE)
+				continue
 			# the bytes of the command that say where its two streams go
 			if not isinstance(answer, Output) or answer.id != number or command[1 + answer.stream] != protocol.PIPE:
 				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
@@ -389,7 +422,13 @@ class Session:
 			connection.close()
 		self._become_new()
 
-	def execute(self, command: bytes, env: Optional[Dict[Any, Any]] = None, fds: Sequence[int] = ()) -> Answer:
+	def execute(
+		self,
+		command: bytes,
+		env: Optional[Dict[Any, Any]] = None,
+		fds: Sequence[int] = (),
+		heard: Optional[List[Any]] = None,
+	) -> Answer:
 		"""
 		Run a command of ``protocol.encode_command``; if the engine dies meanwhile, run it again in another.
 
@@ -399,7 +438,9 @@ class Session:
 		while True:
 			connection = self.take()
 			try:
-				answer = connection.execute(command, env, fds)
+				if heard:
+					heard.clear()
+				answer = connection.execute(command, env, fds, heard)
 			except Unsendable:
 				self.give_back(connection)
 				raise

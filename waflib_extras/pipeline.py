@@ -167,24 +167,11 @@ class Pipeline:
 			elif isinstance(answer, Told) and order.command[0] & protocol.CACHED:
 				order.told = answer
 			elif isinstance(answer, Inputs) and order.command[0] & protocol.INPUTS:
-				order.inputs = self._learn(answer)
+				order.inputs = self.connection.learn(answer)
 			else:
 				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
 		del received[:start]
 		return answers
-
-	def _learn(self, inputs: Inputs) -> Learned:
-		"""Keep the texts that are new."""
-		connection = self.connection
-		if not inputs.first:
-			connection.texts = []
-		texts = connection.texts
-		if inputs.first != len(texts):
-			raise ProtocolError("texts from %d on, after %d" % (inputs.first, len(texts)))
-		texts += inputs.new
-		if inputs.numbers and max(inputs.numbers) >= len(texts):
-			raise ProtocolError("the number of a text that was not told")
-		return texts, inputs
 
 	def _move(self, lost: Lost) -> List[Answered]:
 		"""The engine ended: have what has no outcome run by another, which starts when nothing of it is left."""

@@ -244,6 +244,10 @@ class Prefork:
 		self.lock = threading.Lock()
 		self.reasons: Dict[str, int] = collections.Counter()
 		"""How often a command ran Waf's own way, by reason."""
+		self.running: Dict[int, Any] = {}
+		"""By thread: the task that it runs."""
+		self.cache: Any = None
+		"""What decides which commands are cached, and hears what came of it."""
 		self.wishes = neighbour.NO_WISHES
 		self.policy: Optional[neighbour.Policy] = None
 		"""What the engine is told; none before it was looked for."""
@@ -260,10 +264,15 @@ class Prefork:
 
 	def decide(self) -> bool:
 		"""Now that there are options: leave Waf as it is if we are not wanted, or there is no engine."""
+		wanted = not getattr(Options.options, "no_prefork", False)
+		if wanted and self.cache is not None:
+			self.cache.decide()
 		self.stand_back()
-		if not getattr(Options.options, "no_prefork", False):
+		if wanted:
 			try:
 				engine.find_engine(find_transport())
+				if self.cache is not None:
+					self.cache.tell_failure()
 				return True
 			except engine.EngineError as e:
 				Logs.warn("prefork: %s (going on without)", e)
@@ -271,6 +280,14 @@ class Prefork:
 		if Runner.Spawner == self.make_spawner:
 			Runner.Spawner = self.hooks.stock.spawner
 		return False
+
+	def begin_anew(self) -> None:
+		"""Decide again, and forget a session for which something else was decided."""
+		with self.lock:
+			session, self.session = self.session, None
+		if session is not None:
+			session.close()
+		self.decide()
 
 	def make_spawner(self, master: Any) -> Any:
 		"""In place of Waf's class, which would be a thread that starts a thread per task."""
@@ -309,12 +326,17 @@ class Prefork:
 		try:
 			command = Command(cmd, kwargs, cargs)
 			session = self.find_session()
+			task = self.find_task(cmd) if self.cache is not None else None
+			encoded = command.encoded if task is None else self.cache.mark(task, command.encoded)
+			heard: List[Any] = []
 			if command.fds and session.transport == engine.TCP:
 				raise engine.Unsendable("descriptors cannot go over TCP")
-			outcome, out, err = session.execute(command.encoded, command.env, command.fds)
+			outcome, out, err = session.execute(encoded, command.env, command.fds, heard)
 		except engine.EngineError as e:
 			self.note_failure(e)
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
+		if heard:
+			self.cache.hear(task, *heard)
 		if Logs.verbose:
 			self.describe(cmd, outcome)
 		if outcome.verdict == protocol.NOT_STARTED:
@@ -327,6 +349,11 @@ class Prefork:
 		if outcome.verdict == protocol.TIMED_OUT:
 			raise make_expired(cmd, cargs["timeout"], stdout, stderr, _communicates(kwargs))
 		return outcome.code, stdout, stderr
+
+	def find_task(self, cmd: Any) -> Any:
+		"""The task of which this is the command, if it is one that may be cached."""
+		task = self.running.get(threading.get_ident(), self.cache.solo)
+		return task if getattr(task, "last_cmd", None) is cmd else None
 
 	def run_own_way(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any], reason: str) -> Result:
 		"""As Waf does without its workers, but with what those would make of standard input and environment."""
@@ -365,7 +392,8 @@ class Prefork:
 					find_wishes(),
 					find_transport(),
 				)
-				self.session.policy = self.find_policy()
+				frame, fds = self.find_policy()
+				self.session.policy = (frame + self.cache.introduce() if self.cache else frame), fds
 				self.jobs = jobs
 			return self.session
 

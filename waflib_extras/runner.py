@@ -187,7 +187,9 @@ class Dispatcher:
 				return
 			if self.pipeline is None:
 				self.pipeline = pipeline.Pipeline(self.prefork.find_session())
-			self.pipeline.submit(task, captured.encoded, captured.env)
+			cache = self.prefork.cache
+			command = captured.encoded if cache is None else cache.mark(task, captured.encoded)
+			self.pipeline.submit(task, command, captured.env)
 		except protocol.EngineError as e:
 			self.prefork.note_failure(e)
 			if not ahead:
@@ -254,7 +256,7 @@ class Dispatcher:
 		self.show(task)
 		self.running += 1
 
-	def complete(self, task: Any, outcome: Any, out: bytes, err: bytes) -> None:
+	def complete(self, task: Any, outcome: Any, out: bytes, err: bytes, told: Any = None, learned: Any = None) -> None:
 		"""A command has ended: let Waf finish its task."""
 		if task in self.hidden:
 			if self.master.stop and (outcome is None or outcome.verdict == protocol.CANCELLED):
@@ -273,6 +275,9 @@ class Dispatcher:
 			return
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
+
+		if told is not None:
+			self.prefork.cache.hear(task, told, learned)
 
 		def run() -> int:
 			if out or err:
@@ -457,8 +462,10 @@ class Threads:
 					self.shown.discard(task)
 				else:
 					dispatcher.show(task)
+				dispatcher.prefork.running[threading.get_ident()] = task
 				dispatcher.master.process_task(task)
 		finally:
+			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:
 				self.count -= 1
 				dispatcher.done.append(task)
