@@ -1,5 +1,6 @@
 """The Python side of docs/protocol.md against the vectors that the Rust side passes, too."""
 
+import array
 import json
 import os
 import pathlib
@@ -63,9 +64,10 @@ VALUES = {
 	"report": protocol.Report,
 	"listening": protocol.Listening,
 	"told": protocol.Told,
+	"inputs": protocol.Inputs,
 }
 TEXTS = {"engine", "reason", "words"}  # what people read is text here
-BYTES = {"data", "json"}
+BYTES = {"data", "json", "result"}
 
 
 @pytest.mark.parametrize("vector", select("good", "client"))
@@ -87,6 +89,9 @@ def test_answers_are_decoded_as_in_the_vectors(vector: Dict[str, Any]) -> None:
 	for name in fields:
 		if name in TEXTS | BYTES:
 			fields[name] = unhex(fields[name]).decode() if name in TEXTS else unhex(fields[name])
+	if "numbers" in fields:
+		fields["new"] = [unhex(text) for text in fields["new"]]
+		fields["numbers"] = array.array("I", fields["numbers"])
 	assert protocol.decode(unhex(vector["hex"])) == VALUES[vector["frame"]](**fields)
 
 
