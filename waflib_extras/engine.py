@@ -63,6 +63,18 @@ class Chosen:
 	"""The folder of the engine that keeps the store which settings name, if it is not the usual one."""
 
 	folder = ""
+	environ: Optional[Dict[str, str]] = None
+	"""What such an engine is started with."""
+
+	@classmethod
+	def choose(cls, folder: str, environ: Dict[str, str]) -> None:
+		cls.folder = folder
+		cls.environ = dict(environ, WAFD_RUNTIME_DIR=folder)
+
+	@classmethod
+	def forget(cls) -> None:
+		cls.folder = ""
+		cls.environ = None
 
 
 def runtime_folder() -> str:
@@ -137,9 +149,13 @@ def start(transport: str, seconds: float) -> None:
 	wafd = find_wafd()
 	command = [wafd, "start"] + (["--tcp"] if transport == TCP else [])
 	try:
-		env = dict(os.environ, WAFD_RUNTIME_DIR=Chosen.folder) if Chosen.folder else None
 		process = subprocess.Popen(
-			command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=True
+			command,
+			env=Chosen.environ,
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.PIPE,
+			stderr=subprocess.PIPE,
+			close_fds=True,
 		)
 	except OSError as e:
 		raise EngineError("%s: %s" % (wafd, e.strerror)) from None

@@ -137,9 +137,9 @@ def parse_settings(text: bytes) -> Settings:
 		raise engine.EngineError("wafcc does not tell its settings: install waflib-extras anew")
 	base = values.get("base_dir", "")
 	return Settings(
-		values.get("disable") in YES,
-		values.get("read_only") in YES,
-		values.get("recache") in YES,
+		values.get("disable", "").lower() in YES,
+		values.get("read_only", "").lower() in YES,
+		values.get("recache", "").lower() in YES,
 		(os.fsencode(base),) if os.path.isabs(base) else (),
 		os.fsencode(values.get("namespace", "")),
 		values["runtime_dir"],
@@ -181,16 +181,17 @@ class Cacher:
 		"""Now that there are options: find out whether and how commands are to be cached."""
 		self.active = False
 		self.failure = ""
-		engine.Chosen.folder = ""
+		engine.Chosen.forget()
+		variables = find_variables(Options.options, os.environ)
 		try:
-			self.settings = settings = read_settings(find_variables(Options.options, os.environ))
+			self.settings = settings = read_settings(variables)
 		except engine.EngineError as e:
 			self.failure = str(e)
 			return
 		if settings.disable:
 			return
 		if settings.folder != engine.runtime_folder():
-			engine.Chosen.folder = settings.folder
+			engine.Chosen.choose(settings.folder, variables)
 		self.active = True
 
 	def tell_failure(self) -> None:
@@ -229,7 +230,7 @@ class Cacher:
 		flags = self.find_flags(task) if self.active else 0
 		return bytes((command[0] | flags,)) + command[1:] if flags else command
 
-	def hear(self, task: Any, told: Any, learned: Any) -> None:
+	def hear(self, task: Any, told: Any, learned: Any = None) -> None:
 		"""What the cache did for this task."""
 		self.counts[told.known] += 1
 		if Logs.verbose:

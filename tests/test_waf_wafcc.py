@@ -1,0 +1,441 @@
+"""Builds with the tool wafcc: what is taken from the cache, what runs again, and that it is what stock Waf makes."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+from typing import Any, Dict, List, Set
+
+import pytest
+from prefork_probes import read_status
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+WSCRIPT = """\
+top = "."
+out = "build"
+def options(opt):
+	opt.load("compiler_c compiler_cxx")
+def configure(conf):
+	conf.load("compiler_c compiler_cxx")
+def build(bld):
+	bld.stlib(source="a.c b.c", target="ab", includes="inc")
+	bld.program(source="main.cpp", target="app", use="ab", includes="inc")
+"""
+PROJECT = {
+	"wscript": WSCRIPT,
+	"a.c": '#include "a.h"\n#include "both.h"\nint a(void) { return A + BOTH; }\n',
+	"b.c": '#include "both.h"\nint b(void) { return BOTH; }\n',
+	"main.cpp": """\
+	#include <cstdio>
+	#include "both.h"
+	extern "C" int a(void);
+	extern "C" int b(void);
+	int main() { std::printf("%d %d %d\\n", a(), b(), BOTH); }
+	""",
+	"inc/a.h": "#define A 1\n",
+	"inc/both.h": "#define BOTH 2\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> pathlib.Path:
+	"""A home with a store and settings of the test's own."""
+	folder = tmp_path / "home"
+	folder.mkdir()
+	for name in list(os.environ):
+		if name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG")):
+			monkeypatch.delenv(name)
+	monkeypatch.setenv("HOME", str(folder))
+	monkeypatch.setenv("LC_ALL", "C")
+	return folder
+
+
+class Build:
+	"""A project that is built with the tool."""
+
+	def __init__(self, waf: Any, folder: pathlib.Path, **kwargs: Any) -> None:
+		self.waf = waf
+		self.folder = folder
+		self.kwargs = dict({"tools": "wafcc"}, **kwargs)
+
+	def configure(self, out: str = "build") -> None:
+		self.out = out
+		self.waf(self.folder, "configure", "-o", out, **self.kwargs)
+
+	def run(self, *args: str, **kwargs: Any) -> Any:
+		return self.waf(self.folder, "build", "--zones=wafcc", *args, **{**self.kwargs, **kwargs})
+
+	def ask(self, *args: str, **kwargs: Any) -> Dict[str, str]:
+		"""What the cache said of each source that was compiled."""
+		return verdicts(self.run(*args, **kwargs))
+
+	def write(self, name: str, text: str) -> None:
+		path = self.folder / name
+		path.parent.mkdir(parents=True, exist_ok=True)
+		path.write_text(text)
+
+	def say(self, program: str = "app") -> str:
+		done = subprocess.run([self.folder / self.out / program], capture_output=True, check=True, timeout=30)
+		return done.stdout.decode().strip()
+
+
+def verdicts(done: Any) -> Dict[str, str]:
+	found = re.findall(r"wafcc (\S+): (hit|miss|uncached)(?:: (.*))?", done.stdout + done.stderr)
+	return {name: ": ".join(filter(None, (known, why))) for name, known, why in found}
+
+
+def kinds(found: Dict[str, str]) -> Set[str]:
+	return {words.partition(":")[0] for words in found.values()}
+
+
+def read_tree(folder: pathlib.Path) -> Dict[str, bytes]:
+	"""What a build has made."""
+	found = {}
+	for path in sorted(folder.rglob("*")):
+		name = str(path.relative_to(folder))
+		if path.is_file() and not re.search(r"c4che|\.wafpickle|\.conf_check|\.lock-waf|config\.log", name):
+			found[name] = path.read_bytes()
+	return found
+
+
+@pytest.fixture
+def build(waf: Any, project: Any, engine: str) -> Build:
+	"""The usual project, configured."""
+	made = Build(waf, project(PROJECT))
+	made.configure()
+	return made
+
+
+ALL = {"a.c", "b.c", "main.cpp"}
+
+
+@pytest.mark.parametrize("jobs", ["-j1", "-j4"])
+def test_another_build_folder_is_made_from_the_cache(build: Build, waf: Any, jobs: str) -> None:
+	"""Every compile is a miss in the first and a hit in the second, and both hold what stock Waf makes."""
+	first = build.ask(jobs)
+	assert set(first) == ALL and kinds(first) == {"miss"}
+	shutil.rmtree(build.folder / "build")
+	build.configure()
+	assert build.ask(jobs) == dict.fromkeys(ALL, "hit")
+	ours = read_tree(build.folder / "build")
+	shutil.rmtree(build.folder / "build")
+	waf(build.folder, "configure", "build", env={"WAF_NO_PREFORK": "1"})
+	assert read_tree(build.folder / "build") == ours
+
+
+@pytest.mark.parametrize("again", ["same build", "from the cache"])
+def test_whoever_read_an_edited_header_is_compiled_again_and_nobody_else(build: Build, again: str) -> None:
+	"""Whether a task was a miss or a hit, Waf knows what it has read; without a change nothing runs."""
+	build.ask()
+	if again == "from the cache":
+		build.configure("other")
+		build.ask()
+	assert build.ask() == {}
+	build.write("inc/a.h", "#define A 10\n")
+	assert set(build.ask()) == {"a.c"}
+	assert build.say() == "12 2 2"
+	build.write("inc/both.h", "#define BOTH 20\n")
+	assert set(build.ask()) == ALL
+	assert build.say() == "30 20 20"
+	assert build.ask() == {}
+
+
+def test_a_header_that_is_as_it_was_before_gives_hits(build: Build) -> None:
+	"""An edit that is undone leads back to what is known."""
+	build.ask()
+	before = read_tree(build.folder / "build")
+	build.write("inc/both.h", "#define BOTH 20\n")
+	assert kinds(build.ask()) == {"miss"}
+	build.write("inc/both.h", "#define BOTH 2\n")
+	assert build.ask() == dict.fromkeys(ALL, "hit")
+	assert read_tree(build.folder / "build") == before
+
+
+def test_a_header_that_is_gone_is_missed(build: Build) -> None:
+	"""The compiler says so."""
+	build.ask()
+	(build.folder / "inc" / "a.h").unlink()
+	assert "a.h: No such file" in build.run(status=1).stderr
+
+
+def test_a_header_that_appears_before_another_is_read(build: Build) -> None:
+	"""Beside the source it comes first, though the one that was read is as it was; stock Waf does not see that."""
+	build.ask()
+	build.write("both.h", "#define BOTH 200\n")
+	assert set(build.ask()) == ALL
+	assert build.say() == "201 200 200"
+	(build.folder / "both.h").unlink()
+	assert build.ask() == dict.fromkeys(ALL, "hit")
+	assert build.say() == "3 2 2"
+
+
+def test_other_flags_make_another_command(build: Build) -> None:
+	"""What a task depends on by Waf's own rules counts as ever."""
+	build.ask()
+	assert build.ask() == {}
+	wscript = build.folder / "wscript"
+	wscript.write_text(wscript.read_text().replace('target="app",', 'target="app", defines=["X=1"],'))
+	assert build.ask() == {"main.cpp": "miss: it was not seen before"}
+
+
+def test_an_output_that_is_gone_or_another_comes_back(build: Build) -> None:
+	"""What is not there is made again, from the cache."""
+	build.ask()
+	(build.folder / "build" / "b.c.1.o").unlink()
+	assert build.ask() == {"b.c": "hit"}
+
+
+def test_a_system_header_counts(build: Build, tmp_path: pathlib.Path) -> None:
+	"""Files outside of the project are inputs as well; stock Waf does not look at them."""
+	outside = tmp_path / "outside"
+	outside.mkdir()
+	(outside / "far.h").write_text("#define FAR 1\n")
+	build.write("b.c", "#include <far.h>\nint b(void) { return FAR; }\n")
+	environ = {"CPATH": str(outside)}
+	assert set(build.ask(env=environ)) == ALL
+	(outside / "far.h").write_text("#define FAR 7\n")
+	assert set(build.ask(env=environ)) == {"b.c"}
+	assert build.say() == "3 7 2"
+
+
+def test_nothing_is_scanned(build: Build) -> None:
+	"""Waf's own scanner, which is half of a build, is not used for what the engine tells."""
+	zones = "--zones=wafcc,deps"
+	assert "wafcc a.c: miss" in build.run(zones).stdout
+	build.configure("other")
+	for said in (build.run(zones).stdout, build.run(zones).stdout):
+		assert "scanner for" not in said
+	build.configure("stock")
+	assert "scanner for" in build.run(zones, env={"WAF_NO_PREFORK": "1"}).stdout
+
+
+def test_what_cannot_be_cached_is_scanned(build: Build) -> None:
+	"""A command of which the engine does not tell what it has read is none the worse."""
+	build.write("b.c", '#include "both.h"\nconst char *when = __DATE__ __TIME__;\nint b(void) { return BOTH; }\n')
+	assert "not stored: it asks for the time" in build.ask()["b.c"]
+	assert build.ask() == {}
+	build.write("inc/both.h", "#define BOTH 20\n")
+	assert set(build.ask()) == ALL
+	assert build.say() == "21 20 20"
+	assert build.ask() == {}
+
+
+GENERATED = """\
+top = "."
+out = "build"
+def options(opt):
+	opt.load("compiler_c")
+def configure(conf):
+	conf.load("compiler_c")
+def build(bld):
+	%s
+	for n in range(4):
+		bld.objects(source="plain%%d.c" %% n, target="plain%%d" %% n)
+	bld.stlib(source="user.c", target="user", includes=".")
+	bld.program(source="main.c", target="app", use="user", includes=".")
+	bld(rule="%s", source="number.txt %s", target="made.h", name="maker")
+"""
+SLOW = "sleep 0.3; (echo '#define MADE \\\\\\\\'; cat ${SRC[0].abspath()}) > ${TGT}"
+USERS = {
+	"user.c": '#include "made.h"\nint user(void) { return MADE; }\n',
+	"main.c": """\
+	#include <stdio.h>
+	#include "made.h"
+	int user(void);
+	int main(void) { printf("%d %d\\n", user(), MADE); return 0; }
+	""",
+	"number.txt": "5\n",
+	**{f"plain{n}.c": f"int plain{n};\n" for n in range(4)},
+}
+
+
+@pytest.mark.parametrize("jobs", ["-j1", "-j4"])
+def test_a_generated_header_is_made_before_it_is_read(waf: Any, project: Any, engine: str, jobs: str) -> None:
+	"""On the first build nobody knows who reads it: by the same target, and by another that uses it."""
+	build = Build(waf, project({"wscript": GENERATED % ("", SLOW, ""), **USERS}))
+	build.configure()
+	build.run(jobs)
+	assert build.say() == "5 5"
+	build.ask(jobs)
+	assert build.ask(jobs) == {}
+	build.write("number.txt", "6\n")
+	assert set(build.ask(jobs)) == {"user.c", "main.c"}
+	assert build.say() == "6 6"
+	build.ask(jobs)
+	assert build.ask(jobs) == {}
+
+
+@pytest.mark.parametrize("jobs", ["-j1", "-j4"])
+def test_a_generator_that_is_built_itself_does_not_wait_for_what_it_makes(
+	waf: Any, project: Any, engine: str, jobs: str
+) -> None:
+	"""Its own sources are compiled first, also when they read what another generator makes."""
+	tools = """\
+	bld.program(source="tool.c", target="tool", includes=".")
+	bld(rule="sleep 0.3; echo '#define LEVEL 3' > ${TGT}", target="level.h")
+	"""
+	files = {
+		"wscript": GENERATED % (tools.strip().replace("\n\t\t", "\n\t"), "${SRC[1].abspath()} > ${TGT}", "tool"),
+		"tool.c": """\
+		#include <stdio.h>
+		#include "level.h"
+		int main(void) { printf("#define MADE %d\\n", LEVEL); return 0; }
+		""",
+		**USERS,
+	}
+	build = Build(waf, project(files))
+	build.configure()
+	build.run(jobs)
+	assert build.say() == "3 3"
+	build.ask(jobs)
+	assert build.ask(jobs) == {}
+
+
+NOCACHE = {
+	"generator": ("pass", "nocache=True"),
+	"class": ('__import__("waflib.Task").Task.classes["c"].nocache = True', ""),
+	"env": ("bld.env.nocache = True", ""),
+}
+
+
+@pytest.mark.parametrize("where", NOCACHE)
+def test_nocache_keeps_out(waf: Any, project: Any, engine: str, where: str) -> None:
+	"""On a generator, a class or an environment; and Waf does all by itself then."""
+	wscript = WSCRIPT[: WSCRIPT.index("\tbld.stlib")]
+	wscript += '\t%s\n\tbld.objects(source="a.c", target="x", includes="inc", %s)\n' % NOCACHE[where]
+	build = Build(waf, project({**PROJECT, "wscript": wscript}))
+	build.configure()
+	assert build.ask() == {}
+	assert (build.folder / "build" / "a.c.1.o").exists()
+	build.write("inc/a.h", "#define A 10\n")
+	assert "Compiling" in build.run().stdout
+
+
+def test_messages_come_back(waf: Any, project: Any, engine: str) -> None:
+	"""A warning is shown by a hit as by the compiler."""
+	source = "#warning look here\nint a(void) { return 1; }\n"
+	wscript = WSCRIPT[: WSCRIPT.index("\tbld.stlib")] + '\tbld.objects(source="a.c", target="x")\n'
+	build = Build(waf, project({"wscript": wscript, "a.c": source}))
+	build.configure()
+	first = build.run()
+	build.configure("other")
+	second = build.run()
+	assert verdicts(second) == {"a.c": "hit"}
+	warning = re.compile(r"(?s)\S*a\.c:1:2: warning: .*?look here.*?\n.*?\n")
+	assert warning.findall(first.stdout + first.stderr) == warning.findall(second.stdout + second.stderr) != []
+
+
+def test_zones_tell_what_changed(build: Build) -> None:
+	"""By name, and what became of all in the end."""
+	assert "3 misses" in build.run().stdout
+	build.write("inc/a.h", "#define A 10\n")
+	said = build.run().stdout
+	assert re.search(r"wafcc a\.c: \S*inc/a\.h has changed", said)
+	assert "wafcc a.c: miss: " in said
+	build.write("a.h", "#define A 11\n")
+	assert re.search(r"wafcc a\.c: \S*/a\.h has appeared", build.run().stdout)
+
+
+@pytest.mark.parametrize("way", ["WAFCC_DISABLE", "--no-wafcc", "WAF_NO_PREFORK", "no engine"])
+def test_without_the_cache_waf_builds_as_ever(waf: Any, project: Any, engine: str, way: str) -> None:
+	"""And with it again, what was built meanwhile is up to date or known."""
+	build = Build(waf, project(PROJECT))
+	build.configure()
+	environ = {"no engine": {"WAFD": "/no/such/wafd"}}.get(way, {way: "1"} if way.startswith("W") else {})
+	arguments: List[str] = ["--no-wafcc"] if way == "--no-wafcc" else []
+	assert build.ask(*arguments, env=environ) == {}
+	assert build.say() == "3 2 2"
+	build.write("inc/both.h", "#define BOTH 20\n")
+	build.run(*arguments, env=environ)
+	assert build.say() == "21 20 20"
+	assert "Compiling" not in build.run(*arguments, env=environ).stdout
+	build.write("inc/both.h", "#define BOTH 30\n")
+	assert set(build.ask()) == ALL
+	assert build.say() == "31 30 30"
+
+
+def test_what_the_cache_told_holds_without_it(build: Build) -> None:
+	"""Who turns the cache off has nothing built anew, and edits are seen."""
+	build.ask()
+	disabled = {"WAFCC_DISABLE": "1"}
+	assert "Compiling" not in build.run(env=disabled).stdout
+	build.write("inc/a.h", "#define A 10\n")
+	said = build.run(env=disabled).stdout
+	assert "a.c" in said and "b.c" not in said
+	assert build.say() == "12 2 2"
+	assert "Compiling" not in build.run(env=disabled).stdout
+
+
+def test_another_store_has_an_engine_of_its_own(build: Build, engine: str, tmp_path: pathlib.Path) -> None:
+	"""What is in one store is not found in another; the usual engine hears nothing of it."""
+	build.ask()
+	sent = read_status(engine)["totals"]["succeeded"]
+	for way in ({"env": {"WAFCC_DIR": str(tmp_path / "store")}}, {"args": ["--wafcc-dir=" + str(tmp_path / "third")]}):
+		arguments = way.pop("args", [])
+		build.configure("other-%d" % len(arguments))
+		assert kinds(build.ask(*arguments, **way)) == {"miss"}
+		shutil.rmtree(build.folder / build.out)
+		build.configure(build.out)
+		assert kinds(build.ask(*arguments, **way)) == {"hit"}
+	assert (tmp_path / "store").is_dir() and (tmp_path / "third").is_dir()
+	assert read_status(engine)["totals"]["succeeded"] < sent + 20
+
+
+def test_settings_are_those_of_the_wrapper(build: Build, home: pathlib.Path) -> None:
+	"""Read only, recache and namespaces, by option, by variable and by file."""
+	assert kinds(build.ask("--wafcc-read-only")) == {"uncached"}
+	build.configure("1")
+	assert kinds(build.ask(env={"WAFCC_NAMESPACE": "x"})) == {"miss"}
+	build.configure("2")
+	assert kinds(build.ask("--wafcc-namespace=x")) == {"hit"}
+	build.configure("3")
+	assert kinds(build.ask("--wafcc-namespace=x", "--wafcc-recache")) == {"miss"}
+	(home / ".config" / "wafcc").mkdir(parents=True)
+	(home / ".config" / "wafcc" / "wafcc.conf").write_text("namespace = x\n")
+	build.configure("4")
+	assert kinds(build.ask()) == {"hit"}
+
+
+def test_waf_2_0_builds_with_the_cache(waf: Any, project: Any, engine: str, waf20: pathlib.Path) -> None:
+	"""On 2.0.24."""
+	build = Build(waf, project(PROJECT), wafdir=waf20)
+	build.configure()
+	assert kinds(build.ask()) == {"miss"}
+	assert build.ask() == {}
+	build.configure("other")
+	assert build.ask() == dict.fromkeys(ALL, "hit")
+	build.write("inc/a.h", "#define A 10\n")
+	assert set(build.ask()) == {"a.c"}
+	assert build.say() == "12 2 2"
+
+
+def test_pypy_builds_with_the_cache(waf: Any, project: Any, engine: str) -> None:
+	"""On PyPy, and what it has noted CPython reads."""
+	pypy = shutil.which("pypy3")
+	if not pypy:
+		pytest.skip("no pypy3")
+	import waflib
+
+	environ = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.path.dirname(os.path.dirname(waflib.__file__))))}
+	build = Build(waf, project(PROJECT), interpreter=pypy, env=environ)
+	build.configure()
+	assert kinds(build.ask()) == {"miss"}
+	assert build.ask() == {}
+	build.configure("other")
+	assert build.ask() == dict.fromkeys(ALL, "hit")
+
+
+def test_the_tool_loads_prefork_and_may_be_loaded_anyhow(waf: Any, project: Any, engine: str) -> None:
+	"""By one line in options, twice, or in configure only."""
+	for name, line in {
+		"options": 'def options(opt):\n\topt.load("compiler_c compiler_cxx prefork wafcc wafcc")\n',
+		"configure": 'def options(opt):\n\topt.load("compiler_c compiler_cxx")\n',
+	}.items():
+		wscript = line + WSCRIPT[WSCRIPT.index("def configure") :]
+		if name == "configure":
+			wscript = wscript.replace('compiler_cxx")\ndef build', 'compiler_cxx wafcc")\ndef build')
+		build = Build(waf, project({**PROJECT, "wscript": "import waflib_extras\n" + wscript}, name), tools="")
+		build.configure()
+		assert set(build.ask()) == ALL
