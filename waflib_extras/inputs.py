@@ -97,7 +97,8 @@ class Book:
 		"""Whether all inputs of a task are as they were; none while one of them is still to be made."""
 		suspects = self.suspects
 		if suspects is None:
-			suspects = self.suspects = self.look(range(len(self.texts)))
+			known = [number for number in range(len(self.texts)) if number not in self.makers]
+			suspects = self.suspects = self.look(known).union(self.makers)
 		if not suspects:
 			return True
 		mine = suspects.intersection(array.array("I", record[0]))

@@ -496,7 +496,7 @@ def install() -> None:
 
 
 def options(opt):
-	opt.load("prefork")
+	prefork.options(opt)
 	if not opt.parser.get_option("--no-wafcc"):
 		group = opt.add_option_group("Cache options")
 		for name, variable, metavar, text in OPTIONS:

@@ -1,0 +1,3 @@
+#include "messages.h"
+
+const char *plain(void) { return HELLO; }
