@@ -23,6 +23,12 @@ from . import pipeline, protocol
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
+AHEAD = 32
+"""Commands that a cache may have to answer beyond those that run: so it is never idle while Python is busy."""
+BATCH = 4 << 10
+"""Bytes of commands that go to a cache with one call of the system."""
+TURN = 8
+"""So many tasks are handed to a cache before its answers are taken."""
 
 Stock = collections.namedtuple("Stock", "process task_exec context_exec process_task consumer spawner")
 
@@ -94,6 +100,8 @@ class Dispatcher:
 		"""Commands that were submitted and shown."""
 		self.unseen = 0
 		"""Tasks whose message is not out yet."""
+		self.is_cached = prefork.cache is not None and prefork.cache.active
+		self.turns = 0
 		self.cancelled = False
 		self.threads: Optional[Threads] = None
 		self.turn = threading.Lock()
@@ -114,7 +122,9 @@ class Dispatcher:
 		if self.is_plain(task):
 			self.waiting.append(task)
 			self.fill()
-			if self.pipeline is not None and len(self.pipeline) >= self.jobs:
+			self.turns += 1
+			is_due = not self.is_cached or self.turns % TURN == 0
+			if is_due and self.pipeline is not None and len(self.pipeline) >= self.jobs:
 				self.complete_all(self.pipeline.receive(False))
 		else:
 			self.hand_to_thread(task)
@@ -153,7 +163,9 @@ class Dispatcher:
 	def limit(self) -> int:
 		"""How many commands the engine may have; beyond -j it has some to go on with while Python is busy."""
 		# with -v, and in a log, a command is written when it is submitted, which then is when it runs
-		return self.jobs if Logs.verbose or self.master.bld.logger else self.jobs + max(2, self.jobs // 4)
+		if Logs.verbose or self.master.bld.logger:
+			return self.jobs
+		return self.jobs + (AHEAD if self.is_cached else max(2, self.jobs // 4))
 
 	def fill(self) -> None:
 		"""Submit what the engine may have."""
@@ -165,7 +177,9 @@ class Dispatcher:
 			self.submit(self.waiting.pop())
 			submitted = True
 		if submitted and self.pipeline is not None:
-			self.pipeline.flush()
+			is_more_to_come = self.is_cached and self.hidden and len(self.pipeline.unsent) < BATCH
+			if not is_more_to_come:
+				self.pipeline.flush()
 
 	def submit(self, task: Any) -> None:
 		"""Have the engine run the command of this task."""

@@ -28,7 +28,7 @@ import threading
 import time
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-from waflib import Build, Logs, Options, Task, Utils
+from waflib import Build, Logs, Options, Runner, Task, Utils
 from waflib.Tools import c_preproc, ccroot
 
 if __package__:
@@ -50,6 +50,7 @@ SAVED = "wafcc_inputs"
 """The attribute of a build context that Waf keeps for us with its own."""
 FACTS = getattr(protocol, "FACTS", 0)
 DEADLINE = 15.0
+GAP = 20
 KNOWN = ("uncached", "hit", "miss")
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 LOCK = threading.Lock()
@@ -213,7 +214,13 @@ class Cacher:
 		return protocol.encode_caching(flags, columns, rows, settings.bases, settings.namespace)
 
 	def find_flags(self, task: Any) -> int:
-		"""How the command of this task is to be cached."""
+		"""How the command of this task is to be cached; once for each, when all tasks are there."""
+		flags = task.__dict__.get("wafcc_flags")
+		if flags is None:
+			flags = task.wafcc_flags = self.find_new_flags(task)
+		return flags
+
+	def find_new_flags(self, task: Any) -> int:
 		cls = task.__class__
 		kind = self.kinds.get(cls)
 		if kind is None:
@@ -439,6 +446,9 @@ def prepare(bld: Any, tasks: List[Any]) -> None:
 	cacher = find_cacher()
 	book = find_book(bld)
 	book.is_active = cacher.active
+	if cacher.active:
+		# how many tasks Waf hands out for each that may run
+		Runner.GAP = max(Runner.GAP, GAP)
 	users, makers = [], []
 	for task in tasks:
 		if cacher.find_flags(task) & protocol.INPUTS:
