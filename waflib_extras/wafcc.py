@@ -205,7 +205,7 @@ class Cacher:
 		"""The frame that a connection begins with."""
 		settings = self.settings
 		if settings is None or not self.active:
-			return b""
+			return protocol.EMPTY
 		terminal = find_terminal()
 		flags = protocol.READ_ONLY if settings.read_only else 0
 		flags |= protocol.RECACHE if settings.recache else 0
