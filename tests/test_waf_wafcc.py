@@ -398,6 +398,19 @@ def test_settings_are_those_of_the_wrapper(build: Build, home: pathlib.Path) -> 
 	assert kinds(build.ask()) == {"hit"}
 
 
+def test_extra_files_count_for_every_command(build: Build, tmp_path: pathlib.Path) -> None:
+	"""Though nobody reads them."""
+	extra = tmp_path / "extra"
+	extra.write_text("1")
+	environ = {"WAFCC_EXTRAFILES": str(extra)}
+	assert kinds(build.ask(env=environ)) == {"miss"}
+	assert build.ask(env=environ) == {}
+	extra.write_text("2")
+	assert kinds(build.ask(env=environ)) == {"miss"}
+	extra.write_text("1")
+	assert build.ask(env=environ) == dict.fromkeys(ALL, "hit")
+
+
 def test_waf_2_0_builds_with_the_cache(waf: Any, project: Any, engine: str, waf20: pathlib.Path) -> None:
 	"""On 2.0.24."""
 	build = Build(waf, project(PROJECT), wafdir=waf20)

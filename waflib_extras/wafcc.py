@@ -21,6 +21,7 @@ To troubleshoot, ``waf --zones=wafcc`` tells of each task whether it was a hit, 
 """
 
 import atexit
+import hashlib
 import os
 import subprocess
 import sys
@@ -90,6 +91,8 @@ class Settings(NamedTuple):
 	recache: bool
 	bases: Tuple[bytes, ...]
 	namespace: bytes
+	extra: bytes
+	"""Of the files that every command depends on."""
 	folder: str
 	"""Of the engine that keeps the store."""
 
@@ -143,8 +146,22 @@ def parse_settings(text: bytes) -> Settings:
 		values.get("recache", "").lower() in YES,
 		(os.fsencode(base),) if os.path.isabs(base) else (),
 		os.fsencode(values.get("namespace", "")),
+		read_extra(values.get("extra_files", "")),
 		values["runtime_dir"],
 	)
+
+
+def read_extra(paths: str) -> bytes:
+	"""Something that is another if one of these files is."""
+	told = protocol.EMPTY
+	for path in filter(None, paths.split(os.pathsep)):
+		try:
+			with open(path, "rb") as f:
+				said = hashlib.sha256(f.read()).digest()
+		except OSError as e:
+			said = os.fsencode(e.strerror or str(e))
+		told += b"\0%b\0%b" % (os.fsencode(path), said)
+	return told
 
 
 YES = frozenset(("yes", "true", "on", "1"))
@@ -211,7 +228,7 @@ class Cacher:
 		flags |= protocol.RECACHE if settings.recache else 0
 		flags |= protocol.TERMINAL if terminal else 0
 		columns, rows = terminal or (0, 0)
-		return protocol.encode_caching(flags, columns, rows, settings.bases, settings.namespace)
+		return protocol.encode_caching(flags, columns, rows, settings.bases, settings.namespace + settings.extra)
 
 	def find_flags(self, task: Any) -> int:
 		"""How the command of this task is to be cached; once for each, when all tasks are there."""
@@ -315,6 +332,9 @@ def sign(task: Any, result: bytes) -> bytes:
 		for value in find_manual(task, bld.deps_man):
 			update(value)
 	task.sig_vars()
+	settings = find_cacher().settings
+	if settings is not None and settings.extra:
+		update(settings.extra)
 	update(result)
 	return task.m.digest()
 
