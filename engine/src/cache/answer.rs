@@ -25,6 +25,7 @@ use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
 use super::restore::{restore, Output, Unrestored};
+use super::status::Stamp;
 use super::store::{Blob, EntryRef};
 use super::world::View;
 use super::Cache;
@@ -173,6 +174,10 @@ impl Cache {
             if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
                 return Some(self.told(&question, &action, Answer::Hit(hit)));
             }
+        }
+        if question.by_facts.is_some() {
+            // Links follow right after compiles: what was made in the tick in which a command starts is not trusted.
+            Stamp::wait_for_next();
         }
         Some(Answer::Miss(Box::new(Ticket {
             question,

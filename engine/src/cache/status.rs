@@ -38,6 +38,18 @@ impl Stamp {
         }
     }
 
+    /// Waits until whatever was stamped before is older than now.
+    pub fn wait_for_next() {
+        let start = Stamp::now();
+        // A clock that is set back meanwhile keeps nobody.
+        for _ in 0..50 {
+            if Stamp::now() > start {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
     /// Earlier than a moment of the clock, even if whole seconds are all that the file system keeps.
     pub fn is_before(self, moment: Stamp) -> bool {
         if self.nanoseconds == 0 {
