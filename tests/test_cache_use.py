@@ -1,4 +1,4 @@
-"""How wafcc is used: settings, counts, audits, extra files, and the same command several times at once."""
+"""How wafcc is used: settings, counts, extra files, and the same command several times at once."""
 
 import re
 import shutil
@@ -45,19 +45,6 @@ def test_counts_survive_the_engine(lab: Lab) -> None:
 	assert re.search(r"Hits: +0 /", ours("--show-stats"))
 	ours("--clear")
 	assert lab.same("gcc -c x.c").startswith("miss: it was not seen before")
-
-
-def test_hits_are_audited(lab: Lab) -> None:
-	"""With ``audit`` hits are compiled and compared; counts tell how many, and that none was different."""
-	if not shutil.which("gcc"):
-		pytest.skip("needs gcc")
-	lab.write("x.c", "int f;\n")
-	lab.until_hit("gcc -c x.c")
-	subprocess.run([lab.wafcc, "--audit", "50"], env=lab.environ, check=True, timeout=PATIENCE)
-	said = [lab.same("gcc -c x.c") for _ in range(6)]
-	assert sorted(words.partition(":")[0] for words in said) == ["hit"] * 3 + ["miss"] * 3, said
-	done = subprocess.run([lab.wafcc, "-s"], env=lab.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
-	assert re.search(r"Audited hits: +3\n +Different: +0\n", done.stdout), done.stdout
 
 
 def test_extra_files_count(lab: Lab) -> None:

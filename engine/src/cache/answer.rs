@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use super::access::Bytes;
 use super::action::{Action, Call};
+use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
@@ -79,6 +80,8 @@ pub struct Hit {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub code: i32,
+    /// It is to be compiled again when there is time.
+    pub due: Option<Box<Due>>,
 }
 
 /// The command is to run, and nothing is kept of it.
@@ -138,7 +141,13 @@ impl Cache {
         let before = self.store.find(&key);
         let is_read_only = question.wishes.read_only;
         let (why, audited) = match self.look_up(&question, &action, &before) {
-            Found::Hit(_, audited) if !is_read_only && self.is_due_for_audit() => (AUDITED.to_owned(), Some(audited)),
+            Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
+                hit.due = self.due(&question, &action, &audited);
+                if hit.due.is_some() {
+                    return Some(self.told(&question, &action, Answer::Hit(hit)));
+                }
+                (AUDITED.to_owned(), Some(audited))
+            }
             Found::Hit(hit, _) => return Some(self.told(&question, &action, Answer::Hit(hit))),
             Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
             Found::Nothing { why } => (why, None),
@@ -169,13 +178,18 @@ impl Cache {
         })))
     }
 
-    fn understand(&self, question: &Question) -> Result<Action, Uncached> {
+    pub(super) fn understand(&self, question: &Question) -> Result<Action, Uncached> {
+        self.understand_as(question, &question.argv)
+    }
+
+    /// As if its command line were this one.
+    pub(super) fn understand_as(&self, question: &Question, argv: &Strings) -> Result<Action, Uncached> {
         let program = find_program(question).ok_or(Uncached {
             name: "no such program",
             words: "its program is not there".to_owned(),
         })?;
         let call = Call {
-            argv: &question.argv,
+            argv,
             environment: &question.environment,
             folder: &question.folder,
             program: &program,
@@ -218,7 +232,7 @@ impl Cache {
         Found::Nothing { why }
     }
 
-    fn read(&self, known: &EntryRef) -> Option<Entry> {
+    pub(super) fn read(&self, known: &EntryRef) -> Option<Entry> {
         let entry = Entry::decode(&self.store.read(known)?);
         if entry.is_err() {
             self.store.remove_entry(known);
@@ -275,6 +289,7 @@ impl Cache {
                 stdout,
                 stderr,
                 code: entry.exit.into(),
+                due: None,
             }),
             Err(Unrestored::Unusual(path) | Unrestored::Failed(path, _)) => Err(Some(path)),
         }

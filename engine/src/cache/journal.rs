@@ -1,6 +1,7 @@
 //! What became of the last request for each output, in words: for whoever asks why.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use super::access::Bytes;
 use super::outputs::{Output, Role};
@@ -12,12 +13,19 @@ const ROOM: usize = 16 << 10;
 pub struct Journal {
     /// By the absolute name of the output.
     told: Recent<Bytes, String>,
+    /// Of audits that found the cache wrong; the last ones.
+    differences: Mutex<Vec<String>>,
 }
+
+/// So many differences are remembered, and so much of each.
+const DIFFERENCES: usize = 10;
+const WORDS: usize = 1 << 10;
 
 impl Default for Journal {
     fn default() -> Journal {
         Journal {
             told: Recent::new(ROOM),
+            differences: Mutex::default(),
         }
     }
 }
@@ -28,6 +36,21 @@ impl Journal {
         if let Some(main) = main {
             self.told.put(absolute(folder, &main.path), words.into());
         }
+    }
+
+    pub fn note_difference(&self, words: String) {
+        let mut all = self.differences.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(words.chars().take(WORDS).collect());
+        let excess = all.len().saturating_sub(DIFFERENCES);
+        all.drain(..excess);
+    }
+
+    pub fn differences(&self) -> Vec<String> {
+        self.differences.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn forget_differences(&self) {
+        self.differences.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     pub fn look_up(&self, output: &[u8]) -> Option<String> {

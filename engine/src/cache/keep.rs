@@ -145,10 +145,7 @@ impl Cache {
             (outputs, entry.stdout.clone(), entry.stderr.clone())
         };
         if told(old) != told(fresh) {
-            let argv: Vec<_> = ticket.question.argv.iter().map(String::from_utf8_lossy).collect();
-            log::error!("the cache would have given another result for: {}", argv.join(" "));
-            self.count("different");
-            self.store.remove_entry(&audited.known);
+            self.differs(&ticket.question, &audited.known, "files or messages");
         }
     }
 
@@ -222,7 +219,7 @@ impl Cache {
     }
 }
 
-fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
+pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
     let text = match &knows.target {
         Some(target) => neutral::without_target(&text, knows.compiler, target)?,
         None => text,
@@ -238,7 +235,7 @@ fn tells_base() -> Unkept {
     Unkept::new("tells the base folder", words)
 }
 
-fn read(mut file: &File) -> io::Result<Vec<u8>> {
+pub(super) fn read(mut file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut file, &mut bytes)?;
     Ok(bytes)

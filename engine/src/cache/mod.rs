@@ -12,10 +12,11 @@
 pub mod access;
 pub mod action;
 pub mod answer;
-mod audit;
+pub mod audit;
 pub mod clerks;
 pub mod compiler;
 pub mod digest;
+mod elsewhere;
 pub mod entry;
 pub mod environment;
 pub mod exception;
@@ -81,12 +82,23 @@ impl Cache {
             audit: Audit::default(),
         };
         cache.begin_counts();
+        cache.forget_audits();
         cache
     }
 
     /// So many percent of hits are compiled again.
     pub fn set_audit(&self, percent: f64) {
         self.audit.set(percent);
+    }
+
+    /// So many hits are still to be compiled again.
+    pub fn set_audits_waiting(&self, count: usize) {
+        self.audit.set_waiting(count);
+    }
+
+    /// A hit is not compiled again, for a reason.
+    pub fn leave_audit(&self, why: &str) {
+        self.count(format!("not audited/{why}"));
     }
 
     fn is_due_for_audit(&self) -> bool {

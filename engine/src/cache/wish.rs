@@ -52,6 +52,7 @@ impl Cache {
     }
 
     fn zero(&self) -> Answer {
+        self.journal.forget_differences();
         let done = self.tally.flush(&self.store).and_then(|()| self.store.zero_counters());
         match done.and_then(|()| self.store.count(&[(SINCE, now())])) {
             Ok(()) => Answer::Done,
@@ -108,6 +109,9 @@ impl Cache {
             unstored: reasons("not stored/"),
             audited: count("audited"),
             different: count("different"),
+            unaudited: reasons("not audited/"),
+            audits_waiting: self.audit.waiting() as u64,
+            differences: self.journal.differences(),
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },

@@ -7,6 +7,7 @@ use log::debug;
 
 use super::requests::Broken;
 use super::Server;
+use crate::auditor;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
 use crate::cache::clerks::{Done, Errand};
 use crate::cache::keep::{Ended, Unkept};
@@ -15,6 +16,7 @@ use crate::cache::store::{Compression, Settings as StoreSettings, Store};
 use crate::cache::Cache;
 use crate::command::{Case, Order, State};
 use crate::connection::ConnectionKey;
+use crate::context::Adjustment;
 use crate::crew::Log;
 use crate::park::Lot;
 use crate::slots::CommandKey;
@@ -136,6 +138,12 @@ impl Server {
             return;
         };
         let order = command.order;
+        if let (Some(due), Some(cache)) = (hit.due, self.clerks.opened()) {
+            let group = order.control_group.clone().map(Adjustment::ControlGroup);
+            let (context, adjustments) = (order.context.clone(), order.adjustments.clone());
+            let errand = auditor::Errand::new(cache, due, context, adjustments, group);
+            self.auditor.push(errand);
+        }
         if let Some(connection) = self.connections.get_mut(&order.connection) {
             connection.backlog = connection.backlog.saturating_sub(order.size);
         }

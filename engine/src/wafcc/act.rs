@@ -33,6 +33,7 @@ Options:
       --evict-older-than AGE      remove what was not used for so long (30d, 12h)
   -M, --max-size SIZE             the store's limit (5G, 500Mi; 0 for none)
       --audit PERCENT             compile that share of hits again when idle, and compare
+      --audit-report              what came of that; fails if a result was different
   -p, --show-config               all settings, and where each comes from
   -k, --get-config NAME           one setting, or store, runtime_dir, config_path
   -o, --set-config NAME=VALUE     write one into the file of settings
@@ -64,6 +65,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::GetConfig(name) => get_config(&settings, &name),
         Act::SetConfig(key, value) => set_config(&settings, key, &value),
         Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
+        Act::AuditReport => report_audits(&settings),
         Act::Explain(output) => {
             let output = absolute(&output)?;
             answer(&ask::ask(&settings, Wish::Explain { output })?)
@@ -93,6 +95,20 @@ fn answer(answer: &Answer) -> Result<(), String> {
         Answer::Removed { entries, bytes } => say(&format!("Removed {entries} entries, {}\n", show_size(*bytes))),
         Answer::Explanation(lines) => say(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
         _ => Ok(()),
+    }
+}
+
+/// A difference is an error, for whoever runs this at the end of a test.
+fn report_audits(settings: &Settings) -> Result<(), String> {
+    let Answer::Statistics(statistics) = ask::ask(settings, Wish::Statistics)? else {
+        return Err("the engine did not answer with statistics".to_owned());
+    };
+    say(&statistics.show_audit_report())?;
+    match statistics.different {
+        0 => Ok(()),
+        n => Err(format!(
+            "{n} results of the cache were different from a compile's: please report that; --zero-stats forgets it"
+        )),
     }
 }
 

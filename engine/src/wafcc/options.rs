@@ -18,6 +18,7 @@ pub enum Act {
     GetConfig(String),
     SetConfig(Key, String),
     Wish(Wish),
+    AuditReport,
     Explain(OsString),
     Shutdown,
 }
@@ -45,6 +46,7 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Short('p') | Long("show-config") => Act::ShowConfig,
             Short('k') | Long("get-config") => Act::GetConfig(parser.value()?.string()?),
             Short('M') | Long("max-size") => set(Key::MaxSize, parser.value()?.string()?)?,
+            Long("audit-report") => Act::AuditReport,
             Long("audit") => set(Key::Audit, parser.value()?.string()?)?,
             Short('o') | Long("set-config") => set_named(&parser.value()?.string()?)?,
             Long("explain") => Act::Explain(parser.value()?),

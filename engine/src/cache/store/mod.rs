@@ -45,7 +45,7 @@ pub use blob::Blob;
 pub use pack::Compression;
 
 /// Another format is in another folder beside it.
-const FOLDER: &str = "store-1";
+pub const FOLDER: &str = "store-1";
 /// More results of one command than that are of no use.
 const ENTRIES_PER_KEY: usize = 16;
 const BLOBS_PER_ENTRY: usize = 4096;
