@@ -19,6 +19,7 @@ use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
+use super::explain::Reasons;
 use super::flight::{Boarding, Flight};
 use super::neutral;
 use super::outputs::Role;
@@ -100,6 +101,8 @@ pub struct Ticket {
     _flight: Flight<Question>,
     /// Why what was known of it did not hold.
     pub why: String,
+    /// The same at length.
+    pub(super) reasons: Reasons,
     /// It is known, and run all the same to be compared.
     pub(super) audited: Option<Box<Audited>>,
 }
@@ -113,11 +116,11 @@ pub(super) struct Audited {
 /// What a look at the entries gave.
 enum Found {
     Hit(Hit, Box<Audited>),
-    Nothing { why: String },
+    Nothing { why: String, reasons: Reasons },
     Unusual(PathBuf),
 }
 
-const NEW: &str = "it was not seen before";
+pub(super) const NEW: &str = "it was not seen before";
 const AUDITED: &str = "it is known, and compiled again to be compared";
 
 impl Cache {
@@ -140,22 +143,25 @@ impl Cache {
         let key = named(&action.key, &question.wishes.namespace);
         let before = self.store.find(&key);
         let is_read_only = question.wishes.read_only;
-        let (why, audited) = match self.look_up(&question, &action, &before) {
+        let (why, reasons, audited) = match self.look_up(&question, &action, &before) {
             Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
                 hit.due = self.due(&question, &action, &audited);
                 if hit.due.is_some() {
-                    return Some(self.told(&question, &action, Answer::Hit(hit)));
+                    return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
                 }
-                (AUDITED.to_owned(), Some(audited))
+                (AUDITED.to_owned(), Reasons::one(AUDITED), Some(audited))
             }
-            Found::Hit(hit, _) => return Some(self.told(&question, &action, Answer::Hit(hit))),
-            Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
-            Found::Nothing { why } => (why, None),
+            Found::Hit(hit, _) => return Some(self.told(&question, &action, &key, Answer::Hit(hit))),
+            Found::Unusual(path) => {
+                return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path))));
+            }
+            Found::Nothing { why, reasons } => (why, reasons, None),
         };
         if is_read_only {
             let words = format!("the cache is only read; {why}");
             let name = "read only";
-            return Some(Answer::Uncached(Uncached { name, words }));
+            let answer = Answer::Uncached(Uncached { name, words });
+            return Some(self.told(&question, &action, &key, answer));
         }
         let (flight, question) = match self.flights.board(key, question) {
             Boarding::Waits => return None,
@@ -165,17 +171,20 @@ impl Cache {
         let now = self.store.find(&key);
         if audited.is_none() && now != before {
             if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
-                return Some(self.told(&question, &action, Answer::Hit(hit)));
+                return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
             }
         }
-        Some(Answer::Miss(Box::new(Ticket {
+        let ticket = Ticket {
+            reasons: self.with_command_line(reasons, &question, &action, &key),
             question,
             action,
             key,
             _flight: flight,
             why,
             audited,
-        })))
+        };
+        self.note_miss(&ticket, Some("it runs still, or has not run to its end"));
+        Some(Answer::Miss(Box::new(ticket)))
     }
 
     pub(super) fn understand(&self, question: &Question) -> Result<Action, Uncached> {
@@ -203,10 +212,11 @@ impl Cache {
 
     /// The first entry that holds, with its outputs in their places.
     fn look_up(&self, question: &Question, action: &Action, entries: &[EntryRef]) -> Found {
-        let mut why = None;
+        let mut changed: Option<(String, Reasons)> = None;
         if question.wishes.recache {
-            let why = "it is to be cached anew".to_owned();
-            return Found::Nothing { why };
+            const ANEW: &str = "it is to be cached anew";
+            let (why, reasons) = (ANEW.to_owned(), Reasons::one(ANEW));
+            return Found::Nothing { why, reasons };
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
@@ -214,7 +224,7 @@ impl Cache {
         for known in entries {
             let Some(entry) = self.read(known) else { continue };
             if let Err(change) = entry.check(&mut view) {
-                why.get_or_insert_with(|| change.to_string());
+                changed.get_or_insert_with(|| (change.to_string(), Reasons::of(entry.changes(&mut view))));
                 continue;
             }
             match self.bring_back(&entry, question, action) {
@@ -228,8 +238,8 @@ impl Cache {
                 Err(None) => self.store.remove_entry(known),
             }
         }
-        let why = why.unwrap_or_else(|| NEW.to_owned());
-        Found::Nothing { why }
+        let (why, reasons) = changed.unwrap_or_else(|| (NEW.to_owned(), Reasons::one(NEW)));
+        Found::Nothing { why, reasons }
     }
 
     pub(super) fn read(&self, known: &EntryRef) -> Option<Entry> {
@@ -303,12 +313,12 @@ impl Cache {
     }
 
     /// Remembers for whoever will ask why.
-    fn told(&self, question: &Question, action: &Action, answer: Answer) -> Answer {
-        self.journal.note(
-            &question.folder,
-            &action.knows.outputs,
-            "hit: all that it depends on is as it was",
-        );
+    fn told(&self, question: &Question, action: &Action, key: &Digest, answer: Answer) -> Answer {
+        match &answer {
+            Answer::Hit(_) => self.note_hit(question, action, key),
+            Answer::Uncached(uncached) => self.note_uncached(question, action, key, &uncached.words),
+            Answer::Miss(_) => {}
+        }
         answer
     }
 }

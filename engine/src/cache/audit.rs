@@ -200,7 +200,7 @@ impl Cache {
         let command = argv.join(" ");
         log::error!("the cache has another result ({what}) than a compile for: {command}");
         self.count("different");
-        self.journal.note_difference(format!("{what}: {command}"));
+        self.journal.note_difference(&format!("{what}: {command}"));
         self.store.remove_entry(known);
     }
 

@@ -66,15 +66,10 @@ impl Cache {
         let kept = self
             .store_entry(&ticket, ended)
             .map(|entry| self.compare(&ticket, &entry));
-        let words = match &kept {
-            Ok(()) => format!("miss: {}", ticket.why),
-            Err(unkept) => {
-                self.count(format!("not stored/{}", unkept.name));
-                format!("miss: {}; not stored: {}", ticket.why, unkept.words)
-            }
-        };
-        self.journal
-            .note(&ticket.question.folder, &ticket.action.knows.outputs, words);
+        if let Err(unkept) = &kept {
+            self.count(format!("not stored/{}", unkept.name));
+        }
+        self.note_miss(&ticket, kept.as_ref().err().map(|unkept| unkept.words.as_str()));
         kept
     }
 

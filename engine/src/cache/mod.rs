@@ -20,6 +20,7 @@ mod elsewhere;
 pub mod entry;
 pub mod environment;
 pub mod exception;
+mod explain;
 pub mod fact;
 pub mod flight;
 pub mod journal;
@@ -72,12 +73,13 @@ pub struct Cache {
 impl Cache {
     /// `again` takes questions that have waited for somebody else's command.
     pub fn new(folder: PathBuf, store: Store, again: impl Fn(Question) + Send + Sync + 'static) -> Cache {
+        let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
         let cache = Cache {
             folder,
             store,
             world: World::new(world::Room::default()),
             flights: Flights::new(again),
-            journal: Journal::default(),
+            journal,
             tally: Tally::default(),
             audit: Audit::default(),
         };
@@ -111,6 +113,7 @@ impl Cache {
 
     /// Has all that was counted on disk.
     pub fn flush(&self) {
+        self.journal.flush();
         if let Err(error) = self.tally.flush(&self.store) {
             log::warn!("count in the store: {error}");
         }

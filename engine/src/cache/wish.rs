@@ -35,7 +35,7 @@ impl Cache {
                 Ok(())
             }),
             Wish::Set { name, value } => self.set(&name, &value),
-            Wish::Explain { output } => self.explain(&output),
+            Wish::Explain { output } => self.explain(output.as_deref()),
         }
     }
 
@@ -80,12 +80,13 @@ impl Cache {
         }
     }
 
-    fn explain(&self, output: &str) -> Answer {
-        let told = self.journal.look_up(output.as_bytes());
-        Answer::Explanation(match told {
-            Some(words) => vec![format!("{output}: {words}")],
-            None => vec![format!("{output}: not asked for since this engine started")],
-        })
+    fn explain(&self, output: Option<&str>) -> Answer {
+        self.journal.flush();
+        let found = match output {
+            Some(output) => self.journal.look_up(output).into_iter().collect(),
+            None => self.journal.last(),
+        };
+        Answer::Explanations(found.iter().map(|explanation| (**explanation).clone()).collect())
     }
 
     fn statistics(&self) -> Statistics {
@@ -126,7 +127,7 @@ impl Cache {
     }
 }
 
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |time| time.as_secs())

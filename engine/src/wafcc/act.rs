@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::ask;
+use super::explanation::Explanation;
 use super::options::Act;
 use super::place;
 use super::quantity::show_size;
@@ -27,7 +28,7 @@ Usage: wafcc COMMAND [ARGUMENT...]
 Options:
   -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
   -z, --zero-stats                begin counting anew
-      --explain OUTPUT            why the last request for that file hit or missed
+      --explain [OUTPUT] [--json] why the last request for that file hit or missed, or the last ten
   -C, --clear                     remove all entries
   -c, --cleanup                   bring the store within its limit
       --evict-older-than AGE      remove what was not used for so long (30d, 12h)
@@ -66,10 +67,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::SetConfig(key, value) => set_config(&settings, key, &value),
         Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
         Act::AuditReport => report_audits(&settings),
-        Act::Explain(output) => {
-            let output = absolute(&output)?;
-            answer(&ask::ask(&settings, Wish::Explain { output })?)
-        }
+        Act::Explain { output, json } => explain(&settings, output.as_deref(), json),
         Act::Wish(wish) => answer(&ask::ask(&settings, wish)?),
         Act::Shutdown => ask::shut_down(&settings),
     }
@@ -90,10 +88,27 @@ fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), Stri
     }
 }
 
+fn explain(settings: &Settings, output: Option<&OsStr>, json: bool) -> Result<(), String> {
+    let asked = output.map(absolute).transpose()?;
+    let wish = Wish::Explain { output: asked.clone() };
+    let Answer::Explanations(all) = ask::ask(settings, wish)? else {
+        return Err("the engine answered something else".to_owned());
+    };
+    if json {
+        let all: Vec<_> = all.iter().map(Explanation::json).collect();
+        return say(&format!("{:#}\n", serde_json::Value::from(all)));
+    }
+    match (&all[..], asked) {
+        ([], Some(output)) => say(&format!("{output}: not asked for, or forgotten\n")),
+        ([], None) => say("nothing was asked for, or all is forgotten\n"),
+        (all, Some(_)) => say(&all.iter().map(Explanation::show).collect::<String>()),
+        (all, None) => say(&all.iter().map(Explanation::show_dated).collect::<String>()),
+    }
+}
+
 fn answer(answer: &Answer) -> Result<(), String> {
     match answer {
         Answer::Removed { entries, bytes } => say(&format!("Removed {entries} entries, {}\n", show_size(*bytes))),
-        Answer::Explanation(lines) => say(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
         _ => Ok(()),
     }
 }

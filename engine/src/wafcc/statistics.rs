@@ -157,7 +157,7 @@ fn texts(value: &Value) -> Result<Vec<String>, String> {
 }
 
 /// Names of files are anyone's.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
@@ -206,7 +206,7 @@ impl Table {
 }
 
 /// Day and time of the day in UTC, from seconds since 1970.
-fn date(seconds: u64) -> String {
+pub(super) fn date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March here, so that the leap day is the last: 719468 days before 1970 one of 400 years began.
     let shifted = days + 719_468;
