@@ -13,8 +13,8 @@ import time
 from typing import Any, Dict, Iterator
 
 import pytest
-from conftest import list_processes
 from cache_lab import COMPILERS, PATIENCE, Lab, each
+from conftest import list_processes
 
 # A compiler whose result depends on what nobody can observe: a limit that its shell asks for.
 UNSEEN = '#!/bin/sh\nexec %s -DN=$(ulimit -c) "$@"\n'
