@@ -1,8 +1,12 @@
 //! What can be asked of the cache as a whole, and its answers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use serde_json::{json, Value};
+
+use super::store::Usage;
 use super::Cache;
 use crate::wafcc::quantity;
 use crate::wafcc::question::{Answer, Question, Wish};
@@ -93,8 +97,13 @@ impl Cache {
         if let Err(error) = self.tally.flush(&self.store) {
             log::warn!("count in the store: {error}");
         }
-        let counters = self.store.counters();
-        let usage = self.store.usage();
+        Statistics {
+            differences: self.journal.differences(),
+            ..self.gather(&self.store.counters(), self.store.usage())
+        }
+    }
+
+    fn gather(&self, counters: &BTreeMap<String, u64>, usage: Usage) -> Statistics {
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let reasons = |prefix: &str| -> Reasons {
             let own = counters
@@ -112,11 +121,23 @@ impl Cache {
             different: count("different"),
             unaudited: reasons("not audited/"),
             audits_waiting: self.audit.waiting() as u64,
-            differences: self.journal.differences(),
+            differences: Vec::new(),
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },
         }
+    }
+
+    /// For `wafd status`; waits for nobody and for no disk.
+    pub fn describe(&self) -> Value {
+        let statistics = self.gather(&self.tally.look(&self.store), self.store.glance());
+        let (running, waiting) = self.flights.count();
+        json!({
+            "store": self.folder.to_string_lossy(),
+            "statistics": statistics.json(),
+            "audit_percent": self.audit.percent(),
+            "flights": {"running": running, "waiting": waiting},
+        })
     }
 
     /// Counts begin with the store.

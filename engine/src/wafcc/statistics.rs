@@ -131,6 +131,22 @@ impl Statistics {
         table.0
     }
 
+    pub fn describe_room(&self) -> String {
+        format!("{} in {}", self.entries, self.room())
+    }
+
+    pub fn describe_requests(&self) -> String {
+        let (misses, unstored, uncached) = (sum(&self.misses), sum(&self.unstored), sum(&self.uncached));
+        let (hits, since) = (self.hits, date(self.since));
+        format!("{hits} hits, {misses} misses ({unstored} not stored), {uncached} uncached since {since}")
+    }
+
+    pub fn describe_audits(&self) -> String {
+        let (audited, different, waiting) = (self.audited, self.different, self.audits_waiting);
+        let unaudited = sum(&self.unaudited);
+        format!("{audited} compared, {different} different, {unaudited} not compared, {waiting} still to do")
+    }
+
     fn room(&self) -> String {
         let bytes = show_size(self.bytes);
         match self.limit {

@@ -332,6 +332,19 @@ impl Store {
         }
     }
 
+    /// The same but for the index's own size, without waiting for whoever writes to the disk.
+    pub fn glance(&self) -> Usage {
+        let table = self.inside.table();
+        let (entries, blobs) = table.counts();
+        Usage {
+            entries,
+            blobs,
+            size: table.blocks * 512,
+            max_size: self.inside.max_size.load(Ordering::Relaxed),
+            damaged: self.inside.damaged.load(Ordering::Relaxed),
+        }
+    }
+
     fn wake_if_full(&self) {
         if self.inside.is_full() {
             self.keeper.wake();
