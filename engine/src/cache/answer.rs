@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use super::access::Bytes;
@@ -153,10 +153,12 @@ impl Cache {
             }
             Found::Hit(hit, _) => return Some(self.told(&question, &action, &key, Answer::Hit(hit))),
             Found::Unusual(path) => {
+                self.make_way(&question, &action);
                 return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path))));
             }
             Found::Nothing { why, reasons } => (why, reasons, None),
         };
+        self.make_way(&question, &action);
         if is_read_only {
             let words = format!("the cache is only read; {why}");
             let name = "read only";
@@ -279,19 +281,27 @@ impl Cache {
                 let stored = self.bytes_of(digest).ok_or(None)?;
                 blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
-            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program));
+            let is_main = known.is_some_and(|known| known.role == Role::Main);
+            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program, is_main));
         }
+        let are_linked = self.are_linked();
         let writers: Vec<_> = files
             .iter()
-            .map(|(_, blob, _)| move |file: &File| blob.write_to(file))
+            .map(|(_, blob, ..)| move |file: &File| blob.write_to(file))
+            .collect();
+        let links: Vec<_> = files
+            .iter()
+            .map(|(_, blob, ..)| move |path: &FilePath, mode| blob.link_to(path, mode))
             .collect();
         let outputs: Vec<_> = files
             .iter()
-            .zip(&writers)
-            .map(|((path, _, is_executable), content)| Output {
+            .zip(writers.iter().zip(&links))
+            .map(|((path, _, is_executable, is_main), (content, link))| Output {
                 path,
                 content,
                 is_executable: *is_executable,
+                // The others are text, into which compilers write without removing it first.
+                link: (are_linked && *is_main).then_some(link),
             })
             .collect();
         match restore(&outputs, question.umask) {

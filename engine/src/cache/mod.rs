@@ -48,13 +48,18 @@ pub mod trace;
 pub mod wish;
 pub mod world;
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use action::Action;
 use answer::Question;
 use audit::Audit;
 use flight::Flights;
 use journal::Journal;
+use outputs::Role;
 use store::Store;
 use tally::Tally;
 use world::World;
@@ -68,6 +73,8 @@ pub struct Cache {
     journal: Journal,
     tally: Tally,
     audit: Audit,
+    /// Outputs are links into the store.
+    links: AtomicBool,
 }
 
 impl Cache {
@@ -82,6 +89,7 @@ impl Cache {
             journal,
             tally: Tally::default(),
             audit: Audit::default(),
+            links: AtomicBool::new(false),
         };
         cache.begin_counts();
         cache.forget_audits();
@@ -101,6 +109,26 @@ impl Cache {
     /// A hit is not compiled again, for a reason.
     pub fn leave_audit(&self, why: &str) {
         self.count(format!("not audited/{why}"));
+    }
+
+    /// Whether outputs are restored as read-only links to what the store holds.
+    pub fn set_links(&self, are_wanted: bool) {
+        self.links.store(are_wanted, Ordering::Relaxed);
+        self.store.set_plain(are_wanted);
+    }
+
+    fn are_linked(&self) -> bool {
+        self.links.load(Ordering::Relaxed)
+    }
+
+    /// No command writes into the store by a link that was left in its output's place.
+    fn make_way(&self, question: &Question, action: &Action) {
+        let folder = Path::new(OsStr::from_bytes(&question.folder));
+        let mut outputs = action.knows.outputs.iter();
+        let main = outputs.find(|output| output.role == Role::Main);
+        if let Some(main) = main.filter(|_| self.are_linked()) {
+            restore::make_way(&folder.join(OsStr::from_bytes(&main.path)));
+        }
     }
 
     fn is_due_for_audit(&self) -> bool {

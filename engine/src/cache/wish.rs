@@ -10,6 +10,7 @@ use super::store::Usage;
 use super::Cache;
 use crate::wafcc::quantity;
 use crate::wafcc::question::{Answer, Question, Wish};
+use crate::wafcc::settings::switch;
 use crate::wafcc::statistics::{Reasons, Statistics};
 
 /// Seconds since 1970 when counts began; kept among the counts.
@@ -77,6 +78,13 @@ impl Cache {
                     Answer::Done
                 }
                 Err(error) => Answer::Refusal(error),
+            },
+            ("hard_link", _) => match switch(value.as_ref()) {
+                Some(are_wanted) => {
+                    self.set_links(are_wanted);
+                    Answer::Done
+                }
+                None => Answer::Refusal("hard_link: set it to yes or no".to_owned()),
             },
             _ => Answer::Refusal(format!(
                 "{name} holds from the engine's next start on: wafcc --shutdown"

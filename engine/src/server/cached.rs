@@ -22,7 +22,7 @@ use crate::park::Lot;
 use crate::slots::CommandKey;
 use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
-use crate::wafcc::settings::{self, Settings};
+use crate::wafcc::settings::{self, Key, Settings};
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict};
 
 /// Opens the store that our own environment names.
@@ -43,6 +43,7 @@ pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
     };
     let cache = Cache::new(folder, store, again);
     cache.set_audit(settings.audit());
+    cache.set_links(settings.is_on(Key::HardLink));
     Ok(cache)
 }
 

@@ -24,6 +24,7 @@ pub enum Key {
     Namespace,
     ExtraFiles,
     Audit,
+    HardLink,
 }
 
 enum Kind {
@@ -55,11 +56,11 @@ const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'s
         variable,
         default,
         kind,
-        is_engine: matches!(key, Key::MaxSize | Key::Compression | Key::Audit),
+        is_engine: matches!(key, Key::MaxSize | Key::Compression | Key::Audit | Key::HardLink),
     }
 }
 
-const SPECS: [Spec; 10] = [
+const SPECS: [Spec; 11] = [
     spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
     spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
     spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
@@ -76,6 +77,7 @@ const SPECS: [Spec; 10] = [
     spec(Key::Namespace, "namespace", "WAFCC_NAMESPACE", "", Kind::Text),
     spec(Key::ExtraFiles, "extra_files", "WAFCC_EXTRAFILES", "", Kind::Files),
     spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
+    spec(Key::HardLink, "hard_link", "WAFCC_HARDLINK", "no", Kind::Switch),
 ];
 
 /// How far entries are compressed.
@@ -154,7 +156,7 @@ impl Key {
     }
 }
 
-fn switch(value: &OsStr) -> Option<bool> {
+pub fn switch(value: &OsStr) -> Option<bool> {
     match value.to_str()?.to_ascii_lowercase().as_str() {
         "yes" | "true" | "on" | "1" => Some(true),
         "no" | "false" | "off" | "0" | "disable" => Some(false),

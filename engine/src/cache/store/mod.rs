@@ -104,6 +104,7 @@ impl Store {
             table: RwLock::new(found.table),
             files,
             compression: settings.compression,
+            is_plain: AtomicBool::new(false),
             max_size: AtomicU64::new(settings.max_size),
             damaged: AtomicU64::new(u64::from(found.damaged)),
             stopped: AtomicBool::new(false),
@@ -166,7 +167,10 @@ impl Store {
         if self.inside.pin(&digest) {
             return Ok(digest);
         }
-        let packed = self.inside.compression.pack(bytes);
+        let packed = match self.inside.is_plain.load(Ordering::Relaxed) {
+            true => None,
+            false => self.inside.compression.pack(bytes),
+        };
         let stored = packed.as_deref().unwrap_or(bytes);
         self.check_room(stored.len() as u64)?;
         let written = self.inside.files.write(packed.is_some(), files::holding(stored))?;
@@ -292,6 +296,11 @@ impl Store {
     pub fn set_max_size(&self, max_size: u64) {
         self.inside.max_size.store(max_size, Ordering::Relaxed);
         self.wake_if_full();
+    }
+
+    /// From now on blobs are stored as they are, so that they can be linked.
+    pub fn set_plain(&self, is_plain: bool) {
+        self.inside.is_plain.store(is_plain, Ordering::Relaxed);
     }
 
     /// Adds to counters, which are made with the first number that is added. They survive as entries do.
