@@ -1,5 +1,7 @@
-"""How wafcc is used: settings, counts, audits, extra files, and the same command several times at once."""
+"""How wafcc is used: settings, counts, extra files, and the same command several times at once."""
 
+import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -47,19 +49,6 @@ def test_counts_survive_the_engine(lab: Lab) -> None:
 	assert lab.same("gcc -c x.c").startswith("miss: it was not seen before")
 
 
-def test_hits_are_audited(lab: Lab) -> None:
-	"""With ``audit`` hits are compiled and compared; counts tell how many, and that none was different."""
-	if not shutil.which("gcc"):
-		pytest.skip("needs gcc")
-	lab.write("x.c", "int f;\n")
-	lab.until_hit("gcc -c x.c")
-	subprocess.run([lab.wafcc, "--audit", "50"], env=lab.environ, check=True, timeout=PATIENCE)
-	said = [lab.same("gcc -c x.c") for _ in range(6)]
-	assert sorted(words.partition(":")[0] for words in said) == ["hit"] * 3 + ["miss"] * 3, said
-	done = subprocess.run([lab.wafcc, "-s"], env=lab.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE)
-	assert re.search(r"Audited hits: +3\n +Different: +0\n", done.stdout), done.stdout
-
-
 def test_extra_files_count(lab: Lab) -> None:
 	"""What ``extra_files`` names is an input of every command."""
 	if not shutil.which("gcc"):
@@ -84,3 +73,31 @@ def test_the_same_at_the_same_time_runs_once(cc: str, lab: Lab) -> None:
 	said = [lab.explain(lab.folder / f"{n}.o") for n in range(6)]
 	assert sum(words.startswith("miss") for words in said) == 1, said
 	assert len({(lab.folder / f"{n}.o").read_bytes() for n in range(6)}) == 1
+
+
+def test_status_tells_of_the_cache(lab: Lab) -> None:
+	"""``wafd status`` tells of a store that is open, and opens none."""
+	if not shutil.which("gcc"):
+		pytest.skip("needs gcc")
+
+	def status(*options: str) -> str:
+		argv = [lab.engine, "status", *options]
+		return subprocess.run(
+			argv, env=lab.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True
+		).stdout
+
+	subprocess.run([lab.engine, "start"], env=lab.environ, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+	assert json.loads(status("--json"))["cache"] is None
+	assert re.search(r"^cache +not asked so far$", status(), re.MULTILINE)
+	store = pathlib.Path(lab.environ["HOME"]) / ".cache" / "wafcc"
+	assert not store.exists()
+	lab.write("x.c", "int main(void) { return 0; }\n")
+	lab.until_hit("gcc -c x.c")
+	lab.same("gcc x.c -o x")
+	cache = json.loads(status("--json"))["cache"]
+	counts = cache["statistics"]
+	assert (cache["store"], cache["flights"], cache["audit_percent"]) == (str(store), {"running": 0, "waiting": 0}, 0)
+	assert (counts["hits"], counts["entries"], counts["uncached"]) == (1, 1, {"called for linking": 1}), counts
+	text = status()
+	assert re.search(rf"^cache +{store}$\n  entries +1 in .* of 5.0 GB", text, re.MULTILINE), text
+	assert re.search(r"^  requests +1 hits, \d+ misses .*, 1 uncached since 20", text, re.MULTILINE), text

@@ -7,6 +7,7 @@
 //! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
 //! place that knows all others. `docs/protocol.md` specifies what is said, `docs/design.md` why it is built so.
 
+pub mod auditor;
 pub mod brake;
 pub mod cache;
 pub mod client;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::{json, Value};
 
+use crate::wafcc::statistics::Statistics;
 use crate::wire::{Outcome, Verdict, Why};
 
 /// Counts since the engine started.
@@ -109,6 +110,8 @@ pub struct Snapshot<'a> {
     pub totals: &'a Totals,
     pub parking: Value,
     pub brake: Value,
+    /// Null where no store is open.
+    pub cache: Value,
 }
 
 impl Snapshot<'_> {
@@ -142,6 +145,7 @@ impl Snapshot<'_> {
             "totals": self.totals.json(),
             "parking": self.parking,
             "brake": self.brake,
+            "cache": self.cache,
         })
     }
 }
@@ -222,6 +226,7 @@ pub fn show(report: &Value) -> String {
         line("broken connections", totals["malformed"].to_string());
     }
     show_parking(&report["parking"], &mut line);
+    show_cache(&report["cache"], &mut line);
     for s in report["sessions"].as_array().into_iter().flatten() {
         let own = if s["own_slots"] == true { ", own slots" } else { "" };
         let about = format!(
@@ -258,6 +263,25 @@ pub fn show(report: &Value) -> String {
         );
     }
     text
+}
+
+/// What the cache did, in four lines at most; all of it is told by `wafcc --show-stats`.
+fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
+    let Ok(statistics) = Statistics::from_json(&cache["statistics"]) else {
+        return line("cache", "not asked so far".to_owned());
+    };
+    line("cache", printable(cache["store"].as_str().unwrap_or("?")));
+    line("  entries", statistics.describe_room());
+    line("  requests", statistics.describe_requests());
+    if statistics.audited > 0 || cache["audit_percent"].as_f64().unwrap_or(0.0) > 0.0 {
+        let audits = statistics.describe_audits();
+        line("  audits", format!("{} % of hits: {audits}", cache["audit_percent"]));
+    }
+    if cache["flights"]["waiting"].as_u64().unwrap_or(0) > 0 {
+        let flights = &cache["flights"];
+        let told = format!("{} for one of {} that run", flights["waiting"], flights["running"]);
+        line("  commands wait", told);
+    }
 }
 
 /// So many programs are shown to people.
@@ -349,6 +373,10 @@ mod tests {
             }],
             totals: &totals,
             parking: Value::Null,
+            cache: json!({
+                "store": "/store", "audit_percent": 2.5, "flights": {"running": 2, "waiting": 3},
+                "statistics": Statistics { entries: 7, hits: 5, audited: 3, different: 1, ..Statistics::default() }.json(),
+            }),
             brake: json!({"why": "memory short", "since_s": 3.0, "times": 2, "seconds": 9.0}),
         };
         let text = show(&snapshot.json());
@@ -365,6 +393,11 @@ mod tests {
             "nothing above 2.5 runnable",
             "jobserver of its own: 1 tokens held, 2 free",
             "waits: jobserver: no token",
+            "/store",
+            "7 in 0 B, no limit",
+            "5 hits, 0 misses (0 not stored), 0 uncached since 1970-01-01 00:00 UTC",
+            "2.5 % of hits: 3 compared, 1 different, 0 not compared, 0 still to do",
+            "3 for one of 2 that run",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }

@@ -47,10 +47,11 @@ fn the_report_is_complete() {
     assert_eq!(
         keys(&report),
         [
-            "brake", "commands", "leaving", "parking", "pid", "protocol", "sessions", "slots", "socket", "tcp_port",
-            "totals", "uptime_s", "version"
+            "brake", "cache", "commands", "leaving", "parking", "pid", "protocol", "sessions", "slots", "socket",
+            "tcp_port", "totals", "uptime_s", "version"
         ]
     );
+    assert!(report["cache"].is_null());
     assert_eq!(report["version"], ENGINE);
     assert_eq!(report["protocol"], 1);
     assert_eq!(report["pid"], peer.pid);

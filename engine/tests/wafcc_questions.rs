@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use space::{run, Said, TestSpace};
 use wafengine::frame::Inbox;
+use wafengine::wafcc::explanation::Explanation;
 use wafengine::wafcc::question::{Answer, Question, Wish};
 use wafengine::wafcc::statistics::Statistics;
 use wafengine::wire::{Reply, Request, FRAME_CAP};
@@ -107,11 +108,19 @@ fn removals_are_told() {
 /// An output is asked for by its absolute path, and the explanation printed line by line.
 #[test]
 fn an_explanation_is_printed() {
-    let lines = vec!["missed:".to_owned(), "  /usr/a.h changed".to_owned()];
-    let (wish, said) = put(&["--explain", "out/a.o"], Answer::Explanation(lines));
-    let output = "/usr/out/a.o".to_owned();
+    let explanation = Explanation {
+        output: "/usr/out/a.o".to_owned(),
+        known: "miss".to_owned(),
+        why: vec!["/usr/a.h has changed".to_owned(), "so has b.h".to_owned()],
+        ..Explanation::default()
+    };
+    let (wish, said) = put(&["--explain", "out/a.o"], Answer::Explanations(vec![explanation]));
+    let output = Some("/usr/out/a.o".to_owned());
     assert_eq!(wish, Wish::Explain { output });
-    assert_eq!(said.succeeded(), "missed:\n  /usr/a.h changed\n");
+    assert_eq!(
+        said.succeeded(),
+        "/usr/out/a.o: miss: /usr/a.h has changed\n  so has b.h\n"
+    );
 }
 
 /// An engine that runs is told of a setting that it heeds.

@@ -10,14 +10,16 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use super::access::Bytes;
 use super::action::{Action, Call};
+use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
+use super::explain::Reasons;
 use super::flight::{Boarding, Flight};
 use super::input::Input;
 use super::inputs::Inputs;
@@ -94,6 +96,8 @@ pub struct Hit {
     pub stderr: Vec<u8>,
     pub code: i32,
     pub inputs: Option<Inputs>,
+    /// It is to be compiled again when there is time.
+    pub due: Option<Box<Due>>,
 }
 
 /// The command is to run, and nothing is kept of it.
@@ -112,6 +116,8 @@ pub struct Ticket {
     _flight: Flight<Question>,
     /// Why what was known of it did not hold.
     pub why: String,
+    /// The same at length.
+    pub(super) reasons: Reasons,
     /// It is known, and run all the same to be compared.
     pub(super) audited: Option<Box<Audited>>,
 }
@@ -125,12 +131,11 @@ pub(super) struct Audited {
 /// What a look at the entries gave.
 enum Found {
     Hit(Hit, Box<Audited>),
-    Nothing { why: String },
+    Nothing { why: String, reasons: Reasons },
     Unusual(PathBuf),
 }
 
-const HIT: &str = "hit: all that it depends on is as it was";
-const NEW: &str = "it was not seen before";
+pub(super) const NEW: &str = "it was not seen before";
 const AUDITED: &str = "it is known, and compiled again to be compared";
 
 impl Cache {
@@ -153,16 +158,27 @@ impl Cache {
         let key = named(&action.key, &question.wishes.namespace);
         let before = self.store.find(&key);
         let is_read_only = question.wishes.read_only;
-        let (why, audited) = match self.look_up(&question, &action, &before) {
-            Found::Hit(_, audited) if !is_read_only && self.is_due_for_audit() => (AUDITED.to_owned(), Some(audited)),
-            Found::Hit(hit, _) => return Some(self.told(&question, &action, Answer::Hit(hit))),
-            Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
-            Found::Nothing { why } => (why, None),
+        let (why, reasons, audited) = match self.look_up(&question, &action, &before) {
+            Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
+                hit.due = self.due(&question, &action, &audited);
+                if hit.due.is_some() {
+                    return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
+                }
+                (AUDITED.to_owned(), Reasons::one(AUDITED), Some(audited))
+            }
+            Found::Hit(hit, _) => return Some(self.told(&question, &action, &key, Answer::Hit(hit))),
+            Found::Unusual(path) => {
+                self.make_way(&question, &action);
+                return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path))));
+            }
+            Found::Nothing { why, reasons } => (why, reasons, None),
         };
+        self.make_way(&question, &action);
         if is_read_only {
             let words = format!("the cache is only read; {why}");
             let name = "read only";
-            return Some(Answer::Uncached(Uncached { name, words }));
+            let answer = Answer::Uncached(Uncached { name, words });
+            return Some(self.told(&question, &action, &key, answer));
         }
         let (flight, question) = match self.flights.board(key, question) {
             Boarding::Waits => return None,
@@ -172,30 +188,38 @@ impl Cache {
         let now = self.store.find(&key);
         if audited.is_none() && now != before {
             if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
-                return Some(self.told(&question, &action, Answer::Hit(hit)));
+                return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
             }
         }
         if question.by_facts.is_some() {
             // Links follow right after compiles: what was made in the tick in which a command starts is not trusted.
             Stamp::wait_for_next();
         }
-        Some(Answer::Miss(Box::new(Ticket {
+        let ticket = Ticket {
+            reasons: self.with_command_line(reasons, &question, &action, &key),
             question,
             action,
             key,
             _flight: flight,
             why,
             audited,
-        })))
+        };
+        self.note_miss(&ticket, Some("it runs still, or has not run to its end"));
+        Some(Answer::Miss(Box::new(ticket)))
     }
 
-    fn understand(&self, question: &Question) -> Result<Action, Uncached> {
+    pub(super) fn understand(&self, question: &Question) -> Result<Action, Uncached> {
+        self.understand_as(question, &question.argv)
+    }
+
+    /// As if its command line were this one.
+    pub(super) fn understand_as(&self, question: &Question, argv: &Strings) -> Result<Action, Uncached> {
         let program = find_program(question).ok_or(Uncached {
             name: "no such program",
             words: "its program is not there".to_owned(),
         })?;
         let call = Call {
-            argv: &question.argv,
+            argv,
             environment: &question.environment,
             folder: &question.folder,
             program: &program,
@@ -210,10 +234,11 @@ impl Cache {
 
     /// The first entry that holds, with its outputs in their places.
     fn look_up(&self, question: &Question, action: &Action, entries: &[EntryRef]) -> Found {
-        let mut why = None;
+        let mut changed: Option<(String, Reasons)> = None;
         if question.wishes.recache {
-            let why = "it is to be cached anew".to_owned();
-            return Found::Nothing { why };
+            const ANEW: &str = "it is to be cached anew";
+            let (why, reasons) = (ANEW.to_owned(), Reasons::one(ANEW));
+            return Found::Nothing { why, reasons };
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
@@ -221,7 +246,7 @@ impl Cache {
         for known in entries {
             let Some(entry) = self.read(known) else { continue };
             if let Err(change) = entry.check(&mut view) {
-                why.get_or_insert_with(|| change.to_string());
+                changed.get_or_insert_with(|| (change.to_string(), Reasons::of(entry.changes(&mut view))));
                 continue;
             }
             match self.bring_back(&entry, question, action) {
@@ -231,10 +256,7 @@ impl Cache {
                     }
                     self.store.touch(known);
                     let unnamed = entry.outputs.iter().filter(|output| output.number.is_none());
-                    unnamed.for_each(|output| {
-                        self.journal
-                            .note_one(&question.folder, &place.absolute(&output.path), HIT)
-                    });
+                    unnamed.for_each(|output| self.note_hit_of(question, action, &place.absolute(&output.path)));
                     let known = *known;
                     return Found::Hit(hit, Box::new(Audited { known, entry }));
                 }
@@ -243,11 +265,11 @@ impl Cache {
                 Err(None) => self.store.remove_entry(known),
             }
         }
-        let why = why.unwrap_or_else(|| NEW.to_owned());
-        Found::Nothing { why }
+        let (why, reasons) = changed.unwrap_or_else(|| (NEW.to_owned(), Reasons::one(NEW)));
+        Found::Nothing { why, reasons }
     }
 
-    fn read(&self, known: &EntryRef) -> Option<Entry> {
+    pub(super) fn read(&self, known: &EntryRef) -> Option<Entry> {
         let entry = Entry::decode(&self.store.read(known)?);
         if entry.is_err() {
             self.store.remove_entry(known);
@@ -284,19 +306,27 @@ impl Cache {
                 let stored = self.bytes_of(digest).ok_or(None)?;
                 blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
-            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program));
+            let is_main = known.is_some_and(|known| known.role == Role::Main);
+            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program, is_main));
         }
+        let are_linked = self.are_linked();
         let writers: Vec<_> = files
             .iter()
-            .map(|(_, blob, _)| move |file: &File| blob.write_to(file))
+            .map(|(_, blob, ..)| move |file: &File| blob.write_to(file))
+            .collect();
+        let links: Vec<_> = files
+            .iter()
+            .map(|(_, blob, ..)| move |path: &FilePath, mode| blob.link_to(path, mode))
             .collect();
         let outputs: Vec<_> = files
             .iter()
-            .zip(&writers)
-            .map(|((path, _, is_executable), content)| Output {
+            .zip(writers.iter().zip(&links))
+            .map(|((path, _, is_executable, is_main), (content, link))| Output {
                 path,
                 content,
                 is_executable: *is_executable,
+                // The others are text, into which compilers write without removing it first.
+                link: (are_linked && *is_main).then_some(link),
             })
             .collect();
         match restore(&outputs, question.umask) {
@@ -305,6 +335,7 @@ impl Cache {
                 stderr,
                 code: entry.exit.into(),
                 inputs: None,
+                due: None,
             }),
             Err(Unrestored::Unusual(path) | Unrestored::Failed(path, _)) => Err(Some(path)),
         }
@@ -318,8 +349,12 @@ impl Cache {
     }
 
     /// Remembers for whoever will ask why.
-    fn told(&self, question: &Question, action: &Action, answer: Answer) -> Answer {
-        self.journal.note(&question.folder, &action.knows.outputs, HIT);
+    fn told(&self, question: &Question, action: &Action, key: &Digest, answer: Answer) -> Answer {
+        match &answer {
+            Answer::Hit(_) => self.note_hit(question, action, key),
+            Answer::Uncached(uncached) => self.note_uncached(question, action, key, &uncached.words),
+            Answer::Miss(_) => {}
+        }
         answer
     }
 }

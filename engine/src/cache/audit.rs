@@ -1,15 +1,46 @@
-//! Which hits are compiled again, to be compared with what would have been given: an even share of them.
+//! Which hits are compiled again, an even share of them, and how that is done when nobody waits: elsewhere, and held
+//! against what was given.
+//!
+//! Knows nothing of processes: whoever has the time passes a function that runs a command line.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use super::access::Bytes;
+use super::action::{Action, Knowledge as Known};
+use super::answer::{Audited, Question};
+use super::digest::Digest;
+use super::elsewhere::{redirect, Names};
+use super::entry::{Content, Entry, Print};
+use super::keep::neutral_dependencies;
+use super::neutral;
+use super::outputs::Role;
+use super::path::Place;
+use super::response;
+use super::store::{self, EntryRef};
+use super::world::View;
+use super::Cache;
+use crate::wire::Strings;
 
 /// Parts of a whole.
 const WHOLE: u64 = 1_000_000;
+/// In the store's folder: where commands that are run again leave what they make.
+const FOLDER: &str = "audit";
+/// Under these names there is what such a command prints.
+pub const PRINTS: [&str; 2] = ["stdout", "stderr"];
 
 #[derive(Default)]
 pub struct Audit {
     share: AtomicU64,
     /// Grows by the share with each hit; whenever it passes a whole, one is due.
     sum: AtomicU64,
+    /// How many are still to be compiled, or just are.
+    waiting: AtomicUsize,
 }
 
 impl Audit {
@@ -18,11 +49,300 @@ impl Audit {
         self.share.store(share, Ordering::Relaxed);
     }
 
+    pub fn percent(&self) -> f64 {
+        self.share.load(Ordering::Relaxed) as f64 * 100.0 / WHOLE as f64
+    }
+
     pub fn is_due(&self) -> bool {
         let share = self.share.load(Ordering::Relaxed);
         let before = self.sum.fetch_add(share, Ordering::Relaxed);
         before / WHOLE != before.wrapping_add(share) / WHOLE
     }
+
+    pub fn set_waiting(&self, count: usize) {
+        self.waiting.store(count, Ordering::Relaxed);
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+/// A hit that is to be compiled again.
+pub struct Due {
+    pub question: Question,
+    known: EntryRef,
+    key: Digest,
+}
+
+impl Due {
+    /// What it keeps in memory; the environment is its connection's as well.
+    pub fn size(&self) -> usize {
+        self.question.argv.bytes().len() + self.question.environment.bytes().len() + self.question.folder.len()
+    }
+}
+
+/// How the command ended that was run again.
+pub enum Ran {
+    /// With this status.
+    Ended(i32),
+    /// Before its time: somebody needs the machine, or the engine ends.
+    Interrupted,
+    /// It was not, or not to its end.
+    Not(&'static str),
+}
+
+/// What came of an audit.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Same,
+    /// In words.
+    Different(String),
+    /// Nothing is known, by the name under which that is counted.
+    Unknown(&'static str),
+    /// It can be done another time.
+    Interrupted,
+}
+
+/// What a command has left, or would have been given.
+#[derive(Debug, PartialEq, Eq)]
+struct Taken {
+    code: i32,
+    /// By their numbers, with what may be executed; `None` of what cannot be compared.
+    outputs: Vec<(usize, Option<Digest>, bool)>,
+    prints: [Option<Digest>; 2],
+}
+
+const CHANGED: &str = "its inputs have changed";
+const UNSTEADY: &str = "its results differ from run to run";
+
+impl Cache {
+    /// What is needed to compile a hit again later; `None` if that cannot be done but in its place.
+    pub(super) fn due(&self, question: &Question, action: &Action, hit: &Audited) -> Option<Box<Due>> {
+        let prints = [&hit.entry.stdout, &hit.entry.stderr];
+        let is_silent = prints.into_iter().all(|print| *print == Print::default());
+        let is_whole = hit.entry.outputs.iter().all(|output| output.number.is_some());
+        if !is_whole || (question.wishes.terminal.is_some() && !is_silent) {
+            return None;
+        }
+        self.redirected(question, action.key)?;
+        let question = Question {
+            who: question.who,
+            argv: question.argv.clone(),
+            environment: question.environment.clone(),
+            folder: question.folder.clone(),
+            umask: question.umask,
+            by_facts: question.by_facts,
+            circumstances: question.circumstances.clone(),
+            wishes: question.wishes.clone(),
+            inputs: false,
+        };
+        let (known, key) = (hit.known, action.key);
+        Some(Box::new(Due { question, known, key }))
+    }
+
+    /// What a dead engine has left there.
+    pub(super) fn forget_audits(&self) {
+        let _ = fs::remove_dir_all(self.audit_folder());
+    }
+
+    fn audit_folder(&self) -> PathBuf {
+        self.folder.join(store::FOLDER).join(FOLDER)
+    }
+
+    /// The command with its outputs in the folder for that, and what is known of it then. A key that is another says that its
+    /// results tell how they are called.
+    fn redirected(&self, question: &Question, key: Digest) -> Option<(Strings, Known)> {
+        let knows = self.understand(question).ok()?.knows;
+        let allowed = |role| matches!(role, Role::Main | Role::Dependencies);
+        if knows.modules.is_some() || !knows.outputs.iter().all(|output| allowed(output.role)) {
+            return None;
+        }
+        let path = |role| {
+            let mut outputs = knows.outputs.iter();
+            let output = outputs.find(|output| output.role == role)?;
+            let name = FilePath::new(OsStr::from_bytes(&output.path)).file_name()?;
+            let folder = self
+                .audit_folder()
+                .join(if role == Role::Main { "main" } else { "dependencies" });
+            Some(folder.join(name).as_os_str().as_bytes().to_vec())
+        };
+        let to = Names {
+            main: path(Role::Main)?,
+            dependencies: path(Role::Dependencies),
+        };
+        let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
+        let read = |name: &[u8]| fs::read(folder.join(OsStr::from_bytes(name))).ok();
+        let words = response::expand(question.argv.iter().skip(1), &read).ok()?.words;
+        let words = redirect(knows.compiler?, &words, &to)?;
+        let argv = question.argv.iter().take(1).chain(words.iter().map(Bytes::as_slice));
+        let argv: Strings = argv.collect();
+        let action = self.understand_as(question, &argv).ok()?;
+        (action.key == key).then_some((argv, action.knows))
+    }
+
+    /// Has a hit compiled again by `run`, which gets the command line and the folder for what is printed, and compares.
+    pub fn audit(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Verdict {
+        let verdict = self.hold_against(due, run).unwrap_or_else(|verdict| verdict);
+        self.forget_audits();
+        match &verdict {
+            Verdict::Same => self.count("audited"),
+            Verdict::Different(what) => {
+                self.count("audited");
+                self.differs(&due.question, &due.known, what);
+            }
+            Verdict::Unknown(why) => self.count(format!("not audited/{why}")),
+            Verdict::Interrupted => {}
+        }
+        verdict
+    }
+
+    /// The cache has given a wrong result.
+    pub(super) fn differs(&self, question: &Question, known: &EntryRef, what: &str) {
+        let argv: Vec<_> = question.argv.iter().map(String::from_utf8_lossy).collect();
+        let command = argv.join(" ");
+        log::error!("the cache has another result ({what}) than a compile for: {command}");
+        self.count("different");
+        self.journal.note_difference(&format!("{what}: {command}"));
+        self.store.remove_entry(known);
+    }
+
+    fn hold_against(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Verdict, Verdict> {
+        let gone = Verdict::Unknown("its entry is gone");
+        let entry = self.read(&due.known).ok_or(gone)?;
+        self.require_facts(due, &entry)?;
+        let known = Taken::of_entry(&entry);
+        let first = self.run_again(due, run)?;
+        self.require_facts(due, &entry)?;
+        if first == known {
+            return Ok(Verdict::Same);
+        }
+        // Some compilers number what they make by chance: that is no fault of the cache's.
+        let second = self.run_again(due, run)?;
+        self.require_facts(due, &entry)?;
+        match second == first {
+            true => Ok(Verdict::Different(first.differs(&known))),
+            false => Ok(Verdict::Unknown(UNSTEADY)),
+        }
+    }
+
+    fn require_facts(&self, due: &Due, entry: &Entry) -> Result<(), Verdict> {
+        let question = &due.question;
+        let action = self.understand(question).map_err(|_| Verdict::Unknown(CHANGED))?;
+        let place = Place::new(&question.folder, action.knows.base.as_deref());
+        let environment = question.variables();
+        let mut view = View::new(&self.world, &place, &environment);
+        let holds = action.key == due.key && entry.check(&mut view).is_ok();
+        holds.then_some(()).ok_or(Verdict::Unknown(CHANGED))
+    }
+
+    fn run_again(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Taken, Verdict> {
+        let redirected = self.redirected(&due.question, due.key);
+        let (argv, knows) = redirected.ok_or(Verdict::Unknown(CHANGED))?;
+        let folder = self.audit_folder();
+        make_anew(&folder).map_err(|error| {
+            log::warn!("make {}: {error}", folder.display());
+            Verdict::Unknown("there is no room for its results")
+        })?;
+        let code = match run(&argv, &folder) {
+            Ran::Ended(code) if code >= 0 => code,
+            Ran::Ended(_) => return Err(Verdict::Unknown("a signal has ended it")),
+            Ran::Interrupted => return Err(Verdict::Interrupted),
+            Ran::Not(why) => return Err(Verdict::Unknown(why)),
+        };
+        if code != 0 && !has_room(&folder) {
+            return Err(Verdict::Unknown("there is no room for its results"));
+        }
+        let taken = Taken::of_folder(&knows, code, &folder);
+        taken.map_err(|_| Verdict::Unknown("its results cannot be read"))
+    }
+}
+
+impl Taken {
+    fn of_entry(entry: &Entry) -> Taken {
+        let outputs = entry.outputs.iter().filter_map(|output| {
+            let Content::File { digest, is_program, .. } = &output.content else {
+                return None;
+            };
+            Some((output.number?, Some(*digest), *is_program))
+        });
+        let print = |print: &Print| match print {
+            Print::Inline(bytes) => Some(Digest::of(bytes)),
+            Print::Blob { digest, .. } => Some(*digest),
+        };
+        Taken {
+            code: entry.exit.into(),
+            outputs: outputs.collect(),
+            prints: [print(&entry.stdout), print(&entry.stderr)],
+        }
+    }
+
+    /// What lies in the folder, as it would be stored.
+    fn of_folder(knows: &Known, code: i32, folder: &FilePath) -> io::Result<Taken> {
+        let mut outputs = Vec::new();
+        for (number, output) in knows.outputs.iter().enumerate() {
+            let file = match File::open(OsStr::from_bytes(&output.path)) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let is_program = file.metadata()?.permissions().mode() & 0o111 != 0;
+            let digest = match output.role {
+                Role::Dependencies => {
+                    let text = super::keep::read(&file)?;
+                    neutral_dependencies(text, knows).map(|text| Digest::of(&text))
+                }
+                _ => Some(Digest::of_file(&file)?),
+            };
+            outputs.push((number, digest, is_program));
+        }
+        let print = |name: &str| -> io::Result<Option<Digest>> {
+            let bytes = fs::read(folder.join(name))?;
+            let neutral = match &knows.base {
+                Some(base) => neutral::diagnostics(&bytes, base),
+                None => Some(bytes),
+            };
+            Ok(neutral.map(|bytes| Digest::of(&bytes)))
+        };
+        let prints = [print(PRINTS[0])?, print(PRINTS[1])?];
+        // A compile that fails has no results, whatever it leaves.
+        let outputs = if code == 0 { outputs } else { Vec::new() };
+        Ok(Taken { code, outputs, prints })
+    }
+
+    fn differs(&self, known: &Taken) -> String {
+        let mut what = Vec::new();
+        if self.code != known.code {
+            what.push("exit status");
+        } else if self.outputs != known.outputs {
+            what.push("files");
+        }
+        let prints = PRINTS.into_iter().zip(self.prints.iter().zip(&known.prints));
+        what.extend(prints.filter(|(_, (one, other))| one != other).map(|(name, _)| name));
+        what.join(", ")
+    }
+}
+
+fn make_anew(folder: &FilePath) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    ["main", "dependencies"]
+        .into_iter()
+        .try_for_each(|name| fs::create_dir_all(folder.join(name)))
+}
+
+/// A full disk makes compiles fail, and says nothing of the cache. Their temporary files are usually beside ours.
+fn has_room(folder: &FilePath) -> bool {
+    const PROBE: usize = 1 << 20;
+    let fits = |folder: &FilePath| {
+        let path = folder.join(format!("wafcc-probe-{}", std::process::id()));
+        let written = fs::write(&path, vec![0; PROBE]);
+        let _ = fs::remove_file(&path);
+        written.is_ok()
+    };
+    fits(folder) && fits(&std::env::temp_dir())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,8 @@ struct Desk {
     open: Box<dyn Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync>,
     /// For questions that come again.
     errands: Mutex<Sender<Errand>>,
+    /// Set once it is open: for whoever must not wait until it is.
+    opened: OnceLock<Weak<Cache>>,
 }
 
 /// The store is opened when somebody asks for the first time: most engines are never asked.
@@ -90,6 +92,7 @@ impl Desk {
         match (self.open)(errands) {
             Ok(cache) => {
                 let cache = Arc::new(cache);
+                let _ = self.opened.set(Arc::downgrade(&cache));
                 *opening = Opening::Open(cache.clone());
                 Ok(cache)
             }
@@ -112,6 +115,7 @@ impl Clerks {
             opening: Mutex::new(Opening::Never),
             open: Box::new(open),
             errands: Mutex::new(errands.clone()),
+            opened: OnceLock::new(),
         });
         let count = thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST));
         for _ in 0..count {
@@ -141,6 +145,11 @@ impl Clerks {
         // Only to silence it; what it has counted is in the channel.
         let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
         self.done.try_iter().collect()
+    }
+
+    /// The cache if it is open; never waits.
+    pub fn opened(&self) -> Option<Arc<Cache>> {
+        self.desk.opened.get()?.upgrade()
     }
 
     /// Has all that is kept in memory on disk.

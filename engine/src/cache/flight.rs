@@ -36,6 +36,12 @@ impl<T> Flights<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many commands run, and how many wait for one of them.
+    pub fn count(&self) -> (usize, usize) {
+        let waiting = self.waiting();
+        (waiting.len(), waiting.values().map(Vec::len).sum())
+    }
+
     pub fn board(self: &Arc<Self>, key: Digest, who: T) -> Boarding<T> {
         let mut waiting = self.waiting();
         if let Some(others) = waiting.get_mut(&key) {
@@ -72,6 +78,7 @@ mod tests {
         assert!(matches!(flights.board(a, 3), Boarding::Waits));
         assert!(matches!(flights.board(b, 4), Boarding::Free(_, 4)));
         assert_eq!(asked.try_iter().count(), 0);
+        assert_eq!(flights.count(), (1, 2));
         drop(flight);
         assert_eq!(asked.try_iter().collect::<Vec<_>>(), [2, 3]);
         assert!(matches!(flights.board(a, 5), Boarding::Free(_, 5)));

@@ -67,19 +67,14 @@ impl Cache {
             self.compare(&ticket, &entry);
             inputs
         });
-        let words = match &kept {
-            Ok(_) => format!("miss: {}", ticket.why),
-            Err(unkept) => {
-                self.count(format!("not stored/{}", unkept.name));
-                format!("miss: {}; not stored: {}", ticket.why, unkept.words)
-            }
-        };
-        let question = &ticket.question;
-        self.journal
-            .note(&question.folder, &ticket.action.knows.outputs, words.as_str());
+        if let Err(unkept) = &kept {
+            self.count(format!("not stored/{}", unkept.name));
+        }
+        let unstored = kept.as_ref().err().map(|unkept| unkept.words.as_str());
+        self.note_miss(&ticket, unstored);
         if ticket.action.knows.compiler.is_none() {
             let all = ended.accesses.iter().filter_map(written);
-            all.for_each(|path| self.journal.note_one(&question.folder, path, words.as_str()));
+            all.for_each(|path| self.note_miss_of(&ticket, path, unstored));
         }
         kept
     }
@@ -162,10 +157,7 @@ impl Cache {
             (outputs, entry.stdout.clone(), entry.stderr.clone())
         };
         if told(old) != told(fresh) {
-            let argv: Vec<_> = ticket.question.argv.iter().map(String::from_utf8_lossy).collect();
-            log::error!("the cache would have given another result for: {}", argv.join(" "));
-            self.count("different");
-            self.store.remove_entry(&audited.known);
+            self.differs(&ticket.question, &audited.known, "files or messages");
         }
     }
 
@@ -261,7 +253,7 @@ fn require_usual(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
     Err(Unkept::new("makes files of unusual rights", words))
 }
 
-fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
+pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
     let text = match &knows.target {
         Some(target) => neutral::without_target(&text, knows.compiler?, target)?,
         None => text,
@@ -277,7 +269,7 @@ fn tells_base() -> Unkept {
     Unkept::new("tells the base folder", words)
 }
 
-fn read(mut file: &File) -> io::Result<Vec<u8>> {
+pub(super) fn read(mut file: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut file, &mut bytes)?;
     Ok(bytes)

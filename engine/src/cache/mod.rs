@@ -12,13 +12,15 @@
 pub mod access;
 pub mod action;
 pub mod answer;
-mod audit;
+pub mod audit;
 pub mod clerks;
 pub mod compiler;
 pub mod digest;
+mod elsewhere;
 pub mod entry;
 pub mod environment;
 pub mod exception;
+mod explain;
 pub mod fact;
 pub mod flight;
 pub mod input;
@@ -49,13 +51,18 @@ pub mod trace;
 pub mod wish;
 pub mod world;
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
+use action::Action;
 use answer::Question;
 use audit::Audit;
 use flight::Flights;
 use journal::Journal;
+use outputs::Role;
 use store::Store;
 use tally::Tally;
 use world::World;
@@ -69,27 +76,62 @@ pub struct Cache {
     journal: Journal,
     tally: Tally,
     audit: Audit,
+    /// Outputs are links into the store.
+    links: AtomicBool,
 }
 
 impl Cache {
     /// `again` takes questions that have waited for somebody else's command.
     pub fn new(folder: PathBuf, store: Store, again: impl Fn(Question) + Send + Sync + 'static) -> Cache {
+        let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
         let cache = Cache {
             folder,
             store,
             world: World::new(world::Room::default()),
             flights: Flights::new(again),
-            journal: Journal::default(),
+            journal,
             tally: Tally::default(),
             audit: Audit::default(),
+            links: AtomicBool::new(false),
         };
         cache.begin_counts();
+        cache.forget_audits();
         cache
     }
 
     /// So many percent of hits are compiled again.
     pub fn set_audit(&self, percent: f64) {
         self.audit.set(percent);
+    }
+
+    /// So many hits are still to be compiled again.
+    pub fn set_audits_waiting(&self, count: usize) {
+        self.audit.set_waiting(count);
+    }
+
+    /// A hit is not compiled again, for a reason.
+    pub fn leave_audit(&self, why: &str) {
+        self.count(format!("not audited/{why}"));
+    }
+
+    /// Whether outputs are restored as read-only links to what the store holds.
+    pub fn set_links(&self, are_wanted: bool) {
+        self.links.store(are_wanted, Ordering::Relaxed);
+        self.store.set_plain(are_wanted);
+    }
+
+    fn are_linked(&self) -> bool {
+        self.links.load(Ordering::Relaxed)
+    }
+
+    /// No command writes into the store by a link that was left in its output's place.
+    fn make_way(&self, question: &Question, action: &Action) {
+        let folder = Path::new(OsStr::from_bytes(&question.folder));
+        let mut outputs = action.knows.outputs.iter();
+        let main = outputs.find(|output| output.role == Role::Main);
+        if let Some(main) = main.filter(|_| self.are_linked()) {
+            restore::make_way(&folder.join(OsStr::from_bytes(&main.path)));
+        }
     }
 
     fn is_due_for_audit(&self) -> bool {
@@ -102,6 +144,7 @@ impl Cache {
 
     /// Has all that was counted on disk.
     pub fn flush(&self) {
+        self.journal.flush();
         if let Err(error) = self.tally.flush(&self.store) {
             log::warn!("count in the store: {error}");
         }

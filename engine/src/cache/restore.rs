@@ -15,7 +15,14 @@ pub struct Output<'a> {
     /// Writes all that it holds into an empty file.
     pub content: &'a dyn Fn(&File) -> io::Result<()>,
     pub is_executable: bool,
+    /// Gives what the store holds this name, with these rights, instead of writing it.
+    pub link: Option<Link<'a>>,
 }
+
+pub type Link<'a> = &'a dyn Fn(&Path, u32) -> io::Result<()>;
+
+/// Nobody may write into what has several names.
+const READ_ONLY: u32 = 0o444;
 
 /// Why outputs were not restored; what was there is as it was, or partly the new.
 #[derive(Debug)]
@@ -48,21 +55,34 @@ pub fn restore(outputs: &[Output<'_>], umask: u32) -> Result<(), Unrestored> {
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
         let mode = if output.is_executable { 0o777 } else { 0o666 } & !umask;
-        if !is_replaceable(output.path, mode).map_err(failed(output.path))? {
+        if !is_replaceable(output.path, mode, output.link.is_some()).map_err(failed(output.path))? {
             return Err(Unrestored::Unusual(output.path.to_owned()));
         }
         drafts.push(draft(output, mode).map_err(failed(output.path))?);
     }
     for (draft, output) in drafts.iter_mut().zip(outputs) {
         fs::rename(&draft.path, output.path).map_err(failed(output.path))?;
-        draft.is_placed = true;
+        // Of two names of one file none is renamed: the draft goes then, as it does if something fails.
+        draft.is_placed = output.link.is_none();
     }
     Ok(())
 }
 
-/// Nothing is there, or what the command would have left there itself.
-fn is_replaceable(path: &Path, mode: u32) -> io::Result<bool> {
+/// Removes what may be a link into the store: a command would write into it, or be refused.
+pub fn make_way(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|found| is_read_only(&found)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn is_read_only(found: &fs::Metadata) -> bool {
+    found.is_file() && found.mode() & 0o222 == 0
+}
+
+/// Nothing is there, or what the command would have left there itself, or a link of ours.
+fn is_replaceable(path: &Path, mode: u32, is_linked: bool) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
+        Ok(found) if is_linked && is_read_only(&found) => Ok(true),
         Ok(found) => Ok(found.is_file() && found.nlink() == 1 && found.mode() & 0o7777 == mode),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error),
@@ -74,12 +94,24 @@ fn draft(output: &Output<'_>, mode: u32) -> io::Result<Draft> {
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!(".wafcc-{}-{number}", std::process::id());
     let path = output.path.with_file_name(name);
+    if let Some(link) = output.link.filter(|_| !output.is_executable) {
+        let draft = Draft { path, is_placed: false };
+        // What cannot be linked is written.
+        if link(&draft.path, mode & READ_ONLY).is_ok() {
+            return Ok(draft);
+        }
+        let _ = fs::remove_file(&draft.path);
+        return write(output, mode, draft);
+    }
+    write(output, mode, Draft { path, is_placed: false })
+}
+
+fn write(output: &Output<'_>, mode: u32, draft: Draft) -> io::Result<Draft> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&path)?;
-    let draft = Draft { path, is_placed: false };
+        .open(&draft.path)?;
     (output.content)(&file)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(draft)
@@ -132,6 +164,7 @@ mod tests {
                 path,
                 content,
                 is_executable,
+                link: None,
             })
             .collect();
         restore(&outputs, umask)
@@ -179,6 +212,43 @@ mod tests {
         }
         assert_eq!(yard.names(), ["file", "link", "locked", "twin"]);
         assert_eq!(fs::read(&file).unwrap(), b"mine");
+    }
+
+    #[test]
+    fn a_link_takes_the_place_of_a_link() {
+        let yard = Yard::new("linked");
+        let [blob, path] = ["blob", "a.o"].map(|name| yard.path(name));
+        fs::write(&blob, "stored").unwrap();
+        let link = |name: &Path, mode: u32| {
+            fs::hard_link(&blob, name)?;
+            fs::set_permissions(name, fs::Permissions::from_mode(mode))
+        };
+        let refuses = |_: &Path, _: u32| Err(io::ErrorKind::CrossesDevices.into());
+        let content = |mut file: &File| file.write_all(b"written");
+        let place = |link: Link<'_>| {
+            let output = Output {
+                path: &path,
+                content: &content,
+                is_executable: false,
+                link: Some(link),
+            };
+            restore(&[output], 0o027).unwrap();
+            let found = fs::metadata(&path).unwrap();
+            (found.nlink(), found.mode() & 0o7777, fs::read_to_string(&path).unwrap())
+        };
+        for _ in 0..2 {
+            assert_eq!(place(&link), (2, 0o440, "stored".to_owned()));
+            assert_eq!(yard.names(), ["a.o", "blob"]);
+        }
+        assert_eq!(place(&refuses), (1, 0o640, "written".to_owned()));
+        assert_eq!(place(&link), (2, 0o440, "stored".to_owned()));
+        make_way(&path);
+        fs::write(&path, "mine").unwrap();
+        make_way(&path);
+        assert_eq!(
+            (fs::read_to_string(&path).unwrap(), fs::read(&blob).unwrap()),
+            ("mine".to_owned(), b"stored".to_vec())
+        );
     }
 
     #[test]

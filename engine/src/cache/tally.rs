@@ -49,7 +49,18 @@ impl Tally {
     pub fn flush(&self, store: &Store) -> io::Result<()> {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = std::mem::take(&mut pending.counts);
+        drop(pending);
         write(store, &counts)
+    }
+
+    /// All counts, also those that are not on disk yet; waits for no disk.
+    pub fn look(&self, store: &Store) -> BTreeMap<String, u64> {
+        let mut all = store.counters();
+        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, n) in &pending.counts {
+            *all.entry(name.clone()).or_default() += n;
+        }
+        all
     }
 }
 

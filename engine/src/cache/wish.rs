@@ -1,11 +1,16 @@
 //! What can be asked of the cache as a whole, and its answers.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use serde_json::{json, Value};
+
+use super::store::Usage;
 use super::Cache;
 use crate::wafcc::quantity;
 use crate::wafcc::question::{Answer, Question, Wish};
+use crate::wafcc::settings::switch;
 use crate::wafcc::statistics::{Reasons, Statistics};
 
 /// Seconds since 1970 when counts began; kept among the counts.
@@ -35,7 +40,7 @@ impl Cache {
                 Ok(())
             }),
             Wish::Set { name, value } => self.set(&name, &value),
-            Wish::Explain { output } => self.explain(&output),
+            Wish::Explain { output } => self.explain(output.as_deref()),
         }
     }
 
@@ -52,6 +57,7 @@ impl Cache {
     }
 
     fn zero(&self) -> Answer {
+        self.journal.forget_differences();
         let done = self.tally.flush(&self.store).and_then(|()| self.store.zero_counters());
         match done.and_then(|()| self.store.count(&[(SINCE, now())])) {
             Ok(()) => Answer::Done,
@@ -73,26 +79,39 @@ impl Cache {
                 }
                 Err(error) => Answer::Refusal(error),
             },
+            ("hard_link", _) => match switch(value.as_ref()) {
+                Some(are_wanted) => {
+                    self.set_links(are_wanted);
+                    Answer::Done
+                }
+                None => Answer::Refusal("hard_link: set it to yes or no".to_owned()),
+            },
             _ => Answer::Refusal(format!(
                 "{name} holds from the engine's next start on: wafcc --shutdown"
             )),
         }
     }
 
-    fn explain(&self, output: &str) -> Answer {
-        let told = self.journal.look_up(output.as_bytes());
-        Answer::Explanation(match told {
-            Some(words) => vec![format!("{output}: {words}")],
-            None => vec![format!("{output}: not asked for since this engine started")],
-        })
+    fn explain(&self, output: Option<&str>) -> Answer {
+        self.journal.flush();
+        let found = match output {
+            Some(output) => self.journal.look_up(output).into_iter().collect(),
+            None => self.journal.last(),
+        };
+        Answer::Explanations(found.iter().map(|explanation| (**explanation).clone()).collect())
     }
 
     fn statistics(&self) -> Statistics {
         if let Err(error) = self.tally.flush(&self.store) {
             log::warn!("count in the store: {error}");
         }
-        let counters = self.store.counters();
-        let usage = self.store.usage();
+        Statistics {
+            differences: self.journal.differences(),
+            ..self.gather(&self.store.counters(), self.store.usage())
+        }
+    }
+
+    fn gather(&self, counters: &BTreeMap<String, u64>, usage: Usage) -> Statistics {
         let count = |name: &str| counters.get(name).copied().unwrap_or(0);
         let reasons = |prefix: &str| -> Reasons {
             let own = counters
@@ -108,10 +127,25 @@ impl Cache {
             unstored: reasons("not stored/"),
             audited: count("audited"),
             different: count("different"),
+            unaudited: reasons("not audited/"),
+            audits_waiting: self.audit.waiting() as u64,
+            differences: Vec::new(),
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },
         }
+    }
+
+    /// For `wafd status`; waits for nobody and for no disk.
+    pub fn describe(&self) -> Value {
+        let statistics = self.gather(&self.tally.look(&self.store), self.store.glance());
+        let (running, waiting) = self.flights.count();
+        json!({
+            "store": self.folder.to_string_lossy(),
+            "statistics": statistics.json(),
+            "audit_percent": self.audit.percent(),
+            "flights": {"running": running, "waiting": waiting},
+        })
     }
 
     /// Counts begin with the store.
@@ -122,7 +156,7 @@ impl Cache {
     }
 }
 
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .map_or(0, |time| time.as_secs())

@@ -8,6 +8,7 @@ use log::debug;
 
 use super::requests::Broken;
 use super::Server;
+use crate::auditor;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
 use crate::cache::clerks::{Done, Errand};
 use crate::cache::input::Input;
@@ -18,13 +19,13 @@ use crate::cache::store::{Compression, Settings as StoreSettings, Store};
 use crate::cache::Cache;
 use crate::command::{Case, Order, State, Supplies};
 use crate::connection::ConnectionKey;
-use crate::context::Context;
+use crate::context::{Adjustment, Context};
 use crate::crew::Log;
 use crate::park::Lot;
 use crate::slots::CommandKey;
 use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
-use crate::wafcc::settings::{self, Settings};
+use crate::wafcc::settings::{self, Key, Settings};
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict};
 
 /// Opens the store that our own environment names.
@@ -45,6 +46,7 @@ pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
     };
     let cache = Cache::new(folder, store, again);
     cache.set_audit(settings.audit());
+    cache.set_links(settings.is_on(Key::HardLink));
     Ok(cache)
 }
 
@@ -144,6 +146,12 @@ impl Server {
             return;
         };
         let order = command.order;
+        if let (Some(due), Some(cache)) = (hit.due, self.clerks.opened()) {
+            let group = order.control_group.clone().map(Adjustment::ControlGroup);
+            let (context, adjustments) = (order.context.clone(), order.adjustments.clone());
+            let errand = auditor::Errand::new(cache, due, context, adjustments, group);
+            self.auditor.push(errand);
+        }
         if let Some(connection) = self.connections.get_mut(&order.connection) {
             connection.backlog = connection.backlog.saturating_sub(order.size);
         }

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use log::{debug, info};
 use rustix::event::{epoll, Timespec};
 
+use crate::auditor::Auditor;
 use crate::cache::clerks::Clerks;
 use crate::command::Command;
 use crate::connection::{Connection, ConnectionKey};
@@ -87,6 +88,7 @@ pub struct Server {
     neighbours: Neighbours,
     crew: Crew,
     clerks: Clerks,
+    auditor: Auditor,
     lot: Arc<Lot>,
     /// What ran for commands in parked programs.
     ledger: Arc<Ledger>,
@@ -115,7 +117,7 @@ pub struct Server {
 
 impl Server {
     /// Takes over a listening socket and is ready to serve.
-    pub fn new(options: Options, unix: UnixListener, roster: Roster) -> io::Result<Server> {
+    pub fn new(options: Options, unix: UnixListener, mut roster: Roster) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let signals = open_signals()?;
         unix.set_nonblocking(true)?;
@@ -142,6 +144,7 @@ impl Server {
             neighbours: Neighbours::new(&options),
             crew,
             clerks,
+            auditor: Auditor::new(roster.reserve().map(|(_, place)| place)),
             lot,
             ledger,
             roster,
@@ -197,6 +200,7 @@ impl Server {
             self.finish_round();
         }
         self.lot.close();
+        self.auditor.close();
         self.clerks.close();
         info!("left after {} s", self.started.elapsed().as_secs());
         Ok(())
@@ -251,6 +255,7 @@ impl Server {
 
     fn finish_round(&mut self) {
         self.followed = None;
+        self.auditor.heed(!self.commands.is_empty());
         let mut touched = std::mem::take(&mut self.touched);
         touched.sort_unstable();
         touched.dedup();

@@ -50,6 +50,8 @@ impl Server {
             totals: &self.totals,
             parking: self.lot.report(),
             brake: self.neighbours.describe_brake(),
+            // The store is not opened for this.
+            cache: self.clerks.opened().map(|cache| cache.describe()).unwrap_or_default(),
         }
         .json()
     }

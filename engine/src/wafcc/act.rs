@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::ask;
+use super::explanation::Explanation;
 use super::options::Act;
 use super::place;
 use super::quantity::show_size;
@@ -28,12 +29,13 @@ Usage: wafcc COMMAND [ARGUMENT...]
 Options:
   -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
   -z, --zero-stats                begin counting anew
-      --explain OUTPUT            why the last request for that file hit or missed
+      --explain [OUTPUT] [--json] why the last request for that file hit or missed, or the last ten
   -C, --clear                     remove all entries
   -c, --cleanup                   bring the store within its limit
       --evict-older-than AGE      remove what was not used for so long (30d, 12h)
   -M, --max-size SIZE             the store's limit (5G, 500Mi; 0 for none)
       --audit PERCENT             compile that share of hits again when idle, and compare
+      --audit-report              what came of that; fails if a result was different
   -p, --show-config               all settings, and where each comes from
   -k, --get-config NAME           one setting, or store, runtime_dir, config_path
   -o, --set-config NAME=VALUE     write one into the file of settings
@@ -65,10 +67,8 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::GetConfig(name) => get_config(&settings, &name),
         Act::SetConfig(key, value) => set_config(&settings, key, &value),
         Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
-        Act::Explain(output) => {
-            let output = absolute(&output)?;
-            answer(&ask::ask(&settings, Wish::Explain { output })?)
-        }
+        Act::AuditReport => report_audits(&settings),
+        Act::Explain { output, json } => explain(&settings, output.as_deref(), json),
         Act::Wish(wish) => answer(&ask::ask(&settings, wish)?),
         Act::Shutdown => ask::shut_down(&settings),
     }
@@ -89,11 +89,42 @@ fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), Stri
     }
 }
 
+fn explain(settings: &Settings, output: Option<&OsStr>, json: bool) -> Result<(), String> {
+    let asked = output.map(absolute).transpose()?;
+    let wish = Wish::Explain { output: asked.clone() };
+    let Answer::Explanations(all) = ask::ask(settings, wish)? else {
+        return Err("the engine answered something else".to_owned());
+    };
+    if json {
+        let all: Vec<_> = all.iter().map(Explanation::json).collect();
+        return say(&format!("{:#}\n", serde_json::Value::from(all)));
+    }
+    match (&all[..], asked) {
+        ([], Some(output)) => say(&format!("{output}: not asked for, or forgotten\n")),
+        ([], None) => say("nothing was asked for, or all is forgotten\n"),
+        (all, Some(_)) => say(&all.iter().map(Explanation::show).collect::<String>()),
+        (all, None) => say(&all.iter().map(Explanation::show_dated).collect::<String>()),
+    }
+}
+
 fn answer(answer: &Answer) -> Result<(), String> {
     match answer {
         Answer::Removed { entries, bytes } => say(&format!("Removed {entries} entries, {}\n", show_size(*bytes))),
-        Answer::Explanation(lines) => say(&lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
         _ => Ok(()),
+    }
+}
+
+/// A difference is an error, for whoever runs this at the end of a test.
+fn report_audits(settings: &Settings) -> Result<(), String> {
+    let Answer::Statistics(statistics) = ask::ask(settings, Wish::Statistics)? else {
+        return Err("the engine did not answer with statistics".to_owned());
+    };
+    say(&statistics.show_audit_report())?;
+    match statistics.different {
+        0 => Ok(()),
+        n => Err(format!(
+            "{n} results of the cache were different from a compile's: please report that; --zero-stats forgets it"
+        )),
     }
 }
 

@@ -10,6 +10,7 @@
 pub mod act;
 pub mod ask;
 pub mod call;
+pub mod explanation;
 pub mod options;
 pub mod place;
 pub mod quantity;

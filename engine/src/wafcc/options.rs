@@ -18,7 +18,8 @@ pub enum Act {
     GetConfig(String),
     SetConfig(Key, String),
     Wish(Wish),
-    Explain(OsString),
+    AuditReport,
+    Explain { output: Option<OsString>, json: bool },
     Shutdown,
 }
 
@@ -45,9 +46,10 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Short('p') | Long("show-config") => Act::ShowConfig,
             Short('k') | Long("get-config") => Act::GetConfig(parser.value()?.string()?),
             Short('M') | Long("max-size") => set(Key::MaxSize, parser.value()?.string()?)?,
+            Long("audit-report") => Act::AuditReport,
             Long("audit") => set(Key::Audit, parser.value()?.string()?)?,
             Short('o') | Long("set-config") => set_named(&parser.value()?.string()?)?,
-            Long("explain") => Act::Explain(parser.value()?),
+            Long("explain") => explain(&mut parser)?,
             Long("shutdown") => Act::Shutdown,
             Long("evict-older-than") => Act::Wish(Wish::Evict {
                 seconds: quantity::age(&parser.value()?.string()?)?,
@@ -70,15 +72,34 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
     settle(acts, json, verbose)
 }
 
-/// How statistics are shown may be said before or after that they are.
+/// Which output may be left out.
+fn explain(parser: &mut lexopt::Parser) -> Result<Act, lexopt::Error> {
+    let mut output = parser.optional_value();
+    if output.is_none() {
+        output = parser
+            .raw_args()?
+            .next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    }
+    let json = false;
+    Ok(Act::Explain { output, json })
+}
+
+/// How things are shown may be said before or after that they are.
 fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, lexopt::Error> {
-    let shown = acts.iter_mut().filter(|act| matches!(act, Act::ShowStats { .. }));
-    let count = shown.map(|act| *act = Act::ShowStats { json, verbose }).count();
+    let mut count = 0;
+    for act in &mut acts {
+        match act {
+            Act::ShowStats { json: j, verbose: v } => (*j, *v) = (json, verbose),
+            Act::Explain { json: j, .. } if !verbose => *j = json,
+            _ => continue,
+        }
+        count += 1;
+    }
     if acts.is_empty() && !json && !verbose {
         return Ok(vec![Act::Help]);
     }
     if count == 0 && (json || verbose) {
-        return Err("--json and --verbose say how to --show-stats".into());
+        return Err("--json says how to --show-stats or --explain, --verbose how to --show-stats".into());
     }
     Ok(acts)
 }
@@ -119,6 +140,23 @@ mod tests {
     }
 
     #[test]
+    fn an_output_to_explain_may_be_left_out() {
+        let explain = |output: Option<&str>, json| Act::Explain {
+            output: output.map(OsString::from),
+            json,
+        };
+        for (line, expected) in [
+            ("--explain", explain(None, false)),
+            ("--explain a.o", explain(Some("a.o"), false)),
+            ("--explain=a.o --json", explain(Some("a.o"), true)),
+            ("--json --explain", explain(None, true)),
+            ("--explain --json", explain(None, true)),
+        ] {
+            assert_eq!(parsed(line), Ok(vec![expected]), "{line}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_named_before_anything_is_done() {
         for (line, part) in [
             ("--fast", "--fast"),
@@ -129,7 +167,6 @@ mod tests {
             ("--audit 200", "0 to 100"),
             ("--json", "--show-stats"),
             ("-s gcc", "gcc: "),
-            ("--explain", "--explain"),
         ] {
             let error = parsed(line).unwrap_err();
             assert!(error.contains(part), "{line}: {error}");

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{json, Value};
 
+use super::explanation::Explanation;
 use super::statistics::Statistics;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,9 +33,9 @@ pub enum Wish {
         name: String,
         value: String,
     },
-    /// Why the last request for this output hit or missed.
+    /// Why the last request for this output hit or missed; without one, of the last few.
     Explain {
-        output: String,
+        output: Option<String>,
     },
 }
 
@@ -72,7 +73,10 @@ impl Question {
                 value: text(detail, "value")?,
             },
             "explain" => Wish::Explain {
-                output: text(detail, "output")?,
+                output: match &detail["output"] {
+                    Value::Null => None,
+                    _ => Some(text(detail, "output")?),
+                },
             },
             other => return Err(format!("this engine does not know the wish {other:?}")),
         };
@@ -92,8 +96,8 @@ pub enum Answer {
         bytes: u64,
     },
     Done,
-    /// Lines of text for people.
-    Explanation(Vec<String>),
+    /// Of each output that was meant and is known.
+    Explanations(Vec<Explanation>),
     /// Why not, and what to do.
     Refusal(String),
 }
@@ -104,7 +108,10 @@ impl Answer {
             Answer::Statistics(statistics) => ("statistics", statistics.json()),
             Answer::Removed { entries, bytes } => ("removed", json!({ "entries": entries, "bytes": bytes })),
             Answer::Done => ("done", Value::Null),
-            Answer::Explanation(lines) => ("explanation", json!(lines)),
+            Answer::Explanations(all) => {
+                let all: Vec<_> = all.iter().map(Explanation::json).collect();
+                ("explanations", json!(all))
+            }
             Answer::Refusal(why) => ("refusal", json!(why)),
         };
         json!({ "answer": name, "detail": detail }).to_string().into_bytes()
@@ -119,9 +126,9 @@ impl Answer {
                 bytes: number(detail, "bytes")?,
             },
             "done" => Answer::Done,
-            "explanation" => {
-                let lines = detail.as_array().ok_or("an explanation without lines")?;
-                Answer::Explanation(lines.iter().filter_map(|l| Some(l.as_str()?.to_owned())).collect())
+            "explanations" => {
+                let all = detail.as_array().ok_or("explanations that are no list")?;
+                Answer::Explanations(all.iter().map(Explanation::from_json).collect::<Result<_, _>>()?)
             }
             "refusal" => Answer::Refusal(detail.as_str().unwrap_or("for no reason").to_owned()),
             other => return Err(format!("an answer of the unknown kind {other:?}")),
@@ -156,8 +163,9 @@ mod tests {
                 value: "5G".to_owned(),
             },
             Wish::Explain {
-                output: "/a.o".to_owned(),
+                output: Some("/a.o".to_owned()),
             },
+            Wish::Explain { output: None },
         ] {
             let question = Question {
                 store: "/store".into(),
@@ -188,7 +196,7 @@ mod tests {
             Answer::Statistics(Box::default()),
             Answer::Removed { entries: 1, bytes: 2 },
             Answer::Done,
-            Answer::Explanation(vec!["a.h changed".to_owned()]),
+            Answer::Explanations(vec![Explanation::default()]),
             Answer::Refusal("no".to_owned()),
         ] {
             let value = serde_json::from_slice(&answer.encode()).unwrap();

@@ -25,6 +25,7 @@ pub enum Key {
     ExtraFiles,
     Facts,
     Audit,
+    HardLink,
 }
 
 enum Kind {
@@ -56,11 +57,11 @@ const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'s
         variable,
         default,
         kind,
-        is_engine: matches!(key, Key::MaxSize | Key::Compression | Key::Audit),
+        is_engine: matches!(key, Key::MaxSize | Key::Compression | Key::Audit | Key::HardLink),
     }
 }
 
-const SPECS: [Spec; 11] = [
+const SPECS: [Spec; 12] = [
     spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
     spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
     spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
@@ -78,6 +79,7 @@ const SPECS: [Spec; 11] = [
     spec(Key::ExtraFiles, "extra_files", "WAFCC_EXTRAFILES", "", Kind::Files),
     spec(Key::Facts, "facts", "WAFCC_FACTS", "no", Kind::Switch),
     spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
+    spec(Key::HardLink, "hard_link", "WAFCC_HARDLINK", "no", Kind::Switch),
 ];
 
 /// How far entries are compressed.
@@ -156,7 +158,7 @@ impl Key {
     }
 }
 
-fn switch(value: &OsStr) -> Option<bool> {
+pub fn switch(value: &OsStr) -> Option<bool> {
     match value.to_str()?.to_ascii_lowercase().as_str() {
         "yes" | "true" | "on" | "1" => Some(true),
         "no" | "false" | "off" | "0" | "disable" => Some(false),

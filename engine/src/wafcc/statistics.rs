@@ -28,6 +28,12 @@ pub struct Statistics {
     pub audited: u64,
     /// Of these, the ones that were different.
     pub different: u64,
+    /// Hits that should have been compiled again and were not, by why not.
+    pub unaudited: Reasons,
+    /// Hits that will be compiled again when there is time.
+    pub audits_waiting: u64,
+    /// The last of those that were different, in words.
+    pub differences: Vec<String>,
     pub entries: u64,
     pub bytes: u64,
     /// 0 is no limit.
@@ -44,6 +50,9 @@ impl Statistics {
             "not_stored": self.unstored,
             "audited": self.audited,
             "different": self.different,
+            "not_audited": self.unaudited,
+            "audits_waiting": self.audits_waiting,
+            "differences": self.differences,
             "entries": self.entries,
             "bytes": self.bytes,
             "limit": self.limit,
@@ -60,6 +69,9 @@ impl Statistics {
             unstored: reasons(&value["not_stored"])?,
             audited: number("audited")?,
             different: number("different")?,
+            unaudited: reasons(&value["not_audited"])?,
+            audits_waiting: number("audits_waiting")?,
+            differences: texts(&value["differences"])?,
             entries: number("entries")?,
             bytes: number("bytes")?,
             limit: number("limit")?,
@@ -83,14 +95,56 @@ impl Statistics {
             table.count("Not stored:", unstored);
             table.reasons(reasons(&self.unstored), unstored);
         }
-        if is_verbose || self.audited > 0 {
-            table.count("Audited hits:", self.audited);
-            table.count("  Different:", self.different);
+        if is_verbose || self.concerns_audits() {
+            self.show_audits(&mut table, is_verbose);
         }
         table.line("Store:", &self.room());
         table.count("  Entries:", self.entries);
         table.line("Counted since:", &date(self.since));
         table.0
+    }
+
+    fn concerns_audits(&self) -> bool {
+        self.audited > 0 || self.audits_waiting > 0 || !self.unaudited.is_empty()
+    }
+
+    fn show_audits(&self, table: &mut Table, is_verbose: bool) {
+        let unaudited = sum(&self.unaudited);
+        table.count("Audited hits:", self.audited);
+        table.count("  Different:", self.different);
+        if is_verbose || unaudited > 0 {
+            table.count("  Not compared:", unaudited);
+        }
+        table.reasons(is_verbose.then_some(&self.unaudited), unaudited);
+        if self.audits_waiting > 0 {
+            table.count("  Still to do:", self.audits_waiting);
+        }
+    }
+
+    /// What came of audits.
+    pub fn show_audit_report(&self) -> String {
+        let mut table = Table::default();
+        self.show_audits(&mut table, true);
+        for words in &self.differences {
+            table.line("  Different:", &printable(words));
+        }
+        table.0
+    }
+
+    pub fn describe_room(&self) -> String {
+        format!("{} in {}", self.entries, self.room())
+    }
+
+    pub fn describe_requests(&self) -> String {
+        let (misses, unstored, uncached) = (sum(&self.misses), sum(&self.unstored), sum(&self.uncached));
+        let (hits, since) = (self.hits, date(self.since));
+        format!("{hits} hits, {misses} misses ({unstored} not stored), {uncached} uncached since {since}")
+    }
+
+    pub fn describe_audits(&self) -> String {
+        let (audited, different, waiting) = (self.audited, self.different, self.audits_waiting);
+        let unaudited = sum(&self.unaudited);
+        format!("{audited} compared, {different} different, {unaudited} not compared, {waiting} still to do")
     }
 
     fn room(&self) -> String {
@@ -107,6 +161,20 @@ fn reasons(value: &Value) -> Result<Reasons, String> {
     let counted = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
     let all: Option<Reasons> = map.into_iter().map(counted).collect();
     all.ok_or_else(|| "a reason without a count".to_owned())
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    let all = value.as_array().ok_or("texts are not a list")?;
+    let text = |text: &Value| text.as_str().map(str::to_owned);
+    all.iter()
+        .map(text)
+        .collect::<Option<_>>()
+        .ok_or_else(|| "a text that is none".to_owned())
+}
+
+/// Names of files are anyone's.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
 }
 
 fn sum(reasons: &Reasons) -> u64 {
@@ -142,7 +210,7 @@ impl Table {
         let mut all: Vec<_> = reasons.into_iter().flatten().collect();
         all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
         for (why, n) in all {
-            let why: String = why.chars().filter(|c| !c.is_control()).collect();
+            let why = printable(why);
             let _ = writeln!(
                 self.0,
                 "{:24}{n:>8} {:>9}  {why}",
@@ -154,7 +222,7 @@ impl Table {
 }
 
 /// Day and time of the day in UTC, from seconds since 1970.
-fn date(seconds: u64) -> String {
+pub(super) fn date(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Years begin in March here, so that the leap day is the last: 719468 days before 1970 one of 400 years began.
     let shifted = days + 719_468;
@@ -214,11 +282,34 @@ Uncacheable calls:            50 /      250 (20.00%)
 Not stored:                    0
 Audited hits:                  0
   Different:                   0
+  Not compared:                0
 Store:                  1.2 GB of 5.0 GB (25.00%)
   Entries:                   200
 Counted since:          2000-02-29 12:34 UTC
 ";
         assert_eq!(some().show(true), expected);
+    }
+
+    #[test]
+    fn a_report_of_audits_names_what_was_different() {
+        let mut some = some();
+        (some.audited, some.different, some.audits_waiting) = (9, 1, 2);
+        some.unaudited = [("it was interrupted".to_owned(), 3)].into();
+        some.differences = vec!["a.o \u{1b}[31m: files".to_owned()];
+        let expected = "\
+Audited hits:                  9
+  Different:                   1
+  Not compared:                3
+                               3 (100.00%)  it was interrupted
+  Still to do:                 2
+  Different:            a.o [31m: files
+";
+        assert_eq!(some.show_audit_report(), expected);
+        let text = some.show(false);
+        assert!(
+            text.contains("  Not compared:                3\n  Still to do:"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,7 +1,13 @@
 //! A blob's content, and how it comes from the disk: nothing of it is used before its digest is known to be right.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::SystemTime;
+
+use rustix::fs::{linkat, AtFlags, CWD};
 
 use super::files::{Files, Number};
 use super::pack;
@@ -39,6 +45,24 @@ impl Blob {
             Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => io::Write::write_all(&mut target, bytes),
             Blob::Large { file, .. } => io::copy(&mut &*file, &mut target).map(drop),
         }
+    }
+
+    /// Gives its own file one more name, with these rights and the present time. Fails where it has no file of its own,
+    /// where others want other rights, and on another file system.
+    pub fn link_to(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let (Blob::Plain { file, .. } | Blob::Large { file, .. }) = self else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let found = file.metadata()?;
+        if found.mode() & 0o7777 != mode && found.nlink() != 1 {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        // By the open file: that is the one whose digest is right.
+        let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+        linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+        file.set_permissions(Permissions::from_mode(mode))?;
+        // Builds compare times.
+        file.set_modified(SystemTime::now())
     }
 
     pub fn into_bytes(self) -> Option<Vec<u8>> {

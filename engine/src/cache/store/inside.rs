@@ -21,6 +21,8 @@ pub struct Inside {
     pub files: Files,
     pub clock: Clock,
     pub compression: Compression,
+    /// Nothing is packed, whatever the compression.
+    pub is_plain: AtomicBool,
     pub max_size: AtomicU64,
     pub damaged: AtomicU64,
     pub stopped: AtomicBool,

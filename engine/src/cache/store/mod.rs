@@ -45,7 +45,7 @@ pub use blob::Blob;
 pub use pack::Compression;
 
 /// Another format is in another folder beside it.
-const FOLDER: &str = "store-1";
+pub const FOLDER: &str = "store-1";
 /// More results of one command than that are of no use.
 const ENTRIES_PER_KEY: usize = 16;
 const BLOBS_PER_ENTRY: usize = 4096;
@@ -104,6 +104,7 @@ impl Store {
             table: RwLock::new(found.table),
             files,
             compression: settings.compression,
+            is_plain: AtomicBool::new(false),
             max_size: AtomicU64::new(settings.max_size),
             damaged: AtomicU64::new(u64::from(found.damaged)),
             stopped: AtomicBool::new(false),
@@ -166,7 +167,10 @@ impl Store {
         if self.inside.pin(&digest) {
             return Ok(digest);
         }
-        let packed = self.inside.compression.pack(bytes);
+        let packed = match self.inside.is_plain.load(Ordering::Relaxed) {
+            true => None,
+            false => self.inside.compression.pack(bytes),
+        };
         let stored = packed.as_deref().unwrap_or(bytes);
         self.check_room(stored.len() as u64)?;
         let written = self.inside.files.write(packed.is_some(), files::holding(stored))?;
@@ -294,6 +298,11 @@ impl Store {
         self.wake_if_full();
     }
 
+    /// From now on blobs are stored as they are, so that they can be linked.
+    pub fn set_plain(&self, is_plain: bool) {
+        self.inside.is_plain.store(is_plain, Ordering::Relaxed);
+    }
+
     /// Adds to counters, which are made with the first number that is added. They survive as entries do.
     pub fn count(&self, added: &[(&str, u64)]) -> io::Result<()> {
         let item = |(name, added): &(&str, u64)| Item::Count {
@@ -329,6 +338,19 @@ impl Store {
             size,
             max_size,
             damaged,
+        }
+    }
+
+    /// The same but for the index's own size, without waiting for whoever writes to the disk.
+    pub fn glance(&self) -> Usage {
+        let table = self.inside.table();
+        let (entries, blobs) = table.counts();
+        Usage {
+            entries,
+            blobs,
+            size: table.blocks * 512,
+            max_size: self.inside.max_size.load(Ordering::Relaxed),
+            damaged: self.inside.damaged.load(Ordering::Relaxed),
         }
     }
 

@@ -1,0 +1,177 @@
+//! What became of a request for an output, and why: as JSON for programs, on disk and between processes, and as text.
+//!
+//! Pure: who remembers requests, and for how long, is the engine's matter.
+
+use std::fmt::Write;
+
+use serde_json::{json, Value};
+
+use super::question::number;
+use super::statistics::{date, printable};
+
+/// More is only counted.
+pub const MOST_REASONS: usize = 10;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Explanation {
+    /// Absolute.
+    pub output: String,
+    /// Seconds since 1970.
+    pub at: u64,
+    /// `hit`, `miss` or `uncached`.
+    pub known: String,
+    /// What has changed, or why it was not asked for: the most important first.
+    pub why: Vec<String>,
+    /// So many reasons more.
+    pub more: u64,
+    /// Why nothing was stored of a miss.
+    pub unstored: Option<String>,
+    pub folder: String,
+    /// The command line; empty if it was too long to be kept.
+    pub argv: Vec<String>,
+    /// What entries of this command are found by.
+    pub key: String,
+}
+
+impl Explanation {
+    pub fn json(&self) -> Value {
+        json!({
+            "output": self.output, "at": self.at, "known": self.known, "why": self.why, "more": self.more,
+            "not_stored": self.unstored, "folder": self.folder, "argv": self.argv, "key": self.key,
+        })
+    }
+
+    pub fn from_json(value: &Value) -> Result<Explanation, String> {
+        let text = |name: &str| {
+            let text = value[name].as_str().map(str::to_owned);
+            text.ok_or_else(|| format!("{name} is not a text"))
+        };
+        let texts = |name: &str| {
+            let all = value[name].as_array().into_iter().flatten();
+            all.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+        };
+        Ok(Explanation {
+            output: text("output")?,
+            at: number(value, "at")?,
+            known: text("known")?,
+            why: texts("why"),
+            more: number(value, "more")?,
+            unstored: value["not_stored"].as_str().map(str::to_owned),
+            folder: text("folder")?,
+            argv: texts("argv"),
+            key: text("key")?,
+        })
+    }
+
+    /// One line, and one more for each further reason.
+    pub fn show(&self) -> String {
+        let mut text = format!("{}: {}", printable(&self.output), self.known);
+        let mut why = self.why.iter().map(|why| printable(why));
+        if let Some(first) = why.next() {
+            let _ = write!(text, ": {first}");
+        }
+        if let Some(unstored) = &self.unstored {
+            let _ = write!(text, "; not stored: {}", printable(unstored));
+        }
+        text.push('\n');
+        for why in why {
+            let _ = writeln!(text, "  {why}");
+        }
+        if self.more > 0 {
+            let _ = writeln!(text, "  and {} more", self.more);
+        }
+        text
+    }
+
+    /// The same with the time, as one of several.
+    pub fn show_dated(&self) -> String {
+        format!("{}  {}", date(self.at), self.show())
+    }
+}
+
+/// In which words a command line differs from the one before it.
+pub fn compare(before: &[&str], now: &[&str]) -> Vec<String> {
+    let mut gone: Vec<_> = before.to_vec();
+    let mut new = Vec::new();
+    for word in now {
+        match gone.iter().position(|other| other == word) {
+            Some(at) => drop(gone.remove(at)),
+            None => new.push(*word),
+        }
+    }
+    let mut words = Vec::new();
+    for word in new {
+        let is_akin = |other: &&str| begin(other) == begin(word);
+        match gone.iter().position(is_akin) {
+            Some(at) => words.push(format!("its argument is {word}, was {}", gone.remove(at))),
+            None => words.push(format!("its argument {word} is new")),
+        }
+    }
+    words.extend(gone.iter().map(|word| format!("its argument {word} is gone")));
+    if words.is_empty() && before != now {
+        words.push("its arguments are in another order".to_owned());
+    }
+    words
+}
+
+/// Arguments that begin alike say the same thing differently.
+fn begin(word: &str) -> &str {
+    let end = word.char_indices().nth(2).map_or(word.len(), |(at, _)| at);
+    &word[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Explanation {
+        Explanation {
+            output: "/p/x.o".to_owned(),
+            at: 951_827_696,
+            known: "miss".to_owned(),
+            why: vec!["f.h has changed".to_owned(), "LANG is 'C', was not set".to_owned()],
+            more: 3,
+            unstored: Some("it failed".to_owned()),
+            folder: "/p".to_owned(),
+            argv: vec!["gcc".to_owned(), "-c".to_owned()],
+            key: "ab".to_owned(),
+        }
+    }
+
+    #[test]
+    fn people_see_the_first_reason_first() {
+        let expected =
+            "/p/x.o: miss: f.h has changed; not stored: it failed\n  LANG is 'C', was not set\n  and 3 more\n";
+        assert_eq!(some().show(), expected);
+        assert_eq!(some().show_dated(), format!("2000-02-29 12:34 UTC  {expected}"));
+    }
+
+    #[test]
+    fn programs_get_back_what_was_told() {
+        assert_eq!(Explanation::from_json(&some().json()), Ok(some()));
+        assert!(Explanation::from_json(&json!({"output": "/p/x.o"})).is_err());
+    }
+
+    #[test]
+    fn command_lines_are_compared_word_by_word() {
+        for (before, now, expected) in [
+            ("cc -O1 -c", "cc -O2 -c", &["its argument is -O2, was -O1"][..]),
+            ("cc -c", "cc -c -g", &["its argument -g is new"]),
+            ("cc -c -g -g", "cc -c -g", &["its argument -g is gone"]),
+            ("cc -a -b", "cc -b -a", &["its arguments are in another order"]),
+            (
+                "cc -DA=1 x",
+                "cc -DA=2 -é",
+                &[
+                    "its argument is -DA=2, was -DA=1",
+                    "its argument -é is new",
+                    "its argument x is gone",
+                ],
+            ),
+            ("cc", "cc", &[]),
+        ] {
+            let [before, now] = [before, now].map(|line| line.split(' ').collect::<Vec<_>>());
+            assert_eq!(compare(&before, &now), expected);
+        }
+    }
+}
