@@ -22,7 +22,7 @@ from benchmark.package import find_packages
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
-from benchmark.scenario import PARENTS, SCENARIOS, Scenario
+from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
@@ -138,14 +138,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		interpreters=labels_of(options.interpreters),
 		baseline=options.baseline,
 		parents=parents,
-		commands={
-			"configure": options.commands or 133,
-			"client": options.commands or 2000,
-			"dispatch": options.commands or 1000,
-			"curve": options.commands or 20,
-			"tasks": options.commands or 100000,
-			"spawn": options.commands or 500,
-		},
+		commands={name: options.commands or count for name, count in COMMANDS.items()},
 		packages=[],
 		source_flags=FLAGS if options.flags is None else options.flags,
 		notes={},
@@ -193,7 +186,8 @@ def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
 		if lane.compiler:
 			versions[lane.compiler.name] = lane.compiler.version
 		if lane.contender.cache:
-			versions[lane.contender.cache.program] = version_of(lane.contender.cache.program, "--version")
+			cache = lane.contender.cache
+			versions[cache.program] = version_of(cache.find() or cache.program, "--version")
 		if lane.contender.builder.needs_engine:
 			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
 	return versions

@@ -29,6 +29,7 @@ examples:
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
+  bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
                                                       what parking gains, and what it costs where it is refused
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
@@ -95,7 +96,7 @@ def parser() -> Parser:
 		"--commands",
 		type=positive,
 		metavar="N",
-		help="of configure (133), client (2000), dispatch (1000), curve (20 per slot), tasks (100000), spawn (500)",
+		help="of %s" % ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items()),
 	)
 	p.add_argument(
 		"--parents",

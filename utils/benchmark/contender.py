@@ -8,7 +8,8 @@ import os
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .builder import BUILD, CLIENT, COMPILING, CONFIGURE, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
-from .cache import CACHES, CompilerCache
+from .cache import CACHES, CompilerCache, EngineCache
+from .hit import MANY, Nothing, Single, Socket
 from .interpreter import ROOT
 from .machine import cores
 from .meter import Command
@@ -211,8 +212,15 @@ BUILDERS: Dict[str, Builder] = {
 	"idle": Neighbor(lambda: "--sched=idle"),
 	"load": Neighbor(lambda: "--load=%d" % cores()),
 	"processors": Neighbor(half_of_processors),
+	"single": Single(),
+	"nothing": Nothing(),
+	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
+	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
 	**SPAWNERS,
 }
+
+OWN_CACHES: Dict[str, Type[CompilerCache]] = {"socket": EngineCache, "pipelined": EngineCache}
+"""The caches of builders that work with one cache only, and ask it themselves."""
 
 BY_NAME = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Unparked))
 """Those that take part only where they are asked for: they tell nothing without each other."""
@@ -233,6 +241,13 @@ DEFAULT = (
 	"ninja+wafcc",
 	*NEIGHBORS,
 	*SPAWNERS,
+	"single+ccache",
+	"single+sccache",
+	"single+wafcc",
+	"socket",
+	"pipelined",
+	"single",
+	"nothing",
 )
 
 
@@ -251,13 +266,11 @@ class Contender(NamedTuple):
 	@property
 	def note(self) -> str:
 		"""What a reader of its numbers must know."""
-		return self.builder.note or ("its cache is empty before each full build" if self.cache else "")
+		return self.builder.note or ("its cache is empty at first" if self.cache else "")
 
 	def missing(self) -> Optional[str]:
 		"""What this machine lacks for it."""
-		if self.cache and not self.cache.find():
-			return "%s is not installed" % self.cache.program
-		return self.builder.missing()
+		return (self.cache.missing() if self.cache else None) or self.builder.missing()
 
 
 def find_contender(name: str) -> Contender:
@@ -268,7 +281,7 @@ def find_contender(name: str) -> Contender:
 			"contender %s is not known: choose from %s, each also with +%s"
 			% (name, ", ".join(BUILDERS), " or +".join(CACHES))
 		)
-	return Contender(name, BUILDERS[first], CACHES.get(second))
+	return Contender(name, BUILDERS[first], CACHES.get(second) or OWN_CACHES.get(name))
 
 
 def names_of(contenders: Sequence[Contender]) -> List[str]:

@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from . import builder
 from .foreground import Foreground
+from .hit import PARTS
 from .mistake import Failed
-from .project import NAP, Answers
+from .project import NAP, Answers, digest_of
 from .run import Run
-from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, SLEEPS, SOURCES, SPAWNS, TASKS
+from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, SLEEPS, SOURCES, SPAWNS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -26,6 +27,7 @@ TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
 SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak", "MiB")]
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
+ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemon", "µs")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
@@ -168,7 +170,11 @@ def check_all_objects(run: Run) -> None:
 
 def check_same_objects(run: Run) -> None:
 	"""See that the objects are, byte for byte, those of who came first with this compiler."""
-	first, different = run.project.compare(run.folder, " ".join(filter(None, run.lane.names)))
+	expect_same(*run.project.compare(run.folder, " ".join(filter(None, run.lane.names))))
+
+
+def expect_same(first: str, different: Sequence[str]) -> None:
+	"""Refuse objects that differ from those of who was first."""
 	if different:
 		raise Failed("%d of its objects differ from those of %s: that of %s" % (len(different), first, different[0]))
 
@@ -219,6 +225,26 @@ def run_spawns(run: Run) -> None:
 	run.new_folder()
 	for parent in run.settings["parents"]:
 		run.results.append(("parent of %d MiB" % parent, run.lane.contender.builder.spawn(run, parent)))
+
+
+def take_hits(run: Run) -> None:
+	"""Have the same compile done many times, of one source after the other."""
+	run.new_folder()
+	for part, source in PARTS.items():
+		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
+
+
+def check_one_object(run: Run) -> None:
+	"""See that every compile of a source gave one and the same object, and that of who came first."""
+	digests = {}
+	for source in PARTS.values():
+		found = sorted({digest_of(path) for path in run.project.objects(os.path.join(run.folder, source))})
+		if len(found) > 1:
+			raise Failed("its objects of %s are not the same" % source)
+		if found:
+			digests[source] = found[0]
+	if digests:
+		expect_same(*run.project.compare_digests(digests, " ".join(filter(None, run.lane.names))))
 
 
 def run_tasks(run: Run) -> None:
@@ -337,8 +363,27 @@ SCENARIOS = {
 			(run_spawns,),
 			note="wall is the median of all starts, the rest are means; many kernels only guess which part is user's",
 		),
+		Scenario(
+			"hit",
+			"one answer of a cache to the same compile, one at a time",
+			builder.HIT,
+			HITS,
+			ANSWERS,
+			(take_hits, check_one_object),
+			note="wall is the median of all compiles, p99 what 99 of 100 stay below, the rest are means",
+		),
 	)
 }
 
 DEFAULT = ("full", "noop", "onefile")
+COMMANDS = {
+	"configure": 133,
+	"client": 2000,
+	"dispatch": 1000,
+	"curve": 20,
+	"tasks": 100000,
+	"spawn": 500,
+	"hit": 500,
+}
+"""How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds

@@ -71,6 +71,12 @@ class Engine:
 		status = self.status()
 		return status["parking"]["commands"] if status else 0
 
+	def start(self) -> None:
+		"""Start it, if it does not run, and wait until it listens."""
+		done = self.ask("start")
+		if done.returncode:
+			raise Failed("wafd start: %s" % done.stderr.decode("utf-8", "replace").strip())
+
 	def stop(self) -> None:
 		"""End the engine."""
 		self.ask("stop", "--now")

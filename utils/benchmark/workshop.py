@@ -11,16 +11,25 @@ from .contender import Contender
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
-from .project import Project, generate_sources, write_client, write_configure, write_sleeps, write_spawns, write_tasks
+from .project import (
+	Project,
+	generate_sources,
+	write_client,
+	write_configure,
+	write_hits,
+	write_sleeps,
+	write_spawns,
+	write_tasks,
+)
 from .service import Engine
 from .session import end_children
 from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
-SLEEPS, CLIENT, TASKS, SPAWNS = "sleeps", "client", "tasks", "spawns"
+SLEEPS, CLIENT, TASKS, SPAWNS, HITS = "sleeps", "client", "tasks", "spawns", "hits"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
-COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c"}
+COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++"}
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -77,6 +86,7 @@ class Workshop:
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
+				HITS: lambda: write_hits(root, compiler, self.environment),
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
