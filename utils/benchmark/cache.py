@@ -17,6 +17,8 @@ class CompilerCache:
 	remedy = ""
 	wraps = True
 	"""Whether it goes before the compiler."""
+	knows_folder = False
+	"""Whether it answers only where what is built goes into a folder of the same name."""
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		os.makedirs(folder)
@@ -34,9 +36,9 @@ class CompilerCache:
 		"""What this machine lacks for it."""
 		return None if cls.find() else "%s is not installed%s" % (cls.program, cls.remedy)
 
-	def hits(self) -> int:
-		"""How many commands it has answered."""
-		raise NotImplementedError
+	def hits(self) -> Optional[int]:
+		"""How many commands it has answered, if it tells."""
+		return None
 
 	def ask(self, *args: str) -> str:
 		"""What its own command line answers."""
@@ -127,6 +129,21 @@ class EngineCache(Wafcc):
 	"""Our engine's cache without the wrapper: whoever builds asks it."""
 
 	wraps = False
+
+
+class Wafcache(CompilerCache):
+	"""Waf's own tool of that name, which makes hard links."""
+
+	wraps = False
+	knows_folder = True
+
+	def __init__(self, folder: str, env: Dict[str, str]) -> None:
+		super().__init__(folder, env)
+		self.environment = {"WAFCACHE": folder}
+
+	@classmethod
+	def missing(cls) -> Optional[str]:
+		return None  # it comes with Waf
 
 
 CACHES = {cache.program: cache for cache in (Ccache, Sccache, Wafcc)}

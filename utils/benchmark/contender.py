@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .builder import BUILD, CLIENT, COMPILING, CONFIGURE, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
-from .cache import CACHES, CompilerCache, EngineCache
+from .cache import CACHES, CompilerCache, EngineCache, Wafcache
 from .hit import MANY, Nothing, Single, Socket
 from .interpreter import ROOT
 from .machine import cores
@@ -26,6 +26,7 @@ NINJA_COMPILERS = {"CC": "c", "CXX": "cxx"}
 MAKE_FOLDER = "out"
 XARGS_FOLDER = "out-xargs"
 
+TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
 
 
@@ -38,6 +39,7 @@ class Waf(Builder):
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
 	) -> None:
+		"""The tools are loaded in options; the environment is that of all its commands."""
 		self.tools = tools
 		self.needs_engine = needs_engine
 		self.environment = environment or {}
@@ -86,6 +88,14 @@ class Neighbor(Waf):
 	@property
 	def options(self) -> Sequence[str]:
 		return (self.option(),)
+
+
+class CachedWaf(Waf):
+	"""Waf with its own tool for caching."""
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		search = os.pathsep.join([run.lane.interpreter.search, TOOLS])
+		return super().waf(run, *args, PYTHONPATH=search, GENBENCH_TOOLS="cached_builds", **variables)
 
 
 class Unparked(Waf):
@@ -202,6 +212,8 @@ BUILDERS: Dict[str, Builder] = {
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
 	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
 	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
+	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
+	"waf+wafcache": CachedWaf(),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
@@ -219,8 +231,13 @@ BUILDERS: Dict[str, Builder] = {
 	**SPAWNERS,
 }
 
-OWN_CACHES: Dict[str, Type[CompilerCache]] = {"socket": EngineCache, "pipelined": EngineCache}
-"""The caches of builders that work with one cache only, and ask it themselves."""
+OWN_CACHES: Dict[str, Type[CompilerCache]] = {
+	"waf+wafcc": EngineCache,
+	"waf+wafcache": Wafcache,
+	"socket": EngineCache,
+	"pipelined": EngineCache,
+}
+"""The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
 BY_NAME = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Unparked))
 """Those that take part only where they are asked for: they tell nothing without each other."""
@@ -236,6 +253,8 @@ DEFAULT = (
 	"xargs",
 	"bare",
 	"waf+ccache",
+	"waf+wafcache",
+	"waf+wafcc",
 	"ninja+ccache",
 	"ninja+sccache",
 	"ninja+wafcc",
@@ -275,13 +294,15 @@ class Contender(NamedTuple):
 
 def find_contender(name: str) -> Contender:
 	"""The contender of a name, ``builder`` or ``builder+cache``."""
+	if name in BUILDERS:
+		return Contender(name, BUILDERS[name], OWN_CACHES.get(name))
 	first, plus, second = name.partition("+")
 	if first not in BUILDERS or (plus and second not in CACHES):
 		raise Mistake(
 			"contender %s is not known: choose from %s, each also with +%s"
 			% (name, ", ".join(BUILDERS), " or +".join(CACHES))
 		)
-	return Contender(name, BUILDERS[first], CACHES.get(second) or OWN_CACHES.get(name))
+	return Contender(name, BUILDERS[first], CACHES[second])
 
 
 def names_of(contenders: Sequence[Contender]) -> List[str]:

@@ -72,6 +72,12 @@ class Project:
 		os.makedirs(os.path.join(self.root, folder))
 		return folder
 
+	def move_aside(self, folder: str) -> None:
+		"""Have a new folder in the place of one that stays until the end under another name."""
+		path = os.path.join(self.root, folder)
+		os.rename(path, path + "-before")
+		os.makedirs(path)
+
 	def objects(self, folder: str) -> Snapshot:
 		"""The object files below a folder, empty ones left out: a compiler that was stopped leaves such."""
 		found = {}

@@ -140,8 +140,11 @@ class Run:
 		self.lane.contender.builder.prepare(self)
 
 	def another_folder(self) -> None:
-		"""Go into a new folder, with what the lane's cache holds by now."""
-		self.folder = self.project.new_folder(self.lane.label)
+		"""Go into a new folder, with what the lane's cache holds by now; one of the same name where it needs that."""
+		if self.cache and self.cache.knows_folder:
+			self.project.move_aside(self.folder)
+		else:
+			self.folder = self.project.new_folder(self.lane.label)
 		self.lane.contender.builder.prepare(self)
 
 	def path(self, name: str) -> str:

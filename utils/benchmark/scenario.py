@@ -24,6 +24,7 @@ Phase = Callable[[Run], None]
 Measures = List[Tuple[str, str]]
 
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
+WARM: Measures = [*TIMES, ("hits", "%")]
 SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak", "MiB")]
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
@@ -147,6 +148,14 @@ def look_at_objects(run: Run) -> None:
 def build(run: Run) -> None:
 	"""Build: this is what is measured."""
 	run.keep(run.execute(run.lane.contender.builder.command(run)))
+
+
+def build_from_cache(run: Run) -> None:
+	"""Build, and tell how many of the sources were answered by the cache, if there is one that tells."""
+	before = run.cache.hits() if run.cache else None
+	build(run)
+	if before is not None:
+		run.results[-1][1]["hits"] = 100 * (run.cache.hits() - before) / len(run.project.sources())
 
 
 def build_beside_another(run: Run) -> None:
@@ -276,8 +285,8 @@ SCENARIOS = {
 			"everything, into a new folder, as built before in another one",
 			builder.BUILD,
 			GENERATED,
-			TIMES,
-			(take_warm_folder, build, check_all_objects),
+			WARM,
+			(take_warm_folder, build_from_cache, check_all_objects),
 		),
 		Scenario(
 			"noop",
