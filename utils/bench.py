@@ -26,7 +26,7 @@ from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
-from benchmark.workshop import SOURCES, Workshop
+from benchmark.workshop import COMPILED, REAL, Workshop
 
 HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and the others need memory too
 
@@ -68,9 +68,12 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 	workshop = Workshop(options.work, settings)
 	try:
 		scenarios = [SCENARIOS[name] for name in options.scenarios]
-		if any(scenario.project == SOURCES for scenario in scenarios):
-			workshop.packages = find_packages(options.sources, workshop.path, progress.say)
-			settings["packages"] = [package.summary for package in workshop.packages]
+		for kind in dict.fromkeys(scenario.project for scenario in scenarios if scenario.project in REAL):
+			language = COMPILED[kind]
+			found = find_packages(options.sources, workshop.path, progress.say, language=language)
+			workshop.packages[kind] = found
+			flags = FLAGS[language] if options.flags is None else options.flags
+			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
 		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat, options.jobs)
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
@@ -139,8 +142,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		baseline=options.baseline,
 		parents=parents,
 		commands={name: options.commands or count for name, count in COMMANDS.items()},
-		packages=[],
-		source_flags=FLAGS if options.flags is None else options.flags,
+		real={},
 		notes={},
 	)
 	return settings

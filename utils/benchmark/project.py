@@ -245,7 +245,7 @@ def digest_of(path: str) -> str:
 
 def source_of(path: str) -> str:
 	"""The source of an object: Waf puts the number of a library before the ending, the others put nothing."""
-	return re.sub(r"(\.c|\.cpp)(\.\d+)?\.o$", r"\1", path)
+	return re.sub(r"(\.c|\.cc|\.cpp|\.cxx)(\.\d+)?\.o$", r"\1", path)
 
 
 def program_of(lines: List[str]) -> Optional[List[str]]:

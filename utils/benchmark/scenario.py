@@ -16,7 +16,7 @@ from .hit import PARTS
 from .mistake import Failed
 from .project import NAP, Answers, digest_of
 from .run import Run
-from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, SLEEPS, SOURCES, SPAWNS, TASKS
+from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, PROJECT, SLEEPS, SOURCES, SPAWNS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -86,6 +86,11 @@ def take_warm_folder(run: Run) -> None:
 	"""Go where nothing is built yet, when the lane's cache has seen it all built elsewhere."""
 	run.new_folder()
 	run.aside("fill", run.lane.contender.builder.command(run))
+	take_next_folder(run)
+
+
+def take_next_folder(run: Run) -> None:
+	"""Go where nothing is built yet, with what the lane's cache holds by now."""
 	run.another_folder()
 	os.sync()
 
@@ -156,6 +161,16 @@ def build_from_cache(run: Run) -> None:
 	build(run)
 	if before is not None:
 		run.results[-1][1]["hits"] = 100 * (run.cache.hits() - before) / len(run.project.sources())
+
+
+def build_cold_and_warm(run: Run) -> None:
+	"""Build with an empty cache, and then into another folder with what that has left in it."""
+	for part, go in (("cold", take_new_folder), ("warm", take_next_folder)):
+		go(run)
+		build_from_cache(run)
+		run.results[-1] = (part, run.results[-1][1])
+		check_all_objects(run)
+		check_same_objects(run)
 
 
 def build_beside_another(run: Run) -> None:
@@ -319,6 +334,15 @@ SCENARIOS = {
 			SOURCES,
 			TIMES,
 			(take_new_folder, build, check_all_objects, check_same_objects),
+		),
+		Scenario(
+			"project",
+			"libraries of real C++ code that uses the system's headers, into a new folder",
+			builder.BUILD,
+			PROJECT,
+			WARM,
+			(build_cold_and_warm,),
+			note="cold with an empty cache, warm into another folder with what that build has left in it",
 		),
 		Scenario(
 			"client",
