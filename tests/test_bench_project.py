@@ -2,7 +2,9 @@
 
 import os
 import pathlib
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Dict, List
 
 import pytest
@@ -99,7 +101,7 @@ def test_who_makes_another_object_is_out(tmp_path: pathlib.Path, code: pathlib.P
 
 def test_the_real_packages(tmp_path: pathlib.Path) -> None:
 	"""What the registry gives is what is expected, and is what the digests say."""
-	need(*([] if package.find_cargo() else ["cargo"]))
+	need("g++", *([] if package.find_cargo() else ["cargo"]))
 	try:
 		found = package.find_packages(None, str(tmp_path), lambda line: None, language="c++")
 	except Mistake as e:
@@ -108,3 +110,14 @@ def test_the_real_packages(tmp_path: pathlib.Path) -> None:
 		pytest.skip(str(e))
 	assert [one.summary for one in found] == ["cadical-0.1.16 (82 files)", "leveldb-sys-2.0.9 (40 files)"]
 	assert [crate.title for crate in CRATES_USED if crate.language == "c++" and not crate.kept(KEPT)] == []
+	written = write_sources(str(tmp_path / "project"), found, both_commands("g++"), "-std=c++17")
+	with ThreadPoolExecutor(2) as pool:
+		complaints = list(pool.map(lambda command: preprocess(command, written.root), written.commands))
+	assert (len(complaints), set(complaints)) == (122, {""})
+
+
+def preprocess(command: str, folder: str) -> str:
+	"""What a compiler says of a source and of the headers that it names."""
+	argv = command.replace(" -c ", " -E ").split()
+	argv[argv.index("-o") + 1] = os.devnull
+	return subprocess.run(argv, cwd=folder, capture_output=True, encoding="utf-8", timeout=60).stderr

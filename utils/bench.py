@@ -205,6 +205,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"jobs": list(scenario.jobs),
 		"per_slot": scenario.is_per_slot,
 		"baseline": choose_baseline(scenario, baseline, contenders),
+		"counts": scenario.counts,
 		"note": scenario.note,
 	}
 

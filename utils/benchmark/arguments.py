@@ -32,6 +32,7 @@ examples:
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
+  bench.py room                                       the engine with a store of 100,000 entries: start and memory
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
                                                       what parking gains, and what it costs where it is refused
   bench.py full --weight realistic --language both --json full.json --work /var/tmp

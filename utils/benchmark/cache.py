@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from .mistake import Failed
 from .service import Engine, SccacheServer, find_engine
@@ -115,7 +115,11 @@ class Wafcc(CompilerCache):
 		self.environment = self.engine.environment
 
 	def hits(self) -> int:
-		return json.loads(self.ask("--show-stats", "--json"))["hits"]
+		return self.counts()["hits"]
+
+	def counts(self) -> Dict[str, Any]:
+		"""What its store says of itself."""
+		return json.loads(self.ask("--show-stats", "--json"))
 
 	def pids(self) -> List[int]:
 		return self.engine.pids()

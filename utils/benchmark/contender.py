@@ -15,6 +15,7 @@ from .machine import cores
 from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
+from .room import Full
 from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
@@ -228,6 +229,7 @@ BUILDERS: Dict[str, Builder] = {
 	"nothing": Nothing(),
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
+	"wafd": Full(),
 	**SPAWNERS,
 }
 
@@ -236,6 +238,7 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 	"waf+wafcache": Wafcache,
 	"socket": EngineCache,
 	"pipelined": EngineCache,
+	"wafd": EngineCache,
 }
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
@@ -267,6 +270,7 @@ DEFAULT = (
 	"pipelined",
 	"single",
 	"nothing",
+	"wafd",
 )
 
 

@@ -25,6 +25,21 @@ RARELY = 25  # times fewer compiles where no cache answers
 MANY = 64  # commands that are on their way at once
 
 
+def repeat(run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:
+	"""Run so many commands one by one, each with its number in the place of ``{}``: what one of them took."""
+	argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
+	return measure(run, "repeat", str(first), str(count), run.path("answer.json"), *argv)
+
+
+def measure(run: "Run", program: str, *args: str) -> Dict[str, float]:
+	"""Let a program of the project measure, and read its answer."""
+	run.aside("hit", Command([os.path.join(run.root, program), *args], run.root, run.environment))
+	with open(run.path("answer.json"), encoding="utf-8") as f:
+		values = json.load(f)
+	values["client"] = values["user"] + values["system"]
+	return values
+
+
 class Single(Builder):
 	"""One compile after the other, each a process of its own."""
 
@@ -59,16 +74,7 @@ class Single(Builder):
 
 	def repeat(self, run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:
 		"""Run so many commands one by one, with numbers in their arguments: what one of them took."""
-		argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
-		return self.measure(run, "repeat", str(first), str(count), run.path("answer.json"), *argv)
-
-	def measure(self, run: "Run", program: str, *args: str) -> Dict[str, float]:
-		"""Let a program of the project measure, and read its answer."""
-		run.aside("hit", Command([os.path.join(run.root, program), *args], run.root, run.environment))
-		with open(run.path("answer.json"), encoding="utf-8") as f:
-			values = json.load(f)
-		values["client"] = values["user"] + values["system"]
-		return values
+		return repeat(run, argv, first, count)
 
 
 class Nothing(Single):
@@ -97,7 +103,7 @@ class Socket(Single):
 		numbers = range(first, first + count + 1)  # the first one of a connection counts for nothing
 		write_frames(run.path("frames"), run.environment, run.root, argv, numbers)
 		socket = socket_of(run.cache.engine)
-		values = self.measure(run, "ask", socket, run.path("frames"), str(self.window), run.path("answer.json"))
+		values = measure(run, "ask", socket, run.path("frames"), str(self.window), run.path("answer.json"))
 		if self.window > 1:
 			del values["p99"]  # how long one waited for its answer says nothing
 		return values

@@ -149,11 +149,11 @@ CRATES_USED = (
 		"deps/leveldb-1.22",
 		("db", "table", "util", "helpers/memenv"),
 		("LEVELDB_PLATFORM_POSIX=1", "LEVELDB_IS_BIG_ENDIAN=0"),
-		"26e417d98a020d83f7a344373618f273791e2ddbc029977fac4c3b70431e2fe1",
+		"48b55e500fbb619a0ff39996b6277531d44a0d061acbb7a18b14a2aba2cddd94",
 		"c++",
 		(".", "include"),
 		("port", "include/leveldb"),
-		r"test|windows|^db_bench",
+		r"_test\.c|^test|windows|^db_bench",
 	),
 )
 

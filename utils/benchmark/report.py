@@ -220,8 +220,9 @@ def describe_settings(record: Record) -> str:
 	for real in real_sources(settings):
 		words.append("%s, compiled with %s" % (", ".join(real["packages"]), real["flags"] or "no flags"))
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
-		each = " per slot" if record["scenarios"][name].get("per_slot") else ""
-		words.append("%d commands%s in %s" % (settings["commands"][name], each, name))
+		about = record["scenarios"][name]
+		each = " per slot" if about.get("per_slot") else ""
+		words.append("%d %s%s in %s" % (settings["commands"][name], about.get("counts", "commands"), each, name))
 	return ", ".join(words)
 
 

@@ -15,6 +15,7 @@ from .foreground import Foreground
 from .hit import PARTS
 from .mistake import Failed
 from .project import NAP, Answers, digest_of
+from .room import sizes
 from .run import Run
 from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, PROJECT, SLEEPS, SOURCES, SPAWNS, TASKS
 
@@ -29,6 +30,7 @@ SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
 ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemon", "µs")]
+ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
@@ -43,6 +45,7 @@ class Scenario(NamedTuple):
 	phases: Sequence[Phase]
 	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
 	is_per_slot: bool = False  # its commands are so many for each of those at once
+	counts: str = "commands"  # what it has so many of
 	note: str = ""  # what a reader of its numbers must know
 
 	@property
@@ -258,6 +261,18 @@ def take_hits(run: Run) -> None:
 		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
 
 
+def take_room(run: Run) -> None:
+	"""Fill a store more and more, and see what it takes; an entry costs what it adds to the memory for a single one."""
+	run.new_folder()
+	run.lane.contender.builder.compile(run)
+	for entries in sizes(run.settings["commands"]["room"]):
+		values = run.lane.contender.builder.take_room(run, entries)
+		if run.results:
+			added = values["memory"] - run.results[0][1]["memory"]
+			values["entry"] = added * 2**20 / (entries - 1)
+		run.results.append(("%d entr%s" % (entries, "y" if entries == 1 else "ies"), values))
+
+
 def check_one_object(run: Run) -> None:
 	"""See that every compile of a source gave one and the same object, and that of who came first."""
 	digests = {}
@@ -405,6 +420,16 @@ SCENARIOS = {
 			(take_hits, check_one_object),
 			note="wall is the median of all compiles, p99 what 99 of 100 stay below, the rest are means",
 		),
+		Scenario(
+			"room",
+			"our engine with a full store: from nothing to the first hit, and what it holds after that",
+			builder.ROOM,
+			HITS,
+			ROOM,
+			(take_room,),
+			note="start is by wafcc and with one hit, the store in the page cache; memory is what is resident after it",
+			counts="entries",
+		),
 	)
 }
 
@@ -417,6 +442,7 @@ COMMANDS = {
 	"tasks": 100000,
 	"spawn": 500,
 	"hit": 500,
+	"room": 100000,
 }
 """How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds

@@ -81,6 +81,18 @@ class Engine:
 		"""End the engine."""
 		self.ask("stop", "--now")
 
+	def leave(self, patience: float = 30.0) -> None:
+		"""End the engine, if it runs, and wait until nothing holds its store any more."""
+		status = self.status()
+		if not status:
+			return
+		self.stop()
+		deadline = time.monotonic() + patience
+		while session.is_alive(status["pid"]):
+			if time.monotonic() > deadline:
+				raise Failed("the engine did not end")
+			time.sleep(0.01)
+
 	def remove(self) -> None:
 		"""Remove its folder, when nothing can come of it any more."""
 		shutil.rmtree(self.folder, ignore_errors=True)
