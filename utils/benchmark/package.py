@@ -139,8 +139,9 @@ CRATES_USED = (
 		"cadical/src",
 		("",),
 		("NBUILD", "NUNLOCKED", "NTRACING", "QUIET", "NDEBUG"),
-		"5377243ce909d36e1a633f7da230636496895982154ffbeb7fff786e6982fedc",
+		"9931005200042f7231d1dc01cd32f3b6848a8edcd9326fc6439f4fb519b706dc",
 		"c++",
+		without="^version.cpp$",  # tells when it was compiled
 	),
 	Crate(
 		"leveldb",
