@@ -72,13 +72,13 @@ def measured(done: Done) -> Dict[str, List[str]]:
 def test_cold_and_warm(tmp_path: pathlib.Path, code: pathlib.Path, engine: str) -> None:
 	"""All make the same objects, with whatever cache; the warm build's come from the cache, the cold one's do not."""
 	need("g++", "ninja", "make", "ccache")
-	names = ["ninja", "ninja+ccache", "ninja+wafcc", "make+wafcc", "waf+wafcache"]
+	names = ["ninja", "ninja+ccache", "ninja+wafcc", "make+wafcc", "waf+ccache", "waf+wafcache"]
 	args = ("project", "--sources", str(code), "--contenders", ",".join(names), "--flags=-O1 -g", "--repeat", "1")
 	done = finish(tmp_path, start(tmp_path, *args, WAFD=engine))
 	assert done.status == 0, done.err
 	assert measured(done) == {name: ["cold", "warm"] for name in names}
 	hits = {(run["contender"], run["part"]): run["values"].get("hits") for run in done.record["runs"]}
-	for name in ("ninja+ccache", "ninja+wafcc", "make+wafcc"):
+	for name in ("ninja+ccache", "ninja+wafcc", "make+wafcc", "waf+ccache"):
 		assert (hits[name, "cold"], hits[name, "warm"]) == (0, 100)
 	assert hits["ninja", "warm"] is None
 	assert done.record["settings"]["real"] == {"project": {"packages": ["one (2 files)"], "flags": "-O1 -g"}}
