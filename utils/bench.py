@@ -22,11 +22,11 @@ from benchmark.package import find_packages
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
-from benchmark.scenario import PARENTS, SCENARIOS, Scenario
+from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
-from benchmark.workshop import SOURCES, Workshop
+from benchmark.workshop import COMPILED, REAL, Workshop
 
 HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and the others need memory too
 
@@ -68,9 +68,12 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 	workshop = Workshop(options.work, settings)
 	try:
 		scenarios = [SCENARIOS[name] for name in options.scenarios]
-		if any(scenario.project == SOURCES for scenario in scenarios):
-			workshop.packages = find_packages(options.sources, workshop.path, progress.say)
-			settings["packages"] = [package.summary for package in workshop.packages]
+		for kind in dict.fromkeys(scenario.project for scenario in scenarios if scenario.project in REAL):
+			language = COMPILED[kind]
+			found = find_packages(options.sources, workshop.path, progress.say, language=language)
+			workshop.packages[kind] = found
+			flags = FLAGS[language] if options.flags is None else options.flags
+			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
 		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat, options.jobs)
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
@@ -138,16 +141,8 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		interpreters=labels_of(options.interpreters),
 		baseline=options.baseline,
 		parents=parents,
-		commands={
-			"configure": options.commands or 133,
-			"client": options.commands or 2000,
-			"dispatch": options.commands or 1000,
-			"curve": options.commands or 20,
-			"tasks": options.commands or 100000,
-			"spawn": options.commands or 500,
-		},
-		packages=[],
-		source_flags=FLAGS if options.flags is None else options.flags,
+		commands={name: options.commands or count for name, count in COMMANDS.items()},
+		real={},
 		notes={},
 	)
 	return settings
@@ -193,7 +188,8 @@ def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
 		if lane.compiler:
 			versions[lane.compiler.name] = lane.compiler.version
 		if lane.contender.cache:
-			versions[lane.contender.cache.program] = version_of(lane.contender.cache.program, "--version")
+			cache = lane.contender.cache
+			versions[cache.program] = version_of(cache.find() or cache.program, "--version")
 		if lane.contender.builder.needs_engine:
 			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
 	return versions
@@ -209,6 +205,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"jobs": list(scenario.jobs),
 		"per_slot": scenario.is_per_slot,
 		"baseline": choose_baseline(scenario, baseline, contenders),
+		"counts": scenario.counts,
 		"note": scenario.note,
 	}
 

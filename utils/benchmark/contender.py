@@ -8,12 +8,14 @@ import os
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .builder import BUILD, CLIENT, COMPILING, CONFIGURE, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
-from .cache import CACHES, CompilerCache
+from .cache import CACHES, CompilerCache, EngineCache, Wafcache
+from .hit import MANY, Nothing, Single, Socket
 from .interpreter import ROOT
 from .machine import cores
 from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
+from .room import Full
 from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ NINJA_COMPILERS = {"CC": "c", "CXX": "cxx"}
 MAKE_FOLDER = "out"
 XARGS_FOLDER = "out-xargs"
 
+TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
 
 
@@ -37,6 +40,7 @@ class Waf(Builder):
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
 	) -> None:
+		"""The tools are loaded in options; the environment is that of all its commands."""
 		self.tools = tools
 		self.needs_engine = needs_engine
 		self.environment = environment or {}
@@ -85,6 +89,14 @@ class Neighbor(Waf):
 	@property
 	def options(self) -> Sequence[str]:
 		return (self.option(),)
+
+
+class CachedWaf(Waf):
+	"""Waf with its own tool for caching."""
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		search = os.pathsep.join([run.lane.interpreter.search, TOOLS])
+		return super().waf(run, *args, PYTHONPATH=search, GENBENCH_TOOLS="cached_builds", **variables)
 
 
 class Unparked(Waf):
@@ -201,6 +213,8 @@ BUILDERS: Dict[str, Builder] = {
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
 	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
 	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
+	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
+	"waf+wafcache": CachedWaf(),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
@@ -211,8 +225,22 @@ BUILDERS: Dict[str, Builder] = {
 	"idle": Neighbor(lambda: "--sched=idle"),
 	"load": Neighbor(lambda: "--load=%d" % cores()),
 	"processors": Neighbor(half_of_processors),
+	"single": Single(),
+	"nothing": Nothing(),
+	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
+	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
+	"wafd": Full(),
 	**SPAWNERS,
 }
+
+OWN_CACHES: Dict[str, Type[CompilerCache]] = {
+	"waf+wafcc": EngineCache,
+	"waf+wafcache": Wafcache,
+	"socket": EngineCache,
+	"pipelined": EngineCache,
+	"wafd": EngineCache,
+}
+"""The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
 BY_NAME = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Unparked))
 """Those that take part only where they are asked for: they tell nothing without each other."""
@@ -228,11 +256,21 @@ DEFAULT = (
 	"xargs",
 	"bare",
 	"waf+ccache",
+	"waf+wafcache",
+	"waf+wafcc",
 	"ninja+ccache",
 	"ninja+sccache",
 	"ninja+wafcc",
 	*NEIGHBORS,
 	*SPAWNERS,
+	"single+ccache",
+	"single+sccache",
+	"single+wafcc",
+	"socket",
+	"pipelined",
+	"single",
+	"nothing",
+	"wafd",
 )
 
 
@@ -251,24 +289,24 @@ class Contender(NamedTuple):
 	@property
 	def note(self) -> str:
 		"""What a reader of its numbers must know."""
-		return self.builder.note or ("its cache is empty before each full build" if self.cache else "")
+		return self.builder.note or ("its cache is empty at first" if self.cache else "")
 
 	def missing(self) -> Optional[str]:
 		"""What this machine lacks for it."""
-		if self.cache and not self.cache.find():
-			return "%s is not installed" % self.cache.program
-		return self.builder.missing()
+		return (self.cache.missing() if self.cache else None) or self.builder.missing()
 
 
 def find_contender(name: str) -> Contender:
 	"""The contender of a name, ``builder`` or ``builder+cache``."""
+	if name in BUILDERS:
+		return Contender(name, BUILDERS[name], OWN_CACHES.get(name))
 	first, plus, second = name.partition("+")
 	if first not in BUILDERS or (plus and second not in CACHES):
 		raise Mistake(
 			"contender %s is not known: choose from %s, each also with +%s"
 			% (name, ", ".join(BUILDERS), " or +".join(CACHES))
 		)
-	return Contender(name, BUILDERS[first], CACHES.get(second))
+	return Contender(name, BUILDERS[first], CACHES[second])
 
 
 def names_of(contenders: Sequence[Contender]) -> List[str]:

@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .compiler import Compiler
 from .mistake import Failed, Mistake
@@ -15,6 +15,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
 SOURCES = (".c", ".cpp")
 NAP = 0.1  # seconds that a command of the sleeping project takes
+HIT_HEADERS, HIT_FOLDERS = 20, 4  # of the small file whose compile is asked of caches
 C_COMPILER = "cc"  # of programs that a project needs itself
 
 Snapshot = Dict[str, "Stamp"]
@@ -71,6 +72,12 @@ class Project:
 		os.makedirs(os.path.join(self.root, folder))
 		return folder
 
+	def move_aside(self, folder: str) -> None:
+		"""Have a new folder in the place of one that stays until the end under another name."""
+		path = os.path.join(self.root, folder)
+		os.rename(path, path + "-before")
+		os.makedirs(path)
+
 	def objects(self, folder: str) -> Snapshot:
 		"""The object files below a folder, empty ones left out: a compiler that was stopped leaves such."""
 		found = {}
@@ -86,9 +93,12 @@ class Project:
 		"""Who was the first to have objects compared, and the sources whose objects differ from the first ones."""
 		digests = {}
 		for path in self.objects(folder):
-			with open(path, "rb") as f:
-				source = source_of(os.path.relpath(path, os.path.join(self.root, folder)))
-				digests[source] = hashlib.sha256(f.read()).hexdigest()
+			source = source_of(os.path.relpath(path, os.path.join(self.root, folder)))
+			digests[source] = digest_of(path)
+		return self.compare_digests(digests, name)
+
+	def compare_digests(self, digests: Dict[str, str], name: str) -> Tuple[str, List[str]]:
+		"""The same with digests that are there already."""
 		self.first = self.first or (name, digests)
 		first, wanted = self.first
 		return first, sorted(source for source in {*digests, *wanted} if digests.get(source) != wanted.get(source))
@@ -170,7 +180,28 @@ def write_tasks(root: str) -> Project:
 def write_spawns(root: str, env: Dict[str, str]) -> Project:
 	"""Compile the smallest program, and the one that starts it in each way that C has."""
 	shutil.copytree(os.path.join(HERE, "projects", "spawn"), root)
-	for name in ("nothing", "spawn"):
+	compile_programs(root, ("nothing", "spawn"), env)
+	return Project(root)
+
+
+def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
+	"""Compile the programs that ask for one result again and again, and write what that comes from."""
+	shutil.copytree(os.path.join(HERE, "projects", "hits"), root)
+	compile_programs(root, ("repeat", "ask"), env)
+	headers = ["part_%d/header_%d.h" % (n % HIT_FOLDERS, n) for n in range(HIT_HEADERS)]
+	for folder in {os.path.dirname(header) for header in headers}:
+		os.makedirs(os.path.join(root, folder))
+	files = {header: "#pragma once\nstruct S%d { int get() const; };\n" % n for n, header in enumerate(headers)}
+	used = "".join("int S%d::get() const { return %d; }\n" % (n, n) for n in range(HIT_HEADERS))
+	files["small.cpp"] = "".join('#include "%s"\n' % header for header in headers) + used
+	files["commands.txt"] = "%s -c small.cpp -o small.o\n" % compiler.cxx
+	write_files(root, files)
+	return Project(root, "c++")
+
+
+def compile_programs(root: str, names: Sequence[str], env: Dict[str, str]) -> None:
+	"""Compile programs that a project needs itself."""
+	for name in names:
 		argv = [C_COMPILER, "-O2", "-o", name, name + ".c"]
 		done = subprocess.run(
 			argv, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -178,7 +209,6 @@ def write_spawns(root: str, env: Dict[str, str]) -> Project:
 		if done.returncode:
 			lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
 			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, lines[0]))
-	return Project(root)
 
 
 def write_configure(root: str, compiler: Compiler) -> Project:
@@ -207,9 +237,15 @@ def rebind(text: str, name: str, value: str) -> str:
 	return text
 
 
+def digest_of(path: str) -> str:
+	"""The digest of a file's content."""
+	with open(path, "rb") as f:
+		return hashlib.sha256(f.read()).hexdigest()
+
+
 def source_of(path: str) -> str:
 	"""The source of an object: Waf puts the number of a library before the ending, the others put nothing."""
-	return re.sub(r"(\.c|\.cpp)(\.\d+)?\.o$", r"\1", path)
+	return re.sub(r"(\.c|\.cc|\.cpp|\.cxx)(\.\d+)?\.o$", r"\1", path)
 
 
 def program_of(lines: List[str]) -> Optional[List[str]]:

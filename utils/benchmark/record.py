@@ -5,7 +5,7 @@ The raw record of a campaign: every measured value and what it was measured on, 
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
     scenario = {title, measures: [[name, unit], ...], compiles, generated, jobs: [number, ...], per_slot, baseline,
-                note}
+                counts, note}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
     failure  = {scenario, part, contender, compiler, interpreter, repetition, reason}
 

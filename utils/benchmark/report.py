@@ -217,12 +217,20 @@ def describe_settings(record: Record) -> str:
 	if any(scenario.get("generated", scenario["compiles"]) for scenario in record["scenarios"].values()):
 		words.append("genbench %s" % settings["size"].replace(",", " "))
 		words += ["--%s %s" % (key, settings[key]) for key in ("language", "weight", "flags", "seed") if settings[key]]
-	if settings.get("packages"):
-		words.append("%s, compiled with %s" % (", ".join(settings["packages"]), settings["source_flags"] or "no flags"))
+	for real in real_sources(settings):
+		words.append("%s, compiled with %s" % (", ".join(real["packages"]), real["flags"] or "no flags"))
 	for name in sorted(set(settings["commands"]) & set(record["scenarios"])):
-		each = " per slot" if record["scenarios"][name].get("per_slot") else ""
-		words.append("%d commands%s in %s" % (settings["commands"][name], each, name))
+		about = record["scenarios"][name]
+		each = " per slot" if about.get("per_slot") else ""
+		words.append("%d %s%s in %s" % (settings["commands"][name], about.get("counts", "commands"), each, name))
 	return ", ".join(words)
+
+
+def real_sources(settings: Dict[str, Any]) -> List[Dict[str, Any]]:
+	"""What was compiled of others' sources; older records know one project of them."""
+	if settings.get("packages"):
+		return [{"packages": settings["packages"], "flags": settings["source_flags"]}]
+	return list(settings.get("real", {}).values())
 
 
 def describe_jobs(record: Record) -> List[str]:

@@ -3,6 +3,7 @@
 import os
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from .cache import CompilerCache
 from .compiler import Compiler
 from .contender import Contender
 from .interpreter import Interpreter
@@ -60,7 +61,7 @@ class Run:
 	def wrapped(self) -> List[str]:
 		"""What goes before a compiler in its command line."""
 		cache = self.lane.contender.cache
-		return [cache.find() or cache.program] if cache else []
+		return [cache.find() or cache.program] if cache and cache.wraps else []
 
 	@property
 	def compilers(self) -> Dict[str, str]:
@@ -79,6 +80,11 @@ class Run:
 		return self.workshop.our_engine(builder.engine_environment) if builder.needs_engine else None
 
 	@property
+	def cache(self) -> Optional[CompilerCache]:
+		"""The cache of this lane, if it has one."""
+		return self.workshop.caches.get(self.lane.names)
+
+	@property
 	def environment(self) -> Dict[str, str]:
 		"""The environment of every command of this run."""
 		env = dict(self.workshop.environment, **self.compilers)
@@ -86,9 +92,8 @@ class Run:
 			env.update(self.lane.interpreter.environment)
 		if self.engine:
 			env.update(self.engine.environment)
-		cache = self.workshop.caches.get(self.lane.names)
-		if cache:
-			env.update(cache.environment)
+		if self.cache:
+			env.update(self.cache.environment)
 		return env
 
 	def daemons(self) -> List[int]:
@@ -96,8 +101,7 @@ class Run:
 		pids = []
 		if self.engine:
 			pids += self.engine.pids()
-		cache = self.workshop.caches.get(self.lane.names)
-		return pids + (cache.pids() if cache else [])
+		return pids + (self.cache.pids() if self.cache else [])
 
 	def execute(self, command: Command) -> Reading:
 		"""Run a command of this lane and measure it; it must succeed."""
@@ -136,8 +140,11 @@ class Run:
 		self.lane.contender.builder.prepare(self)
 
 	def another_folder(self) -> None:
-		"""Go into a new folder, with what the lane's cache holds by now."""
-		self.folder = self.project.new_folder(self.lane.label)
+		"""Go into a new folder, with what the lane's cache holds by now; one of the same name where it needs that."""
+		if self.cache and self.cache.knows_folder:
+			self.project.move_aside(self.folder)
+		else:
+			self.folder = self.project.new_folder(self.lane.label)
 		self.lane.contender.builder.prepare(self)
 
 	def path(self, name: str) -> str:

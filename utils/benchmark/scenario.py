@@ -12,10 +12,12 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from . import builder
 from .foreground import Foreground
+from .hit import PARTS
 from .mistake import Failed
-from .project import NAP, Answers
+from .project import NAP, Answers, digest_of
+from .room import sizes
 from .run import Run
-from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, SLEEPS, SOURCES, SPAWNS, TASKS
+from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, PROJECT, SLEEPS, SOURCES, SPAWNS, TASKS
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -23,9 +25,12 @@ Phase = Callable[[Run], None]
 Measures = List[Tuple[str, str]]
 
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
+WARM: Measures = [*TIMES, ("hits", "%")]
 SLOTS: Measures = [("wall", "s"), ("occupancy", "%"), ("processor", "s"), ("peak", "MiB")]
 WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
+ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemon", "µs")]
+ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
@@ -40,6 +45,7 @@ class Scenario(NamedTuple):
 	phases: Sequence[Phase]
 	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
 	is_per_slot: bool = False  # its commands are so many for each of those at once
+	counts: str = "commands"  # what it has so many of
 	note: str = ""  # what a reader of its numbers must know
 
 	@property
@@ -83,6 +89,11 @@ def take_warm_folder(run: Run) -> None:
 	"""Go where nothing is built yet, when the lane's cache has seen it all built elsewhere."""
 	run.new_folder()
 	run.aside("fill", run.lane.contender.builder.command(run))
+	take_next_folder(run)
+
+
+def take_next_folder(run: Run) -> None:
+	"""Go where nothing is built yet, with what the lane's cache holds by now."""
 	run.another_folder()
 	os.sync()
 
@@ -147,6 +158,24 @@ def build(run: Run) -> None:
 	run.keep(run.execute(run.lane.contender.builder.command(run)))
 
 
+def build_from_cache(run: Run) -> None:
+	"""Build, and tell how many of the sources were answered by the cache, if there is one that tells."""
+	before = run.cache.hits() if run.cache else None
+	build(run)
+	if before is not None:
+		run.results[-1][1]["hits"] = 100 * (run.cache.hits() - before) / len(run.project.sources())
+
+
+def build_cold_and_warm(run: Run) -> None:
+	"""Build with an empty cache, and then into another folder with what that has left in it."""
+	for part, go in (("cold", take_new_folder), ("warm", take_next_folder)):
+		go(run)
+		build_from_cache(run)
+		run.results[-1] = (part, run.results[-1][1])
+		check_all_objects(run)
+		check_same_objects(run)
+
+
 def build_beside_another(run: Run) -> None:
 	"""Build while a job in the foreground keeps all processors busy: what that still gets done is measured."""
 	with Foreground(run.path("counts"), run.settings["cores"], run.environment) as job:
@@ -168,7 +197,11 @@ def check_all_objects(run: Run) -> None:
 
 def check_same_objects(run: Run) -> None:
 	"""See that the objects are, byte for byte, those of who came first with this compiler."""
-	first, different = run.project.compare(run.folder, " ".join(filter(None, run.lane.names)))
+	expect_same(*run.project.compare(run.folder, " ".join(filter(None, run.lane.names))))
+
+
+def expect_same(first: str, different: Sequence[str]) -> None:
+	"""Refuse objects that differ from those of who was first."""
 	if different:
 		raise Failed("%d of its objects differ from those of %s: that of %s" % (len(different), first, different[0]))
 
@@ -221,6 +254,38 @@ def run_spawns(run: Run) -> None:
 		run.results.append(("parent of %d MiB" % parent, run.lane.contender.builder.spawn(run, parent)))
 
 
+def take_hits(run: Run) -> None:
+	"""Have the same compile done many times, of one source after the other."""
+	run.new_folder()
+	for part, source in PARTS.items():
+		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
+
+
+def take_room(run: Run) -> None:
+	"""Fill a store more and more, and see what it takes; an entry costs what it adds to the memory for a single one."""
+	run.new_folder()
+	run.lane.contender.builder.compile(run)
+	for entries in sizes(run.settings["commands"]["room"]):
+		values = run.lane.contender.builder.take_room(run, entries)
+		if run.results:
+			added = values["memory"] - run.results[0][1]["memory"]
+			values["entry"] = added * 2**20 / (entries - 1)
+		run.results.append(("%d entr%s" % (entries, "y" if entries == 1 else "ies"), values))
+
+
+def check_one_object(run: Run) -> None:
+	"""See that every compile of a source gave one and the same object, and that of who came first."""
+	digests = {}
+	for source in PARTS.values():
+		found = sorted({digest_of(path) for path in run.project.objects(os.path.join(run.folder, source))})
+		if len(found) > 1:
+			raise Failed("its objects of %s are not the same" % source)
+		if found:
+			digests[source] = found[0]
+	if digests:
+		expect_same(*run.project.compare_digests(digests, " ".join(filter(None, run.lane.names))))
+
+
 def run_tasks(run: Run) -> None:
 	"""Let Waf run tasks that do nothing, and see that it has run them all."""
 	count = run.settings["commands"]["tasks"]
@@ -250,8 +315,8 @@ SCENARIOS = {
 			"everything, into a new folder, as built before in another one",
 			builder.BUILD,
 			GENERATED,
-			TIMES,
-			(take_warm_folder, build, check_all_objects),
+			WARM,
+			(take_warm_folder, build_from_cache, check_all_objects),
 		),
 		Scenario(
 			"noop",
@@ -284,6 +349,15 @@ SCENARIOS = {
 			SOURCES,
 			TIMES,
 			(take_new_folder, build, check_all_objects, check_same_objects),
+		),
+		Scenario(
+			"project",
+			"libraries of real C++ code that uses the system's headers, into a new folder",
+			builder.BUILD,
+			PROJECT,
+			WARM,
+			(build_cold_and_warm,),
+			note="cold with an empty cache, warm into another folder with what that build has left in it",
 		),
 		Scenario(
 			"client",
@@ -337,8 +411,38 @@ SCENARIOS = {
 			(run_spawns,),
 			note="wall is the median of all starts, the rest are means; many kernels only guess which part is user's",
 		),
+		Scenario(
+			"hit",
+			"one answer of a cache to the same compile, one at a time",
+			builder.HIT,
+			HITS,
+			ANSWERS,
+			(take_hits, check_one_object),
+			note="wall is the median of all compiles, p99 what 99 of 100 stay below, the rest are means",
+		),
+		Scenario(
+			"room",
+			"our engine with a full store: from nothing to the first hit, and what it holds after that",
+			builder.ROOM,
+			HITS,
+			ROOM,
+			(take_room,),
+			note="start is by wafcc and with one hit, the store in the page cache; memory is what is resident after it",
+			counts="entries",
+		),
 	)
 }
 
 DEFAULT = ("full", "noop", "onefile")
+COMMANDS = {
+	"configure": 133,
+	"client": 2000,
+	"dispatch": 1000,
+	"curve": 20,
+	"tasks": 100000,
+	"spawn": 500,
+	"hit": 500,
+	"room": 100000,
+}
+"""How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds

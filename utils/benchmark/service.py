@@ -71,9 +71,27 @@ class Engine:
 		status = self.status()
 		return status["parking"]["commands"] if status else 0
 
+	def start(self) -> None:
+		"""Start it, if it does not run, and wait until it listens."""
+		done = self.ask("start")
+		if done.returncode:
+			raise Failed("wafd start: %s" % done.stderr.decode("utf-8", "replace").strip())
+
 	def stop(self) -> None:
 		"""End the engine."""
 		self.ask("stop", "--now")
+
+	def leave(self, patience: float = 30.0) -> None:
+		"""End the engine, if it runs, and wait until nothing holds its store any more."""
+		status = self.status()
+		if not status:
+			return
+		self.stop()
+		deadline = time.monotonic() + patience
+		while session.is_alive(status["pid"]):
+			if time.monotonic() > deadline:
+				raise Failed("the engine did not end")
+			time.sleep(0.01)
 
 	def remove(self) -> None:
 		"""Remove its folder, when nothing can come of it any more."""

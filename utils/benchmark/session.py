@@ -67,6 +67,12 @@ def status_of(pid: int) -> Optional[Status]:
 	return Status(pid, fields[0], int(fields[1]), int(fields[3]), user / tick, system / tick)
 
 
+def is_alive(pid: int) -> bool:
+	"""Tell whether a process has not ended; one that only nobody has waited for yet has."""
+	status = status_of(pid)
+	return status is not None and status.state != "Z"
+
+
 def processes() -> Iterator[Status]:
 	"""Every process of the system."""
 	try:

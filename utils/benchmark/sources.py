@@ -1,9 +1,9 @@
-"""The project of real C code: its packages, copied, with the files of each build system."""
+"""The project of real C or C++ code: its packages, copied, with the files of each build system."""
 
 import json
 import os
 import shutil
-from typing import Dict, List, Sequence
+from typing import Dict, List, NamedTuple, Sequence
 
 from .compiler import Compiler
 from .contender import XARGS_FOLDER
@@ -13,14 +13,24 @@ from .project import HERE, Project
 
 FOLDER = "packages"  # where they are copied to: nothing of theirs is in the way of our own files
 TEMPLATES = os.path.join(HERE, "projects", "sources")
-FLAGS = "-O2"
+FLAGS = {"c": "-O2", "c++": "-O2 -std=c++17"}
+
+
+class Dialect(NamedTuple):
+	"""How the build systems call a language."""
+
+	name: str  # ninja's variable and rule, and the end of Waf's tool
+	variable: str  # make's
+
+
+DIALECTS = {"c": Dialect("c", "CC"), "c++": Dialect("cxx", "CXX")}
 
 
 class SourceProject(Project):
-	"""A folder with packages of C code."""
+	"""A folder with packages of one language."""
 
 	def __init__(self, root: str, packages: Sequence[Package]) -> None:
-		super().__init__(root, "c")
+		super().__init__(root, packages[0].language)
 		self.packages = packages
 
 	def sources(self) -> List[str]:
@@ -36,12 +46,13 @@ def write_sources(root: str, packages: Sequence[Package], compiler: Compiler, fl
 			raise Mistake("cannot copy %s: %s" % (e.filename or package.root, e.strerror)) from None
 	shutil.copyfile(os.path.join(TEMPLATES, "wscript"), os.path.join(root, "wscript"))
 	words = flags.split()
-	names = {"@cc@": compiler.cc, "@flags@": " ".join(words)}
+	program = compiler.cc if packages[0].language == "c" else compiler.cxx
+	names = {"@compiler@": program, "@flags@": " ".join(words)}
 	texts = {
 		"packages.json": json.dumps(describe(packages, words), indent=1),
 		"build.ninja": ninja_text(packages, names),
 		"Makefile": makefile_text(packages, names),
-		"commands.txt": commands_text(packages, [compiler.cc, *words]),
+		"commands.txt": commands_text(packages, [program, *words]),
 	}
 	for name, text in texts.items():
 		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
@@ -61,16 +72,21 @@ def sources_of(package: Package) -> List[str]:
 
 def options_of(package: Package) -> List[str]:
 	"""The options that a package's sources need."""
-	return ["-I" + folder_of(package), *("-D" + define for define in package.defines)]
+	return [*("-I" + folder for folder in includes_of(package)), *("-D" + define for define in package.defines)]
+
+
+def includes_of(package: Package) -> List[str]:
+	"""Where a package's own headers are looked for."""
+	return [os.path.normpath(os.path.join(folder_of(package), folder)) for folder in package.includes]
 
 
 def describe(packages: Sequence[Package], flags: Sequence[str]) -> Dict[str, object]:
 	"""What the wscript reads."""
 	described = [
-		{"name": one.name, "folder": folder_of(one), "sources": sources_of(one), "defines": one.defines}
+		{"name": one.name, "includes": includes_of(one), "sources": sources_of(one), "defines": one.defines}
 		for one in packages
 	]
-	return {"flags": flags, "packages": described}
+	return {"language": DIALECTS[packages[0].language].name, "flags": flags, "packages": described}
 
 
 def load(name: str, names: Dict[str, str]) -> str:
@@ -84,11 +100,12 @@ def load(name: str, names: Dict[str, str]) -> str:
 
 def ninja_text(packages: Sequence[Package], names: Dict[str, str]) -> str:
 	"""The project for ninja."""
-	lines = [load("build.ninja", names)]
+	rule = DIALECTS[packages[0].language].name
+	lines = [load("build.ninja", {**names, "@name@": rule})]
 	for package in packages:
 		own = " ".join(options_of(package))
 		sources = sources_of(package)
-		lines += ["build $folder/%s.o: c %s\n  own = %s\n" % (source, source, own) for source in sources]
+		lines += ["build $folder/%s.o: %s %s\n  own = %s\n" % (source, rule, source, own) for source in sources]
 		objects = " ".join("$folder/%s.o" % source for source in sources)
 		lines.append("build $folder/lib%s.a: ar %s\n" % (package.name, objects))
 	return "".join(lines)
@@ -97,7 +114,10 @@ def ninja_text(packages: Sequence[Package], names: Dict[str, str]) -> str:
 def makefile_text(packages: Sequence[Package], names: Dict[str, str]) -> str:
 	"""The project for make."""
 	folders = dict.fromkeys(os.path.dirname(source) for package in packages for source in sources_of(package))
-	lines = [load("Makefile", {**names, "@folders@": " ".join(folders)})]
+	variable = DIALECTS[packages[0].language].variable
+	lines = [load("Makefile", {**names, "@variable@": variable, "@folders@": " ".join(folders)})]
+	for suffix in sorted({os.path.splitext(source)[1] for package in packages for source in package.sources}):
+		lines.append(load("compile.mk", {**names, "@variable@": variable, "@suffix@": suffix}))
 	for package in packages:
 		sources = sources_of(package)
 		lines.append("\nobjects := %s\n" % " ".join("$(out)/%s.o" % source for source in sources))

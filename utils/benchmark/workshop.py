@@ -11,16 +11,27 @@ from .contender import Contender
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
-from .project import Project, generate_sources, write_client, write_configure, write_sleeps, write_spawns, write_tasks
+from .project import (
+	Project,
+	generate_sources,
+	write_client,
+	write_configure,
+	write_hits,
+	write_sleeps,
+	write_spawns,
+	write_tasks,
+)
 from .service import Engine
 from .session import end_children
 from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
-SLEEPS, CLIENT, TASKS, SPAWNS = "sleeps", "client", "tasks", "spawns"
+SLEEPS, CLIENT, TASKS, SPAWNS, HITS = "sleeps", "client", "tasks", "spawns", "hits"
+PROJECT = "project"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
-COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c"}
+COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++"}
+REAL = (SOURCES, PROJECT)  # those of real sources
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -54,7 +65,7 @@ class Workshop:
 		self.environment = clean_environment(dict(os.environ))
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
-		self.packages: List[Package] = []  # what the project of real sources consists of
+		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
 		self.outputs = 0
@@ -71,15 +82,21 @@ class Workshop:
 			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/"), key[2]))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
-				SOURCES: lambda: write_sources(root, self.packages, compiler, self.settings["source_flags"]),
+				SOURCES: lambda: self.write_real(root, SOURCES, compiler),
+				PROJECT: lambda: self.write_real(root, PROJECT, compiler),
 				CONFIGURE: lambda: write_configure(root, compiler),
 				SLEEPS: lambda: write_sleeps(root, commands),
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
+				HITS: lambda: write_hits(root, compiler, self.environment),
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
+
+	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
+		"""Write a project of others' sources."""
+		return write_sources(root, self.packages[kind], compiler, self.settings["real"][kind]["flags"])
 
 	def output(self, label: str) -> str:
 		"""A new file for what a command prints."""

@@ -1,0 +1,2 @@
+$(out)/%@suffix@.o: %@suffix@
+	$(@variable@) @flags@ $(own) -MMD -MP -c $< -o $@
