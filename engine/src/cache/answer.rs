@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::access::Bytes;
 use super::action::{Action, Call};
@@ -22,9 +23,9 @@ use super::flight::{Boarding, Flight};
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
-use super::restore::{restore, Output, Unrestored};
+use super::restore::{freshen, mode_of_output, restore, Output, Unrestored};
 use super::store::{Blob, EntryRef};
-use super::world::View;
+use super::world::{Moment, View};
 use super::Cache;
 use crate::spawn::candidates;
 use crate::terminal::Size;
@@ -38,6 +39,8 @@ pub struct Question {
     pub environment: Arc<Strings>,
     pub folder: Bytes,
     pub umask: u32,
+    /// When it came, or came again.
+    pub arrived: Instant,
     pub wishes: Arc<Wishes>,
 }
 
@@ -118,9 +121,10 @@ const NEW: &str = "it was not seen before";
 const AUDITED: &str = "it is known, and compiled again to be compared";
 
 impl Cache {
-    /// The answer; `None` if somebody runs the same command: then the question comes again when that is over.
-    pub fn ask(&self, question: Question) -> Option<Answer> {
-        let answer = self.answer(question)?;
+    /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
+    /// the world is left in `moment`, for questions that were there already.
+    pub fn ask(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+        let answer = self.answer(question, moment)?;
         match &answer {
             Answer::Hit(_) => self.count("hits"),
             Answer::Miss(ticket) => self.count(format!("misses/{}", told(&ticket.why))),
@@ -129,7 +133,7 @@ impl Cache {
         Some(answer)
     }
 
-    fn answer(&self, question: Question) -> Option<Answer> {
+    fn answer(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
         let action = match self.understand(&question) {
             Ok(action) => action,
             Err(reason) => return Some(Answer::Uncached(reason)),
@@ -137,7 +141,7 @@ impl Cache {
         let key = named(&action.key, &question.wishes.namespace);
         let before = self.store.find(&key);
         let is_read_only = question.wishes.read_only;
-        let (why, audited) = match self.look_up(&question, &action, &before) {
+        let (why, audited) = match self.look_up(&question, &action, &before, moment) {
             Found::Hit(_, audited) if !is_read_only && self.is_due_for_audit() => (AUDITED.to_owned(), Some(audited)),
             Found::Hit(hit, _) => return Some(self.told(&question, &action, Answer::Hit(hit))),
             Found::Unusual(path) => return Some(Answer::Uncached(unusual(&path))),
@@ -155,7 +159,7 @@ impl Cache {
         // Somebody may have stored it while we looked.
         let now = self.store.find(&key);
         if audited.is_none() && now != before {
-            if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
+            if let Found::Hit(hit, _) = self.look_up(&question, &action, &now, &mut None) {
                 return Some(self.told(&question, &action, Answer::Hit(hit)));
             }
         }
@@ -188,18 +192,37 @@ impl Cache {
     }
 
     /// The first entry that holds, with its outputs in their places.
-    fn look_up(&self, question: &Question, action: &Action, entries: &[EntryRef]) -> Found {
-        let mut why = None;
+    fn look_up(
+        &self,
+        question: &Question,
+        action: &Action,
+        entries: &[EntryRef],
+        moment: &mut Option<Moment>,
+    ) -> Found {
         if question.wishes.recache {
             let why = "it is to be cached anew".to_owned();
             return Found::Nothing { why };
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
-        let mut view = View::new(&self.world, &place, &environment);
+        let now = Moment::for_request(moment.take(), question.arrived);
+        let mut view = View::at(now, &self.world, &place, &environment);
+        let found = self.first_that_holds(question, action, entries, &mut view);
+        *moment = Some(view.end());
+        found
+    }
+
+    fn first_that_holds(
+        &self,
+        question: &Question,
+        action: &Action,
+        entries: &[EntryRef],
+        view: &mut View<'_>,
+    ) -> Found {
+        let mut why = None;
         for known in entries {
             let Some(entry) = self.read(known) else { continue };
-            if let Err(change) = entry.check(&mut view) {
+            if let Err(change) = entry.check(view) {
                 why.get_or_insert_with(|| change.to_string());
                 continue;
             }
@@ -247,15 +270,27 @@ impl Cache {
             let known = output.number.map(|number| action.knows.outputs.get(number).ok_or(None));
             let known = known.transpose()?;
             let path = known.map_or_else(|| place.absolute(&output.path), |known| known.path.clone());
-            let Content::File { digest, is_program, .. } = &output.content else {
+            let Content::File {
+                digest,
+                size,
+                is_program,
+            } = &output.content
+            else {
                 return Err(None);
             };
+            let path = folder.join(OsStr::from_bytes(&path));
+            let is_own = known.is_some_and(|known| known.role == Role::Dependencies);
+            let mode = mode_of_output(*is_program, question.umask);
+            let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
+            if !is_own && is_same() && freshen(&path) {
+                continue;
+            }
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
-            if known.is_some_and(|known| known.role == Role::Dependencies) {
+            if is_own {
                 let stored = self.bytes_of(digest).ok_or(None)?;
                 blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
-            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program));
+            files.push((path, blob, mode));
         }
         let writers: Vec<_> = files
             .iter()
@@ -264,13 +299,13 @@ impl Cache {
         let outputs: Vec<_> = files
             .iter()
             .zip(&writers)
-            .map(|((path, _, is_executable), content)| Output {
+            .map(|((path, _, mode), content)| Output {
                 path,
                 content,
-                is_executable: *is_executable,
+                mode: *mode,
             })
             .collect();
-        match restore(&outputs, question.umask) {
+        match restore(&outputs) {
             Ok(()) => Ok(Hit {
                 stdout,
                 stderr,

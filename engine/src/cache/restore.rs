@@ -10,11 +10,33 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{renameat_with, utimensat, AtFlags, RenameFlags, Timespec, Timestamps, CWD, UTIME_NOW};
+use rustix::io::Errno;
+
 pub struct Output<'a> {
     pub path: &'a Path,
     /// Writes all that it holds into an empty file.
     pub content: &'a dyn Fn(&File) -> io::Result<()>,
-    pub is_executable: bool,
+    pub mode: u32,
+}
+
+/// The rights that the command would have left it.
+pub fn mode_of_output(is_program: bool, umask: u32) -> u32 {
+    let mode = if is_program { 0o777 } else { 0o666 };
+    mode & !umask
+}
+
+/// What is there already is as if it were written now; tells whether that could be done.
+pub fn freshen(path: &Path) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// Why outputs were not restored; what was there is as it was, or partly the new.
@@ -40,23 +62,35 @@ impl Drop for Draft {
 }
 
 /// Writes all outputs, and only then puts them in their places.
-pub fn restore(outputs: &[Output<'_>], umask: u32) -> Result<(), Unrestored> {
+pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |error| Unrestored::Failed(path, error)
     };
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
-        let mode = if output.is_executable { 0o777 } else { 0o666 } & !umask;
-        if !is_replaceable(output.path, mode).map_err(failed(output.path))? {
+        if !is_replaceable(output.path, output.mode).map_err(failed(output.path))? {
             return Err(Unrestored::Unusual(output.path.to_owned()));
         }
-        drafts.push(draft(output, mode).map_err(failed(output.path))?);
+        drafts.push(draft(output).map_err(failed(output.path))?);
     }
     for (draft, output) in drafts.iter_mut().zip(outputs) {
-        fs::rename(&draft.path, output.path).map_err(failed(output.path))?;
-        draft.is_placed = true;
+        place(draft, output.path).map_err(failed(output.path))?;
     }
+    Ok(())
+}
+
+/// Puts a draft in its place. Where a file stands it changes places with that, which then goes: ext4 has the new one written to
+/// disk before it replaces another by a plain `rename`, and nobody waits for the disk when a compiler writes its output.
+fn place(draft: &mut Draft, path: &Path) -> io::Result<()> {
+    let renamed = |flags| renameat_with(CWD, &draft.path, CWD, path, flags);
+    match renamed(RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) if renamed(RenameFlags::EXCHANGE).is_ok() => return fs::remove_file(&draft.path),
+        // Not all file systems know how.
+        Err(_) => fs::rename(&draft.path, path)?,
+        Ok(()) => {}
+    }
+    draft.is_placed = true;
     Ok(())
 }
 
@@ -69,7 +103,7 @@ fn is_replaceable(path: &Path, mode: u32) -> io::Result<bool> {
     }
 }
 
-fn draft(output: &Output<'_>, mode: u32) -> io::Result<Draft> {
+fn draft(output: &Output<'_>) -> io::Result<Draft> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!(".wafcc-{}-{number}", std::process::id());
@@ -81,7 +115,7 @@ fn draft(output: &Output<'_>, mode: u32) -> io::Result<Draft> {
         .open(&path)?;
     let draft = Draft { path, is_placed: false };
     (output.content)(&file)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.set_permissions(fs::Permissions::from_mode(output.mode))?;
     Ok(draft)
 }
 
@@ -131,10 +165,10 @@ mod tests {
             .map(|((path, _), content)| Output {
                 path,
                 content,
-                is_executable,
+                mode: mode_of_output(is_executable, umask),
             })
             .collect();
-        restore(&outputs, umask)
+        restore(&outputs)
     }
 
     #[test]

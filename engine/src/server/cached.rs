@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
+use std::time::Instant;
 
 use log::debug;
 
@@ -36,7 +37,8 @@ pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
         },
     };
     let store = Store::open(&folder, wanted).map_err(|error| error.to_string())?;
-    let again = move |question| {
+    let again = move |mut question: Question| {
+        question.arrived = Instant::now();
         let _ = errands.send(Errand::Ask(question));
     };
     let cache = Cache::new(folder, store, again);
@@ -87,6 +89,7 @@ impl Server {
             environment: order.env.clone(),
             folder: order.execute.cwd.clone(),
             umask: order.context.umask,
+            arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
         }));
     }
