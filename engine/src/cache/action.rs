@@ -106,26 +106,22 @@ impl Knowledge {
 impl Action {
     /// Of a command of this machine: follows the links to its program, and reads its response files.
     pub fn find(call: &Call) -> Result<Action, Reason> {
-        let real = fs::canonicalize(call.program);
-        let folder = Path::new(OsStr::from_bytes(call.folder));
-        Action::of(call, real.as_deref().unwrap_or(call.program), &|name| {
-            fs::read(folder.join(OsStr::from_bytes(name))).ok()
-        })
+        call.with_files(|real, read| Action::of(call, real, read))
+    }
+
+    /// Whether there is one: for those who need no more.
+    pub fn is_known(call: &Call) -> bool {
+        call.with_files(|real, read| understand(call, real, read)).is_ok()
     }
 
     /// `real` is the program behind all links; `read` reads a response file, by its name as the command has it.
     fn of(call: &Call, real: &Path, read: Read) -> Result<Action, Reason> {
-        let compiler = Compiler::of(call.program, real)?;
-        let expanded = response::expand(call.argv.iter().skip(1), read)?;
-        let line = Line::read(compiler, &expanded.words)?;
-        refuse_variables(compiler, call.environment)?;
-        refuse_times_of_files(&line)?;
-        let outputs = outputs::of(&line)?;
+        let (line, outputs) = understand(call, real, read)?;
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
             key: key(call, &line, &outputs, base),
             knows: Knowledge {
-                compiler,
+                compiler: line.compiler,
                 tells_folder: tells_folder(&line),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
@@ -134,6 +130,27 @@ impl Action {
             },
         })
     }
+}
+
+impl Call<'_> {
+    fn with_files<T>(&self, work: impl FnOnce(&Path, Read) -> T) -> T {
+        let real = fs::canonicalize(self.program);
+        let folder = Path::new(OsStr::from_bytes(self.folder));
+        work(real.as_deref().unwrap_or(self.program), &|name| {
+            fs::read(folder.join(OsStr::from_bytes(name))).ok()
+        })
+    }
+}
+
+/// What the command asks for, and the files that it makes.
+fn understand(call: &Call, real: &Path, read: Read) -> Result<(Line, Vec<Output>), Reason> {
+    let compiler = Compiler::of(call.program, real)?;
+    let expanded = response::expand(call.argv.iter().skip(1), read)?;
+    let line = Line::read(compiler, &expanded.words)?;
+    refuse_variables(compiler, call.environment)?;
+    refuse_times_of_files(&line)?;
+    let outputs = outputs::of(&line)?;
+    Ok((line, outputs))
 }
 
 fn variable<'a>(environment: &'a Strings, name: &str) -> Option<&'a [u8]> {

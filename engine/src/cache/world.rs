@@ -270,14 +270,22 @@ impl Moment {
             let found = self.resolved(path)?;
             self.real.insert(path.to_vec(), found);
         }
-        Ok(self.real.get(path).map_or(path, Vec::as_slice))
+        Ok(self.real.get(path).map_or(&[], Vec::as_slice))
     }
 
     fn shelf(&mut self, folder: &[u8], world: &World) -> Shelf {
         if let Some(shelf) = self.shelves.get(folder) {
             return shelf.clone();
         }
-        let shelf = match self.status(folder) {
+        // What is below something that is missing is missing: whole families of folders are looked for in vain.
+        let above = split(folder).filter(|(above, _)| *above != folder);
+        let is_missing = above.is_some_and(|(above, _)| matches!(self.shelves.get(above), Some(Shelf::Missing)));
+        let shelf = if is_missing {
+            Err(Errno::NOENT)
+        } else {
+            self.status(folder)
+        };
+        let shelf = match shelf {
             Err(Errno::NOENT) => Shelf::Missing,
             Ok(status) if status.kind() == Kind::Folder => {
                 let names = world.names(folder, &status);
@@ -336,7 +344,10 @@ impl<'w> View<'w> {
     /// Nothing is there, not even a link that leads nowhere if links are not followed.
     pub fn lacks(&mut self, path: &Path, follows: bool) -> Result<(), Kind> {
         self.place.write(path, &mut self.name);
-        if let Some((folder, name)) = split(&self.name) {
+        let slashes = self.name.iter().rev().take_while(|b| **b == b'/').count();
+        // Where nothing is, no folder is.
+        let bare = &self.name[..self.name.len() - slashes];
+        if let Some((folder, name)) = split(bare) {
             if self.last.0 != folder {
                 let shelf = self.moment.shelf(folder, self.world);
                 self.last.0.clear();

@@ -19,10 +19,10 @@ use super::place;
 use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
 use crate::cache::digest::Digest;
-use crate::client::{end_if_stopped, Client, Unserved};
+use crate::client::{end_if_stopped, Client, Greeting, Unserved};
 use crate::folder::Folder;
 use crate::terminal::Size;
-use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP};
+use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, WISH_LATE};
 
 const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
@@ -78,10 +78,14 @@ impl Home {
         Home { store, folder }
     }
 
-    /// Connects, and starts an engine if there is none. `jobs` is 0 for a connection that sends no command.
-    pub fn connect(&self, jobs: u32) -> Result<Client, Unserved> {
+    /// Connects to ask about the cache, and starts an engine if there is none.
+    pub fn connect(&self) -> Result<Client, Unserved> {
         let (session, name) = parent();
-        let connect = || Client::connect(&self.folder, session, jobs, &name);
+        self.reach(|| Client::connect(&self.folder, session, 0, &name))
+    }
+
+    /// Connects, and starts an engine if there is none.
+    fn reach(&self, connect: impl Fn() -> Result<Client, Unserved>) -> Result<Client, Unserved> {
         let first = connect();
         if matches!(first, Err(Unserved::Lost(_))) {
             end_if_stopped(&self.folder);
@@ -142,13 +146,20 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     if [&environment, &execute].into_iter().any(is_too_large) {
         return Err(Unserved::Absent(io::Error::other("a command above what a frame holds")));
     }
-    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let mut client = home.connect(jobs)?;
-    client.send(&environment)?;
-    client.send(&caching(settings))?;
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let all = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    client.send_with(&execute, if is_kept { &all[..1] } else { &all })?;
+    let descriptors = if is_kept { &all[..1] } else { &all };
+    let (session, name) = parent();
+    let greeting = || Greeting {
+        session,
+        jobs: processors(),
+        // A hit needs nothing of us.
+        wishes: if is_kept { WISH_LATE } else { 0 },
+        name: name.clone(),
+    };
+    let caching = caching(settings);
+    let requests = [&environment, &caching, &execute];
+    let mut client = home.reach(|| Client::call(&home.folder, greeting(), &requests, descriptors))?;
     // Printed when all is there: a command that is lost on its way runs once more, and prints all itself.
     let mut printed = Vec::new();
     loop {
@@ -175,7 +186,7 @@ fn is_known(call: &Call, environment: &Strings, folder: &[u8]) -> bool {
         program: &call.program,
         bases: &[],
     };
-    Action::find(&asked).is_ok()
+    Action::is_known(&asked)
 }
 
 /// A reader that has gone is no error of the command.
@@ -241,6 +252,19 @@ fn parent() -> ([u8; 16], Vec<u8>) {
     session[8..].copy_from_slice(&started.to_le_bytes());
     let name = head.split_once('(').map_or("?", |(_, name)| name);
     (session, format!("wafcc for {name}").into_bytes())
+}
+
+/// That we may run on; the engine knows what control groups grant us.
+fn processors() -> u32 {
+    // SAFETY: an array of bits that the kernel fills.
+    let count = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of_val(&set), &mut set) {
+            0 => libc::CPU_COUNT(&set),
+            _ => 1,
+        }
+    };
+    count.max(1) as u32
 }
 
 /// Becomes the command.
