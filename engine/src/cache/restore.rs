@@ -222,4 +222,35 @@ mod tests {
         assert!(matches!(put(&[(&path, "x")], 0o022, false), Err(Unrestored::Failed(which, _)) if which == path));
         assert_eq!(yard.names(), [""; 0]);
     }
+
+    /// What was there is replaced as a whole, and nothing else is left.
+    #[test]
+    fn an_output_changes_places_with_the_one_before() {
+        let yard = Yard::new("exchange");
+        let path = yard.path("out");
+        put(&[(&path, "old")], 0o022, false).unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        put(&[(&path, "new")], 0o022, false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_ne!(fs::metadata(&path).unwrap().ino(), before);
+        assert_eq!(yard.names(), ["out"]);
+    }
+
+    #[test]
+    fn what_is_there_already_is_as_if_written_now() {
+        let yard = Yard::new("fresh");
+        let path = yard.path("out");
+        fs::write(&path, "same").unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        assert!(freshen(&path));
+        let now = fs::metadata(&path).unwrap().modified().unwrap();
+        assert!(now.elapsed().unwrap() < std::time::Duration::from_secs(3600));
+        assert!(!freshen(&yard.path("missing")));
+    }
 }

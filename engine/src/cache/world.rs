@@ -420,3 +420,58 @@ impl<'w> View<'w> {
         number as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_serves_whoever_was_there_when_it_began() {
+        let early = Instant::now();
+        let mut moment = Moment::for_request(None, early);
+        let began = moment.began;
+        moment.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
+        let again = Moment::for_request(Some(moment), began);
+        assert_eq!(again.names.len(), 1);
+        let later = began + std::time::Duration::from_nanos(1);
+        assert!(Moment::for_request(Some(again), later).names.is_empty());
+    }
+
+    #[test]
+    fn a_path_is_resolved_as_the_kernel_does() {
+        use std::os::unix::fs::symlink;
+        let root = std::env::temp_dir().join(format!("world-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/b/file"), "").unwrap();
+        symlink("a/b", root.join("folder")).unwrap();
+        symlink("b/../b/file", root.join("a/file")).unwrap();
+        symlink("nowhere", root.join("dangling")).unwrap();
+        let names = [
+            "",
+            "a",
+            "a/",
+            "a//b/file",
+            "a/b/../b/file",
+            "folder",
+            "folder/file",
+            "folder/../file",
+            "a/file",
+            "./a/./b",
+            "dangling",
+            "missing",
+            "a/missing/file",
+            "a/b/file/",
+            "a/b/file/..",
+            "folder/",
+        ];
+        let mut moment = Moment::begin();
+        for name in names {
+            let path = root.join(name);
+            let path = path.as_os_str().as_bytes();
+            assert_eq!(moment.resolved(path), resolve(path), "{name}");
+            assert_eq!(moment.status(path), status(path), "{name}");
+            assert_eq!(moment.status_of_name(path), status_of_name(path), "{name}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}
