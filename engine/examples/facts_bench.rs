@@ -135,9 +135,15 @@ fn main() {
             black_box(Entry::decode(&bytes).is_ok());
         });
         let check = measure(ROUNDS, || assert!(entry.check(&mut view(&world)).is_ok()));
-        let mut moment = Some(Moment::new(&world));
+        let arrived = Instant::now();
+        let mut moment = None;
         let again = measure(ROUNDS, || {
-            let mut view = View::at(moment.take().expect("one"), &place, &environment);
+            let mut view = View::at(
+                Moment::for_request(moment.take(), arrived),
+                &world,
+                &place,
+                &environment,
+            );
             assert!(entry.check(&mut view).is_ok());
             moment = Some(view.end());
         });

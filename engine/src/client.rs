@@ -20,7 +20,10 @@ use crate::peer::peer_of;
 use crate::wire::{Hello, Reply, Request, Why, FRAME_CAP, VERSION};
 
 const GREETING_TIME: Duration = Duration::from_secs(5);
-const CHUNK: usize = 64 << 10;
+/// Most answers are short, and memory that is touched for the first time costs.
+const CHUNK: usize = 8 << 10;
+/// For a greeting and a command with its environment.
+const ROOM: usize = 16 << 10;
 
 /// Why the engine does not serve us.
 #[derive(Debug)]
@@ -51,6 +54,29 @@ impl From<io::Error> for Unserved {
     }
 }
 
+/// What a client says of itself.
+pub struct Greeting {
+    pub session: [u8; 16],
+    pub jobs: u32,
+    pub wishes: u32,
+    pub name: Vec<u8>,
+}
+
+impl Greeting {
+    fn hello(self) -> Request {
+        Request::Hello(Hello {
+            lowest: VERSION,
+            highest: VERSION,
+            session: self.session,
+            jobs: self.jobs,
+            wishes: self.wishes,
+            pid: std::process::id(),
+            token: Vec::new(),
+            name: self.name,
+        })
+    }
+}
+
 pub struct Client {
     stream: UnixStream,
     inbox: Inbox,
@@ -61,6 +87,22 @@ pub struct Client {
 impl Client {
     /// Connects and greets. `jobs` is 0 for a connection that sends no command.
     pub fn connect(folder: &Folder, session: [u8; 16], jobs: u32, name: &[u8]) -> Result<Client, Unserved> {
+        let greeting = Greeting {
+            session,
+            jobs,
+            wishes: 0,
+            name: name.to_vec(),
+        };
+        Client::call(folder, greeting, &[], &[])
+    }
+
+    /// Connects, greets and asks without waiting for an answer in between: descriptors are for the requests.
+    pub fn call(
+        folder: &Folder,
+        greeting: Greeting,
+        requests: &[&Request],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<Client, Unserved> {
         folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
         let stream = reach(folder)?;
         let mut client = Client {
@@ -68,18 +110,11 @@ impl Client {
             inbox: Inbox::new(FRAME_CAP),
             pid: 0,
         };
-        let hello = Hello {
-            lowest: VERSION,
-            highest: VERSION,
-            session,
-            jobs,
-            wishes: 0,
-            pid: std::process::id(),
-            token: Vec::new(),
-            name: name.to_vec(),
-        };
-        client.send(&Request::Hello(hello))?;
-        match client.receive()? {
+        let hello = greeting.hello();
+        let all: Vec<_> = [&hello].into_iter().chain(requests.iter().copied()).collect();
+        let sent = client.ask(&all, descriptors);
+        // An engine that refuses us may have gone before all was sent, and says why.
+        match client.receive().map_err(|error| sent.err().unwrap_or(error))? {
             Reply::Welcome { pid, .. } => client.pid = pid,
             Reply::Refused { why, reason } => {
                 let reason = String::from_utf8_lossy(&reason).into_owned();
@@ -108,10 +143,13 @@ impl Client {
         Ok(())
     }
 
-    /// Sends a request with descriptors.
-    pub fn send_with(&mut self, request: &Request, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        request.encode(&mut bytes);
+    /// Sends requests, with the descriptors that they want.
+    pub fn ask(&mut self, requests: &[&Request], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(ROOM);
+        requests.iter().for_each(|request| request.encode(&mut bytes));
+        if descriptors.is_empty() {
+            return self.send_bytes(&bytes);
+        }
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {

@@ -39,6 +39,8 @@ pub struct Order {
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
+    /// It has all that its client's commands are to be given.
+    pub is_equipped: bool,
     pub pin: bool,
     /// Its messages are for a terminal, if they go through us.
     pub terminal: Option<Size>,

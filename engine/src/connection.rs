@@ -26,17 +26,26 @@ const CLOGGED: usize = 4 << 20;
 const CLEAR: usize = 1 << 20;
 /// The most bytes of commands that wait for a slot; above it no more requests are read.
 const BACKLOG: usize = 64 << 20;
+/// A welcome, and no more than that, may wait for the answer that follows it.
+const PROMPT: usize = 256;
 /// Descriptors that came ahead of the frames that want them.
 const DESCRIPTORS: usize = 16;
 const DESCRIPTORS_PER_FRAME: usize = 3;
 
-/// What came with the greeting.
-pub struct Client {
-    pub session: SessionId,
+/// What a client's commands are to be given.
+pub struct Standing {
     pub reader: context::Reader,
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
     pub control_group: Option<Arc<OwnedFd>>,
+}
+
+/// What came with the greeting.
+pub struct Client {
+    pub session: SessionId,
+    pub pid: u32,
+    /// Absent until a command is to run, for clients that wish it so.
+    pub standing: Option<Standing>,
     pub pin: bool,
     /// How its commands are to be cached.
     pub wishes: Arc<Wishes>,
@@ -48,6 +57,7 @@ pub struct Connection {
     pub fd: OwnedFd,
     /// The process at the other end of a Unix socket, by the kernel's word.
     pub peer: Option<u32>,
+    pub arrived: Instant,
     pub greeted: bool,
     /// Absent for connections that send no command.
     pub client: Option<Client>,
@@ -84,6 +94,7 @@ impl Connection {
         Connection {
             fd,
             peer,
+            arrived: Instant::now(),
             greeted: false,
             client: None,
             environments: HashMap::new(),
@@ -141,6 +152,12 @@ impl Connection {
         !self.stalled && !self.inbox.is_partial() && !self.descriptors.is_empty()
     }
 
+    /// All that it has asked for is looked up just now: it need not be woken twice.
+    pub fn is_nearly_answered(&self) -> bool {
+        let is_unknown = self.client.as_ref().is_some_and(|client| client.standing.is_none());
+        is_unknown && self.live.len() == 1 && self.outbox.len() < PROMPT
+    }
+
     pub fn reply(&mut self, reply: &Reply) {
         reply.encode(&mut self.outbox);
     }
@@ -190,6 +207,7 @@ impl Connection {
 
     /// (more requests are wanted, something is left to send)
     pub fn wants(&self) -> (bool, bool) {
-        (self.backlog < BACKLOG && !self.is_clogged(), self.unsent() > 0)
+        let is_heard = self.unsent() > 0 && !self.is_nearly_answered();
+        (self.backlog < BACKLOG && !self.is_clogged(), is_heard)
     }
 }

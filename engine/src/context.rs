@@ -104,6 +104,13 @@ impl Reader {
     }
 }
 
+/// A process's umask.
+pub fn umask_of(pid: u32) -> io::Result<u32> {
+    let status = read_open(&File::open(format!("/proc/{pid}/status"))?)?;
+    let umask = field(&status, "Umask").and_then(|umask| u32::from_str_radix(umask, 8).ok());
+    umask.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 impl Context {
     /// What of it a program can come to know, under names that no variable has.
     pub fn tell(&self) -> Vec<(&'static str, String)> {
@@ -168,6 +175,11 @@ impl Context {
         let hurries = own.scheduler.0 == libc::SCHED_IDLE
             || ![libc::SCHED_OTHER, libc::SCHED_BATCH, libc::SCHED_IDLE].contains(&self.scheduler.0);
         (!may_hurry && changes && hurries).then_some("its scheduling is above the engine's")
+    }
+
+    /// The same but for the umask, for a process of which no more than that is asked.
+    pub fn with_umask(&self, umask: u32) -> Context {
+        Context { umask, ..self.clone() }
     }
 
     /// The same for programs that are nobody's yet: no signal ignored or blocked.

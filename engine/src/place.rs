@@ -4,6 +4,7 @@
 //! itself. What the engine *can* give (umask, limits …) is in `context`.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ const RIGHTS: [&str; 10] = [
     "NoNewPrivs",
     "Seccomp",
 ];
+const ROOT: &str = "root folder";
+const LABEL: &str = "security label";
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The place of one process, as (what, value) pairs in a fixed order.
@@ -35,21 +38,35 @@ impl Place {
             return Err("another process namespace than the engine's".to_owned());
         }
         let proc = format!("/proc/{pid}");
-        let unseen = |e| format!("process {pid} cannot be examined: {e}");
-        let status = fs::read_to_string(format!("{proc}/status")).map_err(unseen)?;
-        let root = fs::metadata(format!("{proc}/root/.")).map_err(unseen)?;
-        let mut traits = vec![("root folder", format!("{}:{}", root.dev(), root.ino()))];
+        let status = fs::read_to_string(format!("{proc}/status")).map_err(|e| unseen(pid, &e))?;
+        let root = fs::metadata(format!("{proc}/root/.")).map_err(|e| unseen(pid, &e))?;
+        let mut traits = vec![(ROOT, root_of(&root))];
         for name in NAMESPACES {
-            let link = fs::read_link(format!("{proc}/ns/{name}")).unwrap_or_default();
-            traits.push((name, link.display().to_string()));
+            traits.push((name, namespace(&proc, name)));
         }
         for name in RIGHTS {
             traits.push((name, field(&status, name).unwrap_or_default().to_owned()));
         }
-        let label = fs::read_to_string(format!("{proc}/attr/current")).unwrap_or_default();
-        traits.push(("security label", label));
+        traits.push((LABEL, label_of(&proc)));
         let cgroup = fs::read_to_string(format!("{proc}/cgroup")).unwrap_or_default();
         Ok(Place { traits, cgroup })
+    }
+
+    /// Whether a process sees the same files as we do, and files that we make are as if it made them: enough to look
+    /// something up for it.
+    pub fn shows(&self, pid: u32) -> Result<(), String> {
+        let ours = |name: &str| self.traits.iter().find(|known| known.0 == name).map(|known| &known.1);
+        let proc = format!("/proc/{pid}");
+        let root = fs::metadata(format!("{proc}/root/.")).map_err(|e| unseen(pid, &e))?;
+        let mut theirs = vec![(ROOT, root_of(&root)), (NAMESPACES[0], namespace(&proc, NAMESPACES[0]))];
+        // Where no label can be read, there are none.
+        if ours(LABEL).is_some_and(|label| !label.is_empty()) {
+            theirs.push((LABEL, label_of(&proc)));
+        }
+        match theirs.iter().find(|(name, value)| ours(name) != Some(value)) {
+            Some((name, _)) => Err(format!("another {name} than the engine's")),
+            None => Ok(()),
+        }
     }
 
     /// Whether commands for a process at `other` can be run from here: the control group to move them to, if another.
@@ -67,6 +84,23 @@ impl Place {
             None => Err("another control group than the engine's".to_owned()),
         }
     }
+}
+
+fn unseen(pid: u32, error: &io::Error) -> String {
+    format!("process {pid} cannot be examined: {error}")
+}
+
+fn root_of(found: &fs::Metadata) -> String {
+    format!("{}:{}", found.dev(), found.ino())
+}
+
+fn namespace(proc: &str, name: &str) -> String {
+    let link = fs::read_link(format!("{proc}/ns/{name}")).unwrap_or_default();
+    link.display().to_string()
+}
+
+fn label_of(proc: &str) -> String {
+    fs::read_to_string(format!("{proc}/attr/current")).unwrap_or_default()
 }
 
 /// The list to which a command writes itself to enter a control group; version 2 only, as 1 has several at a time.

@@ -10,8 +10,8 @@ use crate::slots::CommandKey;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alarm {
-    /// The greeting should have come.
-    Greeting(ConnectionKey),
+    /// The greetings of some connections should have come.
+    Greetings,
     /// A frame that had begun should have ended.
     Frame(ConnectionKey),
     /// The command's own time is up.

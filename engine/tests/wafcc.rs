@@ -47,6 +47,23 @@ fn a_command_runs_in_the_engine() {
     assert_eq!(say(&space, &["sh", "-c", "exit 7"]).status, Some(7));
 }
 
+/// A compile is looked up before anybody asks what its wrapper has; when it runs, it has all of that.
+#[test]
+fn a_compile_that_is_not_known_has_what_the_wrapper_has() {
+    let space = TestSpace::started();
+    let fake = "#!/bin/sh\nexec >a.o; ulimit -n; nice; umask; grep Cpus_allowed_list /proc/self/status; :\n";
+    fs::write(space.path("text"), fake).unwrap();
+    install(&space.path("text"), &space.path("gcc"));
+    fs::write(space.path("a.c"), "").unwrap();
+    let line = format!("ulimit -n 77; umask 027; exec nice -n 3 taskset -c 0 '{WAFCC}' ./gcc -c a.c");
+    let mut shell = wafcc_space::clean(space.command("sh"), &space);
+    let said = run(shell.args(["-c", &line]).current_dir(space.path("")));
+    assert_eq!(said.status, Some(0), "{}", said.stderr);
+    let found = fs::read_to_string(space.path("a.o")).unwrap();
+    assert_eq!(found, "77\n3\n0027\nCpus_allowed_list:\t0\n");
+    assert_eq!(count(&space), 1);
+}
+
 /// A command that a signal ended shows as that to whoever waits for the wrapper.
 #[test]
 fn a_signal_passes_through() {

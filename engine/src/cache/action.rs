@@ -118,11 +118,17 @@ impl Knowledge {
 impl Action {
     /// Of a command of this machine: follows the links to its program, and reads its response files.
     pub fn find(call: &Call) -> Result<Action, Reason> {
-        let real = fs::canonicalize(call.program);
-        let folder = Path::new(OsStr::from_bytes(call.folder));
-        let real = real.as_deref().unwrap_or(call.program);
-        let read = |name: &[u8]| fs::read(folder.join(OsStr::from_bytes(name))).ok();
-        Action::of(call, real, &read).or_else(|reason| Action::by_facts(call, real, reason))
+        call.with_files(|real, read| {
+            Action::of(call, real, read).or_else(|reason| Action::by_facts(call, real, reason))
+        })
+    }
+
+    /// Whether there is one: for those who need no more.
+    pub fn is_known(call: &Call) -> bool {
+        call.with_files(|real, read| {
+            let reason = understand(call, real, read).err();
+            reason.map_or(true, |reason| Action::by_facts(call, real, reason).is_ok())
+        })
     }
 
     /// A command that is no compile we know, for a reason.
@@ -163,18 +169,13 @@ impl Action {
 
     /// `real` is the program behind all links; `read` reads a response file, by its name as the command has it.
     fn of(call: &Call, real: &Path, read: Read) -> Result<Action, Reason> {
-        let compiler = Compiler::of(call.program, real)?;
-        let expanded = response::expand(call.argv.iter().skip(1), read)?;
-        let line = Line::read(compiler, &expanded.words)?;
-        refuse_variables(compiler, call.environment)?;
-        refuse_times_of_files(&line)?;
-        let outputs = outputs::of(&line)?;
+        let (line, outputs) = understand(call, real, read)?;
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
             key: key(call, &line, &outputs, base),
             knows: Knowledge {
-                compiler: Some(compiler),
-                statuses: match compiler {
+                compiler: Some(line.compiler),
+                statuses: match line.compiler {
                     Compiler::Gcc => Statuses::Ignored,
                     Compiler::Clang => Statuses::WithPrecompiled,
                 },
@@ -197,6 +198,27 @@ fn statuses(compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason
         None if manners.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
         _ => Statuses::ByProgram,
     }
+}
+
+impl Call<'_> {
+    fn with_files<T>(&self, work: impl FnOnce(&Path, Read) -> T) -> T {
+        let real = fs::canonicalize(self.program);
+        let folder = Path::new(OsStr::from_bytes(self.folder));
+        work(real.as_deref().unwrap_or(self.program), &|name| {
+            fs::read(folder.join(OsStr::from_bytes(name))).ok()
+        })
+    }
+}
+
+/// What the command asks for, and the files that it makes.
+fn understand(call: &Call, real: &Path, read: Read) -> Result<(Line, Vec<Output>), Reason> {
+    let compiler = Compiler::of(call.program, real)?;
+    let expanded = response::expand(call.argv.iter().skip(1), read)?;
+    let line = Line::read(compiler, &expanded.words)?;
+    refuse_variables(compiler, call.environment)?;
+    refuse_times_of_files(&line)?;
+    let outputs = outputs::of(&line)?;
+    Ok((line, outputs))
 }
 
 fn variable<'a>(environment: &'a Strings, name: &str) -> Option<&'a [u8]> {

@@ -12,6 +12,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::access::Bytes;
 use super::action::{Action, Call};
@@ -26,10 +27,10 @@ use super::inputs::Inputs;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
-use super::restore::{restore, Output, Unrestored};
+use super::restore::{freshen, mode_of_output, restore, Output, Unrestored};
 use super::status::Stamp;
 use super::store::{Blob, EntryRef};
-use super::world::View;
+use super::world::{Moment, View};
 use super::Cache;
 use crate::spawn::candidates;
 use crate::terminal::Size;
@@ -47,6 +48,8 @@ pub struct Question {
     pub by_facts: Option<Input>,
     /// What else it has of its client: names and values.
     pub circumstances: Vec<(&'static str, String)>,
+    /// When it came, or came again.
+    pub arrived: Instant,
     pub wishes: Arc<Wishes>,
     /// It is to be told what the command depends on.
     pub inputs: bool,
@@ -139,9 +142,10 @@ pub(super) const NEW: &str = "it was not seen before";
 const AUDITED: &str = "it is known, and compiled again to be compared";
 
 impl Cache {
-    /// The answer; `None` if somebody runs the same command: then the question comes again when that is over.
-    pub fn ask(&self, question: Question) -> Option<Answer> {
-        let answer = self.answer(question)?;
+    /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
+    /// the world is left in `moment`, for questions that were there already.
+    pub fn ask(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+        let answer = self.answer(question, moment)?;
         match &answer {
             Answer::Hit(_) => self.count("hits"),
             Answer::Miss(ticket) => self.count(format!("misses/{}", told(&ticket.why))),
@@ -150,7 +154,7 @@ impl Cache {
         Some(answer)
     }
 
-    fn answer(&self, question: Question) -> Option<Answer> {
+    fn answer(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
         let action = match self.understand(&question) {
             Ok(action) => action,
             Err(reason) => return Some(Answer::Uncached(reason)),
@@ -158,7 +162,7 @@ impl Cache {
         let key = named(&action.key, &question.wishes.namespace);
         let before = self.store.find(&key);
         let is_read_only = question.wishes.read_only;
-        let (why, reasons, audited) = match self.look_up(&question, &action, &before) {
+        let (why, reasons, audited) = match self.look_up(&question, &action, &before, moment) {
             Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
                 hit.due = self.due(&question, &action, &audited);
                 if hit.due.is_some() {
@@ -187,7 +191,7 @@ impl Cache {
         // Somebody may have stored it while we looked.
         let now = self.store.find(&key);
         if audited.is_none() && now != before {
-            if let Found::Hit(hit, _) = self.look_up(&question, &action, &now) {
+            if let Found::Hit(hit, _) = self.look_up(&question, &action, &now, &mut None) {
                 return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
             }
         }
@@ -233,8 +237,13 @@ impl Cache {
     }
 
     /// The first entry that holds, with its outputs in their places.
-    fn look_up(&self, question: &Question, action: &Action, entries: &[EntryRef]) -> Found {
-        let mut changed: Option<(String, Reasons)> = None;
+    fn look_up(
+        &self,
+        question: &Question,
+        action: &Action,
+        entries: &[EntryRef],
+        moment: &mut Option<Moment>,
+    ) -> Found {
         if question.wishes.recache {
             const ANEW: &str = "it is to be cached anew";
             let (why, reasons) = (ANEW.to_owned(), Reasons::one(ANEW));
@@ -242,21 +251,35 @@ impl Cache {
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
-        let mut view = View::new(&self.world, &place, &environment);
+        let now = Moment::for_request(moment.take(), question.arrived);
+        let mut view = View::at(now, &self.world, &place, &environment);
+        let found = self.first_that_holds(question, action, entries, &mut view);
+        *moment = Some(view.end());
+        found
+    }
+
+    fn first_that_holds(
+        &self,
+        question: &Question,
+        action: &Action,
+        entries: &[EntryRef],
+        view: &mut View<'_>,
+    ) -> Found {
+        let mut changed: Option<(String, Reasons)> = None;
         for known in entries {
             let Some(entry) = self.read(known) else { continue };
-            if let Err(change) = entry.check(&mut view) {
-                changed.get_or_insert_with(|| (change.to_string(), Reasons::of(entry.changes(&mut view))));
+            if let Err(change) = entry.check(view) {
+                changed.get_or_insert_with(|| (change.to_string(), Reasons::of(entry.changes(view))));
                 continue;
             }
             match self.bring_back(&entry, question, action) {
                 Ok(mut hit) => {
                     if question.inputs {
-                        hit.inputs = Inputs::of(&entry, &mut view);
+                        hit.inputs = Inputs::of(&entry, view);
                     }
                     self.store.touch(known);
                     let unnamed = entry.outputs.iter().filter(|output| output.number.is_none());
-                    unnamed.for_each(|output| self.note_hit_of(question, action, &place.absolute(&output.path)));
+                    unnamed.for_each(|output| self.note_hit_of(question, action, &view.place.absolute(&output.path)));
                     let known = *known;
                     return Found::Hit(hit, Box::new(Audited { known, entry }));
                 }
@@ -298,16 +321,28 @@ impl Cache {
             let known = output.number.map(|number| action.knows.outputs.get(number).ok_or(None));
             let known = known.transpose()?;
             let path = known.map_or_else(|| place.absolute(&output.path), |known| known.path.clone());
-            let Content::File { digest, is_program, .. } = &output.content else {
+            let Content::File {
+                digest,
+                size,
+                is_program,
+            } = &output.content
+            else {
                 return Err(None);
             };
+            let path = folder.join(OsStr::from_bytes(&path));
+            let is_own = known.is_some_and(|known| known.role == Role::Dependencies);
+            let mode = mode_of_output(*is_program, question.umask);
+            let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
+            if !is_own && is_same() && freshen(&path) {
+                continue;
+            }
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
-            if known.is_some_and(|known| known.role == Role::Dependencies) {
+            if is_own {
                 let stored = self.bytes_of(digest).ok_or(None)?;
                 blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
             let is_main = known.is_some_and(|known| known.role == Role::Main);
-            files.push((folder.join(OsStr::from_bytes(&path)), blob, *is_program, is_main));
+            files.push((path, blob, mode, is_main));
         }
         let are_linked = self.are_linked();
         let writers: Vec<_> = files
@@ -321,15 +356,15 @@ impl Cache {
         let outputs: Vec<_> = files
             .iter()
             .zip(writers.iter().zip(&links))
-            .map(|((path, _, is_executable, is_main), (content, link))| Output {
+            .map(|((path, _, mode, is_main), (content, link))| Output {
                 path,
                 content,
-                is_executable: *is_executable,
+                mode: *mode,
                 // The others are text, into which compilers write without removing it first.
                 link: (are_linked && *is_main).then_some(link),
             })
             .collect();
-        match restore(&outputs, question.umask) {
+        match restore(&outputs) {
             Ok(()) => Ok(Hit {
                 stdout,
                 stderr,

@@ -132,6 +132,7 @@ impl Cache {
             environment: question.environment.clone(),
             folder: question.folder.clone(),
             umask: question.umask,
+            arrived: question.arrived,
             by_facts: question.by_facts,
             circumstances: question.circumstances.clone(),
             wishes: question.wishes.clone(),

@@ -14,6 +14,7 @@ use super::answer::{Answer, Question, Ticket, Uncached};
 use super::inputs::Inputs;
 use super::keep::{Ended, Unkept};
 use super::trace::Berth;
+use super::world::Moment;
 use super::Cache;
 use crate::prompt::make_prompt;
 
@@ -163,22 +164,33 @@ impl Clerks {
 
 fn work(tasks: &Mutex<Receiver<Errand>>, reports: &Sender<Done>, bell: &OwnedFd, desk: &Desk) {
     make_prompt(0);
+    let mut moment = None;
     loop {
-        let errand = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(errand) = errand else { return };
-        let Some(done) = run(errand, desk) else { continue };
+        let Some(errand) = next(tasks, &mut moment) else { return };
+        let Some(done) = run(errand, desk, &mut moment) else {
+            continue;
+        };
         let _ = reports.send(done);
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
 }
 
+/// Whoever comes after all have been served finds the world at a moment of its own.
+fn next(tasks: &Mutex<Receiver<Errand>>, moment: &mut Option<Moment>) -> Option<Errand> {
+    let tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+    tasks.try_recv().ok().or_else(|| {
+        *moment = None;
+        tasks.recv().ok()
+    })
+}
+
 /// `None` if somebody waits for somebody else.
-fn run(errand: Errand, desk: &Desk) -> Option<Done> {
+fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>) -> Option<Done> {
     let cache = desk.cache();
     match (errand, cache) {
         (Errand::Ask(question), Ok(cache)) => {
             let who = question.who;
-            let answer = cache.ask(question)?;
+            let answer = cache.ask(question, moment)?;
             Some(Done::Answered { who, answer })
         }
         (Errand::Ask(question), Err(why)) => {

@@ -10,13 +10,35 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{renameat_with, utimensat, AtFlags, RenameFlags, Timespec, Timestamps, CWD, UTIME_NOW};
+use rustix::io::Errno;
+
 pub struct Output<'a> {
     pub path: &'a Path,
     /// Writes all that it holds into an empty file.
     pub content: &'a dyn Fn(&File) -> io::Result<()>,
-    pub is_executable: bool,
+    pub mode: u32,
     /// Gives what the store holds this name, with these rights, instead of writing it.
     pub link: Option<Link<'a>>,
+}
+
+/// The rights that the command would have left it.
+pub fn mode_of_output(is_program: bool, umask: u32) -> u32 {
+    let mode = if is_program { 0o777 } else { 0o666 };
+    mode & !umask
+}
+
+/// What is there already is as if it were written now; tells whether that could be done.
+pub fn freshen(path: &Path) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 pub type Link<'a> = &'a dyn Fn(&Path, u32) -> io::Result<()>;
@@ -47,24 +69,40 @@ impl Drop for Draft {
 }
 
 /// Writes all outputs, and only then puts them in their places.
-pub fn restore(outputs: &[Output<'_>], umask: u32) -> Result<(), Unrestored> {
+pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |error| Unrestored::Failed(path, error)
     };
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
-        let mode = if output.is_executable { 0o777 } else { 0o666 } & !umask;
-        if !is_replaceable(output.path, mode, output.link.is_some()).map_err(failed(output.path))? {
+        if !is_replaceable(output.path, output.mode, output.link.is_some()).map_err(failed(output.path))? {
             return Err(Unrestored::Unusual(output.path.to_owned()));
         }
-        drafts.push(draft(output, mode).map_err(failed(output.path))?);
+        drafts.push(draft(output).map_err(failed(output.path))?);
     }
     for (draft, output) in drafts.iter_mut().zip(outputs) {
-        fs::rename(&draft.path, output.path).map_err(failed(output.path))?;
-        // Of two names of one file none is renamed: the draft goes then, as it does if something fails.
-        draft.is_placed = output.link.is_none();
+        place(draft, output).map_err(failed(output.path))?;
     }
+    Ok(())
+}
+
+/// Puts a draft in its place. Where a file stands it changes places with that, which then goes: ext4 has the new one written to
+/// disk before it replaces another by a plain `rename`, and nobody waits for the disk when a compiler writes its output.
+fn place(draft: &mut Draft, output: &Output<'_>) -> io::Result<()> {
+    let path = output.path;
+    if output.link.is_some() {
+        // Of two names of one file none is renamed: the draft goes then, as it does if something fails.
+        return fs::rename(&draft.path, path);
+    }
+    let renamed = |flags| renameat_with(CWD, &draft.path, CWD, path, flags);
+    match renamed(RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) if renamed(RenameFlags::EXCHANGE).is_ok() => return fs::remove_file(&draft.path),
+        // Not all file systems know how.
+        Err(_) => fs::rename(&draft.path, path)?,
+        Ok(()) => {}
+    }
+    draft.is_placed = true;
     Ok(())
 }
 
@@ -89,31 +127,31 @@ fn is_replaceable(path: &Path, mode: u32, is_linked: bool) -> io::Result<bool> {
     }
 }
 
-fn draft(output: &Output<'_>, mode: u32) -> io::Result<Draft> {
+fn draft(output: &Output<'_>) -> io::Result<Draft> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!(".wafcc-{}-{number}", std::process::id());
     let path = output.path.with_file_name(name);
-    if let Some(link) = output.link.filter(|_| !output.is_executable) {
+    if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0) {
         let draft = Draft { path, is_placed: false };
         // What cannot be linked is written.
-        if link(&draft.path, mode & READ_ONLY).is_ok() {
+        if link(&draft.path, output.mode & READ_ONLY).is_ok() {
             return Ok(draft);
         }
         let _ = fs::remove_file(&draft.path);
-        return write(output, mode, draft);
+        return write(output, draft);
     }
-    write(output, mode, Draft { path, is_placed: false })
+    write(output, Draft { path, is_placed: false })
 }
 
-fn write(output: &Output<'_>, mode: u32, draft: Draft) -> io::Result<Draft> {
+fn write(output: &Output<'_>, draft: Draft) -> io::Result<Draft> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(&draft.path)?;
     (output.content)(&file)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.set_permissions(fs::Permissions::from_mode(output.mode))?;
     Ok(draft)
 }
 
@@ -163,11 +201,11 @@ mod tests {
             .map(|((path, _), content)| Output {
                 path,
                 content,
-                is_executable,
+                mode: mode_of_output(is_executable, umask),
                 link: None,
             })
             .collect();
-        restore(&outputs, umask)
+        restore(&outputs)
     }
 
     #[test]
@@ -229,10 +267,10 @@ mod tests {
             let output = Output {
                 path: &path,
                 content: &content,
-                is_executable: false,
+                mode: mode_of_output(false, 0o027),
                 link: Some(link),
             };
-            restore(&[output], 0o027).unwrap();
+            restore(&[output]).unwrap();
             let found = fs::metadata(&path).unwrap();
             (found.nlink(), found.mode() & 0o7777, fs::read_to_string(&path).unwrap())
         };
@@ -257,5 +295,36 @@ mod tests {
         let path = yard.path("missing/a.o");
         assert!(matches!(put(&[(&path, "x")], 0o022, false), Err(Unrestored::Failed(which, _)) if which == path));
         assert_eq!(yard.names(), [""; 0]);
+    }
+
+    /// What was there is replaced as a whole, and nothing else is left.
+    #[test]
+    fn an_output_changes_places_with_the_one_before() {
+        let yard = Yard::new("exchange");
+        let path = yard.path("out");
+        put(&[(&path, "old")], 0o022, false).unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        put(&[(&path, "new")], 0o022, false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        assert_ne!(fs::metadata(&path).unwrap().ino(), before);
+        assert_eq!(yard.names(), ["out"]);
+    }
+
+    #[test]
+    fn what_is_there_already_is_as_if_written_now() {
+        let yard = Yard::new("fresh");
+        let path = yard.path("out");
+        fs::write(&path, "same").unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        assert!(freshen(&path));
+        let now = fs::metadata(&path).unwrap().modified().unwrap();
+        assert!(now.elapsed().unwrap() < std::time::Duration::from_secs(3600));
+        assert!(!freshen(&yard.path("missing")));
     }
 }

@@ -5,8 +5,11 @@
 //! change again without a trace: it is not kept. A `View` is one request's: each path is asked for once.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
@@ -76,6 +79,18 @@ impl World {
             Some((known, digest)) if known == *status => Ok((known, digest)),
             _ => self.read_digest(path),
         }
+    }
+
+    /// What a plain file holds that stands where an output is to be, if it has this size, these rights, and no other name.
+    pub fn digest_of_output(&self, path: &std::path::Path, size: u64, mode: u32) -> Option<Digest> {
+        let path = path.as_os_str().as_bytes();
+        let status = status_of_name(path).ok()?;
+        let is_alike = status.size == size && status.mode & 0o7777 == mode && status.links == 1;
+        if !is_alike || !status.kind().is_plain() {
+            return None;
+        }
+        let (read, digest) = self.digest(path, &status).ok()?;
+        (read.inode == status.inode && read.device == status.device).then_some(digest)
     }
 
     fn read_digest(&self, path: &[u8]) -> io::Result<(Status, Digest)> {
@@ -150,6 +165,13 @@ pub fn status(path: &[u8]) -> Result<Status, Errno> {
     fs::stat(path).map(Status::from)
 }
 
+fn resolve(path: &[u8]) -> Result<Vec<u8>, Errno> {
+    let found = std::fs::canonicalize(OsStr::from_bytes(path));
+    found
+        .map(|path| path.into_os_string().into_vec())
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
 /// Of a link itself.
 pub fn status_of_name(path: &[u8]) -> Result<Status, Errno> {
     fs::lstat(path).map(Status::from)
@@ -165,15 +187,21 @@ enum Shelf {
 }
 
 /// What was found since it began: it serves requests that had arrived before, and no later ones.
-pub struct Moment<'w> {
-    world: &'w World,
-    statuses: HashMap<Vec<u8>, Result<Status, Errno>>,
+pub struct Moment {
+    began: Instant,
+    /// Of names themselves, links among them.
+    names: HashMap<Vec<u8>, Result<Status, Errno>>,
+    /// Of what links lead to.
+    targets: HashMap<Vec<u8>, Result<Status, Errno>>,
     shelves: HashMap<Vec<u8>, Shelf>,
+    /// Folders by their real paths.
+    real: HashMap<Vec<u8>, Vec<u8>>,
 }
 
 /// The world at one moment, as one command would find it.
 pub struct View<'w> {
-    moment: Moment<'w>,
+    world: &'w World,
+    moment: Moment,
     pub place: &'w Place,
     pub environment: &'w Environment,
     /// The shelf that was asked for last: absences come folder by folder.
@@ -183,32 +211,84 @@ pub struct View<'w> {
     name: Vec<u8>,
 }
 
-impl<'w> Moment<'w> {
-    pub fn new(world: &'w World) -> Moment<'w> {
+impl Moment {
+    fn begin() -> Moment {
         Moment {
-            world,
-            statuses: HashMap::with_capacity(ROOM_OF_A_MOMENT),
+            began: Instant::now(),
+            names: HashMap::with_capacity(ROOM_OF_A_MOMENT),
+            targets: HashMap::new(),
             shelves: HashMap::with_capacity(ROOM_OF_A_MOMENT),
+            real: HashMap::new(),
         }
     }
 
-    fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
-        if let Some(found) = self.statuses.get(path) {
+    /// This one, if it began when the request that arrived then was there already; otherwise another that begins now.
+    pub fn for_request(known: Option<Moment>, arrived: Instant) -> Moment {
+        known
+            .filter(|moment| arrived <= moment.began)
+            .unwrap_or_else(Moment::begin)
+    }
+
+    fn status_of_name(&mut self, path: &[u8]) -> Result<Status, Errno> {
+        if let Some(found) = self.names.get(path) {
             return *found;
         }
-        let found = status(path);
-        self.statuses.insert(path.to_vec(), found);
+        let found = status_of_name(path);
+        self.names.insert(path.to_vec(), found);
         found
     }
 
-    fn shelf(&mut self, folder: &[u8]) -> Shelf {
+    /// One look serves both: what is no link is what it leads to.
+    fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
+        let name = self.status_of_name(path);
+        if !name.is_ok_and(|status| status.kind() == Kind::Link) {
+            return name;
+        }
+        if let Some(found) = self.targets.get(path) {
+            return *found;
+        }
+        let found = status(path);
+        self.targets.insert(path.to_vec(), found);
+        found
+    }
+
+    /// Without links, and only if it is there. Folder by folder: those of one command have most of their way in common.
+    fn resolved(&mut self, path: &[u8]) -> Result<Vec<u8>, Errno> {
+        let Some((folder, name)) = split(path).filter(|(_, name)| !name.is_empty()) else {
+            return resolve(path);
+        };
+        if self.status_of_name(path)?.kind() == Kind::Link {
+            return resolve(path);
+        }
+        let folder = self.resolved_folder(folder)?;
+        let slash: &[u8] = if folder == b"/" { b"" } else { b"/" };
+        Ok([folder, slash, name].concat())
+    }
+
+    fn resolved_folder(&mut self, path: &[u8]) -> Result<&[u8], Errno> {
+        if !self.real.contains_key(path) {
+            let found = self.resolved(path)?;
+            self.real.insert(path.to_vec(), found);
+        }
+        Ok(self.real.get(path).map_or(&[], Vec::as_slice))
+    }
+
+    fn shelf(&mut self, folder: &[u8], world: &World) -> Shelf {
         if let Some(shelf) = self.shelves.get(folder) {
             return shelf.clone();
         }
-        let shelf = match self.status(folder) {
+        // What is below something that is missing is missing: whole families of folders are looked for in vain.
+        let above = split(folder).filter(|(above, _)| *above != folder);
+        let is_missing = above.is_some_and(|(above, _)| matches!(self.shelves.get(above), Some(Shelf::Missing)));
+        let shelf = if is_missing {
+            Err(Errno::NOENT)
+        } else {
+            self.status(folder)
+        };
+        let shelf = match shelf {
             Err(Errno::NOENT) => Shelf::Missing,
             Ok(status) if status.kind() == Kind::Folder => {
-                let names = self.world.names(folder, &status);
+                let names = world.names(folder, &status);
                 names.map_or(Shelf::Unknown, Shelf::Listed)
             }
             _ => Shelf::Unknown,
@@ -220,11 +300,12 @@ impl<'w> Moment<'w> {
 
 impl<'w> View<'w> {
     pub fn new(world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
-        View::at(Moment::new(world), place, environment)
+        View::at(Moment::begin(), world, place, environment)
     }
 
-    pub fn at(moment: Moment<'w>, place: &'w Place, environment: &'w Environment) -> View<'w> {
+    pub fn at(moment: Moment, world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
         View {
+            world,
             moment,
             place,
             environment,
@@ -234,8 +315,8 @@ impl<'w> View<'w> {
         }
     }
 
-    /// For the next request of those that arrived together.
-    pub fn end(self) -> Moment<'w> {
+    /// For the next request of those that were there when it began.
+    pub fn end(self) -> Moment {
         self.moment
     }
 
@@ -247,7 +328,7 @@ impl<'w> View<'w> {
 
     pub fn status_of_name(&mut self, path: &Path) -> Result<Status, Errno> {
         self.place.write(path, &mut self.name);
-        status_of_name(&self.name)
+        self.moment.status_of_name(&self.name)
     }
 
     /// Of a plain file's content.
@@ -256,21 +337,24 @@ impl<'w> View<'w> {
         if !status.kind().is_plain() {
             return Err(Errno::INVAL);
         }
-        let found = self.moment.world.digest(&self.name, &status);
+        let found = self.world.digest(&self.name, &status);
         found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
     /// The same of a file of which the status is known.
     pub fn digest_of(&self, name: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
-        self.moment.world.digest(name, status)
+        self.world.digest(name, status)
     }
 
     /// Nothing is there, not even a link that leads nowhere if links are not followed.
     pub fn lacks(&mut self, path: &Path, follows: bool) -> Result<(), Kind> {
         self.place.write(path, &mut self.name);
-        if let Some((folder, name)) = split(&self.name) {
+        let slashes = self.name.iter().rev().take_while(|b| **b == b'/').count();
+        // Where nothing is, no folder is.
+        let bare = &self.name[..self.name.len() - slashes];
+        if let Some((folder, name)) = split(bare) {
             if self.last.0 != folder {
-                let shelf = self.moment.shelf(folder);
+                let shelf = self.moment.shelf(folder, self.world);
                 self.last.0.clear();
                 self.last.0.extend_from_slice(folder);
                 self.last.1 = shelf;
@@ -284,7 +368,7 @@ impl<'w> View<'w> {
         let found = if follows {
             self.moment.status(&self.name)
         } else {
-            status_of_name(&self.name)
+            self.moment.status_of_name(&self.name)
         };
         match found {
             Err(Errno::NOENT) => Ok(()),
@@ -296,7 +380,7 @@ impl<'w> View<'w> {
     /// A folder's names and kinds, read now or known to be the same as then.
     pub fn listing(&mut self, path: &Path) -> Result<Arc<Listing>, Errno> {
         let status = self.status(path)?;
-        if let Some(listing) = self.moment.world.names(&self.name, &status) {
+        if let Some(listing) = self.world.names(&self.name, &status) {
             return Ok(listing);
         }
         let read = open_folder(&self.name).and_then(Listing::read);
@@ -310,12 +394,8 @@ impl<'w> View<'w> {
     }
 
     pub fn resolved(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
-        use std::os::unix::ffi::{OsStrExt, OsStringExt};
         self.place.write(path, &mut self.name);
-        let found = std::fs::canonicalize(std::ffi::OsStr::from_bytes(&self.name));
-        found
-            .map(|path| path.into_os_string().into_vec())
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        self.moment.resolved(&self.name)
     }
 
     /// With what opening it for reading fails, if it does.
@@ -343,5 +423,60 @@ impl<'w> View<'w> {
             self.numbers.len() - 1
         });
         number as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_serves_whoever_was_there_when_it_began() {
+        let early = Instant::now();
+        let mut moment = Moment::for_request(None, early);
+        let began = moment.began;
+        moment.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
+        let again = Moment::for_request(Some(moment), began);
+        assert_eq!(again.names.len(), 1);
+        let later = began + std::time::Duration::from_nanos(1);
+        assert!(Moment::for_request(Some(again), later).names.is_empty());
+    }
+
+    #[test]
+    fn a_path_is_resolved_as_the_kernel_does() {
+        use std::os::unix::fs::symlink;
+        let root = std::env::temp_dir().join(format!("world-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("a/b")).unwrap();
+        std::fs::write(root.join("a/b/file"), "").unwrap();
+        symlink("a/b", root.join("folder")).unwrap();
+        symlink("b/../b/file", root.join("a/file")).unwrap();
+        symlink("nowhere", root.join("dangling")).unwrap();
+        let names = [
+            "",
+            "a",
+            "a/",
+            "a//b/file",
+            "a/b/../b/file",
+            "folder",
+            "folder/file",
+            "folder/../file",
+            "a/file",
+            "./a/./b",
+            "dangling",
+            "missing",
+            "a/missing/file",
+            "a/b/file/",
+            "a/b/file/..",
+            "folder/",
+        ];
+        let mut moment = Moment::begin();
+        for name in names {
+            let path = root.join(name);
+            let path = path.as_os_str().as_bytes();
+            assert_eq!(moment.resolved(path), resolve(path), "{name}");
+            assert_eq!(moment.status(path), status(path), "{name}");
+            assert_eq!(moment.status_of_name(path), status_of_name(path), "{name}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
     }
 }

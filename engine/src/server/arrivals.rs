@@ -103,7 +103,34 @@ impl Server {
             return;
         }
         self.connections.insert(key, connection);
-        self.timers.set(Instant::now() + GREETING_TIME, Alarm::Greeting(key));
+        self.watch_greetings();
+    }
+
+    /// One alarm for all that have not greeted: nearly every connection has, long before it.
+    fn watch_greetings(&mut self) {
+        if self.are_greetings_watched {
+            return;
+        }
+        let waiting = self.connections.values().filter(|c| !c.greeted);
+        if let Some(first) = waiting.map(|c| c.arrived).min() {
+            self.are_greetings_watched = true;
+            self.timers.set(first + GREETING_TIME, Alarm::Greetings);
+        }
+    }
+
+    pub(super) fn on_greetings_due(&mut self) {
+        self.are_greetings_watched = false;
+        let silent = |c: &&Connection| !c.greeted && c.arrived.elapsed() >= GREETING_TIME;
+        let keys: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(_, c)| silent(c))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in keys {
+            self.drop_connection(key, "no greeting in time");
+        }
+        self.watch_greetings();
     }
 
     pub(super) fn listen_tcp(&mut self) -> io::Result<u16> {
@@ -155,7 +182,9 @@ impl Server {
         };
         session.connections -= 1;
         if session.connections == 0 {
-            info!("build ends: {} (process {})", session.name, session.pid);
+            if session.is_told {
+                info!("build ends: {} (process {})", session.name, session.pid);
+            }
             self.sessions.remove(id);
             self.slots.withdraw(id);
             self.forget_if_over(id);
@@ -166,12 +195,29 @@ impl Server {
     /// Begins to count the time that nobody needs us.
     pub(super) fn rest(&mut self) {
         if self.connections.is_empty() && self.commands.is_empty() && self.idle_since.is_none() {
-            let now = Instant::now();
-            self.idle_since = Some(now);
-            // Longer than the clock can tell is for ever.
-            if let Some(at) = now.checked_add(self.options.idle) {
-                self.timers.set(at, Alarm::Idle);
-            }
+            self.idle_since = Some(Instant::now());
+            self.watch_idleness();
+        }
+    }
+
+    /// One alarm at a time: we rest after each of thousands of short calls.
+    fn watch_idleness(&mut self) {
+        let at = self.idle_since.and_then(|since| since.checked_add(self.options.idle));
+        // Longer than the clock can tell is for ever.
+        if let Some(at) = at.filter(|_| !self.is_idleness_watched) {
+            self.is_idleness_watched = true;
+            self.timers.set(at, Alarm::Idle);
+        }
+    }
+
+    pub(super) fn on_idle(&mut self) {
+        self.is_idleness_watched = false;
+        let idle = self.options.idle;
+        if self.idle_since.is_some_and(|since| since.elapsed() >= idle) {
+            info!("nobody has come for {} s: leaving", idle.as_secs());
+            self.leave();
+        } else {
+            self.watch_idleness();
         }
     }
 

@@ -1,8 +1,10 @@
 //! Commands that may be cached: asked of the cache before they get a slot, and handed to it when they have run.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::mpsc::Sender;
 use std::sync::Arc;
+use std::time::Instant;
 
 use log::debug;
 
@@ -23,6 +25,7 @@ use crate::context::{Adjustment, Context};
 use crate::crew::Log;
 use crate::park::Lot;
 use crate::slots::CommandKey;
+use crate::spawn::NotStarted;
 use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
 use crate::wafcc::settings::{self, Key, Settings};
@@ -41,7 +44,8 @@ pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
         },
     };
     let store = Store::open(&folder, wanted).map_err(|error| error.to_string())?;
-    let again = move |question| {
+    let again = move |mut question: Question| {
+        question.arrived = Instant::now();
         let _ = errands.send(Errand::Ask(question));
     };
     let cache = Cache::new(folder, store, again);
@@ -96,6 +100,7 @@ impl Server {
             umask: order.context.umask,
             by_facts,
             circumstances: by_facts.map(|_| circumstances(&order.context)).unwrap_or_default(),
+            arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,
         }));
@@ -122,6 +127,9 @@ impl Server {
             Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket)),
             Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None),
         };
+        if self.equip(key).is_none() {
+            return;
+        }
         let Some(command) = self.commands.get_mut(&key) else {
             return;
         };
@@ -138,6 +146,39 @@ impl Server {
         if connection.is_some_and(|connection| !connection.holding) {
             self.slots.submit(session, key);
         }
+    }
+
+    /// A command is to run: it gets what its client's commands are to be given, if nobody had asked for that yet.
+    fn equip(&mut self, key: CommandKey) -> Option<()> {
+        let order = &self.commands.get(&key)?.order;
+        let of = order.connection;
+        if order.is_equipped {
+            return Some(());
+        }
+        if let Err((why, reason)) = self.examine_client(of) {
+            self.count_refusal(of, why, &reason);
+            let command = self.commands.remove(&key)?;
+            let error = io::Error::from_raw_os_error(libc::EPERM);
+            let outcome = command.order.not_started(NotStarted::engine(&error));
+            self.tell(&command.order, &outcome);
+            return None;
+        }
+        self.touched.push(of);
+        let connection = self.connections.get(&of)?;
+        let known = connection.client.as_ref()?.standing.as_ref()?;
+        let order = Arc::get_mut(&mut self.commands.get_mut(&key)?.order)?;
+        order.context = Arc::new(known.context.with_umask(order.context.umask));
+        order.adjustments = Arc::new(
+            known
+                .adjustments
+                .iter()
+                .chain(order.adjustments.iter())
+                .cloned()
+                .collect(),
+        );
+        order.control_group = known.control_group.clone();
+        order.is_equipped = true;
+        Some(())
     }
 
     /// A command is over without having run.

@@ -15,6 +15,7 @@ use super::requests::Broken;
 use super::Server;
 use crate::command::{Command, Holdings, Order, Running, State, Supplies};
 use crate::connection::ConnectionKey;
+use crate::context;
 use crate::crew::{Job, Started, What};
 use crate::park::Legs;
 use crate::slots::{CommandKey, SessionId};
@@ -29,6 +30,11 @@ const GRACE: Duration = Duration::from_secs(1);
 impl Server {
     pub(super) fn on_execute(&mut self, key: ConnectionKey, mut execute: Box<Execute>) -> Result<(), Broken> {
         let command = self.key();
+        // What is cached by its facts depends on more than the umask of what its client has.
+        if !execute.cached || execute.by_facts {
+            self.examine_client(key)
+                .map_err(|(why, reason)| self.refuse(key, why, &reason))?;
+        }
         let Some(connection) = self.connections.get_mut(&key) else {
             return Ok(());
         };
@@ -46,7 +52,19 @@ impl Server {
         if connection.live.contains_key(&execute.id) {
             return Err(wire::Malformed("two commands of one number").into());
         }
-        let adjustments = client.adjustments.clone();
+        let (context, adjustments, control_group) = match &client.standing {
+            Some(known) => (
+                known.context.clone(),
+                known.adjustments.clone(),
+                known.control_group.clone(),
+            ),
+            // Enough to be looked up: it is examined if the command is to run.
+            None => {
+                let umask = context::umask_of(client.pid).unwrap_or(self.own.umask);
+                (Arc::new(self.own.with_umask(umask)), Arc::default(), None)
+            }
+        };
+        let is_equipped = client.standing.is_some();
         let (adjustments, env) = self.neighbours.hand(&client.session, adjustments, env.clone());
         let size = execute.argv.size() + execute.input.len() + execute.cwd.len();
         let input = std::mem::take(&mut execute.input);
@@ -54,9 +72,10 @@ impl Server {
             connection: key,
             session: client.session,
             env,
-            context: client.context.clone(),
+            context,
             adjustments,
-            control_group: client.control_group.clone(),
+            control_group,
+            is_equipped,
             pin: client.pin,
             terminal: client.wishes.terminal.filter(|_| execute.cached),
             arrived: Instant::now(),

@@ -53,6 +53,8 @@ struct Session {
     pid: u32,
     connections: usize,
     own_slots: bool,
+    /// Something of it ran, or was to: the log has it.
+    is_told: bool,
 }
 
 struct Tcp {
@@ -105,6 +107,8 @@ pub struct Server {
     keys: u64,
     started: Instant,
     idle_since: Option<Instant>,
+    is_idleness_watched: bool,
+    are_greetings_watched: bool,
     leaving: bool,
     /// Nothing but one event is there in this round: there is time to start a command.
     is_calm: bool,
@@ -158,6 +162,8 @@ impl Server {
             keys: 0,
             started: Instant::now(),
             idle_since: None,
+            is_idleness_watched: false,
+            are_greetings_watched: false,
             leaving: false,
             is_calm: true,
             followed: None,
@@ -227,24 +233,14 @@ impl Server {
 
     fn ring(&mut self, alarm: Alarm) {
         match alarm {
-            Alarm::Greeting(key) => {
-                if self.connections.get(&key).is_some_and(|c| !c.greeted) {
-                    self.drop_connection(key, "no greeting in time");
-                }
-            }
+            Alarm::Greetings => self.on_greetings_due(),
             Alarm::Frame(key) => self.check_frame(key),
             Alarm::Accept => self.accept_again(),
             Alarm::TimeUp(key) => self.end_command(key, Verdict::TimedOut),
             Alarm::Kill(key) => self.kill(key),
             Alarm::Abandon(key) => self.abandon(key),
             Alarm::Neighbours => self.on_neighbours(),
-            Alarm::Idle => {
-                let idle = self.options.idle;
-                if self.idle_since.is_some_and(|since| since.elapsed() >= idle) {
-                    info!("nobody has come for {} s: leaving", idle.as_secs());
-                    self.leave();
-                }
-            }
+            Alarm::Idle => self.on_idle(),
         }
     }
 
@@ -269,8 +265,10 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
         };
-        if let Err(error) = connection.flush() {
-            return self.drop_connection(key, &error.to_string());
+        if !connection.is_nearly_answered() {
+            if let Err(error) = connection.flush() {
+                return self.drop_connection(key, &error.to_string());
+            }
         }
         let wants = connection.wants();
         if self.leaving && connection.live.is_empty() && !wants.1 && !connection.is_watching() {

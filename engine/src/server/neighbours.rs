@@ -268,7 +268,8 @@ impl Server {
             return;
         };
         let clients = self.connections.values().filter_map(|c| c.client.as_ref());
-        let wanted = clients.map(|client| client.context.courtesy()).min().unwrap_or(0);
+        let standings = clients.filter_map(|client| client.standing.as_ref());
+        let wanted = standings.map(|s| s.context.courtesy()).min().unwrap_or(0);
         if wanted == current {
             return;
         }

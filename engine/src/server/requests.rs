@@ -8,10 +8,11 @@ use log::{debug, info, warn};
 
 use super::{program_now, Server, Session};
 use crate::cache::inputs::Numbers;
-use crate::connection::{Client, Connection, ConnectionKey, Received};
+use crate::connection::{Client, Connection, ConnectionKey, Received, Standing};
 use crate::context::{self, Context};
 use crate::folder::ENGINE;
 use crate::place::Place;
+use crate::slots::SessionId;
 use crate::timers::Alarm;
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
@@ -209,15 +210,60 @@ impl Server {
         Ok(())
     }
 
-    /// Looks at where a client lives, and enters it into its session.
+    /// Enters a client into its session, and looks at where it lives if that is not wished for later.
     fn meet(&mut self, hello: &Hello, pid: u32) -> Result<Client, (Why, String)> {
+        let is_late = hello.wishes & wire::WISH_LATE != 0;
+        let standing = if is_late {
+            self.place.shows(pid).map_err(|reason| (Why::Place, reason))?;
+            None
+        } else {
+            Some(self.examine(pid)?)
+        };
+        let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
+        self.slots
+            .declare(hello.session, (hello.jobs as usize).min(JOBS), own_slots);
+        let session = self.sessions.entry(hello.session).or_insert_with(|| Session {
+            name: String::from_utf8_lossy(&hello.name).into_owned(),
+            pid,
+            connections: 0,
+            own_slots,
+            is_told: false,
+        });
+        session.connections += 1;
+        if !is_late {
+            self.tell_of(&hello.session);
+        }
+        Ok(Client {
+            session: hello.session,
+            pid,
+            standing,
+            pin: hello.wishes & wire::WISH_PIN != 0,
+            wishes: Arc::default(),
+            numbers: Numbers::default(),
+        })
+    }
+
+    /// A build has begun: something of it is to run.
+    fn tell_of(&mut self, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id).filter(|session| !session.is_told) else {
+            return;
+        };
+        session.is_told = true;
+        self.totals.sessions += 1;
+        let (jobs, ..) = self.slots.of(id);
+        info!("build begins: {} (process {}), -j{jobs}", session.name, session.pid);
+    }
+
+    /// Looks at where a process lives, and what its commands are to be given.
+    fn examine(&mut self, pid: u32) -> Result<Standing, (Why, String)> {
         let unseen = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
         let control_group = self.place.serves(&place).map_err(|reason| (Why::Place, reason))?;
         let reader = context::Reader::new(pid).map_err(unseen)?;
         let context = reader.read().map_err(unseen)?;
         if let Some(what) = context.beyond(&self.own) {
-            if !self.sessions.is_empty() {
+            let is_used = self.sessions.values().any(|session| session.is_told);
+            if is_used {
                 return Err((Why::Place, what.to_owned()));
             }
             // Whoever started us had less than this client, who can start an engine that serves both.
@@ -226,36 +272,37 @@ impl Server {
             return Err((Why::Leaving, what.to_owned()));
         }
         let adjustments = Arc::new(context.adjustments(&self.own));
-        let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
-        self.slots
-            .declare(hello.session, (hello.jobs as usize).min(JOBS), own_slots);
-        let session = self.sessions.entry(hello.session).or_insert_with(|| {
-            self.totals.sessions += 1;
-            let name = String::from_utf8_lossy(&hello.name).into_owned();
-            info!("build begins: {name} (process {pid}), -j{}", hello.jobs);
-            Session {
-                name,
-                pid,
-                connections: 0,
-                own_slots,
-            }
-        });
-        session.connections += 1;
-        Ok(Client {
-            session: hello.session,
+        let context = Arc::new(context);
+        Ok(Standing {
             reader,
-            context: Arc::new(context),
+            context,
             adjustments,
             control_group,
-            pin: hello.wishes & wire::WISH_PIN != 0,
-            wishes: Arc::default(),
-            numbers: Numbers::default(),
         })
     }
 
-    fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> Broken {
-        info!("connection {key} refused for {}: {reason}", why.name());
-        self.totals.refuse(why);
+    /// Looks at a client of which nothing had to be known until now.
+    pub(super) fn examine_client(&mut self, key: ConnectionKey) -> Result<(), (Why, String)> {
+        let connection = self.connections.get(&key);
+        let Some(client) = connection.and_then(|connection| connection.client.as_ref()) else {
+            return Ok(());
+        };
+        if client.standing.is_some() {
+            return Ok(());
+        }
+        let (pid, session) = (client.pid, client.session);
+        let standing = self.examine(pid)?;
+        self.tell_of(&session);
+        let connection = self.connections.get_mut(&key);
+        if let Some(client) = connection.and_then(|connection| connection.client.as_mut()) {
+            client.standing = Some(standing);
+        }
+        self.stand_back();
+        Ok(())
+    }
+
+    pub(super) fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> Broken {
+        self.count_refusal(key, why, reason);
         let reason = reason.into();
         self.reply(key, &Reply::Refused { why, reason });
         if let Some(connection) = self.connections.get_mut(&key) {
@@ -263,6 +310,11 @@ impl Server {
             let _ = connection.flush();
         }
         Broken::Refused
+    }
+
+    pub(super) fn count_refusal(&mut self, key: ConnectionKey, why: Why, reason: &str) {
+        info!("connection {key} refused for {}: {reason}", why.name());
+        self.totals.refuse(why);
     }
 
     fn reply(&mut self, key: ConnectionKey, reply: &Reply) {
@@ -275,13 +327,14 @@ impl Server {
 /// A client may change its umask or limits between two commands: what it has now is what the next ones get. Tells
 /// whether it has.
 fn refresh_context(connection: &mut Connection, own: &Context) -> bool {
-    let Some(client) = &mut connection.client else {
+    let client = connection.client.as_mut();
+    let Some(standing) = client.and_then(|client| client.standing.as_mut()) else {
         return false;
     };
-    match client.reader.read() {
-        Ok(context) if context != *client.context => {
-            client.adjustments = Arc::new(context.adjustments(own));
-            client.context = Arc::new(context);
+    match standing.reader.read() {
+        Ok(context) if context != *standing.context => {
+            standing.adjustments = Arc::new(context.adjustments(own));
+            standing.context = Arc::new(context);
             true
         }
         Ok(_) => false,

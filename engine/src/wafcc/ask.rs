@@ -15,7 +15,7 @@ const STOP_TIME: Duration = Duration::from_secs(60);
 /// The engine's answer; a refusal is an error.
 pub fn ask(settings: &Settings, wish: Wish) -> Result<Answer, String> {
     let home = Home::of(settings);
-    put(&home, wish, || home.connect(0))
+    put(&home, wish, || home.connect())
 }
 
 /// Tells an engine that runs; one that starts later reads its settings itself.

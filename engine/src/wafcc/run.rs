@@ -7,12 +7,14 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio as ProcessStdio};
 use std::time::Duration;
+
+use rustix::fs::FileType;
 
 use super::call::{Call, How};
 use super::place;
@@ -20,10 +22,10 @@ use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
 use crate::cache::digest::Digest;
 use crate::cache::input::Input;
-use crate::client::{end_if_stopped, Client, Unserved};
+use crate::client::{end_if_stopped, Client, Greeting, Unserved};
 use crate::folder::Folder;
 use crate::terminal::Size;
-use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP};
+use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, WISH_LATE};
 
 const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
@@ -79,10 +81,14 @@ impl Home {
         Home { store, folder }
     }
 
-    /// Connects, and starts an engine if there is none. `jobs` is 0 for a connection that sends no command.
-    pub fn connect(&self, jobs: u32) -> Result<Client, Unserved> {
+    /// Connects to ask about the cache, and starts an engine if there is none.
+    pub fn connect(&self) -> Result<Client, Unserved> {
         let (session, name) = parent();
-        let connect = || Client::connect(&self.folder, session, jobs, &name);
+        self.reach(|| Client::connect(&self.folder, session, 0, &name))
+    }
+
+    /// Connects, and starts an engine if there is none.
+    fn reach(&self, connect: impl Fn() -> Result<Client, Unserved>) -> Result<Client, Unserved> {
         let first = connect();
         if matches!(first, Err(Unserved::Lost(_))) {
             end_if_stopped(&self.folder);
@@ -148,13 +154,31 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     if [&environment, &execute].into_iter().any(is_too_large) {
         return Err(Unserved::Absent(io::Error::other("a command above what a frame holds")));
     }
-    let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let mut client = home.connect(jobs)?;
-    client.send(&environment)?;
-    client.send(&caching(settings))?;
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
     let all = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-    client.send_with(&execute, if is_kept { &all[..1] } else { &all })?;
+    let descriptors = if is_kept { &all[..1] } else { &all };
+    let (session, name) = parent();
+    let greeting = || Greeting {
+        session,
+        jobs: processors(),
+        // A hit needs nothing of us.
+        wishes: if is_kept { WISH_LATE } else { 0 },
+        name: name.clone(),
+    };
+    let caching = caching(settings);
+    let requests = [&environment, &caching, &execute];
+    // An engine that does not read would keep what it was sent open, and whoever waits for its end would wait for ever.
+    let is_prompt = is_kept && nobody_waits_for(stdin.as_fd());
+    let (first, later) = if is_prompt {
+        (&requests[..], &[][..])
+    } else {
+        (&[][..], &requests[..])
+    };
+    let passed = if is_prompt { descriptors } else { &[] };
+    let mut client = home.reach(|| Client::call(&home.folder, greeting(), first, passed))?;
+    if !later.is_empty() {
+        client.ask(later, descriptors)?;
+    }
     // Printed when all is there: a command that is lost on its way runs once more, and prints all itself.
     let mut printed = Vec::new();
     loop {
@@ -172,6 +196,12 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     }
 }
 
+/// Nothing happens elsewhere when the last descriptor of it is closed.
+fn nobody_waits_for(stream: BorrowedFd<'_>) -> bool {
+    let kind = rustix::fs::fstat(stream).map(|found| FileType::from_raw_mode(found.st_mode));
+    matches!(kind, Ok(FileType::RegularFile | FileType::CharacterDevice))
+}
+
 /// Whether what we are a part of notes what it does. If that were this same command, it would wait for itself.
 fn is_observed() -> bool {
     env::var_os("WAFPARK_TRACE").is_some()
@@ -187,7 +217,7 @@ fn is_known(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<
         bases: &[],
         by_facts,
     };
-    Action::find(&asked).is_ok()
+    Action::is_known(&asked)
 }
 
 /// A reader that has gone is no error of the command.
@@ -253,6 +283,19 @@ fn parent() -> ([u8; 16], Vec<u8>) {
     session[8..].copy_from_slice(&started.to_le_bytes());
     let name = head.split_once('(').map_or("?", |(_, name)| name);
     (session, format!("wafcc for {name}").into_bytes())
+}
+
+/// That we may run on; the engine knows what control groups grant us.
+fn processors() -> u32 {
+    // SAFETY: an array of bits that the kernel fills.
+    let count = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        match libc::sched_getaffinity(0, size_of_val(&set), &mut set) {
+            0 => libc::CPU_COUNT(&set),
+            _ => 1,
+        }
+    };
+    count.max(1) as u32
 }
 
 /// Becomes the command.

@@ -100,6 +100,8 @@ pub struct Hello {
 pub const WISH_PIN: u32 = 1;
 /// `Hello::wishes`: share the slots with nobody.
 pub const WISH_OWN_SLOTS: u32 = 2;
+/// Look at where the client lives only when a command is to run.
+pub const WISH_LATE: u32 = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdio {
