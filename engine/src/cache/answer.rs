@@ -316,6 +316,7 @@ impl Cache {
         let place = Place::new(&question.folder, base);
         let (stdout, stderr) = (print(&entry.stdout).ok_or(None)?, print(&entry.stderr).ok_or(None)?);
         let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
+        let are_linked = self.are_linked();
         let mut files = Vec::with_capacity(entry.outputs.len());
         for output in &entry.outputs {
             let known = output.number.map(|number| action.knows.outputs.get(number).ok_or(None));
@@ -330,10 +331,12 @@ impl Cache {
                 return Err(None);
             };
             let path = folder.join(OsStr::from_bytes(&path));
+            let is_main = known.is_some_and(|known| known.role == Role::Main);
             let is_own = known.is_some_and(|known| known.role == Role::Dependencies);
+            let is_to_stay = !is_own && !(are_linked && is_main);
             let mode = mode_of_output(*is_program, question.umask);
             let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
-            if !is_own && is_same() && freshen(&path) {
+            if is_to_stay && is_same() && freshen(&path) {
                 continue;
             }
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
@@ -341,10 +344,8 @@ impl Cache {
                 let stored = self.bytes_of(digest).ok_or(None)?;
                 blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
-            let is_main = known.is_some_and(|known| known.role == Role::Main);
             files.push((path, blob, mode, is_main));
         }
-        let are_linked = self.are_linked();
         let writers: Vec<_> = files
             .iter()
             .map(|(_, blob, ..)| move |file: &File| blob.write_to(file))

@@ -29,7 +29,7 @@ use crate::spawn::NotStarted;
 use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
 use crate::wafcc::settings::{self, Key, Settings};
-use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict};
+use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
 
 /// Opens the store that our own environment names.
 pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
@@ -127,8 +127,8 @@ impl Server {
             Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket)),
             Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None),
         };
-        if self.equip(key).is_none() {
-            return;
+        if let Err((why, reason)) = self.equip(key) {
+            return self.give_back(key, why, &reason);
         }
         let Some(command) = self.commands.get_mut(&key) else {
             return;
@@ -149,40 +149,55 @@ impl Server {
     }
 
     /// A command is to run: it gets what its client's commands are to be given, if nobody had asked for that yet.
-    fn equip(&mut self, key: CommandKey) -> Option<()> {
-        let order = &self.commands.get(&key)?.order;
-        let of = order.connection;
-        if order.is_equipped {
-            return Some(());
+    fn equip(&mut self, key: CommandKey) -> Result<(), (Why, String)> {
+        let order = self.commands.get(&key).map(|command| &command.order);
+        let Some(of) = order.filter(|order| !order.is_equipped).map(|order| order.connection) else {
+            return Ok(());
+        };
+        self.examine_client(of)?;
+        self.touched.push(of);
+        let client = self
+            .connections
+            .get(&of)
+            .and_then(|connection| connection.client.as_ref());
+        let order = self
+            .commands
+            .get_mut(&key)
+            .and_then(|command| Arc::get_mut(&mut command.order));
+        let known = client.and_then(|client| client.standing.as_ref());
+        let (Some(known), Some(order)) = (known, order) else {
+            return Err((Why::Place, "its client is gone".to_owned()));
+        };
+        order.context = Arc::new(known.context.with_umask(order.context.umask));
+            order.adjustments = Arc::new(
+                known
+                    .adjustments
+                    .iter()
+                    .chain(order.adjustments.iter())
+                    .cloned()
+                    .collect(),
+            );
+            order.control_group = known.control_group.clone();
+            order.is_equipped = true;
         }
-        if let Err((why, reason)) = self.examine_client(of) {
-            self.count_refusal(of, why, &reason);
-            let command = self.commands.remove(&key)?;
+        Ok(())
+    }
+
+    /// A command's client turns out to live elsewhere: it runs the command itself.
+    fn give_back(&mut self, key: CommandKey, why: Why, reason: &str) {
+        if let Some(command) = self.commands.remove(&key) {
+            self.count_refusal(command.order.connection, why, reason);
             let error = io::Error::from_raw_os_error(libc::EPERM);
             let outcome = command.order.not_started(NotStarted::engine(&error));
             self.tell(&command.order, &outcome);
-            return None;
         }
-        self.touched.push(of);
-        let connection = self.connections.get(&of)?;
-        let known = connection.client.as_ref()?.standing.as_ref()?;
-        let order = Arc::get_mut(&mut self.commands.get_mut(&key)?.order)?;
-        order.context = Arc::new(known.context.with_umask(order.context.umask));
-        order.adjustments = Arc::new(
-            known
-                .adjustments
-                .iter()
-                .chain(order.adjustments.iter())
-                .cloned()
-                .collect(),
-        );
-        order.control_group = known.control_group.clone();
-        order.is_equipped = true;
-        Some(())
     }
 
     /// A command is over without having run.
-    fn serve(&mut self, key: CommandKey, hit: Hit) {
+    fn serve(&mut self, key: CommandKey, mut hit: Hit) {
+        if hit.due.is_some() && self.equip(key).is_err() {
+            hit.due = None;
+        }
         let Some(command) = self.commands.remove(&key) else {
             return;
         };
