@@ -169,17 +169,10 @@ impl Server {
             return Err((Why::Place, "its client is gone".to_owned()));
         };
         order.context = Arc::new(known.context.with_umask(order.context.umask));
-            order.adjustments = Arc::new(
-                known
-                    .adjustments
-                    .iter()
-                    .chain(order.adjustments.iter())
-                    .cloned()
-                    .collect(),
-            );
-            order.control_group = known.control_group.clone();
-            order.is_equipped = true;
-        }
+        let all = known.adjustments.iter().chain(order.adjustments.iter());
+        order.adjustments = Arc::new(all.cloned().collect());
+        order.control_group = known.control_group.clone();
+        order.is_equipped = true;
         Ok(())
     }
 
