@@ -398,6 +398,11 @@ impl<'w> View<'w> {
         self.moment.resolved(&self.name)
     }
 
+    /// The name of a folder without links, if it is there.
+    pub fn real(&mut self, folder: &[u8]) -> Option<Vec<u8>> {
+        self.moment.resolved_folder(folder).ok().map(<[u8]>::to_vec)
+    }
+
     /// With what opening it for reading fails, if it does.
     pub fn refusal(&mut self, path: &Path, opens: bool) -> Option<Errno> {
         self.place.write(path, &mut self.name);

@@ -161,7 +161,6 @@ struct Story<'v, 'w, 'k> {
     /// Processes that have opened their first file.
     reading: HashSet<u32>,
     first: Option<Path>,
-    real_folders: HashMap<Bytes, Option<Bytes>>,
     traces: HashMap<Bytes, Trace>,
     /// It made something that may be a folder.
     makes_folders: bool,
@@ -185,7 +184,6 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         some_compile: knowledge.policy.compiler,
         reading: HashSet::new(),
         first: None,
-        real_folders: HashMap::new(),
         traces: HashMap::new(),
         makes_folders: false,
         claims: HashSet::new(),

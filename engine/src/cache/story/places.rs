@@ -2,8 +2,6 @@
 //!
 //! Knows nothing of what is done to the paths.
 
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-
 use super::super::access::Bytes;
 use super::super::manners::{is_of_go, Manners, COMPILER, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
@@ -71,13 +69,7 @@ impl Story<'_, '_, '_> {
 
     /// The folder's real name, as it is now.
     pub(super) fn real(&mut self, folder: &[u8]) -> Option<Bytes> {
-        if let Some(real) = self.real_folders.get(folder) {
-            return real.clone();
-        }
-        let real = std::fs::canonicalize(std::ffi::OsStr::from_bytes(folder)).ok();
-        let real = real.map(|real| real.into_os_string().into_vec());
-        self.real_folders.insert(folder.to_vec(), real.clone());
-        real
+        self.view.real(folder)
     }
 
     /// The same for all spellings of a path, as far as its folder is still there.
