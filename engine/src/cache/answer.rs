@@ -333,7 +333,7 @@ impl Cache {
             let path = folder.join(OsStr::from_bytes(&path));
             let is_main = known.is_some_and(|known| known.role == Role::Main);
             let is_own = known.is_some_and(|known| known.role == Role::Dependencies);
-            let is_to_stay = !is_own && !(are_linked && is_main);
+            let is_to_stay = !(is_own || are_linked && is_main);
             let mode = mode_of_output(*is_program, question.umask);
             let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
             if is_to_stay && is_same() && freshen(&path) {
