@@ -56,8 +56,8 @@ KNOWN = ("uncached", "hit", "miss")
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 LOCK = threading.Lock()
 OBJECTS = (".o", ".obj", ".os")
-# the coarse clock is the one that files are stamped by
-CLOCK = getattr(time, "CLOCK_REALTIME_COARSE", 5)
+COARSE = 5 if sys.platform.startswith("linux") else None
+"""On Linux, the clock by which files are stamped; Python has no name for it."""
 
 # of Task.Task: who has replaced one of them decides by other means than we do what a task depends on
 METHODS = (
@@ -368,7 +368,7 @@ def runnable_status(task: Any) -> int:
 	book = find_book(bld)
 	status = find_status(task, bld, book, task.uid())
 	if status == Task.RUN_ME:
-		task.wafcc_began = time.clock_gettime_ns(CLOCK)
+		task.wafcc_began = time.time_ns() if COARSE is None else time.clock_gettime_ns(COARSE)
 		cacher.solo = task
 	return status
 
