@@ -21,7 +21,7 @@ NEXT = """
 To have this in a project of yours:
     pip install {root}
     def options(opt):            # in its wscript
-        opt.load('prefork')
+        opt.load('prefork wafcc')
 Other sizes, compilers and contenders: utils/bench.py --help
 """
 
@@ -41,12 +41,12 @@ def usage(ctx):
 
 
 def demo(ctx):
-	"""builds a generated project with stock Waf and with the tools, and prints the times side by side"""
+	"""builds a generated project with stock Waf, with the tools, and from the cache, and prints the times"""
 	if not any(shutil.which(x) for x in ("g++", "clang++")):
 		ctx.fatal("the demo compiles C++, and there is no compiler for it: apt-get install g++")
 	root = ctx.path.abspath()
-	bench = [sys.executable, os.path.join(root, "utils", "bench.py"), "full"]
-	bench += ["--contenders", "waf,prefork", "--baseline", "waf", "--size", "10,50,15,5", "--repeat", "3"]
+	bench = [sys.executable, os.path.join(root, "utils", "bench.py"), "full", "warm"]
+	bench += ["--contenders", "waf,prefork,waf+wafcc", "--baseline", "waf", "--size", "10,50,15,5", "--repeat", "3"]
 	bench += ["--work", os.path.join(root, "build", "demo"), "--json", os.path.join(root, "build", "demo.json")]
 	if subprocess.call(bench):
 		ctx.fatal("the demo failed")
