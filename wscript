@@ -26,6 +26,10 @@ Other sizes, compilers and contenders: utils/bench.py --help
 """
 
 
+# tests that run the engine's programs and no Python of ours: one interpreter is enough to ask them
+NATIVE = ("tests/test_cache*.py", "tests/test_courses.py", "tests/test_parked_compilers.py", "tests/test_wafcc.py")
+
+
 def options(opt):
 	Scripting.default_cmd = "usage"
 	group = opt.add_option_group("Options of check")
@@ -138,7 +142,7 @@ class Check:
 		self.test_python(self.prepare_cpython())
 
 	def step_pypy(self):
-		self.test_python(self.prepare_pypy())
+		self.test_python(self.prepare_pypy(), [x for name in NATIVE for x in ("--ignore-glob", name)])
 
 	# ---- what they need
 
@@ -210,7 +214,7 @@ class Check:
 			found = self.bootstrap.find_environment(name, packages)
 			return found or self.bootstrap.make_environment(name, packages, python, installer)
 
-	def test_python(self, python):
+	def test_python(self, python, options=()):
 		"""Run pytest with the engine as built from these sources, and with Waf's own tests in reach."""
 		with self.bootstrap.hold_lock():
 			programs = self.bootstrap.find_engine()
@@ -221,7 +225,7 @@ class Check:
 		if "WAF_SOURCES" not in self.environ:
 			self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
 		pattern = ["-k", Options.options.tests] if Options.options.tests else []
-		self.call([python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *pattern])
+		self.call([python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *options, *pattern])
 
 	def fetch_waf(self, python):
 		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""
