@@ -49,7 +49,6 @@ else:
 
 SAVED = "wafcc_inputs"
 """The attribute of a build context that Waf keeps for us with its own."""
-FACTS = getattr(protocol, "FACTS", 0)
 DEADLINE = 15.0
 GAP = 20
 KNOWN = ("uncached", "hit", "miss")
@@ -280,7 +279,7 @@ def find_kind(cls: Any) -> int:
 
 def find_joining(cls: Any) -> int:
 	"""The flags of a task that asked to be cached."""
-	return protocol.CACHED | FACTS | find_learning(cls)
+	return protocol.CACHED | protocol.FACTS | find_learning(cls)
 
 
 def find_learning(cls: Any) -> int:
