@@ -159,7 +159,8 @@ def judge_programs(yard: Yard, engine: str, commands: List[List[str]], parts: Se
 
 @pytest.fixture
 def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
-	"""A folder for compilers, and an engine that tries every program at first sight."""
+	"""A folder for compilers, and an engine that tries every program at first sight and parks it, whatever that saves."""
+	monkeypatch.setenv("WAFD_PARK", "proved")
 	monkeypatch.setenv("WAFD_PARK_AFTER", "1")
 	subprocess.run([engine, "start"], check=True, timeout=30, stdout=subprocess.DEVNULL)
 	return Yard(tmp_path, str(pathlib.Path(engine).with_name("wafcc")))

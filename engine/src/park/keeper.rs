@@ -18,7 +18,7 @@ use super::parked::{bury, Parked, Parking};
 use super::pool::{Pool, Task};
 use super::program::Program;
 use super::survey::{Sample, Surveyor};
-use super::trial;
+use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
 use crate::cache::trace::Arena;
 use crate::context::{self, Context};
@@ -102,13 +102,18 @@ impl Keeper {
                     null: &self.null,
                     context: &self.context,
                     tickets: &self.tickets,
+                    must_gain: self.pool.must_gain(),
                 };
                 match trial::run(&bench, &parked, spawner, stack) {
                     Ok(words) => (Verdict::admitted(program, words, digest(&parked)), Some(parked)),
-                    Err(words) => {
+                    Err(refusal) => {
                         parked.end();
                         self.graves.push(parked.pid);
-                        (Verdict::refused(program, words).lasting(), None)
+                        let verdict = match refusal {
+                            Refusal::Wrong(words) => Verdict::refused(program, words),
+                            Refusal::Idle(words) => Verdict::refused(program, words).open(),
+                        };
+                        (verdict.lasting(), None)
                     }
                 }
             }

@@ -11,6 +11,8 @@ const INSTALLED: [&str; 6] = ["/usr", "/bin", "/lib", "/opt", "/nix/store", "/gn
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub on: bool,
+    /// What gains nothing in a trial is not parked.
+    pub must_gain: bool,
     pub after: u32,
     /// For all parked programs together, in KiB.
     pub memory: u64,
@@ -23,6 +25,7 @@ impl Default for Policy {
     fn default() -> Self {
         Policy {
             on: true,
+            must_gain: true,
             after: AFTER,
             memory: MEMORY,
             folders: INSTALLED.map(PathBuf::from).to_vec(),
@@ -31,18 +34,20 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// `WAFD_PARK=no`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`, `WAFD_PARK_FOLDERS=FOLDER:FOLDER`.
+    /// `WAFD_PARK=no|proved`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`, `WAFD_PARK_FOLDERS=FOLDER:FOLDER`.
     pub fn from_environment() -> Result<Policy, String> {
-        let on = match env::var("WAFD_PARK").as_deref() {
-            Err(_) | Ok("" | "yes") => true,
-            Ok("no") => false,
-            Ok(other) => return Err(format!("WAFD_PARK is {other:?}: set it to yes or no")),
+        let (on, must_gain) = match env::var("WAFD_PARK").as_deref() {
+            Err(_) | Ok("" | "yes") => (true, true),
+            Ok("proved") => (true, false),
+            Ok("no") => (false, true),
+            Ok(other) => return Err(format!("WAFD_PARK is {other:?}: set it to yes, proved or no")),
         };
         let more = env::var_os("WAFD_PARK_FOLDERS").unwrap_or_default();
         let more = env::split_paths(&more).filter(|folder| folder.is_absolute());
         Ok(Policy {
             folders: INSTALLED.map(PathBuf::from).into_iter().chain(more).collect(),
             on,
+            must_gain,
             after: number("WAFD_PARK_AFTER")?.map_or(AFTER, |n| n.try_into().unwrap_or(u32::MAX)),
             memory: number("WAFD_PARK_MEMORY")?.map_or(MEMORY, |mib| mib.saturating_mul(1 << 10)),
         })

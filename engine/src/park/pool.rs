@@ -25,6 +25,9 @@ const WAYS: usize = 4;
 /// A program that ends so often while it is parked is not parked again.
 const DEATHS: u32 = 3;
 
+/// A program that gained nothing is tried again when it was started so often, and then each time after four times as many.
+const AGAIN: u32 = 512;
+
 /// So many programs are remembered; a single configure runs hundreds of its own.
 const MOST: usize = 512;
 
@@ -55,7 +58,10 @@ struct Way {
 struct Entry {
     program: Program,
     standing: Standing,
+    /// How often it was started since its last trial.
     seen: u32,
+    /// How often it may be until the next one.
+    patience: u32,
     deaths: u32,
     is_parking: bool,
     ways: Vec<Way>,
@@ -94,6 +100,10 @@ impl Pool {
         }
     }
 
+    pub fn must_gain(&self) -> bool {
+        self.policy.must_gain
+    }
+
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -122,13 +132,20 @@ impl Pool {
         let entry_key = (program.identity.device, program.identity.inode);
         match &entry.standing {
             Standing::Judged(verdict) if verdict.admitted => {}
-            Standing::Judged(verdict) => return Err(verdict.words.clone().into()),
+            Standing::Judged(verdict) => {
+                let words = verdict.words.clone();
+                entry.seen = entry.seen.saturating_add(1);
+                if verdict.is_open && entry.seen >= entry.patience {
+                    entry.patience = entry.patience.saturating_mul(4);
+                    self.prove(entry, env, stack);
+                }
+                return Err(words.into());
+            }
             Standing::Proving => return Err("it is being proved".into()),
             Standing::Counting => {
                 entry.seen += 1;
                 if entry.seen >= self.policy.after {
-                    entry.standing = Standing::Proving;
-                    let _ = self.tasks.send(Task::Prove(program.clone(), env.clone(), stack));
+                    self.prove(entry, env, stack);
                 }
                 return Err("it was not seen often enough".into());
             }
@@ -150,6 +167,13 @@ impl Pool {
             let _ = self.tasks.send(Task::Park(program.clone(), env.clone(), stack));
         }
         Err("it is being parked".into())
+    }
+
+    fn prove(&self, entry: &mut Entry, env: &Strings, stack: [u64; 2]) {
+        entry.seen = 0;
+        entry.standing = Standing::Proving;
+        let task = Task::Prove(entry.program.clone(), env.clone(), stack);
+        let _ = self.tasks.send(task);
     }
 
     /// What is known of a program; all is forgotten of one whose file has changed.
@@ -191,6 +215,7 @@ impl Pool {
                 program: program.clone(),
                 standing,
                 seen: 0,
+                patience: AGAIN,
                 deaths: 0,
                 is_parking: false,
                 ways: Vec::new(),

@@ -19,6 +19,8 @@ pub struct Verdict {
     pub parts: u64,
     /// It says something of the program, not of the moment.
     pub is_lasting: bool,
+    /// It rests on times alone: another trial may find otherwise.
+    pub is_open: bool,
 }
 
 impl Verdict {
@@ -39,6 +41,7 @@ impl Verdict {
             words: words.into(),
             parts: 0,
             is_lasting: false,
+            is_open: false,
         }
     }
 
@@ -47,6 +50,10 @@ impl Verdict {
             is_lasting: true,
             ..self
         }
+    }
+
+    pub fn open(self) -> Verdict {
+        Verdict { is_open: true, ..self }
     }
 
     pub fn is_of(&self, program: &Program) -> bool {
@@ -64,6 +71,7 @@ impl Verdict {
             "admitted": self.admitted,
             "words": self.words,
             "parts": self.parts,
+            "open": self.is_open,
         })
     }
 
@@ -76,6 +84,7 @@ impl Verdict {
             words: value["words"].as_str()?.to_owned(),
             parts: value["parts"].as_u64()?,
             is_lasting: true,
+            is_open: value["open"].as_bool()?,
         })
     }
 }

@@ -122,7 +122,7 @@ impl TestSpace {
         TestSpace::with(&[("WAFD_PARK", "no")])
     }
 
-    /// One with an engine that finds these variables, and may park what a test has made.
+    /// One with an engine that finds these variables, and parks what a test has made, whatever that saves.
     pub fn with(variables: &[(&'static str, &str)]) -> TestSpace {
         TestSpace::with_runtime("run", variables)
     }
@@ -132,8 +132,10 @@ impl TestSpace {
         let mut space = TestSpace::new();
         space.use_runtime(name);
         let folders = ("WAFD_PARK_FOLDERS", space.base.to_str().unwrap());
-        let variables = variables.iter().chain([&folders]);
-        space.variables = variables.map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let variables = [("WAFD_PARK", "proved"), folders]
+            .into_iter()
+            .chain(variables.iter().copied());
+        space.variables = variables.map(|(name, value)| (name, value.to_owned())).collect();
         space.start();
         space
     }
