@@ -106,9 +106,9 @@ class EngineSpawner(PythonSpawner):
 
 
 class ParkedSpawner(EngineSpawner):
-	"""Through the engine, which has started the program once and forks it for each command."""
+	"""Through the engine, which has started the program once and forks it for each command, whatever that saves."""
 
-	engine_environment: Dict[str, str] = {}
+	engine_environment = {"WAFD_PARK": "proved"}
 
 	def prepare(self, run: "Run") -> None:
 		deadline = time.monotonic() + PATIENCE
