@@ -159,7 +159,7 @@ def judge_programs(yard: Yard, engine: str, commands: List[List[str]], parts: Se
 
 @pytest.fixture
 def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
-	"""A folder for compilers, and an engine that tries every program at first sight and parks it, whatever that saves."""
+	"""A folder for compilers, and an engine that parks every program at first sight, whatever that saves."""
 	monkeypatch.setenv("WAFD_PARK", "proved")
 	monkeypatch.setenv("WAFD_PARK_AFTER", "1")
 	subprocess.run([engine, "start"], check=True, timeout=30, stdout=subprocess.DEVNULL)
