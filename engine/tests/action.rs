@@ -245,6 +245,7 @@ impl Space {
             environment: &Strings::default(),
             folder: self.0.to_str().unwrap().as_bytes(),
             program: &program,
+            real: &fs::canonicalize(&program).unwrap(),
             bases,
             by_facts: None,
         };

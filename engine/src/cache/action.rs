@@ -63,6 +63,8 @@ pub struct Call<'a> {
     pub folder: &'a [u8],
     /// The file that is executed.
     pub program: &'a Path,
+    /// The one behind all links.
+    pub real: &'a Path,
     /// Folders whose names commands may share, without a slash at their end.
     pub bases: &'a [Bytes],
     /// It may be cached by its facts alone, and finds this on its standard input.
@@ -116,27 +118,24 @@ impl Knowledge {
 }
 
 impl Action {
-    /// Of a command of this machine: follows the links to its program, and reads its response files.
+    /// Of a command of this machine: reads its response files.
     pub fn find(call: &Call) -> Result<Action, Reason> {
-        call.with_files(|real, read| {
-            Action::of(call, real, read).or_else(|reason| Action::by_facts(call, real, reason))
-        })
+        let read = |name: &[u8]| call.read(name);
+        Action::of(call, &read).or_else(|reason| Action::by_facts(call, reason))
     }
 
     /// Whether there is one: for those who need no more.
     pub fn is_known(call: &Call) -> bool {
-        call.with_files(|real, read| {
-            let reason = understand(call, real, read).err();
-            reason.map_or(true, |reason| Action::by_facts(call, real, reason).is_ok())
-        })
+        let reason = understand(call, &|name| call.read(name)).err();
+        reason.map_or(true, |reason| Action::by_facts(call, reason).is_ok())
     }
 
     /// A command that is no compile we know, for a reason.
-    fn by_facts(call: &Call, real: &Path, reason: Reason) -> Result<Action, Reason> {
+    fn by_facts(call: &Call, reason: Reason) -> Result<Action, Reason> {
         let Some(input) = call.by_facts else {
             return Err(reason);
         };
-        let manners = Manners::of(real.as_os_str().as_encoded_bytes());
+        let manners = Manners::of(call.real.as_os_str().as_encoded_bytes());
         let argv: Vec<&[u8]> = call.argv.iter().collect();
         match reason {
             // What they tell is not theirs; and what takes time is told anew each time.
@@ -161,15 +160,15 @@ impl Action {
                 modules: None,
                 base: None,
                 tells_folder: true,
-                statuses: statuses(Compiler::of(call.program, real).ok(), manners, &argv, &reason),
+                statuses: statuses(Compiler::of(call.program, call.real).ok(), manners, &argv, &reason),
                 target: None,
             },
         })
     }
 
-    /// `real` is the program behind all links; `read` reads a response file, by its name as the command has it.
-    fn of(call: &Call, real: &Path, read: Read) -> Result<Action, Reason> {
-        let (line, outputs) = understand(call, real, read)?;
+    /// `read` reads a response file, by its name as the command has it.
+    fn of(call: &Call, read: Read) -> Result<Action, Reason> {
+        let (line, outputs) = understand(call, read)?;
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
             key: key(call, &line, &outputs, base),
@@ -201,18 +200,15 @@ fn statuses(compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason
 }
 
 impl Call<'_> {
-    fn with_files<T>(&self, work: impl FnOnce(&Path, Read) -> T) -> T {
-        let real = fs::canonicalize(self.program);
+    fn read(&self, name: &[u8]) -> Option<Bytes> {
         let folder = Path::new(OsStr::from_bytes(self.folder));
-        work(real.as_deref().unwrap_or(self.program), &|name| {
-            fs::read(folder.join(OsStr::from_bytes(name))).ok()
-        })
+        fs::read(folder.join(OsStr::from_bytes(name))).ok()
     }
 }
 
 /// What the command asks for, and the files that it makes.
-fn understand(call: &Call, real: &Path, read: Read) -> Result<(Line, Vec<Output>), Reason> {
-    let compiler = Compiler::of(call.program, real)?;
+fn understand(call: &Call, read: Read) -> Result<(Line, Vec<Output>), Reason> {
+    let compiler = Compiler::of(call.program, call.real)?;
     let expanded = response::expand(call.argv.iter().skip(1), read)?;
     let line = Line::read(compiler, &expanded.words)?;
     refuse_variables(compiler, call.environment)?;
@@ -329,10 +325,11 @@ mod tests {
             environment: &[environment].iter().collect(),
             folder: folder.as_bytes(),
             program: &program,
+            real: &program,
             bases: &[BASE.to_vec(), b"/home/other".to_vec()],
             by_facts: None,
         };
-        Action::of(&call, &program, &|_| None)
+        Action::of(&call, &|_| None)
     }
 
     fn action(argv: &str) -> Result<Action, Reason> {

@@ -6,10 +6,9 @@
 //!                └─► a named reason ─► uncached
 //! ```
 
-use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,16 +20,18 @@ use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
 use super::explain::Reasons;
+use super::fact::Kind;
 use super::flight::{Boarding, Flight};
 use super::input::Input;
 use super::inputs::Inputs;
+use super::moment::Moment;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
 use super::restore::{freshen, mode_of_output, restore, Output, Unrestored};
 use super::status::Stamp;
 use super::store::{Blob, EntryRef};
-use super::world::{Moment, View};
+use super::world::{View, World};
 use super::Cache;
 use crate::spawn::candidates;
 use crate::terminal::Size;
@@ -155,7 +156,10 @@ impl Cache {
     }
 
     fn answer(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
-        let action = match self.understand(&question) {
+        let mut now = Moment::for_request(moment.take(), question.arrived);
+        let action = self.understand(&question, &mut now);
+        *moment = Some(now);
+        let action = match action {
             Ok(action) => action,
             Err(reason) => return Some(Answer::Uncached(reason)),
         };
@@ -212,21 +216,29 @@ impl Cache {
         Some(Answer::Miss(Box::new(ticket)))
     }
 
-    pub(super) fn understand(&self, question: &Question) -> Result<Action, Uncached> {
-        self.understand_as(question, &question.argv)
+    pub(super) fn understand(&self, question: &Question, moment: &mut Moment) -> Result<Action, Uncached> {
+        self.understand_as(question, &question.argv, moment)
     }
 
     /// As if its command line were this one.
-    pub(super) fn understand_as(&self, question: &Question, argv: &Strings) -> Result<Action, Uncached> {
-        let program = find_program(question).ok_or(Uncached {
+    pub(super) fn understand_as(
+        &self,
+        question: &Question,
+        argv: &Strings,
+        moment: &mut Moment,
+    ) -> Result<Action, Uncached> {
+        let program = find_program(question, moment, &self.world).ok_or(Uncached {
             name: "no such program",
             words: "its program is not there".to_owned(),
         })?;
+        let real = moment.resolved(program.as_os_str().as_bytes());
+        let real = real.map(|real| PathBuf::from(OsString::from_vec(real)));
         let call = Call {
             argv,
             environment: &question.environment,
             folder: &question.folder,
             program: &program,
+            real: real.as_ref().unwrap_or(&program),
             bases: &question.wishes.bases,
             by_facts: question.by_facts,
         };
@@ -432,12 +444,16 @@ fn named(key: &Digest, namespace: &[u8]) -> Digest {
 }
 
 /// The file that the command would execute.
-fn find_program(question: &Question) -> Option<PathBuf> {
+fn find_program(question: &Question, moment: &mut Moment, world: &World) -> Option<PathBuf> {
     let name = question.argv.iter().next()?;
     let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
     let candidates = candidates(name, &question.environment);
-    let mut paths = candidates
+    let paths = candidates
         .into_iter()
-        .map(|path| folder.join(std::ffi::OsString::from_vec(path.into_bytes())));
-    paths.find(|path| fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0))
+        .map(|path| folder.join(OsString::from_vec(path.into_bytes())));
+    let is_program = |path: &PathBuf| {
+        let path = path.as_os_str().as_bytes();
+        !moment.surely_lacks(path, world) && moment.status(path).is_ok_and(|found| found.kind() == Kind::Program)
+    };
+    paths.into_iter().find(is_program)
 }

@@ -18,6 +18,7 @@ use super::digest::Digest;
 use super::elsewhere::{redirect, Names};
 use super::entry::{Content, Entry, Print};
 use super::keep::neutral_dependencies;
+use super::moment::Moment;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
@@ -154,7 +155,8 @@ impl Cache {
     /// The command with its outputs in the folder for that, and what is known of it then. A key that is another says that its
     /// results tell how they are called.
     fn redirected(&self, question: &Question, key: Digest) -> Option<(Strings, Known)> {
-        let knows = self.understand(question).ok()?.knows;
+        let mut moment = Moment::begin();
+        let knows = self.understand(question, &mut moment).ok()?.knows;
         let allowed = |role| matches!(role, Role::Main | Role::Dependencies);
         if knows.modules.is_some() || !knows.outputs.iter().all(|output| allowed(output.role)) {
             return None;
@@ -178,7 +180,7 @@ impl Cache {
         let words = redirect(knows.compiler?, &words, &to)?;
         let argv = question.argv.iter().take(1).chain(words.iter().map(Bytes::as_slice));
         let argv: Strings = argv.collect();
-        let action = self.understand_as(question, &argv).ok()?;
+        let action = self.understand_as(question, &argv, &mut moment).ok()?;
         (action.key == key).then_some((argv, action.knows))
     }
 
@@ -229,7 +231,8 @@ impl Cache {
 
     fn require_facts(&self, due: &Due, entry: &Entry) -> Result<(), Verdict> {
         let question = &due.question;
-        let action = self.understand(question).map_err(|_| Verdict::Unknown(CHANGED))?;
+        let action = self.understand(question, &mut Moment::begin());
+        let action = action.map_err(|_| Verdict::Unknown(CHANGED))?;
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);

@@ -1,10 +1,11 @@
 //! The threads that ask the cache and keep for it: files are looked at and read there, so that the event loop waits for
 //! no disk.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ use rustix::event::{eventfd, EventfdFlags};
 use super::answer::{Answer, Question, Ticket, Uncached};
 use super::inputs::Inputs;
 use super::keep::{Ended, Unkept};
+use super::moment::Moment;
 use super::trace::Berth;
-use super::world::Moment;
 use super::Cache;
 use crate::prompt::make_prompt;
 
@@ -56,8 +57,39 @@ pub enum Done {
     },
 }
 
+/// What is to be done, for whoever has time. A channel would do, but whoever takes from one that is shared wakes another to
+/// wait there in its stead.
+#[derive(Default)]
+pub struct Errands {
+    waiting: Mutex<VecDeque<Errand>>,
+    arrival: Condvar,
+}
+
+impl Errands {
+    pub fn send(&self, errand: Errand) {
+        self.waiting().push_back(errand);
+        self.arrival.notify_one();
+    }
+
+    /// Whoever comes after all have been served finds the world at a moment of its own.
+    fn next(&self, moment: &mut Option<Moment>) -> Errand {
+        let mut waiting = self.waiting();
+        loop {
+            if let Some(errand) = waiting.pop_front() {
+                return errand;
+            }
+            *moment = None;
+            waiting = self.arrival.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Errand>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 pub struct Clerks {
-    errands: Sender<Errand>,
+    errands: Arc<Errands>,
     done: Receiver<Done>,
     bell: Arc<OwnedFd>,
     desk: Arc<Desk>,
@@ -66,9 +98,8 @@ pub struct Clerks {
 /// What all of them share.
 struct Desk {
     opening: Mutex<Opening>,
-    open: Box<dyn Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync>,
-    /// For questions that come again.
-    errands: Mutex<Sender<Errand>>,
+    open: Box<dyn Fn(Arc<Errands>) -> Result<Cache, String> + Send + Sync>,
+    errands: Arc<Errands>,
     /// Set once it is open: for whoever must not wait until it is.
     opened: OnceLock<Weak<Cache>>,
 }
@@ -89,8 +120,8 @@ impl Desk {
             Opening::Failed(at, why) if at.elapsed() < AGAIN => return Err(why.clone()),
             _ => {}
         }
-        let errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match (self.open)(errands) {
+        // For questions that come again.
+        match (self.open)(self.errands.clone()) {
             Ok(cache) => {
                 let cache = Arc::new(cache);
                 let _ = self.opened.set(Arc::downgrade(&cache));
@@ -107,21 +138,20 @@ impl Desk {
 }
 
 impl Clerks {
-    pub fn new(open: impl Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync + 'static) -> io::Result<Clerks> {
-        let (errands, tasks) = mpsc::channel();
+    pub fn new(open: impl Fn(Arc<Errands>) -> Result<Cache, String> + Send + Sync + 'static) -> io::Result<Clerks> {
+        let errands = Arc::new(Errands::default());
         let (reports, done) = mpsc::channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let tasks = Arc::new(Mutex::new(tasks));
         let desk = Arc::new(Desk {
             opening: Mutex::new(Opening::Never),
             open: Box::new(open),
-            errands: Mutex::new(errands.clone()),
+            errands: errands.clone(),
             opened: OnceLock::new(),
         });
         let count = thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST));
         for _ in 0..count {
-            let (tasks, reports, bell, desk) = (tasks.clone(), reports.clone(), bell.clone(), desk.clone());
-            let work = move || work(&tasks, &reports, &bell, &desk);
+            let (reports, bell, desk) = (reports.clone(), bell.clone(), desk.clone());
+            let work = move || work(&reports, &bell, &desk);
             thread::Builder::new().name("cache".to_owned()).spawn(work)?;
         }
         Ok(Clerks {
@@ -133,8 +163,7 @@ impl Clerks {
     }
 
     pub fn send(&self, errand: Errand) {
-        // The threads live as long as we do.
-        let _ = self.errands.send(errand);
+        self.errands.send(errand);
     }
 
     /// The descriptor that is readable when there is something to hear.
@@ -162,26 +191,17 @@ impl Clerks {
     }
 }
 
-fn work(tasks: &Mutex<Receiver<Errand>>, reports: &Sender<Done>, bell: &OwnedFd, desk: &Desk) {
+fn work(reports: &Sender<Done>, bell: &OwnedFd, desk: &Desk) {
     make_prompt(0);
     let mut moment = None;
     loop {
-        let Some(errand) = next(tasks, &mut moment) else { return };
+        let errand = desk.errands.next(&mut moment);
         let Some(done) = run(errand, desk, &mut moment) else {
             continue;
         };
         let _ = reports.send(done);
         let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
     }
-}
-
-/// Whoever comes after all have been served finds the world at a moment of its own.
-fn next(tasks: &Mutex<Receiver<Errand>>, moment: &mut Option<Moment>) -> Option<Errand> {
-    let tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
-    tasks.try_recv().ok().or_else(|| {
-        *moment = None;
-        tasks.recv().ok()
-    })
 }
 
 /// `None` if somebody waits for somebody else.

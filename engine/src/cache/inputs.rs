@@ -19,9 +19,10 @@ use super::access::Bytes;
 use super::digest::Digest;
 use super::entry::{Content, Entry};
 use super::fact::Fact;
+use super::moment::status;
 use super::path::{split, Path};
 use super::status::{Stamp, Status};
-use super::world::{status, View};
+use super::world::View;
 use crate::wire::Strings;
 
 /// The kernel's clock for stamps moves in this time, also where it is slow.

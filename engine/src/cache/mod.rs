@@ -31,6 +31,7 @@ pub mod language;
 pub mod line;
 pub mod listing;
 pub mod manners;
+pub mod moment;
 pub mod neutral;
 pub mod obstacle;
 pub mod options;

@@ -2,14 +2,11 @@
 //!
 //! A `World` lives as long as the engine and is shared by threads. It keeps the digests of files and the names in folders,
 //! known by device, inode, size and both times. What was changed in the tick of the clock in which it was read, or later, may
-//! change again without a trace: it is not kept. A `View` is one request's: each path is asked for once.
+//! change again without a trace: it is not kept. A `View` is the world as one command would find it.
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
@@ -19,6 +16,7 @@ use super::digest::Digest;
 use super::environment::Environment;
 use super::fact::Kind;
 use super::listing::Listing;
+use super::moment::{status_of_name, Moment, Shelf};
 use super::path::{split, Path, Place};
 use super::recent::Recent;
 use super::status::{Stamp, Status};
@@ -60,8 +58,6 @@ const TRUSTED: [u32; 6] = [
 const CASEFOLD: u32 = 0x4000_0000;
 /// A folder that changes all the time, as one of objects does, is read anew more often than it pays.
 const QUIET_SECONDS: i64 = 2;
-/// Paths of a usual compile.
-const ROOM_OF_A_MOMENT: usize = 128;
 /// So often a file may change under our eyes.
 const ATTEMPTS: usize = 3;
 
@@ -116,7 +112,7 @@ impl World {
     }
 
     /// A folder's names, if they can be told from its status: kept ones, or read now.
-    fn names(&self, path: &[u8], status: &Status) -> Option<Arc<Listing>> {
+    pub fn names(&self, path: &[u8], status: &Status) -> Option<Arc<Listing>> {
         match self.folders.get(&(status.device, status.inode)) {
             Some((known, listing)) if known == *status => Some(listing),
             _ if !status.is_older(Stamp::now().plus_seconds(-QUIET_SECONDS)) => None,
@@ -161,43 +157,6 @@ fn folds_case(folder: impl AsFd) -> bool {
     fs::ioctl_getflags(folder).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
 }
 
-pub fn status(path: &[u8]) -> Result<Status, Errno> {
-    fs::stat(path).map(Status::from)
-}
-
-fn resolve(path: &[u8]) -> Result<Vec<u8>, Errno> {
-    let found = std::fs::canonicalize(OsStr::from_bytes(path));
-    found
-        .map(|path| path.into_os_string().into_vec())
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-}
-
-/// Of a link itself.
-pub fn status_of_name(path: &[u8]) -> Result<Status, Errno> {
-    fs::lstat(path).map(Status::from)
-}
-
-/// A folder in which names are looked for.
-#[derive(Clone)]
-enum Shelf {
-    Missing,
-    Listed(Arc<Listing>),
-    /// Its names are looked up one by one.
-    Unknown,
-}
-
-/// What was found since it began: it serves requests that had arrived before, and no later ones.
-pub struct Moment {
-    began: Instant,
-    /// Of names themselves, links among them.
-    names: HashMap<Vec<u8>, Result<Status, Errno>>,
-    /// Of what links lead to.
-    targets: HashMap<Vec<u8>, Result<Status, Errno>>,
-    shelves: HashMap<Vec<u8>, Shelf>,
-    /// Folders by their real paths.
-    real: HashMap<Vec<u8>, Vec<u8>>,
-}
-
 /// The world at one moment, as one command would find it.
 pub struct View<'w> {
     world: &'w World,
@@ -209,93 +168,6 @@ pub struct View<'w> {
     /// Folders in the order in which an entry names them.
     numbers: Vec<Identity>,
     name: Vec<u8>,
-}
-
-impl Moment {
-    fn begin() -> Moment {
-        Moment {
-            began: Instant::now(),
-            names: HashMap::with_capacity(ROOM_OF_A_MOMENT),
-            targets: HashMap::new(),
-            shelves: HashMap::with_capacity(ROOM_OF_A_MOMENT),
-            real: HashMap::new(),
-        }
-    }
-
-    /// This one, if it began when the request that arrived then was there already; otherwise another that begins now.
-    pub fn for_request(known: Option<Moment>, arrived: Instant) -> Moment {
-        known
-            .filter(|moment| arrived <= moment.began)
-            .unwrap_or_else(Moment::begin)
-    }
-
-    fn status_of_name(&mut self, path: &[u8]) -> Result<Status, Errno> {
-        if let Some(found) = self.names.get(path) {
-            return *found;
-        }
-        let found = status_of_name(path);
-        self.names.insert(path.to_vec(), found);
-        found
-    }
-
-    /// One look serves both: what is no link is what it leads to.
-    fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
-        let name = self.status_of_name(path);
-        if !name.is_ok_and(|status| status.kind() == Kind::Link) {
-            return name;
-        }
-        if let Some(found) = self.targets.get(path) {
-            return *found;
-        }
-        let found = status(path);
-        self.targets.insert(path.to_vec(), found);
-        found
-    }
-
-    /// Without links, and only if it is there. Folder by folder: those of one command have most of their way in common.
-    fn resolved(&mut self, path: &[u8]) -> Result<Vec<u8>, Errno> {
-        let Some((folder, name)) = split(path).filter(|(_, name)| !name.is_empty()) else {
-            return resolve(path);
-        };
-        if self.status_of_name(path)?.kind() == Kind::Link {
-            return resolve(path);
-        }
-        let folder = self.resolved_folder(folder)?;
-        let slash: &[u8] = if folder == b"/" { b"" } else { b"/" };
-        Ok([folder, slash, name].concat())
-    }
-
-    fn resolved_folder(&mut self, path: &[u8]) -> Result<&[u8], Errno> {
-        if !self.real.contains_key(path) {
-            let found = self.resolved(path)?;
-            self.real.insert(path.to_vec(), found);
-        }
-        Ok(self.real.get(path).map_or(&[], Vec::as_slice))
-    }
-
-    fn shelf(&mut self, folder: &[u8], world: &World) -> Shelf {
-        if let Some(shelf) = self.shelves.get(folder) {
-            return shelf.clone();
-        }
-        // What is below something that is missing is missing: whole families of folders are looked for in vain.
-        let above = split(folder).filter(|(above, _)| *above != folder);
-        let is_missing = above.is_some_and(|(above, _)| matches!(self.shelves.get(above), Some(Shelf::Missing)));
-        let shelf = if is_missing {
-            Err(Errno::NOENT)
-        } else {
-            self.status(folder)
-        };
-        let shelf = match shelf {
-            Err(Errno::NOENT) => Shelf::Missing,
-            Ok(status) if status.kind() == Kind::Folder => {
-                let names = world.names(folder, &status);
-                names.map_or(Shelf::Unknown, Shelf::Listed)
-            }
-            _ => Shelf::Unknown,
-        };
-        self.shelves.insert(folder.to_vec(), shelf.clone());
-        shelf
-    }
 }
 
 impl<'w> View<'w> {
@@ -390,7 +262,7 @@ impl<'w> View<'w> {
 
     pub fn target(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
         self.place.write(path, &mut self.name);
-        Ok(fs::readlink(self.name.as_slice(), Vec::new())?.into_bytes())
+        self.moment.link(&self.name)
     }
 
     pub fn resolved(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
@@ -400,7 +272,7 @@ impl<'w> View<'w> {
 
     /// The name of a folder without links, if it is there.
     pub fn real(&mut self, folder: &[u8]) -> Option<Vec<u8>> {
-        self.moment.resolved_folder(folder).ok().map(<[u8]>::to_vec)
+        self.moment.real(folder)
     }
 
     /// With what opening it for reading fails, if it does.
@@ -428,60 +300,5 @@ impl<'w> View<'w> {
             self.numbers.len() - 1
         });
         number as u32
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_moment_serves_whoever_was_there_when_it_began() {
-        let early = Instant::now();
-        let mut moment = Moment::for_request(None, early);
-        let began = moment.began;
-        moment.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
-        let again = Moment::for_request(Some(moment), began);
-        assert_eq!(again.names.len(), 1);
-        let later = began + std::time::Duration::from_nanos(1);
-        assert!(Moment::for_request(Some(again), later).names.is_empty());
-    }
-
-    #[test]
-    fn a_path_is_resolved_as_the_kernel_does() {
-        use std::os::unix::fs::symlink;
-        let root = std::env::temp_dir().join(format!("world-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("a/b")).unwrap();
-        std::fs::write(root.join("a/b/file"), "").unwrap();
-        symlink("a/b", root.join("folder")).unwrap();
-        symlink("b/../b/file", root.join("a/file")).unwrap();
-        symlink("nowhere", root.join("dangling")).unwrap();
-        let names = [
-            "",
-            "a",
-            "a/",
-            "a//b/file",
-            "a/b/../b/file",
-            "folder",
-            "folder/file",
-            "folder/../file",
-            "a/file",
-            "./a/./b",
-            "dangling",
-            "missing",
-            "a/missing/file",
-            "a/b/file/",
-            "a/b/file/..",
-            "folder/",
-        ];
-        let mut moment = Moment::begin();
-        for name in names {
-            let path = root.join(name);
-            let path = path.as_os_str().as_bytes();
-            assert_eq!(moment.resolved(path), resolve(path), "{name}");
-            assert_eq!(moment.status(path), status(path), "{name}");
-            assert_eq!(moment.status_of_name(path), status_of_name(path), "{name}");
-        }
-        std::fs::remove_dir_all(root).unwrap();
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::mpsc::Sender;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use super::requests::Broken;
 use super::Server;
 use crate::auditor;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
-use crate::cache::clerks::{Done, Errand};
+use crate::cache::clerks::{Done, Errand, Errands};
 use crate::cache::input::Input;
 use crate::cache::inputs::{Inputs, Numbered};
 use crate::cache::keep::{Ended, Unkept};
@@ -32,7 +31,7 @@ use crate::wafcc::settings::{self, Key, Settings};
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
 
 /// Opens the store that our own environment names.
-pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
+pub(super) fn open(errands: Arc<Errands>) -> Result<Cache, String> {
     let settings = Settings::load();
     let folder = place::store(&settings).ok_or("there is no place for a store: set WAFCC_DIR or HOME")?;
     let wanted = StoreSettings {
@@ -46,7 +45,7 @@ pub(super) fn open(errands: Sender<Errand>) -> Result<Cache, String> {
     let store = Store::open(&folder, wanted).map_err(|error| error.to_string())?;
     let again = move |mut question: Question| {
         question.arrived = Instant::now();
-        let _ = errands.send(Errand::Ask(question));
+        errands.send(Errand::Ask(question));
     };
     let cache = Cache::new(folder, store, again);
     cache.set_audit(settings.audit());

@@ -209,11 +209,13 @@ fn is_observed() -> bool {
 
 /// Whether the cache knows commands of this kind, or would go by their facts.
 fn is_known(call: &Call, environment: &Strings, folder: &[u8], by_facts: Option<Input>) -> bool {
+    let real = fs::canonicalize(&call.program);
     let asked = action::Call {
         argv: &argv(call),
         environment,
         folder,
         program: &call.program,
+        real: real.as_ref().unwrap_or(&call.program),
         bases: &[],
         by_facts,
     };

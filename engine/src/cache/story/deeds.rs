@@ -6,9 +6,9 @@ use super::super::access::{Access, Bytes, Mode, What};
 use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use super::super::fact::Kind;
 use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, STRANGER};
+use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{below, split, trimmed, Path};
-use super::super::world::status_of_name;
 use super::{Claim, Fate, How, Statuses, Story};
 
 impl Story<'_, '_, '_> {

@@ -11,10 +11,11 @@ use super::super::access::Bytes;
 use super::super::environment::is_silent;
 use super::super::exception::{ALWAYS_ASKED, TEMPORARY};
 use super::super::fact::{Fact, Kind};
+use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, Path, Root};
 use super::super::status::Stamp;
-use super::super::world::{status_of_name, View};
+use super::super::world::View;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
 
 /// So many files of the same content are compared with each other.

@@ -1,0 +1,406 @@
+//! What one request, or several that were there together, finds of the world: each thing is asked for once, however its
+//! path is spelled.
+//!
+//! Compilers look into the same few folders by paths such as `/usr/lib/gcc/…/12/../../../../include`. Where the folder before
+//! a `..` is known without links, what is behind it is known by a shorter path, and was mostly asked for already.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+use std::time::Instant;
+
+use rustix::fs::{self, Access, AtFlags, CWD};
+use rustix::io::Errno;
+
+use super::fact::Kind;
+use super::listing::Listing;
+use super::path::{below, split};
+use super::status::Status;
+use super::world::World;
+
+/// Paths of a usual compile.
+const ROOM: usize = 128;
+/// The kernel resolves what has more links behind each other, or is longer than this: it knows where that must end.
+const LINKS: usize = 8;
+const NAMES: usize = 64;
+
+/// A folder in which names are looked for.
+#[derive(Clone)]
+pub enum Shelf {
+    Missing,
+    Listed(Arc<Listing>),
+    /// Its names are looked up one by one.
+    Unknown,
+}
+
+/// What was found since it began: it serves requests that had arrived before, and no later ones.
+pub struct Moment {
+    began: Instant,
+    /// Of names themselves, links among them.
+    names: HashMap<Vec<u8>, Result<Status, Errno>>,
+    /// Of what links lead to.
+    targets: HashMap<Vec<u8>, Result<Status, Errno>>,
+    /// What links say.
+    links: HashMap<Vec<u8>, Result<Vec<u8>, Errno>>,
+    shelves: HashMap<Vec<u8>, Shelf>,
+    /// Folders by their real paths.
+    real: HashMap<Vec<u8>, Vec<u8>>,
+    /// Real paths of folders in which names may be looked up.
+    searched: Vec<Vec<u8>>,
+}
+
+/// How a path is spelled.
+enum Spelling<'p> {
+    /// Each name follows the one before.
+    Plain,
+    /// A slash at the end: what is before it must be a folder.
+    Folder(&'p [u8]),
+    /// The folder above this one.
+    Above(&'p [u8]),
+    /// A name in a folder that is spelled otherwise.
+    Crooked(&'p [u8], &'p [u8]),
+}
+
+impl Spelling<'_> {
+    fn of(path: &[u8]) -> Spelling<'_> {
+        if path.first() != Some(&b'/') || path.len() == 1 {
+            return Spelling::Plain;
+        }
+        let end = path.iter().rposition(|b| *b != b'/').map_or(1, |at| at + 1);
+        if end < path.len() {
+            return Spelling::Folder(&path[..end]);
+        }
+        let at = path.iter().rposition(|b| *b == b'/').unwrap_or(0);
+        let (folder, name) = (&path[..at.max(1)], &path[at + 1..]);
+        match name {
+            b"." => Spelling::Folder(folder),
+            b".." => Spelling::Above(folder),
+            _ if is_crooked(folder) => Spelling::Crooked(folder, name),
+            _ => Spelling::Plain,
+        }
+    }
+}
+
+fn is_crooked(folder: &[u8]) -> bool {
+    let is_odd = |name: &[u8]| matches!(name, b"" | b"." | b"..");
+    folder.len() > 1 && folder[1..].split(|b| *b == b'/').any(is_odd)
+}
+
+impl Moment {
+    pub fn begin() -> Moment {
+        Moment {
+            began: Instant::now(),
+            names: HashMap::with_capacity(ROOM),
+            targets: HashMap::with_capacity(ROOM),
+            links: HashMap::new(),
+            shelves: HashMap::with_capacity(ROOM),
+            real: HashMap::new(),
+            searched: Vec::new(),
+        }
+    }
+
+    /// This one, if it began when the request that arrived then was there already; otherwise another that begins now.
+    pub fn for_request(known: Option<Moment>, arrived: Instant) -> Moment {
+        known
+            .filter(|moment| arrived <= moment.began)
+            .unwrap_or_else(Moment::begin)
+    }
+
+    pub fn status_of_name(&mut self, path: &[u8]) -> Result<Status, Errno> {
+        if let Some(found) = self.names.get(path) {
+            return *found;
+        }
+        let found = match Spelling::of(path) {
+            Spelling::Plain => status_of_name(path),
+            Spelling::Folder(inner) => self.folder(inner),
+            Spelling::Above(folder) => self.above(folder).and_then(|above| self.status_of_name(&above)),
+            Spelling::Crooked(folder, name) => {
+                let straight = self.straight(folder, name);
+                straight.and_then(|path| self.status_of_name(&path))
+            }
+        };
+        self.names.insert(path.to_vec(), found);
+        found
+    }
+
+    /// Of what the path leads to.
+    pub fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
+        match self.names.get(path) {
+            Some(Ok(status)) if status.kind() == Kind::Link => {}
+            Some(found) => return *found,
+            None => {}
+        }
+        if let Some(found) = self.targets.get(path) {
+            return *found;
+        }
+        let found = match Spelling::of(path) {
+            Spelling::Plain => status(path),
+            Spelling::Folder(inner) => self.folder(inner),
+            Spelling::Above(_) => return self.status_of_name(path),
+            Spelling::Crooked(folder, name) => {
+                let straight = self.straight(folder, name);
+                straight.and_then(|path| self.status(&path))
+            }
+        };
+        self.targets.insert(path.to_vec(), found);
+        found
+    }
+
+    fn folder(&mut self, path: &[u8]) -> Result<Status, Errno> {
+        let found = self.status(path)?;
+        (found.kind() == Kind::Folder).then_some(found).ok_or(Errno::NOTDIR)
+    }
+
+    /// A name in a folder, by the folder's real path.
+    fn straight(&mut self, folder: &[u8], name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let folder = self.resolved_folder(folder, LINKS)?;
+        Ok(join(&folder, name))
+    }
+
+    /// The real path of the folder above, if one may go there.
+    fn above(&mut self, folder: &[u8]) -> Result<Vec<u8>, Errno> {
+        let folder = self.resolved_folder(folder, LINKS)?;
+        self.above_real(folder)
+    }
+
+    fn above_real(&mut self, folder: Vec<u8>) -> Result<Vec<u8>, Errno> {
+        self.folder(&folder)?;
+        if !self.searched.iter().any(|known| below(&folder, known).is_some()) {
+            fs::accessat(CWD, folder.as_slice(), Access::EXEC_OK, AtFlags::empty())?;
+            self.searched.push(folder.clone());
+        }
+        let above = split(&folder).map_or(&b"/"[..], |(above, _)| above);
+        Ok(above.to_vec())
+    }
+
+    /// What a link says.
+    pub fn link(&mut self, path: &[u8]) -> Result<Vec<u8>, Errno> {
+        if let Some(known) = self.links.get(path) {
+            return known.clone();
+        }
+        let found = fs::readlink(path, Vec::new()).map(|text| text.into_bytes());
+        self.links.insert(path.to_vec(), found.clone());
+        found
+    }
+
+    /// Without links, and only if it is there. Folder by folder: those of one command have most of their way in common.
+    pub fn resolved(&mut self, path: &[u8]) -> Result<Vec<u8>, Errno> {
+        self.resolved_within(path, LINKS)
+    }
+
+    fn resolved_within(&mut self, path: &[u8], links: usize) -> Result<Vec<u8>, Errno> {
+        let names = path.iter().filter(|b| **b == b'/').count();
+        if path.first() != Some(&b'/') || names > NAMES || links == 0 {
+            return resolve(path);
+        }
+        if path.len() == 1 {
+            return Ok(path.to_vec());
+        }
+        match Spelling::of(path) {
+            Spelling::Folder(inner) => {
+                let found = self.resolved_within(inner, links)?;
+                self.folder(&found)?;
+                Ok(found)
+            }
+            Spelling::Above(folder) => {
+                let folder = self.resolved_folder(folder, links)?;
+                self.above_real(folder)
+            }
+            Spelling::Plain | Spelling::Crooked(..) => {
+                let Some((folder, name)) = split(path) else {
+                    return resolve(path);
+                };
+                let folder = self.resolved_folder(folder, links)?;
+                let found = join(&folder, name);
+                if self.status_of_name(&found)?.kind() != Kind::Link {
+                    return Ok(found);
+                }
+                let text = self.link(&found)?;
+                let target = if text.starts_with(b"/") {
+                    text
+                } else {
+                    join(&folder, &text)
+                };
+                self.resolved_within(&target, links - 1)
+            }
+        }
+    }
+
+    fn resolved_folder(&mut self, path: &[u8], links: usize) -> Result<Vec<u8>, Errno> {
+        if let Some(known) = self.real.get(path) {
+            return Ok(known.clone());
+        }
+        let found = self.resolved_within(path, links)?;
+        self.real.insert(path.to_vec(), found.clone());
+        Ok(found)
+    }
+
+    /// The name of a folder without links, if it is there.
+    pub fn real(&mut self, folder: &[u8]) -> Option<Vec<u8>> {
+        self.resolved_folder(folder, LINKS).ok()
+    }
+
+    pub fn shelf(&mut self, folder: &[u8], world: &World) -> Shelf {
+        if let Some(shelf) = self.shelves.get(folder) {
+            return shelf.clone();
+        }
+        // What is below something that is missing is missing: whole families of folders are looked for in vain.
+        let above = split(folder).filter(|(above, _)| *above != folder);
+        let is_missing = above.is_some_and(|(above, _)| matches!(self.shelves.get(above), Some(Shelf::Missing)));
+        let shelf = if is_missing {
+            Err(Errno::NOENT)
+        } else {
+            self.status(folder)
+        };
+        let shelf = match shelf {
+            Err(Errno::NOENT) => Shelf::Missing,
+            Ok(status) if status.kind() == Kind::Folder => {
+                let names = world.names(folder, &status);
+                names.map_or(Shelf::Unknown, Shelf::Listed)
+            }
+            _ => Shelf::Unknown,
+        };
+        self.shelves.insert(folder.to_vec(), shelf.clone());
+        shelf
+    }
+
+    /// Whether a file is known not to be there, by the names in its folder.
+    pub fn surely_lacks(&mut self, path: &[u8], world: &World) -> bool {
+        let Some((folder, name)) = split(path) else {
+            return false;
+        };
+        match self.shelf(folder, world) {
+            Shelf::Missing => true,
+            Shelf::Listed(listing) => listing.lacks(name),
+            Shelf::Unknown => false,
+        }
+    }
+}
+
+fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    let slash: &[u8] = if folder == b"/" { b"" } else { b"/" };
+    [folder, slash, name].concat()
+}
+
+pub fn status(path: &[u8]) -> Result<Status, Errno> {
+    fs::stat(path).map(Status::from)
+}
+
+/// Of a link itself.
+pub fn status_of_name(path: &[u8]) -> Result<Status, Errno> {
+    fs::lstat(path).map(Status::from)
+}
+
+fn resolve(path: &[u8]) -> Result<Vec<u8>, Errno> {
+    let found = std::fs::canonicalize(OsStr::from_bytes(path));
+    found
+        .map(|path| path.into_os_string().into_vec())
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_serves_whoever_was_there_when_it_began() {
+        let early = Instant::now();
+        let mut moment = Moment::for_request(None, early);
+        let began = moment.began;
+        moment.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
+        let again = Moment::for_request(Some(moment), began);
+        assert_eq!(again.names.len(), 1);
+        let later = began + std::time::Duration::from_nanos(1);
+        assert!(Moment::for_request(Some(again), later).names.is_empty());
+    }
+
+    #[test]
+    fn a_path_leads_where_the_kernel_has_it_lead() {
+        use std::os::unix::fs::symlink;
+        let root = std::env::temp_dir().join(format!("moment-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("a/b/c")).unwrap();
+        std::fs::write(root.join("a/b/file"), "").unwrap();
+        for (text, name) in [
+            ("a/b", "folder"),
+            ("b/../b/file", "a/file"),
+            ("nowhere", "dangling"),
+            ("loop", "loop"),
+            ("loop/x", "a/round"),
+            ("../folder/./c/", "a/far"),
+            ("1", "0"),
+            ("2", "1"),
+            ("3", "2"),
+            ("4", "3"),
+            ("5", "4"),
+            ("6", "5"),
+            ("7", "6"),
+            ("8", "7"),
+            ("9", "8"),
+            ("a/b/file", "9"),
+        ] {
+            symlink(text, root.join(name)).unwrap();
+        }
+        symlink(root.join("a"), root.join("a/b/top")).unwrap();
+        let names = [
+            "",
+            "a",
+            "a/",
+            "a//b/file",
+            "a/b/../b/file",
+            "a/b/..",
+            "a/b/../",
+            "a/b/c/../../b",
+            "a/b/c/../../..",
+            "folder",
+            "folder/file",
+            "folder/../file",
+            "folder/..",
+            "folder/../b/file",
+            "a/file",
+            "./a/./b",
+            "a/.",
+            "dangling",
+            "dangling/..",
+            "missing",
+            "missing/..",
+            "missing/../a",
+            "a/missing/file",
+            "a/b/file/",
+            "a/b/file/..",
+            "a/b/file/../file",
+            "a/b/file/.",
+            "folder/",
+            "folder/.",
+            "loop",
+            "loop/..",
+            "loop/../a",
+            "a/round",
+            "a/far",
+            "a/far/",
+            "a/far/../file",
+            "0",
+            "0/",
+            "1/..",
+            "8",
+            "a/b/top/b/top/b/file",
+            "a/b/top/../a/far",
+            "../../../../../../../../..",
+        ];
+        let mut together = Moment::begin();
+        for name in names {
+            let path = root.join(name);
+            let path = path.as_os_str().as_bytes();
+            let mut alone = [Moment::begin(), Moment::begin(), Moment::begin()];
+            for [one, two, three] in [alone.each_mut()] {
+                assert_eq!(one.resolved(path), resolve(path), "{name}");
+                assert_eq!(two.status(path), status(path), "{name}");
+                assert_eq!(three.status_of_name(path), status_of_name(path), "{name}");
+            }
+            assert_eq!(together.resolved(path), resolve(path), "{name}");
+            assert_eq!(together.status(path), status(path), "{name}");
+            assert_eq!(together.status_of_name(path), status_of_name(path), "{name}");
+        }
+        std::fs::remove_dir_all(root).unwrap();
+    }
+}
