@@ -227,18 +227,16 @@ impl Cache {
         argv: &Strings,
         moment: &mut Moment,
     ) -> Result<Action, Uncached> {
-        let program = find_program(question, moment, &self.world).ok_or(Uncached {
+        let (program, real) = find_program(question, moment, &self.world).ok_or(Uncached {
             name: "no such program",
             words: "its program is not there".to_owned(),
         })?;
-        let real = moment.resolved(program.as_os_str().as_bytes());
-        let real = real.map(|real| PathBuf::from(OsString::from_vec(real)));
         let call = Call {
             argv,
             environment: &question.environment,
             folder: &question.folder,
             program: &program,
-            real: real.as_ref().unwrap_or(&program),
+            real: &real,
             bases: &question.wishes.bases,
             by_facts: question.by_facts,
         };
@@ -443,17 +441,20 @@ fn named(key: &Digest, namespace: &[u8]) -> Digest {
     }
 }
 
-/// The file that the command would execute.
-fn find_program(question: &Question, moment: &mut Moment, world: &World) -> Option<PathBuf> {
+/// The file that the command would execute, as it is called and behind all links.
+fn find_program(question: &Question, moment: &mut Moment, world: &World) -> Option<(PathBuf, PathBuf)> {
     let name = question.argv.iter().next()?;
     let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
-    let candidates = candidates(name, &question.environment);
-    let paths = candidates
+    let mut paths = candidates(name, &question.environment)
         .into_iter()
         .map(|path| folder.join(OsString::from_vec(path.into_bytes())));
-    let is_program = |path: &PathBuf| {
-        let path = path.as_os_str().as_bytes();
-        !moment.surely_lacks(path, world) && moment.status(path).is_ok_and(|found| found.kind() == Kind::Program)
-    };
-    paths.into_iter().find(is_program)
+    paths.find_map(|path| {
+        let name = path.as_os_str().as_bytes();
+        if moment.surely_lacks(name, world) {
+            return None;
+        }
+        let (real, status) = moment.found(name).ok()?;
+        let real = PathBuf::from(OsString::from_vec(real));
+        (status.kind() == Kind::Program).then_some((path, real))
+    })
 }

@@ -124,13 +124,20 @@ impl Moment {
         found
     }
 
-    /// Of what the path leads to.
+    /// Of what the path leads to. One look serves both: what is no link is what it leads to.
     pub fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
-        match self.names.get(path) {
-            Some(Ok(status)) if status.kind() == Kind::Link => {}
-            Some(found) => return *found,
-            None => {}
+        if let Some(found) = self.targets.get(path) {
+            return *found;
         }
+        let name = self.status_of_name(path);
+        if !name.is_ok_and(|status| status.kind() == Kind::Link) {
+            return name;
+        }
+        self.status_behind(path)
+    }
+
+    /// The same of what is likely a link.
+    pub fn status_behind(&mut self, path: &[u8]) -> Result<Status, Errno> {
         if let Some(found) = self.targets.get(path) {
             return *found;
         }
@@ -234,6 +241,13 @@ impl Moment {
         let found = self.resolved_within(path, links)?;
         self.real.insert(path.to_vec(), found.clone());
         Ok(found)
+    }
+
+    /// What the path leads to, by its real path.
+    pub fn found(&mut self, path: &[u8]) -> Result<(Vec<u8>, Status), Errno> {
+        let real = self.resolved(path)?;
+        let status = self.status_of_name(&real)?;
+        Ok((real, status))
     }
 
     /// The name of a folder without links, if it is there.

@@ -4,6 +4,7 @@
 //! known by device, inode, size and both times. What was changed in the tick of the clock in which it was read, or later, may
 //! change again without a trace: it is not kept. A `View` is the world as one command would find it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -42,6 +43,9 @@ type Identity = (u64, u64);
 pub struct World {
     digests: Recent<Identity, (Status, Digest)>,
     folders: Recent<Identity, (Status, Arc<Listing>)>,
+    /// Paths of what was a link when it was last looked at, by their hashes: no more than a hint.
+    links: Recent<u64, ()>,
+    hasher: RandomState,
 }
 
 /// File systems that stamp every change by this machine's clock and tell names by their bytes. On others (the network's,
@@ -66,7 +70,21 @@ impl World {
         World {
             digests: Recent::new(room.files),
             folders: Recent::new(room.folders),
+            links: Recent::new(room.folders),
+            hasher: RandomState::new(),
         }
+    }
+
+    /// Of what a path leads to. What was a link once likely still is, and not looked at itself.
+    fn status(&self, path: &[u8], moment: &mut Moment) -> Result<Status, Errno> {
+        let key = self.hasher.hash_one(path);
+        if self.links.get(&key).is_some() {
+            return moment.status_behind(path);
+        }
+        if moment.status_of_name(path)?.kind() == Kind::Link {
+            self.links.put(key, ());
+        }
+        moment.status(path)
     }
 
     /// Of a plain file at a path of which this is the status, with the status that the content had.
@@ -205,7 +223,8 @@ impl<'w> View<'w> {
 
     /// Of a plain file's content.
     pub fn digest(&mut self, path: &Path) -> Result<(Status, Digest), Errno> {
-        let status = self.status(path)?;
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.moment)?;
         if !status.kind().is_plain() {
             return Err(Errno::INVAL);
         }
