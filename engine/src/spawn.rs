@@ -80,6 +80,9 @@ pub struct Spawner {
     engine: libc::pid_t,
 }
 
+// SAFETY: the memory is its own, and whoever has it may use it.
+unsafe impl Send for Spawner {}
+
 /// What the child reads and, on failure, writes.
 struct Plan<'a> {
     launch: &'a Launch<'a>,

@@ -243,7 +243,7 @@ fn engine(options: Options, roster: Roster, _life: &File, mut voice: File) -> i3
     guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
     let served = listen(&options).and_then(|unix| Server::new(options, unix, roster));
-    let mut server = match served {
+    let server = match served {
         Ok(server) => server,
         Err(error) => return complain(&voice, &error.to_string()),
     };

@@ -61,37 +61,67 @@ pub enum Done {
 /// wait there in its stead.
 #[derive(Default)]
 pub struct Errands {
-    waiting: Mutex<VecDeque<Errand>>,
+    state: Mutex<Waiting>,
     arrival: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    errands: VecDeque<Errand>,
+    /// So many clerks wait, too.
+    clerks: usize,
 }
 
 impl Errands {
     pub fn send(&self, errand: Errand) {
-        self.waiting().push_back(errand);
+        self.state().errands.push_back(errand);
         self.arrival.notify_one();
     }
 
     /// Whoever comes after all have been served finds the world at a moment of its own.
     fn next(&self, moment: &mut Option<Moment>) -> Errand {
-        let mut waiting = self.waiting();
+        let mut state = self.state();
         loop {
-            if let Some(errand) = waiting.pop_front() {
+            if let Some(errand) = state.errands.pop_front() {
                 return errand;
             }
             *moment = None;
-            waiting = self.arrival.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            state.clerks += 1;
+            state = self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.clerks -= 1;
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Errand>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Nothing is to be done, and all of so many clerks wait.
+    fn are_done(&self, clerks: usize) -> bool {
+        let state = self.state();
+        state.errands.is_empty() && state.clerks == clerks
+    }
+
+    fn state(&self) -> MutexGuard<'_, Waiting> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where it is told what was done; whoever hears it is woken.
+#[derive(Clone)]
+pub struct Reports {
+    done: Sender<Done>,
+    bell: Arc<OwnedFd>,
+}
+
+impl Reports {
+    pub fn send(&self, done: Done) {
+        let _ = self.done.send(done);
+        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 }
 
 pub struct Clerks {
     errands: Arc<Errands>,
+    count: usize,
+    reports: Reports,
     done: Receiver<Done>,
-    bell: Arc<OwnedFd>,
     desk: Arc<Desk>,
 }
 
@@ -142,6 +172,7 @@ impl Clerks {
         let errands = Arc::new(Errands::default());
         let (reports, done) = mpsc::channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let reports = Reports { done: reports, bell };
         let desk = Arc::new(Desk {
             opening: Mutex::new(Opening::Never),
             open: Box::new(open),
@@ -150,14 +181,15 @@ impl Clerks {
         });
         let count = thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST));
         for _ in 0..count {
-            let (reports, bell, desk) = (reports.clone(), bell.clone(), desk.clone());
-            let work = move || work(&reports, &bell, &desk);
+            let (reports, desk) = (reports.clone(), desk.clone());
+            let work = move || work(&reports, &desk);
             thread::Builder::new().name("cache".to_owned()).spawn(work)?;
         }
         Ok(Clerks {
             errands,
+            count,
+            reports,
             done,
-            bell,
             desk,
         })
     }
@@ -166,14 +198,28 @@ impl Clerks {
         self.errands.send(errand);
     }
 
+    pub fn ask(&self, question: Question) {
+        self.send(Errand::Ask(question));
+    }
+
+    /// Nobody has anything to do, and the store is open.
+    pub fn are_idle(&self) -> bool {
+        self.desk.opened.get().is_some() && self.errands.are_done(self.count)
+    }
+
+    /// Where others tell what they have done.
+    pub fn reports(&self) -> Reports {
+        self.reports.clone()
+    }
+
     /// The descriptor that is readable when there is something to hear.
     pub fn bell(&self) -> &OwnedFd {
-        &self.bell
+        &self.reports.bell
     }
 
     pub fn hear(&self) -> Vec<Done> {
         // Only to silence it; what it has counted is in the channel.
-        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
+        let _ = rustix::io::read(&*self.reports.bell, &mut [0; 8]);
         self.done.try_iter().collect()
     }
 
@@ -191,7 +237,7 @@ impl Clerks {
     }
 }
 
-fn work(reports: &Sender<Done>, bell: &OwnedFd, desk: &Desk) {
+fn work(reports: &Reports, desk: &Desk) {
     make_prompt(0);
     let mut moment = None;
     loop {
@@ -199,8 +245,7 @@ fn work(reports: &Sender<Done>, bell: &OwnedFd, desk: &Desk) {
         let Some(done) = run(errand, desk, &mut moment) else {
             continue;
         };
-        let _ = reports.send(done);
-        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        reports.send(done);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -91,7 +92,7 @@ impl Server {
         let by_facts = order.execute.by_facts.then(|| input(order, supplies));
         let connection = self.connections.get(&order.connection);
         let client = connection.and_then(|connection| connection.client.as_ref());
-        self.clerks.send(Errand::Ask(Question {
+        self.ask(Question {
             who: key,
             argv: order.execute.argv.clone(),
             environment: order.env.clone(),
@@ -102,7 +103,21 @@ impl Server {
             arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,
-        }));
+        });
+    }
+
+    /// Asks a clerk, unless this may be the only question of a quiet moment.
+    fn ask(&mut self, question: Question) {
+        let is_quiet = self.is_calm && !self.is_away.load(Ordering::Relaxed) && self.clerks.are_idle();
+        match self.at_hand.take() {
+            None if is_quiet => self.at_hand = Some(question),
+            None => self.clerks.ask(question),
+            Some(other) => {
+                self.is_calm = false;
+                self.clerks.ask(other);
+                self.clerks.ask(question);
+            }
+        }
     }
 
     /// Hears from the cache.
@@ -120,7 +135,7 @@ impl Server {
     }
 
     /// A command that was withdrawn meanwhile is not there any more: whoever waits for it asks again.
-    fn on_answer(&mut self, key: CommandKey, answer: Answer) {
+    pub(super) fn on_answer(&mut self, key: CommandKey, answer: Answer) {
         let case = match answer {
             Answer::Hit(hit) => return self.serve(key, hit),
             Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket)),

@@ -1,11 +1,12 @@
 //! The event loop: the only place that knows connections, slots and commands together.
 //!
 //! Every step is: take events, let each move its part, hand what has a slot to the crew, send what is to be sent. Nothing
-//! here waits but `epoll`.
+//! here waits but `epoll`. Which thread does that: `lead`.
 
 mod arrivals;
 mod cached;
 mod commands;
+mod lead;
 mod neighbours;
 mod report;
 mod requests;
@@ -17,6 +18,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ use log::{debug, info};
 use rustix::event::{epoll, Timespec};
 
 use crate::auditor::Auditor;
+use crate::cache::answer::Question;
 use crate::cache::clerks::Clerks;
 use crate::command::Command;
 use crate::connection::{Connection, ConnectionKey};
@@ -34,7 +37,6 @@ use crate::guardian::Roster;
 use crate::park::{Ledger, Lot};
 use crate::pins::Pins;
 use crate::place::Place;
-use crate::prompt::make_prompt;
 use crate::slots::{CommandKey, SessionId, Slots};
 use crate::source::Source;
 use crate::status::Totals;
@@ -117,6 +119,10 @@ pub struct Server {
     /// Connections with something to send or to forget at the end of this round.
     touched: Vec<ConnectionKey>,
     scratch: Vec<u8>,
+    /// The only question of this round.
+    at_hand: Option<Question>,
+    /// A thread of ours is at an answer.
+    is_away: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -169,6 +175,8 @@ impl Server {
             followed: None,
             touched: Vec::new(),
             scratch: vec![0; SCRATCH],
+            at_hand: None,
+            is_away: Arc::default(),
             options,
         };
         if server.options.tcp {
@@ -179,37 +187,28 @@ impl Server {
     }
 
     /// Serves until nobody needs it, or it is told to stop.
-    pub fn run(&mut self) -> io::Result<()> {
-        make_prompt(0);
-        let mut events = Vec::with_capacity(EVENTS);
-        while !self.is_done() {
-            let wait = if self.touched.is_empty() {
-                self.timers
-                    .next()
-                    .map(|at| at.saturating_duration_since(Instant::now()))
-            } else {
-                Some(Duration::ZERO)
-            };
-            let wait = wait.map(timespec);
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), wait.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-            self.is_calm = events.len() <= 1;
-            for event in events.drain(..) {
-                self.take(Source::of(event.data));
-            }
-            while let Some(alarm) = self.timers.due(Instant::now()) {
-                self.ring(alarm);
-            }
-            self.start_commands();
-            self.finish_round();
+    pub fn run(self) -> io::Result<()> {
+        lead::serve(self)
+    }
+
+    /// Lets each event move its part.
+    fn round(&mut self, events: impl ExactSizeIterator<Item = epoll::Event>) {
+        self.is_calm = events.len() <= 1;
+        for event in events {
+            self.take(Source::of(event.data));
         }
+        while let Some(alarm) = self.timers.due(Instant::now()) {
+            self.ring(alarm);
+        }
+        self.start_commands();
+        self.finish_round();
+    }
+
+    fn close(&mut self) {
         self.lot.close();
         self.auditor.close();
         self.clerks.close();
         info!("left after {} s", self.started.elapsed().as_secs());
-        Ok(())
     }
 
     fn take(&mut self, source: Source) {

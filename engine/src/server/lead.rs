@@ -1,0 +1,162 @@
+//! Two threads run the event loop in turn: the one that leads takes the events.
+//!
+//! A question that comes alone is answered by the leader itself: waking a clerk and being woken by it takes as long as the
+//! answer. Meanwhile nobody leads, and an alarm is set: should the answer take its time, the other thread takes the lead,
+//! and hears of the answer as it hears of a clerk's.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::epoll;
+use rustix::time::{
+    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
+};
+
+use super::{Server, EVENTS};
+use crate::cache::clerks::Done;
+use crate::prompt::make_prompt;
+
+/// So long others wait while the leader answers.
+const PATIENCE: Duration = Duration::from_millis(2);
+
+/// Nothing in it once it is over.
+type Served = Option<Box<Server>>;
+
+struct Lead {
+    server: Mutex<Served>,
+    alarm: OwnedFd,
+    /// One of the two is at an answer.
+    is_away: Arc<AtomicBool>,
+    over: Mutex<Sender<(Served, io::Result<()>)>>,
+}
+
+/// Why a thread leads no more.
+enum Left {
+    /// The other one leads.
+    ToOther,
+    /// Nobody will again: with the server, and how it ended.
+    ForGood(Served, io::Result<()>),
+}
+
+/// Serves until nobody needs it, or it is told to stop.
+pub(super) fn serve(server: Server) -> io::Result<()> {
+    let (over, end) = mpsc::channel();
+    let lead = Arc::new(Lead {
+        is_away: server.is_away.clone(),
+        server: Mutex::new(Some(Box::new(server))),
+        alarm: timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?,
+        over: Mutex::new(over),
+    });
+    for begins in [true, false] {
+        let lead = lead.clone();
+        thread::Builder::new()
+            .name("loop".to_owned())
+            .spawn(move || lead.take_turns(begins))?;
+    }
+    let (_server, ended) = end.recv().map_err(io::Error::other)?;
+    ended
+}
+
+impl Lead {
+    fn take_turns(&self, begins: bool) {
+        make_prompt(0);
+        let mut waits = !begins;
+        loop {
+            if std::mem::replace(&mut waits, true) {
+                // Whoever is interrupted looks once too often.
+                let _ = rustix::io::read(&self.alarm, &mut [0; 8]);
+            }
+            let server = self.server.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Left::ForGood(server, ended) = self.lead(server) {
+                let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+                // Whoever runs us may be gone, and the process with it.
+                let _ = over.send((server, ended));
+                break;
+            }
+        }
+        // What this thread has started would end with it.
+        loop {
+            thread::park();
+        }
+    }
+
+    fn lead<'l>(&'l self, mut place: MutexGuard<'l, Served>) -> Left {
+        let mut events = Vec::with_capacity(EVENTS);
+        while let Some(server) = place.as_mut().filter(|server| !server.is_done()) {
+            if let Err(error) = server.wait(&mut events) {
+                return Left::ForGood(place.take(), Err(error));
+            }
+            server.round(events.drain(..));
+            let Some(question) = server.at_hand.take() else {
+                continue;
+            };
+            let Some(cache) = server.clerks.opened() else {
+                server.clerks.ask(question);
+                continue;
+            };
+            let (who, reports) = (question.who, server.clerks.reports());
+            self.is_away.store(true, Ordering::Relaxed);
+            self.set_alarm(PATIENCE);
+            drop(place);
+            let mut moment = None;
+            let answer = cache.ask(question, &mut moment);
+            let led = match self.server.try_lock() {
+                Ok(place) => Some(place),
+                Err(TryLockError::Poisoned(place)) => Some(place.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            self.is_away.store(false, Ordering::Relaxed);
+            let Some(mut found) = led else {
+                if let Some(answer) = answer {
+                    reports.send(Done::Answered { who, answer });
+                }
+                return Left::ToOther;
+            };
+            self.set_alarm(Duration::ZERO);
+            if let (Some(server), Some(answer)) = (found.as_mut(), answer) {
+                server.on_answer(who, answer);
+                server.start_commands();
+                server.finish_round();
+            }
+            place = found;
+        }
+        if let Some(server) = place.as_mut() {
+            server.close();
+        }
+        Left::ForGood(place.take(), Ok(()))
+    }
+
+    /// Nothing is set by no time.
+    fn set_alarm(&self, time: Duration) {
+        let nothing = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let time = Itimerspec {
+            it_interval: nothing,
+            it_value: super::timespec(time),
+        };
+        if let Err(error) = timerfd_settime(&self.alarm, TimerfdTimerFlags::empty(), &time) {
+            log::warn!("an alarm could not be set: {error}");
+        }
+    }
+}
+
+impl Server {
+    /// Waits for events, but not beyond the next alarm.
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let wait = if self.touched.is_empty() {
+            let next = self.timers.next();
+            next.map(|at| at.saturating_duration_since(std::time::Instant::now()))
+        } else {
+            Some(Duration::ZERO)
+        };
+        let wait = wait.map(super::timespec);
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), wait.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
