@@ -3,6 +3,7 @@
 //! It is linked with nothing: what it needs of libc it finds in the program into which it is loaded, whatever version that has.
 //!
 //! And links `wafcc` statically where libc is there for that: it lives for less time than its libraries would take to load.
+//! It then begins with `front/front.c`.
 
 use std::env;
 use std::path::Path;
@@ -26,6 +27,20 @@ const FLAGS: [&str; 12] = [
     "-Wl,-z,now",
 ];
 
+/// Without a guard on the stack: that is set up by libc.
+const FRONT_FLAGS: [&str; 9] = [
+    "-std=gnu11",
+    "-ffreestanding",
+    "-fno-pic",
+    "-fno-stack-protector",
+    "-fno-builtin",
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Wpedantic",
+];
+const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
+
 /// What Rust's own library is linked with, and what stands in for each in a static program.
 const LIBRARIES: [(&str, &str); 7] = [
     ("gcc_s", "-l:libgcc_eh.a"),
@@ -39,12 +54,14 @@ const LIBRARIES: [(&str, &str); 7] = [
 
 fn main() {
     println!("cargo::rerun-if-changed=park");
+    println!("cargo::rerun-if-changed=front");
+    println!("cargo::rustc-check-cfg=cfg(wafcc_front)");
     println!("cargo::rerun-if-changed=build.rs");
     let out = env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     link_statically(&Path::new(&out).join("static"));
     let library = Path::new(&out).join("libwafpark.so");
     let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
-    if !["x86_64", "aarch64"].contains(&machine.as_str()) {
+    if !MACHINES.contains(&machine.as_str()) {
         // Empty: the engine then parks nothing.
         std::fs::write(&library, b"").expect("write to OUT_DIR");
         return;
@@ -83,7 +100,31 @@ fn link_statically(folder: &Path) {
         for argument in arguments {
             println!("cargo::rustc-link-arg-bin=wafcc={argument}");
         }
+        begin_with_front(folder);
     }
+}
+
+/// A program that is loaded with its libraries has waited for libc when it begins: there the front would gain nothing.
+fn begin_with_front(folder: &Path) {
+    let machine = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    if !MACHINES.contains(&machine.as_str()) {
+        return;
+    }
+    let object = folder.join("front.o");
+    let version = env::var("CARGO_PKG_VERSION").expect("cargo sets CARGO_PKG_VERSION");
+    let mut build = cc::Build::new();
+    build.opt_level(2).warnings(false);
+    build.flag_if_supported("-fno-tree-loop-distribute-patterns");
+    let mut command = build.get_compiler().to_command();
+    command.args(FRONT_FLAGS).arg(format!("-DVERSION=\"{version}\""));
+    let status = command.args(["-c", "front/front.c", "-o"]).arg(&object).status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "front.c could not be built: {command:?}"
+    );
+    println!("cargo::rustc-link-arg-bin=wafcc={}", object.display());
+    println!("cargo::rustc-link-arg-bin=wafcc=-Wl,-e,wafcc_front_entry");
+    println!("cargo::rustc-cfg=wafcc_front");
 }
 
 /// Whoever says how to link may mean a linker that does not take such scripts.

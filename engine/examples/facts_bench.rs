@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use wafengine::cache::access::{Access, Mode, What};
 use wafengine::cache::entry::Entry;
 use wafengine::cache::environment::Environment;
+use wafengine::cache::moment::Moment;
 use wafengine::cache::path::Place;
 use wafengine::cache::status::Stamp;
 use wafengine::cache::story::{understand, Knowledge, Policy, Statuses};
-use wafengine::cache::world::{Moment, Room, View, World};
+use wafengine::cache::world::{Room, View, World};
 use wafengine::wire::Strings;
 
 const FOLDERS: usize = 30;

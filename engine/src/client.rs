@@ -125,6 +125,13 @@ impl Client {
         Ok(client)
     }
 
+    /// Goes on with a connection over which somebody has greeted and asked, and with what has come since.
+    pub fn resume(stream: UnixStream, received: &[u8]) -> Client {
+        let mut inbox = Inbox::new(FRAME_CAP);
+        inbox.push(received);
+        Client { stream, inbox, pid: 0 }
+    }
+
     pub fn send(&mut self, request: &Request) -> io::Result<()> {
         let mut bytes = Vec::new();
         request.encode(&mut bytes);

@@ -49,6 +49,8 @@ pub struct Client {
     pub pin: bool,
     /// How its commands are to be cached.
     pub wishes: Arc<Wishes>,
+    /// What the cache can tell nothing of is given back.
+    pub only_known: bool,
     /// What it was told of the inputs of its commands.
     pub numbers: Numbers,
 }

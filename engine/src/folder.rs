@@ -95,6 +95,11 @@ impl Folder {
         self.file("sock")
     }
 
+    /// What `wafcc` has found out for the next call with these variables.
+    pub fn card(&self, variables: u64) -> PathBuf {
+        self.file(&format!("card-{variables:016x}"))
+    }
+
     pub fn start_lock(&self) -> PathBuf {
         self.file("start")
     }

@@ -15,11 +15,12 @@ use wafengine::cache::access::{Access, Mode, What};
 use wafengine::cache::entry::Entry;
 use wafengine::cache::environment::Environment;
 use wafengine::cache::fact::Kind;
+use wafengine::cache::moment::{status, status_of_name};
 use wafengine::cache::obstacle::Obstacle;
 use wafengine::cache::path::Place;
 use wafengine::cache::status::{Stamp, Status};
 use wafengine::cache::story::{understand, Dependence, Knowledge, Policy, Statuses};
-use wafengine::cache::world::{status, status_of_name, Room, View, World};
+use wafengine::cache::world::{Room, View, World};
 use wafengine::wire::Strings;
 
 const NAMES: [&str; 4] = ["f0", "f1", "f2", "f3"];

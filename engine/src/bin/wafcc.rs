@@ -16,5 +16,50 @@ pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int
         OsString::from_vec(word.to_bytes().to_vec())
     };
     let args = (0..count.max(0) as usize).map(word).collect();
-    wafengine::wafcc::main(args)
+    wafengine::wafcc::main(args, front::asked())
+}
+
+/// What `front/front.c` leaves to us, where it is linked.
+#[cfg(wafcc_front)]
+mod front {
+    use std::os::fd::FromRawFd;
+    use std::os::unix::net::UnixStream;
+
+    use wafengine::client::Client;
+
+    #[repr(C)]
+    struct Front {
+        socket: i32,
+        size: u32,
+        bytes: *const u8,
+    }
+
+    extern "C" {
+        static wafcc_front: Front;
+    }
+
+    /// A connection over which the command was asked for.
+    pub fn asked() -> Option<Client> {
+        // SAFETY: written before libc began, and never since; the descriptor and the bytes are nobody else's.
+        unsafe {
+            let front = &wafcc_front;
+            if front.socket < 0 {
+                return None;
+            }
+            let bytes = match front.size {
+                0 => &[],
+                size => std::slice::from_raw_parts(front.bytes, size as usize),
+            };
+            Some(Client::resume(UnixStream::from_raw_fd(front.socket), bytes))
+        }
+    }
+}
+
+#[cfg(not(wafcc_front))]
+mod front {
+    use wafengine::client::Client;
+
+    pub fn asked() -> Option<Client> {
+        None
+    }
 }

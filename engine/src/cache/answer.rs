@@ -54,6 +54,8 @@ pub struct Question {
     pub wishes: Arc<Wishes>,
     /// It is to be told what the command depends on.
     pub inputs: bool,
+    /// Whoever asks does so again, and otherwise, if the cache can tell nothing of the command.
+    pub only_known: bool,
 }
 
 /// How a client wants its commands to be cached.
@@ -109,6 +111,8 @@ pub struct Uncached {
     /// Under which it is counted.
     pub name: &'static str,
     pub words: String,
+    /// The cache can tell nothing of such commands.
+    pub is_unknown: bool,
 }
 
 /// The right to store what comes of a command.
@@ -146,10 +150,12 @@ impl Cache {
     /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
     /// the world is left in `moment`, for questions that were there already.
     pub fn ask(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+        let is_asked_again = question.only_known;
         let answer = self.answer(question, moment)?;
         match &answer {
             Answer::Hit(_) => self.count("hits"),
             Answer::Miss(ticket) => self.count(format!("misses/{}", told(&ticket.why))),
+            Answer::Uncached(reason) if reason.is_unknown && is_asked_again => {}
             Answer::Uncached(reason) => self.count(format!("uncached/{}", reason.name)),
         }
         Some(answer)
@@ -185,7 +191,12 @@ impl Cache {
         if is_read_only {
             let words = format!("the cache is only read; {why}");
             let name = "read only";
-            let answer = Answer::Uncached(Uncached { name, words });
+            let is_unknown = false;
+            let answer = Answer::Uncached(Uncached {
+                name,
+                words,
+                is_unknown,
+            });
             return Some(self.told(&question, &action, &key, answer));
         }
         let (flight, question) = match self.flights.board(key, question) {
@@ -230,6 +241,7 @@ impl Cache {
         let (program, real) = find_program(question, moment, &self.world).ok_or(Uncached {
             name: "no such program",
             words: "its program is not there".to_owned(),
+            is_unknown: true,
         })?;
         let call = Call {
             argv,
@@ -243,6 +255,7 @@ impl Cache {
         Action::find(&call).map_err(|reason| Uncached {
             name: reason.name(),
             words: reason.to_string(),
+            is_unknown: true,
         })
     }
 
@@ -422,6 +435,7 @@ fn unusual(path: &std::path::Path) -> Uncached {
     Uncached {
         name: "its output cannot be replaced",
         words: format!("{} is there and cannot be replaced", path.display()),
+        is_unknown: false,
     }
 }
 

@@ -138,6 +138,7 @@ impl Cache {
             circumstances: question.circumstances.clone(),
             wishes: question.wishes.clone(),
             inputs: false,
+            only_known: false,
         };
         let (known, key) = (hit.known, action.key);
         Some(Box::new(Due { question, known, key }))

@@ -260,7 +260,12 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>) -> Option<Done>
         }
         (Errand::Ask(question), Err(why)) => {
             let (name, words) = ("no store", why);
-            let answer = Answer::Uncached(Uncached { name, words });
+            let is_unknown = false;
+            let answer = Answer::Uncached(Uncached {
+                name,
+                words,
+                is_unknown,
+            });
             let who = question.who;
             Some(Done::Answered { who, answer })
         }

@@ -103,6 +103,7 @@ impl Server {
             arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,
+            only_known: client.is_some_and(|client| client.only_known),
         });
     }
 
@@ -139,6 +140,7 @@ impl Server {
         let case = match answer {
             Answer::Hit(hit) => return self.serve(key, hit),
             Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket)),
+            Answer::Uncached(reason) if reason.is_unknown && self.is_for_known(key) => return self.hand_back(key),
             Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None),
         };
         if let Err((why, reason)) = self.equip(key) {
@@ -190,10 +192,25 @@ impl Server {
         Ok(())
     }
 
+    /// A command's client wants only those run that the cache can tell something of.
+    fn is_for_known(&self, key: CommandKey) -> bool {
+        let connection = self.commands.get(&key).map(|command| command.order.connection);
+        let connection = connection.and_then(|connection| self.connections.get(&connection));
+        let client = connection.and_then(|connection| connection.client.as_ref());
+        client.is_some_and(|client| client.only_known)
+    }
+
     /// A command's client turns out to live elsewhere: it runs the command itself.
     fn give_back(&mut self, key: CommandKey, why: Why, reason: &str) {
+        let connection = self.commands.get(&key).map(|command| command.order.connection);
+        if let Some(connection) = connection {
+            self.count_refusal(connection, why, reason);
+        }
+        self.hand_back(key);
+    }
+
+    fn hand_back(&mut self, key: CommandKey) {
         if let Some(command) = self.commands.remove(&key) {
-            self.count_refusal(command.order.connection, why, reason);
             let error = io::Error::from_raw_os_error(libc::EPERM);
             let outcome = command.order.not_started(NotStarted::engine(&error));
             self.tell(&command.order, &outcome);

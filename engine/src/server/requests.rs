@@ -239,6 +239,7 @@ impl Server {
             standing,
             pin: hello.wishes & wire::WISH_PIN != 0,
             wishes: Arc::default(),
+            only_known: hello.wishes & wire::WISH_KNOWN != 0,
             numbers: Numbers::default(),
         })
     }

@@ -10,6 +10,7 @@
 pub mod act;
 pub mod ask;
 pub mod call;
+pub mod card;
 pub mod explanation;
 pub mod options;
 pub mod place;
@@ -25,35 +26,36 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use self::call::{Call, How};
+use crate::client::Client;
 
 const NAME: &str = "wafcc";
 /// The shell's exit status for a program that is not there.
 const NOT_FOUND: i32 = 127;
 const MISUSED: i32 = 2;
 
-/// The whole program; returns its exit status.
-pub fn main(mut args: Vec<OsString>) -> i32 {
+/// The whole program; returns its exit status. `asked` is a connection over which the command was asked for already.
+pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     if args.is_empty() {
         args.push(NAME.into());
     }
     let argv0 = args.remove(0);
     if let Some(name) = borrowed_name(&argv0) {
-        return wrap(name, args, How::AsSet);
+        return wrap(name, args, How::AsSet, None);
     }
     match args.first().map(|first| first.as_bytes()) {
         Some(b"run") => match how_to_run(&mut args) {
             Some(how) => {
                 let name = args.remove(0);
-                wrap(&name, args, how)
+                wrap(&name, args, how, None)
             }
             None => {
                 let name = args.remove(0);
-                wrap(&name, args, How::AsSet)
+                wrap(&name, args, How::AsSet, None)
             }
         },
         Some(first) if !first.starts_with(b"-") => {
             let name = args.remove(0);
-            wrap(&name, args, How::AsSet)
+            wrap(&name, args, How::AsSet, asked)
         }
         _ => manage(args),
     }
@@ -75,9 +77,9 @@ fn how_to_run(args: &mut Vec<OsString>) -> Option<How> {
     Some(if is_plain { How::Uncached } else { How::ByFacts })
 }
 
-fn wrap(name: &OsStr, args: Vec<OsString>, how: How) -> i32 {
+fn wrap(name: &OsStr, args: Vec<OsString>, how: How, asked: Option<Client>) -> i32 {
     match Call::find(name, args, how) {
-        Ok(call) => run::run(&call),
+        Ok(call) => run::run(&call, asked),
         Err(error) => {
             eprintln!("{NAME}: {error}");
             NOT_FOUND

@@ -91,7 +91,7 @@ fn of_store(usual: &Folder, real: &Path) -> Folder {
 
 /// FNV-1a: nobody gains by two stores of one name, and a digest of the cache's kind first asks the processor what it can, which takes
 /// longer than all else here on a virtual machine.
-fn mixed(bytes: &[u8]) -> u64 {
+pub(super) fn mixed(bytes: &[u8]) -> u64 {
     let mix = |known: u64, byte: &u8| (known ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::fs::FileType;
 
 use super::call::{Call, How};
+use super::card;
 use super::place;
 use super::settings::{Key, Settings};
 use crate::cache::action::{self, Action};
@@ -33,14 +34,18 @@ const STAT_CAP: usize = 1024;
 /// How often we look, while a command runs, whether its engine was stopped.
 const WATCH: Duration = Duration::from_secs(5);
 
-/// Runs the call; returns its exit status.
-pub fn run(call: &Call) -> i32 {
+/// Runs the call, for which an engine may have been asked already; returns its exit status.
+pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     let settings = Settings::load();
     if settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
         return exec(call);
     }
     let home = Home::of(&settings);
-    match run_in_engine(call, &settings, &home) {
+    let ran = match asked {
+        Some(client) => hear(client),
+        None => run_in_engine(call, &settings, &home),
+    };
+    match ran {
         Ok(Outcome {
             verdict: Verdict::Ran,
             code,
@@ -179,11 +184,19 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     if !later.is_empty() {
         client.ask(later, descriptors)?;
     }
+    if is_prompt && by_facts.is_none() {
+        card::leave(settings, home, &caching);
+    }
+    hear(client)
+}
+
+/// Waits for what comes of a command, and prints what it printed.
+fn hear(mut client: Client) -> Result<Outcome, Unserved> {
     // Printed when all is there: a command that is lost on its way runs once more, and prints all itself.
     let mut printed = Vec::new();
     loop {
         match client.receive_while_it_lives(WATCH)? {
-            Reply::Told { .. } => {}
+            Reply::Told { .. } | Reply::Welcome { .. } => {}
             Reply::Output { stream, data, .. } => printed.push((stream, data)),
             Reply::Outcome(outcome) => {
                 if outcome.verdict == Verdict::Ran {

@@ -102,6 +102,8 @@ pub const WISH_PIN: u32 = 1;
 pub const WISH_OWN_SLOTS: u32 = 2;
 /// Look at where the client lives only when a command is to run.
 pub const WISH_LATE: u32 = 4;
+/// What the cache can tell nothing of is not run but given back.
+pub const WISH_KNOWN: u32 = 8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdio {

@@ -1,0 +1,219 @@
+"""The first steps of wafcc, before libc has begun: it ends there when the engine's answer is all there is to do, and leaves
+all else to the program."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+from typing import Dict, List, Tuple
+
+import pytest
+from cache_lab import Lab
+
+SOURCE = "int f(void) { return 1; }\n"
+LINE = ["gcc", "-c", "a.c", "-o", "a.o"]
+
+
+@pytest.fixture
+def lab(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Lab:
+	"""A folder with a source that was compiled once, in a home whose files are older than what is trusted."""
+	home = tmp_path / "home"
+	(home / ".config" / "wafcc").mkdir(parents=True)
+	folder = tmp_path / "folder"
+	folder.mkdir()
+	lab = Lab(engine, folder, home)
+	lab.write("a.c", SOURCE)
+	call(lab, LINE)
+	return lab
+
+
+def cards(runtime: pathlib.Path) -> List[pathlib.Path]:
+	return sorted(runtime.glob("wafd-*.card-????????????????"))
+
+
+def call(lab: Lab, argv: List[str], **env: str) -> "subprocess.CompletedProcess[bytes]":
+	return subprocess.run(
+		[lab.wafcc, *argv],
+		cwd=lab.folder,
+		env={**lab.environ, **env},
+		stdin=subprocess.DEVNULL,
+		capture_output=True,
+		timeout=60,
+		check=False,
+	)
+
+
+def follow(lab: Lab, argv: List[str], **env: str) -> Tuple[int, List[str]]:
+	"""The status of a call and its system calls: those of libc's beginning among them, if it began."""
+	if not shutil.which("strace"):
+		pytest.skip("strace is not installed")
+	trace = lab.folder.parent / "trace"
+	done = subprocess.run(
+		["strace", "-o", str(trace), lab.wafcc, *argv],
+		cwd=lab.folder,
+		env={**lab.environ, **env},
+		stdin=subprocess.DEVNULL,
+		capture_output=True,
+		timeout=60,
+		check=False,
+	)
+	names = re.findall(r"^(\w+)\(", trace.read_text(errors="replace"), re.M)
+	return done.returncode, names
+
+
+def needs_libc(names: List[str]) -> bool:
+	return "brk" in names or "set_robust_list" in names
+
+
+def stats(lab: Lab) -> Dict[str, int]:
+	"""Hits, misses and calls that were not cacheable."""
+	shown = call(lab, ["--show-stats"]).stdout.decode()
+	words = {"hits": "Hits", "misses": "Misses", "uncacheable": "Uncacheable calls"}
+	return {name: int(re.search(rf"{word}:\s+(\d+)", shown).group(1)) for name, word in words.items()}
+
+
+def test_a_hit_needs_no_libc(lab: Lab, runtime: pathlib.Path) -> None:
+	"""The first call leaves a card, and the second one's hit is all over before libc begins."""
+	made = (lab.folder / "a.o").read_bytes()
+	(lab.folder / "a.o").unlink()
+	assert len(cards(runtime)) == 1
+	status, names = follow(lab, LINE)
+	assert status == 0 and (lab.folder / "a.o").read_bytes() == made
+	if not needs_libc(follow(lab, ["--version"])[1]):
+		pytest.skip("wafcc is not linked statically here")
+	assert not needs_libc(names), names
+	assert stats(lab)["hits"] == 1
+
+
+def test_a_miss_and_a_failure_are_the_compilers(lab: Lab) -> None:
+	"""What ran is told as it was: status, messages, and nothing of a file that was not made."""
+	lab.write("wrong.c", "int f(void) { return nothing; }\n")
+	lab.write("other.c", "int g(void) { int unused; return 2; }\n")
+	for line in (["gcc", "-c", "wrong.c"], ["gcc", "-Wall", "-c", "other.c"], ["gcc", "-c", "missing.c"]):
+		assert lab.run(" ".join(line), True) == lab.run(" ".join(line), False)
+
+
+def test_many_messages_come_whole(lab: Lab) -> None:
+	"""More than what the front holds at first: some hundred kilobytes, on a miss and on a hit."""
+	lab.write("long.c", "".join(f"#warning {'x' * 90} {i}\n" for i in range(1500)))
+	line = "gcc -c long.c"
+	plain = lab.run(line, False)
+	assert len(plain.stderr) > 200_000
+	assert lab.run(line, True) == plain == lab.run(line, True)
+
+
+def test_what_the_cache_cannot_tell_runs_as_ever(lab: Lab) -> None:
+	"""Commands that only look like compiles are the program's, with its own descriptors, and are counted once."""
+	lab.write("b.c", "int g(void) { return 2; }\n")
+	before = stats(lab)
+	for line in ("gcc -c a.c b.c", "gcc -c a.c -save-temps", "gcc -c a.c -o a.o -v", "no-such-compiler -c a.c"):
+		if shutil.which(line.split()[0]):
+			assert lab.run(line, True).files.keys() == lab.run(line, False).files.keys()
+		else:
+			assert call(lab, line.split()).returncode == 127
+	assert stats(lab) == dict(before, uncacheable=before["uncacheable"] + 3)
+
+
+def test_links_in_front_of_the_compiler_are_passed_over(lab: Lab) -> None:
+	"""A name behind which wafcc itself stands is the program's to look through."""
+	links = lab.folder.parent / "links"
+	links.mkdir()
+	(links / "gcc").symlink_to(lab.wafcc)
+	path = f"{links}{os.pathsep}{lab.environ['PATH']}"
+	for _ in range(2):
+		done = call(lab, LINE, PATH=path)
+		assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "other", "long", "folder", "fifo"])
+def test_a_bad_card_is_no_card(lab: Lab, runtime: pathlib.Path, damage: str) -> None:
+	"""Whatever stands in its place, the command runs, and a good card is there again or is not missed."""
+	(card,) = cards(runtime)
+	text = card.read_bytes()
+	card.unlink()
+	if damage == "folder":
+		card.mkdir()
+	elif damage == "fifo":
+		os.mkfifo(card)
+	else:
+		bad = {"empty": b"", "cut": text[: len(text) // 2], "other": text[:8] + b"\xff" * 64, "long": text + b"x" * 20000}
+		card.write_bytes(bad[damage])
+	for _ in range(2):
+		assert lab.run(" ".join(LINE), True) == lab.run(" ".join(LINE), False)
+	if damage != "folder":
+		assert card.read_bytes() == text
+
+
+def test_every_cut_of_a_card_is_no_card(lab: Lab, runtime: pathlib.Path) -> None:
+	"""Wherever a card ends too early, nothing is read beyond its end."""
+	(card,) = cards(runtime)
+	text = card.read_bytes()
+	for size in range(0, len(text), 7):
+		card.write_bytes(text[:size])
+		assert call(lab, LINE).returncode == 0, size
+
+
+def test_settings_are_heeded_at_once(lab: Lab, runtime: pathlib.Path) -> None:
+	"""A file of settings that appears or changes, and a variable, hold for the next call."""
+	config = pathlib.Path(lab.environ["HOME"]) / ".config" / "wafcc" / "wafcc.conf"
+	before = stats(lab)
+	config.write_text("recache = yes\n")
+	call(lab, LINE)
+	assert stats(lab) == dict(before, misses=before["misses"] + 1)
+	config.write_text("disable = yes\n")
+	call(lab, LINE)
+	assert stats(lab) == dict(before, misses=before["misses"] + 1)
+	config.unlink()
+	call(lab, LINE, WAFCC_DISABLE="1")
+	assert stats(lab) == dict(before, misses=before["misses"] + 1)
+	call(lab, LINE)
+	assert stats(lab)["hits"] == before["hits"] + 1
+
+
+def test_another_store_is_another_card(lab: Lab, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""What one store holds is not what the other does, by the same command."""
+	for _ in range(2):
+		call(lab, LINE, WAFCC_DIR=str(tmp_path / "other"))
+	assert len(cards(runtime)) == 2
+	done = call(lab, ["--show-stats"], WAFCC_DIR=str(tmp_path / "other")).stdout.decode()
+	assert re.search(r"Hits:\s+1 ", done), done
+	call(lab, ["--shutdown"], WAFCC_DIR=str(tmp_path / "other"))
+
+
+def test_a_folder_that_is_open_to_others_has_no_card(lab: Lab, runtime: pathlib.Path) -> None:
+	"""Nothing in a folder that others may write to is believed."""
+	runtime.chmod(0o770)
+	try:
+		done = call(lab, LINE)
+	finally:
+		runtime.chmod(0o700)
+	assert done.returncode == 0
+
+
+def test_without_an_engine_another_is_started(lab: Lab) -> None:
+	"""The card names an engine that is gone: the program starts one."""
+	call(lab, ["--shutdown"])
+	assert call(lab, LINE).returncode == 0
+	assert stats(lab)["hits"] >= 1
+
+
+def test_a_long_wait_is_handed_on(lab: Lab, engine: str) -> None:
+	"""An engine that does not answer in time is the program's to wait for, over the same connection."""
+	report = subprocess.run([engine, "status"], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
+	pid = int(re.search(r"process\s+(\d+)", report).group(1))
+	os.kill(pid, signal.SIGSTOP)
+	waits = subprocess.Popen([lab.wafcc, *LINE], cwd=lab.folder, env=lab.environ, stdin=subprocess.DEVNULL)
+	try:
+		deadline = time.monotonic() + 30
+		# libc has begun when there is a heap
+		maps = pathlib.Path(f"/proc/{waits.pid}/maps")
+		while "[heap]" not in maps.read_text() and time.monotonic() < deadline:
+			time.sleep(0.05)
+		assert "[heap]" in maps.read_text()
+	finally:
+		os.kill(pid, signal.SIGCONT)
+	assert waits.wait(30) == 0
+	assert stats(lab) == {"hits": 1, "misses": 1, "uncacheable": 0}
