@@ -329,7 +329,9 @@ static int say(int socket, char **argv, char **environment, const unsigned char 
 	folder_size--;
 	copy(hello + 4, "\1WAFD\1\0\1\0", 9);
 	put32(hello + 29, processors());
-	put32(hello + 33, 4 | 8);
+	uint32_t umask = (uint32_t)SYSTEM(SYS_umask, 0);
+	SYSTEM(SYS_umask, umask);
+	put32(hello + 33, 4 | 8 | 16 | umask << 16);
 	put32(hello + 37, 0);
 	put32(hello + 41, 0);
 	put32(hello + 45, (uint32_t)name_size);

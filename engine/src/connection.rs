@@ -51,6 +51,8 @@ pub struct Client {
     pub wishes: Arc<Wishes>,
     /// What the cache can tell nothing of is given back.
     pub only_known: bool,
+    /// For commands that come before it is known where it lives.
+    pub umask: Option<u32>,
     /// What it was told of the inputs of its commands.
     pub numbers: Numbers,
 }

@@ -60,7 +60,8 @@ impl Server {
             ),
             // Enough to be looked up: it is examined if the command is to run.
             None => {
-                let umask = context::umask_of(client.pid).unwrap_or(self.own.umask);
+                let asked = || context::umask_of(client.pid).unwrap_or(self.own.umask);
+                let umask = client.umask.unwrap_or_else(asked);
                 (Arc::new(self.own.with_umask(umask)), Arc::default(), None)
             }
         };

@@ -104,7 +104,7 @@ pub struct Server {
     /// Our socket, as opposed to another engine's of the same name.
     socket: Option<(u64, u64)>,
     /// Our program as it was when we started: when it is replaced, a newer engine should take over.
-    program: Option<(u64, u64)>,
+    program: (PathBuf, Option<(u64, u64)>),
     pins: Pins,
     keys: u64,
     started: Instant,
@@ -142,6 +142,8 @@ impl Server {
         let clerks = Clerks::new(cached::open)?;
         epoll::add(&epoll, clerks.bell(), Source::Cache.data(), epoll::EventFlags::IN)?;
         raise_descriptor_limit();
+        let program = std::env::current_exe().unwrap_or_default();
+        let as_found = identity(&program);
         let mut server = Server {
             epoll,
             signals,
@@ -163,7 +165,7 @@ impl Server {
             place: Place::of(pid).map_err(io::Error::other)?,
             own,
             socket: identity(&options.folder.socket()),
-            program: program_now(),
+            program: (program, as_found),
             pins: Pins::default(),
             keys: 0,
             started: Instant::now(),
@@ -328,11 +330,6 @@ fn timespec(duration: Duration) -> Timespec {
         tv_sec: duration.as_secs() as i64,
         tv_nsec: i64::from(duration.subsec_nanos()),
     }
-}
-
-/// Device and inode of the program on disk.
-fn program_now() -> Option<(u64, u64)> {
-    identity(&std::env::current_exe().ok()?)
 }
 
 fn identity(path: &Path) -> Option<(u64, u64)> {

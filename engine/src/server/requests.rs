@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
 
-use super::{program_now, Server, Session};
+use super::{identity, Server, Session};
 use crate::cache::inputs::Numbers;
 use crate::connection::{Client, Connection, ConnectionKey, Received, Standing};
 use crate::context::{self, Context};
@@ -178,7 +178,7 @@ impl Server {
         if !trusted {
             return Err(self.refuse(key, Why::Token, "wrong token"));
         }
-        if !self.leaving && self.sessions.is_empty() && self.program != program_now() {
+        if !self.leaving && self.sessions.is_empty() && self.program.1 != identity(&self.program.0) {
             info!("the program on disk is another by now: leaving to make room for it");
             self.leave();
         }
@@ -240,6 +240,7 @@ impl Server {
             pin: hello.wishes & wire::WISH_PIN != 0,
             wishes: Arc::default(),
             only_known: hello.wishes & wire::WISH_KNOWN != 0,
+            umask: (hello.wishes & wire::WISH_UMASK != 0).then_some(hello.wishes >> wire::UMASK_SHIFT & 0o777),
             numbers: Numbers::default(),
         })
     }

@@ -26,7 +26,10 @@ use crate::cache::input::Input;
 use crate::client::{end_if_stopped, Client, Greeting, Unserved};
 use crate::folder::Folder;
 use crate::terminal::Size;
-use crate::wire::{Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, WISH_LATE};
+use crate::wire::{
+    Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
+    WISH_UMASK,
+};
 
 const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
@@ -167,7 +170,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         session,
         jobs: processors(),
         // A hit needs nothing of us.
-        wishes: if is_kept { WISH_LATE } else { 0 },
+        wishes: if is_kept { WISH_LATE | umask() } else { 0 },
         name: name.clone(),
     };
     let caching = caching(settings);
@@ -298,6 +301,14 @@ fn parent() -> ([u8; 16], Vec<u8>) {
     session[8..].copy_from_slice(&started.to_le_bytes());
     let name = head.split_once('(').map_or("?", |(_, name)| name);
     (session, format!("wafcc for {name}").into_bytes())
+}
+
+/// As a wish.
+fn umask() -> u32 {
+    let none = rustix::fs::Mode::empty();
+    let umask = rustix::process::umask(none);
+    rustix::process::umask(umask);
+    WISH_UMASK | umask.bits() << UMASK_SHIFT
 }
 
 /// That we may run on; the engine knows what control groups grant us.

@@ -104,6 +104,9 @@ pub const WISH_OWN_SLOTS: u32 = 2;
 pub const WISH_LATE: u32 = 4;
 /// What the cache can tell nothing of is not run but given back.
 pub const WISH_KNOWN: u32 = 8;
+/// With this the wishes hold the client's umask, from this bit on.
+pub const WISH_UMASK: u32 = 16;
+pub const UMASK_SHIFT: u32 = 16;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stdio {
