@@ -23,6 +23,8 @@ use crate::prompt::make_prompt;
 const MOST: usize = 8;
 /// After this a store that could not be opened is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A store that takes longer may have died.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Something that is done with the cache, and its answer as bytes.
 pub type Work = Box<dyn FnOnce(&Cache) -> Vec<u8> + Send>;
@@ -132,6 +134,9 @@ struct Desk {
     errands: Arc<Errands>,
     /// Set once it is open: for whoever must not wait until it is.
     opened: OnceLock<Weak<Cache>>,
+    /// Commands that are over for their clients, and of which something is still to be stored.
+    unstored: Mutex<usize>,
+    is_stored: Condvar,
 }
 
 /// The store is opened when somebody asks for the first time: most engines are never asked.
@@ -167,6 +172,22 @@ impl Desk {
     }
 }
 
+impl Desk {
+    fn count_unstored(&self, more: isize) {
+        let mut unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
+        *unstored = unstored.saturating_add_signed(more);
+        self.is_stored.notify_all();
+    }
+
+    /// Waits until all is stored that is to be, or that takes too long.
+    fn settle(&self) {
+        let unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = self
+            .is_stored
+            .wait_timeout_while(unstored, PATIENCE, |unstored| *unstored > 0);
+    }
+}
+
 impl Clerks {
     pub fn new(open: impl Fn(Arc<Errands>) -> Result<Cache, String> + Send + Sync + 'static) -> io::Result<Clerks> {
         let errands = Arc::new(Errands::default());
@@ -178,6 +199,8 @@ impl Clerks {
             open: Box::new(open),
             errands: errands.clone(),
             opened: OnceLock::new(),
+            unstored: Mutex::new(0),
+            is_stored: Condvar::new(),
         });
         let count = thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST));
         for _ in 0..count {
@@ -230,6 +253,7 @@ impl Clerks {
 
     /// Has all that is kept in memory on disk.
     pub fn close(&self) {
+        self.desk.settle();
         let mut opening = self.desk.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Opening::Open(cache) = std::mem::replace(&mut *opening, Opening::Never) {
             cache.flush();
@@ -242,32 +266,28 @@ fn work(reports: &Reports, desk: &Desk) {
     let mut moment = None;
     loop {
         let errand = desk.errands.next(&mut moment);
-        let Some(done) = run(errand, desk, &mut moment) else {
-            continue;
-        };
-        reports.send(done);
+        run(errand, desk, &mut moment, reports);
     }
 }
 
-/// `None` if somebody waits for somebody else.
-fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>) -> Option<Done> {
+fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Reports) {
     let cache = desk.cache();
     match (errand, cache) {
         (Errand::Ask(question), Ok(cache)) => {
             let who = question.who;
-            let answer = cache.ask(question, moment)?;
-            Some(Done::Answered { who, answer })
+            // There is none if it waits for somebody else's command.
+            if let Some(answer) = cache.ask(question, moment) {
+                reports.send(Done::Answered { who, answer });
+            }
         }
-        (Errand::Ask(question), Err(why)) => {
-            let (name, words) = ("no store", why);
-            let is_unknown = false;
+        (Errand::Ask(question), Err(words)) => {
             let answer = Answer::Uncached(Uncached {
-                name,
+                name: "no store",
                 words,
-                is_unknown,
+                is_unknown: false,
             });
             let who = question.who;
-            Some(Done::Answered { who, answer })
+            reports.send(Done::Answered { who, answer });
         }
         (
             Errand::Keep {
@@ -279,17 +299,32 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>) -> Option<Done>
             Ok(cache),
         ) => {
             ended.accesses = berth.finish();
-            let kept = cache.keep(*ticket, &ended);
-            Some(Done::Kept { who, kept })
+            match cache.take(*ticket, &ended) {
+                Ok(unstored) if unstored.is_awaited() => {
+                    let kept = cache.store(unstored);
+                    reports.send(Done::Kept { who, kept });
+                }
+                Ok(unstored) => {
+                    desk.count_unstored(1);
+                    reports.send(Done::Kept { who, kept: Ok(None) });
+                    if let Err(unkept) = cache.store(unstored) {
+                        log::debug!("not stored: {}", unkept.words);
+                    }
+                    desk.count_unstored(-1);
+                }
+                Err(unkept) => reports.send(Done::Kept { who, kept: Err(unkept) }),
+            }
         }
         (Errand::Keep { who, .. }, Err(why)) => {
             let (name, words) = ("the store failed", why);
             let kept = Err(Unkept { name, words });
-            Some(Done::Kept { who, kept })
+            reports.send(Done::Kept { who, kept });
         }
         (Errand::Other { who, work }, cache) => {
+            // Whoever has run a command finds what came of it.
+            desk.settle();
             let result = cache.map(|cache| work(&cache));
-            Some(Done::Other { who, result })
+            reports.send(Done::Other { who, result });
         }
     }
 }

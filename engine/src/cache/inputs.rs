@@ -40,9 +40,19 @@ pub struct Inputs {
 impl Inputs {
     /// Of an entry that holds now. `None` if that cannot be told of a file for longer than a moment.
     pub fn of(entry: &Entry, view: &mut View) -> Option<Inputs> {
-        let mut texts = Vec::with_capacity(entry.facts.len());
+        let texts = Inputs::texts(&entry.facts, view)?;
+        Some(Inputs::with_result(texts, entry))
+    }
+
+    pub fn with_result(texts: Vec<Bytes>, entry: &Entry) -> Inputs {
+        let result = result(entry);
+        Inputs { texts, result }
+    }
+
+    pub fn texts(facts: &[Fact], view: &mut View) -> Option<Vec<Bytes>> {
+        let mut texts = Vec::with_capacity(facts.len());
         let mut folder = Bytes::new();
-        for fact in &entry.facts {
+        for fact in facts {
             match fact {
                 Fact::File { path, digest } => texts.push(file(path, digest, view)?),
                 Fact::Absent { path, .. } => {
@@ -63,8 +73,7 @@ impl Inputs {
                 _ => {}
             }
         }
-        let result = result(entry);
-        Some(Inputs { texts, result })
+        Some(texts)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Keeps what came of a command: what it did becomes facts, what it made becomes blobs, and both an entry.
 //!
-//! Outputs are read before the client hears that the command is over: afterwards they are anyone's.
+//! In two steps. All that is anyone's afterwards is looked at before the client hears that the command is over: what it has read, and
+//! what it has made. What that becomes is stored then, while the client goes on.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -18,7 +19,7 @@ use super::fact::{Fact, Kind};
 use super::inputs::Inputs;
 use super::neutral;
 use super::outputs::Role;
-use super::path::Place;
+use super::path::{Path, Place};
 use super::status::Stamp;
 use super::story::{understand, Knowledge, Made};
 use super::world::View;
@@ -26,6 +27,8 @@ use super::Cache;
 
 /// More is a blob of its own.
 const INLINE: usize = 4 << 10;
+/// Larger outputs are not held in memory until they are stored.
+const SMALL: u64 = 1 << 20;
 
 /// A command that was run for a ticket.
 pub struct Ended {
@@ -60,26 +63,87 @@ impl Unkept {
     }
 }
 
+/// What is known of a command that is over, and still to be stored.
+pub struct Unstored {
+    ticket: Ticket,
+    facts: Vec<Fact>,
+    outputs: Vec<Taken>,
+    /// Texts as they are stored.
+    prints: [Vec<u8>; 2],
+    wall: u64,
+    processor: u64,
+    /// Paths that only what the command did has told.
+    untold: Vec<Bytes>,
+    inputs: Option<Vec<Bytes>>,
+}
+
+/// An output as it was when the command was over.
+struct Taken {
+    path: Path,
+    number: Option<usize>,
+    material: Material,
+    size: u64,
+    is_program: bool,
+}
+
+enum Material {
+    Bytes(Vec<u8>),
+    /// What is large is copied at once.
+    Stored(Digest),
+}
+
+impl Unstored {
+    /// Whoever waits for the command is to be told what it depended on and made.
+    pub fn is_awaited(&self) -> bool {
+        self.ticket.question.inputs
+    }
+}
+
 impl Cache {
-    /// Stores what came of a command, or says why not.
-    pub fn keep(&self, ticket: Ticket, ended: &Ended) -> Result<Option<Inputs>, Unkept> {
-        let kept = self.store_entry(&ticket, ended).map(|(entry, inputs)| {
-            self.compare(&ticket, &entry);
-            inputs
-        });
-        if let Err(unkept) = &kept {
-            self.count(format!("not stored/{}", unkept.name));
+    /// Takes what came of a command, or says why nothing is stored.
+    pub fn take(&self, ticket: Ticket, ended: &Ended) -> Result<Unstored, Unkept> {
+        let untold: Vec<_> = match ticket.action.knows.compiler {
+            None => ended.accesses.iter().filter_map(written).cloned().collect(),
+            Some(_) => Vec::new(),
+        };
+        match self.look_at(&ticket, ended) {
+            Ok(gathered) => Ok(Unstored {
+                facts: gathered.facts,
+                outputs: gathered.outputs,
+                prints: gathered.prints,
+                wall: ended.wall,
+                processor: ended.processor,
+                untold,
+                inputs: gathered.inputs,
+                ticket,
+            }),
+            Err(unkept) => {
+                self.note_unkept(&ticket, &untold, Some(&unkept));
+                Err(unkept)
+            }
         }
-        let unstored = kept.as_ref().err().map(|unkept| unkept.words.as_str());
-        self.note_miss(&ticket, unstored);
-        if ticket.action.knows.compiler.is_none() {
-            let all = ended.accesses.iter().filter_map(written);
-            all.for_each(|path| self.note_miss_of(&ticket, path, unstored));
-        }
-        kept
     }
 
-    fn store_entry(&self, ticket: &Ticket, ended: &Ended) -> Result<(Entry, Option<Inputs>), Unkept> {
+    /// Stores what was taken, or says why not.
+    pub fn store(&self, unstored: Unstored) -> Result<Option<Inputs>, Unkept> {
+        let (ticket, untold) = (&unstored.ticket, &unstored.untold);
+        let entry = self.store_entry(&unstored);
+        self.note_unkept(ticket, untold, entry.as_ref().err());
+        let entry = entry?;
+        self.compare(ticket, &entry);
+        Ok(unstored.inputs.map(|texts| Inputs::with_result(texts, &entry)))
+    }
+
+    fn note_unkept(&self, ticket: &Ticket, untold: &[Bytes], unkept: Option<&Unkept>) {
+        if let Some(unkept) = unkept {
+            self.count(format!("not stored/{}", unkept.name));
+        }
+        let words = unkept.map(|unkept| unkept.words.as_str());
+        self.note_miss(ticket, words);
+        untold.iter().for_each(|path| self.note_miss_of(ticket, path, words));
+    }
+
+    fn look_at(&self, ticket: &Ticket, ended: &Ended) -> Result<Gathered, Unkept> {
         if ended.code != 0 {
             let is_compiler = ticket.action.knows.compiler.is_some();
             let name = if is_compiler {
@@ -118,7 +182,7 @@ impl Cache {
             let mut all = found.outputs.iter();
             all.try_for_each(|made| require_usual(made.kind, &place.absolute(&made.path), question.umask))?;
         }
-        let made = found.outputs.iter().map(|made| self.store_output(made, knows, &place));
+        let made = found.outputs.iter().map(|made| self.take_output(made, knows, &place));
         let mut outputs = made.collect::<Result<Vec<_>, _>>()?;
         outputs.sort_by_key(|output| output.number);
         let lacks = |number| outputs.iter().all(|output| output.number != Some(number));
@@ -127,19 +191,35 @@ impl Cache {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new("lacks a file that was foretold", words));
         }
-        let entry = Entry {
+        let inputs = question.inputs.then(|| Inputs::texts(&found.facts, &mut view));
+        Ok(Gathered {
+            inputs: inputs.flatten(),
             facts: found.facts,
             outputs,
-            stdout: self.store_print(&ended.stdout, knows)?,
-            stderr: self.store_print(&ended.stderr, knows)?,
+            prints: [
+                neutral_print(&ended.stdout, knows)?,
+                neutral_print(&ended.stderr, knows)?,
+            ],
+        })
+    }
+
+    fn store_entry(&self, unstored: &Unstored) -> Result<Entry, Unkept> {
+        let outputs = unstored.outputs.iter().map(|taken| self.store_output(taken));
+        let [stdout, stderr] = &unstored.prints;
+        let entry = Entry {
+            facts: unstored.facts.clone(),
+            outputs: outputs.collect::<Result<_, _>>()?,
+            stdout: self.store_print(stdout)?,
+            stderr: self.store_print(stderr)?,
             exit: 0,
-            wall: ended.wall,
-            processor: ended.processor,
+            wall: unstored.wall,
+            processor: unstored.processor,
         };
-        let stored = self.store.put_entry(&ticket.key, &entry.encode(), &entry.blobs());
+        let stored = self
+            .store
+            .put_entry(&unstored.ticket.key, &entry.encode(), &entry.blobs());
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
-        let inputs = question.inputs.then(|| Inputs::of(&entry, &mut view));
-        Ok((entry, inputs.flatten()))
+        Ok(entry)
     }
 
     /// Holds what an audited command has made against what would have been given for it.
@@ -161,7 +241,7 @@ impl Cache {
         }
     }
 
-    fn store_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Output, Unkept> {
+    fn take_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Taken, Unkept> {
         let path = place.absolute(&made.path);
         let number = knows
             .outputs
@@ -175,24 +255,23 @@ impl Cache {
         }
         let role = number.map(|number| knows.outputs[number].role);
         let file = FilePath::new(OsStr::from_bytes(&path));
-        let stored = self.store_file(file, role, knows);
-        let (digest, size) = stored.map_err(|error| Unkept::failed(&format!("read {}", file.display()), &error))??;
-        let is_program = made.kind == Kind::Program;
-        let content = Content::File {
-            digest,
+        let taken = self.take_file(file, role, knows);
+        let (material, size) = taken.map_err(|error| Unkept::failed(&format!("read {}", file.display()), &error))??;
+        Ok(Taken {
+            path: made.path.clone(),
+            number,
+            material,
             size,
-            is_program,
-        };
-        let path = made.path.clone();
-        Ok(Output { path, number, content })
+            is_program: made.kind == Kind::Program,
+        })
     }
 
-    fn store_file(
+    fn take_file(
         &self,
         path: &FilePath,
         role: Option<Role>,
         knows: &Known,
-    ) -> io::Result<Result<(Digest, u64), Unkept>> {
+    ) -> io::Result<Result<(Material, u64), Unkept>> {
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NOFOLLOW)
@@ -203,31 +282,62 @@ impl Cache {
                 let words = format!("{} is not laid out as expected", path.display());
                 return Ok(Err(Unkept::new("tells names of its own", words)));
             };
-            return Ok(Ok((self.store.put_blob(&neutral)?, size)));
+            return Ok(Ok((Material::Bytes(neutral), size)));
         }
-        let Some(base) = &knows.base else {
-            return Ok(Ok((self.store.put_file(&file)?, size)));
-        };
+        if knows.base.is_none() && size > SMALL {
+            return Ok(Ok((Material::Stored(self.store.put_file(&file)?), size)));
+        }
         let bytes = read(&file)?;
-        if neutral::holds(&bytes, base) {
+        if knows.base.as_ref().is_some_and(|base| neutral::holds(&bytes, base)) {
             let words = format!("{} holds the name of the base folder", path.display());
             return Ok(Err(Unkept::new("tells the base folder", words)));
         }
-        Ok(Ok((self.store.put_blob(&bytes)?, size)))
+        let size = bytes.len() as u64;
+        Ok(Ok((Material::Bytes(bytes), size)))
     }
 
-    fn store_print(&self, bytes: &[u8], knows: &Known) -> Result<Print, Unkept> {
-        let neutral = match &knows.base {
-            Some(base) => neutral::diagnostics(bytes, base).ok_or_else(tells_base)?,
-            None => bytes.to_vec(),
+    fn store_output(&self, taken: &Taken) -> Result<Output, Unkept> {
+        let digest = match &taken.material {
+            Material::Stored(digest) => *digest,
+            Material::Bytes(bytes) => {
+                let digest = self.store.put_blob(bytes);
+                digest.map_err(|error| Unkept::failed("store an output", &error))?
+            }
         };
-        if neutral.len() <= INLINE {
-            return Ok(Print::Inline(neutral));
+        Ok(Output {
+            path: taken.path.clone(),
+            number: taken.number,
+            content: Content::File {
+                digest,
+                size: taken.size,
+                is_program: taken.is_program,
+            },
+        })
+    }
+
+    fn store_print(&self, text: &[u8]) -> Result<Print, Unkept> {
+        if text.len() <= INLINE {
+            return Ok(Print::Inline(text.to_vec()));
         }
-        let digest = self.store.put_blob(&neutral);
+        let digest = self.store.put_blob(text);
         let digest = digest.map_err(|error| Unkept::failed("store what it printed", &error))?;
-        let size = neutral.len() as u64;
+        let size = text.len() as u64;
         Ok(Print::Blob { digest, size })
+    }
+}
+
+/// What was looked at when a command was over.
+struct Gathered {
+    facts: Vec<Fact>,
+    outputs: Vec<Taken>,
+    prints: [Vec<u8>; 2],
+    inputs: Option<Vec<Bytes>>,
+}
+
+fn neutral_print(text: &[u8], knows: &Known) -> Result<Vec<u8>, Unkept> {
+    match &knows.base {
+        Some(base) => neutral::diagnostics(text, base).ok_or_else(tells_base),
+        None => Ok(text.to_vec()),
     }
 }
 
