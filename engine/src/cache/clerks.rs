@@ -82,12 +82,17 @@ impl Errands {
 
     /// Whoever comes after all have been served finds the world at a moment of its own.
     fn next(&self, moment: &mut Option<Moment>) -> Errand {
+        if let Some(errand) = self.state().errands.pop_front() {
+            return errand;
+        }
+        if let Some(moment) = moment {
+            moment.end();
+        }
         let mut state = self.state();
         loop {
             if let Some(errand) = state.errands.pop_front() {
                 return errand;
             }
-            *moment = None;
             state.clerks += 1;
             state = self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.clerks -= 1;

@@ -10,6 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::Instant;
 
+use rustc_hash::FxBuildHasher;
 use rustix::fs::{self, Access, AtFlags, CWD};
 use rustix::io::Errno;
 
@@ -34,18 +35,23 @@ pub enum Shelf {
     Unknown,
 }
 
+/// By path.
+type Known<T> = HashMap<Vec<u8>, T, FxBuildHasher>;
+
 /// What was found since it began: it serves requests that had arrived before, and no later ones.
 pub struct Moment {
     began: Instant,
+    /// Nobody is served by it any more; only its room is of use.
+    is_over: bool,
     /// Of names themselves, links among them.
-    names: HashMap<Vec<u8>, Result<Status, Errno>>,
+    names: Known<Result<Status, Errno>>,
     /// Of what links lead to.
-    targets: HashMap<Vec<u8>, Result<Status, Errno>>,
+    targets: Known<Result<Status, Errno>>,
     /// What links say.
-    links: HashMap<Vec<u8>, Result<Vec<u8>, Errno>>,
-    shelves: HashMap<Vec<u8>, Shelf>,
+    links: Known<Result<Vec<u8>, Errno>>,
+    shelves: Known<Shelf>,
     /// Folders by their real paths.
-    real: HashMap<Vec<u8>, Vec<u8>>,
+    real: Known<Vec<u8>>,
     /// Real paths of folders in which names may be looked up.
     searched: Vec<Vec<u8>>,
 }
@@ -91,20 +97,41 @@ impl Moment {
     pub fn begin() -> Moment {
         Moment {
             began: Instant::now(),
-            names: HashMap::with_capacity(ROOM),
-            targets: HashMap::with_capacity(ROOM),
-            links: HashMap::new(),
-            shelves: HashMap::with_capacity(ROOM),
-            real: HashMap::new(),
+            is_over: false,
+            names: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            targets: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            links: Known::default(),
+            shelves: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            real: Known::default(),
             searched: Vec::new(),
         }
     }
 
+    /// Serves nobody from now on, and forgets all.
+    pub fn end(&mut self) {
+        self.is_over = true;
+        self.names.clear();
+        self.targets.clear();
+        self.links.clear();
+        self.shelves.clear();
+        self.real.clear();
+        self.searched.clear();
+    }
+
+    fn begin_again(mut self) -> Moment {
+        self.end();
+        self.is_over = false;
+        self.began = Instant::now();
+        self
+    }
+
     /// This one, if it began when the request that arrived then was there already; otherwise another that begins now.
     pub fn for_request(known: Option<Moment>, arrived: Instant) -> Moment {
-        known
-            .filter(|moment| arrived <= moment.began)
-            .unwrap_or_else(Moment::begin)
+        match known {
+            Some(moment) if !moment.is_over && arrived <= moment.began => moment,
+            Some(moment) => moment.begin_again(),
+            None => Moment::begin(),
+        }
     }
 
     pub fn status_of_name(&mut self, path: &[u8]) -> Result<Status, Errno> {
@@ -327,6 +354,10 @@ mod tests {
         assert_eq!(again.names.len(), 1);
         let later = began + std::time::Duration::from_nanos(1);
         assert!(Moment::for_request(Some(again), later).names.is_empty());
+        let mut over = Moment::begin();
+        let began = over.began;
+        over.end();
+        assert!(Moment::for_request(Some(over), began).began > began);
     }
 
     #[test]

@@ -3,43 +3,41 @@
 //! Two generations instead of a list of uses: what was not asked for while half the room filled up goes. Shared by threads:
 //! each key has its shard.
 
-use std::collections::hash_map::RandomState;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 use std::mem;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 const SHARDS: usize = 16;
 
 pub struct Recent<K, V> {
     shards: [Mutex<Generations<K, V>>; SHARDS],
-    spread: RandomState,
     /// Of one generation of one shard.
     room: usize,
 }
 
 struct Generations<K, V> {
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
+    young: FxHashMap<K, V>,
+    old: FxHashMap<K, V>,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
     pub fn new(room: usize) -> Recent<K, V> {
         let empty = |_| {
             Mutex::new(Generations {
-                young: HashMap::new(),
-                old: HashMap::new(),
+                young: FxHashMap::default(),
+                old: FxHashMap::default(),
             })
         };
         Recent {
             shards: std::array::from_fn(empty),
-            spread: RandomState::new(),
             room: (room / (2 * SHARDS)).max(1),
         }
     }
 
     fn shard(&self, key: &K) -> MutexGuard<'_, Generations<K, V>> {
-        let number = self.spread.hash_one(key) as usize % SHARDS;
+        let number = FxBuildHasher.hash_one(key) as usize % SHARDS;
         // Nothing in here is ever half changed.
         self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,6 +19,7 @@ use rustix::time::{
 
 use super::{Server, EVENTS};
 use crate::cache::clerks::Done;
+use crate::cache::moment::Moment;
 use crate::prompt::make_prompt;
 
 /// So long others wait while the leader answers.
@@ -87,6 +88,7 @@ impl Lead {
 
     fn lead<'l>(&'l self, mut place: MutexGuard<'l, Served>) -> Left {
         let mut events = Vec::with_capacity(EVENTS);
+        let mut moment: Option<Moment> = None;
         while let Some(server) = place.as_mut().filter(|server| !server.is_done()) {
             if let Err(error) = server.wait(&mut events) {
                 return Left::ForGood(place.take(), Err(error));
@@ -103,7 +105,6 @@ impl Lead {
             self.is_away.store(true, Ordering::Relaxed);
             self.set_alarm(PATIENCE);
             drop(place);
-            let mut moment = None;
             let answer = cache.ask(question, &mut moment);
             let led = match self.server.try_lock() {
                 Ok(place) => Some(place),
@@ -122,6 +123,10 @@ impl Lead {
                 server.on_answer(who, answer);
                 server.start_commands();
                 server.finish_round();
+            }
+            // Before the next events: whoever waits for the answer has it.
+            if let Some(moment) = &mut moment {
+                moment.end();
             }
             place = found;
         }
