@@ -383,6 +383,22 @@ def test_another_store_has_an_engine_of_its_own(build: Build, engine: str, tmp_p
 	assert read_status(engine)["totals"]["succeeded"] < sent + 20
 
 
+def test_another_home_has_a_store_of_its_own(build: Build, engine: str, home: pathlib.Path) -> None:
+	"""Though the runtime folder is the same, nothing comes from the store of the home that came first."""
+	build.ask()
+	other = {"HOME": str(home / "other")}
+	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+	shutil.rmtree(build.folder / "build")
+	build.configure()
+	try:
+		assert kinds(build.ask(env=other)) == {"miss"}
+		shutil.rmtree(build.folder / "build")
+		build.configure()
+		assert build.ask() == dict.fromkeys(ALL, "hit")
+	finally:
+		subprocess.run([wafcc, "--shutdown"], env={**os.environ, **other}, check=True, timeout=60)
+
+
 def test_settings_are_those_of_the_wrapper(build: Build, home: pathlib.Path) -> None:
 	"""Read only, recache and namespaces, by option, by variable and by file."""
 	assert kinds(build.ask("--wafcc-read-only")) == {"uncached"}

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -34,9 +35,10 @@ pub enum Errand {
         ended: Box<Ended>,
         berth: Berth,
     },
-    /// Anything else that somebody waits for.
+    /// Anything else that somebody waits for, of the store at this path.
     Other {
         who: u64,
+        store: PathBuf,
         work: Work,
     },
 }
@@ -63,10 +65,13 @@ pub struct Clerks {
     desk: Arc<Desk>,
 }
 
+/// Opens the store; the one that is asked for, if there is the choice.
+type Open = dyn Fn(Sender<Errand>, Option<&Path>) -> Result<Cache, String> + Send + Sync;
+
 /// What all of them share.
 struct Desk {
     opening: Mutex<Opening>,
-    open: Box<dyn Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync>,
+    open: Box<Open>,
     /// For questions that come again.
     errands: Mutex<Sender<Errand>>,
     /// Set once it is open: for whoever must not wait until it is.
@@ -82,7 +87,7 @@ enum Opening {
 }
 
 impl Desk {
-    fn cache(&self) -> Result<Arc<Cache>, String> {
+    fn cache(&self, asked: Option<&Path>) -> Result<Arc<Cache>, String> {
         let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opening {
             Opening::Open(cache) => return Ok(cache.clone()),
@@ -90,7 +95,7 @@ impl Desk {
             _ => {}
         }
         let errands = self.errands.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match (self.open)(errands) {
+        match (self.open)(errands, asked) {
             Ok(cache) => {
                 let cache = Arc::new(cache);
                 let _ = self.opened.set(Arc::downgrade(&cache));
@@ -107,14 +112,14 @@ impl Desk {
 }
 
 impl Clerks {
-    pub fn new(open: impl Fn(Sender<Errand>) -> Result<Cache, String> + Send + Sync + 'static) -> io::Result<Clerks> {
+    pub fn new(open: Box<Open>) -> io::Result<Clerks> {
         let (errands, tasks) = mpsc::channel();
         let (reports, done) = mpsc::channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let tasks = Arc::new(Mutex::new(tasks));
         let desk = Arc::new(Desk {
             opening: Mutex::new(Opening::Never),
-            open: Box::new(open),
+            open,
             errands: Mutex::new(errands.clone()),
             opened: OnceLock::new(),
         });
@@ -186,7 +191,12 @@ fn next(tasks: &Mutex<Receiver<Errand>>, moment: &mut Option<Moment>) -> Option<
 
 /// `None` if somebody waits for somebody else.
 fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>) -> Option<Done> {
-    let cache = desk.cache();
+    let asked = match &errand {
+        Errand::Ask(question) => question.wishes.store.as_deref(),
+        Errand::Other { store, .. } => Some(store.as_path()),
+        Errand::Keep { .. } => None,
+    };
+    let cache = desk.cache(asked);
     match (errand, cache) {
         (Errand::Ask(question), Ok(cache)) => {
             let who = question.who;
@@ -217,7 +227,7 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>) -> Option<Done>
             let kept = Err(Unkept { name, words });
             Some(Done::Kept { who, kept })
         }
-        (Errand::Other { who, work }, cache) => {
+        (Errand::Other { who, work, .. }, cache) => {
             let result = cache.map(|cache| work(&cache));
             Some(Done::Other { who, result })
         }
