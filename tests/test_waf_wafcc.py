@@ -499,6 +499,42 @@ JOINED = {
 }
 
 
+PLACES = """\
+top = "."
+out = "build"
+def options(opt): pass
+def configure(conf): pass
+def build(bld):
+	bld(rule="sort ${SRC} > ${TGT}", source="sort.txt", target="sorted", cache=True)
+	bld(rule="sed -e s/o/a/ < ${SRC} > ${TGT}", source="sed.txt", target="edited", cache=True)
+	bld(rule="sort ${SRC} | tr a-z A-Z > ${TGT}", source="two.txt", target="piped", cache=True)
+	bld(rule="cat ${SRC} > ${TGT}; echo $PWD >> ${TGT}", source="pwd.txt", target="placed", cache=True)
+	bld(rule="env | grep ^PWD > ${TGT}", source="env.txt", target="told", cache=True)
+"""
+
+
+@pytest.mark.skipif(os.path.basename(os.path.realpath("/bin/sh")) != "dash", reason="needs dash as /bin/sh")
+def test_a_rule_that_cannot_tell_its_folder_is_a_hit_in_another(waf: Any, project: Any, engine: str) -> None:
+	"""A line of plain words for known programs holds in every build folder; one that could show its folder does not."""
+	sources = ("sort.txt", "sed.txt", "two.txt", "pwd.txt", "env.txt")
+	build = Build(waf, project({"wscript": PLACES, **dict.fromkeys(sources, "two\none\n")}))
+	build.configure("one")
+	assert kinds(build.ask()) == {"miss"}
+	build.configure("two")
+	found = build.ask()
+	assert {name: found[name].partition(":")[0] for name in sources} == {
+		"sort.txt": "hit",
+		"sed.txt": "hit",
+		"two.txt": "miss",
+		"pwd.txt": "miss",
+		"env.txt": "miss",
+	}
+	made = read_tree(build.folder / "two")
+	assert made["sorted"] == b"one\ntwo\n" and made["edited"] == b"twa\nane\n" and made["piped"] == b"ONE\nTWO\n"
+	for name in ("placed", "told"):
+		assert made[name].rstrip().endswith(str(build.folder / "two").encode())
+
+
 @pytest.mark.parametrize("jobs", ["-j1", "-j3"])
 def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str) -> None:
 	"""A rule, an archive and a link are not run again for what is known; who did not ask is never cached."""

@@ -212,6 +212,60 @@ fn where_a_command_is_counts_if_it_asks_and_its_policy_says_so() {
 }
 
 #[test]
+fn a_path_that_is_only_known_as_an_absolute_one_holds_for_one_folder() {
+    let mut scene = Scene::new(COMPILER).begins().does(What::Anchor, 0);
+    let entry = scene.entry();
+    let was = std::mem::replace(&mut scene.folder, "/other".into());
+    assert_eq!(scene.changes(&entry), [format!("the folder is '/other', was '{was}'")]);
+}
+
+#[test]
+fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
+    let policy = Policy {
+        shell: true,
+        ..Policy::default()
+    };
+    let begins = |program: &str, folder: &str, process: u32| Access {
+        process,
+        what: What::Begin {
+            program: bytes(program),
+            folder: bytes(folder),
+            parent: 1,
+        },
+        error: 0,
+    };
+    let ask = || What::Ask { name: bytes("PWD") };
+    // Which program runs in which process, what it asks, and whether the folder counts then.
+    for (program, process, asks, counts) in [
+        ("/bin/dash", 1, None, false),
+        ("/bin/dash", 1, Some(What::Locate), false),
+        ("/bin/cat", 1, None, false),
+        ("/bin/cat", 2, None, false),
+        ("/bin/cat", 1, Some(What::Locate), true),
+        ("/bin/cat", 2, Some(What::Locate), true),
+        ("/bin/cat", 2, Some(ask()), true),
+        ("/bin/dash", 1, Some(What::Anchor), true),
+        ("/bin/cp", 2, None, true),
+        ("/bin/dash", 2, None, true),
+    ] {
+        let mut scene = Scene::new(policy).with("a", "").begins();
+        let folder = scene.folder.clone();
+        scene.accesses = vec![begins("/bin/dash", &folder, 1)];
+        if (program, process) != ("/bin/dash", 1) {
+            scene.accesses.push(begins(program, &folder, process));
+        }
+        scene.accesses.extend(asks.clone().map(|what| Access {
+            process,
+            what,
+            error: 0,
+        }));
+        let entry = scene.entry();
+        let has_folder = entry.facts.iter().any(|fact| matches!(fact, Fact::Folder { .. }));
+        assert_eq!(has_folder, counts, "{program} in process {process} asks {asks:?}");
+    }
+}
+
+#[test]
 fn two_checkouts_share_relative_paths_and_those_below_the_base() {
     let mut scene = Scene::new(COMPILER);
     for checkout in ["one", "two"] {

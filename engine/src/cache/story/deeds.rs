@@ -28,10 +28,16 @@ impl Story<'_, '_, '_> {
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Time | What::Random | What::Date => Ok(()),
             What::Ask { name } => {
+                self.others_locate |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
                 Ok(())
             }
+            What::Anchor => {
+                self.is_anchored = true;
+                Ok(())
+            }
             What::Locate => {
+                self.others_locate |= self.shell != Some(access.process);
                 self.locates = true;
                 Ok(())
             }

@@ -94,11 +94,12 @@ impl Story<'_, '_, '_> {
             value: environment.value(name).map(<[u8]>::to_vec),
         };
         let mut facts = Vec::new();
-        if self.locates && policy.folder {
+        let is_hidden = policy.shell && self.others_ask && !self.others_locate;
+        let is_told = !self.all_ask || self.locates && policy.folder;
+        if self.is_anchored || is_told && !is_hidden {
             facts.push(Fact::Folder { path: folder.to_vec() });
         }
         if !self.all_ask {
-            facts.push(Fact::Folder { path: folder.to_vec() });
             let digest = environment.names(folder);
             facts.push(Fact::Names { digest });
             facts.extend(environment.telling(folder).map(|(name, _)| fact(name)));
