@@ -111,6 +111,19 @@ def test_two_checkouts_share_and_differ(cc: str, lab: Lab) -> None:
 
 
 @each
+def test_checkouts_that_are_entered_share(cc: str, lab: Lab) -> None:
+	"""A shell's ``PWD`` names the checkout, and compilers look whether it is right."""
+	for checkout in ("one", "two"):
+		lab.write(f"{checkout}/x.c", "int f;\n")
+	line = f"{cc} -c x.c"
+	lab.until_hit(line, cwd="one", PWD=str(lab.folder / "one"))
+	assert lab.same(line, cwd="two", PWD=str(lab.folder / "two")).startswith("hit")
+	line += " -g"
+	lab.until_hit(line, cwd="one", PWD=str(lab.folder / "one"))
+	assert lab.same(line, cwd="two", PWD=str(lab.folder / "two")).startswith("miss")
+
+
+@each
 def test_prefix_maps_that_differ(cc: str, lab: Lab) -> None:
 	"""Two maps of one folder give two objects."""
 	lab.write("x.c", "const char *file = __FILE__;\n")

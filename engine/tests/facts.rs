@@ -212,6 +212,26 @@ fn where_a_command_is_counts_if_it_asks_and_its_policy_says_so() {
 }
 
 #[test]
+fn what_only_tells_a_compiler_by_which_name_its_folder_goes_is_no_fact() {
+    let checks = |policy: Policy, second: &str| {
+        let mut scene = Scene::new(policy);
+        let pwd = scene.folder.clone();
+        scene.variables.push(format!("PWD={pwd}"));
+        let finds = |path: &str| What::Find { path: bytes(path) };
+        let scene = scene.begins().does(What::Ask { name: bytes("PWD") }, 0);
+        let scene = scene.does(finds(&pwd), 0).does(finds(second), 0);
+        scene.paths().contains(&pwd)
+    };
+    assert!(!checks(COMPILER, "."));
+    assert!(checks(COMPILER, ".."));
+    let policy = Policy {
+        folder: true,
+        ..COMPILER
+    };
+    assert!(checks(policy, "."));
+}
+
+#[test]
 fn a_path_that_is_only_known_as_an_absolute_one_holds_for_one_folder() {
     let mut scene = Scene::new(COMPILER).begins().does(What::Anchor, 0);
     let entry = scene.entry();

@@ -206,7 +206,11 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         is_anchored: false,
     };
     story.declare();
-    for access in accesses {
+    let idle = story.find_idle(accesses);
+    for (at, access) in accesses.iter().enumerate() {
+        if idle.contains(&at) {
+            continue;
+        }
         story.tell(access)?;
         if story.claims.len() > MOST_FACTS {
             return Err(Obstacle::TooMany);
