@@ -54,6 +54,49 @@ def test_a_header_that_was_asked_for(cc: str, lab: Lab) -> None:
 
 
 @each
+def test_many_headers_of_one_content(cc: str, lab: Lab) -> None:
+	"""Forty equal headers, to be read once: a hit, until one is as old as another, or is another, and was not."""
+	names = [f"h{n}.h" for n in range(40)]
+	headers = [lab.write(name, "#pragma once\n+ 1\n") for name in names]
+	for n, header in enumerate(headers):
+		os.utime(header, (1000 + n % 2, 1000 + n % 2))
+	lab.write("x.c", "int n = 0\n" + "".join(f'#include "{name}"\n' for name in names) + ";\n")
+	line = f"{cc} -c x.c"
+	lab.until_hit(line)
+	os.utime(headers[7], (1002, 1002))
+	assert "hold the same" in lab.same(line)
+	lab.until_hit(line)
+	os.utime(headers[7], (1001, 1001))
+	assert lab.same(line).startswith("hit")
+	headers[9].unlink()
+	headers[9].symlink_to("h3.h")
+	assert "hold the same" in lab.same(line)
+	for n, header in enumerate(headers):
+		os.utime(header, (2000 + n % 2, 2000 + n % 2))
+	lab.until_hit(line)
+	headers[9].unlink()
+	lab.write("h9.h", "#pragma once\n+ 1\n")
+	os.utime(headers[9], (2001, 2001))
+	assert lab.same(line).startswith("hit")
+
+
+@each
+def test_empty_headers_that_are_imported(cc: str, lab: Lab) -> None:
+	"""What is imported twice is told as read once, if it is one file, or looks like it; also if it is empty."""
+	headers = [lab.write("a.h", ""), lab.write("b.h", "")]
+	for header in headers:
+		os.utime(header, (1000, 1000))
+	lab.write("x.c", '#import "a.h"\n#import "b.h"\nint x;\n')
+	line = f"{cc} -c -MD x.c -o x.o"
+	lab.until_hit(line)
+	os.utime(headers[1], (1001, 1001))
+	assert lab.same(line).startswith("miss: ")
+	headers[1].unlink()
+	os.link(headers[0], headers[1])
+	assert lab.same(line).startswith("miss: ")
+
+
+@each
 def test_two_checkouts_share_and_differ(cc: str, lab: Lab) -> None:
 	"""What one checkout has compiled is a hit in the other, unless that has a header which shadows one."""
 	for checkout in ("one", "two"):
@@ -65,6 +108,19 @@ def test_two_checkouts_share_and_differ(cc: str, lab: Lab) -> None:
 	lab.write("two/b/f.h", "#define F 2\n")
 	assert lab.same(line, cwd="two").startswith("miss")
 	assert lab.same(line, cwd="one").startswith("hit")
+
+
+@each
+def test_checkouts_that_are_entered_share(cc: str, lab: Lab) -> None:
+	"""A shell's ``PWD`` names the checkout, and compilers look whether it is right."""
+	for checkout in ("one", "two"):
+		lab.write(f"{checkout}/x.c", "int f;\n")
+	line = f"{cc} -c x.c"
+	lab.until_hit(line, cwd="one", PWD=str(lab.folder / "one"))
+	assert lab.same(line, cwd="two", PWD=str(lab.folder / "two")).startswith("hit")
+	line += " -g"
+	lab.until_hit(line, cwd="one", PWD=str(lab.folder / "one"))
+	assert lab.same(line, cwd="two", PWD=str(lab.folder / "two")).startswith("miss")
 
 
 @each

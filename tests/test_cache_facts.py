@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Dict, NamedTuple, Tuple
+from typing import Any, Dict, NamedTuple, Tuple
 
 import pytest
 from cache_lab import PATIENCE, Lab
@@ -47,12 +47,18 @@ class Facts(Lab):
 			assert time.monotonic() < deadline, f"{line} is never a hit: {said}"
 			said = self.check(line, output, cwd, umask, **env)
 
-	def reasons(self) -> Dict[str, int]:
-		"""Why commands were not looked up, or not stored."""
+	def statistics(self) -> Dict[str, Any]:
 		done = subprocess.run(
 			[self.wafcc, "--show-stats", "--json"], env=self.environ, capture_output=True, timeout=PATIENCE, check=True
 		)
-		told = json.loads(done.stdout)
+		return json.loads(done.stdout)
+
+	def hits(self) -> int:
+		return self.statistics()["hits"]
+
+	def reasons(self) -> Dict[str, int]:
+		"""Why commands were not looked up, or not stored."""
+		told = self.statistics()
 		return {**told["uncached"], **told["not_stored"]}
 
 
@@ -160,6 +166,26 @@ def test_a_variable_that_is_asked_for(yard: Facts) -> None:
 	assert yard.check("sh tool/say.sh", "made.c", WORD="two").startswith("miss: WORD is")
 	assert yard.check("sh tool/say.sh", "made.c", WORD="one", OTHER="").startswith("miss: ")
 	assert yard.check("sh tool/say.sh", "made.c", WORD="one").startswith("hit")
+
+
+def test_paths_that_a_program_has_as_descriptors_are_those_of_its_folder(yard: Facts) -> None:
+	"""What `grep -r` opens below a folder that it has opened is another file in another checkout."""
+	need("grep")
+	for name in ("one", "two"):
+		yard.write(f"{name}/inc/a", f"word {name}\n")
+	line = [yard.wafcc, "run", "--", "grep", "-r", "word", "inc"]
+
+	def ask(name: str) -> bytes:
+		return subprocess.run(
+			line, cwd=yard.folder / name, env=yard.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
+		).stdout
+
+	deadline = time.monotonic() + PATIENCE
+	while yard.hits() < 1:
+		assert ask("one") == b"inc/a:word one\n"
+		assert time.monotonic() < deadline
+	assert ask("two") == b"inc/a:word two\n"
+	assert ask("one") == b"inc/a:word one\n"
 
 
 REFUSED = {

@@ -52,7 +52,12 @@ ENCODERS = {
 	"listen": lambda f: protocol.encode_listen(),
 	"policy": lambda f: protocol.encode_policy(f["flags"], f["load"]),
 	"caching": lambda f: protocol.encode_caching(
-		f["flags"], f["columns"], f["rows"], [unhex(base) for base in f["bases"]], unhex(f["namespace"])
+		f["flags"],
+		f["columns"],
+		f["rows"],
+		[unhex(base) for base in f["bases"]],
+		unhex(f["namespace"]),
+		unhex(f["store"]),
 	),
 	"cache": lambda f: protocol.encode_cache(unhex(f["question"])),
 }

@@ -383,6 +383,22 @@ def test_another_store_has_an_engine_of_its_own(build: Build, engine: str, tmp_p
 	assert read_status(engine)["totals"]["succeeded"] < sent + 20
 
 
+def test_another_home_has_a_store_of_its_own(build: Build, engine: str, home: pathlib.Path) -> None:
+	"""Though the runtime folder is the same, nothing comes from the store of the home that came first."""
+	build.ask()
+	other = {"HOME": str(home / "other")}
+	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+	shutil.rmtree(build.folder / "build")
+	build.configure()
+	try:
+		assert kinds(build.ask(env=other)) == {"miss"}
+		shutil.rmtree(build.folder / "build")
+		build.configure()
+		assert build.ask() == dict.fromkeys(ALL, "hit")
+	finally:
+		subprocess.run([wafcc, "--shutdown"], env={**os.environ, **other}, check=True, timeout=60)
+
+
 def test_settings_are_those_of_the_wrapper(build: Build, home: pathlib.Path) -> None:
 	"""Read only, recache and namespaces, by option, by variable and by file."""
 	assert kinds(build.ask("--wafcc-read-only")) == {"uncached"}
@@ -481,6 +497,42 @@ JOINED = {
 	int main(void) { puts(list()); return 0; }
 	""",
 }
+
+
+PLACES = """\
+top = "."
+out = "build"
+def options(opt): pass
+def configure(conf): pass
+def build(bld):
+	bld(rule="sort ${SRC} > ${TGT}", source="sort.txt", target="sorted", cache=True)
+	bld(rule="sed -e s/o/a/ < ${SRC} > ${TGT}", source="sed.txt", target="edited", cache=True)
+	bld(rule="sort ${SRC} | tr a-z A-Z > ${TGT}", source="two.txt", target="piped", cache=True)
+	bld(rule="cat ${SRC} > ${TGT}; echo $PWD >> ${TGT}", source="pwd.txt", target="placed", cache=True)
+	bld(rule="env | grep ^PWD > ${TGT}", source="env.txt", target="told", cache=True)
+"""
+
+
+@pytest.mark.skipif(os.path.basename(os.path.realpath("/bin/sh")) != "dash", reason="needs dash as /bin/sh")
+def test_a_rule_that_cannot_tell_its_folder_is_a_hit_in_another(waf: Any, project: Any, engine: str) -> None:
+	"""A line of plain words for known programs holds in every build folder; one that could show its folder does not."""
+	sources = ("sort.txt", "sed.txt", "two.txt", "pwd.txt", "env.txt")
+	build = Build(waf, project({"wscript": PLACES, **dict.fromkeys(sources, "two\none\n")}))
+	build.configure("one")
+	assert kinds(build.ask()) == {"miss"}
+	build.configure("two")
+	found = build.ask()
+	assert {name: found[name].partition(":")[0] for name in sources} == {
+		"sort.txt": "hit",
+		"sed.txt": "hit",
+		"two.txt": "miss",
+		"pwd.txt": "miss",
+		"env.txt": "miss",
+	}
+	made = read_tree(build.folder / "two")
+	assert made["sorted"] == b"one\ntwo\n" and made["edited"] == b"twa\nane\n" and made["piped"] == b"ONE\nTWO\n"
+	for name in ("placed", "told"):
+		assert made[name].rstrip().endswith(str(build.folder / "two").encode())
 
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j3"])

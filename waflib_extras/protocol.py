@@ -281,9 +281,12 @@ def encode_cache(question: bytes) -> bytes:
 	return _frame(9, _text(question), FRAME_CAP)
 
 
-def encode_caching(flags: int, columns: int, rows: int, bases: Sequence[bytes], namespace: bytes) -> bytes:
-	"""How the commands of a connection are to be cached, and the size of the terminal that they write to."""
-	return _frame(10, _CACHING.pack(flags, columns, rows) + _strings(bases) + _text(namespace), FRAME_CAP)
+def encode_caching(
+	flags: int, columns: int, rows: int, bases: Sequence[bytes], namespace: bytes, store: bytes
+) -> bytes:
+	"""How the commands of a connection are to be cached, and where, and the size of the terminal that they write to."""
+	texts = _text(namespace) + _text(store)
+	return _frame(10, _CACHING.pack(flags, columns, rows) + _strings(bases) + texts, FRAME_CAP)
 
 
 # ---- answers

@@ -94,6 +94,7 @@ class Settings(NamedTuple):
 	"""Of the files that every command depends on."""
 	folder: str
 	"""Of the engine that keeps the store."""
+	store: bytes
 
 
 def find_variables(options: Any, environ: Mapping[str, str]) -> Dict[str, str]:
@@ -147,6 +148,7 @@ def parse_settings(text: bytes) -> Settings:
 		os.fsencode(values.get("namespace", "")),
 		read_extra(values.get("extra_files", "")),
 		values["runtime_dir"],
+		os.fsencode(values.get("store", "")) if os.path.isabs(values.get("store", "")) else protocol.EMPTY,
 	)
 
 
@@ -227,7 +229,8 @@ class Cacher:
 		flags |= protocol.RECACHE if settings.recache else 0
 		flags |= protocol.TERMINAL if terminal else 0
 		columns, rows = terminal or (0, 0)
-		return protocol.encode_caching(flags, columns, rows, settings.bases, settings.namespace + settings.extra)
+		namespace = settings.namespace + settings.extra
+		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store)
 
 	def find_flags(self, task: Any) -> int:
 		"""How the command of this task is to be cached; once for each, when all tasks are there."""

@@ -98,6 +98,7 @@ fn main() {
             clock: false,
             random: false,
             folder: false,
+            shell: false,
             statuses: Statuses::Ignored,
         },
         outputs: None,

@@ -118,6 +118,12 @@ static long read_file(int file, char *buffer) {
 	return SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST);
 }
 
+/* A path that we make absolute holds for this folder only, whoever asked for it. */
+static void note_place(void) {
+	const struct text none = {0};
+	append(WAFPARK_LOCATE, 0, 1, &none, NULL);
+}
+
 /* The folder from which a relative path is meant; an empty one if the engine knows it. */
 static int find_head(int folder, struct text *text, char *buffer) {
 	long size;
@@ -133,6 +139,7 @@ static int find_head(int folder, struct text *text, char *buffer) {
 		return 0;
 	text->head = buffer;
 	text->head_size = (uint32_t)size;
+	note_place();
 	return 1;
 }
 
@@ -212,9 +219,10 @@ HIDDEN void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t deta
 		return;
 	long size = read_file(file, buffer);
 	const struct text path = {NULL, buffer, 0, (uint32_t)size};
-	if (size > 0 && size < LONGEST && buffer[0] == '/')
+	if (size > 0 && size < LONGEST && buffer[0] == '/') {
+		note_place();
 		append(kind, result, detail, &path, NULL);
-	else
+	} else
 		note_blindness(WAFPARK_BLIND_FOLDER);
 }
 

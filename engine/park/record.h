@@ -44,7 +44,7 @@ enum wafpark_kind {
 	WAFPARK_RESOLVE, /* path */
 	WAFPARK_LIST, /* path */
 	WAFPARK_ASK, /* name */
-	WAFPARK_LOCATE,
+	WAFPARK_LOCATE, /* detail: it does not ask itself; a path of its own is told as an absolute one */
 	WAFPARK_TIME,
 	WAFPARK_DATE,
 	WAFPARK_RANDOM,

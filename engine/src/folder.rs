@@ -147,6 +147,11 @@ impl Folder {
         self.file(&format!("desk{number}"))
     }
 
+    /// A link that leads to the store that the engine here keeps.
+    pub fn store(&self) -> PathBuf {
+        self.file("store")
+    }
+
     pub fn log(&self) -> PathBuf {
         self.file("log")
     }

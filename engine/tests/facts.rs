@@ -4,7 +4,8 @@ mod clock;
 mod scene;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{symlink, MetadataExt};
+use std::time::{Duration, UNIX_EPOCH};
 
 use clock::COMPILER;
 use scene::{bytes, Scene, READS};
@@ -211,6 +212,80 @@ fn where_a_command_is_counts_if_it_asks_and_its_policy_says_so() {
 }
 
 #[test]
+fn what_only_tells_a_compiler_by_which_name_its_folder_goes_is_no_fact() {
+    let checks = |policy: Policy, second: &str| {
+        let mut scene = Scene::new(policy);
+        let pwd = scene.folder.clone();
+        scene.variables.push(format!("PWD={pwd}"));
+        let finds = |path: &str| What::Find { path: bytes(path) };
+        let scene = scene.begins().does(What::Ask { name: bytes("PWD") }, 0);
+        let scene = scene.does(finds(&pwd), 0).does(finds(second), 0);
+        scene.paths().contains(&pwd)
+    };
+    assert!(!checks(COMPILER, "."));
+    assert!(checks(COMPILER, ".."));
+    let policy = Policy {
+        folder: true,
+        ..COMPILER
+    };
+    assert!(checks(policy, "."));
+}
+
+#[test]
+fn a_path_that_is_only_known_as_an_absolute_one_holds_for_one_folder() {
+    let mut scene = Scene::new(COMPILER).begins().does(What::Anchor, 0);
+    let entry = scene.entry();
+    let was = std::mem::replace(&mut scene.folder, "/other".into());
+    assert_eq!(scene.changes(&entry), [format!("the folder is '/other', was '{was}'")]);
+}
+
+#[test]
+fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
+    let policy = Policy {
+        shell: true,
+        ..Policy::default()
+    };
+    let begins = |program: &str, folder: &str, process: u32| Access {
+        process,
+        what: What::Begin {
+            program: bytes(program),
+            folder: bytes(folder),
+            parent: 1,
+        },
+        error: 0,
+    };
+    let ask = || What::Ask { name: bytes("PWD") };
+    // Which program runs in which process, what it asks, and whether the folder counts then.
+    for (program, process, asks, counts) in [
+        ("/bin/dash", 1, None, false),
+        ("/bin/dash", 1, Some(What::Locate), false),
+        ("/bin/cat", 1, None, false),
+        ("/bin/cat", 2, None, false),
+        ("/bin/cat", 1, Some(What::Locate), true),
+        ("/bin/cat", 2, Some(What::Locate), true),
+        ("/bin/cat", 2, Some(ask()), true),
+        ("/bin/dash", 1, Some(What::Anchor), true),
+        ("/bin/cp", 2, None, true),
+        ("/bin/dash", 2, None, true),
+    ] {
+        let mut scene = Scene::new(policy).with("a", "").begins();
+        let folder = scene.folder.clone();
+        scene.accesses = vec![begins("/bin/dash", &folder, 1)];
+        if (program, process) != ("/bin/dash", 1) {
+            scene.accesses.push(begins(program, &folder, process));
+        }
+        scene.accesses.extend(asks.clone().map(|what| Access {
+            process,
+            what,
+            error: 0,
+        }));
+        let entry = scene.entry();
+        let has_folder = entry.facts.iter().any(|fact| matches!(fact, Fact::Folder { .. }));
+        assert_eq!(has_folder, counts, "{program} in process {process} asks {asks:?}");
+    }
+}
+
+#[test]
 fn two_checkouts_share_relative_paths_and_those_below_the_base() {
     let mut scene = Scene::new(COMPILER);
     for checkout in ["one", "two"] {
@@ -258,6 +333,105 @@ fn two_headers_that_become_one_and_one_that_becomes_two_are_seen() {
         scene.changes(&entry),
         ["a.h and b.h hold the same, and are not as alike or different as they were"]
     );
+}
+
+/// Headers of one content, of which some are one file, and the seconds in which they were written.
+struct Twins {
+    scene: Scene,
+    /// Of each header, as which earlier one it is.
+    files: Vec<usize>,
+    seconds: Vec<u64>,
+}
+
+impl Twins {
+    const COUNT: usize = 40;
+
+    fn new() -> Twins {
+        let files = (0..Self::COUNT).map(|i| if i % 8 == 7 { i - 3 } else { i }).collect();
+        let seconds = (0..Self::COUNT as u64).map(|i| 1000 + i % 3).collect();
+        let scene = Scene::new(COMPILER);
+        let mut twins = Twins { scene, files, seconds };
+        twins.make();
+        twins.scene = (0..Self::COUNT).fold(twins.scene.begins(), |scene, i| scene.reads(&format!("{i}.h")));
+        twins
+    }
+
+    fn make(&self) {
+        for (i, file) in self.files.iter().enumerate() {
+            let [path, first] = [i, *file].map(|i| self.scene.root.join(format!("{i}.h")));
+            let _ = fs::remove_file(&path);
+            if i == *file {
+                fs::write(&path, "#pragma once\n").unwrap();
+                let time = UNIX_EPOCH + Duration::from_secs(self.seconds[i]);
+                let file = fs::File::options().write(true).open(&path).unwrap();
+                file.set_modified(time).unwrap();
+            } else {
+                fs::hard_link(&first, &path).unwrap();
+            }
+        }
+    }
+
+    /// Of all pairs: whether they are one file, and equally old.
+    fn pairs(&self) -> Vec<(bool, bool)> {
+        let named = |i| fs::metadata(self.scene.root.join(format!("{i}.h"))).unwrap();
+        let all: Vec<_> = (0..Self::COUNT)
+            .map(named)
+            .map(|found| (found.ino(), found.mtime()))
+            .collect();
+        let pairs = all
+            .iter()
+            .flat_map(|one| all.iter().map(move |two| (one.0 == two.0, one.1 == two.1)));
+        pairs.collect()
+    }
+}
+
+#[test]
+fn a_crowd_of_equal_headers_is_one_fact_that_holds_while_every_pair_is_as_it_was() {
+    let mut twins = Twins::new();
+    let (entry, then) = (twins.scene.entry(), twins.pairs());
+    let crowds = entry.facts.iter().filter(|fact| matches!(fact, Fact::Twins { .. }));
+    assert_eq!(crowds.count(), 1);
+    assert!(entry.encode().len() < 100 + 60 * Twins::COUNT);
+    let (files, seconds) = (twins.files.clone(), twins.seconds.clone());
+    let (mut held, mut failed) = (0, 0);
+    for turn in 0..240 {
+        (twins.files, twins.seconds) = (files.clone(), seconds.clone());
+        let (at, other) = (turn * 7 % Twins::COUNT, turn * 11 % (turn * 7 % Twins::COUNT).max(1));
+        let (old, new) = (1000 + turn as u64 % 3, 1000 + turn as u64 / 7 % 5);
+        match turn % 4 {
+            0 => twins.files[at] = twins.files[other],
+            1 => twins.files[at] = at,
+            2 => twins.seconds[at] = new,
+            _ => twins
+                .seconds
+                .iter_mut()
+                .filter(|second| **second == old)
+                .for_each(|second| *second = new),
+        }
+        twins.make();
+        let holds = twins.scene.changes(&entry).is_empty();
+        assert_eq!(
+            holds,
+            twins.pairs() == then,
+            "turn {turn}: {:?} {:?}",
+            twins.files,
+            twins.seconds
+        );
+        held += usize::from(holds);
+        failed += usize::from(!holds);
+    }
+    assert!(held > 20 && failed > 20, "held {held}, failed {failed}");
+}
+
+#[test]
+fn headers_without_content_are_twins_as_well() {
+    let scene = Scene::new(COMPILER).with("a.h", "").with("b.h", "").begins();
+    let scene = scene.reads("a.h").reads("b.h");
+    let entry = scene.entry();
+    assert_eq!(scene.changes(&entry), [""; 0]);
+    fs::remove_file(scene.root.join("b.h")).unwrap();
+    fs::hard_link(scene.root.join("a.h"), scene.root.join("b.h")).unwrap();
+    assert_eq!(scene.changes(&entry).len(), 1);
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Sight {
     fn twins(&self) -> Vec<(bool, bool)> {
         let all: Vec<_> = self.files.values().collect();
         let pairs = all.iter().flat_map(|one| all.iter().map(move |two| (one, two)));
-        let twins = pairs.filter(|(one, two)| one.0 == two.0 && !one.0.is_empty());
+        let twins = pairs.filter(|(one, two)| one.0 == two.0);
         twins.map(|(one, two)| (one.1 == two.1, one.2 == two.2)).collect()
     }
 }

@@ -107,6 +107,7 @@ fn request(vector: &Value) -> Request {
             recache: number::<u8>(&f["flags"]) & 2 != 0,
             bases: strings(&f["bases"]),
             namespace: unhex(&f["namespace"]),
+            store: unhex(&f["store"]),
             terminal: (number::<u8>(&f["flags"]) & 4 != 0).then(|| Size {
                 columns: number(&f["columns"]),
                 rows: number(&f["rows"]),

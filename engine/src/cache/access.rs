@@ -64,6 +64,8 @@ pub enum What {
     },
     /// It asks in which folder it is.
     Locate,
+    /// A path that it gave by a descriptor, or in a fork, is told as an absolute one, and is meant for this folder only.
+    Anchor,
     /// It asks for the time.
     Time,
     /// It makes a date of a time; compilers do so only to write it into their results.

@@ -21,6 +21,7 @@ use super::outputs::{self, Output, Role};
 use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
+use super::shell::hides_folder;
 use super::story::{Policy, Statuses};
 use crate::wire::Strings;
 
@@ -85,6 +86,8 @@ pub struct Knowledge {
     pub base: Option<Bytes>,
     /// Its result may tell in which folder it ran: compilers ask for that, or for `PWD`, also where they tell nobody.
     pub tells_folder: bool,
+    /// A shell with a line that does not tell where it is.
+    pub is_shell: bool,
     /// Whether times of files count.
     pub statuses: Statuses,
     /// Its dependency file calls the main output so, and the key does not.
@@ -103,6 +106,7 @@ impl Knowledge {
         let statuses = self.statuses;
         match self.compiler {
             None => Policy {
+                shell: self.is_shell,
                 statuses,
                 ..Policy::default()
             },
@@ -111,6 +115,7 @@ impl Knowledge {
                 clock: false,
                 random: false,
                 folder: self.tells_folder && self.base.is_none(),
+                shell: false,
                 statuses,
             },
         }
@@ -150,8 +155,9 @@ impl Action {
         text.add(call.program.as_os_str().as_encoded_bytes());
         argv.iter().for_each(|word| text.add(word));
         text.add(format!("{input:?}").as_bytes());
+        let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
         // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
-        text.add(if manners.asks { b"" } else { call.folder });
+        text.add(if manners.asks || is_shell { b"" } else { call.folder });
         Ok(Action {
             key: Digest::of(&text.0),
             knows: Knowledge {
@@ -160,6 +166,7 @@ impl Action {
                 modules: None,
                 base: None,
                 tells_folder: true,
+                is_shell,
                 statuses: statuses(Compiler::of(call.program, call.real).ok(), manners, &argv, &reason),
                 target: None,
             },
@@ -179,6 +186,7 @@ impl Action {
                     Compiler::Clang => Statuses::WithPrecompiled,
                 },
                 tells_folder: tells_folder(&line),
+                is_shell: false,
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,

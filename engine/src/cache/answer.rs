@@ -69,6 +69,8 @@ pub struct Wishes {
     pub bases: Vec<Bytes>,
     /// Entries of one namespace are not found in another.
     pub namespace: Bytes,
+    /// The store that is meant, if that is said.
+    pub store: Option<PathBuf>,
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
 }
@@ -150,6 +152,13 @@ impl Cache {
     /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
     /// the world is left in `moment`, for questions that were there already.
     pub fn ask(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+        if let Some(words) = question.wishes.store.as_deref().and_then(|store| self.refusal(store)) {
+            return Some(Answer::Uncached(Uncached {
+                name: "another store",
+                words,
+                is_unknown: false,
+            }));
+        }
         let is_asked_again = question.only_known;
         let answer = self.answer(question, moment)?;
         match &answer {

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -37,9 +38,10 @@ pub enum Errand {
         ended: Box<Ended>,
         berth: Berth,
     },
-    /// Anything else that somebody waits for.
+    /// Anything else that somebody waits for, of the store at this path.
     Other {
         who: u64,
+        store: PathBuf,
         work: Work,
     },
 }
@@ -132,10 +134,14 @@ pub struct Clerks {
     desk: Arc<Desk>,
 }
 
+/// Opens the store; the one that is asked for, if there is the choice.
+type Open = dyn Fn(Arc<Errands>, Option<&Path>) -> Result<Cache, String> + Send + Sync;
+
 /// What all of them share.
 struct Desk {
     opening: Mutex<Opening>,
-    open: Box<dyn Fn(Arc<Errands>) -> Result<Cache, String> + Send + Sync>,
+    open: Box<Open>,
+    /// For questions that come again.
     errands: Arc<Errands>,
     /// Set once it is open: for whoever must not wait until it is.
     opened: OnceLock<Weak<Cache>>,
@@ -153,15 +159,14 @@ enum Opening {
 }
 
 impl Desk {
-    fn cache(&self) -> Result<Arc<Cache>, String> {
+    fn cache(&self, asked: Option<&Path>) -> Result<Arc<Cache>, String> {
         let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opening {
             Opening::Open(cache) => return Ok(cache.clone()),
             Opening::Failed(at, why) if at.elapsed() < AGAIN => return Err(why.clone()),
             _ => {}
         }
-        // For questions that come again.
-        match (self.open)(self.errands.clone()) {
+        match (self.open)(self.errands.clone(), asked) {
             Ok(cache) => {
                 let cache = Arc::new(cache);
                 let _ = self.opened.set(Arc::downgrade(&cache));
@@ -194,14 +199,14 @@ impl Desk {
 }
 
 impl Clerks {
-    pub fn new(open: impl Fn(Arc<Errands>) -> Result<Cache, String> + Send + Sync + 'static) -> io::Result<Clerks> {
+    pub fn new(open: Box<Open>) -> io::Result<Clerks> {
         let errands = Arc::new(Errands::default());
         let (reports, done) = mpsc::channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let reports = Reports { done: reports, bell };
         let desk = Arc::new(Desk {
             opening: Mutex::new(Opening::Never),
-            open: Box::new(open),
+            open,
             errands: errands.clone(),
             opened: OnceLock::new(),
             unstored: Mutex::new(0),
@@ -276,7 +281,12 @@ fn work(reports: &Reports, desk: &Desk) {
 }
 
 fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Reports) {
-    let cache = desk.cache();
+    let asked = match &errand {
+        Errand::Ask(question) => question.wishes.store.as_deref(),
+        Errand::Other { store, .. } => Some(store.as_path()),
+        Errand::Keep { .. } => None,
+    };
+    let cache = desk.cache(asked);
     match (errand, cache) {
         (Errand::Ask(question), Ok(cache)) => {
             let who = question.who;
@@ -325,7 +335,7 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
             let kept = Err(Unkept { name, words });
             reports.send(Done::Kept { who, kept });
         }
-        (Errand::Other { who, work }, cache) => {
+        (Errand::Other { who, work, .. }, cache) => {
             // Whoever has run a command finds what came of it.
             desk.settle();
             let result = cache.map(|cache| work(&cache));

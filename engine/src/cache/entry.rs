@@ -3,13 +3,13 @@
 //! Pure. Bytes that are no entry of this version are none; they make nobody panic or allocate more than they could stand for.
 
 use super::digest::Digest;
-use super::fact::{Change, Fact, Kind};
+use super::fact::{Change, Fact, Kind, Twin};
 use super::packed::{Garbled, Packer, Unpacker};
 use super::path::Path;
 use super::story::MOST_FACTS;
 use super::world::View;
 
-const MAGIC: &[u8; 4] = b"wfe\x01";
+const MAGIC: &[u8; 4] = b"wfe\x02";
 const MOST_OUTPUTS: usize = 4096;
 
 /// What is left at a path when a command is done.
@@ -137,7 +137,7 @@ fn list<T>(
     (0..count).map(|_| item(from)).collect()
 }
 
-// Each fact begins with a byte: what it is, in the low four bits, and above them up to four flags.
+// Each fact begins with a byte: what it is, in the low four bits, and above them perhaps a flag.
 const VARIABLE: u8 = 0;
 const NAMES: u8 = 1;
 const FOLDER: u8 = 2;
@@ -151,14 +151,14 @@ const LISTING: u8 = 9;
 const ABSENT: u8 = 10;
 const REFUSED: u8 = 11;
 
-fn head(what: u8, flags: [bool; 2]) -> u8 {
-    what | u8::from(flags[0]) << 4 | u8::from(flags[1]) << 5
+fn head(what: u8, flag: bool) -> u8 {
+    what | u8::from(flag) << 4
 }
 
 fn pack_fact(fact: &Fact, to: &mut Packer) {
     match fact {
         Fact::Variable { name, value } => {
-            to.byte(head(VARIABLE, [value.is_some(), false]));
+            to.byte(head(VARIABLE, value.is_some()));
             to.text(name);
             value.iter().for_each(|value| to.text(value));
         }
@@ -175,15 +175,14 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
             to.path(path);
             to.digest(digest);
         }
-        Fact::Twins {
-            path,
-            other,
-            same,
-            equally_old,
-        } => {
-            to.byte(head(TWINS, [*same, *equally_old]));
-            to.path(path);
-            to.path(other);
+        Fact::Twins { twins } => {
+            to.byte(TWINS);
+            to.number(twins.len() as u64);
+            for twin in twins {
+                to.path(&twin.path);
+                to.number(u64::from(twin.file));
+                to.number(u64::from(twin.second));
+            }
         }
         Fact::There {
             path,
@@ -191,7 +190,7 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
             follows,
             number,
         } => {
-            to.byte(head(THERE, [*follows, false]));
+            to.byte(head(THERE, *follows));
             to.byte(*kind as u8);
             to.number(u64::from(*number));
             to.path(path);
@@ -204,7 +203,7 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
             seconds,
             nanoseconds,
         } => {
-            to.byte(head(STATUS, [*follows, false]));
+            to.byte(head(STATUS, *follows));
             to.number(*size);
             to.number(u64::from(*mode));
             to.signed(*seconds);
@@ -222,16 +221,16 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
             to.path(real);
         }
         Fact::Listing { path, digest, in_order } => {
-            to.byte(head(LISTING, [*in_order, false]));
+            to.byte(head(LISTING, *in_order));
             to.path(path);
             to.digest(digest);
         }
         Fact::Absent { path, follows } => {
-            to.byte(head(ABSENT, [*follows, false]));
+            to.byte(head(ABSENT, *follows));
             to.path(path);
         }
         Fact::Refused { path, opens, error } => {
-            to.byte(head(REFUSED, [*opens, false]));
+            to.byte(head(REFUSED, *opens));
             to.number(u64::from(*error));
             to.path(path);
         }
@@ -240,9 +239,8 @@ fn pack_fact(fact: &Fact, to: &mut Packer) {
 
 fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
     let head = from.byte()?;
-    let (one, two) = (head & 0x10 != 0, head & 0x20 != 0);
+    let one = head & 0x10 != 0;
     let flags = match head & 0x0f {
-        TWINS => 0x30,
         VARIABLE | THERE | STATUS | LISTING | ABSENT | REFUSED => 0x10,
         _ => 0,
     };
@@ -263,10 +261,7 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
             digest: from.digest()?,
         },
         TWINS => Fact::Twins {
-            path: from.path()?,
-            other: from.path()?,
-            same: one,
-            equally_old: two,
+            twins: unpack_twins(from)?,
         },
         THERE => Fact::There {
             follows: one,
@@ -305,6 +300,29 @@ fn unpack_fact(from: &mut Unpacker) -> Result<Fact, Garbled> {
             path: from.path()?,
         },
         _ => return Err(Garbled),
+    })
+}
+
+fn unpack_twins(from: &mut Unpacker) -> Result<Vec<Twin>, Garbled> {
+    let twins = list(from, MOST_FACTS, |from| {
+        Ok(Twin {
+            path: from.path()?,
+            file: from.small()?,
+            second: from.small()?,
+        })
+    })?;
+    let are_numbered =
+        is_in_order(twins.iter().map(|twin| twin.file)) && is_in_order(twins.iter().map(|twin| twin.second));
+    are_numbered.then_some(twins).ok_or(Garbled)
+}
+
+/// Each number is one of those before it, or the next.
+fn is_in_order(mut numbers: impl Iterator<Item = u32>) -> bool {
+    let mut next = 0;
+    numbers.all(|number| {
+        let is_next = number == next;
+        next += u32::from(is_next);
+        is_next || number < next
     })
 }
 
@@ -382,6 +400,10 @@ mod tests {
         Path { root, rest }
     }
 
+    fn twin(path: Path, file: u32, second: u32) -> Twin {
+        Twin { path, file, second }
+    }
+
     /// One of everything.
     fn entry() -> Entry {
         let there = path(Root::Absolute, "/usr/include");
@@ -402,10 +424,11 @@ mod tests {
                 Fact::Folder { path: b"/w".to_vec() },
                 Fact::File { path: here(), digest },
                 Fact::Twins {
-                    path: here(),
-                    other: path(Root::Base, "b.h"),
-                    same: false,
-                    equally_old: true,
+                    twins: vec![
+                        twin(here(), 0, 0),
+                        twin(path(Root::Base, "b.h"), 1, 0),
+                        twin(path(Root::Base, "c.h"), 0, 1),
+                    ],
                 },
                 Fact::There {
                     path: there.clone(),
@@ -519,6 +542,33 @@ mod tests {
             if let Ok(entry) = Entry::decode(&bytes) {
                 assert_eq!(Entry::decode(&entry.encode()).as_ref(), Ok(&entry), "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn twins_are_numbered_as_they_come_or_it_is_no_entry() {
+        let is_good = |numbers: &[(u32, u32)]| {
+            let named = |(file, second): &(u32, u32)| twin(path(Root::Folder, "x"), *file, *second);
+            let twins = numbers.iter().map(named).collect();
+            let facts = vec![Fact::Twins { twins }];
+            let entry = Entry {
+                facts,
+                ..Entry::default()
+            };
+            Entry::decode(&entry.encode()) == Ok(entry)
+        };
+        assert!(is_good(&[(0, 0), (1, 0), (1, 1), (2, 0)]));
+        for wrong in [&[(1, 0)], &[(0, 1)], &[(0, 0), (2, 0)][..], &[(0, 0), (0, u32::MAX)]] {
+            assert!(!is_good(wrong), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_of_another_version_is_none() {
+        let mut bytes = entry().encode();
+        for version in [0, MAGIC[3] - 1, MAGIC[3] + 1] {
+            bytes[3] = version;
+            assert_eq!(Entry::decode(&bytes), Err(Garbled), "{version}");
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A fact is checked, written down and put into words here and nowhere else, so that the three cannot drift apart.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use rustix::io::Errno;
@@ -32,13 +33,8 @@ pub enum Fact {
     Folder { path: Vec<u8> },
     /// A file was read, executed or loaded.
     File { path: Path, digest: Digest },
-    /// Two files of the same content: compilers include only one of them where they are one file, or equally old.
-    Twins {
-        path: Path,
-        other: Path,
-        same: bool,
-        equally_old: bool,
-    },
+    /// Files of the same content: compilers include only one of those that are one file, or equally old.
+    Twins { twins: Vec<Twin> },
     /// Something was looked at and was of this kind. Folders are numbered as they come: compilers search one folder once,
     /// whatever it is called.
     There {
@@ -66,6 +62,17 @@ pub enum Fact {
     Absent { path: Path, follows: bool },
     /// Something could not be had for another reason.
     Refused { path: Path, opens: bool, error: u16 },
+}
+
+/// One of several files of the same content. Files and times are numbered as they come, so that who is whom of all pairs is told
+/// by a number each.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Twin {
+    pub path: Path,
+    /// Which file it is.
+    pub file: u32,
+    /// In which second it was written, which is as exact as a compiler is.
+    pub second: u32,
 }
 
 /// A fact that holds no more.
@@ -163,19 +170,7 @@ impl Fact {
                     path: view.place.show(path),
                 })
             }
-            Fact::Twins {
-                path,
-                other,
-                same,
-                equally_old,
-            } => {
-                let is = compare(path, other, view)?;
-                let change = || Change::Twins {
-                    path: view.place.show(path),
-                    other: view.place.show(other),
-                };
-                require(is == (*same, *equally_old), change)
-            }
+            Fact::Twins { twins } => check_twins(twins, view),
             Fact::There {
                 path,
                 kind,
@@ -252,22 +247,27 @@ impl Fact {
         })
     }
 
-    pub fn twins(path: Path, other: Path, view: &mut View) -> Result<Fact, Change> {
-        let (same, equally_old) = compare(&path, &other, view)?;
-        Ok(Fact::Twins {
-            path,
-            other,
-            same,
-            equally_old,
-        })
+    pub fn twins(paths: &[Path], view: &mut View) -> Result<Fact, Change> {
+        let (mut files, mut seconds) = (HashMap::new(), HashMap::new());
+        let mut twin = |path: &Path| {
+            let (file, second) = file_and_second(path, view)?;
+            let (next_file, next_second) = (files.len() as u32, seconds.len() as u32);
+            Ok(Twin {
+                path: path.clone(),
+                file: *files.entry(file).or_insert(next_file),
+                second: *seconds.entry(second).or_insert(next_second),
+            })
+        };
+        let twins = paths.iter().map(&mut twin).collect::<Result<_, Change>>()?;
+        Ok(Fact::Twins { twins })
     }
 
     /// The path that it is about, if it is about one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => None,
+            Fact::Twins { twins } => twins.first().map(|twin| &twin.path),
             Fact::File { path, .. }
-            | Fact::Twins { path, .. }
             | Fact::There { path, .. }
             | Fact::Status { path, .. }
             | Fact::Target { path, .. }
@@ -284,7 +284,7 @@ impl Fact {
     pub fn paths(&mut self) -> Vec<&mut Path> {
         match self {
             Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => Vec::new(),
-            Fact::Twins { path, other, .. } => vec![path, other],
+            Fact::Twins { twins } => twins.iter_mut().map(|twin| &mut twin.path).collect(),
             Fact::Resolved { path, real } => vec![path, real],
             Fact::File { path, .. }
             | Fact::There { path, .. }
@@ -335,12 +335,69 @@ fn check_kind(path: &Path, was: Kind, follows: bool, number: u32, view: &mut Vie
     })
 }
 
-/// Whether two paths lead to one file, and to files of one second, which is as exact as a compiler is.
-fn compare(path: &Path, other: &Path, view: &mut View) -> Result<(bool, bool), Change> {
-    let mut status = |path| view.status(path).map_err(|error| lost(view, path, error));
-    let (one, two) = (status(path)?, status(other)?);
-    let same = (one.device, one.inode) == (two.device, two.inode);
-    Ok((same, one.written.seconds == two.written.seconds))
+type Identity = (u64, u64);
+
+/// Each is the same file, and as old, as the first of its number, and those first ones all differ: so every pair is as it was.
+fn check_twins(twins: &[Twin], view: &mut View) -> Result<(), Change> {
+    let (mut files, mut seconds) = (Firsts::default(), Firsts::default());
+    let mut compare = || {
+        for (at, twin) in twins.iter().enumerate() {
+            let (file, second) = file_and_second(&twin.path, view)?;
+            files.add(twin.file, file, at)?;
+            seconds.add(twin.second, second, at)?;
+        }
+        files.require_different()?;
+        seconds.require_different()
+    };
+    compare().map_err(|unlike| match unlike {
+        Unlike::Lost(change) => change,
+        Unlike::Pair(one, two) => Change::Twins {
+            path: view.place.show(&twins[one].path),
+            other: view.place.show(&twins[two].path),
+        },
+    })
+}
+
+enum Unlike {
+    Lost(Change),
+    Pair(usize, usize),
+}
+
+impl From<Change> for Unlike {
+    fn from(change: Change) -> Unlike {
+        Unlike::Lost(change)
+    }
+}
+
+/// The first of each number, and at which place it came.
+struct Firsts<T>(Vec<(T, usize)>);
+
+impl<T> Default for Firsts<T> {
+    fn default() -> Firsts<T> {
+        Firsts(Vec::new())
+    }
+}
+
+impl<T: Ord + Copy> Firsts<T> {
+    fn add(&mut self, number: u32, value: T, at: usize) -> Result<(), Unlike> {
+        match self.0.get(number as usize) {
+            None => self.0.push((value, at)),
+            Some((first, _)) if *first == value => {}
+            Some((_, place)) => return Err(Unlike::Pair(*place, at)),
+        }
+        Ok(())
+    }
+
+    fn require_different(&mut self) -> Result<(), Unlike> {
+        self.0.sort_unstable();
+        let same = self.0.windows(2).find(|pair| pair[0].0 == pair[1].0);
+        same.map_or(Ok(()), |pair| Err(Unlike::Pair(pair[0].1, pair[1].1)))
+    }
+}
+
+fn file_and_second(path: &Path, view: &mut View) -> Result<(Identity, i64), Change> {
+    let status = view.status(path).map_err(|error| lost(view, path, error))?;
+    Ok(((status.device, status.inode), status.written.seconds))
 }
 
 fn lost(view: &View, path: &Path, error: Errno) -> Change {
@@ -402,18 +459,11 @@ impl fmt::Display for Fact {
             Fact::Names { .. } => write!(f, "which variables there are"),
             Fact::Folder { path } => write!(f, "the folder is {}", Words(path)),
             Fact::File { path, digest } => write!(f, "{path} holds {digest}"),
-            Fact::Twins {
-                path,
-                other,
-                same,
-                equally_old,
-            } => {
-                let how = match (same, equally_old) {
-                    (true, _) => "one file",
-                    (false, true) => "two files of one time",
-                    (false, false) => "two files of two times",
-                };
-                write!(f, "{path} and {other} are {how}")
+            Fact::Twins { twins } => {
+                let count = |number: fn(&Twin) -> u32| twins.iter().map(number).max().map_or(0, |last| last + 1);
+                let (files, seconds) = (count(|twin| twin.file), count(|twin| twin.second));
+                twins.iter().try_for_each(|twin| write!(f, "{}, ", twin.path))?;
+                write!(f, "which hold the same, are {files} files of {seconds} times")
             }
             Fact::There { path, kind, .. } => write!(f, "{path} is {kind}"),
             Fact::Status {

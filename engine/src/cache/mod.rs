@@ -44,6 +44,7 @@ pub mod relocation;
 pub mod response;
 pub mod restore;
 pub mod sharing;
+pub mod shell;
 pub mod status;
 pub mod store;
 pub mod story;

@@ -407,6 +407,7 @@ fn what(record: Record) -> Result<What, &'static str> {
         10 => What::Resolve { path },
         11 => What::List { path },
         12 => What::Ask { name: path },
+        13 if record.detail != 0 => What::Anchor,
         13 => What::Locate,
         14 => What::Time,
         15 => What::Date,

@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 
 use super::store::Usage;
 use super::Cache;
+use crate::wafcc::place::is_same;
 use crate::wafcc::quantity;
 use crate::wafcc::question::{Answer, Question, Wish};
 use crate::wafcc::settings::switch;
@@ -19,13 +20,8 @@ const SINCE: &str = "since";
 impl Cache {
     /// Does what was asked for, unless another store is meant.
     pub fn grant(&self, question: Question) -> Answer {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if real(&question.store) != real(&self.folder) {
-            let ours = self.folder.display();
-            return Answer::Refusal(format!(
-                "this engine keeps the store {ours}, not {}",
-                question.store.display()
-            ));
+        if let Some(words) = self.refusal(&question.store) {
+            return Answer::Refusal(words);
         }
         match question.wish {
             Wish::Statistics => Answer::Statistics(Box::new(self.statistics())),
@@ -42,6 +38,13 @@ impl Cache {
             Wish::Set { name, value } => self.set(&name, &value),
             Wish::Explain { output } => self.explain(output.as_deref()),
         }
+    }
+
+    /// In words, if another store is meant than ours.
+    pub(super) fn refusal(&self, store: &Path) -> Option<String> {
+        let (ours, theirs) = (self.folder.display(), store.display());
+        let is_ours = is_same(&self.folder, store);
+        (!is_ours).then(|| format!("this engine keeps the store {ours}, not {theirs}"))
     }
 
     fn removing(&self, remove: impl FnOnce(&Cache) -> std::io::Result<()>) -> Answer {

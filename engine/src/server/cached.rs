@@ -1,12 +1,16 @@
 //! Commands that may be cached: asked of the cache before they get a slot, and handed to it when they have run.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-use log::debug;
+use log::{debug, warn};
 
 use super::requests::Broken;
 use super::Server;
@@ -23,6 +27,7 @@ use crate::command::{Case, Order, State, Supplies};
 use crate::connection::ConnectionKey;
 use crate::context::{Adjustment, Context};
 use crate::crew::Log;
+use crate::folder::Folder;
 use crate::park::Lot;
 use crate::slots::CommandKey;
 use crate::spawn::NotStarted;
@@ -31,9 +36,11 @@ use crate::wafcc::question::{Answer as Report, Question as Wanted};
 use crate::wafcc::settings::{self, Key, Settings};
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
 
-/// Opens the store that our own environment names.
-pub(super) fn open(errands: Arc<Errands>) -> Result<Cache, String> {
-    let settings = Settings::load();
+/// Opens the store that our runtime folder is known for; else the one that is asked for, or that our own environment names. From then on
+/// the folder is known for it.
+pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -> Result<Cache, String> {
+    let kept = place::kept_store(home);
+    let settings = Settings::load_of(kept.as_deref().or(asked));
     let folder = place::store(&settings).ok_or("there is no place for a store: set WAFCC_DIR or HOME")?;
     let wanted = StoreSettings {
         max_size: settings.max_size(),
@@ -44,6 +51,13 @@ pub(super) fn open(errands: Arc<Errands>) -> Result<Cache, String> {
         },
     };
     let store = Store::open(&folder, wanted).map_err(|error| error.to_string())?;
+    if kept.is_none() {
+        let link = home.store();
+        if let Err(error) = symlink(&folder, &link) {
+            // Clients of other stores come to us as well, and are not cached.
+            warn!("link {} to the store: {error}", link.display());
+        }
+    }
     let again = move |mut question: Question| {
         question.arrived = Instant::now();
         errands.send(Errand::Ask(question));
@@ -63,6 +77,7 @@ impl Server {
                 recache: caching.recache,
                 bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
                 namespace: caching.namespace.clone(),
+                store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
                 terminal: caching.terminal,
             });
         }
@@ -74,6 +89,7 @@ impl Server {
         match Wanted::decode(question) {
             Ok(wanted) => self.clerks.send(Errand::Other {
                 who: key,
+                store: wanted.store.clone(),
                 work: Box::new(move |cache| cache.grant(wanted).encode()),
             }),
             Err(error) => self.report_to(key, Report::Refusal(error).encode()),

@@ -139,7 +139,8 @@ impl Server {
         let lot = Arc::new(Lot::open(&options.folder, &roster, &own, &ledger));
         let crew = Crew::new(&lot)?;
         epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
-        let clerks = Clerks::new(cached::open)?;
+        let home = options.folder.clone();
+        let clerks = Clerks::new(Box::new(move |errands, asked| cached::open(&home, errands, asked)))?;
         epoll::add(&epoll, clerks.bell(), Source::Cache.data(), epoll::EventFlags::IN)?;
         raise_descriptor_limit();
         let program = std::env::current_exe().unwrap_or_default();

@@ -29,7 +29,7 @@ const QUIET_SECONDS: i64 = 2;
 /// Leaves a card if there is to be one. Nobody waits for it: what fails fails again, or is not missed.
 pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
     let usual = Folder::from_environment();
-    let Some(text) = text(settings, home, caching).filter(|text| text.len() < CAP) else {
+    let Some(text) = text(settings, home, &usual, caching).filter(|text| text.len() < CAP) else {
         return;
     };
     if usual.check().is_err() || !usual.path().is_absolute() {
@@ -84,7 +84,7 @@ fn variables() -> u64 {
     place::mixed(&all)
 }
 
-fn text(settings: &Settings, home: &Home, caching: &Request) -> Option<Vec<u8>> {
+fn text(settings: &Settings, home: &Home, usual: &Folder, caching: &Request) -> Option<Vec<u8>> {
     let store = home.store.as_ref()?;
     let is_told = [Key::CacheDir, Key::BaseDir].into_iter().all(|key| {
         let text = Path::new(settings.text(key));
@@ -100,7 +100,13 @@ fn text(settings: &Settings, home: &Home, caching: &Request) -> Option<Vec<u8>> 
     let mut said = Vec::new();
     caching.encode(&mut said);
     let files = [place::user_file(), place::store_file(settings)];
-    let mut watched = vec![seen(store, true)?];
+    // Which store the usual engine keeps decides which one we talk to.
+    let kept = usual.store();
+    let kept = match fs::symlink_metadata(&kept) {
+        Err(error) if is_absence(&error) => seen(&kept, false)?,
+        _ => seen(&kept, true)?,
+    };
+    let mut watched = vec![seen(store, true)?, kept];
     for file in files.iter().flatten() {
         watched.push(seen(file, false)?);
     }
@@ -117,7 +123,7 @@ fn text(settings: &Settings, home: &Home, caching: &Request) -> Option<Vec<u8>> 
 fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
     let found = match fs::metadata(path) {
         Ok(found) if found.is_dir() == is_folder => Some(found),
-        Err(error) if !is_folder && matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => None,
+        Err(error) if !is_folder && is_absence(&error) => None,
         _ => return None,
     };
     let is_quiet = |found: &fs::Metadata| {
@@ -151,6 +157,10 @@ fn seen(path: &Path, is_folder: bool) -> Option<Vec<u8>> {
     }
     put(&mut seen, &ended(path));
     Some(seen)
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
 }
 
 fn ended(path: &Path) -> Vec<u8> {

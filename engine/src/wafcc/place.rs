@@ -1,7 +1,8 @@
 //! Where things are: the files of settings, the store, and the runtime folder of the engine that keeps that store.
 //!
-//! One engine keeps one store. The default store's engine is the one that builds use anyway; every other store has an
-//! engine of its own, in a folder whose name comes from the store's.
+//! One engine keeps one store: the first default store that is asked for is kept by the engine that builds use anyway, whose
+//! folder then has a link that leads there. Every other store has an engine of its own, in a folder whose name comes from
+//! the store's; so has the default store of somebody with another home and the same runtime folder.
 
 use std::env;
 use std::fs;
@@ -62,18 +63,26 @@ pub fn store(settings: &Settings) -> Option<PathBuf> {
 /// The runtime folder of the engine that keeps this store.
 pub fn runtime(store: Option<&Path>) -> Folder {
     let usual = Folder::from_environment();
-    let default = default_store();
-    match store {
-        Some(store) if default.as_deref() != Some(store) => {
-            let real = real(store);
-            if default.is_some_and(|default| self::real(&default) == real) {
-                usual
-            } else {
-                of_store(&usual, &real)
-            }
-        }
-        _ => usual,
+    let Some(store) = store else { return usual };
+    let kept = kept_store(&usual).or_else(default_store);
+    if kept.as_deref() == Some(store) {
+        return usual;
     }
+    let real = real(store);
+    match kept {
+        Some(kept) if self::real(&kept) == real => usual,
+        _ => of_store(&usual, &real),
+    }
+}
+
+/// The store that the engine of this folder keeps, or has kept: nobody's but the first one's, until the folder is removed.
+pub fn kept_store(folder: &Folder) -> Option<PathBuf> {
+    fs::read_link(folder.store()).ok().filter(|store| store.is_absolute())
+}
+
+/// By whatever name.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    one == other || real(one) == real(other)
 }
 
 /// Below the usual folder, or beside the one in /tmp where a socket's address could not hold that.

@@ -173,7 +173,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         wishes: if is_kept { WISH_LATE | umask() } else { 0 },
         name: name.clone(),
     };
-    let caching = caching(settings);
+    let caching = caching(settings, home);
     let requests = [&environment, &caching, &execute];
     // An engine that does not read would keep what it was sent open, and whoever waits for its end would wait for ever.
     let is_prompt = is_kept && nobody_waits_for(stdin.as_fd());
@@ -260,13 +260,19 @@ fn namespace(settings: &Settings) -> Vec<u8> {
     namespace
 }
 
-fn caching(settings: &Settings) -> Request {
+fn caching(settings: &Settings, home: &Home) -> Request {
     let base = settings.folder(Key::BaseDir).filter(|base| base.is_absolute());
     Request::Caching(Caching {
         read_only: settings.is_on(Key::ReadOnly),
         recache: settings.is_on(Key::Recache),
         bases: base.iter().map(|base| base.as_os_str().as_bytes()).collect(),
         namespace: namespace(settings),
+        store: home
+            .store
+            .iter()
+            .flat_map(|store| store.as_os_str().as_bytes())
+            .copied()
+            .collect(),
         terminal: Size::of(io::stderr().as_fd()),
     })
 }

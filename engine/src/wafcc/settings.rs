@@ -214,7 +214,18 @@ impl Settings {
 
     /// What holds for this process.
     pub fn load() -> Settings {
-        let variables = || Key::all().filter_map(|key| Some((key, env::var_os(key.variable())?)));
+        Settings::load_of(None)
+    }
+
+    /// What would hold if this were the store.
+    pub fn load_of(store: Option<&Path>) -> Settings {
+        let variables = || {
+            let set = |key: Key| match (key, store) {
+                (Key::CacheDir, Some(store)) => Some(store.into()),
+                _ => env::var_os(key.variable()),
+            };
+            Key::all().filter_map(move |key| Some((key, set(key)?)))
+        };
         let mut settings = Settings::defaults();
         let user = place::user_file();
         if let Some(file) = &user {

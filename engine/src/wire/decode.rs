@@ -170,11 +170,16 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     if bases.iter().any(|base| !base.starts_with(b"/")) {
         return Err(Malformed("a base folder is not an absolute path"));
     }
+    let (namespace, store) = (r.text()?, r.text()?);
+    if !store.is_empty() && !store.starts_with(b"/") {
+        return Err(Malformed("the store is not an absolute path"));
+    }
     Ok(Caching {
         read_only: flags & 1 != 0,
         recache: flags & 2 != 0,
         bases,
-        namespace: r.text()?,
+        namespace,
+        store,
         terminal: (flags & 4 != 0).then_some(size),
     })
 }

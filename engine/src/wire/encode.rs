@@ -75,6 +75,7 @@ impl Request {
                 out.extend(size.rows.to_le_bytes());
                 put_strings(out, &caching.bases);
                 put_text(out, &caching.namespace);
+                put_text(out, &caching.store);
             }),
         }
     }

@@ -159,6 +159,8 @@ pub struct Caching {
     /// Folders whose names commands may share; absolute.
     pub bases: Strings,
     pub namespace: Vec<u8>,
+    /// The store that is meant; absolute, or empty for whichever there is.
+    pub store: Vec<u8>,
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
 }

@@ -9,6 +9,7 @@ pub const COMPILER: Policy = Policy {
     clock: false,
     random: false,
     folder: false,
+    shell: false,
     statuses: Statuses::Ignored,
 };
 

@@ -2,6 +2,8 @@
 //!
 //! Asks the world only where an access does not tell enough. Knows nothing of facts: `outcome` makes them, at the end.
 
+use std::collections::HashSet;
+
 use super::super::access::{Access, Bytes, Mode, What};
 use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use super::super::fact::Kind;
@@ -28,10 +30,16 @@ impl Story<'_, '_, '_> {
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Time | What::Random | What::Date => Ok(()),
             What::Ask { name } => {
+                self.others_locate |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
                 Ok(())
             }
+            What::Anchor => {
+                self.is_anchored = true;
+                Ok(())
+            }
             What::Locate => {
+                self.others_locate |= self.shell != Some(access.process);
                 self.locates = true;
                 Ok(())
             }
@@ -79,6 +87,36 @@ impl Story<'_, '_, '_> {
                 self.make(path, error)
             }
         }
+    }
+
+    /// Looks at `PWD` and at `.` that only tell a compiler whether it may call its folder by that name, where the name makes no
+    /// difference. In another checkout `PWD` is another.
+    pub(super) fn find_idle(&self, accesses: &[Access]) -> HashSet<usize> {
+        let policy = self.knowledge.policy;
+        let Some(place) = self
+            .view
+            .environment
+            .value(b"PWD")
+            .filter(|_| policy.compiler && !policy.folder)
+        else {
+            return HashSet::new();
+        };
+        let asks = |access: &Access| matches!(&access.what, What::Ask { name } if name == b"PWD");
+        let looks = |access: &Access, at: &[u8]| match &access.what {
+            What::Find { path } | What::Look { path, follows: true } => access.error == 0 && path == at,
+            _ => false,
+        };
+        let mut idle = HashSet::new();
+        for (at, access) in accesses.iter().enumerate().filter(|(_, access)| asks(access)) {
+            let later = accesses.iter().enumerate().skip(at + 1);
+            let mut own = later.filter(|(_, other)| other.process == access.process);
+            if let (Some((one, first)), Some((two, second))) = (own.next(), own.next()) {
+                if looks(first, place) && looks(second, b".") {
+                    idle.extend([one, two]);
+                }
+            }
+        }
+        idle
     }
 
     fn manners_of(&self, process: u32) -> Manners {

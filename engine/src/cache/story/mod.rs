@@ -33,6 +33,8 @@ pub struct Policy {
     pub random: bool,
     /// Its result may tell the name of the folder in which it was made.
     pub folder: bool,
+    /// Its first program is a shell, which always knows where it is, and its line does not tell that.
+    pub shell: bool,
     pub statuses: Statuses,
 }
 
@@ -54,6 +56,7 @@ impl Default for Policy {
             clock: true,
             random: true,
             folder: true,
+            shell: false,
             statuses: Statuses::ByProgram,
         }
     }
@@ -167,6 +170,14 @@ struct Story<'v, 'w, 'k> {
     claims: HashSet<Claim>,
     asked: BTreeSet<Bytes>,
     locates: bool,
+    /// The process of a shell that does not tell where it is, until that becomes something else.
+    shell: Option<u32>,
+    /// All programs but that shell ask for variables one by one.
+    others_ask: bool,
+    /// Somebody else than that shell has asked where it is.
+    others_locate: bool,
+    /// Some of its paths hold for its folder only.
+    is_anchored: bool,
 }
 
 /// What a command that did all this depends on, and what it made.
@@ -189,9 +200,17 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         claims: HashSet::new(),
         asked: BTreeSet::new(),
         locates: false,
+        shell: None,
+        others_ask: true,
+        others_locate: false,
+        is_anchored: false,
     };
     story.declare();
-    for access in accesses {
+    let idle = story.find_idle(accesses);
+    for (at, access) in accesses.iter().enumerate() {
+        if idle.contains(&at) {
+            continue;
+        }
         story.tell(access)?;
         if story.claims.len() > MOST_FACTS {
             return Err(Obstacle::TooMany);

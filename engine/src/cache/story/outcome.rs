@@ -18,8 +18,6 @@ use super::super::status::Stamp;
 use super::super::world::View;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
 
-/// So many files of the same content are compared with each other.
-const MOST_TWINS: usize = 12;
 /// Larger sources are not searched for the base folder's name.
 const LONGEST_SOURCE: u64 = 64 << 20;
 
@@ -97,11 +95,12 @@ impl Story<'_, '_, '_> {
             value: environment.value(name).map(<[u8]>::to_vec),
         };
         let mut facts = Vec::new();
-        if self.locates && policy.folder {
+        let is_hidden = policy.shell && self.others_ask && !self.others_locate;
+        let is_told = !self.all_ask || self.locates && policy.folder;
+        if self.is_anchored || is_told && !is_hidden {
             facts.push(Fact::Folder { path: folder.to_vec() });
         }
         if !self.all_ask {
-            facts.push(Fact::Folder { path: folder.to_vec() });
             let digest = environment.names(folder);
             facts.push(Fact::Names { digest });
             facts.extend(environment.telling(folder).map(|(name, _)| fact(name)));
@@ -253,18 +252,9 @@ impl Story<'_, '_, '_> {
 
     /// Compilers read a file once that says so, or that they have read under another name.
     fn add_twins(&mut self, paths: &[Path], facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
-        let is_empty = |view: &mut View| view.status(&paths[0]).is_ok_and(|status| status.size == 0);
-        if paths.len() < 2 || is_empty(self.view) {
-            return Ok(());
-        }
-        if paths.len() > MOST_TWINS {
-            return Err(Obstacle::TooMany);
-        }
-        for (i, path) in paths.iter().enumerate() {
-            for other in &paths[i + 1..] {
-                let twins = Fact::twins(path.clone(), other.clone(), self.view);
-                facts.push(twins.map_err(|_| Obstacle::Inconsistent { path: self.show(path) })?);
-            }
+        if let [first, _, ..] = paths {
+            let twins = Fact::twins(paths, self.view);
+            facts.push(twins.map_err(|_| Obstacle::Inconsistent { path: self.show(first) })?);
         }
         Ok(())
     }

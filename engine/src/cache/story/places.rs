@@ -6,6 +6,7 @@ use super::super::access::Bytes;
 use super::super::manners::{is_of_go, Manners, COMPILER, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, tidy, trimmed, Path};
+use super::super::shell::is_known;
 use super::{How, Story};
 
 impl Story<'_, '_, '_> {
@@ -33,7 +34,13 @@ impl Story<'_, '_, '_> {
         if manners == STRANGER && is_of_go(program) {
             return Err(Obstacle::Blind { why: OWN_CALLS });
         }
-        self.manners.insert(process, manners);
+        let is_first = self.manners.insert(process, manners).is_none() && self.manners.len() == 1;
+        if is_first && self.knowledge.policy.shell && is_known(program) {
+            self.shell = Some(process);
+        } else {
+            self.shell = self.shell.filter(|shell| *shell != process);
+            self.others_ask &= manners.asks;
+        }
         self.reading.remove(&process);
         self.all_ask &= manners.asks;
         self.all_compile &= manners.compiles;
