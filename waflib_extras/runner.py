@@ -15,11 +15,11 @@ import os
 import select
 import threading
 import types
-from typing import Any, Deque, Dict, List, Optional, Set
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from waflib import Context, Logs, Runner, Task
 
-from . import pipeline, protocol
+from . import pipeline, protocol, recipe
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
@@ -27,6 +27,8 @@ AHEAD = 32
 """Commands that a cache may have to answer beyond those that run: so it is never idle while Python is busy."""
 BATCH = 4 << 10
 """Bytes of commands that go to a cache with one call of the system."""
+MOST_WORDS = 10000
+"""In the command of a task that is not run by Waf's code, which puts more of them into a file."""
 TURN = 8
 """So many tasks are handed to a cache before its answers are taken."""
 
@@ -102,10 +104,13 @@ class Dispatcher:
 		"""Tasks whose message is not out yet."""
 		self.is_cached = prefork.cache is not None and prefork.cache.active
 		self.turns = 0
+		self.recipes: Dict[type, Optional[recipe.Recipe]] = {}
+		"""By task class."""
 		self.cancelled = False
 		self.threads: Optional[Threads] = None
 		self.turn = threading.Lock()
 		"""Messages come one at a time, with numbers that rise."""
+		self.messages = Messages()
 
 	# ---- what Waf's scheduler calls
 
@@ -188,8 +193,10 @@ class Dispatcher:
 			self.show(task)
 			self.running += 1
 		try:
-			captured = self.capture(task)
-			if captured is None:
+			command, env = self.prepare(task), None
+			if command is None:
+				command, env = self.capture(task)
+			if command is None:
 				# it is done without a command, or failed before that
 				if ahead:
 					self.show(task)
@@ -202,8 +209,7 @@ class Dispatcher:
 			if self.pipeline is None:
 				self.pipeline = pipeline.Pipeline(self.prefork.find_session())
 			cache = self.prefork.cache
-			command = captured.encoded if cache is None else cache.mark(task, captured.encoded)
-			self.pipeline.submit(task, command, captured.env)
+			self.pipeline.submit(task, command if cache is None else cache.mark(task, command), env)
 		except protocol.EngineError as e:
 			self.prefork.note_failure(e)
 			if not ahead:
@@ -214,8 +220,28 @@ class Dispatcher:
 			self.unshown.append(task)
 			self.hidden.add(task)
 
-	def capture(self, task: Any) -> Any:
-		"""The command that this task would run; none if the task is over without one."""
+	def prepare(self, task: Any) -> Optional[bytes]:
+		"""The command of this task, made without running Waf's code for it; none if that has to be run."""
+		cls = task.__class__
+		if cls not in self.recipes:
+			self.recipes[cls] = recipe.find_recipe(cls)
+		found = self.recipes[cls]
+		bld = task.generator.bld
+		if found is None or Logs.verbose or bld.logger or bld.log_command.__module__ != "waflib.Context":
+			return None
+		folder = recipe.find_folder(task)
+		words = folder and found.make(task, folder)
+		if not words or len(words) > MOST_WORDS:
+			return None
+		cwd = os.fsencode(folder.abspath())
+		encoded = protocol.encode_command(0, protocol.NULL, protocol.PIPE, protocol.PIPE, 0, cwd, words)
+		task.last_cmd = words
+		# as Task.process does it
+		bld.task_sigs.pop(task.uid(), None)
+		return encoded
+
+	def capture(self, task: Any) -> Tuple[Optional[bytes], Optional[Dict[Any, Any]]]:
+		"""The command that this task would run, and its environment; none if the task is over without one."""
 		captured: List[Any] = []
 		captors = self.prefork.captors
 		ident = threading.get_ident()
@@ -242,22 +268,26 @@ class Dispatcher:
 		except Captured:
 			if isinstance(captured[0], protocol.EngineError):
 				raise captured[0] from None
-			return captured[0]
+			return captured[0].encoded, captured[0].env
 		finally:
 			if outer is None:
 				del captors[ident]
 			else:
 				captors[ident] = outer
-		return None
+		return None, None
 
 	def complete_all(self, answers: List[Any]) -> None:
-		for answer in answers:
-			self.complete(*answer)
-		if not self.master.stop:
-			# the engine has gone on with what it had
-			while self.unshown and self.running < self.jobs:
-				self.reveal(self.unshown[0])
-		else:
+		self.messages.collects = len(answers) > 1
+		try:
+			for answer in answers:
+				self.complete(*answer)
+			if not self.master.stop:
+				# the engine has gone on with what it had
+				while self.unshown and self.running < self.jobs:
+					self.reveal(self.unshown[0])
+		finally:
+			self.write()
+		if self.master.stop:
 			self.give_up_waiting()
 
 	def reveal(self, task: Any) -> None:
@@ -293,8 +323,12 @@ class Dispatcher:
 		if told is not None:
 			self.prefork.cache.hear(task, told, learned)
 
+		if getattr(task.post_run, "__func__", None) is not Task.Task.post_run:
+			self.write()
+
 		def run() -> int:
 			if out or err:
+				self.write()
 				self.log(task, outcome.code, out, err)
 			return outcome.code
 
@@ -336,7 +370,13 @@ class Dispatcher:
 		"""Write that this task runs now."""
 		with self.turn:
 			self.unseen -= 1
-			task.log_display(task.generator.bld)
+			if not self.messages.take(task):
+				task.log_display(task.generator.bld)
+
+	def write(self) -> None:
+		"""Have everything written that is to be shown by now."""
+		with self.turn:
+			self.messages.write()
 
 	def hand_to_thread(self, task: Any, shown: bool = False) -> None:
 		if self.threads is None:
@@ -376,6 +416,45 @@ class Dispatcher:
 
 
 CHANGED = frozenset(("run", "process", "exec_command", "log_display"))
+
+
+class Messages:
+	"""What is written of tasks, several at once where several have ended at once, and nothing else is written."""
+
+	def __init__(self) -> None:
+		self.collects = False
+		self.texts: List[str] = []
+
+	def take(self, task: Any) -> bool:
+		"""Keep the message of a task until ``write``, unless it is one that Waf has to write itself."""
+		if not self.collects or not is_usual(task):
+			self.write()
+			return False
+		text = task.display()
+		if text:
+			self.texts.append(text)
+		return True
+
+	def write(self) -> None:
+		"""Write what there is, as ``Task.log_display`` does."""
+		if self.texts:
+			texts, self.texts = self.texts, []
+			Logs.info("".join(texts), extra={"terminator": "", "c1": "", "c2": ""})
+
+
+def is_usual(task: Any) -> bool:
+	"""The message of a task is a line of Waf's own, for the terminal or what stands for it."""
+	bld = task.generator.bld
+	handlers = Logs.log.handlers
+	return not (
+		bld.progress_bar
+		or bld.logger
+		or Logs.verbose
+		or len(handlers) != 1
+		or handlers[0].__class__ is not Logs.log_handler
+		or task.__class__.log_display is not Task.Task.log_display
+		or task.__class__.display is not Task.Task.display
+	)
 
 
 class Listener:
@@ -476,6 +555,7 @@ class Threads:
 					self.shown.discard(task)
 				else:
 					dispatcher.show(task)
+				dispatcher.write()
 				dispatcher.prefork.running[threading.get_ident()] = task
 				dispatcher.master.process_task(task)
 		finally:
