@@ -7,15 +7,15 @@ when one of those is another; words with ``SRC`` or ``TGT`` for every task. Both
 these words alone. There is no recipe where anything else has a say, or where ``run`` is not what Waf made of that text.
 """
 
+import contextlib
 import re
 import types
-from itertools import chain
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from waflib import Node, Task
 
 _KNOWN = r"\$\{(?!SRC\b|TGT\b)\w+(?::(?!SRC\b|TGT\b|tsk|gen|bld)\w+)?\}|[^$]"
-_NODES = r"\$\{(?:SRC|TGT)(?:\[\d+\])?(?:\.(?:abspath|bldpath|srcpath|relpath)\(\))?\}"
+_NODES = r"\$\{(?:SRC|TGT)(?:\[\d+\]\.(?:abspath|bldpath|srcpath|relpath)\(\))?\}"
 FIXED = re.compile(r"(?:%s)+\Z" % _KNOWN)
 """A word with variables only."""
 VARYING = re.compile(r"(?:%s|%s)+\Z" % (_NODES, _KNOWN))
@@ -23,6 +23,8 @@ VARYING = re.compile(r"(?:%s|%s)+\Z" % (_NODES, _KNOWN))
 VARIABLE = re.compile(r"\$\{(\w+)(?::(\w+))?\}")
 OTHERS = ("PATH", "env")
 """Variables that change how a command is run; there is no recipe where they are set."""
+
+Values = List[Tuple[Any, List[Any]]]
 
 
 class Scene:
@@ -41,6 +43,13 @@ class Scene:
 	def get_cwd(self) -> Any:
 		return self.folder
 
+	def make(self, function: Any, inputs: List[Any], outputs: List[Any]) -> List[str]:
+		"""The words that a function of Waf makes."""
+		self.inputs = inputs
+		self.outputs = outputs
+		function(self)
+		return self.last_cmd
+
 	def exec_command(self, cmd: List[str], **kwargs: Any) -> None:
 		"""Nothing is run: the words are in ``last_cmd``."""
 
@@ -52,15 +61,91 @@ class Part(NamedTuple):
 	varies: bool
 
 
+class Mark:
+	"""Stands for a node, with a path that no node has."""
+
+	def __init__(self, kind: str) -> None:
+		self.kind = kind
+
+	def path_from(self, node: Any) -> str:
+		return "/\0%sr" % self.kind
+
+	def abspath(self) -> str:
+		return "/\0%sa" % self.kind
+
+
 class Batch:
-	"""What is the same for all tasks with one environment."""
+	"""What is the same for all tasks with one environment that run in one folder."""
 
-	__slots__ = ("parts", "scene", "values")
-
-	def __init__(self, values: List[List[Any]], parts: List[Any], scene: Scene) -> None:
+	def __init__(self, values: Values, functions: List[Part], scene: Scene) -> None:
 		self.values = values
-		self.parts = parts
 		self.scene = scene
+		self.parts = [part if part.varies else scene.make(part.make, [], []) for part in functions]
+		self.words: List[str] = []
+		self.places: Optional[List[Place]] = None
+		"""Of the paths in the words of a task with one input and one output; none if they are not that simple."""
+		self.folders: Dict[Any, str] = {}
+		"""By folder: what the paths of its nodes begin with where they are told as seen from ours."""
+		with contextlib.suppress(AttributeError, IndexError):
+			self.words = self.assemble([Mark("s")], [Mark("t")])
+			self.places = find_places(self.words)
+
+	def make(self, inputs: List[Any], outputs: List[Any]) -> List[str]:
+		"""The words of a task."""
+		if self.places is None or len(inputs) != 1 or len(outputs) != 1:
+			return self.assemble(inputs, outputs)
+		words = self.words[:]
+		for place in self.places:
+			node = (outputs if place.is_target else inputs)[0]
+			path = node.abspath() if place.is_absolute else self.find_path(node)
+			words[place.number] = place.before + path + place.after
+		return words
+
+	def assemble(self, inputs: List[Any], outputs: List[Any]) -> List[str]:
+		words: List[str] = []
+		for part in self.parts:
+			words += part if part.__class__ is list else self.scene.make(part.make, inputs, outputs)
+		return words
+
+	def find_path(self, node: Any) -> str:
+		"""What ``path_from`` says of a node; for files that differ in their names only it differs in those."""
+		name, folder = node.name, node.parent
+		if hasattr(node, "children"):
+			return node.path_from(self.scene.folder)
+		before = self.folders.get(folder)
+		if before is None:
+			path = node.path_from(self.scene.folder)
+			if not path.endswith(name):
+				return path
+			before = self.folders[folder] = path[: len(path) - len(name)]
+		return before + name
+
+
+class Place(NamedTuple):
+	"""A path in a word."""
+
+	number: int
+	before: str
+	after: str
+	is_target: bool
+	is_absolute: bool
+
+
+PATH = re.compile("(.*?)/\0([st])([ra])(.*)\\Z", re.S)
+"""That of a mark in a word."""
+
+
+def find_places(words: List[str]) -> Optional[List[Place]]:
+	"""Where the paths of marks are; none where there are two in one word."""
+	places = []
+	for number, word in enumerate(words):
+		found = PATH.match(word)
+		if found:
+			before, kind, way, after = found.groups()
+			if "\0" in after:
+				return None
+			places.append(Place(number, before, after, kind == "t", way == "a"))
+	return places
 
 
 class Recipe:
@@ -69,56 +154,44 @@ class Recipe:
 	def __init__(self, parts: List[Part], names: Tuple[str, ...]) -> None:
 		self.parts = parts
 		self.names = names
-		self.batches: Dict[int, Optional[Batch]] = {}
+		self.batches: Dict[int, Batch] = {}
 		"""By the number of an environment, which stays its own since a batch keeps it."""
 
 	def make(self, task: Any, folder: Any) -> Optional[List[str]]:
 		"""The arguments of the command of this task that runs in a folder; none if Waf has to make it."""
-		env, values = read(task.env, self.names)
+		env = task.env
+		while not env.table and hasattr(env, "parent"):
+			# as most tasks have it: with no variable of its own
+			env = env.parent
 		batch = self.batches.get(id(env))
-		if batch is None or batch.values != values or batch.scene.folder is not folder:
-			batch = self.begin(task, env, values, folder)
-			if batch is None:
+		if batch is None or batch.scene.folder is not folder or not is_still(batch.values, self.names):
+			values = read(env, self.names)
+			if any(task.env[name] for name in OTHERS) or not all(
+				is_plain(value) for _, says in values for value in says
+			):
 				return None
-			self.batches[id(env)] = batch
-		scene = batch.scene
-		scene.inputs = task.inputs
-		scene.outputs = task.outputs
-		words: List[str] = []
-		for part in batch.parts:
-			if part.__class__ is list:
-				words += part
-			else:
-				part(scene)
-				words += scene.last_cmd
-		return words
-
-	def begin(self, task: Any, env: Any, values: List[List[Any]], folder: Any) -> Optional[Batch]:
-		if any(task.env[name] for name in OTHERS) or not all(map(is_plain, chain(*values))):
-			return None
-		scene = Scene(env, task.generator, folder)
-		parts: List[Any] = []
-		for make, varies in self.parts:
-			if varies:
-				parts.append(make)
-			else:
-				make(scene)
-				parts.append(scene.last_cmd)
-		kept = [[list(value) if value.__class__ is list else value for value in table] for table in values]
-		return Batch(kept, parts, scene)
+			batch = self.batches[id(env)] = Batch(values, self.parts, Scene(env, task.generator, folder))
+		return batch.make(task.inputs, task.outputs)
 
 
-def read(env: Any, names: Tuple[str, ...]) -> Tuple[Any, List[List[Any]]]:
-	"""An environment without those that only derive from it, and what each one that it derives from says of names."""
-	while not env.table and hasattr(env, "parent"):
-		env = env.parent
-	cur, values = env, []
-	try:
-		while True:
-			values.append(list(map(cur.table.get, names)))
-			cur = cur.parent
-	except AttributeError:
-		return env, values
+def read(env: Any, names: Tuple[str, ...]) -> Values:
+	"""What an environment, and each one that it derives from, says of names; none where it says nothing."""
+	values = []
+	while env is not None:
+		says = [list(value) if value.__class__ is list else value for value in map(env.table.get, names)]
+		values.append((env, says))
+		env = getattr(env, "parent", None)
+	return values
+
+
+def is_still(values: Values, names: Tuple[str, ...]) -> bool:
+	"""Whether they say so now: projects change their variables while they build."""
+	child = None
+	for env, says in values:
+		if list(map(env.table.get, names)) != says or (child is not None and getattr(child, "parent", None) is not env):
+			return False
+		child = env
+	return True
 
 
 def is_plain(value: Any) -> bool:

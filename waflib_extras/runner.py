@@ -152,9 +152,9 @@ class Dispatcher:
 		stock = self.stock
 		context = task.generator.bld
 		return (
-			is_compiled(cls.run)
-			and cls.process is stock.process
+			cls.process is stock.process
 			and cls.exec_command is stock.task_exec
+			and is_compiled(cls.run)
 			and context.__class__.exec_command is stock.context_exec
 			and self.master.__class__.process_task is stock.process_task
 			and self.prefork.is_in_place()
