@@ -14,7 +14,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Set
 from waflib import Build, Logs, Runner, Task, Utils
 from waflib.Tools import ccroot
 
-from . import inputs, protocol
+from . import inputs, protocol, runner
 from .cacher import Cacher
 
 SAVED = "wafcc_inputs"
@@ -194,8 +194,8 @@ def prepare(bld: Any, tasks: List[Any]) -> None:
 	book = find_book(bld)
 	book.is_active = cacher.active
 	if cacher.active:
-		# how many tasks Waf hands out for each that may run
-		Runner.GAP = max(Runner.GAP, GAP)
+		# how many tasks Waf hands out for each that may run: all that the cache may have, and some to choose from
+		Runner.GAP = max(Runner.GAP, GAP + runner.FAR_AHEAD // max(bld.jobs, 1))
 	users, makers = [], []
 	for task in tasks:
 		if cacher.find_flags(task) & protocol.INPUTS:

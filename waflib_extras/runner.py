@@ -14,6 +14,7 @@ import collections
 import os
 import select
 import threading
+import time
 import types
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
@@ -25,6 +26,10 @@ GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
 AHEAD = 32
 """Commands that a cache may have to answer beyond those that run: so it is never idle while Python is busy."""
+FAR_AHEAD = 96
+"""The same while all that it has answered are hits."""
+NAP = 0.002
+"""Seconds for which hits are left to gather: to be woken for each of them costs both sides more than the hit itself."""
 BATCH = 4 << 10
 """Bytes of commands that go to a cache with one call of the system."""
 MOST_WORDS = 10000
@@ -104,6 +109,8 @@ class Dispatcher:
 		"""Tasks whose message is not out yet."""
 		self.is_cached = prefork.cache is not None and prefork.cache.active
 		self.turns = 0
+		self.are_hits = False
+		"""The last command that has ended was answered by a cache."""
 		self.recipes: Dict[type, Optional[recipe.Recipe]] = {}
 		"""By task class."""
 		self.cancelled = False
@@ -170,6 +177,8 @@ class Dispatcher:
 		# with -v, and in a log, a command is written when it is submitted, which then is when it runs
 		if Logs.verbose or self.master.bld.logger:
 			return self.jobs
+		if self.are_hits:
+			return self.jobs + FAR_AHEAD
 		return self.jobs + (AHEAD if self.is_cached else max(2, self.jobs // 4))
 
 	def fill(self) -> None:
@@ -320,6 +329,7 @@ class Dispatcher:
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
 
+		self.are_hits = told is not None and told.known == protocol.HIT
 		if told is not None:
 			self.prefork.cache.hear(task, told, learned)
 
@@ -386,7 +396,10 @@ class Dispatcher:
 	def wait(self) -> None:
 		"""Until some task may be done."""
 		threads = self.threads
-		commands = self.pipeline is not None and len(self.pipeline)
+		commands = 0 if self.pipeline is None else len(self.pipeline)
+		if self.are_hits and commands > AHEAD:
+			self.pipeline.flush()
+			time.sleep(NAP)
 		if threads is None or not threads.count:
 			if commands:
 				self.complete_all(self.pipeline.receive(True))
