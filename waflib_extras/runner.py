@@ -20,7 +20,7 @@ from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from waflib import Context, Logs, Runner, Task
 
-from . import pipeline, protocol, recipe
+from . import collector, messages, pipeline, protocol, recipe
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
@@ -117,7 +117,9 @@ class Dispatcher:
 		self.threads: Optional[Threads] = None
 		self.turn = threading.Lock()
 		"""Messages come one at a time, with numbers that rise."""
-		self.messages = Messages()
+		self.messages = messages.Messages()
+		self.collector = collector.Collector()
+		self.collector.slow_down()
 
 	# ---- what Waf's scheduler calls
 
@@ -130,6 +132,7 @@ class Dispatcher:
 		if task is None:
 			self.close()
 			return
+		self.collector.spare()
 		self.unseen += 1
 		if self.is_plain(task):
 			self.waiting.append(task)
@@ -286,7 +289,9 @@ class Dispatcher:
 		return None, None
 
 	def complete_all(self, answers: List[Any]) -> None:
-		self.messages.collects = len(answers) > 1
+		if len(answers) > 1:
+			with self.turn:
+				self.messages.begin(self.master.bld)
 		try:
 			for answer in answers:
 				self.complete(*answer)
@@ -295,7 +300,8 @@ class Dispatcher:
 				while self.unshown and self.running < self.jobs:
 					self.reveal(self.unshown[0])
 		finally:
-			self.write()
+			with self.turn:
+				self.messages.end()
 		if self.master.stop:
 			self.give_up_waiting()
 
@@ -421,6 +427,7 @@ class Dispatcher:
 
 	def close(self) -> None:
 		"""Nothing will be put any more."""
+		self.collector.restore()
 		if self.threads is not None:
 			self.threads.close()
 		if self.pipeline is not None:
@@ -429,45 +436,6 @@ class Dispatcher:
 
 
 CHANGED = frozenset(("run", "process", "exec_command", "log_display"))
-
-
-class Messages:
-	"""What is written of tasks, several at once where several have ended at once, and nothing else is written."""
-
-	def __init__(self) -> None:
-		self.collects = False
-		self.texts: List[str] = []
-
-	def take(self, task: Any) -> bool:
-		"""Keep the message of a task until ``write``, unless it is one that Waf has to write itself."""
-		if not self.collects or not is_usual(task):
-			self.write()
-			return False
-		text = task.display()
-		if text:
-			self.texts.append(text)
-		return True
-
-	def write(self) -> None:
-		"""Write what there is, as ``Task.log_display`` does."""
-		if self.texts:
-			texts, self.texts = self.texts, []
-			Logs.info("".join(texts), extra={"terminator": "", "c1": "", "c2": ""})
-
-
-def is_usual(task: Any) -> bool:
-	"""The message of a task is a line of Waf's own, for the terminal or what stands for it."""
-	bld = task.generator.bld
-	handlers = Logs.log.handlers
-	return not (
-		bld.progress_bar
-		or bld.logger
-		or Logs.verbose
-		or len(handlers) != 1
-		or handlers[0].__class__ is not Logs.log_handler
-		or task.__class__.log_display is not Task.Task.log_display
-		or task.__class__.display is not Task.Task.display
-	)
 
 
 class Listener:
