@@ -6,12 +6,15 @@ import os
 from typing import Any, Dict, Optional
 
 from waflib import Logs, Options, Task
-from waflib.Tools import c_preproc
+from waflib.Tools import c_preproc, ccroot
 
 from . import engine, protocol, runner
 from .settings import Settings, find_terminal, find_variables, read_settings
 
 KNOWN = ("uncached", "hit", "miss")
+IF_SMALL = 256
+"""Beside the flags of the protocol: cached if it is small, though nobody has asked for that."""
+SMALL = 16 << 20
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 
 # of Task.Task: who has replaced one of them decides by other means than we do what a task depends on
@@ -92,7 +95,10 @@ class Cacher:
 			kind = self.kinds[cls] = find_kind(cls)
 		if "cache" in task.__dict__ or "cache" in task.generator.__dict__:
 			asked = task.__dict__.get("cache", task.generator.__dict__.get("cache"))
-			kind |= find_joining(cls) if asked else 0
+			if asked:
+				kind = (kind | find_joining(cls)) & ~IF_SMALL
+			elif kind & IF_SMALL:
+				kind = 0
 		if not kind or is_kept_out(task):
 			return 0
 		return kind if OWN.isdisjoint(task.__dict__) else kind & ~protocol.INPUTS
@@ -100,6 +106,8 @@ class Cacher:
 	def mark(self, task: Any, command: bytes) -> bytes:
 		"""The command of this task with its flags."""
 		flags = self.find_flags(task) if self.active else 0
+		if flags & IF_SMALL:
+			flags = flags & ~IF_SMALL if is_small(task) else 0
 		return bytes((command[0] | flags,)) + command[1:] if flags else command
 
 	def hear(self, task: Any, told: Any, learned: Any = None) -> None:
@@ -119,8 +127,11 @@ class Cacher:
 
 def find_kind(cls: Any) -> int:
 	"""How commands of a task class are cached, apart from what single tasks say."""
-	if getattr(cls, "cache", False):
+	asked = getattr(cls, "cache", None)
+	if asked:
 		return find_joining(cls)
+	if asked is None and issubclass(cls, ccroot.stlink_task):
+		return find_joining(cls) | IF_SMALL
 	if cls.scan is not c_preproc.scan and cls.__name__ not in COMPILES:
 		return 0
 	return protocol.CACHED | find_learning(cls)
@@ -137,6 +148,14 @@ def find_learning(cls: Any) -> int:
 		return 0
 	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
 	return protocol.INPUTS if is_usual else 0
+
+
+def is_small(task: Any) -> bool:
+	"""What goes into a static library is so little that it does not cost much to keep another one of each build."""
+	try:
+		return sum(os.stat(node.abspath()).st_size for node in task.inputs) <= SMALL
+	except OSError:
+		return False
 
 
 def is_kept_out(task: Any) -> bool:

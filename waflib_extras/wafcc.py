@@ -6,9 +6,9 @@ Has the engine answer commands from its cache, and tell Waf what they depend on.
 	def options(opt):
 		opt.load('prefork wafcc')
 
-Each compile is asked of the cache first, and a hit starts no process. Waf then knows from the engine which files a
-task has read: it neither scans sources for them nor hashes what the engine has hashed. ``docs/waf-cache.md`` has the
-details.
+Each compile, and each small static library, is asked of the cache first, and a hit starts no process. Waf then knows
+from the engine which files a compile has read: it neither scans sources for them nor hashes what the engine has hashed.
+``docs/waf-cache.md`` has the details.
 
 Other tasks join with ``cache = True`` on a task class, a task or a task generator; ``nocache = True`` on any of them,
 or in ``env``, keeps out. What they run must depend on files, links, folders and variables only.
