@@ -7,7 +7,8 @@ thread. Everything else, whose ``run`` is Python, goes to a few threads that are
 
 A task is *plain* if all of it is Waf's own: a ``run`` compiled from a string, and nothing replaced on the way to
 ``Utils.run_process``. Waf's code for it is not repeated here: ``process`` runs up to ``Utils.run_process``, where it is
-left by an exception, and runs again when there is an outcome, with a ``run`` that gives it.
+left by an exception, and runs again when there is an outcome, with a ``run`` that gives it. Most commands need not even
+that, since there is a ``recipe`` for them.
 """
 
 import collections
