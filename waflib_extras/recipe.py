@@ -52,6 +52,7 @@ class Scene:
 
 	def exec_command(self, cmd: List[str], **kwargs: Any) -> None:
 		"""Nothing is run: the words are in ``last_cmd``."""
+		pass
 
 
 class Part(NamedTuple):
