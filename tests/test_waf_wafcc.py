@@ -69,7 +69,8 @@ class Build:
 
 	def ask(self, *args: str, **kwargs: Any) -> Dict[str, str]:
 		"""What the cache said of each source that was compiled."""
-		return verdicts(self.run(*args, **kwargs))
+		found = verdicts(self.run(*args, **kwargs))
+		return {name: words for name, words in found.items() if not re.search(r"lib(ab|user)\.a$", name)}
 
 	def write(self, name: str, text: str) -> None:
 		path = self.folder / name
@@ -123,6 +124,37 @@ def test_another_build_folder_is_made_from_the_cache(build: Build, waf: Any, job
 	shutil.rmtree(build.folder / "build")
 	waf(build.folder, "configure", "build", env={"WAF_NO_PREFORK": "1"})
 	assert read_tree(build.folder / "build") == ours
+
+
+@pytest.mark.parametrize(
+	("says", "is_large", "are_cached"),
+	[
+		("pass", False, True),
+		("Task.classes['cstlib'].cache = False", False, False),
+		("Task.classes['cstlib'].nocache = True", False, False),
+		("pass", True, False),
+		("Task.classes['cstlib'].cache = True", True, True),
+	],
+)
+def test_static_libraries_are_cached(
+	waf: Any, project: Any, engine: str, says: str, is_large: bool, are_cached: bool
+) -> None:
+	"""One is a hit in another folder, unless its class stays out or it is large; and always made of the files there."""
+	wscript = WSCRIPT.replace("def build(bld):\n", "def build(bld):\n\tfrom waflib import Task\n\t%s\n" % says)
+	files = dict(PROJECT)
+	if is_large:
+		files["b.c"] += "char large[17 << 20] = {1};\n"
+	build = Build(waf, project({**files, "wscript": wscript}))
+	found = []
+	for out in ("build", "other"):
+		build.configure(out)
+		found.append(verdicts(build.run()).get(out + "/libab.a", "none").partition(":")[0])
+	assert found == (["miss", "hit"] if are_cached else ["none", "none"])
+	libraries = [(build.folder / out / "libab.a").read_bytes() for out in ("build", "other")]
+	assert libraries[0] == libraries[1]
+	build.write("inc/a.h", "#define A 10\n")
+	build.run()
+	assert build.say() == "12 2 2"
 
 
 @pytest.mark.parametrize("again", ["same build", "from the cache"])
@@ -329,7 +361,7 @@ def test_messages_come_back(waf: Any, project: Any, engine: str) -> None:
 
 def test_zones_tell_what_changed(build: Build) -> None:
 	"""By name, and what became of all in the end."""
-	assert "3 misses" in build.run().stdout
+	assert "4 misses" in build.run().stdout
 	build.write("inc/a.h", "#define A 10\n")
 	said = build.run().stdout
 	assert re.search(r"wafcc a\.c: \S*inc/a\.h has changed", said)
@@ -480,7 +512,6 @@ def configure(conf):
 def build(bld):
 	from waflib import Task
 	Task.classes["cprogram"].cache = True
-	Task.classes["cstlib"].cache = True
 	bld(rule="${SRC[0].abspath()} ${SRC[1].abspath()} > ${TGT}", source="make.sh list.txt", target="list.h", cache=True)
 	bld(rule="sort ${SRC} > ${TGT}", source="list.txt", target="sorted.txt")
 	bld.stlib(source="list.c", target="list", includes=".")
@@ -537,7 +568,7 @@ def test_a_rule_that_cannot_tell_its_folder_is_a_hit_in_another(waf: Any, projec
 
 @pytest.mark.parametrize("jobs", ["-j1", "-j3"])
 def test_any_task_joins_that_asks(waf: Any, project: Any, engine: str, jobs: str) -> None:
-	"""A rule, an archive and a link are not run again for what is known; who did not ask is never cached."""
+	"""A rule and a link are not run again for what is known; who did not ask is never cached."""
 	folder = project(JOINED)
 	(folder / "make.sh").chmod(0o755)
 	build = Build(waf, folder)

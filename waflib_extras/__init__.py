@@ -6,7 +6,6 @@ any Waf. The ``waf`` command of this package does it by itself.
 """
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 
@@ -15,12 +14,13 @@ from .version import VERSION as __version__
 TOOLS = ("prefork", "wafcc")  # what has a short name; our other modules keep out of the way of a project's own tools
 
 
-class ToolFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class ToolFinder:
 	"""
 	Lets ``waflib.extras.TOOL``, which is where Waf looks for a tool, be the very module that we have.
 
 	Our folder in ``waflib.extras.__path__`` would do so too, but with all our modules: a project's own tool ``engine``
-	would never be found again.
+	would never be found again. It is a finder and loader by what it does: to import ``importlib.abc`` only to say so
+	would cost milliseconds at each start of Waf.
 	"""
 
 	def __init__(self) -> None:

@@ -144,33 +144,27 @@ class Pipeline:
 
 	def _take_answers(self) -> List[Answered]:
 		"""Decode the whole frames among what was received."""
-		received = self.received
+		orders = self.orders
 		answers: List[Answered] = []
-		start = 0
-		while True:
-			size = protocol.measure(received[start : start + 4])
-			if not size or len(received) - start < size:
-				break
-			frame = bytes(received[start : start + size])
-			start += size
-			answer = protocol.decode_outcome(frame) if frame[4] == 0x84 else protocol.decode(frame)
-			order = self.orders.get(getattr(answer, "id", -1))
+		for frame in protocol.take_frames(self.received):
+			answer = protocol.decode_whole(frame)
+			order = orders.get(getattr(answer, "id", -1))
 			if order is None:
 				raise ProtocolError("the engine says %.100r, which nobody asked for" % (answer,))
-			if isinstance(answer, Outcome):
-				del self.orders[answer.id]
+			kind = answer.__class__
+			if kind is Outcome:
+				del orders[answer.id]
 				out, err = b"".join(order.out), b"".join(order.err)
 				answers.append(Answered(order.subject, answer, out, err, order.told, order.inputs))
-			# the bytes of the command that say where its two streams go
-			elif isinstance(answer, Output) and order.command[1 + answer.stream] == protocol.PIPE:
-				(order.out if answer.stream == 1 else order.err).append(answer.data)
-			elif isinstance(answer, Told) and order.command[0] & protocol.CACHED:
+			elif kind is Told and order.command[0] & protocol.CACHED:
 				order.told = answer
-			elif isinstance(answer, Inputs) and order.command[0] & protocol.INPUTS:
+			elif kind is Inputs and order.command[0] & protocol.INPUTS:
 				order.inputs = self.connection.learn(answer)
+			# the bytes of the command that say where its two streams go
+			elif kind is Output and order.command[1 + answer.stream] == protocol.PIPE:
+				(order.out if answer.stream == 1 else order.err).append(answer.data)
 			else:
 				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
-		del received[:start]
 		return answers
 
 	def _move(self, lost: Lost) -> List[Answered]:

@@ -310,12 +310,30 @@ def measure(data: bytes, cap: int = FRAME_CAP) -> int:
 	return 4 + length
 
 
+def take_frames(data: bytearray) -> List[bytes]:
+	"""Take the whole frames that ``data`` begins with from it."""
+	frames: List[bytes] = []
+	start, end = 0, len(data)
+	with memoryview(data) as view:
+		while end - start >= 4:
+			(length,) = _U32.unpack_from(data, start)
+			if not 1 <= length <= FRAME_CAP:
+				raise ProtocolError("a frame of %d bytes" % length)
+			stop = start + 4 + length
+			if stop > end:
+				break
+			frames.append(bytes(view[start:stop]))
+			start = stop
+	del data[:start]
+	return frames
+
+
 def decode_outcome(frame: bytes) -> Outcome:
 	"""The value of an ``outcome``; ``frame`` has the size of one."""
-	length, kind, *fields = _WHOLE_OUTCOME.unpack(frame)
-	if length != OUTCOME_SIZE - 4 or kind != 0x84:
+	fields = _WHOLE_OUTCOME.unpack(frame)
+	if fields[0] != OUTCOME_SIZE - 4 or fields[1] != 0x84:
 		raise ProtocolError("not an outcome")
-	outcome = Outcome._make(fields)
+	outcome = Outcome._make(fields[2:])
 	if outcome.verdict > 3 or outcome.step > 3:
 		raise ProtocolError("outcome with verdict %d, step %d" % (outcome.verdict, outcome.step))
 	return outcome
@@ -325,6 +343,11 @@ def decode(frame: bytes) -> NamedTuple:
 	"""The value of one whole frame from the engine."""
 	if len(frame) < 5 or measure(frame) != len(frame):
 		raise ProtocolError("not a whole frame")
+	return decode_whole(frame)
+
+
+def decode_whole(frame: bytes) -> NamedTuple:
+	"""The value of one of ``take_frames``."""
 	decoder = _DECODERS.get(frame[4])
 	if decoder is None:
 		raise ProtocolError("a frame of the unknown kind %#x" % frame[4])
@@ -372,7 +395,7 @@ def _decode_told(frame: bytes) -> Told:
 	words = _rest_text(frame, 5 + _OUTPUT.size)
 	if known > MISS:
 		raise ProtocolError("an answer %d of the cache" % known)
-	return Told(number, known, words.decode("utf-8", "replace"))
+	return Told(number, known, words.decode("utf-8", "replace") if words else "")
 
 
 def _decode_inputs(frame: bytes) -> Inputs:
@@ -390,7 +413,7 @@ def _decode_inputs(frame: bytes) -> Inputs:
 	numbers = array.array("I", frame[start:])
 	if sys.byteorder != "little":
 		numbers.byteswap()
-	return Inputs(number, first, strings.split(b"\0")[:-1], result, numbers)
+	return Inputs(number, first, strings.split(b"\0")[:-1] if strings else [], result, numbers)
 
 
 _DECODERS = {

@@ -7,26 +7,34 @@ thread. Everything else, whose ``run`` is Python, goes to a few threads that are
 
 A task is *plain* if all of it is Waf's own: a ``run`` compiled from a string, and nothing replaced on the way to
 ``Utils.run_process``. Waf's code for it is not repeated here: ``process`` runs up to ``Utils.run_process``, where it is
-left by an exception, and runs again when there is an outcome, with a ``run`` that gives it.
+left by an exception, and runs again when there is an outcome, with a ``run`` that gives it. Most commands need not even
+that, since there is a ``recipe`` for them.
 """
 
 import collections
 import os
 import select
 import threading
+import time
 import types
-from typing import Any, Deque, Dict, List, Optional, Set
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from waflib import Context, Logs, Runner, Task
 
-from . import pipeline, protocol
+from . import collector, messages, pipeline, protocol, recipe
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
 AHEAD = 32
 """Commands that a cache may have to answer beyond those that run: so it is never idle while Python is busy."""
+FAR_AHEAD = 96
+"""The same while all that it has answered are hits."""
+NAP = 0.002
+"""Seconds for which hits are left to gather: to be woken for each of them costs both sides more than the hit itself."""
 BATCH = 4 << 10
 """Bytes of commands that go to a cache with one call of the system."""
+MOST_WORDS = 10000
+"""In the command of a task that is not run by Waf's code, which puts more of them into a file."""
 TURN = 8
 """So many tasks are handed to a cache before its answers are taken."""
 
@@ -102,10 +110,17 @@ class Dispatcher:
 		"""Tasks whose message is not out yet."""
 		self.is_cached = prefork.cache is not None and prefork.cache.active
 		self.turns = 0
+		self.are_hits = False
+		"""The last command that has ended was answered by a cache."""
+		self.recipes: Dict[type, Optional[recipe.Recipe]] = {}
+		"""By task class."""
 		self.cancelled = False
 		self.threads: Optional[Threads] = None
 		self.turn = threading.Lock()
 		"""Messages come one at a time, with numbers that rise."""
+		self.messages = messages.Messages()
+		self.collector = collector.Collector()
+		self.collector.slow_down()
 
 	# ---- what Waf's scheduler calls
 
@@ -118,6 +133,7 @@ class Dispatcher:
 		if task is None:
 			self.close()
 			return
+		self.collector.spare()
 		self.unseen += 1
 		if self.is_plain(task):
 			self.waiting.append(task)
@@ -147,9 +163,9 @@ class Dispatcher:
 		stock = self.stock
 		context = task.generator.bld
 		return (
-			is_compiled(cls.run)
-			and cls.process is stock.process
+			cls.process is stock.process
 			and cls.exec_command is stock.task_exec
+			and is_compiled(cls.run)
 			and context.__class__.exec_command is stock.context_exec
 			and self.master.__class__.process_task is stock.process_task
 			and self.prefork.is_in_place()
@@ -165,6 +181,8 @@ class Dispatcher:
 		# with -v, and in a log, a command is written when it is submitted, which then is when it runs
 		if Logs.verbose or self.master.bld.logger:
 			return self.jobs
+		if self.are_hits:
+			return self.jobs + FAR_AHEAD
 		return self.jobs + (AHEAD if self.is_cached else max(2, self.jobs // 4))
 
 	def fill(self) -> None:
@@ -188,8 +206,10 @@ class Dispatcher:
 			self.show(task)
 			self.running += 1
 		try:
-			captured = self.capture(task)
-			if captured is None:
+			command, env = self.prepare(task), None
+			if command is None:
+				command, env = self.capture(task)
+			if command is None:
 				# it is done without a command, or failed before that
 				if ahead:
 					self.show(task)
@@ -202,8 +222,7 @@ class Dispatcher:
 			if self.pipeline is None:
 				self.pipeline = pipeline.Pipeline(self.prefork.find_session())
 			cache = self.prefork.cache
-			command = captured.encoded if cache is None else cache.mark(task, captured.encoded)
-			self.pipeline.submit(task, command, captured.env)
+			self.pipeline.submit(task, command if cache is None else cache.mark(task, command), env)
 		except protocol.EngineError as e:
 			self.prefork.note_failure(e)
 			if not ahead:
@@ -214,8 +233,28 @@ class Dispatcher:
 			self.unshown.append(task)
 			self.hidden.add(task)
 
-	def capture(self, task: Any) -> Any:
-		"""The command that this task would run; none if the task is over without one."""
+	def prepare(self, task: Any) -> Optional[bytes]:
+		"""The command of this task, made without running Waf's code for it; none if that has to be run."""
+		cls = task.__class__
+		if cls not in self.recipes:
+			self.recipes[cls] = recipe.find_recipe(cls)
+		found = self.recipes[cls]
+		bld = task.generator.bld
+		if found is None or Logs.verbose or bld.logger or bld.log_command.__module__ != "waflib.Context":
+			return None
+		folder = recipe.find_folder(task)
+		words = folder and found.make(task, folder)
+		if not words or len(words) > MOST_WORDS:
+			return None
+		cwd = os.fsencode(folder.abspath())
+		encoded = protocol.encode_command(0, protocol.NULL, protocol.PIPE, protocol.PIPE, 0, cwd, words)
+		task.last_cmd = words
+		# as Task.process does it
+		bld.task_sigs.pop(task.uid(), None)
+		return encoded
+
+	def capture(self, task: Any) -> Tuple[Optional[bytes], Optional[Dict[Any, Any]]]:
+		"""The command that this task would run, and its environment; none if the task is over without one."""
 		captured: List[Any] = []
 		captors = self.prefork.captors
 		ident = threading.get_ident()
@@ -242,22 +281,29 @@ class Dispatcher:
 		except Captured:
 			if isinstance(captured[0], protocol.EngineError):
 				raise captured[0] from None
-			return captured[0]
+			return captured[0].encoded, captured[0].env
 		finally:
 			if outer is None:
 				del captors[ident]
 			else:
 				captors[ident] = outer
-		return None
+		return None, None
 
 	def complete_all(self, answers: List[Any]) -> None:
-		for answer in answers:
-			self.complete(*answer)
-		if not self.master.stop:
-			# the engine has gone on with what it had
-			while self.unshown and self.running < self.jobs:
-				self.reveal(self.unshown[0])
-		else:
+		if len(answers) > 1:
+			with self.turn:
+				self.messages.begin(self.master.bld)
+		try:
+			for answer in answers:
+				self.complete(*answer)
+			if not self.master.stop:
+				# the engine has gone on with what it had
+				while self.unshown and self.running < self.jobs:
+					self.reveal(self.unshown[0])
+		finally:
+			with self.turn:
+				self.messages.end()
+		if self.master.stop:
 			self.give_up_waiting()
 
 	def reveal(self, task: Any) -> None:
@@ -290,11 +336,16 @@ class Dispatcher:
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
 
+		self.are_hits = told is not None and told.known == protocol.HIT
 		if told is not None:
 			self.prefork.cache.hear(task, told, learned)
 
+		if getattr(task.post_run, "__func__", None) is not Task.Task.post_run:
+			self.write()
+
 		def run() -> int:
 			if out or err:
+				self.write()
 				self.log(task, outcome.code, out, err)
 			return outcome.code
 
@@ -336,7 +387,13 @@ class Dispatcher:
 		"""Write that this task runs now."""
 		with self.turn:
 			self.unseen -= 1
-			task.log_display(task.generator.bld)
+			if not self.messages.take(task):
+				task.log_display(task.generator.bld)
+
+	def write(self) -> None:
+		"""Have everything written that is to be shown by now."""
+		with self.turn:
+			self.messages.write()
 
 	def hand_to_thread(self, task: Any, shown: bool = False) -> None:
 		if self.threads is None:
@@ -346,7 +403,10 @@ class Dispatcher:
 	def wait(self) -> None:
 		"""Until some task may be done."""
 		threads = self.threads
-		commands = self.pipeline is not None and len(self.pipeline)
+		commands = 0 if self.pipeline is None else len(self.pipeline)
+		if self.are_hits and commands > AHEAD:
+			self.pipeline.flush()
+			time.sleep(NAP)
 		if threads is None or not threads.count:
 			if commands:
 				self.complete_all(self.pipeline.receive(True))
@@ -368,6 +428,7 @@ class Dispatcher:
 
 	def close(self) -> None:
 		"""Nothing will be put any more."""
+		self.collector.restore()
 		if self.threads is not None:
 			self.threads.close()
 		if self.pipeline is not None:
@@ -476,6 +537,7 @@ class Threads:
 					self.shown.discard(task)
 				else:
 					dispatcher.show(task)
+				dispatcher.write()
 				dispatcher.prefork.running[threading.get_ident()] = task
 				dispatcher.master.process_task(task)
 		finally:

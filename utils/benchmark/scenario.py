@@ -159,7 +159,8 @@ def build(run: Run) -> None:
 
 
 def build_from_cache(run: Run) -> None:
-	"""Build, and tell how many of the sources were answered by the cache, if there is one that tells."""
+	"""Build, and tell how many answers of the cache there were for each hundred sources, if there is one that tells."""
+	# above a hundred where it answers for libraries, too
 	before = run.cache.hits() if run.cache else None
 	build(run)
 	if before is not None:

@@ -1,0 +1,53 @@
+"""
+What Waf writes when a task begins, for several tasks at once where several have ended at once.
+"""
+
+from typing import Any, List
+
+from waflib import Logs, Task
+
+
+class Messages:
+	"""Those that are to be written."""
+
+	def __init__(self) -> None:
+		self.texts: List[str] = []
+		self.gathers = False
+
+	def begin(self, bld: Any) -> None:
+		"""Gather messages from now on, if they are lines of Waf's own, for the terminal or what stands for it."""
+		handlers = Logs.log.handlers
+		self.gathers = not (
+			bld.progress_bar
+			or bld.logger
+			or Logs.verbose
+			or len(handlers) != 1
+			or handlers[0].__class__ is not Logs.log_handler
+		)
+
+	def take(self, task: Any) -> bool:
+		"""Keep the message of a task until ``write``, unless it is one that Waf has to write itself."""
+		cls = task.__class__
+		if (
+			not self.gathers
+			or cls.log_display is not Task.Task.log_display
+			or cls.display is not Task.Task.display
+			or "display" in task.__dict__
+		):
+			self.write()
+			return False
+		text = task.display()
+		if text:
+			self.texts.append(text)
+		return True
+
+	def write(self) -> None:
+		"""Write what there is, as ``Task.log_display`` does."""
+		if self.texts:
+			texts, self.texts = self.texts, []
+			Logs.info("".join(texts), extra={"terminator": "", "c1": "", "c2": ""})
+
+	def end(self) -> None:
+		"""Write what there is, and gather nothing any more."""
+		self.gathers = False
+		self.write()

@@ -1,0 +1,263 @@
+"""
+The command of a task without running Waf's code for it, where most of it is as in the task before.
+
+Waf makes a function of a ``run_str`` such as ``${CXX} ${CXXFLAGS} ${SRC} -o ${TGT}``, which looks up every variable for
+every task. Here it is taken apart at its blanks: words with variables only are made once for an environment, and again
+when one of those is another; words with ``SRC`` or ``TGT`` for every task. Both are made by Waf's own functions for
+these words alone. There is no recipe where anything else has a say, or where ``run`` is not what Waf made of that text.
+"""
+
+import contextlib
+import re
+import types
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from waflib import Node, Task
+
+_KNOWN = r"\$\{(?!SRC\b|TGT\b)\w+(?::(?!SRC\b|TGT\b|tsk|gen|bld)\w+)?\}|[^$]"
+_NODES = r"\$\{(?:SRC|TGT)(?:\[\d+\]\.(?:abspath|bldpath|srcpath|relpath)\(\))?\}"
+FIXED = re.compile(r"(?:%s)+\Z" % _KNOWN)
+"""A word with variables only."""
+VARYING = re.compile(r"(?:%s|%s)+\Z" % (_NODES, _KNOWN))
+"""One with the nodes of a task, too, as their paths."""
+VARIABLE = re.compile(r"\$\{(\w+)(?::(\w+))?\}")
+OTHERS = ("PATH", "env")
+"""Variables that change how a command is run; there is no recipe where they are set."""
+
+Values = List[Tuple[Any, List[Any]]]
+
+
+class Scene:
+	"""What Waf's function for some words sees of a task."""
+
+	colon = Task.Task.colon
+
+	def __init__(self, env: Any, generator: Any, folder: Any) -> None:
+		self.env = env
+		self.generator = generator
+		self.folder = folder
+		self.inputs: List[Any] = []
+		self.outputs: List[Any] = []
+		self.last_cmd: List[str] = []
+
+	def get_cwd(self) -> Any:
+		return self.folder
+
+	def make(self, function: Any, inputs: List[Any], outputs: List[Any]) -> List[str]:
+		"""The words that a function of Waf makes."""
+		self.inputs = inputs
+		self.outputs = outputs
+		function(self)
+		return self.last_cmd
+
+	def exec_command(self, cmd: List[str], **kwargs: Any) -> None:
+		"""Nothing is run: the words are in ``last_cmd``."""
+		pass
+
+
+class Part(NamedTuple):
+	"""Consecutive words: Waf's function for them, and whether they are other words for every task."""
+
+	make: Any
+	varies: bool
+
+
+class Mark:
+	"""Stands for a node, with a path that no node has."""
+
+	def __init__(self, kind: str) -> None:
+		self.kind = kind
+
+	def path_from(self, node: Any) -> str:
+		return "/\0%sr" % self.kind
+
+	def abspath(self) -> str:
+		return "/\0%sa" % self.kind
+
+
+class Batch:
+	"""What is the same for all tasks with one environment that run in one folder."""
+
+	def __init__(self, values: Values, functions: List[Part], scene: Scene) -> None:
+		self.values = values
+		self.scene = scene
+		self.parts = [part if part.varies else scene.make(part.make, [], []) for part in functions]
+		self.words: List[str] = []
+		self.places: Optional[List[Place]] = None
+		"""Of the paths in the words of a task with one input and one output; none if they are not that simple."""
+		self.folders: Dict[Any, str] = {}
+		"""By folder: what the paths of its nodes begin with where they are told as seen from ours."""
+		with contextlib.suppress(AttributeError, IndexError):
+			self.words = self.assemble([Mark("s")], [Mark("t")])
+			self.places = find_places(self.words)
+
+	def make(self, inputs: List[Any], outputs: List[Any]) -> List[str]:
+		"""The words of a task."""
+		if self.places is None or len(inputs) != 1 or len(outputs) != 1:
+			return self.assemble(inputs, outputs)
+		words = self.words[:]
+		for place in self.places:
+			node = (outputs if place.is_target else inputs)[0]
+			path = node.abspath() if place.is_absolute else self.find_path(node)
+			words[place.number] = place.before + path + place.after
+		return words
+
+	def assemble(self, inputs: List[Any], outputs: List[Any]) -> List[str]:
+		words: List[str] = []
+		for part in self.parts:
+			words += part if part.__class__ is list else self.scene.make(part.make, inputs, outputs)
+		return words
+
+	def find_path(self, node: Any) -> str:
+		"""What ``path_from`` says of a node; for files that differ in their names only it differs in those."""
+		name, folder = node.name, node.parent
+		if hasattr(node, "children"):
+			return node.path_from(self.scene.folder)
+		before = self.folders.get(folder)
+		if before is None:
+			path = node.path_from(self.scene.folder)
+			if not path.endswith(name):
+				return path
+			before = self.folders[folder] = path[: len(path) - len(name)]
+		return before + name
+
+
+class Place(NamedTuple):
+	"""A path in a word."""
+
+	number: int
+	before: str
+	after: str
+	is_target: bool
+	is_absolute: bool
+
+
+PATH = re.compile("(.*?)/\0([st])([ra])(.*)\\Z", re.S)
+"""That of a mark in a word."""
+
+
+def find_places(words: List[str]) -> Optional[List[Place]]:
+	"""Where the paths of marks are; none where there are two in one word."""
+	places = []
+	for number, word in enumerate(words):
+		found = PATH.match(word)
+		if found:
+			before, kind, way, after = found.groups()
+			if "\0" in after:
+				return None
+			places.append(Place(number, before, after, kind == "t", way == "a"))
+	return places
+
+
+class Recipe:
+	"""How the commands of a task class are made."""
+
+	def __init__(self, parts: List[Part], names: Tuple[str, ...]) -> None:
+		self.parts = parts
+		self.names = names
+		self.batches: Dict[int, Batch] = {}
+		"""By the number of an environment, which stays its own since a batch keeps it."""
+
+	def make(self, task: Any, folder: Any) -> Optional[List[str]]:
+		"""The arguments of the command of this task that runs in a folder; none if Waf has to make it."""
+		env = task.env
+		while not env.table and hasattr(env, "parent"):
+			# as most tasks have it: with no variable of its own
+			env = env.parent
+		batch = self.batches.get(id(env))
+		if batch is None or batch.scene.folder is not folder or not is_still(batch.values, self.names):
+			values = read(env, self.names)
+			if any(task.env[name] for name in OTHERS) or not all(
+				is_plain(value) for _, says in values for value in says
+			):
+				return None
+			batch = self.batches[id(env)] = Batch(values, self.parts, Scene(env, task.generator, folder))
+		return batch.make(task.inputs, task.outputs)
+
+
+def read(env: Any, names: Tuple[str, ...]) -> Values:
+	"""What an environment, and each one that it derives from, says of names; none where it says nothing."""
+	values = []
+	while env is not None:
+		says = [list(value) if value.__class__ is list else value for value in map(env.table.get, names)]
+		values.append((env, says))
+		env = getattr(env, "parent", None)
+	return values
+
+
+def is_still(values: Values, names: Tuple[str, ...]) -> bool:
+	"""Whether they say so now: projects change their variables while they build."""
+	child = None
+	for env, says in values:
+		if list(map(env.table.get, names)) != says or (child is not None and getattr(child, "parent", None) is not env):
+			return False
+		child = env
+	return True
+
+
+def is_plain(value: Any) -> bool:
+	"""A variable's value that is another one if it compares as another one."""
+	return (
+		value is None
+		or value.__class__ is str
+		or (value.__class__ is list and all(item.__class__ is str for item in value))
+	)
+
+
+def find_recipe(cls: Any) -> Optional[Recipe]:
+	"""The recipe of a task class, if there is one."""
+	text = getattr(cls, "orig_run_str", None)
+	if text.__class__ is not str or cls.colon is not Task.Task.colon or cls.get_cwd is not Task.Task.get_cwd:
+		return None
+	whole, _ = Task.compile_fun_noshell(text)
+	if not is_same(whole.__code__, cls.run.__code__):
+		return None
+	parts: List[Part] = []
+	names = list(OTHERS)
+	runs: List[Tuple[bool, List[str]]] = []
+	for word in split(text):
+		varies = not FIXED.match(word)
+		if varies and not VARYING.match(word):
+			return None
+		if not runs or runs[-1][0] != varies:
+			runs.append((varies, []))
+		runs[-1][1].append(word)
+		names += [name for pair in VARIABLE.findall(word) for name in pair if name and name not in ("SRC", "TGT")]
+	for varies, words in runs:
+		make, _ = Task.compile_fun_noshell(" ".join(words))
+		parts.append(Part(make, varies))
+	return Recipe(parts, tuple(dict.fromkeys(names)))
+
+
+def split(text: str) -> List[str]:
+	"""The words of a ``run_str``, as Waf finds them."""
+	words = [""]
+	for found in Task.reg_act_noshell.finditer(text):
+		if found.group("space"):
+			words.append("")
+		else:
+			words[-1] += found.group(0)
+	return [word for word in words if word]
+
+
+def is_same(one: types.CodeType, other: types.CodeType) -> bool:
+	"""Whether two functions were made of the same text."""
+	return all(getattr(one, name) == getattr(other, name) for name in PARTS) and (
+		len(one.co_consts) == len(other.co_consts)
+		and all(
+			a.__class__ is b.__class__ and (is_same(a, b) if isinstance(a, types.CodeType) else a == b)
+			for a, b in zip(one.co_consts, other.co_consts)
+		)
+	)
+
+
+PARTS = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount")
+
+
+def find_folder(task: Any) -> Any:
+	"""The folder in which Waf runs the command of a task; none if it is not a usual one."""
+	if hasattr(task, "cwd"):
+		return None
+	bld = task.generator.bld
+	folder = getattr(bld, "cwd", None) or bld.bldnode
+	return folder if isinstance(folder, Node.Node) else None
