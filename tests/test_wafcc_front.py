@@ -1,5 +1,5 @@
-"""The first steps of wafcc, before libc has begun: it ends there when the engine's answer is all there is to do, and leaves
-all else to the program."""
+"""The first steps of wafcc, before libc has begun: it ends there when the engine's answer is all there is to do, and
+leaves all else to the program."""
 
 import os
 import pathlib
@@ -139,7 +139,8 @@ def test_a_bad_card_is_no_card(lab: Lab, runtime: pathlib.Path, damage: str) -> 
 	elif damage == "fifo":
 		os.mkfifo(card)
 	else:
-		bad = {"empty": b"", "cut": text[: len(text) // 2], "other": text[:8] + b"\xff" * 64, "long": text + b"x" * 20000}
+		other = text[:8] + b"\xff" * 64
+		bad = {"empty": b"", "cut": text[: len(text) // 2], "other": other, "long": text + b"x" * 20000}
 		card.write_bytes(bad[damage])
 	for _ in range(2):
 		assert lab.run(" ".join(LINE), True) == lab.run(" ".join(LINE), False)
