@@ -411,6 +411,9 @@ def test_another_store_has_an_engine_of_its_own(build: Build, engine: str, tmp_p
 		shutil.rmtree(build.folder / build.out)
 		build.configure(build.out)
 		assert kinds(build.ask(*arguments, **way)) == {"hit"}
+		wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+		store = str(tmp_path / ("third" if arguments else "store"))
+		subprocess.run([wafcc, "--shutdown"], env={**os.environ, "WAFCC_DIR": store}, check=True, timeout=60)
 	assert (tmp_path / "store").is_dir() and (tmp_path / "third").is_dir()
 	assert read_status(engine)["totals"]["succeeded"] < sent + 20
 

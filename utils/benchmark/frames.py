@@ -29,7 +29,7 @@ def write_frames(
 	with open(path, "wb") as f:
 		f.write(protocol.encode_hello(protocol.VERSIONS, session, cores(), 0, os.getpid(), b"", b"bench.py"))
 		f.write(protocol.encode_environment(0, environment))
-		f.write(protocol.encode_caching(0, 0, 0, [], b""))
+		f.write(protocol.encode_caching(0, 0, 0, [], b"", b""))
 		for number in numbers:
 			words = [word.replace("{}", str(number)) for word in argv]
 			command = protocol.encode_command(protocol.CACHED, protocol.NULL, pipe, pipe, 0, cwd, words)
