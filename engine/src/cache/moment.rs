@@ -288,7 +288,11 @@ impl Moment {
         }
         // What is below something that is missing is missing: whole families of folders are looked for in vain.
         let above = split(folder).filter(|(above, _)| *above != folder);
-        let is_missing = above.is_some_and(|(above, _)| matches!(self.shelves.get(above), Some(Shelf::Missing)));
+        let is_missing = above.is_some_and(|(above, name)| match self.shelves.get(above) {
+            Some(Shelf::Missing) => true,
+            Some(Shelf::Listed(listing)) => listing.lacks(name),
+            _ => false,
+        });
         let shelf = if is_missing {
             Err(Errno::NOENT)
         } else {
