@@ -34,7 +34,7 @@ PASSING = (
 	# the frames of a traceback name the code that it passed through; what is to be the same is the exception
 	(re.compile(rb"^(?P<in>\s*)File \".*\", line \d+, in .*\n(?:(?P=in)  .*\n)*", re.M), b""),
 )
-PROGRESS = re.compile(rb"^\[ *\d+/\d+\] ", re.M)
+PROGRESS = re.compile(rb"^\[ *-?\d+/\d+\] ", re.M)  # below nought where threads of stock Waf race
 
 View = Callable[[bytes], Any]
 

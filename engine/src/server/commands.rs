@@ -92,7 +92,10 @@ impl Server {
             self.ask_cache(command, &order, &supplies);
             State::Asking(supplies)
         } else {
-            self.slots.submit(order.session, command);
+            // What a peer that does not read has asked for is submitted when it does, and only then.
+            if !connection.holding {
+                self.slots.submit(order.session, command);
+            }
             State::Waiting(supplies)
         };
         self.commands.insert(command, Command { order, state, case });
