@@ -1,6 +1,6 @@
 /* The first steps of `wafcc COMPILER …`, before libc has begun: asks the engine, and ends when its answer is all there is to do.
  *
- * libc asks the processor some fifty questions before `main`; on a virtual machine each of them takes microseconds, and all
+ * libc asks the processor many questions before `main`; on a virtual machine each of them takes microseconds, and all
  * together they take longer than a hit. So this runs at the program's entry, with system calls and memory of its own, by what
  * an earlier call has written on a card (src/wafcc/card.rs): where the engine is, what it is to be told, and which files must
  * be as they were then for that to hold. Whatever is not as usual is left to the program itself, which begins as if
@@ -465,8 +465,10 @@ static void listen_to(int socket) {
 	for (;;) {
 		if (size == most) {
 			long larger = SYSTEM(SYS_mmap, 0, 4 * most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-			if (larger < 0 && larger > -4096)
-				break;
+			if (larger < 0 && larger > -4096) {
+				wafcc_front = (struct wafcc_front){socket, (uint32_t)size, bytes};
+				return;
+			}
 			copy((void *)larger, bytes, size);
 			bytes = (unsigned char *)larger;
 			most *= 4;

@@ -66,14 +66,19 @@ impl Unkept {
 /// What is known of a command that is over, and still to be stored.
 pub struct Unstored {
     ticket: Ticket,
-    facts: Vec<Fact>,
-    outputs: Vec<Taken>,
-    /// Texts as they are stored.
-    prints: [Vec<u8>; 2],
+    gathered: Gathered,
     wall: u64,
     processor: u64,
     /// Paths that only what the command did has told.
     untold: Vec<Bytes>,
+}
+
+/// What was looked at when it was over.
+struct Gathered {
+    facts: Vec<Fact>,
+    outputs: Vec<Taken>,
+    /// Texts as they are stored.
+    prints: [Vec<u8>; 2],
     inputs: Option<Vec<Bytes>>,
 }
 
@@ -108,14 +113,11 @@ impl Cache {
         };
         match self.look_at(&ticket, ended) {
             Ok(gathered) => Ok(Unstored {
-                facts: gathered.facts,
-                outputs: gathered.outputs,
-                prints: gathered.prints,
+                ticket,
+                gathered,
                 wall: ended.wall,
                 processor: ended.processor,
                 untold,
-                inputs: gathered.inputs,
-                ticket,
             }),
             Err(unkept) => {
                 self.note_unkept(&ticket, &untold, Some(&unkept));
@@ -125,13 +127,15 @@ impl Cache {
     }
 
     /// Stores what was taken, or says why not.
-    pub fn store(&self, unstored: Unstored) -> Result<Option<Inputs>, Unkept> {
+    pub fn store(&self, mut unstored: Unstored) -> Result<Option<Inputs>, Unkept> {
+        let inputs = unstored.gathered.inputs.take();
+        let facts = std::mem::take(&mut unstored.gathered.facts);
         let (ticket, untold) = (&unstored.ticket, &unstored.untold);
-        let entry = self.store_entry(&unstored);
+        let entry = self.store_entry(&unstored, facts);
         self.note_unkept(ticket, untold, entry.as_ref().err());
         let entry = entry?;
         self.compare(ticket, &entry);
-        Ok(unstored.inputs.map(|texts| Inputs::with_result(texts, &entry)))
+        Ok(inputs.map(|texts| Inputs::with_result(texts, &entry)))
     }
 
     fn note_unkept(&self, ticket: &Ticket, untold: &[Bytes], unkept: Option<&Unkept>) {
@@ -203,11 +207,11 @@ impl Cache {
         })
     }
 
-    fn store_entry(&self, unstored: &Unstored) -> Result<Entry, Unkept> {
-        let outputs = unstored.outputs.iter().map(|taken| self.store_output(taken));
-        let [stdout, stderr] = &unstored.prints;
+    fn store_entry(&self, unstored: &Unstored, facts: Vec<Fact>) -> Result<Entry, Unkept> {
+        let outputs = unstored.gathered.outputs.iter().map(|taken| self.store_output(taken));
+        let [stdout, stderr] = &unstored.gathered.prints;
         let entry = Entry {
-            facts: unstored.facts.clone(),
+            facts,
             outputs: outputs.collect::<Result<_, _>>()?,
             stdout: self.store_print(stdout)?,
             stderr: self.store_print(stderr)?,
@@ -324,14 +328,6 @@ impl Cache {
         let size = text.len() as u64;
         Ok(Print::Blob { digest, size })
     }
-}
-
-/// What was looked at when a command was over.
-struct Gathered {
-    facts: Vec<Fact>,
-    outputs: Vec<Taken>,
-    prints: [Vec<u8>; 2],
-    inputs: Option<Vec<Bytes>>,
 }
 
 fn neutral_print(text: &[u8], knows: &Known) -> Result<Vec<u8>, Unkept> {
