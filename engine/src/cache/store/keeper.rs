@@ -105,10 +105,13 @@ impl Inside {
         if self.is_full() {
             self.evict(Instant::MAX, || self.alive() <= tenths(8));
         }
-        let emptied = self.empty_volumes(tenths(9));
-        if emptied.is_err() && self.is_full() {
-            // There is no room to move anything: volumes are of no use until all of them is past.
-            self.evict(Instant::MAX, || self.size() <= tenths(9));
+        match self.empty_volumes(tenths(9)) {
+            // Nothing can be moved: volumes give back their room when all of them is past.
+            Err(error) if is_full_disk(&error) && self.is_full() => {
+                self.evict(Instant::MAX, || self.size() <= tenths(9));
+            }
+            // What trouble it had may be over in a minute.
+            Ok(()) | Err(_) => {}
         }
     }
 
@@ -181,4 +184,8 @@ impl Inside {
         let written = anew.write();
         self.index().end_anew(written)
     }
+}
+
+fn is_full_disk(error: &io::Error) -> bool {
+    [libc::ENOSPC, libc::EDQUOT].map(Some).contains(&error.raw_os_error())
 }
