@@ -81,10 +81,13 @@ fn what_is_used_is_there_while_volumes_are_emptied() {
     thread::scope(|scope| {
         let writers: Vec<_> = (1..=3)
             .map(|writer| {
-                let store = &store;
+                let (store, used) = (&store, &used);
                 scope.spawn(move || {
                     for n in (0..1500).map(|n| writer * 10_000 + n) {
                         put(store, n);
+                        // By whoever writes: a reader may not run for as long as it takes to fill the cache.
+                        let entry = store.find(&key(used[n % used.len()]));
+                        store.touch(&entry[0]);
                         if n % 3 == 0 {
                             remove(store, n);
                         }
@@ -97,8 +100,7 @@ fn what_is_used_is_there_while_volumes_are_emptied() {
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     for n in used {
-                        assert!(get(store, *n), "entry {n}");
-                        store.touch(&store.find(&key(*n))[0]);
+                        assert!(get(store, *n), "entry {n}, {:?}", store.usage());
                     }
                     looks.fetch_add(1, Ordering::Relaxed);
                 }
