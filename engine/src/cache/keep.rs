@@ -13,6 +13,7 @@ use std::path::Path as FilePath;
 use super::access::{Access, Bytes, What};
 use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::answer::{Ticket, TERMINAL};
+use super::diary::Telling;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Output, Print};
 use super::fact::{Fact, Kind};
@@ -41,6 +42,8 @@ pub struct Ended {
     /// From before it was started.
     pub started: Stamp,
     pub accesses: Vec<Access>,
+    /// What of that its driver would have done, which did not run.
+    pub driver: Option<Telling>,
     /// The library that has noted them.
     pub observer: Bytes,
 }
@@ -174,6 +177,10 @@ impl Cache {
             observer: &ended.observer,
             started: ended.started,
         };
+        if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
+            let words = "something is not as it was when its driver was asked what it does";
+            return Err(Unkept::new("its driver would do otherwise", words));
+        }
         let found = understand(&ended.accesses, &knowledge, &mut view);
         let mut found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
         if !ended.stdout.is_empty() || !ended.stderr.is_empty() {
