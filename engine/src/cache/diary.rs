@@ -168,7 +168,7 @@ impl Diary {
     pub fn keep(&mut self, seen: Vec<Option<Seen>>) -> Result<(), String> {
         for (deed, seen) in self.chapters.iter_mut().flatten().zip(seen) {
             if seen.as_ref().is_some_and(|seen| !seen.agrees_with(deed)) {
-                return Err("what it has found is not found again".to_owned());
+                return Err(format!("not found again as its driver found it: {:?}", deed.access.what));
             }
             deed.seen = seen;
         }

@@ -10,6 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
 
+use log::trace;
+
 use super::access::{Access, Bytes, What};
 use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::answer::{Ticket, TERMINAL};
@@ -230,6 +232,8 @@ impl Cache {
             .store
             .put_entry(&unstored.ticket.key, &entry.encode(), &entry.blobs());
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
+        trace!("an entry is stored under {}", unstored.ticket.key);
         Ok(entry)
     }
 
