@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 from typing import Dict, List, NamedTuple, Set
@@ -31,6 +32,7 @@ class Watch(Lab):
 			self.write(name, text)
 		for folder in ("inc", "tmp", "tools", "with/in"):
 			(self.folder / folder).mkdir(parents=True)
+		self.write("wrapped/as", f'#!/bin/sh\nexec {shutil.which("as")} "$@"\n').chmod(0o755)
 		(self.folder / "link").symlink_to("with/in")
 
 	def read_logs(self) -> str:
@@ -71,6 +73,13 @@ class Watch(Lab):
 			with_driver = with_driver if run.by_course else run.facts
 			assert time.monotonic() < deadline, f"{line} is not run as its parts: {self.read_parking()}"
 		assert not sorted(run.facts ^ with_driver), line
+
+	def compare_with_known(self, line: str, cwd: str, **unrelated: str) -> None:
+		"""The same by a course that is known; a variable that nobody asks for has the driver run, as it is new."""
+		with_driver = self.compile(line, cwd, **unrelated)
+		by_course = self.compile(line, cwd)
+		assert (with_driver.by_course, by_course.by_course) == (False, True)
+		assert with_driver.facts and not sorted(by_course.facts ^ with_driver.facts), line
 
 
 @pytest.fixture
@@ -120,6 +129,7 @@ ENVIRONMENTS: List[Dict[str, str]] = [
 	{"TMPDIR": "{here}/no-such-folder"},
 	{"COMPILER_PATH": "{here}/tools"},
 	{"COMPILER_PATH": "{here}/no-such-folder:{here}/tools"},
+	{"COMPILER_PATH": "{here}/wrapped"},
 	{"GCC_EXEC_PREFIX": "/usr/lib/gcc/"},
 	{"LANG": "de_DE.UTF-8", "LC_ALL": "C.UTF-8"},
 	{"CCACHE_DIR": "{here}/tmp", "CCACHE_PREFIX": "no-such-program", "CPATH": "inc"},
@@ -137,7 +147,42 @@ def test_environments(env: Dict[str, str], watch: Watch) -> None:
 def test_folders(watch: Watch) -> None:
 	"""In another folder than that in which the course was learned, also one that has another name."""
 	watch.compare("gcc -Iinc -c a.c -o a.o")
-	watch.compare("gcc -Iinc -c ../a.c -o a.o", "sub")
 	watch.write("with/in/a.c", SOURCES["main.c"])
-	watch.compare("gcc -Iinc -c a.c -o a.o", "with/in")
-	watch.compare("gcc -Iinc -c a.c -o a.o", "link")
+	for number, (line, cwd) in enumerate(
+		[
+			("gcc -Iinc -c a.c -o a.o", "with/in"),
+			("gcc -Iinc -c a.c -o a.o", "link"),
+			("gcc -Iinc -c a.c -o a.o", "."),
+		]
+	):
+		watch.compare_with_known(line, cwd, UNRELATED=str(number))
+
+
+def test_what_is_meant_from_a_folder(watch: Watch) -> None:
+	"""Where a driver looks for its parts in the command's folder, what it does is not foretold, and it runs."""
+	deadline = time.monotonic() + PATIENCE
+	while not watch.read_parking()["courses"]["untold"]:
+		run = watch.compile("gcc -c a.c -o a.o", ".", COMPILER_PATH="tools")
+		assert not run.by_course
+		assert time.monotonic() < deadline, f"nothing is told: {watch.read_parking()}"
+	assert watch.compile("gcc -c a.c -o a.o", ".", COMPILER_PATH="tools").facts
+	assert not watch.count_observed()
+
+
+def test_an_assembler_that_comes_later(watch: Watch) -> None:
+	"""Once an assembler appears where the driver looks first, nothing is served that the one before has made."""
+	tools = {"COMPILER_PATH": str(watch.folder / "tools")}
+	watch.compare("gcc -c a.c -o a.o", **tools)
+	before = watch.count_observed()
+	assert watch.compile("gcc -c a.c -o a.o", ".", **tools).by_course
+	watch.write("tools/fresh", f'#!/bin/sh\necho fresh\nexec {shutil.which("as")} "$@"\n').chmod(0o755)
+	(watch.folder / "tools/fresh").rename(watch.folder / "tools/as")
+	# in this very moment its course is thought to hold; what comes of it may not stay
+	watch.run("gcc -c main.c -o main.o", True, **tools)
+	assert watch.run("gcc -c a.c -o a.o", True, **tools).stdout in (b"", b"fresh\n")
+	time_is_up = time.monotonic() + PATIENCE
+	while watch.run("gcc -c a.c -o a.o", True, WAFCC_RECACHE="1", **tools).stdout != b"fresh\n":
+		assert time.monotonic() < time_is_up, "the new assembler is never used"
+	watch.until_hit("gcc -c main.c -o main.o", **tools)
+	watch.until_hit("gcc -c a.c -o a.o", **tools)
+	assert watch.count_observed() > before

@@ -168,7 +168,10 @@ impl Diary {
     pub fn keep(&mut self, seen: Vec<Option<Seen>>) -> Result<(), String> {
         for (deed, seen) in self.chapters.iter_mut().flatten().zip(seen) {
             if seen.as_ref().is_some_and(|seen| !seen.agrees_with(deed)) {
-                return Err(format!("not found again as its driver found it: {:?}", deed.access.what));
+                return Err(format!(
+                    "not found again as its driver found it: {:?}",
+                    deed.access.what
+                ));
             }
             deed.seen = seen;
         }

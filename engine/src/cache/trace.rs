@@ -385,6 +385,10 @@ impl Reader {
             self.refuse(process, error);
             return Ok(());
         }
+        // Nothing is ever where an empty path leads.
+        if PATHS.contains(&record.kind) && record.first.is_empty() && i32::from(error) == libc::ENOENT {
+            return Ok(());
+        }
         let what = what(record)?;
         match &what {
             What::Begin { parent, .. } => self.begin(process, *parent),
@@ -446,6 +450,8 @@ impl Reader {
 
 /// `enum wafpark_kind`, of those that are not accesses of their own.
 const REFUSED: u16 = 3;
+/// Of those that only look at a path.
+const PATHS: std::ops::RangeInclusive<u16> = 5..=11;
 
 fn what(record: Record) -> Result<What, &'static str> {
     let path = record.first;
