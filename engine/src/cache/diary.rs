@@ -302,3 +302,6 @@ impl Telling {
         holds
     }
 }
+
+#[cfg(test)]
+mod tests;

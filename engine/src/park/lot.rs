@@ -96,6 +96,13 @@ struct Found {
     called: CString,
 }
 
+/// A command whose course is known, and how it calls its driver.
+struct Known<'a> {
+    called: &'a CStr,
+    line: &'a Line,
+    course: &'a Course,
+}
+
 /// Where parked programs are.
 pub struct Lot {
     pool: Arc<Pool>,
@@ -249,11 +256,17 @@ impl Lot {
         if let Some(line) = line {
             let stack = launch.context.block().limits[context::STACK];
             match self.courses.find(&found.program, launch.env, stack, &line.shape) {
-                Finding::Known(course) => match self.start_parts(launch, &found, &course, &line, berth, streams, haste)
-                {
-                    Err(Why::Refused(reason)) => debug!("a command is left to its driver: {reason}"),
-                    started => return started,
-                },
+                Finding::Known(course) => {
+                    let known = Known {
+                        called: &found.called,
+                        line: &line,
+                        course: &course,
+                    };
+                    match self.start_parts(launch, &known, berth, streams, haste) {
+                        Err(Why::Refused(reason)) => debug!("a command is left to its driver: {reason}"),
+                        started => return started,
+                    }
+                }
                 Finding::Due => self.survey(launch, &found, line, stack),
                 Finding::Unknown => {}
             }
@@ -283,13 +296,12 @@ impl Lot {
     fn start_parts(
         &self,
         launch: &Launch<'_>,
-        found: &Found,
-        course: &Course,
-        line: &Line,
+        known: &Known<'_>,
         berth: Option<Berth<'_>>,
         streams: &Arc<Streams>,
         haste: bool,
     ) -> Result<Begun, Why> {
+        let Known { called, line, course } = known;
         let folder = Path::new(OsStr::from_bytes(launch.cwd));
         // A driver says so itself, in its own words.
         let source = folder.join(OsStr::from_bytes(&line.source));
@@ -300,7 +312,7 @@ impl Lot {
             return Err("its object is a link".into());
         }
         let is_observed = launch.log != Place::default();
-        let diary = is_observed.then(|| course.diary_of(&found.called)).transpose()?;
+        let diary = is_observed.then(|| course.diary_of(called)).transpose()?;
         let mut names = line.names.clone();
         let parts = course.parts(&mut names);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
