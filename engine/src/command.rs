@@ -13,6 +13,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::cache::answer::Ticket;
+use crate::cache::diary::Telling;
 use crate::cache::status::Stamp;
 use crate::cache::trace::Berth;
 use crate::connection::ConnectionKey;
@@ -135,6 +136,8 @@ pub struct Case {
     pub ticket: Option<Ticket>,
     /// Where it notes what it does.
     pub berth: Option<Berth>,
+    /// What its driver would do, if that does not run.
+    pub driver: Option<Telling>,
     /// From before it was started.
     pub started: Stamp,
     /// All that it printed.
@@ -148,6 +151,7 @@ impl Case {
             words,
             ticket,
             berth: None,
+            driver: None,
             started: Stamp::now(),
             prints: Default::default(),
         }

@@ -89,6 +89,29 @@ pub enum What {
     },
 }
 
+impl What {
+    /// Its paths and names.
+    pub fn texts(&mut self) -> Vec<&mut Bytes> {
+        match self {
+            What::Begin { program, folder, .. } => vec![program, folder],
+            What::Rename { from, to } => vec![from, to],
+            What::Execute { path }
+            | What::Load { path }
+            | What::Enter { path }
+            | What::Open { path, .. }
+            | What::Find { path }
+            | What::Look { path, .. }
+            | What::Link { path }
+            | What::Resolve { path }
+            | What::List { path }
+            | What::Remove { path }
+            | What::Make { path }
+            | What::Ask { name: path } => vec![path],
+            What::Locate | What::Anchor | What::Time | What::Date | What::Random | What::Blind { .. } => Vec::new(),
+        }
+    }
+}
+
 /// How a file was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mode {

@@ -313,7 +313,11 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
             },
             Ok(cache),
         ) => {
-            ended.accesses = berth.finish();
+            let parts = berth.finish_parts();
+            ended.accesses = match &ended.driver {
+                Some(driver) => driver.complete(parts),
+                None => parts.concat(),
+            };
             match cache.take(*ticket, &ended) {
                 Ok(unstored) if unstored.is_awaited() => {
                     let kept = cache.store(unstored);

@@ -10,9 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
 
+use log::trace;
+
 use super::access::{Access, Bytes, What};
 use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::answer::{Ticket, TERMINAL};
+use super::diary::Telling;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Output, Print};
 use super::fact::{Fact, Kind};
@@ -42,6 +45,8 @@ pub struct Ended {
     /// From before it was started.
     pub started: Stamp,
     pub accesses: Vec<Access>,
+    /// What of that its driver would have done, which did not run.
+    pub driver: Option<Telling>,
     /// The library that has noted them.
     pub observer: Bytes,
 }
@@ -175,6 +180,10 @@ impl Cache {
             observer: &ended.observer,
             started: ended.started,
         };
+        if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
+            let words = "something is not as it was when its driver was asked what it does";
+            return Err(Unkept::new("its driver would do otherwise", words));
+        }
         let found = understand(&ended.accesses, &knowledge, &mut view);
         let mut found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
         if !ended.stdout.is_empty() || !ended.stderr.is_empty() {
@@ -226,6 +235,8 @@ impl Cache {
         let key = &unstored.ticket.key;
         let stored = self.store.put_entry_with(key, &entry.encode(), &entry.blobs(), parcels);
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
+        trace!("an entry is stored under {}", unstored.ticket.key);
         Ok(entry)
     }
 

@@ -15,6 +15,7 @@ pub mod answer;
 pub mod audit;
 pub mod clerks;
 pub mod compiler;
+pub mod diary;
 pub mod digest;
 mod elsewhere;
 pub mod entry;

@@ -64,6 +64,8 @@ pub struct Berth {
     memory: Arc<Memory>,
     number: usize,
     generation: u32,
+    /// Where the records of each further part of the command begin.
+    marks: Vec<u32>,
     is_finished: bool,
 }
 
@@ -134,6 +136,7 @@ impl Arena {
             memory: self.memory.clone(),
             number,
             generation,
+            marks: Vec::new(),
             is_finished: false,
         };
         berth
@@ -186,21 +189,50 @@ impl Berth {
         [preload, trace.into_bytes()]
     }
 
+    /// What is noted from now on is another part's: the one before has ended.
+    pub fn mark(&mut self) {
+        let cursor = self.cursor().load(Ordering::Acquire);
+        let is_ours = (cursor >> 32) as u32 == self.generation;
+        self.marks.push(if is_ours { cursor as u32 } else { FULL });
+    }
+
     /// What the command did; it has ended.
-    pub fn finish(mut self) -> Vec<Access> {
+    pub fn finish(self) -> Vec<Access> {
+        self.finish_parts().concat()
+    }
+
+    /// The same, part by part. Whatever could not be observed is told at the end.
+    pub fn finish_parts(self) -> Vec<Vec<Access>> {
+        self.read(Reader::find_unseen)
+    }
+
+    /// The same of one that has executed nothing, though it noted that it would: it was told that all had been done.
+    pub fn finish_idle(self) -> Vec<Access> {
+        self.read(Reader::find_unbegun).concat()
+    }
+
+    fn read(mut self, find_unseen: impl FnOnce(&Reader) -> Option<&'static str>) -> Vec<Vec<Access>> {
         self.is_finished = true;
         let end = self.close();
-        let (mut accesses, why) = self.decode(end);
+        let mut reader = Reader::default();
+        let why = self.decode(end, &mut reader);
         if why != Some(GAP) {
             self.free(end);
         }
-        let why = why.or_else(|| find_survivor(&accesses));
-        accesses.extend(why.map(|why| Access {
+        let why = why
+            .or_else(|| find_unseen(&reader))
+            .or_else(|| find_survivor(&reader.accesses));
+        let mut parts = reader.into_parts();
+        let blindness = why.map(|why| Access {
             process: 0,
             what: What::Blind { why },
             error: 0,
-        }));
-        accesses
+        });
+        parts
+            .last_mut()
+            .into_iter()
+            .for_each(|part| part.extend(blindness.clone()));
+        parts
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
@@ -237,24 +269,25 @@ impl Berth {
 
     /// A process that was killed while it noted something, or that is about to go on, may yet write there: then the berth
     /// is not used again.
-    fn decode(&self, end: u32) -> (Vec<Access>, Option<&'static str>) {
-        let mut reader = Reader::default();
+    fn decode(&self, end: u32, reader: &mut Reader) -> Option<&'static str> {
         if end as usize > BERTH {
-            return (Vec::new(), Some(OVERFLOW));
+            return Some(OVERFLOW);
         }
-        let mut place = FIRST;
+        let (mut place, mut marks) = (FIRST, self.marks.iter().peekable());
         while place < end {
-            let record = match self.record(place, end) {
-                Ok(record) => record,
-                Err(why) => return (reader.accesses, Some(why)),
-            };
-            place += record.size;
-            if let Err(why) = reader.take(record) {
-                return (reader.accesses, Some(why));
+            while marks.next_if_eq(&&place).is_some() {
+                reader.begin_part();
+            }
+            let taken = self.record(place, end).and_then(|record| {
+                place += record.size;
+                reader.take(record)
+            });
+            if let Err(why) = taken {
+                return Some(why);
             }
         }
-        let why = reader.find_unseen();
-        (reader.accesses, why)
+        // Of a part that noted nothing, nothing is known.
+        marks.next().map(|_| UNSEEN)
     }
 
     /// A copy of what is there: the memory may change while we look at it.
@@ -341,6 +374,8 @@ struct Reader {
     accesses: Vec<Access>,
     /// Processes that were about to execute a program, or to make a child that does, and where that is said.
     awaited: Vec<(u32, usize)>,
+    /// Where the accesses of further parts begin.
+    breaks: Vec<usize>,
 }
 
 impl Reader {
@@ -348,6 +383,10 @@ impl Reader {
         let (process, error) = (record.process, record.error);
         if record.kind == REFUSED {
             self.refuse(process, error);
+            return Ok(());
+        }
+        // Nothing is ever where an empty path leads.
+        if PATHS.contains(&record.kind) && record.first.is_empty() && i32::from(error) == libc::ENOENT {
             return Ok(());
         }
         let what = what(record)?;
@@ -375,16 +414,44 @@ impl Reader {
         }
     }
 
+    fn begin_part(&mut self) {
+        self.breaks.push(self.accesses.len());
+    }
+
     fn find_unseen(&self) -> Option<&'static str> {
-        match self.accesses.first().map(|access| &access.what) {
-            Some(What::Begin { .. }) => (!self.awaited.is_empty()).then_some(UNSEEN_CHILD),
-            _ => Some(UNSEEN),
-        }
+        let child = || (!self.awaited.is_empty()).then_some(UNSEEN_CHILD);
+        self.find_unbegun().or_else(child)
+    }
+
+    /// Each part must begin as a program does.
+    fn find_unbegun(&self) -> Option<&'static str> {
+        let begins = |at: &usize| {
+            matches!(
+                self.accesses.get(*at).map(|access| &access.what),
+                Some(What::Begin { .. })
+            )
+        };
+        let mut firsts = [0].iter().chain(&self.breaks);
+        (!firsts.all(begins)).then_some(UNSEEN)
+    }
+
+    fn into_parts(mut self) -> Vec<Vec<Access>> {
+        let mut parts: Vec<_> = self
+            .breaks
+            .iter()
+            .rev()
+            .map(|at| self.accesses.split_off(*at))
+            .collect();
+        parts.push(self.accesses);
+        parts.reverse();
+        parts
     }
 }
 
 /// `enum wafpark_kind`, of those that are not accesses of their own.
 const REFUSED: u16 = 3;
+/// Of those that only look at a path.
+const PATHS: std::ops::RangeInclusive<u16> = 5..=11;
 
 fn what(record: Record) -> Result<What, &'static str> {
     let path = record.first;

@@ -2,7 +2,7 @@
 //!
 //! Learned for a shape of command lines from a driver that ran, and was told that its parts had done well (`survey`).
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,6 +17,7 @@ use super::packet::Wanted;
 use super::program::Identity;
 use super::shape::STAND_IN;
 use super::text::{Names, Text};
+use crate::cache::diary::{Diary, Telling};
 use crate::context;
 use crate::wire::Strings;
 
@@ -48,6 +49,10 @@ pub struct Course {
     patterns: [Pattern; PARTS],
     /// Where the driver puts what is between the parts.
     between: PathBuf,
+    /// What the driver does itself, or why that is not known: then it runs for commands that are observed.
+    diary: Result<Arc<Diary>, String>,
+    /// The path of the driver that has told.
+    called: CString,
     watched: Vec<Watched>,
     checked: Mutex<Instant>,
 }
@@ -75,6 +80,8 @@ pub struct Legs {
     pub streams: Arc<[Option<OwnedFd>; 3]>,
     /// What the last part makes.
     pub output: PathBuf,
+    /// What its driver would do, where that is to be known.
+    pub driver: Option<Telling>,
     _temporary: Temporary,
 }
 
@@ -115,7 +122,7 @@ impl Pattern {
 }
 
 /// The file that the first part leaves to the second.
-fn find_between(parts: &[Wanted; PARTS]) -> Option<Vec<u8>> {
+pub fn find_between(parts: &[Wanted; PARTS]) -> Option<Vec<u8>> {
     let mut words = parts[0].argv();
     words.find(|word| *word == b"-o")?;
     let between = words.next().filter(|word| word.ends_with(ENDING))?;
@@ -125,7 +132,12 @@ fn find_between(parts: &[Wanted; PARTS]) -> Option<Vec<u8>> {
 
 impl Course {
     /// From the parts of a command that stands for all: its names are `stand_ins`.
-    pub fn learn(parts: &[Wanted; PARTS], stand_ins: &[Vec<u8>], watched: Vec<Watched>) -> Result<Course, String> {
+    pub fn learn(
+        parts: &[Wanted; PARTS],
+        stand_ins: &[Vec<u8>],
+        watched: Vec<Watched>,
+        called: &CStr,
+    ) -> Result<Course, String> {
         let between = find_between(parts).ok_or("its parts are not a compiler and an assembler")?;
         if parts.iter().any(|part| part.argv().next() != Some(part.name())) {
             return Err("a part is called otherwise than its file".to_owned());
@@ -139,6 +151,8 @@ impl Course {
         Ok(Course {
             patterns,
             between: between.unwrap_or_default(),
+            diary: Err(String::new()),
+            called: called.to_owned(),
             watched,
             checked: Mutex::new(Instant::now()),
         })
@@ -158,8 +172,30 @@ impl Course {
         told == self.patterns.each_ref().map(|pattern| pattern.fill(&names))
     }
 
+    pub fn with_diary(self, diary: Result<Diary, String>) -> Course {
+        let diary = diary.map(Arc::new);
+        Course { diary, ..self }
+    }
+
+    pub fn diary(&self) -> Result<&Arc<Diary>, &str> {
+        self.diary.as_ref().map_err(String::as_str)
+    }
+
+    /// What a driver does itself that is called by this path.
+    pub fn diary_of(&self, called: &CStr) -> Result<Arc<Diary>, &'static str> {
+        let diary = self.diary().map_err(|_| "what its driver does is not known")?;
+        if *self.called == *called {
+            Ok(diary.clone())
+        } else {
+            Err("its driver is called by another path")
+        }
+    }
+
     /// The driver would still find the same; looked at now and then, the parts themselves are with every command.
     pub fn is_current(&self) -> bool {
+        if self.diary.as_ref().is_ok_and(|diary| diary.is_past()) {
+            return false;
+        }
         let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
         if checked.elapsed() < SELDOM {
             return true;
@@ -168,11 +204,11 @@ impl Course {
         self.watched.iter().all(Watched::is_current)
     }
 
-    /// The parts of a command with these names, and the file between them.
-    pub fn parts(&self, mut names: Names) -> io::Result<([Part; PARTS], Temporary)> {
+    /// The parts of a command with these names, to which that of the file between them is added.
+    pub fn parts(&self, names: &mut Names) -> io::Result<([Part; PARTS], Temporary)> {
         let temporary = Temporary::new(&self.between)?;
         names.push(temporary.path.as_os_str().as_bytes().to_vec());
-        let parts = self.patterns.each_ref().map(|pattern| pattern.fill(&names));
+        let parts = self.patterns.each_ref().map(|pattern| pattern.fill(names));
         Ok((parts, temporary))
     }
 }
@@ -184,6 +220,7 @@ impl Legs {
             statuses: Vec::new(),
             streams,
             output,
+            driver: None,
             _temporary: temporary,
         }
     }

@@ -42,6 +42,8 @@ struct State {
     shapes: HashMap<Shape, Vec<Entry>>,
     clock: u64,
     commands: u64,
+    /// Of these, such as were observed.
+    observed: u64,
 }
 
 /// What is known of a command's course.
@@ -132,8 +134,10 @@ impl Courses {
     }
 
     /// A command runs as its parts.
-    pub fn count(&self) {
-        self.state().commands += 1;
+    pub fn count(&self, is_observed: bool) {
+        let mut state = self.state();
+        state.commands += 1;
+        state.observed += u64::from(is_observed);
     }
 
     pub fn report(&self) -> Value {
@@ -144,11 +148,25 @@ impl Courses {
             Standing::Refused(words) => Some(words.clone()),
             _ => None,
         });
-        let mut words: Vec<_> = refused.collect();
-        words.sort();
-        words.dedup();
-        json!({"commands": state.commands, "known": known.count(), "refused": words})
+        let untold = entries().filter_map(|entry| match &entry.standing {
+            Standing::Known(course) => course.diary().err().map(str::to_owned),
+            _ => None,
+        });
+        json!({
+            "commands": state.commands,
+            "observed": state.observed,
+            "known": known.count(),
+            "refused": in_order(refused),
+            "untold": in_order(untold),
+        })
     }
+}
+
+fn in_order(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut words: Vec<_> = words.collect();
+    words.sort();
+    words.dedup();
+    words
 }
 
 impl Entry {

@@ -133,6 +133,7 @@ impl Keeper {
         let mut context = self.context.block();
         context.limits[context::STACK] = sample.stack;
         let surveyor = Surveyor {
+            arena: self.arena.as_ref(),
             tickets: &self.tickets,
             null: &self.null,
             folder: &self.folder,
@@ -142,7 +143,14 @@ impl Keeper {
         let found = surveyor.survey(sample);
         let called = sample.called.to_string_lossy();
         match &found {
-            Ok(_) => info!("{called}: the course of a shape of commands is known"),
+            Ok(course) => {
+                let told = course
+                    .diary()
+                    .err()
+                    .map(|words| format!(", but not of observed ones: {words}"));
+                let told = told.unwrap_or_default();
+                info!("{called}: the course of a shape of commands is known{told}");
+            }
             Err(words) => info!("{called}: a shape of commands has no course: {words}"),
         }
         self.courses.judge(sample, found);

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use log::{debug, warn};
-use rustix::fs::Access;
+use rustix::fs::{Access, FileType};
 use serde_json::Value;
 
 use super::course::{Course, Legs};
@@ -31,6 +31,7 @@ use super::shape::Line;
 use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
+use crate::cache::diary::Telling;
 use crate::cache::trace::{Arena, Place};
 use crate::context::{self, Context};
 use crate::folder::Folder;
@@ -93,6 +94,13 @@ impl<T: Into<Reason>> From<T> for Why {
 struct Found {
     program: Program,
     called: CString,
+}
+
+/// A command whose course is known, and how it calls its driver.
+struct Known<'a> {
+    called: &'a CStr,
+    line: &'a Line,
+    course: &'a Course,
 }
 
 /// Where parked programs are.
@@ -200,8 +208,8 @@ impl Lot {
     }
 
     fn begin(&self, child: Child, legs: Option<Legs>) -> Begun {
-        if legs.is_some() {
-            self.courses.count();
+        if let Some(legs) = &legs {
+            self.courses.count(legs.driver.is_some());
         }
         Begun { child, legs }
     }
@@ -244,16 +252,21 @@ impl Lot {
             return Ok(Begun { child, legs: None });
         }
         // A driver that is to have a session of its own could not be asked.
-        // What a driver depends on is seen only if it runs.
-        let is_observed = launch.log != Place::default();
-        let line = Line::of(launch.argv).filter(|_| !launch.new_session && !is_observed);
+        let line = Line::of(launch.argv).filter(|_| !launch.new_session);
         if let Some(line) = line {
             let stack = launch.context.block().limits[context::STACK];
             match self.courses.find(&found.program, launch.env, stack, &line.shape) {
-                Finding::Known(course) => match self.start_parts(launch, &course, &line, berth, streams, haste) {
-                    Err(Why::Refused(reason)) => debug!("a command is left to its driver: {reason}"),
-                    started => return started,
-                },
+                Finding::Known(course) => {
+                    let known = Known {
+                        called: &found.called,
+                        line: &line,
+                        course: &course,
+                    };
+                    match self.start_parts(launch, &known, berth, streams, haste) {
+                        Err(Why::Refused(reason)) => debug!("a command is left to its driver: {reason}"),
+                        started => return started,
+                    }
+                }
                 Finding::Due => self.survey(launch, &found, line, stack),
                 Finding::Unknown => {}
             }
@@ -283,22 +296,34 @@ impl Lot {
     fn start_parts(
         &self,
         launch: &Launch<'_>,
-        course: &Course,
-        line: &Line,
+        known: &Known<'_>,
         berth: Option<Berth<'_>>,
         streams: &Arc<Streams>,
         haste: bool,
     ) -> Result<Begun, Why> {
+        let Known { called, line, course } = known;
         let folder = Path::new(OsStr::from_bytes(launch.cwd));
         // A driver says so itself, in its own words.
         let source = folder.join(OsStr::from_bytes(&line.source));
         rustix::fs::access(source, Access::EXISTS).map_err(|_| "its source is not there")?;
-        let parts = course.parts(line.names.clone());
+        let output = folder.join(OsStr::from_bytes(&line.output));
+        // The driver compares where it leads with its source.
+        if rustix::fs::lstat(&output).is_ok_and(|status| FileType::from_raw_mode(status.st_mode).is_symlink()) {
+            return Err("its object is a link".into());
+        }
+        let is_observed = launch.log != Place::default();
+        let diary = is_observed.then(|| course.diary_of(called)).transpose()?;
+        let mut names = line.names.clone();
+        let parts = course.parts(&mut names);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
         let part = launch.of(&first);
         let entered = self.enter(&part, &self.find(&part)?, berth, &[], haste);
-        let output = folder.join(OsStr::from_bytes(&line.output));
-        let legs = Some(Legs::new(second, output, streams.clone(), temporary));
+        let mut legs = Legs::new(second, output, streams.clone(), temporary);
+        legs.driver = diary.map(|diary| {
+            names.push(launch.cwd.to_vec());
+            Telling { diary, names }
+        });
+        let legs = Some(legs);
         match entered {
             Ok(child) => Ok(self.begin(child, legs)),
             Err(Why::Awaited(awaited)) => Err(Why::Awaited(Box::new(Awaited { legs, ..*awaited }))),

@@ -26,7 +26,7 @@ mod router;
 mod shape;
 mod survey;
 mod task;
-mod text;
+pub(crate) mod text;
 mod trial;
 mod verdict;
 

@@ -12,20 +12,32 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::course::{Course, Watched, PARTS};
+use log::debug;
+
+use super::course::{find_between, Course, Watched, PARTS};
 use super::driver::Desk;
 use super::packet::{Block, Request, Wanted, ROUTE};
 use super::parked::Parked;
 use super::program::Identity;
-use super::shape::Line;
-use crate::cache::trace::Place;
+use super::shape::{Line, STAND_IN};
+use crate::cache::access::Access;
+use crate::cache::diary::{Diary, Observed, Seen};
+use crate::cache::environment::Environment;
+use crate::cache::path::Place;
+use crate::cache::trace::{Arena, Berth};
+use crate::cache::world::{Room, View, World};
 use crate::context;
 use crate::guardian::Tickets;
 use crate::spawn::{self, Ended};
 use crate::wire::Strings;
 
+/// For one look at what a driver finds.
+const ROOM: Room = Room { files: 64, folders: 64 };
+
 /// What it takes to survey.
 pub struct Surveyor<'a> {
+    /// Where drivers note what they do.
+    pub arena: Option<&'a Arena>,
     pub tickets: &'a Arc<Tickets>,
     pub null: &'a OwnedFd,
     /// An empty folder.
@@ -50,6 +62,8 @@ pub struct Sample {
 struct Run {
     parts: Vec<Wanted>,
     ended: Ended,
+    /// None if there was no room for them.
+    accesses: Option<Vec<Access>>,
 }
 
 impl Surveyor<'_> {
@@ -59,14 +73,21 @@ impl Surveyor<'_> {
         let stand_ins = shape.stand_ins(names);
         let argv = shape.argv(&stand_ins);
         let result = self.make_source(&argv).and_then(|()| {
-            let parts = self.foresee(sample, &argv, self.folder.as_os_str().as_bytes())?;
-            let course = Course::learn(&parts, &stand_ins, self.find_watched(sample)?)?;
-            let parts = self.foresee(sample, &shape.argv(names), &sample.folder)?;
-            if course.foretells(&parts, names) {
-                Ok(course)
-            } else {
-                Err("its parts depend on more than its names".to_owned())
+            let folder = self.folder.as_os_str().as_bytes();
+            let (parts, trace) = self.foresee(sample, &argv, folder)?;
+            let course = Course::learn(&parts, &stand_ins, self.find_watched(sample)?, &sample.called)?;
+            let diary = self.observe(&argv, folder, &stand_ins, &parts, trace);
+            let diary = diary.and_then(|first| {
+                let diary = Diary::learn(&first, STAND_IN, PARTS)?;
+                Ok((look(&diary, sample), diary))
+            });
+            let argv = shape.argv(names);
+            let (parts, trace) = self.foresee(sample, &argv, &sample.folder)?;
+            if !course.foretells(&parts, names) {
+                return Err("its parts depend on more than its names".to_owned());
             }
+            let second = self.observe(&argv, &sample.folder, names, &parts, trace);
+            Ok(course.with_diary(diary.and_then(|(before, diary)| confirm(diary, before, &second?, sample))))
         });
         let _ = fs::remove_dir_all(self.folder);
         let _ = fs::create_dir_all(self.folder);
@@ -81,8 +102,31 @@ impl Surveyor<'_> {
         made.map_err(|e| format!("its folder could not be made: {e}"))
     }
 
-    /// The parts that a driver would run.
-    fn foresee(&self, sample: &Sample, argv: &Strings, folder: &[u8]) -> Result<[Wanted; PARTS], String> {
+    /// What a driver was seen to do, and for which names.
+    fn observe(
+        &self,
+        argv: &Strings,
+        folder: &[u8],
+        names: &[Vec<u8>],
+        parts: &[Wanted; PARTS],
+        trace: Option<Vec<Access>>,
+    ) -> Result<Observed, String> {
+        let between = find_between(parts).ok_or("its parts are not a compiler and an assembler")?;
+        let line = Line::of(argv).ok_or("it is not simple")?;
+        Ok(Observed {
+            accesses: trace.ok_or("its driver could not be observed")?,
+            names: names.iter().cloned().chain([between, folder.to_vec()]).collect(),
+            output: line.output,
+        })
+    }
+
+    /// The parts that a driver would run, and what it did itself.
+    fn foresee(
+        &self,
+        sample: &Sample,
+        argv: &Strings,
+        folder: &[u8],
+    ) -> Result<([Wanted; PARTS], Option<Vec<Access>>), String> {
         let run = self.drive(sample, argv, folder, self.null)?;
         if run.ended.code != 0 {
             return Err("its driver did not end well".to_owned());
@@ -91,7 +135,7 @@ impl Surveyor<'_> {
         let parts: [Wanted; PARTS] = run.parts.try_into().map_err(|_| format!("it has {count} parts"))?;
         let is_as_given = |part: &Wanted| part.folder() == folder && part.context().inherits_like(&self.context);
         if parts.iter().all(is_as_given) {
-            Ok(parts)
+            Ok((parts, run.accesses))
         } else {
             Err("its driver changes what its parts inherit".to_owned())
         }
@@ -128,11 +172,12 @@ impl Surveyor<'_> {
         let route = CString::new(desk.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
         let folder = CString::new(folder).map_err(|e| e.to_string())?;
         let ticket = self.tickets.reserve().ok_or("no tickets are left")?;
+        let berth = self.arena.and_then(Arena::reserve);
         let request = Request {
             flags: ROUTE,
             berth: ticket.number(),
             group: 0,
-            log: Place::default(),
+            log: berth.as_ref().map(Berth::place).unwrap_or_default(),
             asker: 0,
             path: sample.called.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
@@ -156,8 +201,32 @@ impl Surveyor<'_> {
             unsafe { libc::kill(-child.pid, libc::SIGKILL) };
         }
         let ended = spawn::wait_for(child.pid);
-        Ok(Run { parts, ended })
+        let accesses = berth.map(Berth::finish_idle);
+        Ok(Run { parts, ended, accesses })
     }
+}
+
+/// What a driver would find for a sample.
+fn look(diary: &Diary, sample: &Sample) -> Vec<Option<Seen>> {
+    let world = World::new(ROOM);
+    let (place, environment) = (Place::new(&sample.folder, None), Environment::of(&sample.env));
+    let mut view = View::new(&world, &place, &environment);
+    let mut names = sample.line.names.clone();
+    names.extend([Vec::new(), sample.folder.clone()]);
+    diary.look(&names, &mut view)
+}
+
+/// Believes what foretells the run for the sample, during which nothing has changed that the driver has found.
+fn confirm(mut diary: Diary, before: Vec<Option<Seen>>, second: &Observed, sample: &Sample) -> Result<Diary, String> {
+    if let Some(otherwise) = diary.find_otherwise(second) {
+        debug!("a driver did otherwise than foretold: {otherwise:?}");
+        return Err("its driver depends on more than its names".to_owned());
+    }
+    if before != look(&diary, sample) {
+        return Err("something changed that its driver has found".to_owned());
+    }
+    diary.keep(before)?;
+    Ok(diary)
 }
 
 impl Block {

@@ -64,6 +64,13 @@ impl Text {
         pieces.collect::<Vec<_>>().concat()
     }
 
+    /// It has a place for this name.
+    pub fn has_name(&self, number: usize) -> bool {
+        self.pieces
+            .iter()
+            .any(|piece| matches!(piece, Piece::Name(name) if *name == number))
+    }
+
     /// Some plain part of it holds this.
     pub fn holds(&self, part: &[u8]) -> bool {
         self.pieces.iter().any(|piece| match piece {

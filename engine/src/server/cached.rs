@@ -1,6 +1,6 @@
 //! Commands that may be cached: asked of the cache before they get a slot, and handed to it when they have run.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -22,11 +22,12 @@ use crate::cache::inputs::{Inputs, Numbered};
 use crate::cache::keep::{Ended, Unkept};
 use crate::cache::status::Stamp;
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
+use crate::cache::trace::Berth;
 use crate::cache::Cache;
 use crate::command::{Case, Order, State, Supplies};
 use crate::connection::ConnectionKey;
 use crate::context::{Adjustment, Context};
-use crate::crew::Log;
+use crate::crew::{Log, What};
 use crate::folder::Folder;
 use crate::park::Lot;
 use crate::slots::CommandKey;
@@ -287,6 +288,7 @@ impl Server {
                 processor: outcome.user + outcome.system,
                 started: case.started,
                 accesses: Vec::new(),
+                driver: case.driver.take(),
                 observer: self
                     .lot
                     .library()
@@ -380,13 +382,30 @@ pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> 
         case.give_up("it cannot be observed");
         return None;
     };
-    let theirs = order.env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
-    let variables = berth.variables(library.to_bytes(), theirs);
-    let is_replaced = |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") || entry.starts_with(b"WAFPARK_TRACE=");
-    let others = order.env.iter().filter(|entry| !is_replaced(entry));
-    let env: Strings = others.chain(variables.iter().map(Vec::as_slice)).collect();
-    let place = berth.place();
+    let log = note_in(&berth, library, &order.env);
     case.berth = Some(berth);
     case.started = Stamp::now();
-    Some(Log { place, env })
+    Some(log)
+}
+
+/// The same for what is to run next of it. A driver that is told how its parts ended is not observed, and so nothing is known of
+/// the command then.
+pub(super) fn observe_next(case: &mut Case, what: &What, lot: &Lot) -> Option<Log> {
+    let berth = case.berth.as_mut()?;
+    berth.mark();
+    match what {
+        What::Part(part) => Some(note_in(berth, lot.library()?, &part.env)),
+        What::Command | What::Driver(_) => None,
+    }
+}
+
+fn note_in(berth: &Berth, library: &CStr, env: &Strings) -> Log {
+    let theirs = env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
+    let variables = berth.variables(library.to_bytes(), theirs);
+    let is_replaced = |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") || entry.starts_with(b"WAFPARK_TRACE=");
+    let others = env.iter().filter(|entry| !is_replaced(entry));
+    Log {
+        place: berth.place(),
+        env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
+    }
 }

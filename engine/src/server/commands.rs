@@ -10,7 +10,7 @@ use log::{debug, error, warn};
 use rustix::event::epoll;
 use rustix::process::Signal;
 
-use super::cached::observe;
+use super::cached::{observe, observe_next};
 use super::requests::Broken;
 use super::Server;
 use crate::command::{Command, Holdings, Order, Running, State, Supplies};
@@ -207,14 +207,17 @@ impl Server {
     }
 
     /// A command runs now.
-    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant, legs: Option<Legs>) {
+    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant, mut legs: Option<Legs>) {
         let Some(command) = self.commands.remove(&key) else {
             return;
         };
         let State::Starting(starting) = command.state else {
             return;
         };
-        let (order, case) = (command.order, command.case);
+        let (order, mut case) = (command.order, command.case);
+        if let Some(case) = &mut case {
+            case.driver = legs.as_mut().and_then(|legs| legs.driver.take());
+        }
         let cancelled = starting.cancelled;
         let state = State::Running(Box::new(starting.started(child, at, legs)));
         if order.execute.timeout > 0 {
@@ -344,11 +347,13 @@ impl Server {
         let processor = running.holdings.processor;
         match (next, streams) {
             (Some(what), Some(stdio)) => {
+                let case = command.case.as_mut();
+                let log = case.and_then(|case| observe_next(case, &what, &self.lot));
                 let job = Job {
                     key,
                     order,
                     what,
-                    log: None,
+                    log,
                     stdio,
                     processor,
                     berth,

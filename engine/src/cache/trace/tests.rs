@@ -78,6 +78,48 @@ fn a_program_that_is_executed_must_begin() {
 }
 
 #[test]
+fn each_part_of_a_command_must_begin() {
+    let of_parts = |records: &[Bytes]| {
+        let mut berth = Arena::new(1).unwrap().reserve().unwrap();
+        put(&berth, &records[..1]);
+        berth.mark();
+        put(&berth, records);
+        berth.finish_parts()
+    };
+    let is_blind = |parts: &[Vec<Access>]| {
+        matches!(
+            parts.concat().pop(),
+            Some(Access {
+                what: What::Blind { .. },
+                ..
+            })
+        )
+    };
+    let parts = of_parts(&[
+        begin(PROCESS, 1),
+        begin(PROCESS - 1, 1),
+        record(14, PROCESS - 1, 0, b"", b""),
+    ]);
+    assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [1, 2]);
+    assert!(!is_blind(&parts));
+    assert!(
+        is_blind(&of_parts(&[begin(PROCESS, 1)])),
+        "the second has noted nothing"
+    );
+    let time = record(14, PROCESS, 0, b"", b"");
+    assert!(is_blind(&of_parts(&[begin(PROCESS, 1), time, begin(PROCESS - 1, 1)])));
+}
+
+#[test]
+fn a_look_at_an_empty_path_says_nothing() {
+    let berth = Arena::new(1).unwrap().reserve().unwrap();
+    let mut nowhere = record(7, PROCESS, 0, b"", b"");
+    nowhere[14..16].copy_from_slice(&(libc::ENOENT as u16).to_ne_bytes());
+    put(&berth, &[begin(PROCESS, 1), nowhere]);
+    assert_eq!(berth.finish().len(), 1);
+}
+
+#[test]
 fn a_berth_with_a_gap_is_not_used_again() {
     let arena = Arena::new(1).unwrap();
     let berth = arena.reserve().unwrap();

@@ -1,0 +1,188 @@
+"""Of a command that runs as its parts, the cache learns to the last fact what it learns when its driver runs."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+from typing import Dict, List, NamedTuple, Set
+
+import pytest
+from cache_lab import PATIENCE, Lab
+from compiler_yard import SOURCES
+
+STORED = re.compile(r"TRACE an entry is stored under \S+\n")
+FACT = re.compile(r"TRACE it depends on (.*)\n")
+
+
+class Run(NamedTuple):
+	"""What became of one compile."""
+
+	by_course: bool
+	facts: Set[str]
+
+
+class Watch(Lab):
+	"""A lab whose engine parks all programs at first sight, and tells what it stores."""
+
+	def prepare(self) -> None:
+		for name, text in SOURCES.items():
+			self.write(name, text)
+		for folder in ("inc", "tmp", "tools", "with/in"):
+			(self.folder / folder).mkdir(parents=True)
+		self.write("wrapped/as", f'#!/bin/sh\nexec {shutil.which("as")} "$@"\n').chmod(0o755)
+		(self.folder / "link").symlink_to("with/in")
+
+	def read_logs(self) -> str:
+		logs = pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).rglob("*.log")
+		return "".join(path.read_text() for path in sorted(logs))
+
+	def read_parking(self) -> Dict:
+		"""What the engine that keeps our store says of parking; nothing before there is one."""
+		status: Dict = {}
+		for path in pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).rglob("*.sock"):
+			environ = dict(os.environ, WAFD_RUNTIME_DIR=str(path.parent))
+			said = subprocess.run(
+				[self.engine, "status", "--json"], env=environ, stdout=subprocess.PIPE, check=False, timeout=PATIENCE
+			)
+			status = json.loads(said.stdout)["parking"] if not said.returncode else status
+		return status
+
+	def count_observed(self) -> int:
+		return self.read_parking().get("courses", {}).get("observed", 0)
+
+	def compile(self, line: str, cwd: str, **env: str) -> Run:
+		"""Compile once more, whatever is known, and tell what it was found to depend on."""
+		before, known = self.count_observed(), self.read_logs()
+		self.run(line, True, cwd, WAFCC_RECACHE="1", **env)
+		self.explain(self.folder / cwd / self.output(line.format(here=self.folder / cwd)))  # waits for the store
+		said = self.read_logs()[len(known) :]
+		return Run(self.count_observed() > before, set(FACT.findall(said)) if STORED.search(said) else set())
+
+	def compare(self, line: str, cwd: str = ".", **env: str) -> None:
+		"""Fail when a run by course makes another entry than a run with the driver."""
+		env = {name: value.format(here=self.folder) for name, value in env.items()}
+		with_driver: Set[str] = set()
+		deadline = time.monotonic() + PATIENCE
+		while True:
+			run = self.compile(line, cwd, **env)
+			if run.facts and run.by_course and with_driver:
+				break
+			with_driver = with_driver if run.by_course else run.facts
+			assert time.monotonic() < deadline, f"{line} is not run as its parts: {self.read_parking()}"
+		assert not sorted(run.facts ^ with_driver), line
+
+	def compare_with_known(self, line: str, cwd: str, **unrelated: str) -> None:
+		"""The same by a course that is known; a variable that nobody asks for has the driver run, as it is new."""
+		with_driver = self.compile(line, cwd, **unrelated)
+		by_course = self.compile(line, cwd)
+		assert (with_driver.by_course, by_course.by_course) == (False, True)
+		assert with_driver.facts and not sorted(by_course.facts ^ with_driver.facts), line
+
+
+@pytest.fixture
+def watch(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
+	"""A folder with sources, and programs that are parked already."""
+	monkeypatch.setenv("WAFD_PARK", "proved")
+	monkeypatch.setenv("WAFD_PARK_AFTER", "1")
+	monkeypatch.setenv("WAFD_LOG", "trace")
+	folder = tmp_path / "lab"
+	folder.mkdir()
+	watch = Watch(engine, folder, tmp_path / "home")
+	watch.prepare()
+	deadline = time.monotonic() + PATIENCE
+	programs = ("gcc", "g++", "cc1", "cc1plus", "as")
+	while True:
+		# no shape: what their drivers execute is seen only while these run
+		for line in ("gcc -c a.c", "g++ -c b.cc"):
+			watch.run(line, True, WAFCC_RECACHE="1")
+		known = {os.path.basename(p["path"]): p["state"] for p in watch.read_parking()["programs"]}
+		if len(known) >= len(programs) and set(known.values()) <= {"parked", "refused"}:
+			return watch
+		assert time.monotonic() < deadline, f"the engine does not make up its mind: {known}"
+
+
+LINES = [
+	"gcc -c a.c -o a.o",
+	"gcc -g -O2 -c a.c -o sub/out.o",
+	"gcc -MD -MF a.d -c a.c -o a.o",
+	"gcc -MMD -MP -MT sub/a.o -MF sub/a.d -c sub/a.b.c -o sub/a.b.o",
+	"gcc -I missing -Iinc -isystem no/such -c a.c -o a.o",
+	"gcc -c {here}/a.c -o {here}/a.o",
+	"gcc -c sub/../a.c -o sub/../x.c.1.o",
+	"gcc -Wall -c warn.c -o warn.o",
+	"g++ -c b.cc -o b.o",
+	"g++ -g -O1 -std=c++17 -MD -MF b.d -c b.cc -o b.cc.1.o",
+]
+
+
+def test_lines(watch: Watch) -> None:
+	"""Whatever the compiler is told, and however source and object are named."""
+	for line in LINES:
+		watch.compare(line)
+
+
+ENVIRONMENTS: List[Dict[str, str]] = [
+	{"TMPDIR": "{here}/tmp"},
+	{"TMPDIR": "{here}/no-such-folder"},
+	{"COMPILER_PATH": "{here}/tools"},
+	{"COMPILER_PATH": "{here}/no-such-folder:{here}/tools"},
+	{"COMPILER_PATH": "{here}/wrapped"},
+	{"GCC_EXEC_PREFIX": "/usr/lib/gcc/"},
+	{"LANG": "de_DE.UTF-8", "LC_ALL": "C.UTF-8"},
+	{"CCACHE_DIR": "{here}/tmp", "CCACHE_PREFIX": "no-such-program", "CPATH": "inc"},
+	{"PWD": "{here}/link"},
+	{"GCC_COLORS": "", "SOURCE_DATE_EPOCH": "1"},
+]
+
+
+@pytest.mark.parametrize("env", ENVIRONMENTS, ids=lambda env: " ".join(sorted(env)))
+def test_environments(env: Dict[str, str], watch: Watch) -> None:
+	"""Whatever the driver finds in its environment."""
+	watch.compare("gcc -c a.c -o a.o", **env)
+
+
+def test_folders(watch: Watch) -> None:
+	"""In another folder than that in which the course was learned, also one that has another name."""
+	watch.compare("gcc -Iinc -c a.c -o a.o")
+	watch.write("with/in/a.c", SOURCES["main.c"])
+	for number, (line, cwd) in enumerate(
+		[
+			("gcc -Iinc -c a.c -o a.o", "with/in"),
+			("gcc -Iinc -c a.c -o a.o", "link"),
+			("gcc -Iinc -c a.c -o a.o", "."),
+		]
+	):
+		watch.compare_with_known(line, cwd, UNRELATED=str(number))
+
+
+def test_what_is_meant_from_a_folder(watch: Watch) -> None:
+	"""Where a driver looks for its parts in the command's folder, what it does is not foretold, and it runs."""
+	deadline = time.monotonic() + PATIENCE
+	while not watch.read_parking()["courses"]["untold"]:
+		run = watch.compile("gcc -c a.c -o a.o", ".", COMPILER_PATH="tools")
+		assert not run.by_course
+		assert time.monotonic() < deadline, f"nothing is told: {watch.read_parking()}"
+	assert watch.compile("gcc -c a.c -o a.o", ".", COMPILER_PATH="tools").facts
+	assert not watch.count_observed()
+
+
+def test_an_assembler_that_comes_later(watch: Watch) -> None:
+	"""Once an assembler appears where the driver looks first, nothing is served that the one before has made."""
+	tools = {"COMPILER_PATH": str(watch.folder / "tools")}
+	watch.compare("gcc -c a.c -o a.o", **tools)
+	before = watch.count_observed()
+	assert watch.compile("gcc -c a.c -o a.o", ".", **tools).by_course
+	watch.write("tools/fresh", f'#!/bin/sh\necho fresh\nexec {shutil.which("as")} "$@"\n').chmod(0o755)
+	(watch.folder / "tools/fresh").rename(watch.folder / "tools/as")
+	# in this very moment its course is thought to hold; what comes of it may not stay
+	watch.run("gcc -c main.c -o main.o", True, **tools)
+	assert watch.run("gcc -c a.c -o a.o", True, **tools).stdout in (b"", b"fresh\n")
+	time_is_up = time.monotonic() + PATIENCE
+	while watch.run("gcc -c a.c -o a.o", True, WAFCC_RECACHE="1", **tools).stdout != b"fresh\n":
+		assert time.monotonic() < time_is_up, "the new assembler is never used"
+	watch.until_hit("gcc -c main.c -o main.o", **tools)
+	watch.until_hit("gcc -c a.c -o a.o", **tools)
+	assert watch.count_observed() > before
