@@ -3,10 +3,20 @@
 use super::digest::Digest;
 use crate::wire::Strings;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// One copy of all, since it is made for each command and asked for a few of its variables.
+#[derive(Debug, Clone, Default)]
 pub struct Environment {
+    text: Vec<u8>,
     /// Sorted by name; of a name that is there twice the first counts, as for `getenv`.
-    variables: Vec<(Vec<u8>, Vec<u8>)>,
+    variables: Vec<Variable>,
+}
+
+/// Where one is in the text.
+#[derive(Debug, Clone, Copy)]
+struct Variable {
+    start: usize,
+    equals: usize,
+    end: usize,
 }
 
 /// What says nothing to a program of any kind: where its shell was, and how many others may run beside it; and these are
@@ -26,23 +36,44 @@ const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 
 impl Environment {
     pub fn of(entries: &Strings) -> Environment {
-        let mut variables: Vec<_> = entries.iter().filter_map(pair).collect();
-        variables.sort_by(|a, b| a.0.cmp(&b.0));
-        variables.dedup_by(|later, first| later.0 == first.0);
-        Environment { variables }
+        let text = entries.bytes().to_vec();
+        let mut start = 0;
+        let places = entries.iter().filter_map(|entry| {
+            let from = start;
+            start += entry.len() + 1;
+            let equals = from + entry.iter().position(|b| *b == b'=')?;
+            let end = from + entry.len();
+            Some(Variable {
+                start: from,
+                equals,
+                end,
+            })
+        });
+        let mut variables: Vec<_> = places.collect();
+        variables.sort_by(|a, b| a.name(&text).cmp(b.name(&text)));
+        variables.dedup_by(|later, first| later.name(&text) == first.name(&text));
+        Environment { text, variables }
     }
 
     /// The same with something more that can be asked for.
     pub fn with(mut self, name: &[u8], value: Option<Vec<u8>>) -> Environment {
-        let added = value.map(|value| (name.to_vec(), value));
-        self.variables.extend(added);
-        self.variables.sort_by(|a, b| a.0.cmp(&b.0));
+        let Some(value) = value else { return self };
+        let start = self.text.len();
+        self.text.extend_from_slice(name);
+        let equals = self.text.len();
+        self.text.push(b'=');
+        self.text.extend_from_slice(&value);
+        let end = self.text.len();
+        let at = self.variables.partition_point(|known| known.name(&self.text) < name);
+        self.variables.insert(at, Variable { start, equals, end });
         self
     }
 
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
-        let at = self.variables.binary_search_by(|(known, _)| known.as_slice().cmp(name));
-        at.ok().map(|at| self.variables[at].1.as_slice())
+        let at = self
+            .variables
+            .binary_search_by(|known| known.name(&self.text).cmp(name));
+        at.ok().map(|at| self.variables[at].value(&self.text))
     }
 
     /// All that a program may have seen: not `PWD` where it says only what the folder says.
@@ -51,7 +82,7 @@ impl Environment {
             !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
         };
         let all = self.variables.iter();
-        all.map(|(name, value)| (name.as_slice(), value.as_slice()))
+        all.map(|found| (found.name(&self.text), found.value(&self.text)))
             .filter(tells)
     }
 
@@ -66,9 +97,14 @@ pub fn is_silent(name: &[u8]) -> bool {
     SILENT.contains(&name) || OURS.iter().any(|ours| name.starts_with(ours))
 }
 
-fn pair(entry: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let at = entry.iter().position(|b| *b == b'=')?;
-    Some((entry[..at].to_vec(), entry[at + 1..].to_vec()))
+impl Variable {
+    fn name(self, text: &[u8]) -> &[u8] {
+        &text[self.start..self.equals]
+    }
+
+    fn value(self, text: &[u8]) -> &[u8] {
+        &text[self.equals + 1..self.end]
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +121,13 @@ mod tests {
         assert_eq!(found.value(b"A"), Some(&b"1=x"[..]));
         assert_eq!(found.value(b"B"), Some(&b"2"[..]));
         assert_eq!(found.value(b"odd"), None);
+    }
+
+    #[test]
+    fn what_is_added_is_found_beside_the_others() {
+        let found = environment(&["B=2", "D=4"]).with(b"C", Some(b"3".to_vec()));
+        assert_eq!(found.value(b"C"), Some(&b"3"[..]));
+        assert_eq!(found.with(b"A", None).value(b"D"), Some(&b"4"[..]));
     }
 
     #[test]

@@ -9,7 +9,9 @@ mod deeds;
 mod outcome;
 mod places;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::access::{Access, Bytes};
 use super::fact::{Fact, Kind};
@@ -149,12 +151,12 @@ struct Claim {
 struct Story<'v, 'w, 'k> {
     view: &'v mut View<'w>,
     knowledge: &'k Knowledge<'k>,
-    declared: HashSet<Bytes>,
+    declared: FxHashSet<Bytes>,
     modules: Option<Bytes>,
     /// In which folder each process is.
-    folders: HashMap<u32, Path>,
+    folders: FxHashMap<u32, Path>,
     /// How the program of each process is.
-    manners: HashMap<u32, Manners>,
+    manners: FxHashMap<u32, Manners>,
     /// Those of the process of which is told.
     now: Manners,
     /// All programs ask for variables one by one; all compile; some do.
@@ -162,12 +164,12 @@ struct Story<'v, 'w, 'k> {
     all_compile: bool,
     some_compile: bool,
     /// Processes that have opened their first file.
-    reading: HashSet<u32>,
+    reading: FxHashSet<u32>,
     first: Option<Path>,
-    traces: HashMap<Bytes, Trace>,
+    traces: FxHashMap<Bytes, Trace>,
     /// It made something that may be a folder.
     makes_folders: bool,
-    claims: HashSet<Claim>,
+    claims: FxHashSet<Claim>,
     asked: BTreeSet<Bytes>,
     locates: bool,
     /// The process of a shell that does not tell where it is, until that becomes something else.
@@ -185,19 +187,19 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
     let mut story = Story {
         view,
         knowledge,
-        declared: HashSet::new(),
+        declared: FxHashSet::default(),
         modules: None,
-        folders: HashMap::new(),
-        manners: HashMap::new(),
+        folders: FxHashMap::default(),
+        manners: FxHashMap::default(),
         now: STRANGER,
         all_ask: true,
         all_compile: true,
         some_compile: knowledge.policy.compiler,
-        reading: HashSet::new(),
+        reading: FxHashSet::default(),
         first: None,
-        traces: HashMap::new(),
+        traces: FxHashMap::default(),
         makes_folders: false,
-        claims: HashSet::new(),
+        claims: FxHashSet::default(),
         asked: BTreeSet::new(),
         locates: false,
         shell: None,
