@@ -371,6 +371,8 @@ mod tests {
             ("gcc -S a.c -o -", "output to standard output"),
             ("gcc -c -MD -MF - a.c", "output to standard output"),
             ("gcc -c a.c -o /dev/null", "output to a device"),
+            ("gcc -c a.c -o /dev/stdout", "output to a device"),
+            ("gcc -c a.c -o /dev/shm/a.o", "known"),
             ("gcc -c a.adb", "unsupported source language a.adb"),
             ("gcc -c -x go a.c", "unsupported source language go"),
             ("gcc -c a.ll", "unsupported source language a.ll"),

@@ -2,6 +2,7 @@
 
 use super::access::Bytes;
 use super::compiler::Compiler;
+use super::exception::special;
 use super::language::{ending, Language};
 use super::line::Line;
 use super::options::{Named, Side, Stage};
@@ -69,7 +70,7 @@ pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
 fn writable(path: &[u8]) -> Result<(), Reason> {
     match path {
         b"-" => Err(Reason::StandardOutput),
-        _ if path.starts_with(b"/dev/") => Err(Reason::Device),
+        _ if special(path).is_some() => Err(Reason::Device),
         _ => Ok(()),
     }
 }
