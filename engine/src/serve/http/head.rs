@@ -230,7 +230,7 @@ mod tests {
                 let mut changed = text.to_vec();
                 changed[at] = value;
                 if let Ok(Some((_, length))) = parse(&changed) {
-                    assert_eq!(length, text.len());
+                    assert!(length <= text.len());
                 }
             }
         }
