@@ -100,7 +100,7 @@ def test_it_outlives_the_engine(cc: str, lab: Lab) -> None:
 	lab.same(f"{cc} -c -O3 y.c")
 	assert explain(lab, "y.o")[0]["why"] == ["it was not seen before", "its argument -O3 is new"]
 	ours(lab, "--shutdown")
-	journal = pathlib.Path(lab.environ["HOME"]) / ".cache" / "wafcc" / "store-1" / "journal"
+	journal = pathlib.Path(lab.environ["HOME"]) / ".cache" / "wafcc" / "store-2" / "journal"
 	lines = journal.read_bytes().splitlines(keepends=True)
 	journal.write_bytes(b"".join(line.replace(b"x.o", b"z.o") for line in lines))
 	assert ours(lab, "--explain", "x.o").endswith("x.o: not asked for, or forgotten\n")

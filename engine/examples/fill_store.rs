@@ -20,6 +20,7 @@ const SETTINGS: Settings = Settings {
 const MARK: &[u8] = b"\xf7wfs";
 const FRAME_HEAD: usize = 16;
 const BLOB_SIZE: usize = 45;
+const PIECE_SIZE: usize = 57;
 const KEY_START: usize = 5;
 
 fn main() -> io::Result<()> {
@@ -28,7 +29,7 @@ fn main() -> io::Result<()> {
         return Err(Error::other("usage: fill_store STORE COUNT"));
     };
     let folder = Path::new(&folder);
-    let key = first_key(&fs::read(folder.join("store-1/index"))?);
+    let key = first_key(&fs::read(folder.join("store-2/index"))?);
     let store = Store::open(folder, SETTINGS)?;
     let found = key.map(|key| store.find(&key)).unwrap_or_default();
     let bytes = found.first().and_then(|entry| store.read(entry));
@@ -57,8 +58,12 @@ fn first_key(index: &[u8]) -> Option<Digest> {
 }
 
 fn key_in(mut items: &[u8]) -> Option<Digest> {
-    while items.first() == Some(&b'b') {
-        items = items.get(BLOB_SIZE..)?;
+    loop {
+        items = match items.first()? {
+            b'b' => items.get(BLOB_SIZE..)?,
+            b'p' => items.get(PIECE_SIZE..)?,
+            _ => break,
+        };
     }
     let key = items.get(KEY_START..KEY_START + Digest::SIZE)?;
     (items[0] == b'e').then(|| Digest(key.try_into().expect("its size")))

@@ -9,10 +9,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use shelf::{blobs, content, files, get, key, open, output, put};
+use shelf::{blobs, content, files, get, key, open, open_with, output, put};
 use space::{is_root, wait_until, TestSpace};
 use wafengine::cache::digest::Digest;
-use wafengine::cache::store::Store;
+use wafengine::cache::store::{Compression, Settings, Store};
 
 #[test]
 fn what_dead_processes_left_is_swept_up() {
@@ -21,11 +21,14 @@ fn what_dead_processes_left_is_swept_up() {
     put(&store, 1);
     store.put_blob(b"no entry needs it").unwrap();
     drop(store);
-    let left = space.path("cache/store-1/blobs/f0/0123456789abcde0");
-    fs::create_dir_all(left.parent().unwrap()).unwrap();
-    fs::write(&left, "half of it").unwrap();
+    let before = blobs(&space);
+    for left in ["blobs/f0/0123456789abcde0", "volumes/0123456789abcde0"] {
+        let left = space.path("cache/store-2").join(left);
+        fs::create_dir_all(left.parent().unwrap()).unwrap();
+        fs::write(&left, "half of it").unwrap();
+    }
     let store = open(&space.path("cache"));
-    wait_until("it is swept up", || blobs(&space).len() == 2);
+    wait_until("it is swept up", || blobs(&space) == before);
     assert!(get(&store, 1));
 }
 
@@ -48,9 +51,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// A store of four entries, and what `damage` makes of each of its files in turn: how many entries were left at most.
-fn damage_each_file(damage: impl Fn(&Path, usize) -> bool) -> Vec<usize> {
+/// With `is_plain` each blob has a file; else all are in one volume.
+fn damage_each_file(is_plain: bool, damage: impl Fn(&Path, usize) -> bool) -> Vec<usize> {
     let space = TestSpace::new();
     let store = open(&space.path("cache"));
+    store.set_plain(is_plain);
     (0..4).for_each(|n| put(&store, n));
     drop(store);
     copy(&space.path("cache"), &space.path("sound"));
@@ -70,63 +75,72 @@ fn damage_each_file(damage: impl Fn(&Path, usize) -> bool) -> Vec<usize> {
 
 #[test]
 fn a_flipped_bit_is_a_miss_wherever_it_is() {
-    let left = damage_each_file(|file, round| {
-        let mut bytes = fs::read(file).unwrap();
-        // Every piece of the index, the ends and some of the middle of a blob.
-        let stride = 1 + bytes.len() / 30;
-        let Some(byte) = bytes.get_mut(round * stride) else {
-            return false;
-        };
-        *byte ^= 1 << (round % 8);
-        fs::write(file, bytes).unwrap();
-        true
-    });
-    assert!(
-        left.iter().all(|left| (3..=4).contains(left)),
-        "one bit costs one entry: {left:?}"
-    );
-    assert!(left.iter().filter(|left| **left == 3).count() > left.len() / 2);
+    for is_plain in [false, true] {
+        let left = damage_each_file(is_plain, |file, round| {
+            let mut bytes = fs::read(file).unwrap();
+            // Every piece of the index, and of a volume; the ends and some of the middle of a blob.
+            let stride = 1 + bytes.len() / 30;
+            let Some(byte) = bytes.get_mut(round * stride) else {
+                return false;
+            };
+            *byte ^= 1 << (round % 8);
+            fs::write(file, bytes).unwrap();
+            true
+        });
+        assert!(
+            left.iter().all(|left| (3..=4).contains(left)),
+            "one bit costs one entry: {left:?}"
+        );
+        assert!(left.iter().filter(|left| **left == 3).count() > left.len() / 2);
+    }
 }
 
 #[test]
 fn a_cut_file_is_a_miss_wherever_it_is_cut() {
-    let left = damage_each_file(|file, round| {
-        let length = fs::metadata(file).unwrap().len();
-        let cut = round as u64 * (1 + length / 20);
-        let cuts = cut < length;
-        fs::OpenOptions::new()
-            .write(true)
-            .open(file)
-            .unwrap()
-            .set_len(cut.min(length))
-            .unwrap();
-        cuts
-    });
-    assert!(left.iter().all(|left| *left < 4), "{left:?}");
-    assert!(left.contains(&3) && left.contains(&0));
+    for is_plain in [false, true] {
+        let left = damage_each_file(is_plain, |file, round| {
+            let length = fs::metadata(file).unwrap().len();
+            let cut = round as u64 * (1 + length / 20);
+            let cuts = cut < length;
+            fs::OpenOptions::new()
+                .write(true)
+                .open(file)
+                .unwrap()
+                .set_len(cut.min(length))
+                .unwrap();
+            cuts
+        });
+        assert!(left.iter().all(|left| *left < 4), "{left:?}");
+        assert!(left.contains(&3) && left.contains(&0));
+    }
 }
 
 #[test]
 fn a_blob_that_vanishes_is_a_miss() {
-    let left = damage_each_file(|file, round| round == 0 && fs::remove_file(file).is_ok());
+    let vanish = |file: &Path, round| round == 0 && fs::remove_file(file).is_ok();
+    let left = damage_each_file(true, vanish);
     assert_eq!(left.len(), 9, "an index, four entries, four outputs");
     assert!(left.iter().all(|left| [0, 3].contains(left)), "{left:?}");
+    assert_eq!(damage_each_file(false, vanish), [0, 0], "an index, a volume");
 }
 
 #[test]
 fn damage_while_it_is_open_is_a_miss_and_counted() {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
-    put(&store, 1);
-    for blob in blobs(&space) {
-        fs::write(blob, "other").unwrap();
+    for is_plain in [false, true] {
+        let space = TestSpace::new();
+        let store = open(&space.path("cache"));
+        store.set_plain(is_plain);
+        put(&store, 1);
+        for blob in blobs(&space) {
+            fs::write(blob, "other").unwrap();
+        }
+        assert!(!get(&store, 1));
+        assert_eq!(store.usage().damaged, 1);
+        assert_eq!(store.find(&key(1)), [], "the entry is removed");
+        assert!(store.open_blob(&Digest::of(&output(1))).is_none());
+        put(&store, 1);
+        assert!(get(&store, 1));
     }
-    assert!(!get(&store, 1));
-    assert_eq!(store.usage().damaged, 1);
-    assert_eq!(store.find(&key(1)), [], "the entry is removed");
-    assert!(store.open_blob(&Digest::of(&output(1))).is_none());
-    put(&store, 1);
-    assert!(get(&store, 1));
 }
 
 const WRITER: &str = "WAFD_TEST_STORE";
@@ -139,7 +153,7 @@ fn a_writer() {
     };
     let told = told.into_string().unwrap();
     let (first, folder) = told.split_once(' ').unwrap();
-    let store = open(Path::new(folder));
+    let store = open_with(Path::new(folder), SMALL);
     let mut acknowledge = std::io::stderr();
     for n in first.parse().unwrap().. {
         put(&store, n);
@@ -154,6 +168,11 @@ fn a_writer() {
     }
 }
 
+/// So that what the writer keeps is never too much, and much is moved for it.
+const SMALL: Settings = Settings {
+    max_size: 3 << 20,
+    compression: Compression::Auto,
+};
 /// A writer removes what is older.
 const KEPT: usize = 60;
 
@@ -192,7 +211,7 @@ fn what_was_acknowledged_survives_kill_9() {
         if let Some(last) = rest.chunks_exact(8).last() {
             acknowledged = u64::from_le_bytes(last.try_into().unwrap()) as usize + 1;
         }
-        let store = open(&space.path("cache"));
+        let store = open_with(&space.path("cache"), SMALL);
         for n in 0..acknowledged {
             // Of the one that came after the last, all or nothing was done, and its removal too.
             let wanted = n + KEPT >= acknowledged;
@@ -248,6 +267,37 @@ fn a_full_disk_costs_only_what_does_not_fit() {
     if disk.is_some() {
         fill_disk(&folder, || ());
     }
+}
+
+#[test]
+fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
+    if !is_root() {
+        eprintln!("not root: nothing can be mounted");
+        return;
+    }
+    let space = TestSpace::new();
+    let folder = space.path("disk");
+    fs::create_dir(&folder).unwrap();
+    let disk = Disk::mount(&folder);
+    if disk.is_none() {
+        return;
+    }
+    let store = open_with(&folder, SMALL);
+    let stored = (0..).take_while(|n| {
+        let blob = store.put_blob(&output(*n));
+        blob.and_then(|blob| store.put_entry(&key(*n), &content(*n), &[blob]))
+            .is_ok()
+    });
+    let stored = stored.count();
+    assert!((0..stored).all(|n| get(&store, n)));
+    fs::write(folder.join("more"), [0; 1 << 20]).unwrap_err();
+    store.set_max_size(store.usage().size / 4 * 3);
+    wait_until("there is room", || store.usage().size <= store.usage().max_size);
+    fs::remove_file(folder.join("more")).unwrap();
+    assert!(get(&store, stored - 1), "the newest is there");
+    put(&store, 1000);
+    assert!(get(&store, 1000));
+    assert_eq!(store.usage().damaged, 0);
 }
 
 /// A little disk in memory.

@@ -212,7 +212,7 @@ impl Journal {
 }
 
 fn check(text: &[u8]) -> String {
-    const KEY: &[u8; 32] = b"wafcc store, format 1: a journal";
+    const KEY: &[u8; 32] = b"wafcc store, format 2: a journal";
     let digest = blake3::keyed_hash(KEY, text);
     digest.to_hex()[..16].to_owned()
 }

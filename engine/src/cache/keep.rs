@@ -21,6 +21,7 @@ use super::neutral;
 use super::outputs::Role;
 use super::path::{Path, Place};
 use super::status::Stamp;
+use super::store::Parcel;
 use super::story::{understand, Knowledge, Made};
 use super::world::View;
 use super::Cache;
@@ -208,20 +209,22 @@ impl Cache {
     }
 
     fn store_entry(&self, unstored: &Unstored, facts: Vec<Fact>) -> Result<Entry, Unkept> {
-        let outputs = unstored.gathered.outputs.iter().map(|taken| self.store_output(taken));
+        // What is small is written at once, with the entry.
+        let mut parcels = Vec::new();
+        let outputs = unstored.gathered.outputs.iter();
+        let outputs = outputs.map(|taken| output(taken, &mut parcels)).collect();
         let [stdout, stderr] = &unstored.gathered.prints;
         let entry = Entry {
             facts,
-            outputs: outputs.collect::<Result<_, _>>()?,
-            stdout: self.store_print(stdout)?,
-            stderr: self.store_print(stderr)?,
+            outputs,
+            stdout: print(stdout, &mut parcels),
+            stderr: print(stderr, &mut parcels),
             exit: 0,
             wall: unstored.wall,
             processor: unstored.processor,
         };
-        let stored = self
-            .store
-            .put_entry(&unstored.ticket.key, &entry.encode(), &entry.blobs());
+        let key = &unstored.ticket.key;
+        let stored = self.store.put_entry_with(key, &entry.encode(), &entry.blobs(), parcels);
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
         Ok(entry)
     }
@@ -299,35 +302,35 @@ impl Cache {
         let size = bytes.len() as u64;
         Ok(Ok((Material::Bytes(bytes), size)))
     }
+}
 
-    fn store_output(&self, taken: &Taken) -> Result<Output, Unkept> {
-        let digest = match &taken.material {
-            Material::Stored(digest) => *digest,
-            Material::Bytes(bytes) => {
-                let digest = self.store.put_blob(bytes);
-                digest.map_err(|error| Unkept::failed("store an output", &error))?
-            }
-        };
-        Ok(Output {
-            path: taken.path.clone(),
-            number: taken.number,
-            content: Content::File {
-                digest,
-                size: taken.size,
-                is_program: taken.is_program,
-            },
-        })
+fn output<'a>(taken: &'a Taken, parcels: &mut Vec<Parcel<'a>>) -> Output {
+    let digest = match &taken.material {
+        Material::Stored(digest) => *digest,
+        Material::Bytes(bytes) => add(bytes, parcels),
+    };
+    Output {
+        path: taken.path.clone(),
+        number: taken.number,
+        content: Content::File {
+            digest,
+            size: taken.size,
+            is_program: taken.is_program,
+        },
     }
+}
 
-    fn store_print(&self, text: &[u8]) -> Result<Print, Unkept> {
-        if text.len() <= INLINE {
-            return Ok(Print::Inline(text.to_vec()));
-        }
-        let digest = self.store.put_blob(text);
-        let digest = digest.map_err(|error| Unkept::failed("store what it printed", &error))?;
-        let size = text.len() as u64;
-        Ok(Print::Blob { digest, size })
+fn print<'a>(text: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Print {
+    if text.len() <= INLINE {
+        return Print::Inline(text.to_vec());
     }
+    let (digest, size) = (add(text, parcels), text.len() as u64);
+    Print::Blob { digest, size }
+}
+
+fn add<'a>(bytes: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Digest {
+    parcels.push(Parcel::of(bytes));
+    parcels[parcels.len() - 1].digest
 }
 
 fn neutral_print(text: &[u8], knows: &Known) -> Result<Vec<u8>, Unkept> {

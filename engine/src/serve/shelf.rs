@@ -12,7 +12,7 @@ use super::limits::{Budget, Share};
 use super::outbox::Body;
 use super::upload::{Material, SMALL};
 use crate::cache::digest::Digest;
-use crate::cache::store::{unpack, Blob, Compression, EntryRef, Store};
+use crate::cache::store::{unpack, Blob, Compression, EntryRef, Parcel, Store};
 use crate::room::{Coding, NotKept};
 
 /// The bytes of an entry that only names a blob.
@@ -162,14 +162,19 @@ impl Shelf {
                 (Material::Bytes(bytes), Some(packed))
             }
         };
-        let found = match &content {
-            Material::Bytes(bytes) => Digest::of(bytes),
-            Material::File(file) => digest_of(file)?,
+        let bytes = match content {
+            Material::Bytes(bytes) => {
+                let parcel = Parcel::of(&bytes);
+                check(&parcel.digest, digest)?;
+                self.store.put_blobs(&[parcel])?;
+                Some(bytes)
+            }
+            Material::File(file) => {
+                check(&digest_of(&file)?, digest)?;
+                self.store.put_file(&file)?;
+                None
+            }
         };
-        if found != *digest {
-            return Err(NotStored::new(NotKept::Digest, format!("it has the digest {found}")));
-        }
-        let (_, bytes) = self.put(content)?;
         // As it came: whoever sent it has thought of what is shortest.
         if let Some(bytes) = packed.or(bytes).filter(|bytes| bytes.len() <= SMALL) {
             self.heat(digest, Form::Short, coding, bytes);
@@ -177,21 +182,17 @@ impl Shelf {
         Ok(())
     }
 
-    /// Its digest, and its bytes if they were in memory.
-    fn put(&self, content: Material) -> Result<(Digest, Option<Vec<u8>>), NotStored> {
-        match content {
-            Material::Bytes(bytes) => Ok((self.store.put_blob(&bytes)?, Some(bytes))),
-            Material::File(file) => Ok((self.store.put_file(&file)?, None)),
-        }
-    }
-
     /// What a name stands for from now on.
     pub fn keep_value(&self, key: &Digest, content: (Material, Share)) -> Result<(), NotStored> {
         let (content, _share) = content;
-        let (digest, bytes) = self.put(content)?;
-        if let Some(bytes) = bytes {
-            self.heat(&digest, Form::Plain, Coding::Plain, bytes);
-        }
+        let digest = match content {
+            Material::Bytes(bytes) => {
+                let digest = self.store.put_blob(&bytes)?;
+                self.heat(&digest, Form::Plain, Coding::Plain, bytes);
+                digest
+            }
+            Material::File(file) => self.store.put_file(&file)?,
+        };
         let turn = &self.turns[usize::from(key.0[0]) % self.turns.len()];
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.store.put_entry(key, VALUE, &[digest])?;
@@ -202,15 +203,32 @@ impl Shelf {
 
     /// The content that a name stands for.
     pub fn value(&self, key: &Digest) -> Option<Digest> {
-        let entry = *self.store.find(key).first()?;
-        self.store.touch(&entry);
-        self.store.blobs_of(&entry)?.get(1).copied()
+        loop {
+            let found = self.store.find(key);
+            if found.is_empty() {
+                return None;
+            }
+            // One that was just replaced is gone, and another is there.
+            for entry in found {
+                if let Some(blobs) = self.store.blobs_of(&entry) {
+                    self.store.touch(&entry);
+                    return blobs.get(1).copied();
+                }
+            }
+        }
     }
 
     pub fn remove_value(&self, key: &Digest) -> bool {
         let found = self.store.find(key);
         found.iter().for_each(|entry| self.store.remove_entry(entry));
         !found.is_empty()
+    }
+}
+
+fn check(found: &Digest, told: &Digest) -> Result<(), NotStored> {
+    match found == told {
+        true => Ok(()),
+        false => Err(NotStored::new(NotKept::Digest, format!("it has the digest {found}"))),
     }
 }
 
@@ -233,4 +251,88 @@ fn digest_of(mut file: &File) -> io::Result<Digest> {
     let digest = Digest::of_file(file)?;
     io::Seek::rewind(&mut file)?;
     Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::hot::Hot;
+    use super::*;
+    use crate::cache::store::Settings;
+    use std::path::PathBuf;
+    use std::thread;
+
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn shelf(name: &str) -> (Folder, Shelf) {
+        let folder = Folder(std::env::temp_dir().join(format!("shelf-{name}-{}", std::process::id())));
+        let settings = Settings {
+            max_size: u64::MAX,
+            compression: Compression::Auto,
+        };
+        let shelf = Shelf {
+            store: Store::open(&folder.0, settings).unwrap(),
+            hot: Hot::new(1 << 20),
+            turns: Default::default(),
+            downloads: Budget::new(1 << 20),
+        };
+        (folder, shelf)
+    }
+
+    fn material(bytes: &[u8]) -> (Material, Share) {
+        (Material::Bytes(bytes.to_vec()), Budget::new(0).share())
+    }
+
+    #[test]
+    fn a_value_that_many_replace_is_never_gone() {
+        let (_folder, shelf) = shelf("turns");
+        let key = key("http", "", b"/x");
+        shelf.keep_value(&key, material(b"the first")).unwrap();
+        thread::scope(|scope| {
+            for number in 0..4u8 {
+                let (shelf, key) = (&shelf, &key);
+                scope.spawn(move || {
+                    for round in 0..50 {
+                        shelf.keep_value(key, material(&[number, round])).unwrap();
+                        assert!(shelf.value(key).is_some());
+                    }
+                });
+            }
+        });
+        assert_eq!(shelf.store.find(&key).len(), 1);
+    }
+
+    /// A lie about a content leaves nothing behind that is found.
+    #[test]
+    fn a_blob_has_the_digest_that_was_told() {
+        let (_folder, shelf) = shelf("digest");
+        let packed = Compression::Auto.pack(&[7; 100_000]).unwrap();
+        let digest = Digest::of(&[7; 100_000]);
+        let lie = shelf.keep_blob(&Digest::of(b"other"), Coding::Zstd, material(&packed));
+        assert_eq!(lie.unwrap_err().why, NotKept::Digest);
+        assert!(!shelf.store.has_blob(&Digest::of(b"other")));
+        shelf.keep_blob(&digest, Coding::Zstd, material(&packed)).unwrap();
+        let Look::Here(body) = shelf.look(&digest, Form::Short) else {
+            panic!("it is not at hand");
+        };
+        assert_eq!((body.coding(), body.length()), (Coding::Zstd, packed.len() as u64));
+    }
+
+    #[test]
+    fn names_of_other_kinds_and_namespaces_are_others() {
+        let names = [
+            ("a", "b", "c"),
+            ("ab", "", "c"),
+            ("a", "", "bc"),
+            ("a", "bc", ""),
+            ("", "ab", "c"),
+        ];
+        let keys: std::collections::HashSet<_> = names.iter().map(|(a, b, c)| key(a, b, c.as_bytes())).collect();
+        assert_eq!(keys.len(), names.len());
+    }
 }

@@ -93,9 +93,14 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 pub fn index(space: &TestSpace) -> PathBuf {
-    space.path("cache/store-1/index")
+    space.path("cache/store-2/index")
 }
 
+/// Those that hold blobs, alone or many.
 pub fn blobs(space: &TestSpace) -> Vec<PathBuf> {
-    files(&space.path("cache/store-1/blobs"))
+    [files(&space.path("cache/store-2/blobs")), volumes(space)].concat()
+}
+
+pub fn volumes(space: &TestSpace) -> Vec<PathBuf> {
+    files(&space.path("cache/store-2/volumes"))
 }

@@ -9,9 +9,12 @@ use std::time::SystemTime;
 
 use rustix::fs::{linkat, AtFlags, CWD};
 
-use super::files::{Files, Number};
+use super::files::Files;
+use super::number::Number;
 use super::pack;
+use super::spot::Spot;
 use super::table::Slot;
+use super::volumes::Volumes;
 use crate::cache::digest::Digest;
 
 /// A blob's content, which has the digest that was asked for.
@@ -82,6 +85,7 @@ pub struct Place {
     pub slot: Slot,
     pub number: Number,
     pub digest: Digest,
+    pub spot: Spot,
 }
 
 /// This process's trouble, not the blob's.
@@ -92,7 +96,24 @@ pub fn is_passing(error: &io::Error) -> bool {
 }
 
 /// `None` if it does not have its digest.
-pub fn load(files: &Files, place: &Place) -> io::Result<Option<Blob>> {
+pub fn load(files: &Files, volumes: &Volumes, place: &Place) -> io::Result<Option<Blob>> {
+    let Spot::Piece(piece) = &place.spot else {
+        return load_file(files, place);
+    };
+    let stored = volumes.read(piece)?;
+    let bytes = match place.number.is_packed() {
+        true => pack::unpack(&stored),
+        false => Some(stored),
+    };
+    Ok(checked(bytes, place))
+}
+
+fn checked(bytes: Option<Vec<u8>>, place: &Place) -> Option<Blob> {
+    let bytes = bytes.filter(|bytes| Digest::of(bytes) == place.digest);
+    bytes.map(Blob::Bytes)
+}
+
+fn load_file(files: &Files, place: &Place) -> io::Result<Option<Blob>> {
     let mut file = files.read(place.number)?;
     let length = file.metadata()?.len();
     if length > pack::LARGEST as u64 {
@@ -106,6 +127,5 @@ pub fn load(files: &Files, place: &Place) -> io::Result<Option<Blob>> {
         let right = Digest::of(&bytes) == place.digest;
         return Ok(right.then_some(Blob::Plain { file, bytes }));
     }
-    let bytes = pack::unpack(&bytes).filter(|bytes| Digest::of(bytes) == place.digest);
-    Ok(bytes.map(Blob::Bytes))
+    Ok(checked(pack::unpack(&bytes), place))
 }

@@ -5,15 +5,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::clock::Instant;
-use super::files::Number;
 use super::item::{frame, Frames, Item, Items};
+use super::number::Number;
+use super::spot::{Freed, Spot};
 use super::table::{Blobs, Slot, Table};
+use super::volume::{Piece, Volume};
 use crate::cache::digest::Digest;
 
 /// For whoever looks into the file: frames tell by themselves whose they are.
-const TITLE: &[u8] = b"wafcc store, format 1: index\n";
+const TITLE: &[u8] = b"wafcc store, format 2: index\n";
 /// What one flipped bit can cost; and a frame's head is little against it.
 const FRAME: usize = 4096;
 const LARGEST: u64 = 4 << 30;
@@ -30,6 +33,8 @@ pub struct Index {
 pub struct Found {
     pub index: Index,
     pub table: Table,
+    /// Those that hold a blob of the table.
+    pub volumes: HashMap<Number, Arc<Volume>>,
     pub damaged: bool,
 }
 
@@ -40,7 +45,7 @@ impl Index {
         let bytes = read(&path)?;
         let rest = bytes.strip_prefix(TITLE).unwrap_or(&bytes);
         let mut frames = Frames::new(rest);
-        let table = replay(&mut frames);
+        let (table, volumes) = replay(&mut frames);
         let damaged = frames.damaged;
         let length = match frames.end {
             0 if rest.len() == bytes.len() => 0,
@@ -63,7 +68,12 @@ impl Index {
         if length == 0 {
             index.write(TITLE)?;
         }
-        Ok(Found { index, table, damaged })
+        Ok(Found {
+            index,
+            table,
+            volumes,
+            damaged,
+        })
     }
 
     /// After this returned, a killed process changes nothing about it.
@@ -111,6 +121,13 @@ impl Index {
         fs::rename(self.path.with_extension("new"), &self.path)?;
         (self.file, self.length) = (file, length);
         Ok(())
+    }
+}
+
+impl Index {
+    /// The file, to be synced without a lock.
+    pub fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
     }
 }
 
@@ -170,7 +187,7 @@ fn framed(items: impl Iterator<Item = Item>) -> Vec<u8> {
 }
 
 /// What holds after all that the index says.
-fn replay(frames: &mut Frames) -> Table {
+fn replay(frames: &mut Frames) -> (Table, HashMap<Number, Arc<Volume>>) {
     let mut replay = Replay::default();
     for payload in frames {
         Items(payload).for_each(|item| replay.apply(item));
@@ -184,13 +201,29 @@ struct Replay {
     /// Where they were added. A slot may hold another one by now.
     entries: HashMap<u32, Slot>,
     blobs: HashMap<Number, Slot>,
-    freed: Vec<Number>,
+    volumes: HashMap<Number, Arc<Volume>>,
+    freed: Vec<Freed>,
 }
 
 impl Replay {
     fn apply(&mut self, item: Item) {
         match item {
-            Item::Blob { digest, number, blocks } => self.add_blob(digest, number, blocks),
+            Item::Blob { digest, number, blocks } => self.add_blob(digest, number, Spot::File { blocks }),
+            Item::Piece {
+                digest,
+                number,
+                volume,
+                offset,
+                length,
+            } => {
+                let volume = self
+                    .volumes
+                    .entry(volume)
+                    .or_insert_with_key(|number| Arc::new(Volume::new(*number)));
+                volume.claim(1);
+                let volume = volume.clone();
+                self.add_blob(digest, number, Spot::Piece(Piece { volume, offset, length }));
+            }
             Item::Entry { id, key, used, blobs } => self.add_entry(id, key, used, &blobs),
             Item::Drop { id } => self.remove_entry(id),
             Item::Use { id, used } => self.table.use_again(self.entry(id), used),
@@ -214,16 +247,18 @@ impl Replay {
         self.blobs.get(&number).copied().filter(is_it)
     }
 
-    fn add_blob(&mut self, digest: Digest, number: Number, blocks: u32) {
+    fn add_blob(&mut self, digest: Digest, number: Number, spot: Spot) {
         let old = self.table.find_blob(&digest);
         if let Some(old) = old.and_then(|slot| self.table.blob(slot).map(|blob| (slot, blob.number))) {
             if old.1 == number {
+                // It was moved, or is told once more.
+                self.table.move_blob(old.0, spot, &mut self.freed);
                 return;
             }
             // It was stored twice: the first was lost.
             self.table.lose_blob(old.0, old.1, &mut self.freed);
         }
-        self.blobs.insert(number, self.table.add_blob(digest, number, blocks));
+        self.blobs.insert(number, self.table.add_blob(digest, number, spot));
     }
 
     fn add_entry(&mut self, id: u32, key: Digest, used: Instant, blobs: &[Number]) {
@@ -248,9 +283,10 @@ impl Replay {
     }
 
     /// Whatever no entry needs was never acknowledged.
-    fn end(mut self) -> Table {
+    fn end(mut self) -> (Table, HashMap<Number, Arc<Volume>>) {
         self.table.remove_idle(&mut self.freed);
-        self.table
+        self.volumes.retain(|_, volume| volume.is_claimed());
+        (self.table, self.volumes)
     }
 }
 
@@ -290,6 +326,35 @@ mod tests {
             .entries_of(&Digest::of(b"key"))
             .map(|(_, entry)| entry.id)
             .collect()
+    }
+
+    fn piece(number: u64, volume: u64, offset: u32) -> Item {
+        Item::Piece {
+            digest: Digest::of(&number.to_le_bytes()),
+            number: Number(number),
+            volume: Number(volume),
+            offset,
+            length: 10,
+        }
+    }
+
+    #[test]
+    fn what_a_later_item_says_of_a_place_counts() {
+        with_folder(|folder| {
+            let [_, first] = entry(1, 2, 0);
+            let [_, second] = entry(2, 4, 0);
+            let moved = [piece(2, 100, 0), first, piece(4, 100, 10), second, piece(2, 102, 30)];
+            Index::open(folder).unwrap().index.append(&moved).unwrap();
+            let found = Index::open(folder).unwrap();
+            assert_eq!(ids(&found.table), [2, 1], "entries need it where it is now");
+            let alive = |number| found.volumes.get(&Number(number)).map(|volume| volume.alive());
+            assert_eq!((alive(100), alive(102), found.table.pieces), (Some(10), Some(10), 20));
+            let more = [piece(4, 102, 40), Item::Drop { id: 1 }];
+            Index::open(folder).unwrap().index.append(&more).unwrap();
+            let found = Index::open(folder).unwrap();
+            let volumes: Vec<_> = found.volumes.keys().copied().collect();
+            assert_eq!((volumes, found.table.pieces), (vec![Number(102)], 10), "100 is empty");
+        });
     }
 
     #[test]

@@ -3,22 +3,30 @@
 //! Whatever changes the table holds the index, and the table itself only for as long as memory takes.
 
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::blob::{is_passing, load, Blob, Place};
 use super::clock::{self, Clock};
-use super::files::{Files, Number};
+use super::files::Files;
 use super::index::Index;
 use super::item::Item;
+use super::number::{Number, Numbers};
+use super::spot::{Freed, Spot};
 use super::table::{self, Blobs, Slot, Table};
+use super::volumes::{Limits, Volumes};
 use super::{Compression, EntryRef};
 use crate::cache::digest::Digest;
 
 pub struct Inside {
+    /// The folder that has the store's.
+    pub cache: PathBuf,
     pub index: Mutex<Index>,
     pub table: RwLock<Table>,
+    pub numbers: Numbers,
     pub files: Files,
+    pub volumes: Volumes,
     pub clock: Clock,
     pub compression: Compression,
     /// Nothing is packed, whatever the compression.
@@ -41,7 +49,7 @@ impl NewEntry {
     pub fn items(&self, table: &Table, excess: &[EntryRef]) -> Vec<Item> {
         let blobs = self.blobs.iter().filter_map(|slot| table.blob(*slot));
         let numbers = blobs.clone().map(|blob| blob.number).collect();
-        let fresh = blobs.filter(|blob| blob.entries == 0).map(table::Blob::item);
+        let fresh = blobs.filter(|blob| blob.entries == 0).map(|blob| blob.item(&blob.spot));
         let entry = Item::Entry {
             id: self.id,
             key: self.key,
@@ -84,17 +92,17 @@ impl Inside {
             slot,
             number: blob.number,
             digest: blob.digest,
+            spot: blob.spot.clone(),
         })
     }
 
     /// The content, if it is what it should be. Else it is removed.
-    pub fn content(&self, place: &Place) -> Option<Blob> {
-        match load(&self.files, place) {
-            Ok(Some(blob)) => Some(blob),
-            Err(error) if is_passing(&error) => None,
-            Ok(None) | Err(_) => {
-                self.lose(place);
-                None
+    pub fn content(&self, mut place: Place) -> Option<Blob> {
+        loop {
+            match load(&self.files, &self.volumes, &place) {
+                Ok(Some(blob)) => return Some(blob),
+                Err(error) if is_passing(&error) => return None,
+                Ok(None) | Err(_) => place = self.lose(&place)?,
             }
         }
     }
@@ -108,17 +116,37 @@ impl Inside {
         body.and_then(|slot| table.blob(slot)).is_some_and(|blob| blob.lost)
     }
 
-    pub fn lose(&self, place: &Place) {
+    /// It is not there as it should be: nobody finds it again. Unless it was moved meanwhile: then this is its new place.
+    pub fn lose(&self, place: &Place) -> Option<Place> {
         let mut freed = Vec::new();
         let index = self.index();
+        let now = self.place_of(&self.table(), place.slot);
+        let now = now.filter(|now| now.number == place.number);
+        if now.as_ref().is_some_and(|now| now.spot != place.spot) {
+            return now;
+        }
         let lost = self.change().lose_blob(place.slot, place.number, &mut freed);
         drop(index);
         self.damaged.fetch_add(u64::from(lost), Ordering::Relaxed);
-        self.remove_files(&freed);
+        self.free(&freed);
+        None
     }
 
-    pub fn remove_files(&self, freed: &[Number]) {
-        freed.iter().for_each(|number| self.files.remove(*number));
+    pub fn free(&self, freed: &[Freed]) {
+        for freed in freed {
+            match freed {
+                Freed::File(number) => self.files.remove(*number),
+                Freed::Volume(volume) => self.volumes.remove(volume),
+            }
+        }
+    }
+
+    /// Of a blob that the table never knew.
+    pub fn forsake(&self, number: Number, spot: &Spot) {
+        match spot {
+            Spot::File { .. } => self.files.remove(number),
+            Spot::Piece(piece) => self.volumes.unclaim(&piece.volume),
+        }
     }
 
     pub fn add(&self, entry: NewEntry, excess: &[EntryRef]) -> EntryRef {
@@ -130,7 +158,7 @@ impl Inside {
             .iter()
             .for_each(|entry| table.remove_entry(entry.slot, &mut freed));
         drop(table);
-        self.remove_files(&freed);
+        self.free(&freed);
         EntryRef {
             key: entry.key,
             slot,
@@ -152,16 +180,31 @@ impl Inside {
             .iter()
             .for_each(|entry| table.remove_entry(entry.slot, &mut freed));
         drop((table, index));
-        self.remove_files(&freed);
+        self.free(&freed);
         entries.len()
     }
 
+    /// What the disk holds.
     pub fn size(&self) -> u64 {
+        self.index().length + self.table().files + self.volumes.held()
+    }
+
+    /// The part of it that is of use, which is what evicting makes smaller at once.
+    pub fn alive(&self) -> u64 {
         let length = self.index().length;
-        self.table().blocks * 512 + length
+        let table = self.table();
+        table.files + table.pieces + length
+    }
+
+    pub fn max_size(&self) -> u64 {
+        self.max_size.load(Ordering::Relaxed)
     }
 
     pub fn is_full(&self) -> bool {
-        self.size() > self.max_size.load(Ordering::Relaxed)
+        self.size() > self.max_size()
+    }
+
+    pub fn limits(&self) -> Limits {
+        Limits::of(self.max_size())
     }
 }

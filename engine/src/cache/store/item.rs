@@ -3,15 +3,24 @@
 //! Bytes from disk are hostile: whatever is not understood to its end is left out.
 
 use super::clock::Instant;
-use super::files::Number;
+use super::number::Number;
 use crate::cache::digest::Digest;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
+    /// A blob in a file of its own.
     Blob {
         digest: Digest,
         number: Number,
         blocks: u32,
+    },
+    /// A blob in a volume.
+    Piece {
+        digest: Digest,
+        number: Number,
+        volume: Number,
+        offset: u32,
+        length: u32,
     },
     Entry {
         id: u32,
@@ -40,6 +49,8 @@ pub const MARK: [u8; 4] = *b"\xf7wfs";
 const HEAD: usize = MARK.len() + 4 + CHECK;
 const CHECK: usize = 8;
 const LARGEST_FRAME: usize = 1 << 20;
+/// Nobody writes a longer one, and no reader needs to have room for it.
+const LONGEST_PIECE: u32 = 1 << 20;
 
 impl Item {
     pub fn write(&self, to: &mut Vec<u8>) {
@@ -49,6 +60,20 @@ impl Item {
                 to.extend(digest.0);
                 to.extend(number.0.to_le_bytes());
                 to.extend(blocks.to_le_bytes());
+            }
+            Item::Piece {
+                digest,
+                number,
+                volume,
+                offset,
+                length,
+            } => {
+                to.push(b'p');
+                to.extend(digest.0);
+                to.extend(number.0.to_le_bytes());
+                to.extend(volume.0.to_le_bytes());
+                to.extend(offset.to_le_bytes());
+                to.extend(length.to_le_bytes());
             }
             Item::Entry { id, key, used, blobs } => {
                 to.push(b'e');
@@ -100,6 +125,13 @@ impl<'a> Items<'a> {
                 digest: Digest(self.array()?),
                 number: self.number()?,
                 blocks: self.word()?,
+            },
+            b'p' => Item::Piece {
+                digest: Digest(self.array()?),
+                number: self.number()?,
+                volume: self.number()?,
+                offset: self.word()?,
+                length: self.word().filter(|length| *length <= LONGEST_PIECE)?,
             },
             b'e' => Item::Entry {
                 id: self.word()?,
@@ -167,7 +199,7 @@ pub fn frame(payload: &[u8], to: &mut Vec<u8>) {
 
 /// Keyed, so that a frame of another format is none of ours.
 fn check(payload: &[u8]) -> [u8; CHECK] {
-    const KEY: &[u8; 32] = b"wafcc store, format 1: its index";
+    const KEY: &[u8; 32] = b"wafcc store, format 2: its index";
     let digest = blake3::keyed_hash(KEY, payload);
     std::array::from_fn(|at| digest.as_bytes()[at])
 }
@@ -237,6 +269,13 @@ mod tests {
                 digest,
                 number,
                 blocks: 8,
+            },
+            Item::Piece {
+                digest,
+                number: Number(79),
+                volume: Number(80),
+                offset: 5000,
+                length: 300,
             },
             Item::Entry {
                 id: 3,

@@ -10,8 +10,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::clock::Instant;
+use super::former::remove_former;
 use super::inside::Inside;
 use super::item::Item;
+use super::number::Number;
+use super::spot::Spot;
 use super::{EntryRef, Store, BATCH, PATIENCE};
 
 /// The order in which entries were used may be that old after a crash.
@@ -69,6 +72,8 @@ impl Drop for Store {
 impl Inside {
     fn keep(&self, bell: &Bell) {
         self.sweep();
+        // None was there, or another engine uses it.
+        drop(remove_former(&self.cache, || self.is_stopped()));
         while !self.is_stopped() {
             self.evict_excess();
             self.let_go();
@@ -78,25 +83,40 @@ impl Inside {
         }
     }
 
-    fn is_stopped(&self) -> bool {
+    pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
 
     fn sweep(&self) {
-        let known: HashSet<_> = self.whole_table().1.blobs().map(|blob| blob.number).collect();
-        self.files.sweep(&known, || self.is_stopped());
+        let known: HashSet<_> = {
+            let (_index, table) = self.whole_table();
+            let in_files = table.blobs().filter(|(_, blob)| matches!(blob.spot, Spot::File { .. }));
+            in_files.map(|(_, blob)| blob.number).collect()
+        };
+        let strange = |number: &Number| !self.numbers.has_drawn(*number) && !known.contains(number);
+        self.files.sweep(strange, || self.is_stopped());
+        self.volumes.sweep(&self.numbers);
     }
 
-    /// To nine tenths of the limit, so that it is not called for every entry.
+    /// To nine tenths of the limit, so that it is not called for every entry. What is alive takes less than that, so that
+    /// volumes can be emptied for a little of what they hold.
     fn evict_excess(&self) {
+        let tenths = |count| self.max_size() / 10 * count;
         if self.is_full() {
-            let enough = self.max_size.load(Ordering::Relaxed) / 10 * 9;
-            self.evict(Instant::MAX, |size| size <= enough);
+            self.evict(Instant::MAX, || self.alive() <= tenths(8));
+        }
+        match self.empty_volumes(tenths(9)) {
+            // Nothing can be moved: volumes give back their room when all of them is past.
+            Err(error) if is_full_disk(&error) && self.is_full() => {
+                self.evict(Instant::MAX, || self.size() <= tenths(9));
+            }
+            // What trouble it had may be over in a minute.
+            Ok(()) | Err(_) => {}
         }
     }
 
-    /// Removes entries that were not used since `oldest`, the longest unused first, until the size is `enough`.
-    pub fn evict(&self, oldest: Instant, enough: impl Fn(u64) -> bool) -> usize {
+    /// Removes entries that were not used since `oldest`, the longest unused first, until that is `enough`.
+    pub fn evict(&self, oldest: Instant, enough: impl Fn() -> bool) -> usize {
         let mut unused: Vec<(Instant, EntryRef)> = {
             let (_index, table) = self.whole_table();
             let unused = table.entries().filter(|(_, entry)| entry.used() < oldest);
@@ -116,7 +136,7 @@ impl Inside {
         unused.sort_by_key(|(used, _)| *used);
         let mut evicted = 0;
         for batch in unused.chunks(BATCH) {
-            if self.is_stopped() || enough(self.size()) {
+            if self.is_stopped() || enough() {
                 break;
             }
             evicted += self.remove(&self.still_unused(batch));
@@ -136,7 +156,7 @@ impl Inside {
         let index = self.index();
         self.change().let_go(PATIENCE, &mut freed);
         drop(index);
-        self.remove_files(&freed);
+        self.free(&freed);
     }
 
     pub fn note_uses(&self) {
@@ -164,4 +184,8 @@ impl Inside {
         let written = anew.write();
         self.index().end_anew(written)
     }
+}
+
+fn is_full_disk(error: &io::Error) -> bool {
+    [libc::ENOSPC, libc::EDQUOT].map(Some).contains(&error.raw_os_error())
 }

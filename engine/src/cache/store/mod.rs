@@ -1,8 +1,8 @@
 //! The cache on disk: blobs by their digest, and entries, which are blobs too, by their key.
 //!
 //! ```text
-//! find ─► table (memory) ─► read ─► file ─► the digest is right ─► bytes
-//! put_blob ─► file ─► table            put_entry ─► index (disk) ─► table
+//! find ─► table (memory) ─► read ─► volume or file ─► the digest is right ─► bytes
+//! put_blob ─► volume or file ─► table            put_entry ─► index (disk) ─► table
 //! ```
 //!
 //! Knows nothing of what an entry says. One process writes, with any number of threads. Whatever changes the table holds the
@@ -12,17 +12,25 @@
 mod blob;
 mod clock;
 mod files;
+mod former;
 mod index;
 mod inside;
 mod item;
 mod keeper;
+mod moving;
+mod number;
 mod pack;
+mod put;
+mod slots;
+mod spot;
 mod table;
+mod volume;
+mod volumes;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,23 +40,22 @@ use std::time::Duration;
 use rustix::fs::{flock, FlockOperation};
 
 use super::digest::Digest;
-use blob::clone;
 use clock::Clock;
-use files::{Files, Written};
+use files::Files;
 use index::Index;
-use inside::{Inside, NewEntry};
+use inside::Inside;
 use item::Item;
 use keeper::Keeper;
-use table::{Blobs, Slot, Table};
+use number::Numbers;
+use table::{Slot, Table};
+use volumes::Volumes;
 
 pub use blob::Blob;
 pub use pack::{unpack, Compression};
+pub use put::Parcel;
 
 /// Another format is in another folder beside it.
-pub const FOLDER: &str = "store-1";
-/// More results of one command than that are of no use.
-const ENTRIES_PER_KEY: usize = 16;
-const BLOBS_PER_ENTRY: usize = 4096;
+pub const FOLDER: &str = "store-2";
 /// For so long a blob waits for the entry that needs it.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Entries that are evicted at once.
@@ -88,8 +95,8 @@ pub struct Usage {
 
 impl Store {
     /// Makes the folder if need be. Refuses one that another process has open.
-    pub fn open(folder: &Path, settings: Settings) -> io::Result<Store> {
-        let folder = folder.join(FOLDER);
+    pub fn open(cache: &Path, settings: Settings) -> io::Result<Store> {
+        let folder = cache.join(FOLDER);
         DirBuilder::new()
             .mode(0o700)
             .recursive(true)
@@ -98,11 +105,16 @@ impl Store {
         let lock = lock(&folder)?;
         let found = Index::open(&folder).map_err(|error| named("open the index of", &folder, error))?;
         let files = Files::open(&folder.join("blobs")).map_err(|error| named("open the blobs of", &folder, error))?;
+        let volumes = Volumes::open(&folder.join("volumes"), found.volumes);
+        let volumes = volumes.map_err(|error| named("open the volumes of", &folder, error))?;
         let inside = Arc::new(Inside {
+            cache: cache.to_owned(),
             clock: Clock::after(found.table.newest),
             index: Mutex::new(found.index),
             table: RwLock::new(found.table),
+            numbers: Numbers::new()?,
             files,
+            volumes,
             compression: settings.compression,
             is_plain: AtomicBool::new(false),
             max_size: AtomicU64::new(settings.max_size),
@@ -127,7 +139,7 @@ impl Store {
             self.inside.place_of(&table, body)
         };
         let bytes = place
-            .and_then(|place| self.inside.content(&place))
+            .and_then(|place| self.inside.content(place))
             .and_then(Blob::into_bytes);
         if bytes.is_none() && self.inside.is_lost(entry) {
             self.remove_entry(entry);
@@ -159,7 +171,7 @@ impl Store {
     pub fn size_of(&self, digest: &Digest) -> Option<u64> {
         let table = self.inside.table();
         let blob = table.find_blob(digest).and_then(|slot| table.blob(slot));
-        blob.map(|blob| u64::from(blob.blocks) * 512)
+        blob.map(|blob| blob.spot.size())
     }
 
     /// The blobs of an entry: its bytes, then what it needs. Never looks at the disk.
@@ -181,112 +193,7 @@ impl Store {
                 .find_blob(digest)
                 .and_then(|slot| self.inside.place_of(&table, slot))
         };
-        self.inside.content(&place?)
-    }
-
-    /// Stores bytes; what is there already is not stored twice. For an hour it waits for an entry that needs it.
-    pub fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
-        let digest = Digest::of(bytes);
-        if self.inside.pin(&digest) {
-            return Ok(digest);
-        }
-        let packed = match self.inside.is_plain.load(Ordering::Relaxed) {
-            true => None,
-            false => self.inside.compression.pack(bytes),
-        };
-        let stored = packed.as_deref().unwrap_or(bytes);
-        self.check_room(stored.len() as u64)?;
-        let written = self.inside.files.write(packed.is_some(), files::holding(stored))?;
-        self.adopt(digest, written);
-        Ok(digest)
-    }
-
-    /// Stores all that is left to read in a file. What is stored is a copy, and the digest is the copy's.
-    pub fn put_file(&self, mut file: &File) -> io::Result<Digest> {
-        let length = file.metadata()?.len();
-        if length <= pack::LARGEST as u64 {
-            let mut bytes = Vec::with_capacity(length as usize);
-            file.take(pack::LARGEST as u64 + 1).read_to_end(&mut bytes)?;
-            if bytes.len() <= pack::LARGEST {
-                return self.put_blob(&bytes);
-            }
-            io::Seek::rewind(&mut file)?;
-        }
-        self.put_large(file, length)
-    }
-
-    fn put_large(&self, mut file: &File, length: u64) -> io::Result<Digest> {
-        self.check_room(length)?;
-        let written = self.inside.files.write(false, |mut copy| match clone(file, copy) {
-            true => Ok(()),
-            false => io::copy(&mut file, &mut copy).map(drop),
-        })?;
-        let rewound = io::Seek::rewind(&mut &written.file);
-        let digest = rewound.and_then(|()| Digest::of_file(&written.file));
-        let digest = digest.inspect_err(|_| self.inside.files.remove(written.number))?;
-        self.adopt(digest, written);
-        Ok(digest)
-    }
-
-    fn check_room(&self, length: u64) -> io::Result<()> {
-        let max_size = self.inside.max_size.load(Ordering::Relaxed);
-        match length > max_size / 2 {
-            true => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "store a blob of {length} bytes in a cache of {max_size}: it is too large; raise the cache's size"
-                ),
-            )),
-            false => Ok(()),
-        }
-    }
-
-    /// Another thread may have stored the same meanwhile.
-    fn adopt(&self, digest: Digest, written: Written) {
-        let index = self.inside.index();
-        if self.inside.pin(&digest) {
-            drop(index);
-            self.inside.files.remove(written.number);
-            return;
-        }
-        let mut table = self.inside.change();
-        let slot = table.add_blob(digest, written.number, written.blocks);
-        table.pin(slot);
-        drop((table, index));
-        self.wake_if_full();
-    }
-
-    /// Stores an entry, which from then on survives the death of this process. All blobs that it needs are there, or this
-    /// fails and names the one that is not.
-    pub fn put_entry(&self, key: &Digest, bytes: &[u8], needs: &[Digest]) -> io::Result<EntryRef> {
-        let body = self.put_blob(bytes)?;
-        let mut index = self.inside.index();
-        let table = self.inside.table();
-        let blobs = find_all(&table, &body, needs)?;
-        let same = table.entries_of(key).find(|(_, entry)| entry.blobs == blobs);
-        if let Some((slot, entry)) = same {
-            table.unpin(&blobs);
-            entry.touch(self.inside.clock.now());
-            return Ok(EntryRef {
-                key: *key,
-                slot,
-                id: entry.id,
-            });
-        }
-        let entry = NewEntry {
-            id: table.next_id,
-            key: *key,
-            used: self.inside.clock.now(),
-            blobs,
-        };
-        let excess = excess(&table, key);
-        let items = entry.items(&table, &excess);
-        drop(table);
-        index.append(&items)?;
-        let added = self.inside.add(entry, &excess);
-        drop(index);
-        self.wake_if_full();
-        Ok(added)
+        self.inside.content(place?)
     }
 
     pub fn remove_entry(&self, entry: &EntryRef) {
@@ -302,9 +209,10 @@ impl Store {
         let cleared = table.cleared();
         let old = std::mem::replace(&mut *table, cleared);
         drop((table, index));
-        old.blobs()
-            .filter(|blob| !blob.lost)
-            .for_each(|blob| self.inside.files.remove(blob.number));
+        let mut freed = Vec::new();
+        let there = old.blobs().filter(|(_, blob)| !blob.lost);
+        there.for_each(|(_, blob)| blob.spot.leave(blob.number, &mut freed));
+        self.inside.free(&freed);
         self.inside.tidy_index()
     }
 
@@ -312,7 +220,7 @@ impl Store {
     pub fn evict_older_than(&self, age: Duration) -> usize {
         let now = self.inside.clock.now();
         let oldest = now.saturating_sub(clock::milliseconds(age));
-        self.inside.evict(oldest, |_| false)
+        self.inside.evict(oldest, || false)
     }
 
     /// From now on. What is too much is evicted in the background.
@@ -371,7 +279,7 @@ impl Store {
         Usage {
             entries,
             blobs,
-            size: table.blocks * 512,
+            size: table.files + self.inside.volumes.held(),
             max_size: self.inside.max_size.load(Ordering::Relaxed),
             damaged: self.inside.damaged.load(Ordering::Relaxed),
         }
@@ -390,31 +298,6 @@ impl EntryRef {
     }
 }
 
-/// The body first; each once.
-fn find_all(table: &Table, body: &Digest, needs: &[Digest]) -> io::Result<Blobs> {
-    if needs.len() >= BLOBS_PER_ENTRY {
-        let message = format!(
-            "store an entry: it needs {} blobs; {BLOBS_PER_ENTRY} are too many",
-            needs.len()
-        );
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-    }
-    let mut blobs = Blobs::new();
-    for digest in std::iter::once(body).chain(needs) {
-        let missing = || {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("store an entry: there is no blob {digest}"),
-            )
-        };
-        let slot = table.find_blob(digest).ok_or_else(missing)?;
-        if !blobs.contains(&slot) {
-            blobs.push(slot);
-        }
-    }
-    Ok(blobs)
-}
-
 /// The entries of a key, the one that was used last first.
 fn by_use(table: &Table, key: &Digest) -> impl Iterator<Item = EntryRef> {
     let found = table.entries_of(key).map(|(slot, entry)| {
@@ -424,11 +307,6 @@ fn by_use(table: &Table, key: &Digest) -> impl Iterator<Item = EntryRef> {
     let mut found: Vec<_> = found.collect();
     found.sort_by_key(|(used, _)| *used);
     found.into_iter().map(|(_, entry)| entry)
-}
-
-/// What must go for one more of this key.
-fn excess(table: &Table, key: &Digest) -> Vec<EntryRef> {
-    by_use(table, key).skip(ENTRIES_PER_KEY - 1).collect()
 }
 
 /// What is left of a counter's name that is too long.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::get_frame_content_size;
 
-/// Below this, a file takes one block of the disk either way.
+/// Below this there is little to save.
 const SMALLEST: usize = 4096;
 /// Packed and unpacked in memory: what is larger stays as it is.
 pub const LARGEST: usize = 64 << 20;

@@ -1,6 +1,6 @@
 //! What the store holds, in memory: which entries a key has, and which blobs an entry needs.
 //!
-//! Knows nothing of the disk but numbers of files. Entries and blobs are in slots, which take a quarter of the memory of
+//! Knows nothing of the disk but where each blob is. Entries and blobs are in slots, which take a quarter of the memory of
 //! maps that own their keys.
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,11 +12,13 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::clock;
-use super::files::Number;
 use super::item::Item;
+use super::number::Number;
+pub use super::slots::Slot;
+use super::slots::Slots;
+use super::spot::{Freed, Spot};
 use crate::cache::digest::Digest;
 
-pub type Slot = u32;
 const NONE: Slot = Slot::MAX;
 
 /// The blob with its bytes, and after it those that it needs: two or three of most entries.
@@ -35,10 +37,10 @@ pub struct Entry {
 pub struct Blob {
     pub digest: Digest,
     pub number: Number,
-    pub blocks: u32,
+    pub spot: Spot,
     /// How many entries need it.
     pub entries: u32,
-    /// Its file is damaged or gone.
+    /// It is damaged or gone.
     pub lost: bool,
 }
 
@@ -51,8 +53,10 @@ pub struct Table {
     /// Blobs that somebody has just stored, or asked for, to name them in an entry.
     pins: Mutex<HashMap<Slot, Instant>>,
     pub counters: BTreeMap<String, u64>,
-    /// What the disk holds for all blobs, in units of 512 bytes.
-    pub blocks: u64,
+    /// What the disk holds for blobs that have a file.
+    pub files: u64,
+    /// What is alive of volumes.
+    pub pieces: u64,
     /// How many times blobs are needed.
     needs: usize,
     pub next_id: u32,
@@ -100,8 +104,8 @@ impl Table {
         self.entries.iter()
     }
 
-    pub fn blobs(&self) -> impl Iterator<Item = &Blob> {
-        self.blobs.iter().map(|(_, blob)| blob)
+    pub fn blobs(&self) -> impl Iterator<Item = (Slot, &Blob)> {
+        self.blobs.iter()
     }
 
     pub fn entries_of<'a>(&'a self, key: &'a Digest) -> impl Iterator<Item = (Slot, &'a Entry)> {
@@ -133,12 +137,12 @@ impl Table {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add_blob(&mut self, digest: Digest, number: Number, blocks: u32) -> Slot {
-        self.blocks += u64::from(blocks);
+    pub fn add_blob(&mut self, digest: Digest, number: Number, spot: Spot) -> Slot {
+        self.enter(&spot);
         let slot = self.blobs.add(Blob {
             digest,
             number,
-            blocks,
+            spot,
             entries: 0,
             lost: false,
         });
@@ -184,8 +188,36 @@ impl Table {
             .for_each(|entry| entry.next = next);
     }
 
-    /// Adds the files that nobody needs any more to `freed`.
-    pub fn remove_entry(&mut self, slot: Slot, freed: &mut Vec<Number>) {
+    fn enter(&mut self, spot: &Spot) {
+        if let Spot::Piece(piece) = spot {
+            piece.enter();
+        }
+        *self.sum_of(spot) += spot.size();
+    }
+
+    fn leave(&mut self, number: Number, spot: &Spot, freed: &mut Vec<Freed>) {
+        *self.sum_of(spot) -= spot.size();
+        spot.leave(number, freed);
+    }
+
+    fn sum_of(&mut self, spot: &Spot) -> &mut u64 {
+        match spot {
+            Spot::File { .. } => &mut self.files,
+            Spot::Piece(_) => &mut self.pieces,
+        }
+    }
+
+    /// Its bytes are in another place now.
+    pub fn move_blob(&mut self, slot: Slot, spot: Spot, freed: &mut Vec<Freed>) {
+        self.enter(&spot);
+        let moved = self.blobs.get_mut(slot);
+        if let Some((number, old)) = moved.map(|blob| (blob.number, std::mem::replace(&mut blob.spot, spot))) {
+            self.leave(number, &old, freed);
+        }
+    }
+
+    /// Adds what nobody needs any more to `freed`.
+    pub fn remove_entry(&mut self, slot: Slot, freed: &mut Vec<Freed>) {
         let Some((key, next)) = self.entry(slot).map(|entry| (entry.key, entry.next)) else {
             return;
         };
@@ -220,7 +252,7 @@ impl Table {
         }
     }
 
-    fn leave_blob(&mut self, slot: Slot, freed: &mut Vec<Number>) {
+    fn leave_blob(&mut self, slot: Slot, freed: &mut Vec<Freed>) {
         let Some(blob) = self.blobs.get_mut(slot) else {
             return;
         };
@@ -230,11 +262,10 @@ impl Table {
         }
     }
 
-    fn remove_blob(&mut self, slot: Slot, freed: &mut Vec<Number>) {
+    fn remove_blob(&mut self, slot: Slot, freed: &mut Vec<Freed>) {
         self.forget_digest(slot);
         if let Some(blob) = self.blobs.remove(slot).filter(|blob| !blob.lost) {
-            self.blocks -= u64::from(blob.blocks);
-            freed.push(blob.number);
+            self.leave(blob.number, &blob.spot, freed);
         }
     }
 
@@ -248,7 +279,7 @@ impl Table {
     }
 
     /// It is damaged: nobody finds it again, and the next one with its digest is stored anew.
-    pub fn lose_blob(&mut self, slot: Slot, number: Number, freed: &mut Vec<Number>) -> bool {
+    pub fn lose_blob(&mut self, slot: Slot, number: Number, freed: &mut Vec<Freed>) -> bool {
         if self.blob(slot).map(|blob| (blob.number, blob.lost)) != Some((number, false)) {
             return false;
         }
@@ -258,16 +289,18 @@ impl Table {
             return false;
         };
         blob.lost = true;
-        self.blocks -= u64::from(blob.blocks);
-        freed.push(number);
-        if blob.entries == 0 {
+        let is_idle = blob.entries == 0;
+        // It keeps no volume.
+        let spot = std::mem::replace(&mut blob.spot, Spot::File { blocks: 0 });
+        if is_idle {
             self.blobs.remove(slot);
         }
+        self.leave(number, &spot, freed);
         true
     }
 
     /// Removes the blobs that waited for so long for an entry, in vain.
-    pub fn let_go(&mut self, patience: Duration, freed: &mut Vec<Number>) {
+    pub fn let_go(&mut self, patience: Duration, freed: &mut Vec<Freed>) {
         let mut gone = Vec::new();
         self.pins().retain(|slot, since| {
             let waits = since.elapsed() < patience;
@@ -279,7 +312,7 @@ impl Table {
     }
 
     /// Removes the blobs that no entry needs.
-    pub fn remove_idle(&mut self, freed: &mut Vec<Number>) {
+    pub fn remove_idle(&mut self, freed: &mut Vec<Freed>) {
         let idle = self.blobs.iter().filter(|(_, blob)| blob.entries == 0);
         let idle: Vec<Slot> = idle.map(|(slot, _)| slot).collect();
         idle.into_iter().for_each(|slot| self.remove_blob(slot, freed));
@@ -296,7 +329,7 @@ impl Table {
 
     /// What an index that says only this would be long.
     pub fn index_size(&self) -> u64 {
-        (47 * self.entries.len() + 8 * self.needs + 45 * self.blobs.len() + 64 * self.counters.len()) as u64
+        (47 * self.entries.len() + 8 * self.needs + 57 * self.blobs.len() + 64 * self.counters.len()) as u64
     }
 
     /// One without entries and blobs, and otherwise this one.
@@ -329,8 +362,8 @@ impl Table {
         });
         let blobs = self
             .blobs()
-            .filter(|blob| blob.entries > 0 && !blob.lost)
-            .map(Blob::item);
+            .filter(|(_, blob)| blob.entries > 0 && !blob.lost)
+            .map(|(_, blob)| blob.item(&blob.spot));
         let entries = self.entries().filter_map(|(_, entry)| self.item_of(entry));
         counters.chain(blobs).chain(entries)
     }
@@ -345,61 +378,32 @@ impl Table {
 }
 
 impl Blob {
-    pub fn item(&self) -> Item {
-        let (digest, number, blocks) = (self.digest, self.number, self.blocks);
-        Item::Blob { digest, number, blocks }
-    }
-}
-
-/// Values that stay where they are while others come and go.
-struct Slots<T> {
-    values: Vec<Option<T>>,
-    free: Vec<Slot>,
-}
-
-impl<T> Default for Slots<T> {
-    fn default() -> Slots<T> {
-        Slots {
-            values: Vec::new(),
-            free: Vec::new(),
+    /// As the index says it, or will say it where it is to be in another place.
+    pub fn item(&self, spot: &Spot) -> Item {
+        let (digest, number) = (self.digest, self.number);
+        match spot {
+            Spot::File { blocks } => Item::Blob {
+                digest,
+                number,
+                blocks: *blocks,
+            },
+            Spot::Piece(piece) => Item::Piece {
+                digest,
+                number,
+                volume: piece.volume.number,
+                offset: piece.offset,
+                length: piece.length,
+            },
         }
     }
 }
 
-impl<T> Slots<T> {
-    fn get(&self, slot: Slot) -> Option<&T> {
-        self.values.get(slot as usize)?.as_ref()
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
-        self.values.get_mut(slot as usize)?.as_mut()
-    }
-
-    fn add(&mut self, value: T) -> Slot {
-        match self.free.pop() {
-            Some(slot) => {
-                self.values[slot as usize] = Some(value);
-                slot
-            }
-            None => {
-                self.values.push(Some(value));
-                (self.values.len() - 1) as Slot
-            }
-        }
-    }
-
-    fn remove(&mut self, slot: Slot) -> Option<T> {
-        let value = self.values.get_mut(slot as usize)?.take()?;
-        self.free.push(slot);
-        Some(value)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (Slot, &T)> {
-        let numbered = self.values.iter().enumerate();
-        numbered.filter_map(|(slot, value)| Some((slot as Slot, value.as_ref()?)))
-    }
-
-    fn len(&self) -> usize {
-        self.values.len() - self.free.len()
+    #[test]
+    fn a_blob_takes_no_more_memory_than_a_line_of_the_processors_cache() {
+        assert_eq!(std::mem::size_of::<Option<Blob>>(), 64);
     }
 }

@@ -1,0 +1,233 @@
+//! Emptying volumes: what is alive in them is appended to the last one, and they are removed.
+//!
+//! The copy is written before the index tells of it, and the old volume is removed after the index has: whoever is killed in
+//! between leaves either a copy that nobody knows or a volume that nobody knows. Only the keeper does it, one at a time.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use super::blob::{is_passing, Place};
+use super::inside::Inside;
+use super::number::Number;
+use super::spot::Spot;
+use super::volume::{Piece, Volume};
+
+/// So much is moved at once.
+const LOT: u32 = 1 << 20;
+/// So many small ones may be there: those of engines that were started for a build and stopped.
+const SMALL_ONES: usize = 16;
+
+/// What matters of a volume when it is asked which ones to empty.
+#[derive(Debug, Clone, Copy)]
+struct Weight {
+    length: u64,
+    alive: u64,
+    is_tail: bool,
+}
+
+impl Weight {
+    fn garbage(&self) -> u64 {
+        self.length.saturating_sub(self.alive)
+    }
+}
+
+/// Those that are mostly garbage, those that are small if they are many, and then as many as it takes to free `surplus`,
+/// those first for which the least must be moved.
+fn choose(weights: &[Weight], small: u64, surplus: u64) -> Vec<usize> {
+    let is_small = |weight: &Weight| !weight.is_tail && weight.length <= small;
+    let are_many = weights.iter().filter(|weight| is_small(weight)).count() > SMALL_ONES;
+    let is_due = |weight: &Weight| {
+        let is_past = !weight.is_tail && weight.garbage() > weight.alive;
+        is_past || are_many && is_small(weight)
+    };
+    let (mut due, mut rest): (Vec<usize>, Vec<usize>) =
+        (0..weights.len()).partition(|number| is_due(&weights[*number]));
+    let mut freed: u64 = due.iter().map(|number| weights[*number].garbage()).sum();
+    rest.retain(|number| weights[*number].garbage() > 0);
+    rest.sort_by_key(|number| weights[*number].alive * 1000 / weights[*number].length);
+    for number in rest {
+        if freed >= surplus {
+            break;
+        }
+        freed += weights[number].garbage();
+        due.push(number);
+    }
+    due
+}
+
+impl Inside {
+    /// Empties volumes that are not worth their room, and others until the size is `enough`.
+    pub fn empty_volumes(&self, enough: u64) -> io::Result<()> {
+        let surplus = self.size().saturating_sub(enough);
+        let surplus = if self.is_full() { surplus } else { 0 };
+        let all = self.volumes.all();
+        let weight = |(volume, is_tail): &(Arc<Volume>, bool)| Weight {
+            length: u64::from(volume.length()),
+            alive: u64::from(volume.alive()),
+            is_tail: *is_tail,
+        };
+        let weights: Vec<_> = all.iter().map(weight).collect();
+        let due = choose(&weights, u64::from(self.limits().volume / 4), surplus);
+        let due = due.into_iter().map(|number| all[number].0.clone());
+        let due: Vec<_> = due.filter(|volume| self.volumes.seal(volume)).collect();
+        let emptied = self.empty(&due);
+        due.iter().for_each(|volume| self.volumes.unclaim(volume));
+        emptied
+    }
+
+    fn empty(&self, volumes: &[Arc<Volume>]) -> io::Result<()> {
+        if volumes.is_empty() {
+            return Ok(());
+        }
+        let mut news = HashMap::new();
+        let places = self.places_in(volumes);
+        let mut lots = places.iter().flat_map(|places| lots(places));
+        let moved = lots.try_for_each(|lot| match self.is_stopped() {
+            true => Ok(()),
+            false => self.move_lot(lot, &mut news),
+        });
+        // A power cut must not cost what was on the disk for long.
+        for volume in news.values() {
+            self.volumes.file_of(volume)?.sync_data()?;
+        }
+        let index = self.index().file();
+        index?.sync_data()?;
+        moved
+    }
+
+    /// The blobs of each of them, by their offsets.
+    fn places_in(&self, volumes: &[Arc<Volume>]) -> Vec<Vec<Place>> {
+        let numbered = volumes.iter().enumerate();
+        let numbers: HashMap<Number, usize> = numbered.map(|(at, volume)| (volume.number, at)).collect();
+        let mut places: Vec<Vec<Place>> = volumes.iter().map(|_| Vec::new()).collect();
+        let (_index, table) = self.whole_table();
+        for (slot, blob) in table.blobs() {
+            let Spot::Piece(piece) = &blob.spot else { continue };
+            if let Some(at) = numbers.get(&piece.volume.number) {
+                places[*at].extend(self.place_of(&table, slot));
+            }
+        }
+        drop(table);
+        for places in &mut places {
+            places.sort_by_key(|place| piece_of(place).map(|piece| piece.offset));
+        }
+        places
+    }
+
+    /// Copies them as they are, damaged or not: whoever reads one looks at its digest.
+    fn move_lot(&self, lot: &[Place], news: &mut HashMap<Number, Arc<Volume>>) -> io::Result<()> {
+        let mut read = Vec::new();
+        for place in lot {
+            let Some(piece) = piece_of(place) else { continue };
+            match self.volumes.read(piece) {
+                Ok(bytes) => read.push((place, bytes)),
+                Err(error) if is_passing(&error) => return Err(error),
+                Err(_) => drop(self.lose(place)),
+            }
+        }
+        if read.is_empty() {
+            return Ok(());
+        }
+        let bytes: Vec<&[u8]> = read.iter().map(|(_, bytes)| &bytes[..]).collect();
+        let pieces = self.volumes.append(&bytes, self.limits(), &self.numbers)?;
+        let places: Vec<_> = read.iter().map(|(place, _)| *place).collect();
+        news.extend(pieces.iter().map(|piece| (piece.volume.number, piece.volume.clone())));
+        self.relocate(&places, &pieces)
+    }
+
+    /// Tells the index, and then the table. What was evicted or lost meanwhile stays so.
+    fn relocate(&self, places: &[&Place], pieces: &[Piece]) -> io::Result<()> {
+        let mut index = self.index();
+        let table = self.table();
+        let mut items = Vec::new();
+        let (mut moved, mut past) = (Vec::new(), Vec::new());
+        for (place, piece) in places.iter().zip(pieces) {
+            let blob = table.blob(place.slot);
+            let same = blob.filter(|blob| blob.number == place.number && blob.spot == place.spot);
+            let spot = Spot::Piece(piece.clone());
+            match same {
+                Some(blob) => {
+                    // Of what no entry needs yet the index knows nothing.
+                    items.extend((blob.entries > 0).then(|| blob.item(&spot)));
+                    moved.push((place, spot));
+                }
+                None => past.push((place, spot)),
+            }
+        }
+        drop(table);
+        let told = match items.is_empty() {
+            true => Ok(()),
+            false => index.append(&items),
+        };
+        let mut freed = Vec::new();
+        match &told {
+            Ok(()) => {
+                let mut table = self.change();
+                let moved = moved.into_iter();
+                moved.for_each(|(place, spot)| table.move_blob(place.slot, spot, &mut freed));
+            }
+            Err(_) => past.append(&mut moved),
+        }
+        drop(index);
+        past.iter().for_each(|(place, spot)| self.forsake(place.number, spot));
+        self.free(&freed);
+        told
+    }
+}
+
+fn piece_of(place: &Place) -> Option<&Piece> {
+    match &place.spot {
+        Spot::Piece(piece) => Some(piece),
+        Spot::File { .. } => None,
+    }
+}
+
+/// In pieces that are not much larger than a lot.
+fn lots(places: &[Place]) -> impl Iterator<Item = &[Place]> {
+    let start = |place: &Place| piece_of(place).map_or(0, |piece| piece.offset / LOT);
+    places.chunk_by(move |a, b| start(a) == start(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(length: u64, alive: u64) -> Weight {
+        let is_tail = false;
+        Weight { length, alive, is_tail }
+    }
+
+    #[test]
+    fn what_is_mostly_garbage_goes_and_no_more() {
+        let weights = [sealed(1000, 499), sealed(1000, 501), sealed(1000, 0)];
+        assert_eq!(choose(&weights, 0, 0), [0, 2]);
+        let tail = Weight {
+            is_tail: true,
+            ..sealed(1000, 10)
+        };
+        assert_eq!(choose(&[tail], 0, 0), [] as [usize; 0]);
+    }
+
+    #[test]
+    fn for_more_room_those_go_first_that_are_the_emptiest() {
+        let tail = Weight {
+            is_tail: true,
+            ..sealed(1000, 600)
+        };
+        let weights = [sealed(1000, 900), tail, sealed(1000, 700), sealed(1000, 1000)];
+        assert_eq!(choose(&weights, 0, 1), [1]);
+        assert_eq!(choose(&weights, 0, 401), [1, 2]);
+        assert_eq!(choose(&weights, 0, u64::MAX), [1, 2, 0]);
+    }
+
+    #[test]
+    fn small_ones_go_when_they_are_many() {
+        let few = [sealed(100, 100); SMALL_ONES];
+        assert_eq!(choose(&few, 100, 0), [] as [usize; 0]);
+        let many = [&few[..], &[sealed(101, 101), sealed(100, 100)]].concat();
+        let chosen = choose(&many, 100, 0);
+        assert_eq!(chosen.len(), SMALL_ONES + 1);
+        assert!(!chosen.contains(&SMALL_ONES));
+    }
+}
