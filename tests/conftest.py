@@ -14,7 +14,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
-pytest_plugins = ["cache_lab", "compiler_yard", "fake_engine", "prefork_probes"]  # fixtures of some tests only
+# fixtures of some tests only
+pytest_plugins = ["cache_lab", "compiler_yard", "fake_engine", "prefork_probes", "serve_lab"]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
 

@@ -51,7 +51,7 @@ use table::{Slot, Table};
 use volumes::Volumes;
 
 pub use blob::Blob;
-pub use pack::Compression;
+pub use pack::{unpack, Compression};
 pub use put::Parcel;
 
 /// Another format is in another folder beside it.
@@ -160,6 +160,29 @@ impl Store {
 
     pub fn has_blob(&self, digest: &Digest) -> bool {
         self.inside.table().find_blob(digest).is_some()
+    }
+
+    /// Like a blob that was just stored: for an hour it waits for an entry that needs it. Tells whether it is there.
+    pub fn hold_blob(&self, digest: &Digest) -> bool {
+        self.inside.pin(digest)
+    }
+
+    /// What the disk holds for a blob, in bytes; never looks there.
+    pub fn size_of(&self, digest: &Digest) -> Option<u64> {
+        let table = self.inside.table();
+        let blob = table.find_blob(digest).and_then(|slot| table.blob(slot));
+        blob.map(|blob| blob.spot.size())
+    }
+
+    /// The blobs of an entry: its bytes, then what it needs. Never looks at the disk.
+    pub fn blobs_of(&self, entry: &EntryRef) -> Option<Vec<Digest>> {
+        let table = self.inside.table();
+        let found = table.entry(entry.slot).filter(|found| entry.is(found))?;
+        found
+            .blobs
+            .iter()
+            .map(|slot| table.blob(*slot).map(|blob| blob.digest))
+            .collect()
     }
 
     /// A blob's content, all of which was held against the digest; `None` if it is not there, or was damaged.
