@@ -14,7 +14,13 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
-pytest_plugins = ["cache_lab", "compiler_yard", "fake_engine", "prefork_probes"]  # fixtures of some tests only
+pytest_plugins = [
+	"cache_lab",
+	"compiler_yard",
+	"fake_engine",
+	"prefork_probes",
+	"tier_lab",
+]  # fixtures of some tests only
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
 

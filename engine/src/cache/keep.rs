@@ -219,10 +219,10 @@ impl Cache {
             wall: unstored.wall,
             processor: unstored.processor,
         };
-        let stored = self
-            .store
-            .put_entry(&unstored.ticket.key, &entry.encode(), &entry.blobs());
+        let (key, bytes) = (&unstored.ticket.key, entry.encode());
+        let stored = self.store.put_entry(key, &bytes, &entry.blobs());
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        self.offer(key, bytes, &entry);
         Ok(entry)
     }
 

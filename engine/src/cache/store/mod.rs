@@ -42,7 +42,7 @@ use keeper::Keeper;
 use table::{Blobs, Slot, Table};
 
 pub use blob::Blob;
-pub use pack::Compression;
+pub use pack::{unpack, Compression, LARGEST};
 
 /// Another format is in another folder beside it.
 pub const FOLDER: &str = "store-1";

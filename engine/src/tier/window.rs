@@ -1,0 +1,341 @@
+//! Where questions to one tier wait: for its workers, and no longer than agreed.
+//!
+//! ```text
+//! find, fetch ─► queue ─► a worker, with as many as it may take ─► tier ─► settle ─► each one's `again`
+//!                  └───────────────┴─ look: one waits too long ─► the breaker opens ─► all of them: nothing
+//! ```
+//!
+//! A worker that was given up goes on until its own limits end it, and what it brings is not taken.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::breaker::Breaker;
+use super::counts::Counts;
+use super::pulse::Pulse;
+use super::shelf::Shelf;
+use super::wrapped::Wrapped;
+use super::{Fault, Shape, Tier};
+use crate::cache::digest::Digest;
+
+type Again<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
+
+enum Wait {
+    Find {
+        key: Digest,
+        again: Again<Shelf>,
+    },
+    Fetch {
+        wanted: Vec<Digest>,
+        again: Again<Vec<Option<Wrapped>>>,
+    },
+}
+
+impl Wait {
+    fn fail(self, fault: Fault) {
+        match self {
+            Wait::Find { again, .. } => again(Err(fault)),
+            Wait::Fetch { again, .. } => again(Err(fault)),
+        }
+    }
+}
+
+/// What a worker is at.
+struct Post {
+    pulse: Arc<Pulse>,
+    /// Another one with each task, and when it is given up.
+    turn: u64,
+    waits: Vec<Wait>,
+}
+
+struct Desk {
+    finds: VecDeque<Wait>,
+    fetches: VecDeque<Wait>,
+    posts: Vec<Post>,
+    breaker: Breaker,
+    /// Somebody is to try whether it answers.
+    is_trial_due: bool,
+    /// What was asked for last when it did not answer, to be asked for again: another question might be answered.
+    asked: Digest,
+    is_closed: bool,
+}
+
+/// Asked for outside of the desk.
+enum Task {
+    Find(Vec<Digest>),
+    Fetch(Vec<Digest>),
+    Trial(Digest),
+}
+
+pub struct Window {
+    pub name: String,
+    tier: Arc<dyn Tier>,
+    shape: Shape,
+    counts: Arc<Counts>,
+    desk: Mutex<Desk>,
+    arrival: Condvar,
+    /// Somebody watches from then on.
+    bell: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Window {
+    /// `bell` is rung when there is something to watch.
+    pub fn new(
+        name: String,
+        tier: Arc<dyn Tier>,
+        pulses: impl Fn() -> Pulse,
+        counts: Arc<Counts>,
+        bell: impl Fn() + Send + Sync + 'static,
+    ) -> Window {
+        let shape = tier.shape();
+        let post = |_| Post {
+            pulse: Arc::new(pulses()),
+            turn: 0,
+            waits: Vec::new(),
+        };
+        let desk = Desk {
+            finds: VecDeque::new(),
+            fetches: VecDeque::new(),
+            posts: (0..shape.workers).map(post).collect(),
+            breaker: Breaker::new(pulses().limits.pause),
+            is_trial_due: false,
+            asked: Digest([0; Digest::SIZE]),
+            is_closed: false,
+        };
+        Window {
+            name,
+            tier,
+            shape,
+            counts,
+            desk: Mutex::new(desk),
+            arrival: Condvar::new(),
+            bell: Box::new(bell),
+        }
+    }
+
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        for number in 0..self.shape.workers {
+            let window = self.clone();
+            let work = move || window.work(number);
+            thread::Builder::new().name("tier".to_owned()).spawn(work)?;
+        }
+        Ok(())
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it is left alone, if it is.
+    pub fn why_left_alone(&self) -> Option<String> {
+        self.desk().breaker.why().map(str::to_owned)
+    }
+
+    pub fn find(&self, key: Digest, again: impl FnOnce(Result<Shelf, Fault>) + Send + 'static) {
+        let again = Box::new(again);
+        self.wait(Wait::Find { key, again });
+    }
+
+    pub fn fetch(&self, wanted: Vec<Digest>, again: impl FnOnce(Result<Vec<Option<Wrapped>>, Fault>) + Send + 'static) {
+        let again = Box::new(again);
+        self.wait(Wait::Fetch { wanted, again });
+    }
+
+    fn wait(&self, wait: Wait) {
+        let mut desk = self.desk();
+        if let Some(why) = desk.breaker.why().map(str::to_owned) {
+            drop(desk);
+            return wait.fail(Fault::Failed(format!("it is left alone, since {why}")));
+        }
+        if desk.is_closed {
+            drop(desk);
+            return wait.fail(Fault::Failed("it is not asked any more".to_owned()));
+        }
+        match wait {
+            Wait::Find { .. } => desk.finds.push_back(wait),
+            Wait::Fetch { .. } => desk.fetches.push_back(wait),
+        }
+        drop(desk);
+        self.arrival.notify_one();
+    }
+
+    fn work(&self, number: usize) {
+        while let Some((task, pulse, turn)) = self.next(number) {
+            match task {
+                Task::Find(keys) => {
+                    let found = self.tier.find(&keys, &pulse);
+                    self.settle(number, turn, found, |wait, shelf| match wait {
+                        Wait::Find { again, .. } => again(Ok(shelf)),
+                        Wait::Fetch { .. } => {}
+                    });
+                }
+                Task::Fetch(wanted) => {
+                    let fetched = self.tier.fetch(&wanted, &pulse).map(|blobs| vec![blobs]);
+                    self.settle(number, turn, fetched, |wait, blobs| match wait {
+                        Wait::Fetch { again, .. } => again(Ok(blobs)),
+                        Wait::Find { .. } => {}
+                    });
+                }
+                Task::Trial(key) => self.judge(number, turn, self.tier.find(&[key], &pulse)),
+            }
+        }
+    }
+
+    /// What this worker is to do; waits for that.
+    fn next(&self, number: usize) -> Option<(Task, Arc<Pulse>, u64)> {
+        let mut desk = self.desk();
+        loop {
+            if desk.is_closed {
+                return None;
+            }
+            let task = desk.take(number, self.shape.batch);
+            if let Some(task) = task {
+                let post = &mut desk.posts[number];
+                post.turn += 1;
+                post.pulse.begin();
+                let found = (task, post.pulse.clone(), post.turn);
+                drop(desk);
+                (self.bell)();
+                return Some(found);
+            }
+            desk = self.arrival.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Tells those who have waited what came of it, unless they were told that nothing will.
+    fn settle<T>(&self, number: usize, turn: u64, result: Result<Vec<T>, Fault>, tell: impl Fn(Wait, T)) {
+        let mut desk = self.desk();
+        let post = &mut desk.posts[number];
+        if post.turn != turn {
+            return;
+        }
+        let waits = std::mem::take(&mut post.waits);
+        post.pulse.rest();
+        let results = match result {
+            Ok(results) if results.len() == waits.len() => {
+                desk.breaker.worked();
+                results
+            }
+            Ok(_) => return self.fail(desk, waits, &Fault::Failed("its answer is none".to_owned())),
+            Err(fault) => return self.fail(desk, waits, &fault),
+        };
+        drop(desk);
+        waits
+            .into_iter()
+            .zip(results)
+            .for_each(|(wait, result)| tell(wait, result));
+    }
+
+    fn fail(&self, mut desk: MutexGuard<'_, Desk>, mut waits: Vec<Wait>, fault: &Fault) {
+        let now = Instant::now();
+        let words = fault.words().to_owned();
+        if let Some(Wait::Find { key, .. }) = waits.first() {
+            desk.asked = *key;
+        }
+        let opens = match fault {
+            Fault::Silent(_) => desk.breaker.open(now, &words),
+            Fault::Failed(_) => desk.breaker.erred(now, &words),
+        };
+        if opens {
+            waits.extend(desk.give_up());
+        }
+        let pause = desk.breaker.next_trial().map(|at| at.saturating_duration_since(now));
+        drop(desk);
+        (self.bell)();
+        self.counts.error(&self.name, &words);
+        if let (true, Some(pause)) = (opens, pause) {
+            log::warn!("{}: left alone for {pause:.0?}, since {words}", self.name);
+        }
+        waits.into_iter().for_each(|wait| wait.fail(fault.clone()));
+    }
+
+    fn judge(&self, number: usize, turn: u64, found: Result<Vec<Shelf>, Fault>) {
+        let mut desk = self.desk();
+        if desk.posts[number].turn != turn {
+            return;
+        }
+        desk.posts[number].pulse.rest();
+        match found {
+            Ok(_) => {
+                desk.breaker.recovered();
+                drop(desk);
+                self.counts.forget(&self.name);
+                log::info!("{}: it answers again", self.name);
+            }
+            Err(fault) => {
+                desk.breaker.open(Instant::now(), fault.words());
+                drop(desk);
+                (self.bell)();
+            }
+        }
+    }
+
+    /// Gives up what takes too long, and has the tier tried when that is due. Whether anything is under way, and when the next trial is.
+    pub fn look(&self, now: Instant) -> (bool, Option<Instant>) {
+        let mut desk = self.desk();
+        let late = desk.posts.iter().position(|post| post.pulse.is_over(now));
+        if let Some(number) = late {
+            let limits = desk.posts[number].pulse.limits;
+            let words = format!("it did not answer within {} ms", limits.silence.as_millis());
+            let post = &mut desk.posts[number];
+            post.turn += 1;
+            post.pulse.rest();
+            let waits = std::mem::take(&mut post.waits);
+            self.fail(desk, waits, &Fault::Silent(words));
+            desk = self.desk();
+        }
+        if desk.breaker.begin_trial(now) {
+            desk.is_trial_due = true;
+            self.arrival.notify_one();
+        }
+        let is_busy = desk.is_trial_due || desk.posts.iter().any(|post| !post.pulse.is_resting());
+        (is_busy, desk.breaker.next_trial())
+    }
+
+    /// Nobody is asked any more, and nobody waits.
+    pub fn close(&self) {
+        let mut desk = self.desk();
+        desk.is_closed = true;
+        let waits = desk.give_up();
+        drop(desk);
+        self.arrival.notify_all();
+        let fault = Fault::Failed("it is not asked any more".to_owned());
+        waits.into_iter().for_each(|wait| wait.fail(fault.clone()));
+    }
+}
+
+impl Desk {
+    fn take(&mut self, number: usize, batch: usize) -> Option<Task> {
+        if std::mem::take(&mut self.is_trial_due) {
+            return Some(Task::Trial(self.asked));
+        }
+        if let Some(wait) = self.fetches.pop_front() {
+            let Wait::Fetch { wanted, .. } = &wait else { return None };
+            let wanted = wanted.clone();
+            self.posts[number].waits = vec![wait];
+            return Some(Task::Fetch(wanted));
+        }
+        let count = self.finds.len().min(batch);
+        let waits: Vec<_> = self.finds.drain(..count).collect();
+        let key = |wait: &Wait| match wait {
+            Wait::Find { key, .. } => Some(*key),
+            Wait::Fetch { .. } => None,
+        };
+        let keys: Vec<_> = waits.iter().filter_map(key).collect();
+        self.posts[number].waits = waits;
+        (count > 0).then_some(Task::Find(keys))
+    }
+
+    /// All who wait; what workers are at is not taken from them any more.
+    fn give_up(&mut self) -> Vec<Wait> {
+        let mut all: Vec<_> = self.fetches.drain(..).chain(self.finds.drain(..)).collect();
+        for post in &mut self.posts {
+            all.append(&mut post.waits);
+            post.turn += 1;
+            post.pulse.rest();
+        }
+        all
+    }
+}
