@@ -6,54 +6,14 @@ use super::{
     Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
     ENVIRONMENTS, INPUT_CAP, MAGIC,
 };
+use crate::fields::Reader;
 use crate::jobserver::Form;
 use crate::terminal::Size;
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, n: usize) -> Result<&'a [u8]> {
-        if n > self.0.len() {
-            return Err(Malformed("a field is longer than its frame"));
-        }
-        let (head, tail) = self.0.split_at(n);
-        self.0 = tail;
-        Ok(head)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let mut out = [0; N];
-        out.copy_from_slice(self.take(N)?);
-        Ok(out)
-    }
-
-    fn u8(&mut self) -> Result<u8> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    fn u16(&mut self) -> Result<u16> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn i32(&mut self) -> Result<i32> {
-        Ok(i32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn text(&mut self) -> Result<Vec<u8>> {
-        let n = self.u32()? as usize;
-        Ok(self.take(n)?.to_vec())
-    }
-
+/// Fields that only this protocol has.
+impl Reader<'_> {
     fn strings(&mut self) -> Result<Strings> {
         let count = self.u32()? as usize;
         let n = self.u32()? as usize;
@@ -88,13 +48,6 @@ impl<'a> Reader<'a> {
             _ => Err(Malformed("unknown kind of standard stream")),
         }
     }
-
-    fn end(self) -> Result<()> {
-        match self.0 {
-            [] => Ok(()),
-            _ => Err(Malformed("bytes after the last field")),
-        }
-    }
 }
 
 fn hello(r: &mut Reader<'_>) -> Result<Hello> {
@@ -108,8 +61,8 @@ fn hello(r: &mut Reader<'_>) -> Result<Hello> {
         jobs: r.u32()?,
         wishes: r.u32()?,
         pid: r.u32()?,
-        token: r.text()?,
-        name: r.text()?,
+        token: r.text()?.to_vec(),
+        name: r.text()?.to_vec(),
     })
 }
 
@@ -138,9 +91,9 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
         inputs: flags & 8 != 0,
         stdio: [r.stdio(0)?, r.stdio(1)?, r.stdio(2)?],
         timeout: r.u64()?,
-        cwd: r.text()?,
+        cwd: r.text()?.to_vec(),
         argv: r.strings()?,
-        input: r.text()?,
+        input: r.text()?.to_vec(),
     };
     if !command.cwd.starts_with(b"/") || command.cwd.contains(&0) {
         return Err(Malformed("the folder is not an absolute path"));
@@ -170,7 +123,7 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     if bases.iter().any(|base| !base.starts_with(b"/")) {
         return Err(Malformed("a base folder is not an absolute path"));
     }
-    let (namespace, store) = (r.text()?, r.text()?);
+    let (namespace, store) = (r.text()?.to_vec(), r.text()?.to_vec());
     if !store.is_empty() && !store.starts_with(b"/") {
         return Err(Malformed("the store is not an absolute path"));
     }
@@ -216,7 +169,9 @@ impl Request {
             },
             0x07 => Request::Listen,
             0x08 => Request::Policy(policy(&mut r)?),
-            0x09 => Request::Cache { question: r.text()? },
+            0x09 => Request::Cache {
+                question: r.text()?.to_vec(),
+            },
             0x0a => Request::Caching(caching(&mut r)?),
             _ => return Err(Malformed("unknown kind of request")),
         };
@@ -259,14 +214,14 @@ impl Reply {
                 version: r.u16()?,
                 pid: r.u32()?,
                 slots: r.u32()?,
-                engine: r.text()?,
+                engine: r.text()?.to_vec(),
             },
             0x82 => {
                 let why = r.u8()?;
                 let why = Why::ALL.into_iter().find(|w| *w as u8 == why);
                 Reply::Refused {
                     why: why.ok_or(Malformed("unknown reason to refuse"))?,
-                    reason: r.text()?,
+                    reason: r.text()?.to_vec(),
                 }
             }
             0x83 => Reply::Output {
@@ -275,10 +230,12 @@ impl Reply {
                     stream @ 1..=2 => stream,
                     _ => return Err(Malformed("unknown stream")),
                 },
-                data: r.text()?,
+                data: r.text()?.to_vec(),
             },
             0x84 => Reply::Outcome(outcome(&mut r)?),
-            0x85 => Reply::Report { json: r.text()? },
+            0x85 => Reply::Report {
+                json: r.text()?.to_vec(),
+            },
             0x86 => Reply::Listening { port: r.u16()? },
             0x87 => Reply::Told {
                 id: r.u32()?,
@@ -288,7 +245,7 @@ impl Reply {
                     2 => Known::Miss,
                     _ => return Err(Malformed("unknown answer of the cache")),
                 },
-                words: r.text()?,
+                words: r.text()?.to_vec(),
             },
             0x88 => Reply::Inputs {
                 id: r.u32()?,

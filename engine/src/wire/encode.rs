@@ -3,21 +3,8 @@
 //! Knows nothing of caps: whoever sends asks how long a frame became.
 
 use super::{Reply, Request, Strings, MAGIC};
+use crate::fields::{put_frame as frame, put_text};
 use crate::jobserver::Form;
-
-/// Appends one frame: the kind, then what `body` writes.
-fn frame(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.extend([0, 0, 0, 0, kind]);
-    body(out);
-    let length = (out.len() - start - 4) as u32;
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
-}
-
-fn put_text(out: &mut Vec<u8>, text: &[u8]) {
-    out.extend((text.len() as u32).to_le_bytes());
-    out.extend(text);
-}
 
 fn put_strings(out: &mut Vec<u8>, strings: &Strings) {
     out.extend((strings.len() as u32).to_le_bytes());

@@ -8,6 +8,7 @@ mod encode;
 
 pub use encode::put_output;
 
+pub use crate::fields::Malformed;
 use crate::jobserver::Form;
 use crate::terminal::Size;
 
@@ -25,18 +26,6 @@ pub const INPUT_CAP: usize = 1 << 20;
 pub const ENVIRONMENTS: usize = 64;
 
 const MAGIC: &[u8; 4] = b"WAFD";
-
-/// Bytes that are no frame of ours; says why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Malformed(pub &'static str);
-
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Malformed {}
 
 /// Zero-terminated strings one after the other, as the wire and `execve` both have them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,0 +1,214 @@
+//! Bytes to values: every field is bounded by its frame, and what is not exactly as `docs/room.md` says is refused.
+//!
+//! Knows nothing of the order in which frames may come.
+
+use super::{
+    Begun, Bits, Coding, Content, Hello, Malformed, NotKept, Refusal, Reply, Request, Rights, MAGIC, MOST_DIGESTS,
+    MOST_NAME, PIECE,
+};
+use crate::cache::digest::Digest;
+use crate::fields::Reader;
+
+type Result<T> = std::result::Result<T, Malformed>;
+
+fn digest(r: &mut Reader<'_>) -> Result<Digest> {
+    Ok(Digest(r.array()?))
+}
+
+fn digests(r: &mut Reader<'_>) -> Result<Vec<Digest>> {
+    let count = usize::from(r.u16()?);
+    if count > MOST_DIGESTS {
+        return Err(Malformed("too many digests"));
+    }
+    let bytes = r.take(count * Digest::SIZE)?;
+    let digests = bytes.chunks_exact(Digest::SIZE).map(|bytes| {
+        let mut digest = [0; Digest::SIZE];
+        digest.copy_from_slice(bytes);
+        Digest(digest)
+    });
+    Ok(digests.collect())
+}
+
+fn coding(r: &mut Reader<'_>) -> Result<Coding> {
+    match r.u8()? {
+        0 => Ok(Coding::Plain),
+        1 => Ok(Coding::Zstd),
+        _ => Err(Malformed("unknown coding")),
+    }
+}
+
+/// All that is left of a frame, if it is not more than one may carry.
+fn piece<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
+    Some(r.rest())
+        .filter(|bytes| bytes.len() <= PIECE)
+        .ok_or(Malformed("a piece above 1 MiB"))
+}
+
+fn name<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
+    Some(r.text()?)
+        .filter(|text| text.len() <= MOST_NAME)
+        .ok_or(Malformed("a name above 1024 bytes"))
+}
+
+fn begun<'a>(r: &mut Reader<'a>) -> Result<Begun<'a>> {
+    let begun = Begun {
+        digest: digest(r)?,
+        coding: coding(r)?,
+        size: r.u64()?,
+        first: piece(r)?,
+    };
+    match begun.first.len() as u64 > begun.size {
+        true => Err(Malformed("more bytes than the blob has")),
+        false => Ok(begun),
+    }
+}
+
+fn data<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
+    match piece(r)? {
+        [] => Err(Malformed("a piece of nothing")),
+        bytes => Ok(bytes),
+    }
+}
+
+fn hello<'a>(r: &mut Reader<'a>) -> Result<Hello<'a>> {
+    if r.take(4)? != MAGIC {
+        return Err(Malformed("not a greeting"));
+    }
+    Ok(Hello {
+        lowest: r.u16()?,
+        highest: r.u16()?,
+        token: name(r)?,
+        namespace: name(r)?,
+        name: name(r)?,
+    })
+}
+
+fn contents<'a>(r: &mut Reader<'a>) -> Result<Vec<Content<'a>>> {
+    let count = r.u16()?;
+    let mut contents = Vec::new();
+    for _ in 0..count {
+        contents.push(Content {
+            digest: digest(r)?,
+            coding: coding(r)?,
+            bytes: r.text()?,
+        });
+    }
+    Ok(contents)
+}
+
+fn bits(r: &mut Reader<'_>) -> Result<Bits> {
+    let count = usize::from(r.u16()?);
+    let bytes = r.take(count.div_ceil(8))?.to_vec();
+    let spare = bytes.last().filter(|_| count % 8 != 0).map(|last| last >> (count % 8));
+    match spare {
+        Some(1..) => Err(Malformed("a bit for nothing that was asked")),
+        _ => Ok(Bits { count, bytes }),
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Decodes what stands between a frame's length and the next frame.
+    pub fn decode(frame: &'a [u8]) -> Result<Request<'a>> {
+        let mut r = Reader(frame);
+        let request = match r.u8()? {
+            0x01 => Request::Hello(hello(&mut r)?),
+            0x02 => Request::Find {
+                id: r.u32()?,
+                inline: r.u32()?,
+                keys: digests(&mut r)?,
+            },
+            0x03 => Request::Get {
+                id: r.u32()?,
+                digests: digests(&mut r)?,
+            },
+            0x04 => Request::Has {
+                id: r.u32()?,
+                digests: digests(&mut r)?,
+            },
+            0x05 => Request::Blob {
+                id: r.u32()?,
+                begun: begun(&mut r)?,
+            },
+            0x06 => Request::Data {
+                id: r.u32()?,
+                bytes: data(&mut r)?,
+            },
+            0x07 => Request::Entry {
+                id: r.u32()?,
+                key: digest(&mut r)?,
+                needs: digests(&mut r)?,
+                bytes: piece(&mut r)?,
+            },
+            0x08 => Request::Ping { id: r.u32()? },
+            0x09 => Request::Abandon { id: r.u32()? },
+            _ => return Err(Malformed("unknown kind of request")),
+        };
+        r.end()?;
+        Ok(request)
+    }
+}
+
+impl<'a> Reply<'a> {
+    pub fn decode(frame: &'a [u8]) -> Result<Reply<'a>> {
+        let mut r = Reader(frame);
+        let reply = match r.u8()? {
+            0x81 => Reply::Welcome {
+                version: r.u16()?,
+                rights: match r.u8()? {
+                    rights @ 0..=3 => Rights {
+                        read: rights & 1 != 0,
+                        write: rights & 2 != 0,
+                    },
+                    _ => return Err(Malformed("unknown rights")),
+                },
+                largest: r.u64()?,
+                name: name(&mut r)?,
+            },
+            0x82 => {
+                let why = r.u8()?;
+                let why = Refusal::ALL.into_iter().find(|known| *known as u8 == why);
+                Reply::Refused {
+                    why: why.ok_or(Malformed("unknown reason to refuse"))?,
+                    words: name(&mut r)?,
+                }
+            }
+            0x83 => Reply::Found {
+                id: r.u32()?,
+                number: r.u16()?,
+                entry: r.text()?,
+                contents: contents(&mut r)?,
+            },
+            0x84 => Reply::End { id: r.u32()? },
+            0x85 => Reply::Blob {
+                id: r.u32()?,
+                begun: begun(&mut r)?,
+            },
+            0x86 => Reply::Data {
+                id: r.u32()?,
+                bytes: data(&mut r)?,
+            },
+            0x87 => Reply::Missing {
+                id: r.u32()?,
+                digest: digest(&mut r)?,
+            },
+            0x88 => Reply::Held {
+                id: r.u32()?,
+                bits: bits(&mut r)?,
+            },
+            0x89 => Reply::Kept { id: r.u32()? },
+            0x8a => {
+                let (id, why) = (r.u32()?, r.u8()?);
+                let why = NotKept::ALL.into_iter().find(|known| *known as u8 == why);
+                Reply::NotKept {
+                    id,
+                    why: why.ok_or(Malformed("unknown reason not to keep"))?,
+                    words: name(&mut r)?,
+                }
+            }
+            0x8b => Reply::Pong { id: r.u32()? },
+            _ => return Err(Malformed("unknown kind of reply")),
+        };
+        r.end()?;
+        Ok(reply)
+    }
+}
