@@ -14,13 +14,15 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
-pytest_plugins = [
+pytest_plugins = [  # fixtures of some tests only
 	"cache_lab",
 	"compiler_yard",
 	"fake_engine",
 	"prefork_probes",
 	"tier_lab",
-]  # fixtures of some tests only
+	"tier_servers",
+	"room_server",
+]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
 

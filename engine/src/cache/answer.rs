@@ -223,7 +223,7 @@ impl Cache {
             });
             return Some(self.told(&question, &action, &key, answer));
         }
-        let (flight, told, question) = match question.searched.take().map(Searched::into_flight) {
+        let (flight, told, question) = match question.searched.take().map(|searched| searched.into_flight()) {
             Some((flight, told)) => (flight, told, question),
             None => match self.flights.board(key, question) {
                 Boarding::Waits => return None,

@@ -57,7 +57,7 @@ enum Judged {
 }
 
 impl Searched {
-    pub(super) fn into_flight(self: Box<Self>) -> (Flight<Question>, Vec<String>) {
+    pub(super) fn into_flight(self) -> (Flight<Question>, Vec<String>) {
         (self.flight, self.words)
     }
 

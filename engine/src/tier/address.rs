@@ -43,7 +43,7 @@ impl Default for Limits {
         Limits {
             connect: Duration::from_millis(200),
             silence: Duration::from_millis(200),
-            whole: Duration::from_secs(2),
+            whole: Duration::from_secs(5),
             pause: Duration::from_secs(5),
         }
     }

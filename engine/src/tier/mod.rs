@@ -11,24 +11,31 @@
 //! tier is trusted: the cache holds blobs against their digests, and facts against the world.
 
 pub mod address;
+mod bazel;
 pub mod breaker;
 pub mod counts;
+mod line;
 pub mod pulse;
 mod redis;
+mod room;
+mod s3;
 pub mod shelf;
 mod stream;
 mod tiers;
 mod uploads;
 mod values;
+mod web;
+mod webdav;
 mod window;
 pub mod wrapped;
 
 use crate::cache::digest::Digest;
-use address::{Address, Scheme};
+use address::{Address, Layout, Scheme};
 use counts::Counts;
 use pulse::Pulse;
 use shelf::Shelf;
 use std::sync::Arc;
+use values::Shelves;
 use wrapped::Wrapped;
 
 pub use tiers::{Findings, Tiers};
@@ -41,11 +48,13 @@ pub enum Fault {
     Silent(String),
     /// It answered by an error, or what is no answer.
     Failed(String),
+    /// It works, and does not want what was offered.
+    Declined(String),
 }
 
 impl Fault {
     pub fn words(&self) -> &str {
-        let (Fault::Silent(words) | Fault::Failed(words)) = self;
+        let (Fault::Silent(words) | Fault::Failed(words) | Fault::Declined(words)) = self;
         words
     }
 }
@@ -73,11 +82,12 @@ pub trait Tier: Send + Sync {
 
 /// Connects to nothing yet.
 fn open(address: &Address, counts: &Arc<Counts>) -> Result<Box<dyn Tier>, String> {
-    match address.scheme {
-        Scheme::Redis => Ok(Box::new(values::Shelves::new(
-            redis::Redis::new(address)?,
-            counts.clone(),
-        ))),
-        _ => Err(format!("{address}: this engine does not speak that yet")),
-    }
+    let counts = counts.clone();
+    Ok(match (address.scheme, address.layout) {
+        (Scheme::Room, _) => Box::new(room::Room::new(address, &counts)?),
+        (Scheme::Redis, _) => Box::new(Shelves::new(redis::Redis::new(address)?, counts)),
+        (Scheme::Http, Layout::WebDav) => Box::new(Shelves::new(webdav::WebDav::new(address)?, counts)),
+        (Scheme::Http, Layout::Bazel) => Box::new(Shelves::new(bazel::Bazel::new(address)?, counts)),
+        (Scheme::S3, _) => Box::new(Shelves::new(s3::S3::new(address)?, counts)),
+    })
 }

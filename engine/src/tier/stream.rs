@@ -3,8 +3,10 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -18,29 +20,34 @@ use super::Fault;
 struct Timed {
     socket: TcpStream,
     pulse: Arc<Pulse>,
+    /// Whoever polls it waits by itself.
+    is_polled: bool,
 }
 
 impl Timed {
     /// A time-out of nothing would be none.
-    fn time_left(&self) -> io::Result<std::time::Duration> {
+    fn set_time(&self, set: impl Fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> io::Result<()> {
+        if self.is_polled {
+            return Ok(());
+        }
         let left = self.pulse.listen();
         match left.is_zero() {
             true => Err(io::ErrorKind::TimedOut.into()),
-            false => Ok(left),
+            false => set(&self.socket, Some(left)),
         }
     }
 }
 
 impl Read for Timed {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.set_read_timeout(Some(self.time_left()?))?;
+        self.set_time(TcpStream::set_read_timeout)?;
         self.socket.read(buffer)
     }
 }
 
 impl Write for Timed {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.socket.set_write_timeout(Some(self.time_left()?))?;
+        self.set_time(TcpStream::set_write_timeout)?;
         self.socket.write(bytes)
     }
 
@@ -72,8 +79,11 @@ impl Stream {
         }
         let socket = socket.ok_or(last)?;
         socket.set_nodelay(true)?;
-        let pulse = pulse.clone();
-        let timed = Timed { socket, pulse };
+        let timed = Timed {
+            socket,
+            pulse: pulse.clone(),
+            is_polled: false,
+        };
         let Some(tls) = tls else {
             return Ok(Stream(Way::Plain(timed)));
         };
@@ -82,13 +92,40 @@ impl Stream {
         Ok(Stream(Way::Tls(Box::new(StreamOwned::new(session, timed)))))
     }
 
-    /// Whose waits count from now on.
-    pub fn heed(&mut self, pulse: &Arc<Pulse>) {
-        let timed = match &mut self.0 {
+    fn timed(&mut self) -> &mut Timed {
+        match &mut self.0 {
             Way::Plain(timed) => timed,
             Way::Tls(stream) => &mut stream.sock,
-        };
-        timed.pulse = pulse.clone();
+        }
+    }
+
+    /// Whose waits count from now on.
+    pub fn heed(&mut self, pulse: &Arc<Pulse>) {
+        self.timed().pulse = pulse.clone();
+    }
+
+    /// From now on nothing blocks: its user polls.
+    pub fn be_polled(&mut self) -> io::Result<()> {
+        let timed = self.timed();
+        timed.is_polled = true;
+        timed.socket.set_nonblocking(true)
+    }
+
+    /// Bytes that were taken are still to be sent.
+    pub fn is_sending(&self) -> bool {
+        match &self.0 {
+            Way::Plain(_) => false,
+            Way::Tls(stream) => stream.conn.wants_write(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            Way::Plain(timed) => timed.socket.as_fd(),
+            Way::Tls(stream) => stream.sock.socket.as_fd(),
+        }
     }
 }
 

@@ -121,11 +121,15 @@ impl Uploads {
                     breaker.worked();
                     self.counts.add("uploads", 1);
                 }
+                Err(Fault::Declined(words)) => {
+                    breaker.worked();
+                    self.drop_one(&words);
+                }
                 Err(fault) => {
                     let words = format!("an upload: {}", fault.words());
                     let opens = match fault {
                         Fault::Silent(_) => breaker.open(Instant::now(), &words),
-                        Fault::Failed(_) => breaker.erred(Instant::now(), &words),
+                        Fault::Failed(_) | Fault::Declined(_) => breaker.erred(Instant::now(), &words),
                     };
                     self.counts.error(&self.name, &words);
                     self.drop_one("it failed");

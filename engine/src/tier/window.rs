@@ -236,7 +236,7 @@ impl Window {
         }
         let opens = match fault {
             Fault::Silent(_) => desk.breaker.open(now, &words),
-            Fault::Failed(_) => desk.breaker.erred(now, &words),
+            Fault::Failed(_) | Fault::Declined(_) => desk.breaker.erred(now, &words),
         };
         if opens {
             waits.extend(desk.give_up());
