@@ -3,8 +3,9 @@
 import collections
 import contextlib
 import socket
+import ssl
 import struct
-from typing import Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 import pytest
 from tier_lab import Oddity
@@ -45,14 +46,14 @@ class Room:
 
 	TOKEN = "t0ken"
 
-	def __init__(self) -> None:
+	def __init__(self, context: Optional[ssl.SSLContext] = None) -> None:
 		self.entries: Dict[bytes, List[Tuple[bytes, List[bytes]]]] = {}
 		self.blobs: Dict[bytes, Tuple[int, bytes]] = {}
 		self.uploads: Dict[Tuple[int, int], list] = {}
 		self.asked: collections.Counter[str] = collections.Counter()
 		self.keys = 0
 		self.rights = 3
-		self.oddity = Oddity(self.serve)
+		self.oddity = Oddity(self.serve, context)
 
 	@property
 	def address(self) -> str:

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -116,12 +117,12 @@ class RedisServer:
 		return f"redis://:{self.password}@127.0.0.1:{self.port}/1"
 
 	@contextlib.contextmanager
-	def run(self) -> "Iterator[subprocess.Popen[bytes]]":
+	def run(self, *more: str) -> "Iterator[subprocess.Popen[bytes]]":
 		settings = self.folder / "redis.conf"
 		self.folder.mkdir(exist_ok=True)
 		lines = ["bind 127.0.0.1", f"port {self.port}", f"requirepass {self.password}", "appendonly no"]
 		settings.write_text("\n".join([*lines, 'save ""', f'dir "{self.folder}"', ""]))
-		with running(["redis-server", str(settings)], self.port) as process:
+		with running(["redis-server", str(settings), *more], self.port) as process:
 			yield process
 
 	def ask(self, *words: str) -> str:
@@ -140,7 +141,8 @@ def redis(tmp_path: pathlib.Path) -> Iterator[RedisServer]:
 class Oddity:
 	"""A server on a port of its own that does with each connection what a function says; it counts them."""
 
-	def __init__(self, handle: Optional[Handler]) -> None:
+	def __init__(self, handle: Optional[Handler], context: Optional[ssl.SSLContext] = None) -> None:
+		self.context = context
 		self.listener = socket.create_server(("127.0.0.1", 0))
 		self.port: int = self.listener.getsockname()[1]
 		self.handle = handle
@@ -156,6 +158,9 @@ class Oddity:
 
 	def serve_one(self, connection: socket.socket) -> None:
 		with contextlib.suppress(OSError):
+			if self.context:
+				connection = self.context.wrap_socket(connection, server_side=True)
+				self.connections.append(connection)
 			if self.handle:
 				self.handle(connection)
 

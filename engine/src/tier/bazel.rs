@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::address::Address;
 use super::pulse::Pulse;
 use super::values::{Name, Values};
-use super::web::{Web, WORKERS};
+use super::web::{Web, UPLOADS, WORKERS};
 use super::webdav::{authorization, get_each};
 use super::{Fault, Shape};
 
@@ -71,6 +71,7 @@ impl Values for Bazel {
         Shape {
             workers: WORKERS,
             batch: 1,
+            uploads: UPLOADS,
         }
     }
 

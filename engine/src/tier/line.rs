@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 
@@ -35,6 +36,8 @@ struct State {
     last: u32,
     /// Grows with every byte that comes.
     heard: u64,
+    /// When it was used last.
+    used: Option<Instant>,
     /// It is broken, or not needed any more.
     end: Option<Fault>,
 }
@@ -76,6 +79,12 @@ impl Line {
         self.state().end.is_none()
     }
 
+    /// Nobody has used it for so long.
+    pub fn has_rested(&self, time: Duration) -> bool {
+        let state = self.state();
+        state.waiting.is_empty() && state.used.is_some_and(|used| used.elapsed() > time)
+    }
+
     fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
@@ -101,6 +110,7 @@ impl Line {
         }
         state.last = state.last.wrapping_add(1);
         let id = state.last;
+        state.used = Some(Instant::now());
         state.waiting.insert(id, VecDeque::new());
         write(id, &mut state.outbox);
         drop(state);
@@ -222,6 +232,8 @@ impl Exchange<'_> {
 
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
-        self.line.state().waiting.remove(&self.id);
+        let mut state = self.line.state();
+        state.used = Some(Instant::now());
+        state.waiting.remove(&self.id);
     }
 }

@@ -14,6 +14,7 @@ pub mod address;
 mod bazel;
 pub mod breaker;
 pub mod counts;
+mod desk;
 mod line;
 pub mod pulse;
 mod redis;
@@ -59,11 +60,12 @@ impl Fault {
     }
 }
 
-/// How many ask it at once, and for how many keys each.
+/// How many ask it at once, for how many keys each, and how many give.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub workers: usize,
     pub batch: usize,
+    pub uploads: usize,
 }
 
 /// A store that machines share. Every call may block, and ends by the limits that its pulse knows.

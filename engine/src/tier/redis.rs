@@ -1,7 +1,8 @@
 //! A tier that is a Redis, or speaks like one. The crate knows the protocol; connections are ours, so that each wait is bounded.
 
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::{Cmd, ErrorKind, Parser, Value};
 use rustls::ClientConfig;
@@ -14,13 +15,15 @@ use super::{Fault, Shape};
 
 /// Together with the largest value these bound what one answer may hold in memory.
 const BATCH: usize = 64;
+/// What has rested for longer may have been forgotten on the way, which would cost a time-out to find out.
+const REST: Duration = Duration::from_secs(30);
 
 pub struct Redis {
     address: Address,
     password: Option<String>,
     tls: Option<Arc<ClientConfig>>,
-    /// Connections at rest.
-    idle: Mutex<Vec<Connection>>,
+    /// Connections at rest, and since when.
+    idle: Mutex<Vec<(Instant, Connection)>>,
 }
 
 struct Connection {
@@ -59,6 +62,10 @@ impl Redis {
         })
     }
 
+    fn idle(&self) -> MutexGuard<'_, Vec<(Instant, Connection)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn connect(&self, pulse: &Arc<Pulse>) -> Result<Connection, Fault> {
         let stream = Stream::connect(&self.address, self.tls.as_ref(), pulse);
         let mut connection = Connection {
@@ -84,11 +91,18 @@ impl Redis {
 
     /// A connection that was at rest may have been closed meanwhile: then once more by another.
     fn ask(&self, cmd: &Cmd, largest: usize, pulse: &Arc<Pulse>) -> Result<Value, Fault> {
-        let rested = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let rested = self.idle().pop();
+        let rested = rested.filter(|(since, _)| since.elapsed() < REST);
         let had_rested = rested.is_some();
-        let connection = rested.map_or_else(|| self.connect(pulse), Ok)?;
-        match self.ask_by(connection, cmd, largest, pulse) {
+        let connection = rested.map_or_else(|| self.connect(pulse), |(_, connection)| Ok(connection))?;
+        let answer = self.ask_by(connection, cmd, largest, pulse);
+        match answer {
             Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(pulse)?, cmd, largest, pulse),
+            Err(Fault::Silent(_)) => {
+                // The others may be as dead.
+                self.idle().clear();
+                answer
+            }
             answer => answer,
         }
     }
@@ -101,10 +115,7 @@ impl Redis {
         pulse: &Arc<Pulse>,
     ) -> Result<Value, Fault> {
         let answer = connection.ask(cmd, largest, pulse)?;
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(connection);
+        self.idle().push((Instant::now(), connection));
         Ok(answer)
     }
 }
@@ -159,6 +170,7 @@ impl Values for Redis {
         Shape {
             workers: 2,
             batch: BATCH,
+            uploads: 1,
         }
     }
 

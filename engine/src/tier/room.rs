@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustls::ClientConfig;
 
@@ -32,6 +33,8 @@ const MOST_BYTES: usize = 256 << 20;
 const WORKERS: usize = 4;
 /// What comes of one question is looked at when all of it is there.
 const BATCH: usize = 128;
+/// What has rested for longer may have been forgotten on the way, which would cost a time-out to find out.
+const REST: Duration = Duration::from_secs(30);
 
 pub struct Room {
     address: Address,
@@ -73,6 +76,7 @@ impl Room {
     fn open(&self, way: &Way, pulse: &Arc<Pulse>) -> Result<(Open, bool), Fault> {
         let mut place = way.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*place {
+            Some(open) if open.line.has_rested(REST) => open.line.close(),
             Some(open) if open.line.is_open() => return Ok((open.clone(), true)),
             _ => {}
         }
@@ -256,6 +260,7 @@ impl Tier for Room {
         Shape {
             workers: WORKERS,
             batch: BATCH,
+            uploads: 1,
         }
     }
 

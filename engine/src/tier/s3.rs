@@ -11,7 +11,7 @@ use super::address::Address;
 use super::pulse::Pulse;
 use super::stream::secret;
 use super::values::{Name, Values};
-use super::web::{Web, WORKERS};
+use super::web::{Web, UPLOADS, WORKERS};
 use super::webdav::get_each;
 use super::{Fault, Shape};
 
@@ -97,6 +97,7 @@ impl Values for S3 {
         Shape {
             workers: WORKERS,
             batch: 1,
+            uploads: UPLOADS,
         }
     }
 

@@ -200,8 +200,8 @@ fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, watch: 
         true => None,
         false => {
             let pause = limits.pause;
-            let pulse = Pulse::new(Limits { pause, ..UPLOAD });
-            Some(Uploads::start(name, tier, pulse, counts.clone(), load.clone()).map_err(failed)?)
+            let limits = Limits { pause, ..UPLOAD };
+            Some(Uploads::start(name, tier, limits, counts.clone(), load.clone()).map_err(failed)?)
         }
     };
     Ok(Place { window, uploads })

@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::address::Limits;
 use super::breaker::Breaker;
 use super::counts::Counts;
 use super::pulse::Pulse;
@@ -27,10 +28,11 @@ pub struct Offer {
 /// A blob, if it is still there, and not too large.
 pub type Load = dyn Fn(&Digest) -> Option<Wrapped> + Send + Sync;
 
-#[derive(Default)]
 struct State {
     queue: VecDeque<Offer>,
-    is_busy: bool,
+    /// So many are under way.
+    busy: usize,
+    breaker: Breaker,
     is_closed: bool,
 }
 
@@ -39,29 +41,40 @@ pub struct Uploads {
     tier: Arc<dyn Tier>,
     counts: Arc<Counts>,
     load: Arc<Load>,
+    limits: Limits,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Uploads {
+    /// Several at once where each has to wait for many answers.
     pub fn start(
         name: String,
         tier: Arc<dyn Tier>,
-        pulse: Pulse,
+        limits: Limits,
         counts: Arc<Counts>,
         load: Arc<Load>,
     ) -> std::io::Result<Arc<Uploads>> {
+        let workers = tier.shape().uploads;
         let uploads = Arc::new(Uploads {
             name,
             tier,
             counts,
             load,
-            state: Mutex::default(),
+            limits,
+            state: Mutex::new(State {
+                queue: VecDeque::new(),
+                busy: 0,
+                breaker: Breaker::new(limits.pause),
+                is_closed: false,
+            }),
             changed: Condvar::new(),
         });
-        let working = uploads.clone();
-        let work = move || working.work(&Arc::new(pulse));
-        thread::Builder::new().name("upload".to_owned()).spawn(work)?;
+        for _ in 0..workers {
+            let working = uploads.clone();
+            let work = move || working.work();
+            thread::Builder::new().name("upload".to_owned()).spawn(work)?;
+        }
         Ok(uploads)
     }
 
@@ -86,66 +99,72 @@ impl Uploads {
 
     pub fn waiting(&self) -> usize {
         let state = self.state();
-        state.queue.len() + usize::from(state.is_busy)
+        state.queue.len() + state.busy
     }
 
     fn next(&self) -> Option<Offer> {
         let mut state = self.state();
-        state.is_busy = false;
-        self.changed.notify_all();
         loop {
             if state.is_closed {
                 return None;
             }
             if let Some(offer) = state.queue.pop_front() {
-                state.is_busy = true;
+                state.busy += 1;
                 return Some(offer);
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn work(&self, pulse: &Arc<Pulse>) {
+    fn work(&self) {
         // SAFETY: of this thread alone, whose number zero stands for.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-        let mut breaker = Breaker::new(pulse.limits.pause);
+        let pulse = Arc::new(Pulse::new(self.limits));
         while let Some(offer) = self.next() {
-            let now = Instant::now();
-            if !breaker.is_closed() && !breaker.begin_trial(now) {
-                self.drop_one("it does not answer");
-                continue;
+            self.upload(&offer, &pulse);
+            self.state().busy -= 1;
+            self.changed.notify_all();
+        }
+    }
+
+    fn upload(&self, offer: &Offer, pulse: &Arc<Pulse>) {
+        {
+            let breaker = &mut self.state().breaker;
+            if !breaker.is_closed() && !breaker.begin_trial(Instant::now()) {
+                return self.drop_one("it does not answer");
             }
-            pulse.begin();
-            match self.tier.offer(&offer, &*self.load, pulse) {
-                Ok(()) => {
-                    breaker.worked();
-                    self.counts.add("uploads", 1);
-                }
-                Err(Fault::Declined(words)) => {
-                    breaker.worked();
-                    self.drop_one(&words);
-                }
-                Err(fault) => {
-                    let words = format!("an upload: {}", fault.words());
-                    let opens = match fault {
-                        Fault::Silent(_) => breaker.open(Instant::now(), &words),
-                        Fault::Failed(_) | Fault::Declined(_) => breaker.erred(Instant::now(), &words),
-                    };
-                    self.counts.error(&self.name, &words);
-                    self.drop_one("it failed");
-                    if opens {
-                        log::warn!("{}: nothing is uploaded for a while, since {words}", self.name);
-                    }
-                }
+        }
+        pulse.begin();
+        let done = self.tier.offer(offer, &*self.load, pulse);
+        pulse.rest();
+        let fault = match done {
+            Ok(()) => {
+                self.state().breaker.worked();
+                return self.counts.add("uploads", 1);
             }
-            pulse.rest();
+            Err(Fault::Declined(words)) => {
+                self.state().breaker.worked();
+                return self.drop_one(&words);
+            }
+            Err(fault) => fault,
+        };
+        let words = format!("an upload: {}", fault.words());
+        let now = Instant::now();
+        let opens = match fault {
+            Fault::Silent(_) => self.state().breaker.open(now, &words),
+            Fault::Failed(_) | Fault::Declined(_) => self.state().breaker.erred(now, &words),
+        };
+        self.counts.error(&self.name, &words);
+        self.drop_one("it failed");
+        if opens {
+            log::warn!("{}: nothing is uploaded for a while, since {words}", self.name);
         }
     }
 
     /// Waits for what is to be uploaded, until then; the rest is dropped.
     pub fn close(&self, deadline: Instant) {
         let mut state = self.state();
-        while state.is_busy || !state.queue.is_empty() {
+        while state.busy > 0 || !state.queue.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
             if left < Duration::from_millis(1) {
                 break;
@@ -154,7 +173,7 @@ impl Uploads {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         state.is_closed = true;
-        let left = state.queue.len() + usize::from(state.is_busy);
+        let left = state.queue.len() + state.busy;
         state.queue.clear();
         drop(state);
         self.changed.notify_all();

@@ -125,7 +125,11 @@ mod tests {
 
     impl Values for Memory {
         fn shape(&self) -> Shape {
-            Shape { workers: 1, batch: 1 }
+            Shape {
+                workers: 1,
+                batch: 1,
+                uploads: 1,
+            }
         }
 
         fn get(&self, names: &[Name], _: usize, _: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {

@@ -14,6 +14,8 @@ use super::Fault;
 
 /// One key each, since no server answers several at once.
 pub const WORKERS: usize = 8;
+/// Each upload is some requests, one after the other, to servers that may be far away.
+pub const UPLOADS: usize = 4;
 
 pub struct Web {
     agent: Agent,
@@ -30,7 +32,7 @@ impl Web {
             .max_redirects_will_error(false)
             .proxy(None)
             .user_agent("wafd")
-            .max_idle_connections_per_host(WORKERS + 1);
+            .max_idle_connections_per_host(WORKERS + UPLOADS);
         if is_secure {
             let roots: Vec<_> = certificates(address)?
                 .iter()

@@ -8,7 +8,7 @@ use super::address::Address;
 use super::pulse::Pulse;
 use super::stream::secret;
 use super::values::{Name, Values};
-use super::web::{Web, WORKERS};
+use super::web::{Web, UPLOADS, WORKERS};
 use super::{Fault, Shape};
 
 pub struct WebDav {
@@ -58,6 +58,7 @@ impl Values for WebDav {
         Shape {
             workers: WORKERS,
             batch: 1,
+            uploads: UPLOADS,
         }
     }
 

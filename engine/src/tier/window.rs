@@ -7,67 +7,17 @@
 //!
 //! A worker that was given up goes on until its own limits end it, and what it brings is not taken.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use super::breaker::Breaker;
 use super::counts::Counts;
+use super::desk::{Desk, Task, Wait};
 use super::pulse::Pulse;
 use super::shelf::Shelf;
 use super::wrapped::Wrapped;
 use super::{Fault, Shape, Tier};
 use crate::cache::digest::Digest;
-
-type Again<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
-
-enum Wait {
-    Find {
-        key: Digest,
-        again: Again<Shelf>,
-    },
-    Fetch {
-        wanted: Vec<Digest>,
-        again: Again<Vec<Option<Wrapped>>>,
-    },
-}
-
-impl Wait {
-    fn fail(self, fault: Fault) {
-        match self {
-            Wait::Find { again, .. } => again(Err(fault)),
-            Wait::Fetch { again, .. } => again(Err(fault)),
-        }
-    }
-}
-
-/// What a worker is at.
-struct Post {
-    pulse: Arc<Pulse>,
-    /// Another one with each task, and when it is given up.
-    turn: u64,
-    waits: Vec<Wait>,
-}
-
-struct Desk {
-    finds: VecDeque<Wait>,
-    fetches: VecDeque<Wait>,
-    posts: Vec<Post>,
-    breaker: Breaker,
-    /// Somebody is to try whether it answers.
-    is_trial_due: bool,
-    /// What was asked for last when it did not answer, to be asked for again: another question might be answered.
-    asked: Digest,
-    is_closed: bool,
-}
-
-/// Asked for outside of the desk.
-enum Task {
-    Find(Vec<Digest>),
-    Fetch(Vec<Digest>),
-    Trial(Digest),
-}
 
 pub struct Window {
     pub name: String,
@@ -90,20 +40,7 @@ impl Window {
         bell: impl Fn() + Send + Sync + 'static,
     ) -> Window {
         let shape = tier.shape();
-        let post = |_| Post {
-            pulse: Arc::new(pulses()),
-            turn: 0,
-            waits: Vec::new(),
-        };
-        let desk = Desk {
-            finds: VecDeque::new(),
-            fetches: VecDeque::new(),
-            posts: (0..shape.workers).map(post).collect(),
-            breaker: Breaker::new(pulses().limits.pause),
-            is_trial_due: false,
-            asked: Digest([0; Digest::SIZE]),
-            is_closed: false,
-        };
+        let desk = Desk::new(shape.workers, pulses);
         Window {
             name,
             tier,
@@ -306,36 +243,150 @@ impl Window {
     }
 }
 
-impl Desk {
-    fn take(&mut self, number: usize, batch: usize) -> Option<Task> {
-        if std::mem::take(&mut self.is_trial_due) {
-            return Some(Task::Trial(self.asked));
-        }
-        if let Some(wait) = self.fetches.pop_front() {
-            let Wait::Fetch { wanted, .. } = &wait else { return None };
-            let wanted = wanted.clone();
-            self.posts[number].waits = vec![wait];
-            return Some(Task::Fetch(wanted));
-        }
-        let count = self.finds.len().min(batch);
-        let waits: Vec<_> = self.finds.drain(..count).collect();
-        let key = |wait: &Wait| match wait {
-            Wait::Find { key, .. } => Some(*key),
-            Wait::Fetch { .. } => None,
-        };
-        let keys: Vec<_> = waits.iter().filter_map(key).collect();
-        self.posts[number].waits = waits;
-        (count > 0).then_some(Task::Find(keys))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::address::Limits;
+    use crate::tier::uploads::{Load, Offer};
+    use std::sync::mpsc::{channel, Receiver, Sender};
+    use std::sync::Mutex as Lock;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Tells what it is asked for, and answers when it is told to.
+    struct Puppet {
+        asked: Lock<Sender<usize>>,
+        answers: Lock<Receiver<Result<(), Fault>>>,
     }
 
-    /// All who wait; what workers are at is not taken from them any more.
-    fn give_up(&mut self) -> Vec<Wait> {
-        let mut all: Vec<_> = self.fetches.drain(..).chain(self.finds.drain(..)).collect();
-        for post in &mut self.posts {
-            all.append(&mut post.waits);
-            post.turn += 1;
-            post.pulse.rest();
+    impl Tier for Puppet {
+        fn shape(&self) -> Shape {
+            Shape {
+                workers: 1,
+                batch: 8,
+                uploads: 0,
+            }
         }
-        all
+
+        fn find(&self, keys: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+            self.asked.lock().unwrap().send(keys.len()).unwrap();
+            let answer = self.answers.lock().unwrap().recv();
+            answer.unwrap_or(Ok(())).map(|()| vec![Shelf::default(); keys.len()])
+        }
+
+        fn fetch(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+            Err(Fault::Failed("not here".to_owned()))
+        }
+
+        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Pulse>) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    struct Scene {
+        window: Arc<Window>,
+        asked: Receiver<usize>,
+        answer: Sender<Result<(), Fault>>,
+        results: (Sender<Result<Shelf, Fault>>, Receiver<Result<Shelf, Fault>>),
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let ((tell, asked), (answer, answers)) = (channel(), channel());
+            let puppet = Puppet {
+                asked: Lock::new(tell),
+                answers: Lock::new(answers),
+            };
+            let counts = Arc::new(Counts::new(|_, _| ()));
+            let pulses = || Pulse::new(Limits::default());
+            let window = Arc::new(Window::new(
+                "puppet".to_owned(),
+                Arc::new(puppet),
+                pulses,
+                counts,
+                || (),
+            ));
+            window.start().unwrap();
+            Scene {
+                window,
+                asked,
+                answer,
+                results: channel(),
+            }
+        }
+
+        fn ask(&self, count: u8) {
+            for number in 0..count {
+                let told = self.results.0.clone();
+                let again = move |result| told.send(result).unwrap();
+                self.window.find(Digest::of(&[number]), again);
+            }
+        }
+
+        fn results(&self, count: usize) -> Vec<Result<Shelf, Fault>> {
+            (0..count)
+                .map(|_| self.results.1.recv_timeout(PATIENCE).unwrap())
+                .collect()
+        }
+    }
+
+    #[test]
+    fn what_gathers_while_a_worker_is_away_goes_together() {
+        let scene = Scene::new();
+        scene.ask(1);
+        assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
+        scene.ask(10);
+        for count in [8, 2] {
+            scene.answer.send(Ok(())).unwrap();
+            assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(count));
+        }
+        scene.answer.send(Ok(())).unwrap();
+        assert!(scene.results(11).iter().all(Result::is_ok));
+        scene.window.close();
+    }
+
+    #[test]
+    fn whoever_watches_releases_all_who_wait_and_a_late_answer_is_none() {
+        let scene = Scene::new();
+        scene.ask(1);
+        scene.asked.recv_timeout(PATIENCE).unwrap();
+        scene.ask(3);
+        let later = Instant::now() + PATIENCE;
+        assert!(!scene
+            .window
+            .look(Instant::now())
+            .1
+            .is_some_and(|at| at < Instant::now()));
+        scene.window.look(later);
+        let silent = |result: &Result<Shelf, Fault>| matches!(result, Err(Fault::Silent(_)));
+        assert!(scene.results(4).iter().all(silent));
+        assert!(scene.window.why_left_alone().is_some());
+        scene.ask(1);
+        assert!(matches!(scene.results(1)[0], Err(Fault::Failed(_))), "nobody is asked");
+        // The worker comes back, and is then the one that tries.
+        scene.answer.send(Ok(())).unwrap();
+        scene.window.look(later);
+        assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
+        assert!(scene.window.why_left_alone().is_some());
+        scene.answer.send(Ok(())).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while scene.window.why_left_alone().is_some() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        assert!(scene.results.1.try_recv().is_err());
+        scene.window.close();
+    }
+
+    #[test]
+    fn a_window_that_closes_leaves_nobody_waiting() {
+        let scene = Scene::new();
+        scene.ask(3);
+        scene.asked.recv_timeout(PATIENCE).unwrap();
+        scene.window.close();
+        assert!(scene.results(3).iter().all(Result::is_err));
+        scene.ask(1);
+        assert!(scene.results(1)[0].is_err());
     }
 }

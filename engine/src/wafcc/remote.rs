@@ -62,6 +62,20 @@ impl Remote {
         *self != Remote::default()
     }
 
+    /// In one line.
+    pub fn describe(&self) -> String {
+        let (errors, dropped) = (sum(&self.errors), sum(&self.dropped));
+        let tiers: String = self
+            .tiers
+            .iter()
+            .map(|(name, state)| format!("; {name} {state}"))
+            .collect();
+        let (hits, misses, uploads) = (self.hits, self.misses, self.uploads);
+        printable(&format!(
+            "{hits} hits, {misses} misses, {errors} errors, {uploads} uploads ({dropped} dropped){tiers}"
+        ))
+    }
+
     pub(super) fn show(&self, table: &mut Table, is_verbose: bool) {
         let asked = self.hits.saturating_add(self.misses);
         let (errors, dropped) = (sum(&self.errors), sum(&self.dropped));
@@ -113,6 +127,8 @@ mod tests {
             "{}",
             table.0
         );
+        let expected = "3 hits, 1 misses, 2 errors, 5 uploads (2 dropped); redis://h:6379 is asked";
+        assert_eq!(some().describe(), expected);
         assert!(table.0.contains("redis://h:6379: is asked") && table.0.contains("too large"));
     }
 }
