@@ -22,6 +22,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"tier_lab",
 	"tier_servers",
 	"room_server",
+	"serve_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess

@@ -27,6 +27,7 @@ pub mod pins;
 pub mod place;
 pub mod prompt;
 pub mod room;
+pub mod serve;
 pub mod server;
 pub mod slots;
 pub mod source;

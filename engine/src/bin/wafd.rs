@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use wafengine::client::Client;
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{logbook, start, status};
+use wafengine::{logbook, serve, start, status};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -17,12 +17,14 @@ Builds start it by themselves; it leaves when nobody has needed it for a while.
 Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
        wafd status [--json]
        wafd stop [--now]
+       wafd serve --listen ADDR ... (see wafd serve --help)
        wafd --foreground | --version | --help
 
 Commands:
   start   make sure that an engine runs; prints how to reach it
   status  tell what it does and did
   stop    end it when its running commands have ended
+  serve   keep a cache for a team, which other machines ask over TCP
 
 Options:
   --tcp           also listen on a port of 127.0.0.1, for clients that show a token
@@ -48,6 +50,7 @@ enum Act {
     Start { foreground: bool, options: Options },
     Status { json: bool },
     Stop { now: bool },
+    Serve(lexopt::Parser),
     Print(String),
 }
 
@@ -83,6 +86,7 @@ fn parse() -> Result<Act, lexopt::Error> {
             Long("json") => json = true,
             Long("now") => now = true,
             Long("idle") => idle = parser.value()?.parse()?,
+            Value(word) if command.is_none() && word == "serve" => return Ok(Act::Serve(parser)),
             Value(word) if command.is_none() => command = Some(word.string()?),
             _ => return Err(arg.unexpected()),
         }
@@ -122,6 +126,7 @@ fn act(act: Act) -> Result<u8, String> {
         } => {
             return start::foreground(options).map(|status| status as u8);
         }
+        Act::Serve(parser) => serve::run(parser)?,
         Act::Start { options, .. } => say(&format!("{}\n", start::ensure(options)?))?,
         Act::Status { json } => {
             let report = connect("wafd status")?.report().map_err(|e| e.to_string())?;

@@ -339,7 +339,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// The signals that stop the engine, as something to read.
-fn open_signals() -> io::Result<OwnedFd> {
+pub(crate) fn open_signals() -> io::Result<OwnedFd> {
     // SAFETY: sets of our own; the descriptor is made for us.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -355,8 +355,8 @@ fn open_signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// As many descriptors as we may have: a command needs up to four.
-fn raise_descriptor_limit() {
+/// As many descriptors as we may have: a command needs up to four, a connection one.
+pub(crate) fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {

@@ -150,6 +150,29 @@ impl Store {
         self.inside.table().find_blob(digest).is_some()
     }
 
+    /// Like a blob that was just stored: for an hour it waits for an entry that needs it. Tells whether it is there.
+    pub fn hold_blob(&self, digest: &Digest) -> bool {
+        self.inside.pin(digest)
+    }
+
+    /// What the disk holds for a blob, in bytes; never looks there.
+    pub fn size_of(&self, digest: &Digest) -> Option<u64> {
+        let table = self.inside.table();
+        let blob = table.find_blob(digest).and_then(|slot| table.blob(slot));
+        blob.map(|blob| u64::from(blob.blocks) * 512)
+    }
+
+    /// The blobs of an entry: its bytes, then what it needs. Never looks at the disk.
+    pub fn blobs_of(&self, entry: &EntryRef) -> Option<Vec<Digest>> {
+        let table = self.inside.table();
+        let found = table.entry(entry.slot).filter(|found| entry.is(found))?;
+        found
+            .blobs
+            .iter()
+            .map(|slot| table.blob(*slot).map(|blob| blob.digest))
+            .collect()
+    }
+
     /// A blob's content, all of which was held against the digest; `None` if it is not there, or was damaged.
     pub fn open_blob(&self, digest: &Digest) -> Option<Blob> {
         let place = {

@@ -1,0 +1,350 @@
+//! A connection: its bytes in and out, what it speaks, and how long it has been at something.
+//!
+//! Never waits. When nothing is under way it holds next to no memory.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::dialect::{Dialect, Step};
+use super::limits::Share;
+use super::metrics::{add, Turned};
+use super::office::{Desk, Office, Standing};
+use super::outbox::Outbox;
+use super::porters::{Done, Errand};
+use super::tls::{Received, Wire};
+
+/// Input up to this size is not counted.
+const FREE: usize = 16 << 10;
+/// Less than this in the time of patience is nothing.
+const PROGRESS: u64 = 16 << 10;
+/// So long a peer that was turned away may take to hear why.
+const LINGER: Duration = Duration::from_secs(2);
+
+pub struct Connection {
+    wire: Wire,
+    pub peer: SocketAddr,
+    arrived: Instant,
+    dialect: Dialect,
+    pub standing: Option<Arc<Standing>>,
+    input: Vec<u8>,
+    share: Share,
+    out: Outbox,
+    /// A porter is at an errand of this connection.
+    pub is_away: bool,
+    /// It says no more, but has not sent all that it said.
+    is_last: bool,
+    /// All is said and sent since then; the peer is to hear it.
+    lingers: Option<Instant>,
+    has_ended: bool,
+    /// When something that is under way began, or has moved lately.
+    incoming: Option<Watch>,
+    outgoing: Option<Watch>,
+    received: u64,
+    sent: u64,
+    /// Of that the metrics know.
+    told: u64,
+    /// Requests since the last tick.
+    pace: u32,
+    pub interest: (bool, bool),
+}
+
+/// Something that has to move on.
+#[derive(Debug, Clone, Copy)]
+struct Watch {
+    since: Instant,
+    bytes: u64,
+}
+
+/// Why a connection is at its end.
+#[derive(Debug)]
+pub enum End {
+    Gone,
+    Failed(io::Error),
+    Turned(Turned, &'static str),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> End {
+        End::Failed(error)
+    }
+}
+
+impl Connection {
+    pub fn new(socket: TcpStream, peer: SocketAddr, office: &Office) -> io::Result<Connection> {
+        socket.set_nonblocking(true)?;
+        // Without it frames only come later.
+        socket.set_nodelay(true)?;
+        keep_alive(&socket);
+        Ok(Connection {
+            wire: Wire::new(socket, office.tls.as_ref())?,
+            peer,
+            arrived: Instant::now(),
+            dialect: Dialect::Unknown,
+            standing: None,
+            input: Vec::new(),
+            share: office.dock.budget.share(),
+            out: Outbox::default(),
+            is_away: false,
+            is_last: false,
+            lingers: None,
+            has_ended: false,
+            incoming: None,
+            outgoing: None,
+            received: 0,
+            sent: 0,
+            told: 0,
+            pace: 0,
+            interest: (true, false),
+        })
+    }
+
+    pub fn socket(&self) -> &TcpStream {
+        &self.wire.socket
+    }
+
+    /// Takes what has come, and answers it. With what takes its time, an errand comes back.
+    pub fn receive(&mut self, scratch: &mut [u8], office: &Office) -> Result<Option<Errand>, End> {
+        loop {
+            match self.wire.receive(scratch)? {
+                Received::Nothing => return self.send().map(|()| None),
+                Received::End => {
+                    self.has_ended = true;
+                    return match self.out.is_empty() && !self.is_away {
+                        true => Err(End::Gone),
+                        false => Ok(None),
+                    };
+                }
+                Received::Bytes(_) if self.is_last => {}
+                Received::Bytes(n) => {
+                    self.received += n as u64;
+                    add(&office.metrics.received, n as u64);
+                    let errand = self.take(&scratch[..n], office)?;
+                    if errand.is_some() || !self.wants_input(office) {
+                        return Ok(errand);
+                    }
+                }
+            }
+            if !self.wire.holds_more() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn take(&mut self, fresh: &[u8], office: &Office) -> Result<Option<Errand>, End> {
+        if !self.input.is_empty() {
+            self.input.extend_from_slice(fresh);
+            return self.go_on(office);
+        }
+        let (used, errand) = self.talk(fresh, office)?;
+        self.input.extend_from_slice(&fresh[used..]);
+        self.send_or_go_on(errand, office)
+    }
+
+    /// Goes on with what has come before.
+    pub fn go_on(&mut self, office: &Office) -> Result<Option<Errand>, End> {
+        let mut input = std::mem::take(&mut self.input);
+        let (used, errand) = self.talk(&input, office)?;
+        input.drain(..used);
+        self.input = input;
+        self.send_or_go_on(errand, office)
+    }
+
+    /// What kept the dialect from going on may be sent by now.
+    fn send_or_go_on(&mut self, errand: Option<Errand>, office: &Office) -> Result<Option<Errand>, End> {
+        let was_clogged = self.out.is_clogged();
+        self.send()?;
+        if was_clogged && errand.is_none() && !self.out.is_clogged() {
+            return self.go_on(office);
+        }
+        self.settle(office)?;
+        Ok(errand)
+    }
+
+    /// Has the dialect answer until it needs more, or has said enough; how much it used up.
+    fn talk(&mut self, input: &[u8], office: &Office) -> Result<(usize, Option<Errand>), End> {
+        let mut used = 0;
+        let mut errand = None;
+        while !self.is_away && !self.is_last && !self.is_too_fast(office) {
+            if self.out.is_clogged() {
+                self.send()?;
+                if self.out.is_clogged() {
+                    break;
+                }
+            }
+            let mut desk = Desk {
+                office,
+                peer: self.peer,
+                out: &mut self.out,
+                standing: &mut self.standing,
+                errand: &mut errand,
+            };
+            let step = self.dialect.advance(&input[used..], &mut desk);
+            match step.map_err(|malformed| End::Turned(Turned::Malformed, malformed.0))? {
+                Step::Took(n) => {
+                    used += n;
+                    self.pace += u32::from(n > 0);
+                }
+                Step::Last(n) => {
+                    used += n;
+                    self.is_last = true;
+                }
+                Step::Wants | Step::Held => break,
+            }
+            self.is_away = errand.is_some();
+        }
+        Ok((used, errand))
+    }
+
+    fn is_too_fast(&self, office: &Office) -> bool {
+        office.limits.rate > 0 && self.pace >= office.limits.rate
+    }
+
+    pub fn done(&mut self, done: Done, office: &Office) -> Result<Option<Errand>, End> {
+        self.is_away = false;
+        let mut errand = None;
+        let mut desk = Desk {
+            office,
+            peer: self.peer,
+            out: &mut self.out,
+            standing: &mut self.standing,
+            errand: &mut errand,
+        };
+        let done = self.dialect.done(done, &mut desk);
+        done.map_err(|malformed| End::Turned(Turned::Malformed, malformed.0))?;
+        self.go_on(office)
+    }
+
+    /// The peer takes bytes again.
+    pub fn writable(&mut self, office: &Office) -> Result<Option<Errand>, End> {
+        self.send()?;
+        self.settle(office)?;
+        match self.out.is_clogged() || self.is_away || self.is_last {
+            true => Ok(None),
+            false => self.go_on(office),
+        }
+    }
+
+    fn send(&mut self) -> Result<(), End> {
+        self.wire.flush()?;
+        loop {
+            let bytes = self.out.unsent()?;
+            if bytes.is_empty() {
+                break;
+            }
+            let taken = self.wire.send(bytes)?;
+            if taken == 0 {
+                break;
+            }
+            self.out.took(taken);
+            self.sent += taken as u64;
+        }
+        if self.out.is_empty() && !self.wire.has_unsent() {
+            if self.has_ended && !self.is_away {
+                return Err(End::Gone);
+            }
+            if self.is_last && self.lingers.is_none() {
+                self.wire.shut();
+                self.lingers = Some(Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches what has begun, and gives back what is not needed.
+    fn settle(&mut self, office: &Office) -> Result<(), End> {
+        if self.is_last {
+            self.input = Vec::new();
+        }
+        if self.input.is_empty() && self.input.capacity() > 0 {
+            self.input = Vec::new();
+        }
+        let held = self.input.capacity();
+        if !self.share.resize(if held > FREE { held } else { 0 }) {
+            return Err(End::Turned(Turned::Memory, "all memory for what comes in is taken"));
+        }
+        self.out.trim();
+        add(
+            &office.metrics.sent,
+            self.sent - std::mem::replace(&mut self.told, self.sent),
+        );
+        let is_midway = !self.input.is_empty() || self.dialect.is_midway();
+        let comes = is_midway && self.wants_input(office);
+        watch(&mut self.incoming, comes, self.received);
+        watch(&mut self.outgoing, !self.out.is_empty(), self.sent);
+        Ok(())
+    }
+
+    pub fn wants_input(&self, office: &Office) -> bool {
+        let is_listening = !self.is_away && !self.out.is_clogged() && !self.is_too_fast(office);
+        !self.has_ended && (is_listening || self.is_last)
+    }
+
+    /// It wants input that has come already, and that epoll knows nothing of.
+    pub fn has_more(&mut self, office: &Office) -> bool {
+        self.wants_input(office) && self.wire.holds_more()
+    }
+
+    pub fn wants_output(&self) -> bool {
+        !self.out.is_empty() || self.wire.has_unsent()
+    }
+
+    /// Once a second: whoever is too slow has to go. Whether it was held back for its pace, and may go on.
+    pub fn tick(&mut self, now: Instant, office: &Office) -> Result<bool, End> {
+        let limits = &office.limits;
+        if let Some(since) = self.lingers {
+            return match now - since > LINGER {
+                true => Err(End::Gone),
+                false => Ok(false),
+            };
+        }
+        if self.standing.is_none() && now - self.arrived > limits.greeting() {
+            return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
+        }
+        if is_late(&mut self.incoming, self.received, now, limits.patience) {
+            return Err(End::Turned(Turned::Slow, "what it has begun does not come"));
+        }
+        if is_late(&mut self.outgoing, self.sent, now, limits.patience) {
+            return Err(End::Turned(Turned::Slow, "it does not take what it asked for"));
+        }
+        let was_held = self.is_too_fast(office);
+        self.pace = 0;
+        Ok(was_held)
+    }
+
+    /// Nothing is under way: it can be ended without a loss.
+    pub fn is_idle(&mut self) -> bool {
+        !self.is_away && self.out.is_empty() && self.input.is_empty() && !self.dialect.is_midway()
+    }
+}
+
+fn watch(slot: &mut Option<Watch>, is_under_way: bool, bytes: u64) {
+    match is_under_way {
+        false => *slot = None,
+        true => {
+            slot.get_or_insert_with(|| Watch {
+                since: Instant::now(),
+                bytes,
+            });
+        }
+    }
+}
+
+/// Whether it has not moved for too long.
+fn is_late(slot: &mut Option<Watch>, bytes: u64, now: Instant, patience: Duration) -> bool {
+    let Some(watch) = slot else { return false };
+    if bytes - watch.bytes >= PROGRESS {
+        *watch = Watch { since: now, bytes };
+        return false;
+    }
+    now.saturating_duration_since(watch.since) > patience
+}
+
+/// A peer whose machine is gone is noticed, in some minutes.
+fn keep_alive(socket: &TcpStream) {
+    use rustix::net::sockopt;
+    let _ = sockopt::set_socket_keepalive(socket, true);
+    let _ = sockopt::set_tcp_keepidle(socket, Duration::from_secs(60));
+    let _ = sockopt::set_tcp_keepintvl(socket, Duration::from_secs(20));
+}

@@ -1,0 +1,191 @@
+//! The body of a request: which of the bytes that come are content, and where it ends.
+//!
+//! Pure.
+
+use super::head::Framing;
+
+/// The longest line between two chunks, and the most bytes after the last one.
+const LINE: usize = 256;
+const TRAILER: usize = 4096;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// So many bytes are left.
+    Length(u64),
+    /// A chunk's length comes next.
+    Size,
+    /// So many bytes of a chunk are left.
+    Chunk(u64),
+    /// The end of a chunk's line comes next.
+    ChunkEnd,
+    /// Lines up to an empty one, of which so many bytes have come.
+    Trailer(usize),
+    Over,
+}
+
+/// What the input begins with.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    Content(&'a [u8]),
+    /// So many bytes that are no content.
+    Frame(usize),
+    Wants,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken;
+
+impl Body {
+    pub fn new(framing: Framing) -> Body {
+        match framing {
+            Framing::Length(0) => Body::Over,
+            Framing::Length(length) => Body::Length(length),
+            Framing::Chunks => Body::Size,
+        }
+    }
+
+    pub fn take<'a>(&mut self, input: &'a [u8]) -> Result<Part<'a>, Broken> {
+        match self {
+            Body::Over => Ok(Part::Wants),
+            Body::Length(left) => {
+                let content = cut(input, left);
+                if *left == 0 {
+                    *self = Body::Over;
+                }
+                Ok(content)
+            }
+            Body::Chunk(left) => {
+                let content = cut(input, left);
+                if *left == 0 {
+                    *self = Body::ChunkEnd;
+                }
+                Ok(content)
+            }
+            Body::Size => {
+                let Some(line) = line(input)? else {
+                    return Ok(Part::Wants);
+                };
+                *self = match size(line)? {
+                    0 => Body::Trailer(0),
+                    size => Body::Chunk(size),
+                };
+                Ok(Part::Frame(line.len() + 2))
+            }
+            Body::ChunkEnd => match line(input)? {
+                None => Ok(Part::Wants),
+                Some(b"") => {
+                    *self = Body::Size;
+                    Ok(Part::Frame(2))
+                }
+                Some(_) => Err(Broken),
+            },
+            Body::Trailer(length) => {
+                let Some(line) = line(input)? else {
+                    return Ok(Part::Wants);
+                };
+                *length += line.len() + 2;
+                match (line, *length) {
+                    (b"", _) => *self = Body::Over,
+                    (_, TRAILER..) => return Err(Broken),
+                    _ => {}
+                }
+                Ok(Part::Frame(line.len() + 2))
+            }
+        }
+    }
+
+    pub fn is_over(&self) -> bool {
+        *self == Body::Over
+    }
+}
+
+fn cut<'a>(input: &'a [u8], left: &mut u64) -> Part<'a> {
+    let size = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+    *left -= size as u64;
+    match size {
+        0 => Part::Wants,
+        size => Part::Content(&input[..size]),
+    }
+}
+
+/// Up to the end of a line, without it.
+fn line(input: &[u8]) -> Result<Option<&[u8]>, Broken> {
+    let end = input.iter().take(LINE).position(|byte| *byte == b'\n');
+    match end {
+        None if input.len() >= LINE => Err(Broken),
+        None => Ok(None),
+        Some(end) => input[..end].strip_suffix(b"\r").map(Some).ok_or(Broken),
+    }
+}
+
+/// Hexadecimal digits, and perhaps extensions.
+fn size(line: &[u8]) -> Result<u64, Broken> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
+    let text = std::str::from_utf8(digits).map_err(|_| Broken)?;
+    u64::from_str_radix(text, 16).ok().filter(|_| is_number).ok_or(Broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The content, and what is left, when it comes in pieces of this size.
+    fn read(framing: Framing, stream: &[u8], piece: usize) -> Result<(Vec<u8>, Vec<u8>), Broken> {
+        let mut body = Body::new(framing);
+        let (mut content, mut waiting) = (Vec::new(), Vec::new());
+        for piece in stream.chunks(piece) {
+            waiting.extend_from_slice(piece);
+            loop {
+                let used = match body.take(&waiting)? {
+                    Part::Wants => break,
+                    Part::Frame(used) => used,
+                    Part::Content(bytes) => {
+                        content.extend_from_slice(bytes);
+                        bytes.len()
+                    }
+                };
+                waiting.drain(..used);
+            }
+        }
+        assert!(body.is_over());
+        Ok((content, waiting))
+    }
+
+    #[test]
+    fn a_body_ends_where_it_says_however_it_comes() {
+        let chunks = b"5\r\nhello\r\n1;x=y\r\n!\r\n00\r\nTrailer: t\r\n\r\nGET";
+        for piece in 1..=chunks.len() {
+            let found = read(Framing::Chunks, chunks, piece).unwrap();
+            assert_eq!(found, (b"hello!".to_vec(), b"GET".to_vec()));
+            let found = read(Framing::Length(6), b"hello!GET", piece).unwrap();
+            assert_eq!(found, (b"hello!".to_vec(), b"GET".to_vec()));
+        }
+    }
+
+    #[test]
+    fn broken_chunks_are_refused() {
+        let long = [b"1;".as_slice(), &[b'x'; LINE]].concat();
+        for stream in [
+            b"-1\r\n".as_slice(),
+            b"+1\r\n",
+            b"\r\n",
+            b"1\n",
+            b"1ffffffffffffffff\r\n",
+            b"1\r\nab\r\n",
+            &long,
+        ] {
+            let mut body = Body::new(Framing::Chunks);
+            let mut rest = stream;
+            let broken = loop {
+                match body.take(rest) {
+                    Ok(Part::Wants) => break false,
+                    Ok(Part::Frame(used)) => rest = &rest[used..],
+                    Ok(Part::Content(bytes)) => rest = &rest[bytes.len()..],
+                    Err(Broken) => break true,
+                }
+            };
+            assert!(broken, "{stream:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! How much others may have of us, and the memory that all uploads share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub connections: usize,
+    /// For a greeting it is a sixth of this; for the rest of what has begun, all.
+    pub patience: Duration,
+    /// Bytes of one blob or value.
+    pub blob: u64,
+    /// Requests per second and connection; 0 is any number.
+    pub rate: u32,
+    /// Memory of what has come in and is not stored.
+    pub uploads: usize,
+}
+
+impl Limits {
+    pub fn greeting(&self) -> Duration {
+        (self.patience / 6).max(Duration::from_secs(1)).min(self.patience)
+    }
+}
+
+/// Memory that many take from, and that no one may take more of than there is.
+#[derive(Debug, Clone)]
+pub struct Budget {
+    left: Arc<AtomicUsize>,
+}
+
+/// What was taken; dropped, it is given back.
+#[derive(Debug)]
+pub struct Share {
+    budget: Budget,
+    size: usize,
+}
+
+impl Budget {
+    pub fn new(size: usize) -> Budget {
+        Budget {
+            left: Arc::new(AtomicUsize::new(size)),
+        }
+    }
+
+    pub fn share(&self) -> Share {
+        Share {
+            budget: self.clone(),
+            size: 0,
+        }
+    }
+
+    /// What nobody has.
+    pub fn left(&self) -> usize {
+        self.left.load(Ordering::Relaxed)
+    }
+}
+
+impl Share {
+    /// Has this much from now on, if there is enough.
+    pub fn resize(&mut self, size: usize) -> bool {
+        let left = &self.budget.left;
+        if size <= self.size {
+            left.fetch_add(self.size - size, Ordering::Relaxed);
+            self.size = size;
+            return true;
+        }
+        let more = size - self.size;
+        let take = |left: usize| left.checked_sub(more);
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+        if taken {
+            self.size = size;
+        }
+        taken
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_there_is_and_all_comes_back() {
+        let budget = Budget::new(100);
+        let (mut one, mut two) = (budget.share(), budget.share());
+        assert!(one.resize(60));
+        assert!(!two.resize(41));
+        assert!(two.resize(40));
+        assert!(!one.resize(61));
+        assert!(one.resize(10));
+        drop(two);
+        assert_eq!(budget.left(), 90);
+    }
+}

@@ -1,0 +1,116 @@
+//! The thread that takes connections and hands them out, and hears signals and changes of tokens.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::{info, warn};
+use rustix::event::{epoll, Timespec};
+
+use super::mailbox::{Letter, Mailbox};
+use super::metrics::{add, Turned};
+use super::office::Office;
+use super::token_file::TokenFile;
+
+const SIGNALS: u64 = u64::MAX;
+/// How often the tokens are looked at, and how long we take no connections when there are no descriptors for them.
+const TICK: Duration = Duration::from_secs(1);
+const BREATH: Duration = Duration::from_millis(100);
+
+pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
+    let named = |error: io::Error| format!("listen on {address}: {error}");
+    let listener = TcpListener::bind(address).map_err(named)?;
+    listener.set_nonblocking(true).map_err(named)?;
+    // As many at once as the system lets wait.
+    let _ = rustix::net::listen(&listener, 4096);
+    Ok(listener)
+}
+
+pub struct Listener {
+    pub office: Arc<Office>,
+    pub workers: Vec<Arc<Mailbox>>,
+    pub listeners: Vec<TcpListener>,
+    pub signals: OwnedFd,
+    pub tokens: TokenFile,
+}
+
+impl Listener {
+    /// Takes connections until a signal comes.
+    pub fn run(mut self) -> io::Result<()> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let numbered = (0..).zip(&self.listeners);
+        for (number, listener) in numbered {
+            epoll::add(
+                &epoll,
+                listener,
+                epoll::EventData::new_u64(number),
+                epoll::EventFlags::IN,
+            )?;
+        }
+        let signals = epoll::EventData::new_u64(SIGNALS);
+        epoll::add(&epoll, &self.signals, signals, epoll::EventFlags::IN)?;
+        let mut space = [MaybeUninit::uninit(); 16];
+        let mut ticked = Instant::now();
+        let mut next = 0;
+        loop {
+            let wait = Timespec {
+                tv_sec: TICK.as_secs() as i64,
+                tv_nsec: 0,
+            };
+            let numbers: Vec<u64> = match epoll::wait(&epoll, &mut space, Some(&wait)) {
+                Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if numbers.contains(&SIGNALS) {
+                return Ok(());
+            }
+            for number in numbers {
+                self.accept(number as usize, &mut next);
+            }
+            if ticked.elapsed() >= TICK {
+                ticked = Instant::now();
+                self.look_at_tokens();
+            }
+        }
+    }
+
+    fn accept(&self, number: usize, next: &mut usize) {
+        while let Some(listener) = self.listeners.get(number) {
+            let (socket, peer) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                Err(error) => {
+                    warn!("take a connection: {error}");
+                    return std::thread::sleep(BREATH);
+                }
+            };
+            let metrics = &self.office.metrics;
+            add(&metrics.arrived, 1);
+            if metrics.open.load(Ordering::Relaxed) >= self.office.limits.connections as u64 {
+                metrics.turn(Turned::Crowded);
+                continue;
+            }
+            add(&metrics.open, 1);
+            *next = (*next + 1) % self.workers.len();
+            self.workers[*next].put(Letter::Arrived(socket, peer));
+        }
+    }
+
+    fn look_at_tokens(&mut self) {
+        match self.tokens.changed() {
+            None => {}
+            Some(Err(error)) => warn!("{error}; the tokens stay as they were"),
+            Some(Ok(tokens)) => {
+                info!("tokens were read again");
+                self.office.set_tokens(tokens);
+                self.workers.iter().for_each(|worker| worker.put(Letter::Tokens));
+            }
+        }
+    }
+}

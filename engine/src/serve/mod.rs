@@ -1,0 +1,203 @@
+//! `wafd serve`: the cache of a team.
+//!
+//! ```text
+//! listener ─► worker ─► connection ─► dialect ─► room | http | redis ─► shelf ─► store
+//!                            ▲                                            │
+//!                            └── mailbox ◄── porters ◄── what is large ◄──┘
+//! ```
+//!
+//! The listener hands connections to workers, each of which has an event loop. A dialect makes requests of bytes and bytes
+//! of replies; it sees of the world only its desk (`office`). `docs/serve.md` is for whoever runs it.
+
+mod connection;
+mod dialect;
+mod hot;
+mod http;
+mod limits;
+mod listener;
+mod mailbox;
+mod metrics;
+mod office;
+mod options;
+mod outbox;
+mod porters;
+mod redis;
+mod room;
+mod shelf;
+mod tls;
+mod token_file;
+mod tokens;
+mod upload;
+mod worker;
+mod writes;
+
+use std::fs::DirBuilder;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::thread;
+
+use log::{info, warn};
+
+use self::hot::Hot;
+use self::limits::{Budget, Limits};
+use self::listener::Listener;
+use self::mailbox::{Letter, Mailbox};
+use self::office::{Office, Rules};
+use self::options::{Act, Options};
+use self::porters::Porters;
+use self::shelf::Shelf;
+use self::token_file::TokenFile;
+use self::tokens::Tokens;
+use self::upload::Dock;
+use self::worker::Worker;
+use self::writes::Writes;
+use crate::cache::store::{Compression, Settings, Store};
+
+/// Threads for what is large.
+const PORTERS: usize = 2;
+const TOKEN: &str = "WAFD_SERVE_TOKEN";
+
+/// Does what the command line after `wafd serve` says.
+pub fn run(parser: lexopt::Parser) -> Result<(), String> {
+    let act = options::parse(parser).map_err(|error| format!("serve: {error}; see wafd serve --help"))?;
+    match act {
+        Act::Print(text) => say(text),
+        Act::NewToken {
+            name,
+            writes,
+            namespace,
+            file,
+        } => {
+            let rights = if writes { tokens::WRITE } else { tokens::READ };
+            let token = token_file::add(&file, &name, rights, &namespace)?;
+            say(&format!("{token}\n"))
+        }
+        Act::Serve(options) => serve(*options),
+    }
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|error| format!("write to standard output: {error}"))
+}
+
+fn serve(options: Options) -> Result<(), String> {
+    // Before there are threads, which all are to leave signals alone.
+    let signals = crate::server::open_signals().map_err(|error| format!("wait for signals: {error}"))?;
+    crate::server::raise_descriptor_limit();
+    let given = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
+    let (tokens, held) = TokenFile::open(options.tokens.clone(), given.as_deref())?;
+    check_openness(&options, &held)?;
+    let rules = rules(&options, held)?;
+    let shelf = Arc::new(open_shelf(&options)?);
+    let listeners = listen(&options.listen)?;
+    let failed = |error: std::io::Error| format!("start to serve: {error}");
+    let office = Office::new(
+        shelf.clone(),
+        Porters::start(PORTERS, &shelf).map_err(failed)?,
+        open_dock(&options.store, &options.limits)?,
+        rules,
+    );
+    let office = Arc::new(office);
+    let mut workers = Vec::new();
+    let mut threads = Vec::new();
+    for _ in 0..options.workers {
+        let mailbox = Arc::new(Mailbox::new().map_err(failed)?);
+        let worker = Worker::new(&office, &mailbox).map_err(failed)?;
+        let thread = thread::Builder::new().name("worker".to_owned()).spawn(|| worker.run());
+        threads.push(thread.map_err(failed)?);
+        workers.push(mailbox);
+    }
+    for listener in &listeners {
+        let address = listener.local_addr().map_err(failed)?;
+        say(&format!("serves {address}\n"))?;
+    }
+    if office.is_open {
+        warn!("there are no tokens: every program of this machine may read and write");
+    }
+    let listener = Listener {
+        office: office.clone(),
+        workers: workers.clone(),
+        listeners,
+        signals,
+        tokens,
+    };
+    let ended = listener.run().map_err(|error| format!("take connections: {error}"));
+    info!("leaving, after what is under way");
+    office.is_leaving.store(true, Ordering::Relaxed);
+    workers.iter().for_each(|worker| worker.put(Letter::Leave));
+    for thread in threads {
+        let _ = thread.join();
+    }
+    office.porters.finish();
+    info!("left");
+    ended
+}
+
+/// Closed until opened: who has no tokens serves this machine only.
+fn check_openness(options: &Options, tokens: &Tokens) -> Result<(), String> {
+    if !tokens.is_empty() {
+        return Ok(());
+    }
+    let is_outside = |address: &&SocketAddr| !address.ip().is_loopback();
+    match options.listen.iter().find(is_outside) {
+        Some(address) => Err(format!(
+            "listen on {address}: there are no tokens, so only addresses of loopback; add one with wafd serve --new-token"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn rules(options: &Options, tokens: Tokens) -> Result<Rules, String> {
+    let files = options.tls_cert.as_deref().zip(options.tls_key.as_deref());
+    let tls = files.map(|(certificates, key)| {
+        tls::config(&tls::Files {
+            certificates,
+            key,
+            clients: options.tls_client_ca.as_deref(),
+        })
+    });
+    Ok(Rules {
+        limits: options.limits,
+        writes: options.log_writes.clone().map(Writes::open).transpose()?,
+        tls: tls.transpose()?.map(Arc::new),
+        are_metrics_open: options.open_metrics,
+        tokens,
+    })
+}
+
+fn open_shelf(options: &Options) -> Result<Shelf, String> {
+    let settings = Settings {
+        max_size: if options.max_size == 0 {
+            u64::MAX
+        } else {
+            options.max_size
+        },
+        compression: Compression::Auto,
+    };
+    Ok(Shelf {
+        store: Store::open(&options.store, settings).map_err(|error| error.to_string())?,
+        hot: Hot::new(options.memory as usize),
+        turns: Default::default(),
+        downloads: Budget::new(options.limits.uploads),
+    })
+}
+
+fn open_dock(store: &Path, limits: &Limits) -> Result<Dock, String> {
+    let folder: PathBuf = store.join("uploads");
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(&folder);
+    made.map_err(|error| format!("make the folder {}: {error}", folder.display()))?;
+    Ok(Dock {
+        folder,
+        budget: Budget::new(limits.uploads),
+    })
+}
+
+fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, String> {
+    addresses.iter().map(|address| listener::listen(*address)).collect()
+}

@@ -1,0 +1,142 @@
+//! What all workers share, and what a dialect sees of it while it answers.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::limits::Limits;
+use super::metrics::{add, Doings, Language, Metrics, Outcome, Turned};
+use super::outbox::Outbox;
+use super::porters::{Errand, Porters};
+use super::shelf::Shelf;
+use super::tokens::{Holder, Tokens};
+use super::upload::Dock;
+use super::writes::{Deed, Writes};
+
+pub struct Office {
+    pub shelf: Arc<Shelf>,
+    pub porters: Porters,
+    pub dock: Dock,
+    pub limits: Limits,
+    pub metrics: Metrics,
+    pub writes: Option<Writes>,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Nobody needs a token.
+    pub is_open: bool,
+    /// Metrics need none, from this machine.
+    pub are_metrics_open: bool,
+    pub is_leaving: AtomicBool,
+    tokens: RwLock<Arc<Tokens>>,
+}
+
+/// Who somebody is, as the token has it.
+pub struct Standing {
+    pub holder: Holder,
+    pub doings: Arc<Doings>,
+}
+
+/// What an office is made of.
+pub struct Rules {
+    pub limits: Limits,
+    pub writes: Option<Writes>,
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub are_metrics_open: bool,
+    pub tokens: Tokens,
+}
+
+impl Office {
+    pub fn new(shelf: Arc<Shelf>, porters: Porters, dock: Dock, rules: Rules) -> Office {
+        Office {
+            shelf,
+            porters,
+            dock,
+            limits: rules.limits,
+            metrics: Metrics::default(),
+            writes: rules.writes,
+            tls: rules.tls,
+            is_open: rules.tokens.is_empty(),
+            are_metrics_open: rules.are_metrics_open,
+            is_leaving: AtomicBool::new(false),
+            tokens: RwLock::new(Arc::new(rules.tokens)),
+        }
+    }
+
+    pub fn tokens(&self) -> Arc<Tokens> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_tokens(&self, tokens: Tokens) {
+        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Who shows this token.
+    pub fn admit(&self, shown: &[u8]) -> Option<Standing> {
+        let holder = match self.is_open {
+            true => Holder::anyone(),
+            false => self.tokens().holder(shown).cloned()?,
+        };
+        let doings = self.metrics.namespace(&holder.namespace);
+        Some(Standing { holder, doings })
+    }
+
+    /// The token still holds.
+    pub fn knows(&self, standing: &Standing) -> bool {
+        self.is_open || self.tokens().holds(&standing.holder)
+    }
+}
+
+/// A connection as its dialect sees it.
+pub struct Desk<'a> {
+    pub office: &'a Office,
+    pub peer: SocketAddr,
+    pub out: &'a mut Outbox,
+    pub standing: &'a mut Option<Arc<Standing>>,
+    /// What is to be carried before this connection goes on.
+    pub errand: &'a mut Option<Errand>,
+}
+
+impl Desk<'_> {
+    pub fn count(&self, language: Language, outcome: Outcome) {
+        self.office.metrics.count(language, outcome);
+        if let Some(standing) = &*self.standing {
+            standing.doings.count(outcome);
+        }
+    }
+
+    /// A content of this size is sent.
+    pub fn gave(&self, size: u64) {
+        if let Some(standing) = &*self.standing {
+            add(&standing.doings.bytes_out, size);
+        }
+    }
+
+    /// Somebody has written something.
+    pub fn wrote(&self, what: &'static str, key: &str, size: u64) {
+        let Some(standing) = &*self.standing else { return };
+        add(&standing.doings.bytes_in, size);
+        if let Some(writes) = &self.office.writes {
+            writes.tell(&Deed {
+                name: &standing.holder.name,
+                peer: self.peer,
+                namespace: &standing.holder.namespace,
+                what,
+                key,
+                size,
+            });
+        }
+    }
+
+    /// Takes whoever shows this token as its holder.
+    pub fn admit(&mut self, shown: &[u8]) -> Option<Arc<Standing>> {
+        let standing = self.office.admit(shown).map(Arc::new);
+        if standing.is_none() {
+            self.office.metrics.turn(Turned::Token);
+        }
+        *self.standing = standing.clone();
+        standing
+    }
+}

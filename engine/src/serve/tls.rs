@@ -1,0 +1,172 @@
+//! TLS: certificates from files, and a connection's bytes before and after it.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+
+/// The most plain bytes that wait to be sent in records.
+const UNSENT: usize = 64 << 10;
+
+/// What `wafd serve` is told of certificates.
+#[derive(Debug, Clone)]
+pub struct Files<'a> {
+    pub certificates: &'a Path,
+    pub key: &'a Path,
+    /// Who signs the certificates that clients have to show.
+    pub clients: Option<&'a Path>,
+}
+
+pub fn config(files: &Files<'_>) -> Result<ServerConfig, String> {
+    let certificates = certificates(files.certificates)?;
+    let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let key =
+        PrivateKeyDer::from_pem_file(files.key).map_err(|error| format!("private key {}", named(files.key, &error)))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS: {error}"))?;
+    let builder = match files.clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for certificate in self::certificates(path)? {
+                roots
+                    .add(certificate)
+                    .map_err(|error| format!("certificates {}", named(path, &error)))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
+            builder
+                .with_client_cert_verifier(verifier.map_err(|error| format!("certificates {}", named(path, &error)))?)
+        }
+    };
+    builder
+        .with_single_cert(certificates, key)
+        .map_err(|error| format!("certificates {}", named(files.certificates, &error)))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let named = |error: &dyn std::fmt::Display| format!("certificates {}: {error}", path.display());
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .map_err(|error| named(&error))?
+        .collect();
+    let found = found.map_err(|error| named(&error))?;
+    match found.is_empty() {
+        true => Err(named(&"there is none in it")),
+        false => Ok(found),
+    }
+}
+
+/// A connection's socket, bare or below TLS.
+pub struct Wire {
+    pub socket: TcpStream,
+    tls: Option<Box<ServerConnection>>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Wire {
+    pub fn new(socket: TcpStream, config: Option<&Arc<ServerConfig>>) -> io::Result<Wire> {
+        let open = |config: &Arc<ServerConfig>| {
+            let mut tls = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
+            tls.set_buffer_limit(Some(UNSENT));
+            Ok::<_, io::Error>(Box::new(tls))
+        };
+        Ok(Wire {
+            socket,
+            tls: config.map(open).transpose()?,
+        })
+    }
+
+    /// Takes what has come, once; `End` when nothing will come any more.
+    pub fn receive(&mut self, to: &mut [u8]) -> io::Result<Received> {
+        let Some(tls) = &mut self.tls else {
+            return quiet((&self.socket).read(to)).map(|read| match read {
+                None => Received::Nothing,
+                Some(0) => Received::End,
+                Some(n) => Received::Bytes(n),
+            });
+        };
+        let came = if tls.wants_read() {
+            quiet(tls.read_tls(&mut &self.socket))?
+        } else {
+            None
+        };
+        let processed = tls.process_new_packets().map_err(io::Error::other);
+        if processed.is_err() {
+            // Why, for the peer.
+            let _ = tls.write_tls(&mut &self.socket);
+        }
+        processed?;
+        match tls.reader().read(to) {
+            Ok(0) => Ok(Received::End),
+            Ok(n) => Ok(Received::Bytes(n)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(match came {
+                Some(0) => Received::End,
+                _ => Received::Nothing,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// More may be here that epoll knows nothing of.
+    pub fn holds_more(&mut self) -> bool {
+        self.tls.as_mut().is_some_and(|tls| {
+            tls.process_new_packets()
+                .is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+        })
+    }
+
+    /// How many of these bytes were taken.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else {
+            return quiet((&self.socket).write(bytes)).map(|sent| sent.unwrap_or(0));
+        };
+        let taken = tls.writer().write(bytes)?;
+        self.flush()?;
+        Ok(taken)
+    }
+
+    /// Sends records that wait.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            while tls.wants_write() {
+                if quiet(tls.write_tls(&mut &self.socket))?.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn has_unsent(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn shut(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            let _ = self.flush();
+        }
+        let _ = self.socket.shutdown(std::net::Shutdown::Write);
+    }
+}
+
+/// `None` where it would block.
+fn quiet(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(None),
+        other => other.map(Some),
+    }
+}

@@ -1,0 +1,217 @@
+"""`wafd serve` among peers that mean it no good: they are turned away, it stays small, and others are served."""
+
+import contextlib
+import hashlib
+import random
+import socket
+import struct
+from typing import Callable, Iterator, List
+
+import pytest
+from serve_lab import PATIENCE, TOKEN, Server, frame, hello, wait_until
+
+Serve = Callable[..., Server]
+MANY = 1000
+MEGABYTE = 1 << 20
+NUMBER = struct.pack("<I", 1)
+KEY = bytes(range(32))
+
+
+@contextlib.contextmanager
+def crowd(server: Server, count: int, first: bytes) -> Iterator[List[socket.socket]]:
+	"""Connections that have sent this much."""
+	peers: List[socket.socket] = []
+	try:
+		for _ in range(count):
+			peers.append(socket.create_connection(server.address, timeout=PATIENCE))
+			peers[-1].sendall(first)
+		yield peers
+	finally:
+		for peer in peers:
+			peer.close()
+
+
+def turned(server: Server, why: str) -> int:
+	return server.metrics()['wafd_serve_turned_away_total{why="%s"}' % why]
+
+
+UPLOAD = struct.pack("<Q", MEGABYTE)
+SLOW = {
+	"room frame": hello() + struct.pack("<I", MEGABYTE) + b"\5" + NUMBER + b"x" * 5000,
+	"room upload": hello() + frame(0x05, NUMBER, bytes(32), b"\0", UPLOAD, b"x" * 5000),
+	"http head": b"PUT /x HTTP/1.1\r\nContent-Le",
+	"http body": b"PUT /x HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 5000,
+	"redis value": b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"x" * 5000,
+	"nothing": b"",
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_thousand_slow_writers_are_bounded(serve: Serve, name: str) -> None:
+	"""They hold little memory, nobody waits for them, and they have to go."""
+	server = serve("--patience", "4")
+	before = server.resident()
+	with crowd(server, MANY, SLOW[name]) as peers:
+		client = server.room()
+		digest = client.put(b"content")
+		assert client.put_entry(KEY, [digest], b"facts") == (0x89, b"")
+		assert client.get([digest]) == [b"content"]
+		assert server.request("PUT", "/ab/cdef", b"value")[0] == 201
+		assert server.resident() - before < MANY * 64 * 1024
+		wait_until("the slow ones are gone", lambda: server.metrics()["wafd_serve_connections"] <= 2)
+		assert turned(server, "slow") >= MANY
+		for peer in peers[:10]:
+			with contextlib.suppress(ConnectionError):
+				while peer.recv(1 << 16):
+					pass
+	assert client.ask(0x08) == (0x8B, b""), "who was quiet, but not slow, is still there"
+
+
+def test_uploads_have_to_share_their_memory(serve: Serve) -> None:
+	"""What does not fit goes to files, and all of it comes back."""
+	server = serve("--uploads", "1MB")
+	content = b"x" * 200_000
+	head = b"PUT /%d HTTP/1.1\r\nContent-Length: 200000\r\n\r\n"
+	with crowd(server, 20, b"") as peers:
+		for number, peer in enumerate(peers):
+			peer.sendall(head % number + content[:-1])
+		wait_until("all has come", lambda: server.metrics()["wafd_serve_received_bytes_total"] > 20 * 199_999)
+		assert server.metrics()["wafd_serve_uploads_free_bytes"] < 200_000
+		for peer in peers:
+			peer.sendall(content[-1:])
+			assert peer.recv(20).startswith(b"HTTP/1.1 201")
+	assert {server.request("GET", "/%d" % number) for number in range(20)} == {(200, content)}
+	wait_until("it is given back", lambda: server.metrics()["wafd_serve_uploads_free_bytes"] == 1_000_000)
+
+
+def test_who_does_not_read_is_not_answered_on(serve: Serve) -> None:
+	"""A hundred ask for gigabytes and read nothing: memory stays small, and they have to go."""
+	server = serve("--patience", "4")
+	client = server.room()
+	content = hashlib.shake_128(b"noise").digest(3_000_000)
+	digest = client.put(content[:200_000])
+	assert server.request("PUT", "/large", content)[0] == 201
+	before = server.resident()
+	greedy = hello() + frame(0x03, NUMBER, struct.pack("<H", 4096), digest * 4096) * 2
+	with crowd(server, 50, greedy), crowd(server, 50, b"GET /large HTTP/1.1\r\n\r\n" * 100):
+		assert client.get([digest]) == [content[:200_000]]
+		wait_until("they are gone", lambda: turned(server, "slow") >= 100)
+		assert server.resident() - before < 100 * MEGABYTE
+	assert client.ask(0x08) == (0x8B, b"")
+
+
+BROKEN = {
+	"a length above the cap of greetings": struct.pack("<I", 4097) + b"\1WAFR",
+	"a length above the cap": hello() + struct.pack("<I", 2 * MEGABYTE),
+	"a frame of no length": hello() + struct.pack("<I", 0),
+	"a request before the greeting": frame(0x08, NUMBER),
+	"the greeting again": hello() + hello(),
+	"a reply": hello() + frame(0x89, NUMBER),
+	"an unknown kind": hello() + frame(0x7F, NUMBER),
+	"too many digests": hello() + frame(0x04, NUMBER, struct.pack("<H", 4097), bytes(32) * 4097),
+	"a truncated request": hello() + frame(0x04, NUMBER, struct.pack("<H", 2), bytes(32)),
+	"an upload of a number that is taken": hello() + frame(0x05, NUMBER, bytes(32), b"\0", UPLOAD) * 2,
+	"too many uploads": hello()
+	+ b"".join(frame(0x05, struct.pack("<I", n), bytes(32), b"\0", UPLOAD) for n in range(65)),
+	"a word that is too long": b"*2\r\n$3\r\nGET\r\n$99999999\r\n",
+	"a bad length of a word": b"*1\r\n$-5\r\n",
+	"nothing known": b"\0\1\2\3\4\5",
+	"TLS where there is none": b"\x16\x03\x01\x02\x00\x01",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_malformed_ends_its_connection_only(serve: Serve, name: str) -> None:
+	"""And is counted."""
+	server = serve()
+	client = server.room()
+	with crowd(server, 1, BROKEN[name]) as (peer,):
+		with contextlib.suppress(ConnectionError):
+			while peer.recv(1 << 16):
+				pass
+		assert turned(server, "malformed") == 1
+	assert client.ask(0x08) == (0x8B, b"")
+
+
+@pytest.mark.parametrize(
+	("request_", "status"),
+	[
+		(b"GET / HTTP/1.1\r\nX: " + b"x" * 20000, b"431"),
+		(b"GARBAGE\r\n\r\n", b"400"),
+		(b"POST /x HTTP/1.1\r\n\r\n", b"405"),
+		(b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+		(b"PUT /x HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
+	],
+)
+def test_a_bad_http_request_is_answered_and_ends(serve: Serve, request_: bytes, status: bytes) -> None:
+	"""With why."""
+	server = serve()
+	with crowd(server, 1, request_) as (peer,):
+		answer = b""
+		while True:
+			part = peer.recv(1 << 16)
+			if not part:
+				break
+			answer += part
+	assert answer.startswith(b"HTTP/1.1 " + status) and b"Connection: close" in answer
+
+
+def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:
+	"""Good requests of each dialect with some of their bytes changed, cut anywhere."""
+	server = serve()
+	chance = random.Random(1)
+	good = [
+		hello() + frame(0x02, NUMBER, struct.pack("<IH", 9, 1), KEY) + frame(0x07, NUMBER, KEY, b"\0\0", b"facts"),
+		hello() + frame(0x05, NUMBER, KEY, b"\1", struct.pack("<Q", 5), b"abc") + frame(0x06, NUMBER, b"de"),
+		b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n",
+		b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
+	]
+	client = server.room()
+	for _ in range(100):
+		for request in good:
+			changed = bytearray(request[: chance.randrange(len(request) + 1)])
+			for _ in range(chance.randrange(3)):
+				if changed:
+					changed[chance.randrange(len(changed))] = chance.randrange(256)
+			with crowd(server, 1, bytes(changed)):
+				pass
+	assert client.ask(0x08) == (0x8B, b"")
+	assert server.process.poll() is None
+
+
+def test_no_more_connections_than_allowed(serve: Serve) -> None:
+	"""The next one is closed at once, and there is room again when one has gone."""
+	server = serve("--max-connections", "10")
+	clients = [server.room() for _ in range(10)]
+	with pytest.raises((EOFError, ConnectionError)):
+		server.room()
+	clients[0].close()
+	wait_until("there is room again", lambda: is_welcome(server))
+
+
+def is_welcome(server: Server) -> bool:
+	try:
+		server.room().close()
+	except (EOFError, ConnectionError):
+		return False
+	return True
+
+
+def test_a_rate_holds_back_one_connection_only(serve: Serve) -> None:
+	"""All that it asked for is answered, in its time."""
+	server = serve("--rate", "10")
+	hasty = server.room()
+	hasty.send(frame(0x08, NUMBER) * 25)
+	assert server.room().ask(0x08) == (0x8B, b"")
+	assert [hasty.receive() for _ in range(25)] == [(0x8B, NUMBER)] * 25
+
+
+def test_tokens_are_tried_in_vain(serve: Serve) -> None:
+	"""Each try costs a connection, or is told to come with a token."""
+	server = serve("--open-metrics", WAFD_SERVE_TOKEN=TOKEN)
+	with crowd(server, 50, hello("guess" * 5)) as peers:
+		for peer in peers:
+			assert peer.recv(100)[4:6] == b"\x82\2"
+	for guess in ("guess" * 5, TOKEN[:-1], TOKEN + "x"):
+		assert server.request("GET", "/x", token=guess)[0] == 401
+	assert turned(server, "token") == 53

