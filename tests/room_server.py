@@ -8,7 +8,7 @@ import struct
 from typing import Dict, Iterator, List, Optional, Tuple
 
 import pytest
-from tier_lab import Oddity
+from tier_lab import PATIENT, Oddity
 
 PIECE = 1 << 20
 
@@ -57,7 +57,7 @@ class Room:
 
 	@property
 	def address(self) -> str:
-		return f"tcp://{self.TOKEN}@127.0.0.1:{self.oddity.port}/team"
+		return f"tcp://{self.TOKEN}@127.0.0.1:{self.oddity.port}/team{PATIENT}"
 
 	def serve(self, connection: socket.socket) -> None:
 		"""One connection, until it ends."""

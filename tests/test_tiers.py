@@ -68,7 +68,7 @@ def test_what_is_large_is_fetched_when_it_is_known_to_fit(machine: Make, redis: 
 
 
 def test_all_that_are_asked_for_at_once_come_in_few_round_trips(machine: Make, redis: RedisServer) -> None:
-	"""Forty compiles of ninja or make: each a hit, and fewer requests than compiles."""
+	"""Forty compiles of ninja or make: each a hit, and the server has less to read than compiles."""
 	first, second = machine(redis.address), machine(redis.address)
 	lines = []
 	for n in range(40):
@@ -90,9 +90,8 @@ def test_all_that_are_asked_for_at_once_come_in_few_round_trips(machine: Make, r
 	redis.ask("config", "resetstat")
 	compile_all(second, 40)
 	assert second.remote()["hits"] == 40
-	calls = dict(line.split(":", 1) for line in redis.ask("info", "commandstats").splitlines() if ":" in line)
-	asked = int(calls["cmdstat_mget"].split("calls=")[1].split(",")[0])
-	assert asked < 40
+	told = dict(line.split(":", 1) for line in redis.ask("info", "stats").splitlines() if ":" in line)
+	assert int(told["total_reads_processed"]) < 40
 
 
 def test_the_next_tier_is_asked_when_one_has_nothing(machine: Make, redis: RedisServer) -> None:
@@ -223,7 +222,7 @@ def test_nobody_waits_for_a_dead_server_twice(machine: Make, oddity: Start) -> N
 	errors = first.remote()["errors"]
 	silences = {name: n for name, n in errors.items() if "an upload" not in name}
 	assert list(silences.values()) == [1], errors
-	(log,) = first.runtime.rglob("*.log")
+	(log,) = first.runtime.glob("*.log")
 	assert log.read_text().count("left alone for") == 1
 
 

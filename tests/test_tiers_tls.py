@@ -9,7 +9,7 @@ from typing import Callable, NamedTuple
 import pytest
 from cache_lab import COMPILERS, PATIENCE
 from room_server import Room
-from tier_lab import Machine, RedisServer, free_port, shared
+from tier_lab import PATIENT, Machine, RedisServer, free_port, shared
 from tier_servers import BazelRemote
 
 pytestmark = [
@@ -17,7 +17,6 @@ pytestmark = [
 	pytest.mark.skipif(not shutil.which("openssl"), reason="apt-get install openssl"),
 ]
 Make = Callable[[str], Machine]
-PATIENT = "|timeout=5000|connect-timeout=5000"
 LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 
 
@@ -79,7 +78,7 @@ def test_a_team_s_server(machine: Make, certificates: Certificates) -> None:
 	"""Pieces and many questions over one connection."""
 	room = Room(certificates.context())
 	try:
-		hits(machine, room.address.replace("tcp:", "tcps:") + f"|ca={certificates.ca}{PATIENT}")
+		hits(machine, room.address.replace("tcp:", "tcps:") + f"|ca={certificates.ca}")
 	finally:
 		room.oddity.close()
 
@@ -105,5 +104,5 @@ def test_a_file_that_is_no_certificate_is_named(machine: Make) -> None:
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
 	assert [tier["name"] for tier in first.remote()["tiers"]] == ["redis://127.0.0.1:1"]
-	(log,) = first.runtime.rglob("*.log")
+	(log,) = first.runtime.glob("*.log")
 	assert "/dev/null has no certificate; ca is a file in PEM" in log.read_text()

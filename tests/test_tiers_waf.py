@@ -22,7 +22,7 @@ def test_a_second_machine_compiles_nothing(
 
 	def build(at: Machine) -> Any:
 		shutil.rmtree(folder / "build", ignore_errors=True)
-		names = ("HOME", "LC_ALL", "WAFD_RUNTIME_DIR", "WAFCC_DIR", "WAFCC_REMOTE")
+		names = ("HOME", "LC_ALL", "WAFD_RUNTIME_DIR", "WAFCC_REMOTE")
 		env = {name: at.environ[name] for name in names}
 		waf(folder, "configure", tools="wafcc", env=env)
 		found = verdicts(waf(folder, "build", "--zones=wafcc", tools="wafcc", env=env))

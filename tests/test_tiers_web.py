@@ -6,7 +6,7 @@ from typing import Callable, Optional
 
 import pytest
 from cache_lab import COMPILERS
-from tier_lab import Handler, Machine, Oddity, shared
+from tier_lab import PATIENT, Handler, Machine, Oddity, shared
 from tier_servers import S3, BazelRemote, Nginx
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
@@ -72,7 +72,7 @@ def test_keys_come_from_the_environment_too(machine: Make, s3: S3) -> None:
 	"""By the variables that everybody uses, of whoever starts the engine."""
 	endpoint = f"http://127.0.0.1:{s3.port}"
 	keys = {"AWS_ACCESS_KEY_ID": s3.KEY, "AWS_SECRET_ACCESS_KEY": s3.SECRET, "AWS_REGION": s3.REGION}
-	both = [machine("s3://bucket/pre/fix") for _ in range(2)]
+	both = [machine(f"s3://bucket/pre/fix{PATIENT}") for _ in range(2)]
 	for each in both:
 		each.environ.update(keys, AWS_ENDPOINT_URL=endpoint)
 	first, second = both

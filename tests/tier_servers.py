@@ -13,7 +13,7 @@ import urllib.parse
 from typing import Dict, Iterator, List, Optional
 
 import pytest
-from tier_lab import free_port, running
+from tier_lab import PATIENT, free_port, running
 
 NGINX = """
 daemon off;
@@ -52,7 +52,7 @@ class Nginx:
 
 	@property
 	def address(self) -> str:
-		return f"http://team:geheim@127.0.0.1:{self.port}/cache"
+		return f"http://team:geheim@127.0.0.1:{self.port}/cache{PATIENT}"
 
 	@contextlib.contextmanager
 	def run(self) -> Iterator[None]:
@@ -146,7 +146,7 @@ class S3(ValueServer):
 	@property
 	def address(self) -> str:
 		endpoint = f"http://127.0.0.1:{self.port}"
-		return f"s3://bucket/pre/fix|endpoint={endpoint}|region={self.REGION}"
+		return f"s3://bucket/pre/fix|endpoint={endpoint}|region={self.REGION}{PATIENT}"
 
 	def refuse(self, request: Values, path: str, body: bytes) -> Optional[str]:
 		if not path.startswith("/bucket/pre/fix/"):
@@ -180,7 +180,7 @@ class BazelRemote(ValueServer):
 
 	@property
 	def address(self) -> str:
-		return f"http://127.0.0.1:{self.port}/|layout=bazel"
+		return f"http://127.0.0.1:{self.port}/|layout=bazel{PATIENT}"
 
 	def refuse(self, request: Values, path: str, body: bytes) -> Optional[str]:
 		found = re.fullmatch(r"/(ac|cas)/([0-9a-f]{64})", path)

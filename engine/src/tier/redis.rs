@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ErrorKind, Parser, Value};
+use redis::{Cmd, ErrorKind, Parser, RedisResult, Value};
 use rustls::ClientConfig;
 
 use super::address::Address;
@@ -83,21 +83,19 @@ impl Redis {
             cmd.arg(&self.address.path);
             greetings.push(cmd);
         }
-        for greeting in &greetings {
-            connection.ask(greeting, 0, pulse)?;
-        }
+        connection.ask(&greetings, 0, pulse)?;
         Ok(connection)
     }
 
     /// A connection that was at rest may have been closed meanwhile: then once more by another.
-    fn ask(&self, cmd: &Cmd, largest: usize, pulse: &Arc<Pulse>) -> Result<Value, Fault> {
+    fn ask(&self, cmds: &[Cmd], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Value>, Fault> {
         let rested = self.idle().pop();
         let rested = rested.filter(|(since, _)| since.elapsed() < REST);
         let had_rested = rested.is_some();
         let connection = rested.map_or_else(|| self.connect(pulse), |(_, connection)| Ok(connection))?;
-        let answer = self.ask_by(connection, cmd, largest, pulse);
+        let answer = self.ask_by(connection, cmds, largest, pulse);
         match answer {
-            Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(pulse)?, cmd, largest, pulse),
+            Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(pulse)?, cmds, largest, pulse),
             Err(Fault::Silent(_)) => {
                 // The others may be as dead.
                 self.idle().clear();
@@ -110,40 +108,53 @@ impl Redis {
     fn ask_by(
         &self,
         mut connection: Connection,
-        cmd: &Cmd,
+        cmds: &[Cmd],
         largest: usize,
         pulse: &Arc<Pulse>,
-    ) -> Result<Value, Fault> {
-        let answer = connection.ask(cmd, largest, pulse)?;
+    ) -> Result<Vec<Value>, Fault> {
+        let answers = connection.ask(cmds, largest, pulse)?;
         self.idle().push((Instant::now(), connection));
-        Ok(answer)
+        Ok(answers)
     }
 }
 
 impl Connection {
-    fn ask(&mut self, cmd: &Cmd, largest: usize, pulse: &Arc<Pulse>) -> Result<Value, Fault> {
+    /// Sends all of them in one piece, and reads an answer to each.
+    fn ask(&mut self, cmds: &[Cmd], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Value>, Fault> {
         const OVERHEAD: usize = 64 << 10;
         self.stream.heed(pulse);
-        let sent = self.stream.write_all(&cmd.get_packed_command());
+        let packed: Vec<_> = cmds.iter().flat_map(Cmd::get_packed_command).collect();
+        let sent = self.stream.write_all(&packed);
         sent.and_then(|()| self.stream.flush())
             .map_err(|error| fault(&error, pulse))?;
-        let capped = Capped {
+        let mut capped = Capped {
             stream: &mut self.stream,
             left: largest + OVERHEAD,
         };
-        match self.parser.parse_value(capped) {
-            Ok(Value::ServerError(error)) => Err(refusal(error.code())),
-            Ok(value) => Ok(value),
-            Err(error) if error.is_timeout() => Err(fault(&io::ErrorKind::TimedOut.into(), pulse)),
-            Err(error) if error.kind() == ErrorKind::IoError || error.is_connection_dropped() => {
-                Err(fault(&io::ErrorKind::UnexpectedEof.into(), pulse))
-            }
-            Err(error) => Err(match error.code() {
-                Some(code) => refusal(code),
-                None => Fault::Failed("its answer is none".to_owned()),
-            }),
-        }
+        let parser = &mut self.parser;
+        cmds.iter()
+            .map(|_| understand(parser.parse_value(&mut capped), pulse))
+            .collect()
     }
+}
+
+fn understand(answer: RedisResult<Value>, pulse: &Pulse) -> Result<Value, Fault> {
+    match answer {
+        Ok(Value::ServerError(error)) => Err(refusal(error.code())),
+        Ok(value) => Ok(value),
+        Err(error) if error.is_timeout() => Err(fault(&io::ErrorKind::TimedOut.into(), pulse)),
+        Err(error) if error.kind() == ErrorKind::IoError || error.is_connection_dropped() => {
+            Err(fault(&io::ErrorKind::UnexpectedEof.into(), pulse))
+        }
+        Err(error) => Err(match error.code() {
+            Some(code) => refusal(code),
+            None => garbled(),
+        }),
+    }
+}
+
+fn garbled() -> Fault {
+    Fault::Failed("its answer is none".to_owned())
 }
 
 /// The code alone: the words behind it are anyone's, and many.
@@ -175,35 +186,33 @@ impl Values for Redis {
     }
 
     fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        let mut cmd = redis::cmd("MGET");
-        for name in names {
+        // One by one, since there are servers that know no MGET; in one piece, so that it takes no longer.
+        let cmd = |name| {
+            let mut cmd = redis::cmd("GET");
             cmd.arg(name_of(name));
-        }
-        let Value::Array(values) = self.ask(&cmd, largest, pulse)? else {
-            return Err(Fault::Failed("its answer is none".to_owned()));
+            cmd
         };
-        if values.len() != names.len() {
-            return Err(Fault::Failed("its answer is none".to_owned()));
-        }
+        let cmds: Vec<_> = names.iter().map(cmd).collect();
         let bytes = |value| match value {
-            Value::BulkString(bytes) => Some(bytes),
-            _ => None,
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            Value::Nil => Ok(None),
+            _ => Err(garbled()),
         };
-        Ok(values.into_iter().map(bytes).collect())
+        self.ask(&cmds, largest, pulse)?.into_iter().map(bytes).collect()
     }
 
     fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(name_of(name));
-        Ok(self.ask(&cmd, 0, pulse)? == Value::Int(1))
+        Ok(self.ask(&[cmd], 0, pulse)? == [Value::Int(1)])
     }
 
     fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
         let mut cmd = redis::cmd("SET");
         cmd.arg(name_of(name)).arg(value);
-        match self.ask(&cmd, 0, pulse)? {
-            Value::Okay => Ok(()),
-            _ => Err(Fault::Failed("its answer is none".to_owned())),
+        match self.ask(&[cmd], 0, pulse)?[..] {
+            [Value::Okay] => Ok(()),
+            _ => Err(garbled()),
         }
     }
 }
