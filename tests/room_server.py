@@ -5,6 +5,7 @@ import contextlib
 import socket
 import ssl
 import struct
+import time
 from typing import Dict, Iterator, List, Optional, Tuple
 
 import pytest
@@ -53,6 +54,7 @@ class Room:
 		self.asked: collections.Counter[str] = collections.Counter()
 		self.keys = 0
 		self.rights = 3
+		self.distance = 0.0
 		self.oddity = Oddity(self.serve, context)
 
 	@property
@@ -94,6 +96,7 @@ class Room:
 		return b"\x81" + struct.pack("<HBQ", 1, self.rights, 64 << 20) + text(b"room")
 
 	def find(self, whose: int, number: int, fields: Fields) -> Iterator[bytes]:
+		time.sleep(self.distance)
 		inline, told = fields.number("I"), set()
 		keys = fields.digests()
 		self.keys += len(keys)
