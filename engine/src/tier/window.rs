@@ -254,6 +254,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
+    type Told = Result<Shelf, Fault>;
+
     /// Tells what it is asked for, and answers when it is told to.
     struct Puppet {
         asked: Lock<Sender<usize>>,
@@ -288,7 +290,8 @@ mod tests {
         window: Arc<Window>,
         asked: Receiver<usize>,
         answer: Sender<Result<(), Fault>>,
-        results: (Sender<Result<Shelf, Fault>>, Receiver<Result<Shelf, Fault>>),
+        told: Sender<Told>,
+        results: Receiver<Told>,
     }
 
     impl Scene {
@@ -308,25 +311,27 @@ mod tests {
                 || (),
             ));
             window.start().unwrap();
+            let (told, results) = channel();
             Scene {
                 window,
                 asked,
                 answer,
-                results: channel(),
+                told,
+                results,
             }
         }
 
         fn ask(&self, count: u8) {
             for number in 0..count {
-                let told = self.results.0.clone();
+                let told = self.told.clone();
                 let again = move |result| told.send(result).unwrap();
                 self.window.find(Digest::of(&[number]), again);
             }
         }
 
-        fn results(&self, count: usize) -> Vec<Result<Shelf, Fault>> {
+        fn results(&self, count: usize) -> Vec<Told> {
             (0..count)
-                .map(|_| self.results.1.recv_timeout(PATIENCE).unwrap())
+                .map(|_| self.results.recv_timeout(PATIENCE).unwrap())
                 .collect()
         }
     }
@@ -359,7 +364,7 @@ mod tests {
             .1
             .is_some_and(|at| at < Instant::now()));
         scene.window.look(later);
-        let silent = |result: &Result<Shelf, Fault>| matches!(result, Err(Fault::Silent(_)));
+        let silent = |result: &Told| matches!(result, Err(Fault::Silent(_)));
         assert!(scene.results(4).iter().all(silent));
         assert!(scene.window.why_left_alone().is_some());
         scene.ask(1);
@@ -375,7 +380,7 @@ mod tests {
             assert!(Instant::now() < deadline);
             std::thread::yield_now();
         }
-        assert!(scene.results.1.try_recv().is_err());
+        assert!(scene.results.try_recv().is_err());
         scene.window.close();
     }
 
