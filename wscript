@@ -27,7 +27,13 @@ Other sizes, compilers and contenders: utils/bench.py --help
 
 
 # tests that run the engine's programs and no Python of ours: one interpreter is enough to ask them
-NATIVE = ("tests/test_cache*.py", "tests/test_courses.py", "tests/test_parked_compilers.py", "tests/test_wafcc.py")
+NATIVE = (
+	"tests/test_cache*.py",
+	"tests/test_courses.py",
+	"tests/test_parked_compilers.py",
+	"tests/test_tiers*.py",
+	"tests/test_wafcc.py",
+)
 
 
 def options(opt):

@@ -14,8 +14,16 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
 
-# fixtures of some tests only
-pytest_plugins = ["cache_lab", "compiler_yard", "fake_engine", "prefork_probes", "serve_lab"]
+pytest_plugins = [  # fixtures of some tests only
+	"cache_lab",
+	"compiler_yard",
+	"fake_engine",
+	"prefork_probes",
+	"tier_lab",
+	"tier_servers",
+	"room_server",
+	"serve_lab",
+]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
 

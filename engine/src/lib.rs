@@ -35,6 +35,7 @@ pub mod spawn;
 pub mod start;
 pub mod status;
 pub mod terminal;
+pub mod tier;
 pub mod timers;
 pub mod token;
 pub mod wafcc;

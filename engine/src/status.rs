@@ -265,7 +265,7 @@ pub fn show(report: &Value) -> String {
     text
 }
 
-/// What the cache did, in four lines at most; all of it is told by `wafcc --show-stats`.
+/// What the cache did, in five lines at most; all of it is told by `wafcc --show-stats`.
 fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
     let Ok(statistics) = Statistics::from_json(&cache["statistics"]) else {
         return line("cache", "not asked so far".to_owned());
@@ -276,6 +276,9 @@ fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
     if statistics.audited > 0 || cache["audit_percent"].as_f64().unwrap_or(0.0) > 0.0 {
         let audits = statistics.describe_audits();
         line("  audits", format!("{} % of hits: {audits}", cache["audit_percent"]));
+    }
+    if statistics.remote.is_of_use() {
+        line("  remote", statistics.remote.describe());
     }
     if cache["flights"]["waiting"].as_u64().unwrap_or(0) > 0 {
         let flights = &cache["flights"];

@@ -29,6 +29,7 @@ use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
 use super::restore::{freshen, mode_of_output, restore, Output, Unrestored};
+use super::search::{Search, Searched};
 use super::status::Stamp;
 use super::store::{Blob, EntryRef};
 use super::world::{View, World};
@@ -56,6 +57,8 @@ pub struct Question {
     pub inputs: bool,
     /// Whoever asks does so again, and otherwise, if the cache can tell nothing of the command.
     pub only_known: bool,
+    /// What is not in the store was looked for elsewhere.
+    pub searched: Option<Box<Searched>>,
 }
 
 /// How a client wants its commands to be cached.
@@ -170,7 +173,7 @@ impl Cache {
         Some(answer)
     }
 
-    fn answer(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+    fn answer(&self, mut question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
         let mut now = Moment::for_request(moment.take(), question.arrived);
         let action = self.understand(&question, &mut now);
         *moment = Some(now);
@@ -179,9 +182,21 @@ impl Cache {
             Err(reason) => return Some(Answer::Uncached(reason)),
         };
         let key = named(&action.key, &question.wishes.namespace);
-        let before = self.store.find(&key);
+        let mut before = self.store.find(&key);
+        let mut found = self.look_up(&question, &action, &before, moment);
+        if matches!(found, Found::Nothing { .. }) && !question.wishes.recache {
+            question = match self.search(question, &action, &key, moment) {
+                Search::Begun => return None,
+                Search::Nothing(question) => question,
+                Search::Stored(question) => {
+                    before = self.store.find(&key);
+                    found = self.look_up(&question, &action, &before, moment);
+                    question
+                }
+            };
+        }
         let is_read_only = question.wishes.read_only;
-        let (why, reasons, audited) = match self.look_up(&question, &action, &before, moment) {
+        let (why, mut reasons, audited) = match found {
             Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
                 hit.due = self.due(&question, &action, &audited);
                 if hit.due.is_some() {
@@ -208,9 +223,12 @@ impl Cache {
             });
             return Some(self.told(&question, &action, &key, answer));
         }
-        let (flight, question) = match self.flights.board(key, question) {
-            Boarding::Waits => return None,
-            Boarding::Free(flight, question) => (flight, question),
+        let (flight, told, question) = match question.searched.take().map(|searched| searched.into_flight()) {
+            Some((flight, told)) => (flight, told, question),
+            None => match self.flights.board(key, question) {
+                Boarding::Waits => return None,
+                Boarding::Free(flight, question) => (flight, Vec::new(), question),
+            },
         };
         // Somebody may have stored it while we looked.
         let now = self.store.find(&key);
@@ -223,8 +241,10 @@ impl Cache {
             // Links follow right after compiles: what was made in the tick in which a command starts is not trusted.
             Stamp::wait_for_next();
         }
+        reasons = self.with_command_line(reasons, &question, &action, &key);
+        told.into_iter().for_each(|words| reasons.add(words));
         let ticket = Ticket {
-            reasons: self.with_command_line(reasons, &question, &action, &key),
+            reasons,
             question,
             action,
             key,

@@ -139,6 +139,7 @@ impl Cache {
             wishes: question.wishes.clone(),
             inputs: false,
             only_known: false,
+            searched: None,
         };
         let (known, key) = (hit.known, action.key);
         Some(Box::new(Due { question, known, key }))

@@ -266,6 +266,7 @@ impl Clerks {
         self.desk.settle();
         let mut opening = self.desk.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Opening::Open(cache) = std::mem::replace(&mut *opening, Opening::Never) {
+            cache.close_tiers();
             cache.flush();
         }
     }

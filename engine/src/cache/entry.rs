@@ -35,6 +35,16 @@ pub struct Output {
     pub content: Content,
 }
 
+impl Output {
+    /// Of what a blob holds.
+    pub fn size(&self) -> u64 {
+        match self.content {
+            Content::File { size, .. } => size,
+            Content::Folder | Content::Link { .. } => 0,
+        }
+    }
+}
+
 /// What a command printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Print {

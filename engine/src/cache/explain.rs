@@ -39,7 +39,7 @@ impl Reasons {
         reasons
     }
 
-    fn add(&mut self, words: String) {
+    pub(super) fn add(&mut self, words: String) {
         match self.words.len() {
             _ if self.words.contains(&words) => {}
             MOST_REASONS.. => self.more += 1,
@@ -58,19 +58,24 @@ impl Cache {
 
     pub(super) fn note_hit(&self, question: &Question, action: &Action, key: &Digest) {
         if let Some(explanation) = self.begin_explanation(question, action, key) {
-            self.journal.note(of_hit(explanation));
+            self.journal.note(of_hit(explanation, question));
         }
     }
 
     /// Of an output that only what the command did has told.
     pub(super) fn note_hit_of(&self, question: &Question, action: &Action, path: &[u8]) {
-        self.journal.note(of_hit(explain(question, &action.key, path)));
+        self.journal
+            .note(of_hit(explain(question, &action.key, path), question));
     }
 
     pub(super) fn note_uncached(&self, question: &Question, action: &Action, key: &Digest, words: &str) {
         if let Some(mut explanation) = self.begin_explanation(question, action, key) {
             explanation.known = "uncached".to_owned();
             explanation.why = vec![words.to_owned()];
+            let searched = question.searched.iter();
+            explanation
+                .why
+                .extend(searched.flat_map(|searched| searched.words().iter().cloned()));
             self.journal.note(explanation);
         }
     }
@@ -141,10 +146,13 @@ fn explain(question: &Question, key: &Digest, path: &[u8]) -> Explanation {
     }
 }
 
-fn of_hit(explanation: Explanation) -> Explanation {
+fn of_hit(explanation: Explanation, question: &Question) -> Explanation {
+    let mut why = vec!["all that it depends on is as it was".to_owned()];
+    let searched = question.searched.iter();
+    why.extend(searched.flat_map(|searched| searched.words().iter().cloned()));
     Explanation {
         known: "hit".to_owned(),
-        why: vec!["all that it depends on is as it was".to_owned()],
+        why,
         ..explanation
     }
 }

@@ -232,11 +232,12 @@ impl Cache {
             wall: unstored.wall,
             processor: unstored.processor,
         };
-        let key = &unstored.ticket.key;
-        let stored = self.store.put_entry_with(key, &entry.encode(), &entry.blobs(), parcels);
+        let (key, bytes) = (&unstored.ticket.key, entry.encode());
+        let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
-        trace!("an entry is stored under {}", unstored.ticket.key);
+        trace!("an entry is stored under {key}");
+        self.offer(key, bytes, &entry);
         Ok(entry)
     }
 

@@ -6,7 +6,7 @@
 //!               └─► not cacheable: a named reason
 //! ```
 //!
-//! Knows nothing of sockets, slots and connections. Nothing here can fail a build: whoever is in doubt says why, and the
+//! Knows nothing of sockets, slots and connections; what other machines have it is told by `tier`. Nothing here can fail a build: whoever is in doubt says why, and the
 //! real command runs.
 
 pub mod access;
@@ -44,6 +44,7 @@ pub mod recent;
 pub mod relocation;
 pub mod response;
 pub mod restore;
+mod search;
 pub mod sharing;
 pub mod shell;
 pub mod status;
@@ -58,7 +59,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use action::Action;
 use answer::Question;
@@ -70,32 +71,44 @@ use store::Store;
 use tally::Tally;
 use world::World;
 
+use crate::tier::address;
+use crate::tier::counts::Counts;
+use crate::tier::Tiers;
+
 /// One store, and all that is known of it and of the world.
 pub struct Cache {
     folder: PathBuf,
-    store: Store,
+    store: Arc<Store>,
     world: World,
     flights: Arc<Flights<Question>>,
     journal: Journal,
-    tally: Tally,
+    tally: Arc<Tally>,
     audit: Audit,
     /// Outputs are links into the store.
     links: AtomicBool,
+    /// Stores that machines share.
+    tiers: RwLock<Option<Arc<Tiers>>>,
+    /// Takes questions that come again.
+    again: Arc<dyn Fn(Question) + Send + Sync>,
 }
 
 impl Cache {
     /// `again` takes questions that have waited for somebody else's command.
     pub fn new(folder: PathBuf, store: Store, again: impl Fn(Question) + Send + Sync + 'static) -> Cache {
         let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
+        let again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(again);
+        let after_flights = again.clone();
         let cache = Cache {
             folder,
-            store,
+            store: Arc::new(store),
             world: World::new(world::Room::default()),
-            flights: Flights::new(again),
+            flights: Flights::new(move |question| after_flights(question)),
             journal,
-            tally: Tally::default(),
+            tally: Arc::default(),
             audit: Audit::default(),
             links: AtomicBool::new(false),
+            tiers: RwLock::new(None),
+            again,
         };
         cache.begin_counts();
         cache.forget_audits();
@@ -142,7 +155,38 @@ impl Cache {
     }
 
     fn count(&self, name: impl Into<String>) {
-        self.tally.count(&self.store, name);
+        self.tally.add(&self.store, name, 1);
+    }
+
+    /// From now on these are asked for what is not in the store.
+    pub fn set_remote(&self, text: &str) -> Result<(), String> {
+        let addresses = address::parse_all(text)?;
+        let (store, tally) = (Arc::downgrade(&self.store), self.tally.clone());
+        let count = move |name: &str, n: u64| {
+            if let Some(store) = store.upgrade() {
+                tally.add(&store, name, n);
+            }
+        };
+        let open = || Tiers::open(&addresses, &Arc::new(Counts::new(count)), &search::load(&self.store));
+        let tiers = (!addresses.is_empty()).then(open);
+        let mut place = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *place, tiers);
+        drop(place);
+        if let Some(old) = old {
+            old.close();
+        }
+        Ok(())
+    }
+
+    fn tiers(&self) -> Option<Arc<Tiers>> {
+        self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Uploads have a short time to end.
+    pub fn close_tiers(&self) {
+        if let Some(tiers) = self.tiers() {
+            tiers.close();
+        }
     }
 
     /// Has all that was counted on disk.

@@ -31,9 +31,9 @@ impl Default for Tally {
 }
 
 impl Tally {
-    pub fn count(&self, store: &Store, name: impl Into<String>) {
+    pub fn add(&self, store: &Store, name: impl Into<String>, n: u64) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        *pending.counts.entry(name.into()).or_default() += 1;
+        *pending.counts.entry(name.into()).or_default() += n;
         if pending.since.elapsed() < OFTEN {
             return;
         }

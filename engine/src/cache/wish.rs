@@ -11,6 +11,7 @@ use super::Cache;
 use crate::wafcc::place::is_same;
 use crate::wafcc::quantity;
 use crate::wafcc::question::{Answer, Question, Wish};
+use crate::wafcc::remote::Remote;
 use crate::wafcc::settings::switch;
 use crate::wafcc::statistics::{Reasons, Statistics};
 
@@ -82,6 +83,10 @@ impl Cache {
                 }
                 Err(error) => Answer::Refusal(error),
             },
+            ("remote", _) => match self.set_remote(value) {
+                Ok(()) => Answer::Done,
+                Err(error) => Answer::Refusal(format!("remote: {error}")),
+            },
             ("hard_link", _) => match switch(value.as_ref()) {
                 Some(are_wanted) => {
                     self.set_links(are_wanted);
@@ -136,6 +141,16 @@ impl Cache {
             entries: usage.entries as u64,
             bytes: usage.size,
             limit: if usage.max_size == u64::MAX { 0 } else { usage.max_size },
+            remote: Remote {
+                hits: count("remote hits"),
+                misses: count("remote misses"),
+                errors: reasons("remote errors/"),
+                uploads: count("uploads"),
+                dropped: reasons("uploads dropped/"),
+                bytes_in: count("remote bytes in"),
+                bytes_out: count("remote bytes out"),
+                tiers: self.tiers().map(|tiers| tiers.describe()).unwrap_or_default(),
+            },
         }
     }
 

@@ -66,6 +66,9 @@ pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -
     let cache = Cache::new(folder, store, again);
     cache.set_audit(settings.audit());
     cache.set_links(settings.is_on(Key::HardLink));
+    if let Err(why) = cache.set_remote(&settings.text(Key::Remote).to_string_lossy()) {
+        warn!("remote: {why}");
+    }
     Ok(cache)
 }
 
@@ -121,6 +124,7 @@ impl Server {
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,
             only_known: client.is_some_and(|client| client.only_known),
+            searched: None,
         });
     }
 

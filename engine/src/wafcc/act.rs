@@ -132,7 +132,7 @@ fn report_audits(settings: &Settings) -> Result<(), String> {
 fn show_config(settings: &Settings) -> Result<(), String> {
     let mut text = String::new();
     for key in Key::all() {
-        let value = settings.text(key).to_string_lossy();
+        let value = settings.shown(key);
         text.push_str(&format!("({}) {} = {value}\n", settings.origin(key), key.name()));
     }
     for place in PLACES {

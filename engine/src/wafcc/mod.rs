@@ -16,6 +16,7 @@ pub mod options;
 pub mod place;
 pub mod quantity;
 pub mod question;
+pub mod remote;
 pub mod run;
 pub mod settings;
 pub mod settings_file;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::place;
 use super::quantity;
 use super::settings_file;
+use crate::tier::address;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
@@ -26,6 +27,7 @@ pub enum Key {
     Facts,
     Audit,
     HardLink,
+    Remote,
 }
 
 enum Kind {
@@ -38,6 +40,8 @@ enum Kind {
     /// Files, with colons between them.
     Files,
     Percent,
+    /// Of stores that machines share, with blanks between them.
+    Addresses,
 }
 
 struct Spec {
@@ -57,11 +61,14 @@ const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'s
         variable,
         default,
         kind,
-        is_engine: matches!(key, Key::MaxSize | Key::Compression | Key::Audit | Key::HardLink),
+        is_engine: matches!(
+            key,
+            Key::MaxSize | Key::Compression | Key::Audit | Key::HardLink | Key::Remote
+        ),
     }
 }
 
-const SPECS: [Spec; 12] = [
+const SPECS: [Spec; 13] = [
     spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
     spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
     spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
@@ -80,6 +87,7 @@ const SPECS: [Spec; 12] = [
     spec(Key::Facts, "facts", "WAFCC_FACTS", "no", Kind::Switch),
     spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
     spec(Key::HardLink, "hard_link", "WAFCC_HARDLINK", "no", Kind::Switch),
+    spec(Key::Remote, "remote", "WAFCC_REMOTE", "", Kind::Addresses),
 ];
 
 /// How far entries are compressed.
@@ -150,6 +158,7 @@ impl Key {
             Kind::Level => level(text()?).map(drop),
             Kind::Text => text().map(drop),
             Kind::Percent => quantity::percent(text()?).map(drop),
+            Kind::Addresses => address::parse_all(text()?).map(drop),
         };
         if value.as_bytes().contains(&b'\n') {
             return Err(format!("{}: one line only", self.name()));
@@ -287,6 +296,15 @@ impl Settings {
 
     pub fn text(&self, key: Key) -> &OsStr {
         &self.values[key as usize].value
+    }
+
+    /// As it may be shown to anybody.
+    pub fn shown(&self, key: Key) -> String {
+        let text = self.text(key).to_string_lossy();
+        match key.spec().kind {
+            Kind::Addresses => address::without_secrets(&text),
+            _ => text.into_owned(),
+        }
     }
 
     pub fn origin(&self, key: Key) -> &Origin {

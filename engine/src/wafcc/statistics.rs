@@ -9,6 +9,7 @@ use serde_json::{json, Value};
 
 use super::quantity::show_size;
 use super::question::number;
+use super::remote::Remote;
 
 /// Reasons in words, and how often.
 pub type Reasons = BTreeMap<String, u64>;
@@ -38,6 +39,7 @@ pub struct Statistics {
     pub bytes: u64,
     /// 0 is no limit.
     pub limit: u64,
+    pub remote: Remote,
 }
 
 impl Statistics {
@@ -56,6 +58,7 @@ impl Statistics {
             "entries": self.entries,
             "bytes": self.bytes,
             "limit": self.limit,
+            "remote": self.remote.json(),
         })
     }
 
@@ -75,6 +78,7 @@ impl Statistics {
             entries: number("entries")?,
             bytes: number("bytes")?,
             limit: number("limit")?,
+            remote: Remote::from_json(&value["remote"])?,
         })
     }
 
@@ -97,6 +101,9 @@ impl Statistics {
         }
         if is_verbose || self.concerns_audits() {
             self.show_audits(&mut table, is_verbose);
+        }
+        if self.remote.is_of_use() {
+            self.remote.show(&mut table, is_verbose);
         }
         table.line("Store:", &self.room());
         table.count("  Entries:", self.entries);
@@ -156,7 +163,7 @@ impl Statistics {
     }
 }
 
-fn reasons(value: &Value) -> Result<Reasons, String> {
+pub(super) fn reasons(value: &Value) -> Result<Reasons, String> {
     let map = value.as_object().ok_or("reasons are not an object")?;
     let counted = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
     let all: Option<Reasons> = map.into_iter().map(counted).collect();
@@ -177,7 +184,7 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-fn sum(reasons: &Reasons) -> u64 {
+pub(super) fn sum(reasons: &Reasons) -> u64 {
     reasons.values().fold(0, |sum, n| sum.saturating_add(*n))
 }
 
@@ -189,24 +196,24 @@ fn percentage(part: u64, whole: u64) -> String {
 }
 
 #[derive(Default)]
-struct Table(String);
+pub(super) struct Table(pub(super) String);
 
 impl Table {
-    fn line(&mut self, name: &str, value: &str) {
+    pub(super) fn line(&mut self, name: &str, value: &str) {
         let _ = writeln!(self.0, "{name:<24}{value}");
     }
 
-    fn count(&mut self, name: &str, n: u64) {
+    pub(super) fn count(&mut self, name: &str, n: u64) {
         self.line(name, &format!("{n:>8}"));
     }
 
-    fn share(&mut self, name: &str, part: u64, whole: u64) {
+    pub(super) fn share(&mut self, name: &str, part: u64, whole: u64) {
         let share = percentage(part, whole);
         self.line(name, &format!("{part:>8} / {whole:>8} ({share})"));
     }
 
     /// The most frequent first.
-    fn reasons(&mut self, reasons: Option<&Reasons>, whole: u64) {
+    pub(super) fn reasons(&mut self, reasons: Option<&Reasons>, whole: u64) {
         let mut all: Vec<_> = reasons.into_iter().flatten().collect();
         all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
         for (why, n) in all {

@@ -51,7 +51,7 @@ use table::{Slot, Table};
 use volumes::Volumes;
 
 pub use blob::Blob;
-pub use pack::{unpack, Compression};
+pub use pack::{unpack, Compression, LARGEST};
 pub use put::Parcel;
 
 /// Another format is in another folder beside it.

@@ -1,0 +1,368 @@
+//! Where other stores are, as the setting `remote` names them: `SCHEME://[USER[:PASSWORD]@]HOST[:PORT][/PATH][|NAME[=VALUE]]…`, with
+//! blanks between them. `docs/tiers.md` has them all.
+//!
+//! Pure, and small: `wafcc` links it to tell mistakes. No error repeats a secret.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// Another wafd.
+    Room,
+    Redis,
+    Http,
+    S3,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Names of our own in one folder.
+    WebDav,
+    /// `/ac` and `/cas`, as bazel-remote has them.
+    Bazel,
+}
+
+/// How long a tier may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub connect: Duration,
+    /// Until an answer begins, and without a byte of it.
+    pub silence: Duration,
+    /// For the whole answer.
+    pub whole: Duration,
+    /// So long it is left alone at first when it did not answer.
+    pub pause: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connect: Duration::from_millis(200),
+            silence: Duration::from_millis(200),
+            whole: Duration::from_secs(5),
+            pause: Duration::from_secs(5),
+        }
+    }
+}
+
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    pub scheme: Scheme,
+    /// By TLS.
+    pub is_secure: bool,
+    pub user: Option<String>,
+    pub password: Option<String>,
+    /// A bucket for S3.
+    pub host: String,
+    pub port: u16,
+    /// Without the slash it begins with.
+    pub path: String,
+    pub is_read_only: bool,
+    pub limits: Limits,
+    pub layout: Layout,
+    /// Its first line is the password, or the token.
+    pub token_file: Option<PathBuf>,
+    /// Whoever has signed the server's certificate, instead of those whom the system trusts.
+    pub ca: Option<PathBuf>,
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+}
+
+/// As it may be told: without secrets.
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match (self.scheme, self.is_secure) {
+            (Scheme::Room, false) => "tcp",
+            (Scheme::Room, true) => "tcps",
+            (Scheme::Redis, false) => "redis",
+            (Scheme::Redis, true) => "rediss",
+            (Scheme::Http, false) => "http",
+            (Scheme::Http, true) => "https",
+            (Scheme::S3, _) => "s3",
+        };
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        write!(f, "{name}://{host}")?;
+        if self.scheme != Scheme::S3 {
+            write!(f, ":{}", self.port)?;
+        }
+        if !self.path.is_empty() {
+            write!(f, "/{}", self.path)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// All that the setting names, in order.
+pub fn parse_all(text: &str) -> Result<Vec<Address>, String> {
+    text.split_ascii_whitespace().map(parse).collect()
+}
+
+fn parse(text: &str) -> Result<Address, String> {
+    let told = without_secrets(text);
+    let wrong = |why: String| format!("{told}: {why}");
+    const SCHEMES: &str = "write tcp://, tcps://, redis://, rediss://, http://, https:// or s3://";
+    let (scheme, rest) = text
+        .split_once("://")
+        .ok_or_else(|| wrong(format!("not an address; {SCHEMES}")))?;
+    let (scheme, is_secure, usual) = match scheme {
+        "tcp" => (Scheme::Room, false, None),
+        "tcps" => (Scheme::Room, true, None),
+        "redis" => (Scheme::Redis, false, Some(6379)),
+        "rediss" => (Scheme::Redis, true, Some(6379)),
+        "http" => (Scheme::Http, false, Some(80)),
+        "https" => (Scheme::Http, true, Some(443)),
+        "s3" => (Scheme::S3, true, Some(443)),
+        other => return Err(wrong(format!("there is no scheme {other}; {SCHEMES}"))),
+    };
+    let mut parts = rest.split('|');
+    let (authority, path) = split_path(parts.next().unwrap_or_default());
+    let (login, place) = authority
+        .rsplit_once('@')
+        .map_or((None, authority), |(l, p)| (Some(l), p));
+    let (host, port) = host_and_port(place).map_err(wrong)?;
+    let port = port
+        .or(usual)
+        .ok_or_else(|| wrong("it lacks a port; write HOST:PORT".to_owned()))?;
+    let (user, password) = match login.map(|login| login.split_once(':').map_or((login, None), |(u, p)| (u, Some(p)))) {
+        None => (None, None),
+        Some((user, password)) => (
+            Some(decoded(user).map_err(wrong)?).filter(|user| !user.is_empty()),
+            password.map(decoded).transpose().map_err(wrong)?,
+        ),
+    };
+    let mut address = Address {
+        scheme,
+        is_secure,
+        user,
+        password,
+        host,
+        port,
+        path: path.trim_end_matches('/').to_owned(),
+        is_read_only: false,
+        limits: Limits::default(),
+        layout: Layout::WebDav,
+        token_file: None,
+        ca: None,
+        endpoint: None,
+        region: None,
+    };
+    for attribute in parts {
+        address.set(attribute).map_err(wrong)?;
+    }
+    address.check().map_err(wrong)?;
+    Ok(address)
+}
+
+fn split_path(text: &str) -> (&str, &str) {
+    text.split_once('/').unwrap_or((text, ""))
+}
+
+fn host_and_port(text: &str) -> Result<(String, Option<u16>), String> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest
+                .split_once(']')
+                .ok_or("the bracket around its host is not closed")?;
+            (host, port.strip_prefix(':'))
+        }
+        None => text.rsplit_once(':').map_or((text, None), |(h, p)| (h, Some(p))),
+    };
+    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '@') {
+        return Err("it lacks a host; write SCHEME://HOST".to_owned());
+    }
+    let number = |text: &str| text.parse().ok().filter(|port| *port != 0);
+    match port {
+        None => Ok((host.to_owned(), None)),
+        Some(text) => match number(text) {
+            Some(port) => Ok((host.to_owned(), Some(port))),
+            None => Err("its port is not a number from 1 to 65535".to_owned()),
+        },
+    }
+}
+
+fn decoded(text: &str) -> Result<String, String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    decoded
+        .map(|text| text.into_owned())
+        .map_err(|_| "its login is not UTF-8".to_owned())
+}
+
+fn milliseconds(name: &str, text: Option<&str>) -> Result<Duration, String> {
+    let number = text.and_then(|text| text.parse::<u64>().ok());
+    match number {
+        Some(number @ 1..=600_000) => Ok(Duration::from_millis(number)),
+        _ => Err(format!("{name} is a number of milliseconds; write {name}=200")),
+    }
+}
+
+impl Address {
+    fn set(&mut self, attribute: &str) -> Result<(), String> {
+        let (name, value) = attribute
+            .split_once('=')
+            .map_or((attribute, None), |(n, v)| (n, Some(v)));
+        let text = || value.filter(|value| !value.is_empty()).map(str::to_owned);
+        let needed = |what: &str| text().ok_or_else(|| format!("{name} needs {what}; write {name}=…"));
+        match name {
+            "read-only" => {
+                self.is_read_only = match value {
+                    None | Some("yes" | "true" | "1") => true,
+                    Some("no" | "false" | "0") => false,
+                    Some(_) => return Err("read-only is yes or no".to_owned()),
+                }
+            }
+            "timeout" => self.limits.silence = milliseconds(name, value)?,
+            "connect-timeout" => self.limits.connect = milliseconds(name, value)?,
+            "operation-timeout" => self.limits.whole = milliseconds(name, value)?,
+            "pause" => self.limits.pause = milliseconds(name, value)?,
+            "token-file" => self.token_file = Some(needed("a file")?.into()),
+            "ca" => self.ca = Some(needed("a file")?.into()),
+            "layout" if self.scheme == Scheme::Http => {
+                self.layout = match value {
+                    Some("webdav") => Layout::WebDav,
+                    Some("bazel") => Layout::Bazel,
+                    _ => return Err("layout is webdav or bazel".to_owned()),
+                }
+            }
+            "endpoint" if self.scheme == Scheme::S3 => self.endpoint = Some(needed("an address")?),
+            "region" if self.scheme == Scheme::S3 => self.region = Some(needed("a name")?),
+            "access-key" if self.scheme == Scheme::S3 => self.user = Some(needed("a key")?),
+            "secret-key" if self.scheme == Scheme::S3 => self.password = Some(needed("a key")?),
+            other => {
+                let which = "read-only, timeout, connect-timeout, operation-timeout, pause, token-file, ca";
+                let more = match self.scheme {
+                    Scheme::Http => ", layout",
+                    Scheme::S3 => ", endpoint, region, access-key, secret-key",
+                    Scheme::Room | Scheme::Redis => "",
+                };
+                return Err(format!("there is no attribute {other} here; there are {which}{more}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let is_number = || self.path.parse::<u32>().is_ok();
+        match self.scheme {
+            Scheme::Redis if !self.path.is_empty() && !is_number() => {
+                Err("its database is a number; write redis://HOST/0".to_owned())
+            }
+            Scheme::Room if self.password.is_some() => {
+                Err("it takes a token alone; write tcp://TOKEN@HOST:PORT".to_owned())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+const SECRETS: [&str; 2] = ["access-key=", "secret-key="];
+
+/// The setting as it may be shown, also where it is wrong.
+pub fn without_secrets(text: &str) -> String {
+    let all: Vec<_> = text.split_ascii_whitespace().map(hide).collect();
+    all.join(" ")
+}
+
+fn hide(address: &str) -> String {
+    let mut parts = address.split('|');
+    let first = parts.next().unwrap_or_default();
+    let (scheme, rest) = first.split_once("://").unwrap_or(("", first));
+    // Whoever forgets to write %2F for a slash in a password means all of it, too.
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    let mut shown = match scheme {
+        "" => String::new(),
+        scheme => format!("{scheme}://"),
+    };
+    if place.len() < rest.len() {
+        shown.push_str("***@");
+    }
+    shown.push_str(place);
+    for part in parts {
+        let secret = SECRETS.iter().find(|name| part.starts_with(**name));
+        shown.push('|');
+        match secret {
+            Some(name) => shown.push_str(&format!("{name}***")),
+            None => shown.push_str(part),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Address {
+        let mut all = parse_all(text).unwrap();
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    #[test]
+    fn addresses_are_read_in_order() {
+        let all = parse_all(" tcp://t0k@h:4000/team  redis://h https://u:p%40@h/a/b/|layout=bazel|read-only ").unwrap();
+        let told: Vec<_> = all.iter().map(Address::to_string).collect();
+        assert_eq!(told, ["tcp://h:4000/team", "redis://h:6379", "https://h:443/a/b"]);
+        assert_eq!(all[0].user.as_deref(), Some("t0k"));
+        assert_eq!(all[2].password.as_deref(), Some("p@"));
+        assert_eq!((all[2].layout, all[2].is_read_only), (Layout::Bazel, true));
+        assert_eq!(parse_all(""), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn a_password_needs_no_user() {
+        let redis = one("redis://:geheim@[::1]:7000/2|timeout=90|connect-timeout=50");
+        assert_eq!((redis.user, redis.password.as_deref()), (None, Some("geheim")));
+        assert_eq!(
+            (redis.host.as_str(), redis.port, redis.path.as_str()),
+            ("::1", 7000, "2")
+        );
+        assert_eq!(redis.limits.silence, Duration::from_millis(90));
+        assert_eq!(redis.limits.connect, Duration::from_millis(50));
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_remedy_and_without_secrets() {
+        for (text, words) in [
+            ("host", "not an address; write tcp://"),
+            ("ftp://x:geheim@h", "there is no scheme ftp"),
+            ("tcp://geheim@h", "it lacks a port"),
+            ("tcp://x:geheim@h:1", "tcp://TOKEN@HOST:PORT"),
+            ("redis://:geheim@", "it lacks a host"),
+            ("redis://:geheim@h:0", "its port"),
+            ("redis://:geheim@h/x", "its database"),
+            ("redis://[::1", "bracket"),
+            ("redis://:geh/eim@h", "it lacks a host"),
+            ("http://u:geheim@h|timeout=fast", "milliseconds"),
+            ("http://u:geheim@h|layout=flat", "webdav or bazel"),
+            ("redis://:geheim@h|layout=bazel", "there is no attribute layout"),
+            ("s3://b|secret-key=geheim|region=", "region needs"),
+            ("s3://b|secret-key=geheim|nonsense", "there is no attribute nonsense"),
+        ] {
+            let error = parse_all(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+            assert!(!error.contains("geheim") && !error.contains("eim@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_hides_secrets() {
+        assert_eq!(
+            without_secrets("tcp://t@h:1 redis://h/0 s3://b|secret-key=x|region=r"),
+            "tcp://***@h:1 redis://h/0 s3://b|secret-key=***|region=r"
+        );
+        assert_eq!(format!("{:?}", one("redis://:geheim@h")), "redis://h:6379");
+    }
+}

@@ -1,0 +1,207 @@
+//! A tier in the layout of bazel-remote: `/ac` holds messages of the kind ActionResult, `/cas` contents by their SHA-256.
+//!
+//! A shelf is what an action has printed. A blob is its only output: one message leads to the content, so that the server, which knows what
+//! refers to what, never keeps the one without the other.
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use super::address::Address;
+use super::pulse::Pulse;
+use super::values::{Name, Values};
+use super::web::{Web, UPLOADS, WORKERS};
+use super::webdav::{authorization, get_each};
+use super::{Fault, Shape};
+
+/// A message that leads to a content.
+const SMALL: usize = 64 << 10;
+
+// Fields of build.bazel.remote.execution.v2, with the wire type of bytes.
+const OUTPUT_FILES: u8 = 2 << 3 | BYTES;
+const STDOUT_RAW: u8 = 5 << 3 | BYTES;
+const PATH: u8 = 1 << 3 | BYTES;
+const FILE_DIGEST: u8 = 2 << 3 | BYTES;
+const HASH: u8 = 1 << 3 | BYTES;
+const SIZE_BYTES: u8 = 2 << 3;
+const BYTES: u8 = 2;
+
+pub struct Bazel {
+    web: Web,
+    root: String,
+}
+
+impl Bazel {
+    pub fn new(address: &Address) -> Result<Bazel, String> {
+        Ok(Bazel {
+            web: Web::new(address, address.is_secure, authorization(address)?)?,
+            root: address.to_string(),
+        })
+    }
+
+    fn action(&self, name: &Name) -> String {
+        let (Name::Shelf(digest) | Name::Blob(digest)) = name;
+        format!("{}/ac/{digest}", self.root)
+    }
+
+    fn content(&self, hash: &str) -> String {
+        format!("{}/cas/{hash}", self.root)
+    }
+
+    fn get_one(&self, name: &Name, largest: usize, pulse: &Pulse) -> Result<Option<Vec<u8>>, Fault> {
+        let largest_message = match name {
+            Name::Shelf(_) => largest,
+            Name::Blob(_) => SMALL,
+        };
+        let Some(message) = self.web.get(&self.action(name), largest_message, pulse)? else {
+            return Ok(None);
+        };
+        match name {
+            Name::Shelf(_) => Ok(field(&message, STDOUT_RAW).map(<[u8]>::to_vec)),
+            Name::Blob(_) => match hash_of_output(&message) {
+                Some(hash) => self.web.get(&self.content(&hash), largest, pulse),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+impl Values for Bazel {
+    fn shape(&self) -> Shape {
+        Shape {
+            workers: WORKERS,
+            batch: 1,
+            uploads: UPLOADS,
+        }
+    }
+
+    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        get_each(names, |name| self.get_one(name, largest, pulse))
+    }
+
+    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
+        self.web.has(&self.action(name), pulse)
+    }
+
+    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+        let mut message = Vec::new();
+        match name {
+            Name::Shelf(_) => put_field(&mut message, STDOUT_RAW, value),
+            Name::Blob(_) => {
+                let hash = format!("{:x}", Sha256::digest(value));
+                self.web.put(&self.content(&hash), value, pulse)?;
+                put_output(&mut message, &hash, value.len());
+            }
+        }
+        self.web.put(&self.action(name), &message, pulse)
+    }
+}
+
+fn put_number(to: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        to.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    to.push(number as u8);
+}
+
+fn put_field(to: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    to.push(tag);
+    put_number(to, bytes.len() as u64);
+    to.extend(bytes);
+}
+
+fn put_output(to: &mut Vec<u8>, hash: &str, size: usize) {
+    let mut digest = Vec::new();
+    put_field(&mut digest, HASH, hash.as_bytes());
+    digest.push(SIZE_BYTES);
+    put_number(&mut digest, size as u64);
+    let mut file = Vec::new();
+    put_field(&mut file, PATH, b"blob");
+    put_field(&mut file, FILE_DIGEST, &digest);
+    put_field(to, OUTPUT_FILES, &file);
+}
+
+/// The first field of this tag, of a message that may have others.
+fn field(mut message: &[u8], wanted: u8) -> Option<&[u8]> {
+    loop {
+        let tag = number(&mut message)?;
+        let skipped = match tag & 7 {
+            0 => {
+                number(&mut message)?;
+                continue;
+            }
+            1 => 8,
+            2 => usize::try_from(number(&mut message)?).ok()?,
+            5 => 4,
+            _ => return None,
+        };
+        let (bytes, rest) = message.split_at_checked(skipped)?;
+        message = rest;
+        if tag == u64::from(wanted) {
+            return Some(bytes);
+        }
+    }
+}
+
+fn number(from: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = from.split_first()?;
+        *from = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn hash_of_output(message: &[u8]) -> Option<String> {
+    let file = field(message, OUTPUT_FILES)?;
+    let hash = field(field(file, FILE_DIGEST)?, HASH)?;
+    let hash = std::str::from_utf8(hash).ok()?;
+    let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash.then(|| hash.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+    #[test]
+    fn a_message_is_as_the_protocol_has_it() {
+        let mut message = Vec::new();
+        put_output(&mut message, EMPTY, 300);
+        let expected = [
+            &[0x12, 77, 0x0a, 4][..],
+            b"blob",
+            &[0x12, 69, 0x0a, 64],
+            EMPTY.as_bytes(),
+            &[0x10, 0xac, 0x02],
+        ];
+        assert_eq!(message, expected.concat());
+        assert_eq!(hash_of_output(&message).as_deref(), Some(EMPTY));
+        assert_eq!(format!("{:x}", Sha256::digest(b"")), EMPTY);
+    }
+
+    #[test]
+    fn other_fields_are_passed_over_and_damage_is_none() {
+        let mut message = vec![0x20, 7, 0x31, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 1, 9];
+        put_field(&mut message, STDOUT_RAW, b"shelf");
+        assert_eq!(field(&message, STDOUT_RAW), Some(&b"shelf"[..]));
+        for end in 0..message.len() {
+            assert_eq!(field(&message[..end], STDOUT_RAW), None);
+        }
+        assert_eq!(
+            field(
+                &[0x2a, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+                STDOUT_RAW
+            ),
+            None
+        );
+        assert_eq!(hash_of_output(b"\x12\x02\x12\x00"), None);
+    }
+}

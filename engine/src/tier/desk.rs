@@ -1,0 +1,112 @@
+//! What waits for a tier, what its workers are at, and whether it is asked at all: all that a window changes at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::breaker::Breaker;
+use super::pulse::Pulse;
+use super::shelf::Shelf;
+use super::wrapped::Wrapped;
+use super::Fault;
+use crate::cache::digest::Digest;
+
+pub type Again<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
+
+pub enum Wait {
+    Find {
+        key: Digest,
+        again: Again<Shelf>,
+    },
+    Fetch {
+        wanted: Vec<Digest>,
+        again: Again<Vec<Option<Wrapped>>>,
+    },
+}
+
+impl Wait {
+    pub fn fail(self, fault: Fault) {
+        match self {
+            Wait::Find { again, .. } => again(Err(fault)),
+            Wait::Fetch { again, .. } => again(Err(fault)),
+        }
+    }
+}
+
+/// What a worker is at.
+pub struct Post {
+    pub pulse: Arc<Pulse>,
+    /// Another one with each task, and when it is given up.
+    pub turn: u64,
+    pub waits: Vec<Wait>,
+}
+
+pub struct Desk {
+    pub finds: VecDeque<Wait>,
+    pub fetches: VecDeque<Wait>,
+    pub posts: Vec<Post>,
+    pub breaker: Breaker,
+    /// Somebody is to try whether it answers.
+    pub is_trial_due: bool,
+    /// What was asked for last when it did not answer, to be asked for again: another question might be answered.
+    pub asked: Digest,
+    pub is_closed: bool,
+}
+
+/// Asked for outside of the desk.
+pub enum Task {
+    Find(Vec<Digest>),
+    Fetch(Vec<Digest>),
+    Trial(Digest),
+}
+
+impl Desk {
+    pub fn new(workers: usize, pulses: impl Fn() -> Pulse) -> Desk {
+        let post = |_| Post {
+            pulse: Arc::new(pulses()),
+            turn: 0,
+            waits: Vec::new(),
+        };
+        Desk {
+            finds: VecDeque::new(),
+            fetches: VecDeque::new(),
+            posts: (0..workers).map(post).collect(),
+            breaker: Breaker::new(pulses().limits.pause),
+            is_trial_due: false,
+            asked: Digest([0; Digest::SIZE]),
+            is_closed: false,
+        }
+    }
+
+    /// What a worker is to do next, if there is anything.
+    pub fn take(&mut self, number: usize, batch: usize) -> Option<Task> {
+        if std::mem::take(&mut self.is_trial_due) {
+            return Some(Task::Trial(self.asked));
+        }
+        if let Some(wait) = self.fetches.pop_front() {
+            let Wait::Fetch { wanted, .. } = &wait else { return None };
+            let wanted = wanted.clone();
+            self.posts[number].waits = vec![wait];
+            return Some(Task::Fetch(wanted));
+        }
+        let count = self.finds.len().min(batch);
+        let waits: Vec<_> = self.finds.drain(..count).collect();
+        let key = |wait: &Wait| match wait {
+            Wait::Find { key, .. } => Some(*key),
+            Wait::Fetch { .. } => None,
+        };
+        let keys: Vec<_> = waits.iter().filter_map(key).collect();
+        self.posts[number].waits = waits;
+        (count > 0).then_some(Task::Find(keys))
+    }
+
+    /// All who wait; what workers are at is not taken from them any more.
+    pub fn give_up(&mut self) -> Vec<Wait> {
+        let mut all: Vec<_> = self.fetches.drain(..).chain(self.finds.drain(..)).collect();
+        for post in &mut self.posts {
+            all.append(&mut post.waits);
+            post.turn += 1;
+            post.pulse.rest();
+        }
+        all
+    }
+}

@@ -1,0 +1,239 @@
+//! One connection to a team's server, shared by all who ask: a thread sends what there is to send and hands each answer to
+//! whoever waits for its number.
+//!
+//! Whoever asks does not wait for those before it, and all that gathers while the socket is busy goes out in one piece. Knows of frames only
+//! their numbers.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+
+use super::pulse::Pulse;
+use super::stream::{fault, Stream};
+use super::Fault;
+use crate::frame::Inbox;
+use crate::room::FRAME_CAP;
+
+const CHUNK: usize = 64 << 10;
+
+pub struct Line {
+    state: Mutex<State>,
+    news: Condvar,
+    /// Rung when there is something to send, or nobody needs the line any more.
+    bell: OwnedFd,
+}
+
+#[derive(Default)]
+struct State {
+    outbox: Vec<u8>,
+    /// Frames that have come, by the number of their request.
+    waiting: HashMap<u32, VecDeque<Vec<u8>>>,
+    last: u32,
+    /// Grows with every byte that comes.
+    heard: u64,
+    /// When it was used last.
+    used: Option<Instant>,
+    /// It is broken, or not needed any more.
+    end: Option<Fault>,
+}
+
+/// A request, until its last answer has come.
+pub struct Exchange<'a> {
+    line: &'a Line,
+    id: u32,
+}
+
+impl Line {
+    /// Over a stream on which both sides have greeted each other.
+    pub fn start(mut stream: Stream, pulse: &Arc<Pulse>) -> Result<Arc<Line>, Fault> {
+        let failed = |error: io::Error| fault(&error, pulse);
+        stream.be_polled().map_err(failed)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let line = Arc::new(Line {
+            state: Mutex::default(),
+            news: Condvar::new(),
+            bell: bell.map_err(|error| failed(error.into()))?,
+        });
+        let (running, pulse) = (line.clone(), pulse.clone());
+        let run = move || {
+            let ended = running.run(&mut stream);
+            running.end(fault(&ended, &pulse));
+        };
+        thread::Builder::new()
+            .name("room".to_owned())
+            .spawn(run)
+            .map_err(failed)?;
+        Ok(line)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.state().end.is_none()
+    }
+
+    /// Nobody has used it for so long.
+    pub fn has_rested(&self, time: Duration) -> bool {
+        let state = self.state();
+        state.waiting.is_empty() && state.used.is_some_and(|used| used.elapsed() > time)
+    }
+
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    fn end(&self, why: Fault) {
+        let mut state = self.state();
+        state.end.get_or_insert(why);
+        drop(state);
+        self.news.notify_all();
+    }
+
+    /// Nobody needs it any more.
+    pub fn close(&self) {
+        self.end(Fault::Failed("the connection was given up".to_owned()));
+        self.ring();
+    }
+
+    /// Sends what `write` makes of the request's number.
+    pub fn ask(&self, write: impl FnOnce(u32, &mut Vec<u8>)) -> Result<Exchange<'_>, Fault> {
+        let mut state = self.state();
+        if let Some(end) = &state.end {
+            return Err(end.clone());
+        }
+        state.last = state.last.wrapping_add(1);
+        let id = state.last;
+        state.used = Some(Instant::now());
+        state.waiting.insert(id, VecDeque::new());
+        write(id, &mut state.outbox);
+        drop(state);
+        self.ring();
+        Ok(Exchange { line: self, id })
+    }
+
+    /// Until something breaks, or nobody needs it.
+    fn run(&self, stream: &mut Stream) -> io::Error {
+        let mut inbox = Inbox::new(FRAME_CAP);
+        let mut chunk = vec![0; CHUNK];
+        let mut outgoing = Vec::new();
+        let mut sent = 0;
+        loop {
+            if let Err(error) = self.send(stream, &mut outgoing, &mut sent) {
+                return error;
+            }
+            match self.hear(stream, &mut inbox, &mut chunk) {
+                Ok(()) => {}
+                Err(error) => return error,
+            }
+            if !self.is_open() {
+                return ErrorKind::ConnectionAborted.into();
+            }
+            let mut wanted = PollFlags::IN;
+            wanted.set(PollFlags::OUT, sent < outgoing.len() || stream.is_sending());
+            let mut both = [PollFd::new(stream, wanted), PollFd::new(&self.bell, PollFlags::IN)];
+            match poll(&mut both, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return error.into(),
+            }
+            // Only to silence it.
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+
+    fn send(&self, stream: &mut Stream, outgoing: &mut Vec<u8>, sent: &mut usize) -> io::Result<()> {
+        loop {
+            if *sent == outgoing.len() {
+                outgoing.clear();
+                *sent = 0;
+                std::mem::swap(outgoing, &mut self.state().outbox);
+            }
+            if outgoing.is_empty() {
+                return quietly(stream.flush());
+            }
+            match stream.write(&outgoing[*sent..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => *sent += n,
+                Err(error) => return quietly(Err(error)),
+            }
+        }
+    }
+
+    fn hear(&self, stream: &mut Stream, inbox: &mut Inbox, chunk: &mut [u8]) -> io::Result<()> {
+        loop {
+            let read = match stream.read(chunk) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                Err(error) => return quietly(Err(error)),
+            };
+            inbox.push(&chunk[..read]);
+            let mut state = self.state();
+            state.heard += read as u64;
+            while let Some(frame) = inbox.take().map_err(io::Error::other)? {
+                let id = frame
+                    .get(1..5)
+                    .and_then(|id| id.try_into().ok())
+                    .map(u32::from_le_bytes);
+                let waiting = id.and_then(|id| state.waiting.get_mut(&id));
+                // Whoever has given up is not waited for.
+                if let Some(frames) = waiting {
+                    frames.push_back(frame.to_vec());
+                }
+            }
+            inbox.trim();
+            drop(state);
+            self.news.notify_all();
+        }
+    }
+}
+
+/// That it cannot be done now is no error.
+fn quietly(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
+        done => done,
+    }
+}
+
+impl Exchange<'_> {
+    /// The next frame of the answer: waits no longer than the pulse allows for the server to say anything.
+    pub fn next(&mut self, pulse: &Pulse) -> Result<Vec<u8>, Fault> {
+        let mut state = self.line.state();
+        loop {
+            if let Some(frame) = state.waiting.get_mut(&self.id).and_then(VecDeque::pop_front) {
+                return Ok(frame);
+            }
+            if let Some(end) = &state.end {
+                return Err(end.clone());
+            }
+            let time = pulse.listen();
+            let heard = state.heard;
+            if time.is_zero() {
+                return Err(fault(&ErrorKind::TimedOut.into(), pulse));
+            }
+            let (next, waited) = self
+                .line
+                .news
+                .wait_timeout_while(state, time, |state| state.heard == heard && state.end.is_none())
+                .unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            if waited.timed_out() && state.heard == heard {
+                return Err(fault(&ErrorKind::TimedOut.into(), pulse));
+            }
+        }
+    }
+}
+
+impl Drop for Exchange<'_> {
+    fn drop(&mut self) {
+        let mut state = self.line.state();
+        state.used = Some(Instant::now());
+        state.waiting.remove(&self.id);
+    }
+}

@@ -1,0 +1,95 @@
+//! Stores that machines share: what the cache asks when its own store has nothing, and gives what it stores.
+//!
+//! ```text
+//! a miss ─► tiers ─► window of the first ─► its workers ─► tier ─► shelf ─► again ─► facts, digests, the own store
+//!                └─► of the next, if that has nothing, or does not answer
+//! an entry ─► uploads ─► tier
+//! ```
+//!
+//! Whoever asks waits in no thread: it is called when the answer is there, or when there will be none. A tier is code that
+//! may block; `window` sees to it that nobody waits longer than was agreed, `breaker` that this happens once. Nothing that comes from a
+//! tier is trusted: the cache holds blobs against their digests, and facts against the world.
+
+pub mod address;
+mod bazel;
+pub mod breaker;
+pub mod counts;
+mod desk;
+mod line;
+pub mod pulse;
+mod redis;
+mod room;
+mod s3;
+pub mod shelf;
+mod stream;
+mod tiers;
+mod uploads;
+mod values;
+mod web;
+mod webdav;
+mod window;
+pub mod wrapped;
+
+use crate::cache::digest::Digest;
+use address::{Address, Layout, Scheme};
+use counts::Counts;
+use pulse::Pulse;
+use shelf::Shelf;
+use std::sync::Arc;
+use values::Shelves;
+use wrapped::Wrapped;
+
+pub use tiers::{Findings, Tiers};
+pub use uploads::{Load, Offer};
+
+/// Why a tier gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// It is silent: in words, what was waited for.
+    Silent(String),
+    /// It answered by an error, or what is no answer.
+    Failed(String),
+    /// It works, and does not want what was offered.
+    Declined(String),
+}
+
+impl Fault {
+    pub fn words(&self) -> &str {
+        let (Fault::Silent(words) | Fault::Failed(words) | Fault::Declined(words)) = self;
+        words
+    }
+}
+
+/// How many ask it at once, for how many keys each, and how many give.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    pub workers: usize,
+    pub batch: usize,
+    pub uploads: usize,
+}
+
+/// A store that machines share. Every call may block, and ends by the limits that its pulse knows.
+pub trait Tier: Send + Sync {
+    fn shape(&self) -> Shape;
+
+    /// What there is of each key; nothing is an empty shelf.
+    fn find(&self, keys: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault>;
+
+    /// Blobs that did not come along, in this order.
+    fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault>;
+
+    /// Stores an entry with its blobs, which `load` has.
+    fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault>;
+}
+
+/// Connects to nothing yet.
+fn open(address: &Address, counts: &Arc<Counts>) -> Result<Box<dyn Tier>, String> {
+    let counts = counts.clone();
+    Ok(match (address.scheme, address.layout) {
+        (Scheme::Room, _) => Box::new(room::Room::new(address, &counts)?),
+        (Scheme::Redis, _) => Box::new(Shelves::new(redis::Redis::new(address)?, counts)),
+        (Scheme::Http, Layout::WebDav) => Box::new(Shelves::new(webdav::WebDav::new(address)?, counts)),
+        (Scheme::Http, Layout::Bazel) => Box::new(Shelves::new(bazel::Bazel::new(address)?, counts)),
+        (Scheme::S3, _) => Box::new(Shelves::new(s3::S3::new(address)?, counts)),
+    })
+}

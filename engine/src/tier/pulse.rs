@@ -1,0 +1,88 @@
+//! How long one who waits for a tier may still wait, for whoever watches.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::address::Limits;
+
+pub struct Pulse {
+    pub limits: Limits,
+    origin: Instant,
+    /// Microseconds from the origin; 0 while nobody waits.
+    due: AtomicU64,
+    /// By then all is over that was begun last.
+    end: AtomicU64,
+}
+
+impl Pulse {
+    pub fn new(limits: Limits) -> Pulse {
+        Pulse {
+            limits,
+            origin: Instant::now(),
+            due: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+        }
+    }
+
+    fn microseconds(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.origin).as_micros() as u64 + 1
+    }
+
+    /// Something begins: first there may be somebody to be connected to.
+    pub fn begin(&self) {
+        let now = Instant::now();
+        let end = now + self.limits.connect + self.limits.whole;
+        self.end.store(self.microseconds(end), Ordering::Relaxed);
+        self.due
+            .store(self.microseconds(now + self.limits.connect), Ordering::Relaxed);
+    }
+
+    /// From now on so long; how long that may be.
+    pub fn allow(&self, time: Duration) -> Duration {
+        let now = Instant::now();
+        let end = self.end.load(Ordering::Relaxed);
+        let due = self.microseconds(now + time).min(end);
+        self.due.store(due, Ordering::Relaxed);
+        Duration::from_micros(due.saturating_sub(self.microseconds(now)))
+    }
+
+    /// Until something comes.
+    pub fn listen(&self) -> Duration {
+        self.allow(self.limits.silence)
+    }
+
+    pub fn rest(&self) {
+        self.due.store(0, Ordering::Relaxed);
+    }
+
+    pub fn is_over(&self, now: Instant) -> bool {
+        let due = self.due.load(Ordering::Relaxed);
+        due != 0 && due < self.microseconds(now)
+    }
+
+    pub fn is_resting(&self) -> bool {
+        self.due.load(Ordering::Relaxed) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_over_when_what_was_allowed_is() {
+        let limits = Limits::default();
+        let pulse = Pulse::new(limits);
+        let later = |time| Instant::now() + time;
+        assert!(pulse.is_resting() && !pulse.is_over(later(Duration::from_secs(9))));
+        pulse.begin();
+        assert!(!pulse.is_over(Instant::now()));
+        assert!(pulse.is_over(later(limits.connect * 2)));
+        assert!(pulse.listen() <= limits.silence);
+        assert!(pulse.is_over(later(limits.silence * 2)));
+        assert!(pulse.allow(Duration::from_secs(900)) <= limits.connect + limits.whole);
+        assert!(pulse.is_over(later(limits.connect + limits.whole * 2)));
+        pulse.rest();
+        assert!(pulse.is_resting());
+    }
+}

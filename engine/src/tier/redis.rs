@@ -1,0 +1,218 @@
+//! A tier that is a Redis, or speaks like one. The crate knows the protocol; connections are ours, so that each wait is bounded.
+
+use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, ErrorKind, Parser, RedisResult, Value};
+use rustls::ClientConfig;
+
+use super::address::Address;
+use super::pulse::Pulse;
+use super::stream::{fault, secret, tls, Stream};
+use super::values::{Name, Values};
+use super::{Fault, Shape};
+
+/// Together with the largest value these bound what one answer may hold in memory.
+const BATCH: usize = 64;
+/// What has rested for longer may have been forgotten on the way, which would cost a time-out to find out.
+const REST: Duration = Duration::from_secs(30);
+
+pub struct Redis {
+    address: Address,
+    password: Option<String>,
+    tls: Option<Arc<ClientConfig>>,
+    /// Connections at rest, and since when.
+    idle: Mutex<Vec<(Instant, Connection)>>,
+}
+
+struct Connection {
+    stream: Stream,
+    parser: Parser,
+}
+
+/// Reads on until an answer would be larger than agreed.
+struct Capped<'a> {
+    stream: &'a mut Stream,
+    left: usize,
+}
+
+impl Read for Capped<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too much"));
+        }
+        let length = buffer.len().min(self.left);
+        let read = self.stream.read(&mut buffer[..length])?;
+        self.left -= read;
+        match read {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => Ok(read),
+        }
+    }
+}
+
+impl Redis {
+    pub fn new(address: &Address) -> Result<Redis, String> {
+        Ok(Redis {
+            password: secret(address)?,
+            tls: tls(address)?,
+            address: address.clone(),
+            idle: Mutex::default(),
+        })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<(Instant, Connection)>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn connect(&self, pulse: &Arc<Pulse>) -> Result<Connection, Fault> {
+        let stream = Stream::connect(&self.address, self.tls.as_ref(), pulse);
+        let mut connection = Connection {
+            stream: stream.map_err(|error| fault(&error, pulse))?,
+            parser: Parser::new(),
+        };
+        let mut greetings = Vec::new();
+        if let Some(password) = &self.password {
+            let mut cmd = redis::cmd("AUTH");
+            cmd.arg(&self.address.user).arg(password);
+            greetings.push(cmd);
+        }
+        if !self.address.path.is_empty() {
+            let mut cmd = redis::cmd("SELECT");
+            cmd.arg(&self.address.path);
+            greetings.push(cmd);
+        }
+        connection.ask(&greetings, 0, pulse)?;
+        Ok(connection)
+    }
+
+    /// A connection that was at rest may have been closed meanwhile: then once more by another.
+    fn ask(&self, cmds: &[Cmd], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Value>, Fault> {
+        let rested = self.idle().pop();
+        let rested = rested.filter(|(since, _)| since.elapsed() < REST);
+        let had_rested = rested.is_some();
+        let connection = rested.map_or_else(|| self.connect(pulse), |(_, connection)| Ok(connection))?;
+        let answer = self.ask_by(connection, cmds, largest, pulse);
+        match answer {
+            Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(pulse)?, cmds, largest, pulse),
+            Err(Fault::Silent(_)) => {
+                // The others may be as dead.
+                self.idle().clear();
+                answer
+            }
+            answer => answer,
+        }
+    }
+
+    fn ask_by(
+        &self,
+        mut connection: Connection,
+        cmds: &[Cmd],
+        largest: usize,
+        pulse: &Arc<Pulse>,
+    ) -> Result<Vec<Value>, Fault> {
+        let answers = connection.ask(cmds, largest, pulse)?;
+        self.idle().push((Instant::now(), connection));
+        Ok(answers)
+    }
+}
+
+impl Connection {
+    /// Sends all of them in one piece, and reads an answer to each.
+    fn ask(&mut self, cmds: &[Cmd], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Value>, Fault> {
+        const OVERHEAD: usize = 64 << 10;
+        self.stream.heed(pulse);
+        let packed: Vec<_> = cmds.iter().flat_map(Cmd::get_packed_command).collect();
+        let sent = self.stream.write_all(&packed);
+        sent.and_then(|()| self.stream.flush())
+            .map_err(|error| fault(&error, pulse))?;
+        let mut capped = Capped {
+            stream: &mut self.stream,
+            left: largest + OVERHEAD,
+        };
+        let parser = &mut self.parser;
+        cmds.iter()
+            .map(|_| understand(parser.parse_value(&mut capped), pulse))
+            .collect()
+    }
+}
+
+fn understand(answer: RedisResult<Value>, pulse: &Pulse) -> Result<Value, Fault> {
+    match answer {
+        Ok(Value::ServerError(error)) => Err(refusal(error.code())),
+        Ok(value) => Ok(value),
+        Err(error) if error.is_timeout() => Err(fault(&io::ErrorKind::TimedOut.into(), pulse)),
+        Err(error) if error.kind() == ErrorKind::IoError || error.is_connection_dropped() => {
+            Err(fault(&io::ErrorKind::UnexpectedEof.into(), pulse))
+        }
+        Err(error) => Err(match error.code() {
+            Some(code) => refusal(code),
+            None => garbled(),
+        }),
+    }
+}
+
+fn garbled() -> Fault {
+    Fault::Failed("its answer is none".to_owned())
+}
+
+/// The code alone: the words behind it are anyone's, and many.
+fn refusal(code: &str) -> Fault {
+    let code: String = code.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
+    let remedy = match code.as_str() {
+        "NOAUTH" | "WRONGPASS" => ": give the right password, as in redis://:PASSWORD@HOST",
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => ": it is a part of a cluster; name a proxy in front of it",
+        "OOM" => ": it is full and evicts nothing; set its maxmemory-policy to allkeys-lru",
+        _ => "",
+    };
+    Fault::Failed(format!("it refused: {code}{remedy}"))
+}
+
+fn name_of(name: &Name) -> String {
+    match name {
+        Name::Shelf(key) => format!("wafd:1:entries:{key}"),
+        Name::Blob(digest) => format!("wafd:1:blob:{digest}"),
+    }
+}
+
+impl Values for Redis {
+    fn shape(&self) -> Shape {
+        Shape {
+            workers: 2,
+            batch: BATCH,
+            uploads: 1,
+        }
+    }
+
+    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        // One by one, since there are servers that know no MGET; in one piece, so that it takes no longer.
+        let cmd = |name| {
+            let mut cmd = redis::cmd("GET");
+            cmd.arg(name_of(name));
+            cmd
+        };
+        let cmds: Vec<_> = names.iter().map(cmd).collect();
+        let bytes = |value| match value {
+            Value::BulkString(bytes) => Ok(Some(bytes)),
+            Value::Nil => Ok(None),
+            _ => Err(garbled()),
+        };
+        self.ask(&cmds, largest, pulse)?.into_iter().map(bytes).collect()
+    }
+
+    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
+        let mut cmd = redis::cmd("EXISTS");
+        cmd.arg(name_of(name));
+        Ok(self.ask(&[cmd], 0, pulse)? == [Value::Int(1)])
+    }
+
+    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+        let mut cmd = redis::cmd("SET");
+        cmd.arg(name_of(name)).arg(value);
+        match self.ask(&[cmd], 0, pulse)?[..] {
+            [Value::Okay] => Ok(()),
+            _ => Err(garbled()),
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! A tier that is another wafd: `docs/room.md` is what is said.
+//!
+//! What is looked up and what is uploaded go over connections of their own, so that no lookup waits behind a large upload.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustls::ClientConfig;
+
+use super::address::Address;
+use super::counts::Counts;
+use super::line::{Exchange, Line};
+use super::pulse::Pulse;
+use super::shelf::Shelf;
+use super::stream::{fault, secret, tls, Stream};
+use super::uploads::{Load, Offer};
+use super::wrapped::{Wrapped, LARGEST_BLOB};
+use super::{Fault, Shape, Tier};
+use crate::cache::digest::Digest;
+use crate::cache::entry::Entry;
+use crate::frame::Inbox;
+use crate::room::{
+    Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, GREETING_CAP, MOST_DIGESTS, PIECE, VERSION,
+};
+
+/// Blobs that are not larger come along.
+const INLINE: u32 = 256 << 10;
+/// All that one question may bring.
+const MOST_BYTES: usize = 256 << 20;
+/// Questions under way at once, each of as many keys as have gathered.
+const WORKERS: usize = 4;
+/// What comes of one question is looked at when all of it is there.
+const BATCH: usize = 128;
+/// What has rested for longer may have been forgotten on the way, which would cost a time-out to find out.
+const REST: Duration = Duration::from_secs(30);
+
+pub struct Room {
+    address: Address,
+    token: String,
+    tls: Option<Arc<ClientConfig>>,
+    counts: Arc<Counts>,
+    asking: Way,
+    giving: Way,
+}
+
+/// A connection, once there is one.
+#[derive(Default)]
+struct Way(Mutex<Option<Open>>);
+
+#[derive(Clone)]
+struct Open {
+    line: Arc<Line>,
+    rights: Rights,
+    largest: u64,
+}
+
+impl Room {
+    pub fn new(address: &Address, counts: &Arc<Counts>) -> Result<Room, String> {
+        let token = match &address.token_file {
+            Some(_) => secret(address)?,
+            None => address.user.clone(),
+        };
+        Ok(Room {
+            token: token.unwrap_or_default(),
+            tls: tls(address)?,
+            address: address.clone(),
+            counts: counts.clone(),
+            asking: Way::default(),
+            giving: Way::default(),
+        })
+    }
+
+    /// The connection; whether it was there before.
+    fn open(&self, way: &Way, pulse: &Arc<Pulse>) -> Result<(Open, bool), Fault> {
+        let mut place = way.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*place {
+            Some(open) if open.line.has_rested(REST) => open.line.close(),
+            Some(open) if open.line.is_open() => return Ok((open.clone(), true)),
+            _ => {}
+        }
+        let open = self.connect(pulse)?;
+        *place = Some(open.clone());
+        Ok((open, false))
+    }
+
+    fn connect(&self, pulse: &Arc<Pulse>) -> Result<Open, Fault> {
+        let failed = |error: std::io::Error| fault(&error, pulse);
+        let mut stream = Stream::connect(&self.address, self.tls.as_ref(), pulse).map_err(failed)?;
+        let host = rustix::system::uname();
+        let hello = Request::Hello(Hello {
+            lowest: VERSION,
+            highest: VERSION,
+            token: self.token.as_bytes(),
+            namespace: self.address.path.as_bytes(),
+            name: host.nodename().to_bytes(),
+        });
+        let mut bytes = Vec::new();
+        hello.encode(&mut bytes);
+        stream.write_all(&bytes).and_then(|()| stream.flush()).map_err(failed)?;
+        let mut inbox = Inbox::new(GREETING_CAP);
+        let mut byte = [0; 1];
+        loop {
+            // One by one: what comes behind the greeting is not ours.
+            stream.read_exact(&mut byte).map_err(failed)?;
+            inbox.push(&byte);
+            let Some(frame) = inbox.take().map_err(|_| garbled())? else {
+                continue;
+            };
+            return match Reply::decode(frame) {
+                Ok(Reply::Welcome {
+                    version: VERSION,
+                    rights,
+                    largest,
+                    ..
+                }) => Ok(Open {
+                    line: Line::start(stream, pulse)?,
+                    rights,
+                    largest,
+                }),
+                Ok(Reply::Refused { why, .. }) => Err(refused(why)),
+                _ => Err(garbled()),
+            };
+        }
+    }
+
+    /// Does something over the connection; once more over another one, if that was closed while it was at rest.
+    fn with<T>(&self, way: &Way, pulse: &Arc<Pulse>, act: impl Fn(&Open) -> Result<T, Fault>) -> Result<T, Fault> {
+        let (open, was_there) = self.open(way, pulse)?;
+        let done = act(&open);
+        match &done {
+            Err(Fault::Failed(_)) if was_there && !open.line.is_open() => act(&self.open(way, pulse)?.0),
+            Err(Fault::Silent(_)) => {
+                open.line.close();
+                done
+            }
+            _ => done,
+        }
+    }
+
+    fn find_by(&self, open: &Open, keys: &[Digest], pulse: &Pulse) -> Result<Vec<Shelf>, Fault> {
+        if !open.rights.read {
+            return Err(Fault::Failed("its token may not read".to_owned()));
+        }
+        let mut answer = open.line.ask(|id, out| {
+            let (inline, keys) = (INLINE, keys.to_vec());
+            Request::Find { id, inline, keys }.encode(out);
+        })?;
+        let mut shelves = vec![Shelf::default(); keys.len()];
+        let mut blobs = HashMap::new();
+        let mut size = 0;
+        loop {
+            let frame = answer.next(pulse)?;
+            size += frame.len();
+            match Reply::decode(&frame) {
+                _ if size > MOST_BYTES => return Err(garbled()),
+                Ok(Reply::Found {
+                    number,
+                    entry,
+                    contents,
+                    ..
+                }) => {
+                    let shelf = shelves.get_mut(usize::from(number)).ok_or_else(garbled)?;
+                    shelf.entries.push(entry.to_vec());
+                    blobs.extend(contents.iter().map(|content| (content.digest, wrapped(content))));
+                }
+                Ok(Reply::End { .. }) => break,
+                _ => return Err(garbled()),
+            }
+        }
+        self.counts.came_in(size);
+        hand_out(&mut shelves, &blobs);
+        Ok(shelves)
+    }
+
+    fn fetch_by(&self, open: &Open, wanted: &[Digest], pulse: &Pulse) -> Result<Vec<Option<Wrapped>>, Fault> {
+        let mut answer = open.line.ask(|id, out| {
+            let digests = wanted.to_vec();
+            Request::Get { id, digests }.encode(out);
+        })?;
+        let mut fetched: HashMap<Digest, Wrapped> = HashMap::new();
+        let mut current: Option<(Digest, u64)> = None;
+        loop {
+            let frame = answer.next(pulse)?;
+            match Reply::decode(&frame) {
+                Ok(Reply::Blob { begun, .. }) if begun.size <= LARGEST_BLOB as u64 => {
+                    let blob = Wrapped {
+                        coding: begun.coding as u8,
+                        bytes: begun.first.to_vec(),
+                    };
+                    fetched.insert(begun.digest, blob);
+                    current = Some((begun.digest, begun.size));
+                }
+                Ok(Reply::Data { bytes, .. }) => {
+                    let (digest, size) = current.ok_or_else(garbled)?;
+                    let blob = fetched.get_mut(&digest).ok_or_else(garbled)?;
+                    if (blob.bytes.len() + bytes.len()) as u64 > size {
+                        return Err(garbled());
+                    }
+                    blob.bytes.extend_from_slice(bytes);
+                }
+                Ok(Reply::Missing { .. }) => {}
+                Ok(Reply::End { .. }) => break,
+                _ => return Err(garbled()),
+            }
+        }
+        self.counts.came_in(fetched.values().map(|blob| blob.bytes.len()).sum());
+        Ok(wanted.iter().map(|digest| fetched.remove(digest)).collect())
+    }
+
+    fn offer_by(&self, open: &Open, offer: &Offer, load: &Load, pulse: &Pulse) -> Result<(), Fault> {
+        if !open.rights.write {
+            return Err(Fault::Declined("its token may not write".to_owned()));
+        }
+        if offer.entry.len() > PIECE || offer.needs.len() > MOST_DIGESTS {
+            return Err(Fault::Declined("too large".to_owned()));
+        }
+        let mut answers = Vec::new();
+        for digest in self.lacking(open, &offer.needs, pulse)? {
+            let blob = load(&digest).ok_or_else(|| Fault::Declined("it was gone already".to_owned()))?;
+            if blob.bytes.len() as u64 > open.largest {
+                return Err(Fault::Declined("too large".to_owned()));
+            }
+            answers.push(open.line.ask(|id, out| send_blob(id, digest, &blob, out))?);
+            self.counts.went_out(blob.bytes.len());
+        }
+        for answer in &mut answers {
+            require_kept(answer, pulse)?;
+        }
+        let mut answer = open.line.ask(|id, out| {
+            let (key, needs, bytes) = (offer.key, offer.needs.clone(), &offer.entry[..]);
+            Request::Entry { id, key, needs, bytes }.encode(out);
+        })?;
+        self.counts.went_out(offer.entry.len());
+        require_kept(&mut answer, pulse)
+    }
+
+    fn lacking(&self, open: &Open, needs: &[Digest], pulse: &Pulse) -> Result<Vec<Digest>, Fault> {
+        if needs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut answer = open.line.ask(|id, out| {
+            let digests = needs.to_vec();
+            Request::Has { id, digests }.encode(out);
+        })?;
+        let frame = answer.next(pulse)?;
+        match Reply::decode(&frame) {
+            Ok(Reply::Held { bits, .. }) if bits.len() == needs.len() => {
+                let lacking = needs.iter().zip(bits.iter()).filter(|(_, is_held)| !is_held);
+                Ok(lacking.map(|(digest, _)| *digest).collect())
+            }
+            _ => Err(garbled()),
+        }
+    }
+}
+
+impl Tier for Room {
+    fn shape(&self) -> Shape {
+        Shape {
+            workers: WORKERS,
+            batch: BATCH,
+            uploads: 1,
+        }
+    }
+
+    fn find(&self, keys: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+        self.with(&self.asking, pulse, |open| self.find_by(open, keys, pulse))
+    }
+
+    fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+        self.with(&self.asking, pulse, |open| self.fetch_by(open, wanted, pulse))
+    }
+
+    fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault> {
+        self.with(&self.giving, pulse, |open| self.offer_by(open, offer, load, pulse))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        for way in [&self.asking, &self.giving] {
+            let open = way.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            open.iter().for_each(|open| open.line.close());
+        }
+    }
+}
+
+fn wrapped(content: &Content<'_>) -> Wrapped {
+    Wrapped {
+        coding: content.coding as u8,
+        bytes: content.bytes.to_vec(),
+    }
+}
+
+/// A blob comes once, whichever of the entries need it.
+fn hand_out(shelves: &mut [Shelf], blobs: &HashMap<Digest, Wrapped>) {
+    for shelf in shelves {
+        let entries = shelf.entries.iter().filter_map(|bytes| Entry::decode(bytes).ok());
+        let needed = entries.flat_map(|entry| entry.blobs());
+        let at_hand = needed.filter_map(|digest| Some((digest, blobs.get(&digest)?.clone())));
+        shelf.blobs = at_hand.collect();
+    }
+}
+
+fn send_blob(id: u32, digest: Digest, blob: &Wrapped, out: &mut Vec<u8>) {
+    let (first, rest) = blob.bytes.split_at(blob.bytes.len().min(PIECE));
+    let coding = match blob.coding {
+        0 => Coding::Plain,
+        _ => Coding::Zstd,
+    };
+    let size = blob.bytes.len() as u64;
+    let begun = Begun {
+        digest,
+        coding,
+        size,
+        first,
+    };
+    Request::Blob { id, begun }.encode(out);
+    for bytes in rest.chunks(PIECE) {
+        Request::Data { id, bytes }.encode(out);
+    }
+}
+
+fn require_kept(answer: &mut Exchange<'_>, pulse: &Pulse) -> Result<(), Fault> {
+    let frame = answer.next(pulse)?;
+    match Reply::decode(&frame) {
+        Ok(Reply::Kept { .. }) => Ok(()),
+        Ok(Reply::NotKept { why, .. }) => Err(Fault::Declined(not_kept(why).to_owned())),
+        _ => Err(garbled()),
+    }
+}
+
+fn garbled() -> Fault {
+    Fault::Failed("its answer is none".to_owned())
+}
+
+fn refused(why: Refusal) -> Fault {
+    let words = match why {
+        Refusal::Version => "it speaks another version; update the older one",
+        Refusal::Token => "it does not know the token; write tcp://TOKEN@HOST:PORT, or token-file",
+        Refusal::Namespace => "the token is for another namespace",
+        Refusal::Crowded => "it has too many connections",
+        Refusal::Leaving => "it is leaving",
+        Refusal::Rate => "it has too many requests",
+    };
+    Fault::Failed(words.to_owned())
+}
+
+fn not_kept(why: NotKept) -> &'static str {
+    match why {
+        NotKept::Lacks => "it lacks a blob",
+        NotKept::ReadOnly => "its token may not write",
+        NotKept::TooLarge => "too large",
+        NotKept::Digest => "what came did not have its digest",
+        NotKept::Full => "it is full",
+        NotKept::Malformed => "what came could not be unpacked",
+        NotKept::Failed => "it could not write",
+    }
+}

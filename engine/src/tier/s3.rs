@@ -1,0 +1,123 @@
+//! A tier that is a bucket of S3, or of whatever speaks like it. The crate signs addresses, which are then asked by HTTP.
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusty_s3::actions::{GetObject, HeadObject, PutObject, S3Action};
+use rusty_s3::{Bucket, Credentials, UrlStyle};
+
+use super::address::Address;
+use super::pulse::Pulse;
+use super::stream::secret;
+use super::values::{Name, Values};
+use super::web::{Web, UPLOADS, WORKERS};
+use super::webdav::get_each;
+use super::{Fault, Shape};
+
+/// So long a signature is good: clocks may differ.
+const GOOD: Duration = Duration::from_secs(900);
+
+pub struct S3 {
+    web: Web,
+    bucket: Bucket,
+    /// None for a bucket that is everybody's.
+    credentials: Option<Credentials>,
+    prefix: String,
+}
+
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+impl S3 {
+    pub fn new(address: &Address) -> Result<S3, String> {
+        let region = address.region.clone();
+        let region = region
+            .or_else(|| variable("AWS_REGION"))
+            .or_else(|| variable("AWS_DEFAULT_REGION"))
+            .unwrap_or_else(|| "us-east-1".to_owned());
+        let endpoint = address.endpoint.clone();
+        let endpoint = endpoint
+            .or_else(|| variable("AWS_ENDPOINT_URL_S3"))
+            .or_else(|| variable("AWS_ENDPOINT_URL"));
+        // Elsewhere than at Amazon a bucket has no host name of its own.
+        let style = match endpoint {
+            Some(_) => UrlStyle::Path,
+            None => UrlStyle::VirtualHost,
+        };
+        let endpoint = endpoint.unwrap_or_else(|| format!("https://s3.{region}.amazonaws.com"));
+        let wrong = || format!("{address}: its endpoint is no address; write endpoint=https://HOST[:PORT]");
+        let url = endpoint.parse().map_err(|_| wrong())?;
+        let bucket = Bucket::new(url, style, address.host.clone(), region).map_err(|_| wrong())?;
+        let credentials = credentials(address)?;
+        let prefix = match address.path.as_str() {
+            "" => String::new(),
+            path => format!("{path}/"),
+        };
+        Ok(S3 {
+            web: Web::new(address, endpoint.starts_with("https:"), None)?,
+            bucket,
+            credentials,
+            prefix,
+        })
+    }
+
+    fn name(&self, name: &Name) -> String {
+        match name {
+            Name::Shelf(key) => format!("{}{key}.entries", self.prefix),
+            Name::Blob(digest) => format!("{}{digest}.blob", self.prefix),
+        }
+    }
+}
+
+/// Those of the address, else those of the environment.
+fn credentials(address: &Address) -> Result<Option<Credentials>, String> {
+    let own = (address.user.clone(), secret(address)?);
+    match own {
+        (Some(key), Some(secret)) => return Ok(Some(Credentials::new(key, secret))),
+        (None, None) => {}
+        _ => {
+            return Err(format!(
+                "{address}: give access-key and secret-key, or neither and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            ))
+        }
+    }
+    let (Some(key), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) else {
+        return Ok(None);
+    };
+    Ok(Some(match variable("AWS_SESSION_TOKEN") {
+        Some(token) => Credentials::new_with_token(key, secret, token),
+        None => Credentials::new(key, secret),
+    }))
+}
+
+impl Values for S3 {
+    fn shape(&self) -> Shape {
+        Shape {
+            workers: WORKERS,
+            batch: 1,
+            uploads: UPLOADS,
+        }
+    }
+
+    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        get_each(names, |name| {
+            let name = self.name(name);
+            let url = GetObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
+            self.web.get(url.as_str(), largest, pulse)
+        })
+    }
+
+    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
+        let name = self.name(name);
+        let url = HeadObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
+        self.web.has(url.as_str(), pulse)
+    }
+
+    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+        let name = self.name(name);
+        let url = PutObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
+        self.web.put(url.as_str(), value, pulse)
+    }
+}

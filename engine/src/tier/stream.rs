@@ -1,0 +1,234 @@
+//! A connection by TCP, perhaps with TLS, that waits for its peer no longer than a pulse allows.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::address::Address;
+use super::pulse::Pulse;
+use super::Fault;
+
+/// A socket whose waits are bounded.
+struct Timed {
+    socket: TcpStream,
+    pulse: Arc<Pulse>,
+    /// Whoever polls it waits by itself.
+    is_polled: bool,
+}
+
+impl Timed {
+    /// A time-out of nothing would be none.
+    fn set_time(&self, set: impl Fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> io::Result<()> {
+        if self.is_polled {
+            return Ok(());
+        }
+        let left = self.pulse.listen();
+        match left.is_zero() {
+            true => Err(io::ErrorKind::TimedOut.into()),
+            false => set(&self.socket, Some(left)),
+        }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.set_time(TcpStream::set_read_timeout)?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.set_time(TcpStream::set_write_timeout)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+enum Way {
+    Plain(Timed),
+    Tls(Box<StreamOwned<ClientConnection, Timed>>),
+}
+
+pub struct Stream(Way);
+
+impl Stream {
+    pub fn connect(address: &Address, tls: Option<&Arc<ClientConfig>>, pulse: &Arc<Pulse>) -> io::Result<Stream> {
+        let time = pulse.allow(pulse.limits.connect);
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
+        let mut socket = None;
+        for place in (address.host.as_str(), address.port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&place, time) {
+                Ok(connected) => {
+                    socket = Some(connected);
+                    break;
+                }
+                Err(error) => last = error,
+            }
+        }
+        let socket = socket.ok_or(last)?;
+        socket.set_nodelay(true)?;
+        let timed = Timed {
+            socket,
+            pulse: pulse.clone(),
+            is_polled: false,
+        };
+        let Some(tls) = tls else {
+            return Ok(Stream(Way::Plain(timed)));
+        };
+        let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+        let session = ClientConnection::new(tls.clone(), name).map_err(io::Error::other)?;
+        Ok(Stream(Way::Tls(Box::new(StreamOwned::new(session, timed)))))
+    }
+
+    fn timed(&mut self) -> &mut Timed {
+        match &mut self.0 {
+            Way::Plain(timed) => timed,
+            Way::Tls(stream) => &mut stream.sock,
+        }
+    }
+
+    /// Whose waits count from now on.
+    pub fn heed(&mut self, pulse: &Arc<Pulse>) {
+        self.timed().pulse = pulse.clone();
+    }
+
+    /// From now on nothing blocks: its user polls.
+    pub fn be_polled(&mut self) -> io::Result<()> {
+        let timed = self.timed();
+        timed.is_polled = true;
+        timed.socket.set_nonblocking(true)
+    }
+
+    /// Bytes that were taken are still to be sent.
+    pub fn is_sending(&self) -> bool {
+        match &self.0 {
+            Way::Plain(_) => false,
+            Way::Tls(stream) => stream.conn.wants_write(),
+        }
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.0 {
+            Way::Plain(timed) => timed.socket.as_fd(),
+            Way::Tls(stream) => stream.sock.socket.as_fd(),
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Way::Plain(timed) => timed.read(buffer),
+            Way::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Way::Plain(timed) => timed.write(bytes),
+            Way::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Way::Plain(timed) => timed.flush(),
+            Way::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+/// What a failure was, in words of which there are few: they are counted by them.
+pub fn fault(error: &io::Error, pulse: &Pulse) -> Fault {
+    use io::ErrorKind::{
+        ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
+        UnexpectedEof, WouldBlock,
+    };
+    let words = match error.kind() {
+        TimedOut | WouldBlock => {
+            let time = pulse.limits.silence.as_millis();
+            return Fault::Silent(format!("it did not answer within {time} ms"));
+        }
+        ConnectionRefused => "nobody listens there",
+        ConnectionReset | ConnectionAborted | UnexpectedEof => "it closed the connection",
+        HostUnreachable | NetworkUnreachable => "there is no way to it",
+        _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => "TLS with it failed",
+        _ => "the connection failed",
+    };
+    log::debug!("{words}: {error}");
+    Fault::Failed(words.to_owned())
+}
+
+/// For servers whose certificate was signed by whom the system trusts, or by whoever is named.
+pub fn tls(address: &Address) -> Result<Option<Arc<ClientConfig>>, String> {
+    if !address.is_secure {
+        return Ok(None);
+    }
+    let roots = RootCertStore::from_iter(
+        certificates(address)?
+            .into_iter()
+            .filter_map(|certificate| webpki_anchor(&certificate)),
+    );
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| format!("{address}: TLS: {error}"))?;
+    Ok(Some(Arc::new(
+        builder.with_root_certificates(roots).with_no_client_auth(),
+    )))
+}
+
+fn webpki_anchor(certificate: &CertificateDer<'static>) -> Option<rustls::pki_types::TrustAnchor<'static>> {
+    let mut one = RootCertStore::empty();
+    one.add(certificate.clone()).ok()?;
+    one.roots.pop()
+}
+
+pub fn certificates(address: &Address) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(path) = &address.ca else {
+        return Ok(rustls_native_certs::load_native_certs().certs);
+    };
+    let read = |path: &Path| {
+        let bytes = fs::read(path).map_err(|error| error.to_string())?;
+        let all = CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>();
+        all.map_err(|error| format!("{error:?}"))
+    };
+    match read(path) {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(format!(
+            "{address}: {} has no certificate; ca is a file in PEM",
+            path.display()
+        )),
+        Err(why) => Err(format!(
+            "{address}: read {}: {why}; ca is a file in PEM",
+            path.display()
+        )),
+    }
+}
+
+/// The password or token: what is written in its file, else in the address.
+pub fn secret(address: &Address) -> Result<Option<String>, String> {
+    let Some(path) = &address.token_file else {
+        return Ok(address.password.clone());
+    };
+    let text = fs::read_to_string(path).map_err(|error| format!("{address}: read {}: {error}", path.display()))?;
+    match text.lines().next().map(str::trim).filter(|line| !line.is_empty()) {
+        Some(line) => Ok(Some(line.to_owned())),
+        None => Err(format!("{address}: the first line of {} is empty", path.display())),
+    }
+}

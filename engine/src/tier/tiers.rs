@@ -1,0 +1,228 @@
+//! All tiers, in the order in which they are asked, and the thread that sees to it that nobody waits too long for one.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::address::{Address, Limits};
+use super::counts::Counts;
+use super::pulse::Pulse;
+use super::shelf::Shelf;
+use super::uploads::{Load, Offer, Uploads};
+use super::window::Window;
+use super::wrapped::Wrapped;
+use crate::cache::digest::Digest;
+
+/// How often it is looked while somebody waits.
+const TICK: Duration = Duration::from_millis(20);
+/// Nobody waits for an upload: it may take longer.
+const UPLOAD: Limits = Limits {
+    connect: Duration::from_secs(2),
+    silence: Duration::from_secs(5),
+    whole: Duration::from_secs(30),
+    pause: Duration::from_secs(5),
+};
+/// When the engine ends, uploads have so long.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// What tiers have of a key.
+#[derive(Default)]
+pub struct Findings {
+    pub shelf: Shelf,
+    /// Which has it, by its number.
+    pub tier: Option<usize>,
+    /// Of each that has nothing, in words.
+    pub words: Vec<String>,
+}
+
+type Again = Box<dyn FnOnce(Findings) + Send>;
+
+struct Place {
+    window: Arc<Window>,
+    /// Unless it is only read.
+    uploads: Option<Arc<Uploads>>,
+}
+
+pub struct Tiers {
+    places: Vec<Place>,
+    watch: Arc<Watch>,
+}
+
+#[derive(Default)]
+struct Watch {
+    /// Something is under way, since somebody looked last.
+    is_rung: Mutex<bool>,
+    bell: Condvar,
+}
+
+impl Watch {
+    fn ring(&self) {
+        *self.is_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.bell.notify_one();
+    }
+
+    fn wait(&self, time: Option<Duration>) {
+        let is_rung = self.is_rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_rung = match time {
+            None => self.bell.wait_while(is_rung, |is_rung| !*is_rung),
+            Some(time) => self
+                .bell
+                .wait_timeout_while(is_rung, time, |is_rung| !*is_rung)
+                .map(|(is_rung, _)| is_rung)
+                .map_err(|error| PoisonError::new(error.into_inner().0)),
+        }
+        .unwrap_or_else(PoisonError::into_inner);
+        *is_rung = false;
+    }
+}
+
+impl Tiers {
+    /// Connects to nobody before somebody asks. What cannot be used is told, and left out.
+    pub fn open(addresses: &[Address], counts: &Arc<Counts>, load: &Arc<Load>) -> Arc<Tiers> {
+        let watch = Arc::new(Watch::default());
+        let mut places = Vec::new();
+        for address in addresses {
+            match open_place(address, counts, load, &watch) {
+                Ok(place) => places.push(place),
+                Err(why) => log::error!("remote: {why}"),
+            }
+        }
+        let tiers = Arc::new(Tiers { places, watch });
+        let (weak, watch) = (Arc::downgrade(&tiers), tiers.watch.clone());
+        let look = move || look(&weak, &watch);
+        if let Err(error) = thread::Builder::new().name("tiers".to_owned()).spawn(look) {
+            log::error!("remote: start a thread: {error}");
+            return Arc::new(Tiers {
+                places: Vec::new(),
+                watch: Arc::default(),
+            });
+        }
+        tiers
+    }
+
+    /// Whether there is one from this number on that would be asked.
+    pub fn are_there(&self, from: usize) -> bool {
+        self.places
+            .iter()
+            .skip(from)
+            .any(|place| place.window.why_left_alone().is_none())
+    }
+
+    pub fn name(&self, number: usize) -> &str {
+        self.places.get(number).map_or("nobody", |place| &place.window.name)
+    }
+
+    /// Asks one after the other, from this number on, until one has something.
+    pub fn find(self: &Arc<Self>, key: Digest, from: usize, words: Vec<String>, again: Again) {
+        let Some(place) = self.places.get(from) else {
+            return again(Findings {
+                words,
+                ..Findings::default()
+            });
+        };
+        let tiers = self.clone();
+        place.window.find(key, move |found| {
+            let mut words = words;
+            let name = tiers.name(from);
+            match found {
+                Ok(shelf) if !shelf.is_empty() => {
+                    let tier = Some(from);
+                    return again(Findings { shelf, tier, words });
+                }
+                Ok(_) => words.push(format!("{name} does not have it")),
+                Err(fault) => words.push(format!("{name}: {}", fault.words())),
+            }
+            tiers.find(key, from + 1, words, again);
+        });
+    }
+
+    /// Blobs of what it has found; none if it gives none.
+    pub fn fetch(&self, tier: usize, wanted: Vec<Digest>, again: impl FnOnce(Vec<(Digest, Wrapped)>) + Send + 'static) {
+        let Some(place) = self.places.get(tier) else {
+            return again(Vec::new());
+        };
+        let digests = wanted.clone();
+        place.window.fetch(wanted, move |fetched| {
+            let fetched = fetched.unwrap_or_default();
+            let whole = digests.into_iter().zip(fetched);
+            again(whole.filter_map(|(digest, blob)| Some((digest, blob?))).collect());
+        });
+    }
+
+    pub fn offer(&self, offer: &Offer) {
+        let uploads = self.places.iter().filter_map(|place| place.uploads.as_ref());
+        uploads.for_each(|uploads| uploads.push(offer.clone()));
+    }
+
+    pub fn take_offers(&self) -> bool {
+        self.places.iter().any(|place| place.uploads.is_some())
+    }
+
+    /// Each with how it does, in words.
+    pub fn describe(&self) -> Vec<(String, String)> {
+        let describe = |place: &Place| {
+            let mut words = match place.window.why_left_alone() {
+                Some(why) => format!("left alone, since {why}"),
+                None => "is asked".to_owned(),
+            };
+            match &place.uploads {
+                None => words.push_str(", only read"),
+                Some(uploads) if uploads.waiting() > 0 => {
+                    words.push_str(&format!(", {} uploads to do", uploads.waiting()));
+                }
+                Some(_) => {}
+            }
+            (place.window.name.clone(), words)
+        };
+        self.places.iter().map(describe).collect()
+    }
+
+    /// Nobody waits any more; uploads are given a short time.
+    pub fn close(&self) {
+        let deadline = Instant::now() + FAREWELL;
+        self.places.iter().for_each(|place| place.window.close());
+        let uploads = self.places.iter().filter_map(|place| place.uploads.as_ref());
+        uploads.for_each(|uploads| uploads.close(deadline));
+        self.watch.ring();
+    }
+}
+
+fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, watch: &Arc<Watch>) -> Result<Place, String> {
+    let tier: Arc<dyn super::Tier> = super::open(address, counts)?.into();
+    let name = address.to_string();
+    let (ring, limits) = (watch.clone(), address.limits);
+    let bell = move || ring.ring();
+    let window = Window::new(name.clone(), tier.clone(), || Pulse::new(limits), counts.clone(), bell);
+    let window = Arc::new(window);
+    let failed = |error: std::io::Error| format!("{address}: start a thread: {error}");
+    window.start().map_err(failed)?;
+    let uploads = match address.is_read_only {
+        true => None,
+        false => {
+            let pause = limits.pause;
+            let limits = Limits { pause, ..UPLOAD };
+            Some(Uploads::start(name, tier, limits, counts.clone(), load.clone()).map_err(failed)?)
+        }
+    };
+    Ok(Place { window, uploads })
+}
+
+/// Until nobody needs the tiers any more.
+fn look(tiers: &Weak<Tiers>, watch: &Watch) {
+    while let Some(tiers) = tiers.upgrade() {
+        let now = Instant::now();
+        let looks: Vec<_> = tiers.places.iter().map(|place| place.window.look(now)).collect();
+        drop(tiers);
+        let is_busy = looks.iter().any(|(is_busy, _)| *is_busy);
+        let next = looks.iter().filter_map(|(_, next)| *next).min();
+        let next = next.map(|at| at.saturating_duration_since(now).max(Duration::from_millis(1)));
+        watch.wait(if is_busy { Some(TICK) } else { next });
+    }
+}
+
+impl Drop for Tiers {
+    fn drop(&mut self) {
+        self.places.iter().for_each(|place| place.window.close());
+        self.watch.ring();
+    }
+}

@@ -1,0 +1,197 @@
+//! A tier on a store that knows nothing but names and values: entries of a key share one, the shelf.
+//!
+//! Two machines that put to one shelf at the same time lose one of the two entries: such stores have no locks in common, and what is
+//! lost is a hit.
+
+use std::sync::Arc;
+
+use super::counts::Counts;
+use super::pulse::Pulse;
+use super::shelf::{decode_blob, encode_blob, Shelf, LARGEST_SHELF};
+use super::uploads::{Load, Offer};
+use super::wrapped::{Wrapped, LARGEST_BLOB};
+use super::{Fault, Shape, Tier};
+use crate::cache::digest::Digest;
+
+pub enum Name<'a> {
+    /// Of a key.
+    Shelf(&'a Digest),
+    Blob(&'a Digest),
+}
+
+pub trait Values: Send + Sync {
+    fn shape(&self) -> Shape;
+
+    /// In this order. All of them together are not larger, nor is memory taken for what is.
+    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault>;
+
+    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault>;
+
+    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault>;
+}
+
+pub struct Shelves<V> {
+    values: V,
+    counts: Arc<Counts>,
+}
+
+impl<V: Values> Shelves<V> {
+    pub fn new(values: V, counts: Arc<Counts>) -> Shelves<V> {
+        Shelves { values, counts }
+    }
+
+    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+        self.values.put(name, value, pulse)?;
+        self.counts.went_out(value.len());
+        Ok(())
+    }
+}
+
+impl<V: Values> Tier for Shelves<V> {
+    fn shape(&self) -> Shape {
+        self.values.shape()
+    }
+
+    fn find(&self, keys: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+        let names: Vec<_> = keys.iter().map(Name::Shelf).collect();
+        let largest = LARGEST_SHELF.max(names.len() << 20);
+        let found = self.values.get(&names, largest, pulse)?;
+        let shelf = |(key, value): (&Digest, Option<Vec<u8>>)| {
+            let Some(value) = value else {
+                return Shelf::default();
+            };
+            self.counts.came_in(value.len());
+            // What is no shelf is overwritten by the next one.
+            Shelf::decode(key, &value).unwrap_or_default()
+        };
+        Ok(keys.iter().zip(found).map(shelf).collect())
+    }
+
+    fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+        let mut fetched = Vec::with_capacity(wanted.len());
+        // One by one: each may be as large as any.
+        for digest in wanted {
+            let mut found = self.values.get(&[Name::Blob(digest)], LARGEST_BLOB, pulse)?;
+            let value = found.pop().flatten();
+            self.counts.came_in(value.as_ref().map_or(0, Vec::len));
+            fetched.push(value.and_then(|value| decode_blob(&value)));
+        }
+        Ok(fetched)
+    }
+
+    fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault> {
+        let old = self.find(&[offer.key], pulse)?.pop().unwrap_or_default();
+        if old.entries.first().is_some_and(|first| first[..] == offer.entry[..]) {
+            return Ok(());
+        }
+        let mut blobs = Vec::with_capacity(offer.needs.len());
+        for digest in &offer.needs {
+            if old.blobs.contains_key(digest) {
+                continue;
+            }
+            let blob = load(digest).ok_or_else(|| Fault::Failed("what was to be uploaded is gone".to_owned()))?;
+            blobs.push((*digest, blob));
+        }
+        let arranged = old.with(offer.entry.to_vec(), blobs);
+        // First what the shelf refers to.
+        for (digest, blob) in &arranged.beside {
+            let name = Name::Blob(digest);
+            if !self.values.has(&name, pulse)? {
+                self.put(&name, &encode_blob(blob), pulse)?;
+            }
+        }
+        self.put(&Name::Shelf(&offer.key), &arranged.shelf.encode(&offer.key), pulse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::entry::{Content, Entry, Output};
+    use crate::cache::path::Path;
+    use crate::tier::address::Limits;
+    use std::collections::HashMap;
+    use std::sync::Mutex;
+
+    #[derive(Default)]
+    struct Memory(Mutex<HashMap<String, Vec<u8>>>);
+
+    fn told(name: &Name) -> String {
+        match name {
+            Name::Shelf(key) => format!("s{key}"),
+            Name::Blob(digest) => format!("b{digest}"),
+        }
+    }
+
+    impl Values for Memory {
+        fn shape(&self) -> Shape {
+            Shape {
+                workers: 1,
+                batch: 1,
+                uploads: 1,
+            }
+        }
+
+        fn get(&self, names: &[Name], _: usize, _: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+            let all = self.0.lock().unwrap();
+            Ok(names.iter().map(|name| all.get(&told(name)).cloned()).collect())
+        }
+
+        fn has(&self, name: &Name, _: &Arc<Pulse>) -> Result<bool, Fault> {
+            Ok(self.0.lock().unwrap().contains_key(&told(name)))
+        }
+
+        fn put(&self, name: &Name, value: &[u8], _: &Arc<Pulse>) -> Result<(), Fault> {
+            self.0.lock().unwrap().insert(told(name), value.to_vec());
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_was_offered_is_found_and_what_is_large_is_fetched() {
+        let shelves = Shelves::new(Memory::default(), Arc::new(Counts::new(|_, _| ())));
+        let pulse = Arc::new(Pulse::new(Limits::default()));
+        let mut noise = vec![0; 2 << 20];
+        blake3::Hasher::new().finalize_xof().fill(&mut noise);
+        let all: HashMap<_, _> = [noise, b"small".to_vec()]
+            .map(|bytes| (Digest::of(&bytes), bytes))
+            .into();
+        let outputs = all.iter().map(|(digest, bytes)| Output {
+            path: Path::here(),
+            number: None,
+            content: Content::File {
+                digest: *digest,
+                size: bytes.len() as u64,
+                is_program: false,
+            },
+        });
+        let entry = Entry {
+            outputs: outputs.collect(),
+            ..Entry::default()
+        };
+        let key = Digest::of(b"key");
+        let offer = Offer {
+            key,
+            entry: entry.encode().into(),
+            needs: entry.blobs(),
+        };
+        let stored = all.clone();
+        let load = move |digest: &Digest| stored.get(digest).cloned().map(Wrapped::of);
+        assert!(shelves.find(&[key], &pulse).unwrap()[0].is_empty());
+        shelves.offer(&offer, &load, &pulse).unwrap();
+        let found = shelves.find(&[key, Digest::of(b"other")], &pulse).unwrap();
+        assert_eq!(found[0].entries, [entry.encode()]);
+        assert!(found[1].is_empty());
+        let (beside, inline): (Vec<_>, Vec<_>) = entry
+            .blobs()
+            .into_iter()
+            .partition(|digest| !found[0].blobs.contains_key(digest));
+        assert_eq!((beside.len(), inline.len()), (1, 1));
+        let fetched = shelves.fetch(&[beside[0], Digest::of(b"none")], &pulse).unwrap();
+        assert_eq!(
+            fetched[0].as_ref().unwrap().open(&beside[0]),
+            all.get(&beside[0]).cloned()
+        );
+        assert_eq!(fetched[1], None);
+    }
+}

@@ -1,0 +1,148 @@
+//! Values by HTTP: what is the same for WebDAV, bazel-remote and S3.
+
+use std::io;
+use std::sync::Arc;
+
+use ureq::http::{Method, Request, Response};
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
+use ureq::{Agent, Body, Error, Timeout};
+
+use super::address::Address;
+use super::pulse::Pulse;
+use super::stream::{certificates, fault};
+use super::Fault;
+
+/// One key each, since no server answers several at once.
+pub const WORKERS: usize = 8;
+/// Each upload is some requests, one after the other, to servers that may be far away.
+pub const UPLOADS: usize = 4;
+
+pub struct Web {
+    agent: Agent,
+    /// In front of each request, if there is a login.
+    authorization: Option<String>,
+}
+
+impl Web {
+    /// `is_secure`: certificates are needed.
+    pub fn new(address: &Address, is_secure: bool, authorization: Option<String>) -> Result<Web, String> {
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent("wafd")
+            .max_idle_connections_per_host(WORKERS + UPLOADS);
+        if is_secure {
+            let roots: Vec<_> = certificates(address)?
+                .iter()
+                .map(|certificate| Certificate::from_der(certificate).to_owned())
+                .collect();
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let tls = TlsConfig::builder()
+                .root_certs(RootCerts::Specific(Arc::new(roots)))
+                .unversioned_rustls_crypto_provider(provider);
+            config = config.tls_config(tls.build());
+        }
+        Ok(Web {
+            agent: config.build().new_agent(),
+            authorization,
+        })
+    }
+
+    pub fn get(&self, url: &str, largest: usize, pulse: &Pulse) -> Result<Option<Vec<u8>>, Fault> {
+        let mut response = self.ask(Method::GET, url, &[], pulse)?;
+        match response.status().as_u16() {
+            200 => {}
+            404 | 410 => return Ok(None),
+            status => return Err(unexpected(status)),
+        }
+        // The answer has begun: all of it may take so long.
+        pulse.allow(pulse.limits.whole);
+        let body = response.body_mut().with_config().limit(largest as u64 + 1);
+        match body.read_to_vec() {
+            Ok(bytes) if bytes.len() <= largest => Ok(Some(bytes)),
+            Ok(_) => Err(Fault::Failed("its answer is too large".to_owned())),
+            Err(error) => Err(failure(error, pulse)),
+        }
+    }
+
+    pub fn has(&self, url: &str, pulse: &Pulse) -> Result<bool, Fault> {
+        match self.ask(Method::HEAD, url, &[], pulse)?.status().as_u16() {
+            200 | 204 => Ok(true),
+            404 | 410 => Ok(false),
+            status => Err(unexpected(status)),
+        }
+    }
+
+    pub fn put(&self, url: &str, value: &[u8], pulse: &Pulse) -> Result<(), Fault> {
+        match self.ask(Method::PUT, url, value, pulse)?.status().as_u16() {
+            200..=299 => Ok(()),
+            status => Err(unexpected(status)),
+        }
+    }
+
+    fn ask(&self, method: Method, url: &str, body: &[u8], pulse: &Pulse) -> Result<Response<Body>, Fault> {
+        let is_put = method == Method::PUT;
+        let mut request = Request::builder().method(method).uri(url);
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
+        let limits = pulse.limits;
+        let sending = if is_put { limits.whole } else { limits.silence };
+        pulse.allow(limits.connect + sending + limits.silence);
+        let asked = match is_put {
+            true => {
+                let request = request.body(body).map_err(|error| failure(error.into(), pulse))?;
+                self.agent.run(limited(&self.agent, request, pulse))
+            }
+            false => {
+                let request = request.body(()).map_err(|error| failure(error.into(), pulse))?;
+                self.agent.run(limited(&self.agent, request, pulse))
+            }
+        };
+        asked.map_err(|error| failure(error, pulse))
+    }
+}
+
+fn limited<B: ureq::AsSendBody>(agent: &Agent, request: Request<B>, pulse: &Pulse) -> Request<B> {
+    let limits = pulse.limits;
+    agent
+        .configure_request(request)
+        .timeout_resolve(Some(limits.connect))
+        .timeout_connect(Some(limits.connect))
+        .timeout_recv_response(Some(limits.silence))
+        .timeout_global(Some(limits.connect + limits.whole))
+        .build()
+}
+
+fn unexpected(status: u16) -> Fault {
+    let remedy = match status {
+        401 => ": give the right login, as in http://USER:PASSWORD@HOST",
+        403 => ": it is forbidden with this login",
+        405 => ": it has to allow GET, HEAD and PUT",
+        409 => ": the folder of the address is not there; make it first",
+        413 => ": it has to allow larger values",
+        _ => "",
+    };
+    Fault::Failed(format!("it answered with status {status}{remedy}"))
+}
+
+fn failure(error: Error, pulse: &Pulse) -> Fault {
+    match error {
+        Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
+            let time = pulse.limits.connect.as_millis();
+            Fault::Silent(format!("it took no connection within {time} ms"))
+        }
+        Error::Timeout(_) => fault(&io::ErrorKind::TimedOut.into(), pulse),
+        Error::Io(error) => fault(&error, pulse),
+        Error::HostNotFound => Fault::Failed("its name has no address".to_owned()),
+        Error::ConnectionFailed => Fault::Failed("the connection failed".to_owned()),
+        Error::BodyExceedsLimit(_) => Fault::Failed("its answer is too large".to_owned()),
+        Error::Tls(_) | Error::Rustls(_) => Fault::Failed("TLS with it failed".to_owned()),
+        other => {
+            log::debug!("HTTP: {other}");
+            Fault::Failed("its answer is none".to_owned())
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Where questions to one tier wait: for its workers, and no longer than agreed.
+//!
+//! ```text
+//! find, fetch ─► queue ─► a worker, with as many as it may take ─► tier ─► settle ─► each one's `again`
+//!                  └───────────────┴─ look: one waits too long ─► the breaker opens ─► all of them: nothing
+//! ```
+//!
+//! A worker that was given up goes on until its own limits end it, and what it brings is not taken.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use super::counts::Counts;
+use super::desk::{Desk, Task, Wait};
+use super::pulse::Pulse;
+use super::shelf::Shelf;
+use super::wrapped::Wrapped;
+use super::{Fault, Shape, Tier};
+use crate::cache::digest::Digest;
+
+pub struct Window {
+    pub name: String,
+    tier: Arc<dyn Tier>,
+    shape: Shape,
+    counts: Arc<Counts>,
+    desk: Mutex<Desk>,
+    arrival: Condvar,
+    /// Somebody watches from then on.
+    bell: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Window {
+    /// `bell` is rung when there is something to watch.
+    pub fn new(
+        name: String,
+        tier: Arc<dyn Tier>,
+        pulses: impl Fn() -> Pulse,
+        counts: Arc<Counts>,
+        bell: impl Fn() + Send + Sync + 'static,
+    ) -> Window {
+        let shape = tier.shape();
+        let desk = Desk::new(shape.workers, pulses);
+        Window {
+            name,
+            tier,
+            shape,
+            counts,
+            desk: Mutex::new(desk),
+            arrival: Condvar::new(),
+            bell: Box::new(bell),
+        }
+    }
+
+    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
+        for number in 0..self.shape.workers {
+            let window = self.clone();
+            let work = move || window.work(number);
+            thread::Builder::new().name("tier".to_owned()).spawn(work)?;
+        }
+        Ok(())
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Why it is left alone, if it is.
+    pub fn why_left_alone(&self) -> Option<String> {
+        self.desk().breaker.why().map(str::to_owned)
+    }
+
+    pub fn find(&self, key: Digest, again: impl FnOnce(Result<Shelf, Fault>) + Send + 'static) {
+        let again = Box::new(again);
+        self.wait(Wait::Find { key, again });
+    }
+
+    pub fn fetch(&self, wanted: Vec<Digest>, again: impl FnOnce(Result<Vec<Option<Wrapped>>, Fault>) + Send + 'static) {
+        let again = Box::new(again);
+        self.wait(Wait::Fetch { wanted, again });
+    }
+
+    fn wait(&self, wait: Wait) {
+        let mut desk = self.desk();
+        if let Some(why) = desk.breaker.why().map(str::to_owned) {
+            drop(desk);
+            return wait.fail(Fault::Failed(format!("it is left alone, since {why}")));
+        }
+        if desk.is_closed {
+            drop(desk);
+            return wait.fail(Fault::Failed("it is not asked any more".to_owned()));
+        }
+        match wait {
+            Wait::Find { .. } => desk.finds.push_back(wait),
+            Wait::Fetch { .. } => desk.fetches.push_back(wait),
+        }
+        drop(desk);
+        self.arrival.notify_one();
+    }
+
+    fn work(&self, number: usize) {
+        while let Some((task, pulse, turn)) = self.next(number) {
+            match task {
+                Task::Find(keys) => {
+                    let found = self.tier.find(&keys, &pulse);
+                    self.settle(number, turn, found, |wait, shelf| match wait {
+                        Wait::Find { again, .. } => again(Ok(shelf)),
+                        Wait::Fetch { .. } => {}
+                    });
+                }
+                Task::Fetch(wanted) => {
+                    let fetched = self.tier.fetch(&wanted, &pulse).map(|blobs| vec![blobs]);
+                    self.settle(number, turn, fetched, |wait, blobs| match wait {
+                        Wait::Fetch { again, .. } => again(Ok(blobs)),
+                        Wait::Find { .. } => {}
+                    });
+                }
+                Task::Trial(key) => self.judge(number, turn, self.tier.find(&[key], &pulse)),
+            }
+        }
+    }
+
+    /// What this worker is to do; waits for that.
+    fn next(&self, number: usize) -> Option<(Task, Arc<Pulse>, u64)> {
+        let mut desk = self.desk();
+        loop {
+            if desk.is_closed {
+                return None;
+            }
+            let task = desk.take(number, self.shape.batch);
+            if let Some(task) = task {
+                let post = &mut desk.posts[number];
+                post.turn += 1;
+                post.pulse.begin();
+                let found = (task, post.pulse.clone(), post.turn);
+                drop(desk);
+                (self.bell)();
+                return Some(found);
+            }
+            desk = self.arrival.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Tells those who have waited what came of it, unless they were told that nothing will.
+    fn settle<T>(&self, number: usize, turn: u64, result: Result<Vec<T>, Fault>, tell: impl Fn(Wait, T)) {
+        let mut desk = self.desk();
+        let post = &mut desk.posts[number];
+        if post.turn != turn {
+            return;
+        }
+        let waits = std::mem::take(&mut post.waits);
+        post.pulse.rest();
+        let results = match result {
+            Ok(results) if results.len() == waits.len() => {
+                desk.breaker.worked();
+                results
+            }
+            Ok(_) => return self.fail(desk, waits, &Fault::Failed("its answer is none".to_owned())),
+            Err(fault) => return self.fail(desk, waits, &fault),
+        };
+        drop(desk);
+        waits
+            .into_iter()
+            .zip(results)
+            .for_each(|(wait, result)| tell(wait, result));
+    }
+
+    fn fail(&self, mut desk: MutexGuard<'_, Desk>, mut waits: Vec<Wait>, fault: &Fault) {
+        let now = Instant::now();
+        let words = fault.words().to_owned();
+        if let Some(Wait::Find { key, .. }) = waits.first() {
+            desk.asked = *key;
+        }
+        let opens = match fault {
+            Fault::Silent(_) => desk.breaker.open(now, &words),
+            Fault::Failed(_) | Fault::Declined(_) => desk.breaker.erred(now, &words),
+        };
+        if opens {
+            waits.extend(desk.give_up());
+        }
+        let pause = desk.breaker.next_trial().map(|at| at.saturating_duration_since(now));
+        drop(desk);
+        (self.bell)();
+        self.counts.error(&self.name, &words);
+        if let (true, Some(pause)) = (opens, pause) {
+            log::warn!("{}: left alone for {pause:.0?}, since {words}", self.name);
+        }
+        waits.into_iter().for_each(|wait| wait.fail(fault.clone()));
+    }
+
+    fn judge(&self, number: usize, turn: u64, found: Result<Vec<Shelf>, Fault>) {
+        let mut desk = self.desk();
+        if desk.posts[number].turn != turn {
+            return;
+        }
+        desk.posts[number].pulse.rest();
+        match found {
+            Ok(_) => {
+                desk.breaker.recovered();
+                drop(desk);
+                self.counts.forget(&self.name);
+                log::info!("{}: it answers again", self.name);
+            }
+            Err(fault) => {
+                desk.breaker.open(Instant::now(), fault.words());
+                drop(desk);
+                (self.bell)();
+            }
+        }
+    }
+
+    /// Gives up what takes too long, and has the tier tried when that is due. Whether anything is under way, and when the next trial is.
+    pub fn look(&self, now: Instant) -> (bool, Option<Instant>) {
+        let mut desk = self.desk();
+        let late = desk.posts.iter().position(|post| post.pulse.is_over(now));
+        if let Some(number) = late {
+            let limits = desk.posts[number].pulse.limits;
+            let words = format!("it did not answer within {} ms", limits.silence.as_millis());
+            let post = &mut desk.posts[number];
+            post.turn += 1;
+            post.pulse.rest();
+            let waits = std::mem::take(&mut post.waits);
+            self.fail(desk, waits, &Fault::Silent(words));
+            desk = self.desk();
+        }
+        if desk.breaker.begin_trial(now) {
+            desk.is_trial_due = true;
+            self.arrival.notify_one();
+        }
+        let is_busy = desk.is_trial_due || desk.posts.iter().any(|post| !post.pulse.is_resting());
+        (is_busy, desk.breaker.next_trial())
+    }
+
+    /// Nobody is asked any more, and nobody waits.
+    pub fn close(&self) {
+        let mut desk = self.desk();
+        desk.is_closed = true;
+        let waits = desk.give_up();
+        drop(desk);
+        self.arrival.notify_all();
+        let fault = Fault::Failed("it is not asked any more".to_owned());
+        waits.into_iter().for_each(|wait| wait.fail(fault.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::address::Limits;
+    use crate::tier::uploads::{Load, Offer};
+    use std::sync::mpsc::{channel, Receiver, Sender};
+    use std::sync::Mutex as Lock;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    type Told = Result<Shelf, Fault>;
+
+    /// Tells what it is asked for, and answers when it is told to.
+    struct Puppet {
+        asked: Lock<Sender<usize>>,
+        answers: Lock<Receiver<Result<(), Fault>>>,
+    }
+
+    impl Tier for Puppet {
+        fn shape(&self) -> Shape {
+            Shape {
+                workers: 1,
+                batch: 8,
+                uploads: 0,
+            }
+        }
+
+        fn find(&self, keys: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+            self.asked.lock().unwrap().send(keys.len()).unwrap();
+            let answer = self.answers.lock().unwrap().recv();
+            answer.unwrap_or(Ok(())).map(|()| vec![Shelf::default(); keys.len()])
+        }
+
+        fn fetch(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+            Err(Fault::Failed("not here".to_owned()))
+        }
+
+        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Pulse>) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    struct Scene {
+        window: Arc<Window>,
+        asked: Receiver<usize>,
+        answer: Sender<Result<(), Fault>>,
+        told: Sender<Told>,
+        results: Receiver<Told>,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let ((tell, asked), (answer, answers)) = (channel(), channel());
+            let puppet = Puppet {
+                asked: Lock::new(tell),
+                answers: Lock::new(answers),
+            };
+            let counts = Arc::new(Counts::new(|_, _| ()));
+            let pulses = || Pulse::new(Limits::default());
+            let window = Arc::new(Window::new(
+                "puppet".to_owned(),
+                Arc::new(puppet),
+                pulses,
+                counts,
+                || (),
+            ));
+            window.start().unwrap();
+            let (told, results) = channel();
+            Scene {
+                window,
+                asked,
+                answer,
+                told,
+                results,
+            }
+        }
+
+        fn ask(&self, count: u8) {
+            for number in 0..count {
+                let told = self.told.clone();
+                let again = move |result| told.send(result).unwrap();
+                self.window.find(Digest::of(&[number]), again);
+            }
+        }
+
+        fn results(&self, count: usize) -> Vec<Told> {
+            (0..count)
+                .map(|_| self.results.recv_timeout(PATIENCE).unwrap())
+                .collect()
+        }
+    }
+
+    #[test]
+    fn what_gathers_while_a_worker_is_away_goes_together() {
+        let scene = Scene::new();
+        scene.ask(1);
+        assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
+        scene.ask(10);
+        for count in [8, 2] {
+            scene.answer.send(Ok(())).unwrap();
+            assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(count));
+        }
+        scene.answer.send(Ok(())).unwrap();
+        assert!(scene.results(11).iter().all(Result::is_ok));
+        scene.window.close();
+    }
+
+    #[test]
+    fn whoever_watches_releases_all_who_wait_and_a_late_answer_is_none() {
+        let scene = Scene::new();
+        scene.ask(1);
+        scene.asked.recv_timeout(PATIENCE).unwrap();
+        scene.ask(3);
+        let later = Instant::now() + PATIENCE;
+        assert!(!scene
+            .window
+            .look(Instant::now())
+            .1
+            .is_some_and(|at| at < Instant::now()));
+        scene.window.look(later);
+        let silent = |result: &Told| matches!(result, Err(Fault::Silent(_)));
+        assert!(scene.results(4).iter().all(silent));
+        assert!(scene.window.why_left_alone().is_some());
+        scene.ask(1);
+        assert!(matches!(scene.results(1)[0], Err(Fault::Failed(_))), "nobody is asked");
+        // The worker comes back, and is then the one that tries.
+        scene.answer.send(Ok(())).unwrap();
+        scene.window.look(later);
+        assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
+        assert!(scene.window.why_left_alone().is_some());
+        scene.answer.send(Ok(())).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while scene.window.why_left_alone().is_some() {
+            assert!(Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        assert!(scene.results.try_recv().is_err());
+        scene.window.close();
+    }
+
+    #[test]
+    fn a_window_that_closes_leaves_nobody_waiting() {
+        let scene = Scene::new();
+        scene.ask(3);
+        scene.asked.recv_timeout(PATIENCE).unwrap();
+        scene.window.close();
+        assert!(scene.results(3).iter().all(Result::is_err));
+        scene.ask(1);
+        assert!(scene.results(1)[0].is_err());
+    }
+}

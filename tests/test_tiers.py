@@ -1,0 +1,302 @@
+"""Stores that machines share: what one has compiled is a hit on another, and no server fails or hangs a build."""
+
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Optional
+
+import pytest
+from cache_lab import COMPILERS, PATIENCE
+from tier_lab import Handler, Machine, Oddity, RedisServer, between, shared
+
+pytestmark = [
+	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),
+	pytest.mark.skipif(not shutil.which("redis-server"), reason="apt-get install redis-server"),
+]
+Make = Callable[[str], Machine]
+Start = Callable[[Optional[Handler]], Oddity]
+LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
+
+
+def test_what_one_machine_compiled_another_one_hits(machine: Make, redis: RedisServer) -> None:
+	"""With its messages; the second time it is in the store. ``--explain`` names the tier, without its password."""
+	first, second = machine(redis.address), machine(redis.address)
+	first.write("x.c", "#warning hear this\nint f;\n")
+	said, remote = shared(first, second, LINE)
+	assert said.startswith("hit") and f"it came from redis://127.0.0.1:{redis.port}/1" in said
+	assert (remote["hits"], remote["errors"], remote["uploads"]) == (1, {}, 0)
+	assert remote["bytes_in"] > 0
+	said = second.same(LINE)
+	assert said.startswith("hit") and "it came from" not in said
+	assert second.remote()["hits"] == 1
+
+
+def test_what_holds_nowhere_is_a_miss_that_says_so(machine: Make, redis: RedisServer) -> None:
+	"""A tier that has nothing, and one whose entries are of other facts; both machines' results are kept there."""
+	first, second = machine(redis.address), machine(redis.address)
+	header = first.write("f.h", "int f;\n")
+	first.write("x.c", '#include "f.h"\n')
+	assert "does not have it" in first.same(LINE)
+	first.until_hit(LINE)
+	first.until_uploaded()
+	header.write_text("int other;\n")
+	assert "has it, but f.h has changed" in second.same(LINE)
+	second.until_hit(LINE)
+	second.until_uploaded()
+	third = machine(redis.address)
+	assert third.same(LINE).startswith("hit")
+	header.write_text("int f;\n")
+	third = machine(redis.address)
+	assert third.same(LINE).startswith("hit")
+
+
+def test_what_is_large_is_fetched_when_it_is_known_to_fit(machine: Make, redis: RedisServer) -> None:
+	"""An object of some megabytes is a value of its own: not asked for by a machine where the entry does not hold."""
+	first, second, third = machine(redis.address), machine(redis.address), machine(redis.address)
+	noise = first.write("noise", "")
+	noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
+	first.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
+	said, remote = shared(first, second, LINE)
+	assert said.startswith("hit") and remote["bytes_in"] > 1 << 20
+	noise.write_bytes(b"other")
+	assert "has it, but noise has changed" in third.same(LINE)
+	assert third.remote()["bytes_in"] < 1 << 20
+
+
+def far_away(data: bytes) -> bytes:
+	"""What is said arrives later."""
+	time.sleep(0.1)
+	return data
+
+
+def test_all_that_are_asked_for_at_once_come_in_few_round_trips(
+	machine: Make, redis: RedisServer, oddity: Start
+) -> None:
+	"""Forty compiles of ninja or make: each a hit, and what the server reads are fewer pieces."""
+	server = oddity(between(redis.port, far_away))
+	first, second = machine(redis.address), machine(redis.address.replace(str(redis.port), str(server.port)))
+	lines = []
+	for n in range(40):
+		first.write(f"x{n}.c", f"int f{n};\n")
+		lines.append([COMPILERS[0], "-c", f"x{n}.c", "-o", f"x{n}.o"])
+
+	def compile_all(at: Machine, parallel: int) -> None:
+		def one(argv: list) -> None:
+			argv = [at.wafcc, *argv]
+			subprocess.run(argv, cwd=at.folder, env=at.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE, check=True)
+
+		with ThreadPoolExecutor(parallel) as pool:
+			list(pool.map(one, lines))
+
+	deadline = time.monotonic() + PATIENCE
+	while first.remote()["uploads"] < 40:
+		assert time.monotonic() < deadline, first.remote()
+		compile_all(first, 4)
+	redis.ask("config", "resetstat")
+	compile_all(second, 40)
+	assert second.remote()["hits"] == 40
+	told = dict(line.split(":", 1) for line in redis.ask("info", "stats").splitlines() if ":" in line)
+	assert int(told["total_reads_processed"]) < 40
+
+
+def test_the_next_tier_is_asked_when_one_has_nothing(machine: Make, redis: RedisServer) -> None:
+	"""In the order of the setting; one that is only read is given nothing."""
+	nobody = "redis://127.0.0.1:1"
+	first, second = machine(redis.address), machine(f"{nobody}|read-only {redis.address}|read-only")
+	first.write("x.c", "int f;\n")
+	said, remote = shared(first, second, LINE)
+	assert said.startswith("hit")
+	assert remote["errors"] == {f"{nobody}: nobody listens there": 1}
+	second.write("x.c", "int g;\n")
+	second.until_hit(LINE)
+	assert second.remote()["uploads"] == 0
+	assert "only read" in second.ask("--show-stats")
+
+
+def test_clients_say_what_they_want_of_tiers(machine: Make, redis: RedisServer) -> None:
+	"""Who only reads uploads nothing, who is to cache anew looks nothing up, and who has it disabled does neither."""
+	first, second = machine(redis.address), machine(redis.address)
+	first.write("x.c", "int f;\n")
+	first.run(LINE, True, WAFCC_DISABLE="1")
+	assert first.same(LINE, WAFCC_READONLY="1").startswith("uncached")
+	assert redis.ask("dbsize").strip() == "0"
+	first.until_hit(LINE)
+	first.until_uploaded()
+	assert second.same(LINE, WAFCC_RECACHE="1").startswith("miss")
+	assert second.remote()["hits"] == 0
+	third = machine(redis.address)
+	assert third.same(LINE, WAFCC_READONLY="1").startswith("hit")
+
+
+def test_the_setting_may_change_while_the_engine_runs(machine: Make, redis: RedisServer) -> None:
+	"""``--set-config`` tells it; ``--show-config`` hides the password."""
+	first, second = machine(redis.address), machine("")
+	first.write("x.c", "int f;\n")
+	first.until_hit(LINE)
+	first.until_uploaded()
+	assert second.run("true", True).status == 0
+	assert second.remote()["tiers"] == []
+	second.ask("--set-config", f"remote={redis.address}")
+	assert [tier["name"] for tier in second.remote()["tiers"]] == [f"redis://127.0.0.1:{redis.port}/1"]
+	assert second.same(LINE).startswith("hit")
+	told = second.ask("--show-config")
+	assert redis.password not in told and "redis://***@127.0.0.1" in told
+
+
+def test_a_mistake_in_the_setting_is_named_and_stops_nothing(machine: Make) -> None:
+	"""In one line, without the password, and with what to write instead."""
+	first = machine("redis://:geheim@host/x")
+	first.write("x.c", "int f;\n")
+	first.until_hit(LINE)
+	argv = [first.wafcc, "--show-config"]
+	done = subprocess.run(argv, env=first.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+	assert done.returncode == 1 and "geheim" not in done.stdout + done.stderr
+	assert done.stderr.count("\n") == 1
+	assert "redis://***@host/x: its database is a number; write redis://HOST/0" in done.stderr
+
+
+def test_a_wrong_password_is_told_and_costs_nothing_else(machine: Make, redis: RedisServer) -> None:
+	"""The builds go on, and the statistics say what to do."""
+	first = machine(f"redis://:wrong@127.0.0.1:{redis.port}")
+	first.write("x.c", "int f;\n")
+	first.until_hit(LINE)
+	assert any("WRONGPASS" in error and "redis://:PASSWORD@HOST" in error for error in first.remote()["errors"])
+
+
+def silent(connection: socket.socket) -> None:
+	"""Takes connections and all that is said, and says nothing."""
+	while connection.recv(65536):
+		pass
+
+
+def garbled(connection: socket.socket) -> None:
+	"""Answers, but not in any language."""
+	while connection.recv(65536):
+		connection.sendall(b"\x00\xff nonsense\r\n" * 100)
+
+
+def boastful(connection: socket.socket) -> None:
+	"""Says that much is to come."""
+	while connection.recv(65536):
+		connection.sendall(b"*1000000000\r\n$2000000000\r\n")
+
+
+def curt(connection: socket.socket) -> None:
+	"""Closes in the middle of an answer."""
+	connection.recv(65536)
+	connection.sendall(b"*1\r\n$1000\r\nabc")
+	connection.close()
+
+
+def dripping(connection: socket.socket) -> None:
+	"""Answers, a byte at a time, for ever."""
+	connection.recv(65536)
+	connection.sendall(b"*1\r\n$100000000\r\n")
+	while True:
+		connection.sendall(b"x")
+		time.sleep(0.05)
+
+
+@pytest.mark.parametrize("handle", [silent, garbled, boastful, curt, dripping])
+def test_a_server_that_misbehaves_costs_no_result(machine: Make, oddity: Start, handle: Handler) -> None:
+	"""Results are those of a plain build, and the server is left alone after one time-out or some errors."""
+	server = oddity(handle)
+	first = machine(f"redis://127.0.0.1:{server.port}|operation-timeout=500|pause=600000")
+	for n in range(8):
+		first.write(f"x{n}.c", f"int f{n};\n")
+		first.same(f"{COMPILERS[0]} -c x{n}.c -o x{n}.o")
+	remote = first.remote()
+	assert remote["hits"] == 0 and remote["tiers"][0]["state"].startswith("left alone, since")
+	lookups = {name: n for name, n in remote["errors"].items() if "an upload" not in name}
+	assert sum(lookups.values()) <= (1 if handle in (silent, dripping) else 3), lookups
+
+
+def test_nobody_waits_for_a_dead_server_twice(machine: Make, oddity: Start) -> None:
+	"""Commands that come together are released together by one time-out, which the log has once."""
+	server = oddity(silent)
+	first = machine(f"redis://127.0.0.1:{server.port}|pause=600000")
+	lines = [first.write(f"x{n}.c", f"int f{n};\n") and f"{COMPILERS[0]} -c x{n}.c" for n in range(8)]
+
+	def one(line: str) -> int:
+		argv = [first.wafcc, *line.split()]
+		done = subprocess.run(argv, cwd=first.folder, env=first.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+		return done.returncode
+
+	with ThreadPoolExecutor(8) as pool:
+		assert list(pool.map(one, lines)) == [0] * 8
+	errors = first.remote()["errors"]
+	silences = {name: n for name, n in errors.items() if "an upload" not in name}
+	assert list(silences.values()) == [1], errors
+	(log,) = first.runtime.glob("*.log")
+	assert log.read_text().count("left alone for") == 1
+
+
+def test_a_server_that_comes_back_is_asked_again(machine: Make, redis: RedisServer, tmp_path: pathlib.Path) -> None:
+	"""In the background, without a build that waits for it; a restarted one is found again at once."""
+	later = RedisServer(tmp_path / "later")
+	first = machine(f"{later.address}|pause=50")
+	first.write("x.c", "int f;\n")
+	first.until_hit(LINE)
+	for n in range(4):
+		first.write("x.c", f"int f{n};\n")
+		first.same(LINE)
+	assert "nobody listens there" in first.remote()["tiers"][0]["state"]
+	with later.run():
+		deadline = time.monotonic() + PATIENCE
+		while first.remote()["tiers"][0]["state"] != "is asked":
+			assert time.monotonic() < deadline
+			time.sleep(0.02)
+		first.write("x.c", "int again;\n")
+		assert re.search("does not have it|has it, but", first.same(LINE))
+	with later.run():
+		first.write("x.c", "int and_again;\n")
+		assert re.search("does not have it|has it, but", first.same(LINE))
+
+
+def test_a_shelf_that_was_damaged_is_none(machine: Make, redis: RedisServer, oddity: Start) -> None:
+	"""Whatever a byte of it is changed to on its way: a miss, never another result."""
+	first = machine(redis.address)
+	first.write("x.c", "int f;\n")
+	first.until_hit(LINE)
+	first.until_uploaded()
+
+	def damage(data: bytes) -> bytes:
+		at = data.find(b"wfs\x01")
+		return data if at < 0 else data[: at + 60] + bytes([data[at + 60] ^ 1]) + data[at + 61 :]
+
+	server = oddity(between(redis.port, damage))
+	second = machine(redis.address.replace(str(redis.port), str(server.port)) + "|read-only")
+	assert second.same(LINE).startswith("miss")
+	assert second.remote()["hits"] == 0
+
+
+def test_a_blob_that_is_another_is_not_used(machine: Make, redis: RedisServer, oddity: Start) -> None:
+	"""A large one that comes by itself, and does not have its digest."""
+	first = machine(redis.address)
+	noise = first.write("noise", "")
+	noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
+	first.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
+	first.until_hit(LINE)
+	first.until_uploaded()
+
+	def damage(data: bytes) -> bytes:
+		at = data.find(b"wfb\x01")
+		return data if at < 0 else data[: at + 2000] + bytes([data[at + 2000] ^ 1]) + data[at + 2001 :]
+
+	server = oddity(between(redis.port, damage))
+	second = machine(redis.address.replace(str(redis.port), str(server.port)) + "|read-only")
+	assert second.same(LINE).startswith("miss")
+	assert any("not what its digest says" in error for error in second.remote()["errors"])
+
+
+def test_an_engine_that_ends_has_uploaded_what_it_stored(machine: Make, redis: RedisServer) -> None:
+	"""``--shutdown`` right behind a build loses nothing where the server answers."""
+	first, second = machine(redis.address), machine(redis.address)
+	first.write("x.c", "int f;\n")
+	first.until_hit(LINE)
+	first.ask("--shutdown")
+	assert second.same(LINE).startswith("hit")
