@@ -369,9 +369,8 @@ mod tests {
         assert!(scene.window.why_left_alone().is_some());
         scene.ask(1);
         assert!(matches!(scene.results(1)[0], Err(Fault::Failed(_))), "nobody is asked");
-        // The worker comes back, and is then the one that tries.
+        // By then a trial is due. The worker comes back, and is the one that tries.
         scene.answer.send(Ok(())).unwrap();
-        scene.window.look(later);
         assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
         assert!(scene.window.why_left_alone().is_some());
         scene.answer.send(Ok(())).unwrap();
