@@ -10,10 +10,6 @@ use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
 use wafengine::{logbook, serve, start, status};
 
-/// Facts are thousands of small allocations per command, made by one thread and freed by another.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
 Builds start it by themselves; it leaves when nobody has needed it for a while.
