@@ -34,7 +34,7 @@ NATIVE = (
 	"tests/test_parked_compilers.py",
 	"tests/test_serve*.py",
 	"tests/test_tiers*.py",
-	"tests/test_wafcc.py",
+	"tests/test_wafcc*.py",
 )
 
 
