@@ -183,7 +183,6 @@ fn open_shelf(options: &Options) -> Result<Shelf, String> {
     Ok(Shelf {
         store: Store::open(&options.store, settings).map_err(|error| error.to_string())?,
         hot: Hot::new(options.memory as usize),
-        turns: Default::default(),
         downloads: Budget::new(options.limits.uploads),
     })
 }

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::hot::{Coded, Form, Hot};
 use super::limits::{Budget, Share};
@@ -25,8 +25,6 @@ pub struct Shelf {
     pub hot: Hot,
     /// Memory of large contents that are being sent.
     pub downloads: Budget,
-    /// Whoever replaces a value has the turn of its key: else two would remove each other's.
-    pub turns: [Mutex<()>; 16],
 }
 
 /// Where a content is.
@@ -166,6 +164,11 @@ impl Shelf {
             Material::Bytes(bytes) => {
                 let parcel = Parcel::of(&bytes);
                 check(&parcel.digest, digest)?;
+                // As it came: whoever sent it has thought of what is shortest.
+                let parcel = match &packed {
+                    Some(packed) => parcel.packed(packed),
+                    None => parcel.bare(),
+                };
                 self.store.put_blobs(&[parcel])?;
                 Some(bytes)
             }
@@ -175,7 +178,6 @@ impl Shelf {
                 None
             }
         };
-        // As it came: whoever sent it has thought of what is shortest.
         if let Some(bytes) = packed.or(bytes).filter(|bytes| bytes.len() <= SMALL) {
             self.heat(digest, Form::Short, coding, bytes);
         }
@@ -185,19 +187,21 @@ impl Shelf {
     /// What a name stands for from now on.
     pub fn keep_value(&self, key: &Digest, content: (Material, Share)) -> Result<(), NotStored> {
         let (content, _share) = content;
-        let digest = match content {
-            Material::Bytes(bytes) => {
-                let digest = self.store.put_blob(&bytes)?;
-                self.heat(&digest, Form::Plain, Coding::Plain, bytes);
-                digest
+        match content {
+            Material::Bytes(bytes) => self.keep_small_value(key, &bytes),
+            Material::File(file) => {
+                let digest = self.store.put_file(&file)?;
+                self.store.put_only_entry(key, VALUE, &[digest], Vec::new())?;
+                Ok(())
             }
-            Material::File(file) => self.store.put_file(&file)?,
-        };
-        let turn = &self.turns[usize::from(key.0[0]) % self.turns.len()];
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.store.put_entry(key, VALUE, &[digest])?;
-        let others = self.store.find(key).into_iter().filter(|entry| *entry != kept);
-        others.for_each(|entry| self.store.remove_entry(&entry));
+        }
+    }
+
+    /// As it is: to pack it would take longer than all else, and ccache and sccache have packed theirs. Nor is it taken into
+    /// memory before somebody asks for it: that would drive out what somebody did ask for.
+    pub fn keep_small_value(&self, key: &Digest, bytes: &[u8]) -> Result<(), NotStored> {
+        let parcel = Parcel::of(bytes).bare();
+        self.store.put_only_entry(key, VALUE, &[parcel.digest], vec![parcel])?;
         Ok(())
     }
 
@@ -278,7 +282,6 @@ mod tests {
         let shelf = Shelf {
             store: Store::open(&folder.0, settings).unwrap(),
             hot: Hot::new(1 << 20),
-            turns: Default::default(),
             downloads: Budget::new(1 << 20),
         };
         (folder, shelf)
@@ -321,6 +324,8 @@ mod tests {
             panic!("it is not at hand");
         };
         assert_eq!((body.coding(), body.length()), (Coding::Zstd, packed.len() as u64));
+        assert_eq!(shelf.store.size_of(&digest), Some(packed.len() as u64), "as it came");
+        assert_eq!(shelf.store.open_blob(&digest).unwrap().into_bytes(), Some(vec![7; 100_000]));
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Store {
     /// From now on. What is too much is evicted in the background.
     pub fn set_max_size(&self, max_size: u64) {
         self.inside.max_size.store(max_size, Ordering::Relaxed);
-        self.wake_if_full();
+        self.wake_if_full(&self.inside.index());
     }
 
     /// From now on blobs are stored as they are, so that they can be linked.
@@ -285,8 +285,8 @@ impl Store {
         }
     }
 
-    fn wake_if_full(&self) {
-        if self.inside.is_full() {
+    fn wake_if_full(&self, index: &Index) {
+        if self.inside.size_with(index) > self.inside.max_size() {
             self.keeper.wake();
         }
     }

@@ -130,7 +130,9 @@ impl Table {
 
     pub fn unpin(&self, slots: &[Slot]) {
         let mut pins = self.pins();
-        pins.retain(|slot, _| !slots.contains(slot));
+        for slot in slots {
+            pins.remove(slot);
+        }
     }
 
     fn pins(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Instant>> {

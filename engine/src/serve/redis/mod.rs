@@ -91,9 +91,9 @@ impl Redis {
             ("SELECT", _) => error("ERR DB index is out of range", desk),
             ("COMMAND" | "CONFIG", _) => desk.out.bytes().extend(b"*0\r\n"),
             ("GET", [key]) => self.get(key, desk),
-            ("SET", [key, value, options @ ..]) if are_lifetimes(options) => self.set(key, value, desk)?,
+            ("SET", [key, value, options @ ..]) if are_lifetimes(options) => self.set(key, value, desk),
             ("SET", [_, _, ..]) => error("ERR no such option of SET here", desk),
-            ("SETEX" | "PSETEX", [key, _, value]) => self.set(key, value, desk)?,
+            ("SETEX" | "PSETEX", [key, _, value]) => self.set(key, value, desk),
             ("EXISTS", keys) if !keys.is_empty() => {
                 let shelf = &desk.office.shelf;
                 let count = keys
@@ -128,15 +128,12 @@ impl Redis {
         }
     }
 
-    fn set(&mut self, key: &[u8], value: &[u8], desk: &mut Desk<'_>) -> Result<(), Malformed> {
+    fn set(&mut self, key: &[u8], value: &[u8], desk: &mut Desk<'_>) {
         if !may_write(desk) {
-            error(READ_ONLY, desk);
-            return Ok(());
+            return error(READ_ONLY, desk);
         }
-        let mut upload = desk.office.dock.begin();
-        let added = desk.office.dock.add(&mut upload, value);
-        self.store(key.to_vec(), upload, added.map_err(NotStored::from), desk);
-        Ok(())
+        let stored = desk.office.shelf.keep_small_value(&place(key, desk), value);
+        tell_stored(key, value.len() as u64, &stored, desk);
     }
 
     /// A request whose last word is long can only be one that stores it.
@@ -189,18 +186,18 @@ impl Redis {
                 Ok(Step::Wants)
             }
             Some(b"\r\n") => {
-                self.store(key, upload, Ok(()), desk);
+                self.store(key, upload, desk);
                 Ok(Step::Took(2))
             }
             Some(_) => Err(Malformed("a word is longer than it says")),
         }
     }
 
-    fn store(&mut self, key: Vec<u8>, upload: Upload, added: Result<(), NotStored>, desk: &mut Desk<'_>) {
+    fn store(&mut self, key: Vec<u8>, upload: Upload, desk: &mut Desk<'_>) {
         let (length, is_small) = (upload.length, upload.is_small());
-        let content = match added.and_then(|()| Ok(upload.finish()?)) {
+        let content = match upload.finish() {
             Ok(content) => content,
-            Err(not) => return tell_stored(&key, length, &Err(not), desk),
+            Err(error) => return tell_stored(&key, length, &Err(error.into()), desk),
         };
         let place = place(&key, desk);
         if is_small {
