@@ -11,9 +11,8 @@ use super::metrics::{Language, Outcome};
 use super::office::Desk;
 use super::outbox::{Body, Wrapping};
 use super::porters::Done;
-use super::shelf::{self, Look, NotStored};
+use super::shelf::{Look, NotStored, Place};
 use super::upload::Upload;
-use crate::cache::digest::Digest;
 use crate::fields::Malformed;
 use crate::folder::ENGINE;
 
@@ -98,7 +97,7 @@ impl Redis {
                 let shelf = &desk.office.shelf;
                 let count = keys
                     .iter()
-                    .filter(|key| shelf.value(&place(key, desk)).is_some())
+                    .filter(|key| shelf.value(&place(key, desk).key).is_some())
                     .count();
                 desk.count(Language::Redis, Outcome::Other);
                 number(count as u64, desk);
@@ -115,7 +114,7 @@ impl Redis {
 
     fn get(&mut self, key: &[u8], desk: &mut Desk<'_>) {
         let shelf = &desk.office.shelf;
-        let digest = shelf.value(&place(key, desk));
+        let digest = shelf.value(&place(key, desk).key);
         match digest.map_or(Look::Missing, |digest| shelf.look(&digest, Form::Plain)) {
             Look::Missing => tell(None, desk),
             Look::Here(body) => tell(Some(body), desk),
@@ -209,10 +208,10 @@ impl Redis {
     }
 }
 
-fn place(key: &[u8], desk: &Desk<'_>) -> Digest {
+fn place(key: &[u8], desk: &Desk<'_>) -> Place {
     let standing = desk.standing.as_ref();
     let namespace = standing.map_or("", |standing| &standing.holder.namespace);
-    shelf::key("redis", namespace, key)
+    Place::of("redis", namespace, key)
 }
 
 /// Where there are no tokens nobody has to show one.
@@ -273,7 +272,7 @@ fn delete(keys: &[&[u8]], desk: &mut Desk<'_>) {
     }
     let mut count = 0;
     for key in keys {
-        if desk.office.shelf.remove_value(&place(key, desk)) {
+        if desk.office.shelf.remove_value(&place(key, desk).key) {
             count += 1;
             desk.wrote("delete", &String::from_utf8_lossy(key), 0);
         }
@@ -286,7 +285,7 @@ fn delete(keys: &[&[u8]], desk: &mut Desk<'_>) {
 fn strlen(key: &[u8], desk: &mut Desk<'_>) {
     let shelf = &desk.office.shelf;
     let body = shelf
-        .value(&place(key, desk))
+        .value(&place(key, desk).key)
         .and_then(|digest| shelf.load(&digest, Form::Plain));
     desk.count(Language::Redis, Outcome::Other);
     number(body.map_or(0, |body| body.length()), desk);
