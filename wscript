@@ -26,6 +26,7 @@ To have this in a project of yours:
 Other sizes, compilers and contenders: utils/bench.py --help
 """
 
+FUZZING = 3  # seconds for each decoder
 
 # tests that run the engine's programs and no Python of ours: one interpreter is enough to ask them
 NATIVE = (
@@ -129,11 +130,20 @@ class Check:
 		self.call([self.prepare_cpython(), "-m", "ruff", "format", "--check", "."])
 
 	def step_rustfmt(self):
-		self.call([*self.find_cargo("fmt", "rustfmt"), "--check"], cwd="engine")
+		self.call([*self.find_cargo("fmt", "rustfmt"), "--all", "--check"], cwd="engine")
 
 	def step_clippy(self):
 		self.call(
-			[*self.find_cargo("clippy", "clippy"), "--locked", "--all-targets", "--", "-D", "warnings"], cwd="engine"
+			[
+				*self.find_cargo("clippy", "clippy"),
+				"--locked",
+				"--workspace",
+				"--all-targets",
+				"--",
+				"-D",
+				"warnings",
+			],
+			cwd="engine",
 		)
 
 	def step_shellcheck(self):
@@ -145,6 +155,26 @@ class Check:
 
 	def step_cargo_test(self):
 		self.call([self.bootstrap.find_cargo() or "cargo", "test", "--locked"], cwd="engine")
+
+	def step_fuzz(self):
+		"""Throw changed examples at each decoder for some seconds; docs and seeds are in engine/fuzz."""
+		fuzz = os.path.join(self.root, "engine", "fuzz")
+		cargo = [self.bootstrap.find_cargo() or "cargo", "run", "--locked", "--package", "wafengine-fuzz", "--bin"]
+		# no input takes that long, but whoever runs this may be stopped for a while
+		limits = ["-max_total_time=%d" % FUZZING, "-timeout=600", "-verbosity=0"]
+		before, self.environ = (
+			self.environ,
+			dict(self.environ, RUSTC_WORKSPACE_WRAPPER=os.path.join(fuzz, "instrument")),
+		)
+		try:
+			for name in sorted(os.listdir(os.path.join(fuzz, "fuzz_targets"))):
+				target = os.path.splitext(name)[0]
+				corpus = os.path.join(self.build, "fuzz", target)
+				os.makedirs(corpus, exist_ok=True)
+				found = "-artifact_prefix=%s-" % corpus
+				self.call([*cargo, target, "--", *limits, found, corpus], cwd="engine")
+		finally:
+			self.environ = before
 
 	def step_cpython(self):
 		self.test_python(self.prepare_cpython())

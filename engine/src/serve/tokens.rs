@@ -23,7 +23,7 @@ pub struct Holder {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tokens {
-    holders: Vec<Holder>,
+    pub holders: Vec<Holder>,
 }
 
 pub const READ: Rights = Rights {

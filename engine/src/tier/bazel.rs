@@ -19,7 +19,7 @@ const SMALL: usize = 64 << 10;
 
 // Fields of build.bazel.remote.execution.v2, with the wire type of bytes.
 const OUTPUT_FILES: u8 = 2 << 3 | BYTES;
-const STDOUT_RAW: u8 = 5 << 3 | BYTES;
+pub const STDOUT_RAW: u8 = 5 << 3 | BYTES;
 const PATH: u8 = 1 << 3 | BYTES;
 const FILE_DIGEST: u8 = 2 << 3 | BYTES;
 const HASH: u8 = 1 << 3 | BYTES;
@@ -105,13 +105,13 @@ fn put_number(to: &mut Vec<u8>, mut number: u64) {
     to.push(number as u8);
 }
 
-fn put_field(to: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+pub fn put_field(to: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     to.push(tag);
     put_number(to, bytes.len() as u64);
     to.extend(bytes);
 }
 
-fn put_output(to: &mut Vec<u8>, hash: &str, size: usize) {
+pub fn put_output(to: &mut Vec<u8>, hash: &str, size: usize) {
     let mut digest = Vec::new();
     put_field(&mut digest, HASH, hash.as_bytes());
     digest.push(SIZE_BYTES);
@@ -123,7 +123,7 @@ fn put_output(to: &mut Vec<u8>, hash: &str, size: usize) {
 }
 
 /// The first field of this tag, of a message that may have others.
-fn field(mut message: &[u8], wanted: u8) -> Option<&[u8]> {
+pub fn field(mut message: &[u8], wanted: u8) -> Option<&[u8]> {
     loop {
         let tag = number(&mut message)?;
         let skipped = match tag & 7 {
@@ -157,7 +157,7 @@ fn number(from: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn hash_of_output(message: &[u8]) -> Option<String> {
+pub fn hash_of_output(message: &[u8]) -> Option<String> {
     let file = field(message, OUTPUT_FILES)?;
     let hash = field(field(file, FILE_DIGEST)?, HASH)?;
     let hash = std::str::from_utf8(hash).ok()?;

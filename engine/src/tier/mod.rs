@@ -11,7 +11,7 @@
 //! tier is trusted: the cache holds blobs against their digests, and facts against the world.
 
 pub mod address;
-mod bazel;
+pub mod bazel;
 pub mod breaker;
 pub mod counts;
 mod desk;

@@ -15,7 +15,7 @@ mod files;
 mod former;
 mod index;
 mod inside;
-mod item;
+pub mod item;
 mod keeper;
 mod moving;
 mod number;

@@ -2,8 +2,8 @@
 //!
 //! A path is a name in the token's namespace, whatever its form: what is put there replaces what was there.
 
-mod body;
-mod head;
+pub mod body;
+pub mod head;
 mod reply;
 
 use std::sync::Arc;

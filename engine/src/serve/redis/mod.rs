@@ -2,7 +2,7 @@
 //!
 //! A key is a name in the token's namespace. What is to expire stays until there is no room for it.
 
-mod request;
+pub mod request;
 
 use self::request::{parse, Parsed};
 use super::dialect::{Step, Talk};

@@ -1,0 +1,48 @@
+//! Values of a store that machines share: shelves, blobs, and what is packed in them.
+
+#![no_main]
+
+use fuzzed::{seed, within};
+use libfuzzer_sys::fuzz_target;
+use wafengine::cache::digest::Digest;
+use wafengine::cache::entry::Entry;
+use wafengine::tier::shelf::{decode_blob, encode_blob, Shelf};
+use wafengine::tier::wrapped::Wrapped;
+
+const MAGIC: &[u8] = b"wfs\x01";
+const CHECK: usize = 16;
+
+fn key() -> Digest {
+    Digest::of(b"key")
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    let blob = |bytes: Vec<u8>| (Digest::of(&bytes), Wrapped::of(bytes));
+    let shelf = Shelf {
+        entries: vec![Entry::default().encode(), b"another".to_vec()],
+        blobs: [blob(b"small".to_vec()), blob(vec![7; 10_000])].into(),
+    };
+    let body = shelf.encode(&key())[MAGIC.len() + CHECK..].to_vec();
+    vec![body, encode_blob(&Wrapped::of(b"small".to_vec()))]
+}
+
+/// With the right check: else nothing would come further.
+fn signed(body: &[u8]) -> Vec<u8> {
+    let check = blake3::keyed_hash(&key().0, body);
+    [MAGIC, &check.as_bytes()[..CHECK], body].concat()
+}
+
+fuzz_target!(init: seed(seeds()), |data: &[u8]| {
+    let most = 16 * data.len() + 4096;
+    assert_eq!(within(most, || Shelf::decode(&key(), data)), None, "it has no check");
+    let value = signed(data);
+    if let Some(shelf) = within(most, || Shelf::decode(&key(), &value)) {
+        assert_eq!(Shelf::decode(&key(), &shelf.encode(&key())), Some(shelf));
+    }
+    if let Some(blob) = within(most, || decode_blob(data)) {
+        assert_eq!(encode_blob(&blob), data);
+        if let Some(bytes) = blob.open(&Digest::of(&blob.bytes)) {
+            assert_eq!(bytes, blob.bytes);
+        }
+    }
+});

@@ -1,0 +1,120 @@
+//! What all targets share: seeds, a count of the memory that is taken, and a stream that comes in pieces.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use wafengine::frame::Inbox;
+
+/// Counts what Rust takes. libFuzzer has memory of its own, and runs one input at a time.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn take(size: usize) {
+    let held = HELD.fetch_add(size, Ordering::Relaxed).wrapping_add(size);
+    MOST.fetch_max(held, Ordering::Relaxed);
+}
+
+fn give_back(size: usize) {
+    HELD.fetch_sub(size, Ordering::Relaxed);
+}
+
+// SAFETY: all of it is the system's, which is told what we are told.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        take(layout.size());
+        System.alloc(layout)
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        take(layout.size());
+        System.alloc_zeroed(layout)
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Both may be there for a moment.
+        take(size);
+        give_back(layout.size());
+        System.realloc(old, layout, size)
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        give_back(layout.size());
+        System.dealloc(old, layout);
+    }
+}
+
+/// What `decode` makes, which takes no more memory for that than this.
+pub fn within<T>(most: usize, decode: impl FnOnce() -> T) -> T {
+    let before = HELD.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let made = decode();
+    let taken = MOST.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(taken <= most, "{taken} bytes were taken, {most} are the most");
+    made
+}
+
+/// Puts valid examples into the first folder that the command line names, from which libFuzzer begins.
+pub fn seed(seeds: impl IntoIterator<Item = Vec<u8>>) {
+    let Some(folder) = std::env::args().skip(1).find(|word| Path::new(word).is_dir()) else {
+        return;
+    };
+    for (number, seed) in seeds.into_iter().enumerate() {
+        let path = Path::new(&folder).join(format!("seed-{number}"));
+        std::fs::write(&path, seed).unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
+    }
+}
+
+/// The bytes in two or three pieces: where they are cut is told by the first two of them.
+pub fn pieces(data: &[u8]) -> Option<(&[u8], [&[u8]; 3])> {
+    let ([first, second], rest) = data.split_first_chunk::<2>()?;
+    let cut = |at: &u8, bytes: &[u8]| usize::from(*at) * (bytes.len() + 1) / 256;
+    let (one, others) = rest.split_at(cut(first, rest));
+    let (two, three) = others.split_at(cut(second, others));
+    Some((rest, [one, two, three]))
+}
+
+/// A seed for `pieces`.
+pub fn cut(rest: &[u8]) -> Vec<u8> {
+    [&[100, 128], rest].concat()
+}
+
+/// What `take` makes of a stream that comes in these pieces: it uses up as many bytes as it returns, or needs more, or fails.
+pub fn stream<'a, E>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    mut take: impl FnMut(&[u8]) -> Result<Option<usize>, E>,
+) -> Result<usize, E> {
+    let mut waiting: Vec<u8> = Vec::new();
+    for piece in pieces {
+        waiting.extend_from_slice(piece);
+        while let Some(used) = take(&waiting)? {
+            assert!(used <= waiting.len(), "more than there is");
+            waiting.drain(..used);
+        }
+    }
+    Ok(waiting.len())
+}
+
+/// Frames of a stream that comes in these pieces, and whether it broke. What waits takes no memory but for what has come.
+pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Vec<Vec<u8>>, bool) {
+    let mut inbox = Inbox::new(cap);
+    let mut frames = Vec::new();
+    let mut came = 0;
+    for piece in pieces {
+        came += piece.len();
+        within(4 * came + 1024, || inbox.push(piece));
+        loop {
+            match inbox.take() {
+                Ok(Some(frame)) => frames.push(frame.to_vec()),
+                Ok(None) => break,
+                Err(_) => return (frames, true),
+            }
+        }
+    }
+    (frames, false)
+}
