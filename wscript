@@ -133,18 +133,8 @@ class Check:
 		self.call([*self.find_cargo("fmt", "rustfmt"), "--all", "--check"], cwd="engine")
 
 	def step_clippy(self):
-		self.call(
-			[
-				*self.find_cargo("clippy", "clippy"),
-				"--locked",
-				"--workspace",
-				"--all-targets",
-				"--",
-				"-D",
-				"warnings",
-			],
-			cwd="engine",
-		)
+		clippy = [*self.find_cargo("clippy", "clippy"), "--locked", "--workspace", "--all-targets"]
+		self.call([*clippy, "--", "-D", "warnings"], cwd="engine")
 
 	def step_shellcheck(self):
 		if not shutil.which("shellcheck"):
@@ -157,24 +147,17 @@ class Check:
 		self.call([self.bootstrap.find_cargo() or "cargo", "test", "--locked"], cwd="engine")
 
 	def step_fuzz(self):
-		"""Throw changed examples at each decoder for some seconds; docs and seeds are in engine/fuzz."""
+		"""Throw changed examples at each decoder for some seconds."""
 		fuzz = os.path.join(self.root, "engine", "fuzz")
 		cargo = [self.bootstrap.find_cargo() or "cargo", "run", "--locked", "--package", "wafengine-fuzz", "--bin"]
 		# no input takes that long, but whoever runs this may be stopped for a while
 		limits = ["-max_total_time=%d" % FUZZING, "-timeout=600", "-verbosity=0"]
-		before, self.environ = (
-			self.environ,
-			dict(self.environ, RUSTC_WORKSPACE_WRAPPER=os.path.join(fuzz, "instrument")),
-		)
-		try:
-			for name in sorted(os.listdir(os.path.join(fuzz, "fuzz_targets"))):
-				target = os.path.splitext(name)[0]
-				corpus = os.path.join(self.build, "fuzz", target)
-				os.makedirs(corpus, exist_ok=True)
-				found = "-artifact_prefix=%s-" % corpus
-				self.call([*cargo, target, "--", *limits, found, corpus], cwd="engine")
-		finally:
-			self.environ = before
+		for name in sorted(os.listdir(os.path.join(fuzz, "fuzz_targets"))):
+			target = os.path.splitext(name)[0]
+			corpus = os.path.join(self.build, "fuzz", target)
+			os.makedirs(corpus, exist_ok=True)
+			command = [*cargo, target, "--", *limits, "-artifact_prefix=%s-" % corpus, corpus]
+			self.call(command, cwd="engine", RUSTC_WORKSPACE_WRAPPER=os.path.join(fuzz, "instrument"))
 
 	def step_cpython(self):
 		self.test_python(self.prepare_cpython())
@@ -191,9 +174,10 @@ class Check:
 		loader.exec_module(module)
 		return module
 
-	def call(self, command, cwd="."):
+	def call(self, command, cwd=".", **more):
+		"""Run it, with more variables if need be."""
 		sys.stdout.flush()
-		status = subprocess.call(command, cwd=os.path.join(self.root, cwd), env=self.environ)
+		status = subprocess.call(command, cwd=os.path.join(self.root, cwd), env=dict(self.environ, **more))
 		if status:
 			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
 

@@ -37,10 +37,7 @@ fn seeds() -> Vec<Vec<u8>> {
             id: 3,
             digests: digests(),
         },
-        Request::Blob {
-            id: 4,
-            begun,
-        },
+        Request::Blob { id: 4, begun },
         Request::Data { id: 4, bytes: b"then" },
         Request::Entry {
             id: 5,
