@@ -22,7 +22,8 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 fuzz_target!(init: seed(seeds()), |data: &[u8]| {
-    let items: Vec<_> = within(128 * data.len() + 4096, || Items(data).collect());
+    within(2 * data.len() + 1024, || Items(data).for_each(drop));
+    let items: Vec<_> = Items(data).collect();
     let mut again = Vec::new();
     items.iter().for_each(|item| item.write(&mut again));
     assert_eq!(Items(&again).collect::<Vec<_>>(), items);
