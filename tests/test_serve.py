@@ -267,6 +267,54 @@ def status(server: Server) -> Dict[str, int]:
 	return json.loads(server.request("GET", "/status", token=TOKEN)[1])
 
 
+def held(server: Server, namespace: str = "team") -> int:
+	return server.metrics(TOKEN)['wafd_serve_namespace_held_bytes{namespace="%s"}' % namespace]
+
+
+def test_a_namespace_keeps_to_its_quota(serve: Serve, tmp_path: pathlib.Path) -> None:
+	"""What it has not used longest goes, and nothing of others; also after a restart."""
+	tokens = write_tokens(tmp_path / "tokens", f"ci write team {TOKEN}", f"dev write - {OTHER}")
+	server = serve("--tokens", str(tokens), "--quota", "team=200K")
+	for number in range(3):
+		assert server.request("PUT", f"/{number}", noise(10_000, f"other {number}"), OTHER)[0] == 201
+	room = server.room(TOKEN)
+	assert room.put_entry(KEY, [room.put(noise(10_000))], b"facts")[0] == 0x89
+	assert 10_000 < held(server) < 20_000
+	for number in range(30):
+		assert server.request("PUT", f"/{number}", noise(10_000, str(number)), TOKEN)[0] == 201
+	wait_until("it keeps to its quota", lambda: held(server) <= 200_000)
+	assert held(server) > 100_000, "no more goes than has to"
+	assert status(server)["namespace_quota_bytes"] == {"namespace=team": 200_000}
+
+	def there(number: int) -> bool:
+		return server.request("HEAD", f"/{number}", token=TOKEN)[0] == 200
+
+	assert room.find([KEY]) == [] and not there(0) and there(29)
+	server.again(signal.SIGKILL)
+	mark = len(b"a value of wafd serve\nteam")
+	assert held(server) == sum(there(number) for number in range(30)) * (10_000 + mark)
+	for number in range(3):
+		assert server.request("GET", f"/{number}", token=OTHER) == (200, noise(10_000, f"other {number}"))
+	server.options = ("--tokens", str(tokens), "--quota", "team=50K")
+	server.again()
+	wait_until("it keeps to its new quota", lambda: held(server) <= 50_000)
+	assert there(29)
+
+
+@pytest.mark.parametrize("size", [60_000, 300_000])
+def test_what_is_larger_than_a_quota_is_refused(serve: Serve, size: int) -> None:
+	"""In words, and nothing is evicted for it."""
+	server = serve("--quota", "-=50K")
+	assert server.request("PUT", "/small", b"small")[0] == 201
+	status, words = server.request("PUT", "/large", noise(size))
+	assert (status, words) == (507, b"it takes %d bytes; the quota of its namespace is 50000\n" % size)
+	room = server.room()
+	kind, body = room.put_entry(KEY, [room.put(noise(size))], b"facts")
+	assert (kind, body[0]) == (0x8A, 5) and b"the quota of its namespace is 50000" in body
+	assert server.request("GET", "/small") == (200, b"small")
+	assert server.request("GET", "/large")[0] == 404
+
+
 def test_open_metrics_take_no_token_from_here(serve: Serve) -> None:
 	"""And nothing else is open."""
 	server = serve("--open-metrics", WAFD_SERVE_TOKEN=TOKEN)

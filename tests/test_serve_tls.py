@@ -11,7 +11,7 @@ import subprocess
 from typing import Callable, Dict, Optional
 
 import pytest
-from serve_lab import PATIENCE, TOKEN, RoomClient, Server
+from serve_lab import PATIENCE, TOKEN, RoomClient, Server, wait_until
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make certificates with")
 Serve = Callable[..., Server]
@@ -80,6 +80,37 @@ def test_who_speaks_no_tls_is_turned_away(serve: Serve, papers: Papers) -> None:
 					break
 				assert b"HTTP" not in answer
 	assert request(server, trust(papers), "PUT", "/x", b"content") == b""
+
+
+def test_certificates_are_read_again(serve: Serve, papers: Papers, tmp_path: pathlib.Path) -> None:
+	"""Connections that come then see the new one; a wrong file changes nothing and is told of."""
+	names = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem")]
+
+	def use(name: str) -> None:
+		for source, target in ((papers[name], "cert.pem"), (papers[name + " key"], "key.pem")):
+			fresh = tmp_path / "fresh"
+			shutil.copyfile(source, fresh)
+			fresh.rename(tmp_path / target)
+
+	def is_shown(name: str) -> bool:
+		shown = ssl.get_server_certificate(server.address, timeout=PATIENCE)
+		return ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(papers[name].read_text())
+
+	use("server")
+	server = serve(*names, WAFD_SERVE_TOKEN=TOKEN)
+	assert is_shown("server")
+	bare = socket.create_connection(server.address, timeout=PATIENCE)
+	with trust(papers).wrap_socket(bare, server_hostname="127.0.0.1") as old:
+		use("stranger")
+		wait_until("the new one is shown", lambda: is_shown("stranger"))
+		old.sendall(b"GET /x HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
+		assert old.recv(100).startswith(b"HTTP/1.1 404")
+	(tmp_path / "fresh").write_text("no certificate\n")
+	(tmp_path / "fresh").rename(tmp_path / "cert.pem")
+	wait_until("the log tells", lambda: "cert.pem: there is none in it; the certi" in server.log.read_text())
+	assert is_shown("stranger")
+	use("client")
+	wait_until("it is mended", lambda: is_shown("client"))
 
 
 def test_clients_may_have_to_show_certificates(serve: Serve, papers: Papers) -> None:

@@ -113,6 +113,25 @@ def test_the_next_tier_is_asked_when_one_has_nothing(machine: Make, redis: Redis
 	assert "only read" in second.ask("--show-stats")
 
 
+def test_what_a_later_tier_has_the_earlier_ones_get(machine: Make, redis: RedisServer, tmp_path: pathlib.Path) -> None:
+	"""In the background, with its blobs; but nothing for a client that only reads, nor where nobody may write."""
+	near, third = RedisServer(tmp_path / "near"), RedisServer(tmp_path / "third")
+	with near.run(), third.run():
+		first = machine(redis.address)
+		first.write("x.c", "int f;\n")
+		first.until_hit(LINE)
+		first.until_uploaded()
+		reader = machine(f"{near.address} {redis.address}")
+		assert reader.same(LINE, WAFCC_READONLY="1").startswith("hit")
+		reader.ask("--shutdown")
+		assert near.ask("dbsize").strip() == "0"
+		second = machine(f"{near.address} {third.address}|read-only {redis.address}")
+		assert second.same(LINE).startswith("hit")
+		assert second.until_uploaded()["uploads"] == 1
+		assert third.ask("dbsize").strip() == "0"
+		assert machine(near.address).same(LINE).startswith("hit")
+
+
 def test_clients_say_what_they_want_of_tiers(machine: Make, redis: RedisServer) -> None:
 	"""Who only reads uploads nothing, who is to cache anew looks nothing up, and who has it disabled does neither."""
 	first, second = machine(redis.address), machine(redis.address)

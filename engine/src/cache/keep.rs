@@ -237,7 +237,7 @@ impl Cache {
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
         trace!("an entry is stored under {key}");
-        self.offer(key, bytes, &entry);
+        self.offer(key, bytes, &entry, usize::MAX);
         Ok(entry)
     }
 

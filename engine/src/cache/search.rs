@@ -99,6 +99,9 @@ impl Cache {
                     Ok(()) => {
                         let name = tiers.name(tier);
                         self.count("remote hits");
+                        if !question.wishes.read_only {
+                            self.offer(key, bytes, &entry, tier);
+                        }
                         searched.words = vec![format!("it came from {name}")];
                         question.searched = Some(searched);
                         return Search::Stored(question);
@@ -210,19 +213,20 @@ impl Cache {
         Ok(())
     }
 
-    /// What was just stored is for others, too.
-    pub(super) fn offer(&self, key: &Digest, bytes: Vec<u8>, entry: &Entry) {
-        let Some(tiers) = self.tiers().filter(|tiers| tiers.take_offers()) else {
+    /// What was just stored is for others, too: for those before the tier that it came from.
+    pub(super) fn offer(&self, key: &Digest, bytes: Vec<u8>, entry: &Entry, tier: usize) {
+        let Some(tiers) = self.tiers().filter(|tiers| tiers.take_offers(tier)) else {
             return;
         };
         if entry.outputs.iter().any(|output| output.size() > LARGEST_BLOB as u64) {
             return self.count("uploads dropped/too large");
         }
-        tiers.offer(&Offer {
+        let offer = Offer {
             key: *key,
             entry: bytes.into(),
             needs: entry.blobs(),
-        });
+        };
+        tiers.offer(&offer, tier);
     }
 }
 

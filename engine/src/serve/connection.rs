@@ -78,7 +78,7 @@ impl Connection {
         socket.set_nodelay(true)?;
         keep_alive(&socket);
         Ok(Connection {
-            wire: Wire::new(socket, office.tls.as_ref())?,
+            wire: Wire::new(socket, office.tls().as_ref())?,
             peer,
             arrived: Instant::now(),
             dialect: Dialect::Unknown,

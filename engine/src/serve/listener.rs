@@ -1,4 +1,4 @@
-//! The thread that takes connections and hands them out, and hears signals and changes of tokens.
+//! The thread that takes connections and hands them out, and hears signals and changes of tokens and certificates.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,10 +14,11 @@ use rustix::event::{epoll, Timespec};
 use super::mailbox::{Letter, Mailbox};
 use super::metrics::{add, Turned};
 use super::office::Office;
+use super::tls::Papers;
 use super::token_file::TokenFile;
 
 const SIGNALS: u64 = u64::MAX;
-/// How often the tokens are looked at, and how long we take no connections when there are no descriptors for them.
+/// How often tokens and certificates are looked at, and how long we take no connections when there are no descriptors for them.
 const TICK: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -36,6 +37,7 @@ pub struct Listener {
     pub listeners: Vec<TcpListener>,
     pub signals: OwnedFd,
     pub tokens: TokenFile,
+    pub papers: Option<Papers>,
 }
 
 impl Listener {
@@ -75,6 +77,7 @@ impl Listener {
             if ticked.elapsed() >= TICK {
                 ticked = Instant::now();
                 self.look_at_tokens();
+                self.look_at_papers();
             }
         }
     }
@@ -99,6 +102,17 @@ impl Listener {
             add(&metrics.open, 1);
             *next = (*next + 1) % self.workers.len();
             self.workers[*next].put(Letter::Arrived(socket, peer));
+        }
+    }
+
+    fn look_at_papers(&mut self) {
+        match self.papers.as_mut().and_then(Papers::changed) {
+            None => {}
+            Some(Err(error)) => warn!("{error}; the certificates stay as they were"),
+            Some(Ok(tls)) => {
+                info!("certificates were read again");
+                self.office.set_tls(tls);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use serde_json::{json, Value};
 
 use super::shelf::Shelf;
 use super::upload::Dock;
+use crate::cache::store::Share;
 
 /// What a request came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +203,18 @@ impl Metrics {
                 "Memory that is left for what comes in.",
                 dock.budget.left() as u64,
             ),
+            family(
+                "namespace_held_bytes",
+                "What the disk holds for the entries of a namespace that has a quota.",
+                false,
+                quotas(shelf, |share| share.held),
+            ),
+            family(
+                "namespace_quota_bytes",
+                "What it may hold.",
+                false,
+                quotas(shelf, |share| share.most),
+            ),
             gauge("store_entries", "Entries in the store.", usage.entries as u64),
             gauge("store_blobs", "Blobs in the store.", usage.blobs as u64),
             gauge("store_bytes", "What the disk holds for them.", usage.size),
@@ -256,6 +269,14 @@ impl Metrics {
         };
         self.families(shelf, dock).into_iter().map(family).collect()
     }
+}
+
+fn quotas(shelf: &Shelf, value: impl Fn(&Share) -> u64) -> Vec<(String, u64)> {
+    let label = |name: &String| format!("namespace=\"{}\"", escape(name));
+    let quotas = shelf.quotas.iter();
+    quotas
+        .filter_map(|name| Some((label(name), value(&shelf.quota(name)?))))
+        .collect()
 }
 
 fn outcomes_of(namespaces: &BTreeMap<String, Arc<Doings>>) -> Vec<(String, u64)> {

@@ -24,6 +24,7 @@ mod porters;
 mod redis;
 mod room;
 mod shelf;
+mod stamp;
 mod tls;
 mod token_file;
 mod tokens;
@@ -50,6 +51,7 @@ use self::office::{Office, Rules};
 use self::options::{Act, Options};
 use self::porters::Porters;
 use self::shelf::Shelf;
+use self::tls::Papers;
 use self::token_file::TokenFile;
 use self::tokens::Tokens;
 use self::upload::Dock;
@@ -93,7 +95,9 @@ fn serve(options: Options) -> Result<(), String> {
     let given = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (tokens, held) = TokenFile::open(options.tokens.clone(), given.as_deref())?;
     check_openness(&options, &held)?;
-    let rules = rules(&options, held)?;
+    let mut papers = papers(&options);
+    let tls = papers.as_mut().and_then(Papers::changed).transpose()?;
+    let rules = rules(&options, held, tls)?;
     let shelf = Arc::new(open_shelf(&options)?);
     let listeners = listen(&options.listen)?;
     let failed = |error: std::io::Error| format!("start to serve: {error}");
@@ -126,6 +130,7 @@ fn serve(options: Options) -> Result<(), String> {
         listeners,
         signals,
         tokens,
+        papers,
     };
     let ended = listener.run().map_err(|error| format!("take connections: {error}"));
     info!("leaving, after what is under way");
@@ -153,19 +158,16 @@ fn check_openness(options: &Options, tokens: &Tokens) -> Result<(), String> {
     }
 }
 
-fn rules(options: &Options, tokens: Tokens) -> Result<Rules, String> {
-    let files = options.tls_cert.as_deref().zip(options.tls_key.as_deref());
-    let tls = files.map(|(certificates, key)| {
-        tls::config(&tls::Files {
-            certificates,
-            key,
-            clients: options.tls_client_ca.as_deref(),
-        })
-    });
+fn papers(options: &Options) -> Option<Papers> {
+    let (certificates, key) = options.tls_cert.clone().zip(options.tls_key.clone())?;
+    Some(Papers::new(certificates, key, options.tls_client_ca.clone()))
+}
+
+fn rules(options: &Options, tokens: Tokens, tls: Option<Arc<rustls::ServerConfig>>) -> Result<Rules, String> {
     Ok(Rules {
         limits: options.limits,
         writes: options.log_writes.clone().map(Writes::open).transpose()?,
-        tls: tls.transpose()?.map(Arc::new),
+        tls,
         are_metrics_open: options.open_metrics,
         tokens,
     })
@@ -180,12 +182,16 @@ fn open_shelf(options: &Options) -> Result<Shelf, String> {
         },
         compression: Compression::Auto,
     };
-    Ok(Shelf {
+    let shelf = Shelf {
         store: Store::open(&options.store, settings).map_err(|error| error.to_string())?,
         hot: Hot::new(options.memory as usize),
-        turns: Default::default(),
         downloads: Budget::new(options.limits.uploads),
-    })
+        quotas: options.quotas.iter().map(|(namespace, _)| namespace.clone()).collect(),
+    };
+    let quotas = options.quotas.iter();
+    let without = |most: u64| if most == 0 { u64::MAX } else { most };
+    quotas.for_each(|(namespace, most)| shelf.set_quota(namespace, without(*most)));
+    Ok(shelf)
 }
 
 fn open_dock(store: &Path, limits: &Limits) -> Result<Dock, String> {

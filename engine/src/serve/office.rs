@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustls::ServerConfig;
+
 use super::limits::Limits;
 use super::metrics::{add, Doings, Language, Metrics, Outcome, Turned};
 use super::outbox::Outbox;
@@ -20,7 +22,7 @@ pub struct Office {
     pub limits: Limits,
     pub metrics: Metrics,
     pub writes: Option<Writes>,
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    tls: RwLock<Option<Arc<ServerConfig>>>,
     /// Nobody needs a token.
     pub is_open: bool,
     /// Metrics need none, from this machine.
@@ -39,7 +41,7 @@ pub struct Standing {
 pub struct Rules {
     pub limits: Limits,
     pub writes: Option<Writes>,
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<ServerConfig>>,
     pub are_metrics_open: bool,
     pub tokens: Tokens,
 }
@@ -53,7 +55,7 @@ impl Office {
             limits: rules.limits,
             metrics: Metrics::default(),
             writes: rules.writes,
-            tls: rules.tls,
+            tls: RwLock::new(rules.tls),
             is_open: rules.tokens.is_empty(),
             are_metrics_open: rules.are_metrics_open,
             is_leaving: AtomicBool::new(false),
@@ -67,6 +69,15 @@ impl Office {
 
     pub fn set_tokens(&self, tokens: Tokens) {
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+    }
+
+    /// Of connections that come now.
+    pub fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_tls(&self, tls: Arc<ServerConfig>) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(tls);
     }
 
     pub fn is_leaving(&self) -> bool {

@@ -19,6 +19,7 @@ Options:
   --listen ADDR         address and port; port 0 is any that is free. It prints those it listens on
   --store DIR           folder of the store [$XDG_CACHE_HOME/wafd-serve, or ~/.cache/wafd-serve]
   --max-size SIZE       of the store; what was not used longest goes first [50G]
+  --quota NAME=SIZE     of what a namespace holds, - is the common one; what it did not use longest goes first [none]
   --memory SIZE         for contents that were asked for lately [256M]
   --tokens FILE         who may do what: lines of \"NAME read|write NAMESPACE TOKEN\", mode 0600; it is read again when it changes
   --tls-cert FILE       certificates of this server, PEM; then all speak TLS
@@ -64,6 +65,8 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     pub store: PathBuf,
     pub max_size: u64,
+    /// Of namespaces.
+    pub quotas: Vec<(String, u64)>,
     pub memory: u64,
     pub tokens: Option<PathBuf>,
     pub tls_cert: Option<PathBuf>,
@@ -92,6 +95,7 @@ impl Said {
                 listen: Vec::new(),
                 store: PathBuf::new(),
                 max_size: 50_000_000_000,
+                quotas: Vec::new(),
                 memory: 256_000_000,
                 tokens: None,
                 tls_cert: None,
@@ -158,6 +162,7 @@ fn hear(said: &mut Said, name: &str, parser: &mut lexopt::Parser) -> Result<bool
         "log-writes" => options.log_writes = path()?,
         "listen" => options.listen.extend(addresses(&parser.value()?.string()?)?),
         "max-size" => options.max_size = size(parser)?,
+        "quota" => options.quotas.push(quota(&parser.value()?.string()?)?),
         "memory" => options.memory = size(parser)?,
         "max-blob" => options.limits.blob = size(parser)?,
         "uploads" => options.limits.uploads = size(parser)? as usize,
@@ -174,6 +179,14 @@ fn hear(said: &mut Said, name: &str, parser: &mut lexopt::Parser) -> Result<bool
 
 fn size(parser: &mut lexopt::Parser) -> Result<u64, lexopt::Error> {
     Ok(quantity::size(&parser.value()?.string()?)?)
+}
+
+fn quota(text: &str) -> Result<(String, u64), String> {
+    let parts = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, size) = parts.ok_or_else(|| format!("--quota {text}: write it like team=10G"))?;
+    let size = quantity::size(size).map_err(|error| format!("--quota {text}: {error}"))?;
+    let namespace = if name == "-" { "" } else { name };
+    Ok((namespace.to_owned(), size))
 }
 
 fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
@@ -242,6 +255,11 @@ mod tests {
             (vec!["--listen", "nowhere"], "write it like 127.0.0.1:7117"),
             (vec!["--listen", "127.0.0.1:0", "--tls-key", "k"], "want each other"),
             (vec!["--listen", "127.0.0.1:0", "--max-size", "much"], "is not a size"),
+            (vec!["--quota", "team"], "--quota team: write it like team=10G"),
+            (
+                vec!["--quota", "team=much"],
+                "--quota team=much: \"much\" is not a size",
+            ),
             (vec!["--new-token", "ci"], "wants --tokens FILE"),
             (vec!["--bogus"], "there is no option --bogus"),
         ] {
@@ -261,12 +279,15 @@ mod tests {
             "--store",
             "s",
             "--rate=9",
+            "--quota=a=b=1K",
+            "--quota=-=2M",
         ];
         let Ok(Act::Serve(options)) = parse(&words) else {
             panic!("not to serve");
         };
         assert_eq!(options.listen.len(), 2);
         assert_eq!((options.limits.blob, options.limits.rate), (3_000_000, 9));
+        assert_eq!(options.quotas, [("a=b".to_owned(), 1_000), (String::new(), 2_000_000)]);
         assert_eq!(options.store, PathBuf::from("s"));
     }
 }

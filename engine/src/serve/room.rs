@@ -9,7 +9,7 @@ use super::metrics::{Language, Outcome};
 use super::office::{Desk, Standing};
 use super::outbox::{Body, Wrapping};
 use super::porters::Done;
-use super::shelf::{self, Look, NotStored};
+use super::shelf::{self, Look, NotStored, Place};
 use super::upload::Upload;
 use crate::cache::digest::Digest;
 use crate::fields::Malformed;
@@ -178,7 +178,7 @@ impl Room {
                 let stored = match standing.holder.rights.write {
                     false => Err(read_only()),
                     true => {
-                        let place = shelf::key("room", &standing.holder.namespace, &key.0);
+                        let place = Place::of("room", &standing.holder.namespace, &key.0);
                         desk.office.shelf.keep_entry(&place, bytes, &needs)
                     }
                 };

@@ -5,18 +5,18 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::hot::{Coded, Form, Hot};
-use super::limits::{Budget, Share};
+use super::limits::{Budget, Share as Taken};
 use super::outbox::Body;
 use super::upload::{Material, SMALL};
 use crate::cache::digest::Digest;
-use crate::cache::store::{unpack, Blob, Compression, EntryRef, Parcel, Store};
+use crate::cache::store::{unpack, Blob, Compression, EntryRef, Parcel, Share, Store};
 use crate::room::{Coding, NotKept};
 
-/// The bytes of an entry that only names a blob.
-const VALUE: &[u8] = b"a value of wafd serve\n";
+/// The bytes of an entry that only names a blob, and that every entry needs: with the namespace, whose they are.
+const VALUE: &str = "a value of wafd serve\n";
 /// Packed, this much is as much as can be taken into memory.
 const MOST_PACKED: u64 = 64 << 20;
 
@@ -25,8 +25,26 @@ pub struct Shelf {
     pub hot: Hot,
     /// Memory of large contents that are being sent.
     pub downloads: Budget,
-    /// Whoever replaces a value has the turn of its key: else two would remove each other's.
-    pub turns: [Mutex<()>; 16],
+    /// The namespaces that have one.
+    pub quotas: Vec<String>,
+}
+
+/// Where something is kept: what its name means, and whose it is.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub key: Digest,
+    mark: String,
+}
+
+impl Place {
+    pub fn of(kind: &str, namespace: &str, name: &[u8]) -> Place {
+        let (key, mark) = (key(kind, namespace, name), mark(namespace));
+        Place { key, mark }
+    }
+}
+
+fn mark(namespace: &str) -> String {
+    format!("{VALUE}{namespace}")
 }
 
 /// Where a content is.
@@ -136,6 +154,8 @@ impl Shelf {
     fn entry(&self, entry: &EntryRef) -> Option<(Arc<Coded>, Vec<Digest>)> {
         let mut blobs = self.store.blobs_of(entry)?;
         let body = blobs.remove(0);
+        // Nobody has asked for what tells whose it is.
+        blobs.pop();
         if let Some(coded) = self.hot.get(&body, Form::Plain) {
             return Some((coded, blobs));
         }
@@ -145,13 +165,37 @@ impl Shelf {
         Some((coded, blobs))
     }
 
-    pub fn keep_entry(&self, key: &Digest, bytes: &[u8], needs: &[Digest]) -> Result<(), NotStored> {
-        self.store.put_entry(key, bytes, needs)?;
+    pub fn keep_entry(&self, place: &Place, bytes: &[u8], needs: &[Digest]) -> Result<(), NotStored> {
+        let mark = Parcel::of(place.mark.as_bytes());
+        let sizes = needs.iter().filter_map(|digest| self.store.size_of(digest));
+        self.check_quota(&mark.digest, bytes.len() as u64 + sizes.sum::<u64>())?;
+        let needs = [needs, &[mark.digest]].concat();
+        self.store.put_entry_with(&place.key, bytes, &needs, vec![mark])?;
         Ok(())
     }
 
+    /// The entries of a namespace hold no more than that together.
+    pub fn set_quota(&self, namespace: &str, most: u64) {
+        self.store.set_share(&Digest::of(mark(namespace).as_bytes()), most);
+    }
+
+    pub fn quota(&self, namespace: &str) -> Option<Share> {
+        self.store.share_of(&Digest::of(mark(namespace).as_bytes()))
+    }
+
+    /// All else would be evicted for it, and then itself.
+    fn check_quota(&self, mark: &Digest, size: u64) -> Result<(), NotStored> {
+        match self.store.share_of(mark) {
+            Some(share) if size > share.most => {
+                let words = format!("it takes {size} bytes; the quota of its namespace is {}", share.most);
+                Err(NotStored::new(NotKept::Full, words))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A blob that somebody says has this digest.
-    pub fn keep_blob(&self, digest: &Digest, coding: Coding, material: (Material, Share)) -> Result<(), NotStored> {
+    pub fn keep_blob(&self, digest: &Digest, coding: Coding, material: (Material, Taken)) -> Result<(), NotStored> {
         let (material, _share) = material;
         let (content, packed) = match coding {
             Coding::Plain => (material, None),
@@ -166,6 +210,11 @@ impl Shelf {
             Material::Bytes(bytes) => {
                 let parcel = Parcel::of(&bytes);
                 check(&parcel.digest, digest)?;
+                // As it came: whoever sent it has thought of what is shortest.
+                let parcel = match &packed {
+                    Some(packed) => parcel.packed(packed),
+                    None => parcel.bare(),
+                };
                 self.store.put_blobs(&[parcel])?;
                 Some(bytes)
             }
@@ -175,7 +224,6 @@ impl Shelf {
                 None
             }
         };
-        // As it came: whoever sent it has thought of what is shortest.
         if let Some(bytes) = packed.or(bytes).filter(|bytes| bytes.len() <= SMALL) {
             self.heat(digest, Form::Short, coding, bytes);
         }
@@ -183,21 +231,29 @@ impl Shelf {
     }
 
     /// What a name stands for from now on.
-    pub fn keep_value(&self, key: &Digest, content: (Material, Share)) -> Result<(), NotStored> {
+    pub fn keep_value(&self, place: &Place, content: (Material, Taken)) -> Result<(), NotStored> {
         let (content, _share) = content;
-        let digest = match content {
-            Material::Bytes(bytes) => {
-                let digest = self.store.put_blob(&bytes)?;
-                self.heat(&digest, Form::Plain, Coding::Plain, bytes);
-                digest
+        match content {
+            Material::Bytes(bytes) => self.keep_small_value(place, &bytes),
+            Material::File(file) => {
+                self.check_quota(&Digest::of(place.mark.as_bytes()), file.metadata()?.len())?;
+                let digest = self.store.put_file(&file)?;
+                self.name(place, digest, Vec::new())
             }
-            Material::File(file) => self.store.put_file(&file)?,
-        };
-        let turn = &self.turns[usize::from(key.0[0]) % self.turns.len()];
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.store.put_entry(key, VALUE, &[digest])?;
-        let others = self.store.find(key).into_iter().filter(|entry| *entry != kept);
-        others.for_each(|entry| self.store.remove_entry(&entry));
+        }
+    }
+
+    /// As it is: to pack it would take longer than all else, and ccache and sccache have packed theirs. Nor is it taken into
+    /// memory before somebody asks for it: that would drive out what somebody did ask for.
+    pub fn keep_small_value(&self, place: &Place, bytes: &[u8]) -> Result<(), NotStored> {
+        self.check_quota(&Digest::of(place.mark.as_bytes()), bytes.len() as u64)?;
+        let parcel = Parcel::of(bytes).bare();
+        self.name(place, parcel.digest, vec![parcel])
+    }
+
+    fn name(&self, place: &Place, content: Digest, parcels: Vec<Parcel<'_>>) -> Result<(), NotStored> {
+        let mark = place.mark.as_bytes();
+        self.store.put_only_entry(&place.key, mark, &[content], parcels)?;
         Ok(())
     }
 
@@ -212,7 +268,8 @@ impl Shelf {
             for entry in found {
                 if let Some(blobs) = self.store.blobs_of(&entry) {
                     self.store.touch(&entry);
-                    return blobs.get(1).copied();
+                    // It may be the same as what tells whose it is.
+                    return blobs.last().copied();
                 }
             }
         }
@@ -278,33 +335,41 @@ mod tests {
         let shelf = Shelf {
             store: Store::open(&folder.0, settings).unwrap(),
             hot: Hot::new(1 << 20),
-            turns: Default::default(),
             downloads: Budget::new(1 << 20),
+            quotas: Vec::new(),
         };
         (folder, shelf)
     }
 
-    fn material(bytes: &[u8]) -> (Material, Share) {
+    fn material(bytes: &[u8]) -> (Material, Taken) {
         (Material::Bytes(bytes.to_vec()), Budget::new(0).share())
     }
 
     #[test]
     fn a_value_that_many_replace_is_never_gone() {
         let (_folder, shelf) = shelf("turns");
-        let key = key("http", "", b"/x");
-        shelf.keep_value(&key, material(b"the first")).unwrap();
+        let place = Place::of("http", "", b"/x");
+        shelf.keep_value(&place, material(b"the first")).unwrap();
         thread::scope(|scope| {
             for number in 0..4u8 {
-                let (shelf, key) = (&shelf, &key);
+                let (shelf, place) = (&shelf, &place);
                 scope.spawn(move || {
                     for round in 0..50 {
-                        shelf.keep_value(key, material(&[number, round])).unwrap();
-                        assert!(shelf.value(key).is_some());
+                        shelf.keep_value(place, material(&[number, round])).unwrap();
+                        assert!(shelf.value(&place.key).is_some());
                     }
                 });
             }
         });
-        assert_eq!(shelf.store.find(&key).len(), 1);
+        assert_eq!(shelf.store.find(&place.key).len(), 1);
+    }
+
+    #[test]
+    fn a_value_may_be_the_same_as_what_tells_whose_it_is() {
+        let (_folder, shelf) = shelf("mark");
+        let place = Place::of("http", "team", b"/x");
+        shelf.keep_small_value(&place, place.mark.as_bytes()).unwrap();
+        assert_eq!(shelf.value(&place.key), Some(Digest::of(place.mark.as_bytes())));
     }
 
     /// A lie about a content leaves nothing behind that is found.
@@ -321,6 +386,11 @@ mod tests {
             panic!("it is not at hand");
         };
         assert_eq!((body.coding(), body.length()), (Coding::Zstd, packed.len() as u64));
+        assert_eq!(shelf.store.size_of(&digest), Some(packed.len() as u64), "as it came");
+        assert_eq!(
+            shelf.store.open_blob(&digest).unwrap().into_bytes(),
+            Some(vec![7; 100_000])
+        );
     }
 
     #[test]

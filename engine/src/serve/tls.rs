@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
@@ -10,44 +10,70 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
+use super::stamp::Stamp;
+
 /// The most plain bytes that wait to be sent in records.
 const UNSENT: usize = 64 << 10;
 
-/// What `wafd serve` is told of certificates.
-#[derive(Debug, Clone)]
-pub struct Files<'a> {
-    pub certificates: &'a Path,
-    pub key: &'a Path,
+/// The files that `wafd serve` is told of: read again whenever one of them has changed, for connections that come then.
+#[derive(Debug)]
+pub struct Papers {
+    pub certificates: PathBuf,
+    pub key: PathBuf,
     /// Who signs the certificates that clients have to show.
-    pub clients: Option<&'a Path>,
+    pub clients: Option<PathBuf>,
+    stamps: Vec<Option<Stamp>>,
 }
 
-pub fn config(files: &Files<'_>) -> Result<ServerConfig, String> {
-    let certificates = certificates(files.certificates)?;
-    let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-    let key =
-        PrivateKeyDer::from_pem_file(files.key).map_err(|error| format!("private key {}", named(files.key, &error)))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS: {error}"))?;
-    let builder = match files.clients {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for certificate in self::certificates(path)? {
-                roots
-                    .add(certificate)
-                    .map_err(|error| format!("certificates {}", named(path, &error)))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
-            builder
-                .with_client_cert_verifier(verifier.map_err(|error| format!("certificates {}", named(path, &error)))?)
+impl Papers {
+    pub fn new(certificates: PathBuf, key: PathBuf, clients: Option<PathBuf>) -> Papers {
+        Papers {
+            certificates,
+            key,
+            clients,
+            stamps: Vec::new(),
         }
-    };
-    builder
-        .with_single_cert(certificates, key)
-        .map_err(|error| format!("certificates {}", named(files.certificates, &error)))
+    }
+
+    fn stamps(&self) -> Vec<Option<Stamp>> {
+        let files = [&self.certificates, &self.key].into_iter().chain(&self.clients);
+        files.map(|file| Stamp::at(file)).collect()
+    }
+
+    /// What they say, if it is not what was read last. What is wrong is told once.
+    pub fn changed(&mut self) -> Option<Result<Arc<ServerConfig>, String>> {
+        let stamps = self.stamps();
+        if stamps == self.stamps {
+            return None;
+        }
+        self.stamps = stamps;
+        Some(self.config().map(Arc::new))
+    }
+
+    fn config(&self) -> Result<ServerConfig, String> {
+        let certificates = certificates(&self.certificates)?;
+        let named = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let key = PrivateKeyDer::from_pem_file(&self.key);
+        let key = key.map_err(|error| format!("private key {}", named(&self.key, &error)))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| format!("TLS: {error}"))?;
+        let builder = match &self.clients {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let wrong = |error: &dyn std::fmt::Display| format!("certificates {}", named(path, error));
+                let mut roots = RootCertStore::empty();
+                for certificate in self::certificates(path)? {
+                    roots.add(certificate).map_err(|error| wrong(&error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider).build();
+                builder.with_client_cert_verifier(verifier.map_err(|error| wrong(&error))?)
+            }
+        };
+        let config = builder.with_single_cert(certificates, key);
+        config.map_err(|error| format!("certificates {}", named(&self.certificates, &error)))
+    }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {

@@ -1,18 +1,16 @@
 //! The file of tokens: read again whenever it has changed, so that a token that is taken out is revoked at once.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use super::stamp::Stamp;
 use super::tokens::{self, Holder, Tokens};
 use crate::room::Rights;
 
 /// The name of the holder of `$WAFD_SERVE_TOKEN`.
 const ENVIRONMENT: &str = "environment";
-
-/// What of a file's status changes with its content.
-type Stamp = (u64, u64, i64, i64, u64);
 
 pub struct TokenFile {
     path: Option<PathBuf>,
@@ -41,7 +39,7 @@ impl TokenFile {
     /// The tokens, if they have changed. A file that cannot be read, or is wrong, revokes nothing and is told of.
     pub fn changed(&mut self) -> Option<Result<Tokens, String>> {
         let path = self.path.as_ref()?;
-        let stamp = fs::metadata(path).map(|found| stamp(&found)).ok();
+        let stamp = Stamp::at(path);
         if stamp == self.stamp {
             return None;
         }
@@ -62,10 +60,6 @@ impl TokenFile {
     }
 }
 
-fn stamp(found: &fs::Metadata) -> Stamp {
-    (found.dev(), found.ino(), found.mtime(), found.mtime_nsec(), found.len())
-}
-
 fn read(path: &Path) -> Result<(Tokens, Stamp), String> {
     let named = |error: &dyn std::fmt::Display| format!("tokens {}: {error}", path.display());
     let mut file = File::open(path).map_err(|error| named(&error))?;
@@ -76,7 +70,7 @@ fn read(path: &Path) -> Result<(Tokens, Stamp), String> {
     let mut text = String::new();
     file.read_to_string(&mut text).map_err(|error| named(&error))?;
     let tokens = Tokens::parse(&text).map_err(|error| named(&error))?;
-    Ok((tokens, stamp(&found)))
+    Ok((tokens, Stamp::of(&found)))
 }
 
 /// Adds a token that was not there before, and tells it: the file has only its hash.

@@ -12,6 +12,8 @@ pub struct Pulse {
     due: AtomicU64,
     /// By then all is over that was begun last.
     end: AtomicU64,
+    /// When something went on.
+    beat: AtomicU64,
 }
 
 impl Pulse {
@@ -21,6 +23,7 @@ impl Pulse {
             origin: Instant::now(),
             due: AtomicU64::new(0),
             end: AtomicU64::new(0),
+            beat: AtomicU64::new(0),
         }
     }
 
@@ -42,6 +45,7 @@ impl Pulse {
         let now = Instant::now();
         let end = self.end.load(Ordering::Relaxed);
         let due = self.microseconds(now + time).min(end);
+        self.beat.store(self.microseconds(now), Ordering::Relaxed);
         self.due.store(due, Ordering::Relaxed);
         Duration::from_micros(due.saturating_sub(self.microseconds(now)))
     }
@@ -49,6 +53,11 @@ impl Pulse {
     /// Until something comes.
     pub fn listen(&self) -> Duration {
         self.allow(self.limits.silence)
+    }
+
+    /// When something went on last.
+    pub fn beat(&self) -> Instant {
+        self.origin + Duration::from_micros(self.beat.load(Ordering::Relaxed))
     }
 
     pub fn rest(&self) {

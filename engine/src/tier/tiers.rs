@@ -22,7 +22,7 @@ const UPLOAD: Limits = Limits {
     whole: Duration::from_secs(30),
     pause: Duration::from_secs(5),
 };
-/// When the engine ends, uploads have so long.
+/// When the engine ends, uploads that go on have so long.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 /// What tiers have of a key.
@@ -149,13 +149,15 @@ impl Tiers {
         });
     }
 
-    pub fn offer(&self, offer: &Offer) {
-        let uploads = self.places.iter().filter_map(|place| place.uploads.as_ref());
+    /// To those before this number.
+    pub fn offer(&self, offer: &Offer, end: usize) {
+        let places = self.places.iter().take(end);
+        let uploads = places.filter_map(|place| place.uploads.as_ref());
         uploads.for_each(|uploads| uploads.push(offer.clone()));
     }
 
-    pub fn take_offers(&self) -> bool {
-        self.places.iter().any(|place| place.uploads.is_some())
+    pub fn take_offers(&self, end: usize) -> bool {
+        self.places.iter().take(end).any(|place| place.uploads.is_some())
     }
 
     /// Each with how it does, in words.
@@ -179,10 +181,10 @@ impl Tiers {
 
     /// Nobody waits any more; uploads are given a short time.
     pub fn close(&self) {
-        let deadline = Instant::now() + FAREWELL;
+        let began = Instant::now();
         self.places.iter().for_each(|place| place.window.close());
         let uploads = self.places.iter().filter_map(|place| place.uploads.as_ref());
-        uploads.for_each(|uploads| uploads.close(deadline));
+        uploads.for_each(|uploads| uploads.close(began, began + FAREWELL));
         self.watch.ring();
     }
 }

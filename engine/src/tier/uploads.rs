@@ -15,6 +15,8 @@ use crate::cache::digest::Digest;
 
 /// More are dropped; each is an entry without its blobs.
 const MOST: usize = 4096;
+/// When the engine ends, nobody waits for an upload of which nothing moves for so long.
+const STILL: Duration = Duration::from_millis(500);
 /// Compilers have the processor first.
 const NICE: i32 = 10;
 
@@ -41,7 +43,8 @@ pub struct Uploads {
     tier: Arc<dyn Tier>,
     counts: Arc<Counts>,
     load: Arc<Load>,
-    limits: Limits,
+    /// Of each worker.
+    pulses: Vec<Arc<Pulse>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -61,7 +64,7 @@ impl Uploads {
             tier,
             counts,
             load,
-            limits,
+            pulses: (0..workers).map(|_| Arc::new(Pulse::new(limits))).collect(),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 busy: 0,
@@ -70,9 +73,9 @@ impl Uploads {
             }),
             changed: Condvar::new(),
         });
-        for _ in 0..workers {
-            let working = uploads.clone();
-            let work = move || working.work();
+        for pulse in &uploads.pulses {
+            let (working, pulse) = (uploads.clone(), pulse.clone());
+            let work = move || working.work(&pulse);
             thread::Builder::new().name("upload".to_owned()).spawn(work)?;
         }
         Ok(uploads)
@@ -116,12 +119,11 @@ impl Uploads {
         }
     }
 
-    fn work(&self) {
+    fn work(&self, pulse: &Arc<Pulse>) {
         // SAFETY: of this thread alone, whose number zero stands for.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
-        let pulse = Arc::new(Pulse::new(self.limits));
         while let Some(offer) = self.next() {
-            self.upload(&offer, &pulse);
+            self.upload(&offer, pulse);
             self.state().busy -= 1;
             self.changed.notify_all();
         }
@@ -161,12 +163,13 @@ impl Uploads {
         }
     }
 
-    /// Waits for what is to be uploaded, until then; the rest is dropped.
-    pub fn close(&self, deadline: Instant) {
+    /// Waits for what is to be uploaded, until then, and as long as something goes on; the rest is dropped.
+    pub fn close(&self, began: Instant, deadline: Instant) {
         let mut state = self.state();
         while state.busy > 0 || !state.queue.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left < Duration::from_millis(1) {
+            let last = self.pulses.iter().map(|pulse| pulse.beat()).fold(began, Instant::max);
+            let left = deadline.min(last + STILL).saturating_duration_since(Instant::now());
+            if left.is_zero() {
                 break;
             }
             let waited = self.changed.wait_timeout(state, left);
@@ -178,5 +181,79 @@ impl Uploads {
         drop(state);
         self.changed.notify_all();
         self.counts.add("uploads dropped/the engine ended", left as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tier::shelf::Shelf;
+    use crate::tier::Shape;
+    use std::sync::mpsc::{channel, Receiver, Sender};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Says that it was offered something, and does nothing before it is told to.
+    struct Silent {
+        offered: Mutex<Sender<()>>,
+        released: Mutex<Receiver<()>>,
+    }
+
+    impl Tier for Silent {
+        fn shape(&self) -> Shape {
+            Shape {
+                workers: 0,
+                batch: 1,
+                uploads: 1,
+            }
+        }
+
+        fn find(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+            Ok(Vec::new())
+        }
+
+        fn fetch(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+            Ok(Vec::new())
+        }
+
+        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Pulse>) -> Result<(), Fault> {
+            self.offered.lock().unwrap().send(()).unwrap();
+            let _ = self.released.lock().unwrap().recv();
+            Ok(())
+        }
+    }
+
+    fn offer() -> Offer {
+        Offer {
+            key: Digest::of(b"key"),
+            entry: Vec::new().into(),
+            needs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn whoever_closes_does_not_wait_for_an_upload_that_stands_still() {
+        let ((offered, is_offered), (release, released)) = (channel(), channel());
+        let tier = Silent {
+            offered: Mutex::new(offered),
+            released: Mutex::new(released),
+        };
+        let counts = Arc::new(Counts::new(|_, _| ()));
+        let load: Arc<Load> = Arc::new(|_: &Digest| None);
+        let uploads = Uploads::start("silent".to_owned(), Arc::new(tier), Limits::default(), counts, load).unwrap();
+        uploads.push(offer());
+        is_offered.recv_timeout(PATIENCE).unwrap();
+        let (closed, is_closed) = channel();
+        let closing = uploads.clone();
+        thread::spawn(move || {
+            closing.close(Instant::now(), Instant::now() + 10 * PATIENCE);
+            closed.send(()).unwrap();
+        });
+        assert_eq!(
+            is_closed.recv_timeout(PATIENCE),
+            Ok(()),
+            "it waits for what does not come"
+        );
+        release.send(()).unwrap();
     }
 }

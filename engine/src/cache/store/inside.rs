@@ -186,7 +186,11 @@ impl Inside {
 
     /// What the disk holds.
     pub fn size(&self) -> u64 {
-        self.index().length + self.table().files + self.volumes.held()
+        self.size_with(&self.index())
+    }
+
+    pub fn size_with(&self, index: &Index) -> u64 {
+        index.length + self.table().files + self.volumes.held()
     }
 
     /// The part of it that is of use, which is what evicting makes smaller at once.

@@ -15,6 +15,7 @@ use super::inside::Inside;
 use super::item::Item;
 use super::number::Number;
 use super::spot::Spot;
+use super::table::{Entry, Table};
 use super::{EntryRef, Store, BATCH, PATIENCE};
 
 /// The order in which entries were used may be that old after a crash.
@@ -75,6 +76,7 @@ impl Inside {
         // None was there, or another engine uses it.
         drop(remove_former(&self.cache, || self.is_stopped()));
         while !self.is_stopped() {
+            self.evict_from_shares();
             self.evict_excess();
             self.let_go();
             self.note_uses();
@@ -103,23 +105,44 @@ impl Inside {
     fn evict_excess(&self) {
         let tenths = |count| self.max_size() / 10 * count;
         if self.is_full() {
-            self.evict(Instant::MAX, || self.alive() <= tenths(8));
+            self.evict(Instant::MAX, BATCH, |_, _| true, || self.alive() <= tenths(8));
         }
         match self.empty_volumes(tenths(9)) {
             // Nothing can be moved: volumes give back their room when all of them is past.
             Err(error) if is_full_disk(&error) && self.is_full() => {
-                self.evict(Instant::MAX, || self.size() <= tenths(9));
+                self.evict(Instant::MAX, BATCH, |_, _| true, || self.size() <= tenths(9));
             }
             // What trouble it had may be over in a minute.
             Ok(()) | Err(_) => {}
         }
     }
 
-    /// Removes entries that were not used since `oldest`, the longest unused first, until that is `enough`.
-    pub fn evict(&self, oldest: Instant, enough: impl Fn() -> bool) -> usize {
+    /// Each to nine tenths, by what was unused longest of its own.
+    fn evict_from_shares(&self) {
+        let full: Vec<_> = self.table().full_shares().collect();
+        for (mark, share) in full {
+            let has_mark = |table: &Table, entry: &Entry| {
+                let mut blobs = entry.blobs.iter().filter_map(|slot| table.blob(*slot));
+                blobs.any(|blob| blob.digest == mark)
+            };
+            let held = || self.table().share_of(&mark).map_or(0, |share| share.held);
+            // One by one: a share may be of a few entries.
+            self.evict(Instant::MAX, 1, has_mark, || held() <= share.most / 10 * 9);
+        }
+    }
+
+    /// Removes entries that were not used since `oldest`, the longest unused first, until that is `enough`; of those that are `meant`.
+    pub fn evict(
+        &self,
+        oldest: Instant,
+        at_once: usize,
+        meant: impl Fn(&Table, &Entry) -> bool,
+        enough: impl Fn() -> bool,
+    ) -> usize {
         let mut unused: Vec<(Instant, EntryRef)> = {
             let (_index, table) = self.whole_table();
-            let unused = table.entries().filter(|(_, entry)| entry.used() < oldest);
+            let is_meant = |entry: &Entry| entry.used() < oldest && meant(&table, entry);
+            let unused = table.entries().filter(|(_, entry)| is_meant(entry));
             unused
                 .map(|(slot, entry)| {
                     (
@@ -135,7 +158,7 @@ impl Inside {
         };
         unused.sort_by_key(|(used, _)| *used);
         let mut evicted = 0;
-        for batch in unused.chunks(BATCH) {
+        for batch in unused.chunks(at_once) {
             if self.is_stopped() || enough() {
                 break;
             }
@@ -161,7 +184,7 @@ impl Inside {
 
     pub fn note_uses(&self) {
         let (mut index, table) = self.whole_table();
-        let used = |entry: &super::table::Entry| {
+        let used = |entry: &Entry| {
             Some(Item::Use {
                 id: entry.id,
                 used: entry.settle()?,

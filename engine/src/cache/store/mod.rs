@@ -53,6 +53,7 @@ use volumes::Volumes;
 pub use blob::Blob;
 pub use pack::{unpack, Compression, LARGEST};
 pub use put::Parcel;
+pub use table::Share;
 
 /// Another format is in another folder beside it.
 pub const FOLDER: &str = "store-2";
@@ -220,13 +221,25 @@ impl Store {
     pub fn evict_older_than(&self, age: Duration) -> usize {
         let now = self.inside.clock.now();
         let oldest = now.saturating_sub(clock::milliseconds(age));
-        self.inside.evict(oldest, || false)
+        self.inside.evict(oldest, BATCH, |_, _| true, || false)
     }
 
     /// From now on. What is too much is evicted in the background.
     pub fn set_max_size(&self, max_size: u64) {
         self.inside.max_size.store(max_size, Ordering::Relaxed);
-        self.wake_if_full();
+        self.wake_if_full(&self.inside.index());
+    }
+
+    /// From now on the entries that need the blob with these bytes hold no more than that together, or what they have not used
+    /// longest is evicted in the background. How much they hold already is counted now.
+    pub fn set_share(&self, mark: &Digest, most: u64) {
+        let index = self.inside.index();
+        self.inside.change().share(*mark, most);
+        self.wake_if_full(&index);
+    }
+
+    pub fn share_of(&self, mark: &Digest) -> Option<Share> {
+        self.inside.table().share_of(mark)
     }
 
     /// From now on blobs are stored as they are, so that they can be linked.
@@ -285,8 +298,9 @@ impl Store {
         }
     }
 
-    fn wake_if_full(&self) {
-        if self.inside.is_full() {
+    fn wake_if_full(&self, index: &Index) {
+        let is_full = self.inside.size_with(index) > self.inside.max_size();
+        if is_full || self.inside.table().full_shares().next().is_some() {
             self.keeper.wake();
         }
     }

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 
 use super::blob::clone;
 use super::files::holding;
+use super::index::Index;
 use super::inside::NewEntry;
 use super::number::Number;
-use super::pack;
+use super::pack::{self, Compression};
 use super::spot::Spot;
 use super::table::{Blobs, Table};
 use super::{by_use, EntryRef, Store};
@@ -27,14 +28,56 @@ const LOT: usize = 1 << 20;
 pub struct Parcel<'a> {
     pub digest: Digest,
     bytes: &'a [u8],
+    wrapping: Wrapping<'a>,
 }
 
-impl Parcel<'_> {
-    pub fn of(bytes: &[u8]) -> Parcel<'_> {
-        let digest = Digest::of(bytes);
-        Parcel { digest, bytes }
+/// How a parcel's bytes are stored.
+#[derive(Debug, Clone, Copy)]
+enum Wrapping<'a> {
+    /// Packed where that pays.
+    Fitting,
+    /// As they are.
+    None,
+    /// As somebody has packed them, who was held to it.
+    Done(&'a [u8]),
+}
+
+impl<'a> Parcel<'a> {
+    pub fn of(bytes: &'a [u8]) -> Parcel<'a> {
+        Parcel {
+            digest: Digest::of(bytes),
+            bytes,
+            wrapping: Wrapping::Fitting,
+        }
+    }
+
+    /// The same, to be stored as it is.
+    pub fn bare(self) -> Parcel<'a> {
+        let wrapping = Wrapping::None;
+        Parcel { wrapping, ..self }
+    }
+
+    /// The same, to be stored like this: whoever says it has unpacked it, and these are the bytes.
+    pub fn packed(self, packed: &'a [u8]) -> Parcel<'a> {
+        let wrapping = Wrapping::Done(packed);
+        Parcel { wrapping, ..self }
+    }
+
+    /// What is stored, and whether it is packed.
+    fn stored(&self, compression: Compression) -> (Cow<'a, [u8]>, bool) {
+        match self.wrapping {
+            Wrapping::Done(packed) => (Cow::Borrowed(packed), true),
+            Wrapping::None => (Cow::Borrowed(self.bytes), false),
+            Wrapping::Fitting => match compression.pack(self.bytes) {
+                Some(packed) => (Cow::Owned(packed), true),
+                None => (Cow::Borrowed(self.bytes), false),
+            },
+        }
     }
 }
+
+/// A blob that is on the disk, and that the table does not know yet.
+type Fresh = (Digest, Number, Spot);
 
 impl Store {
     /// Stores bytes; what is there already is not stored twice. For an hour it waits for an entry that needs it.
@@ -46,42 +89,48 @@ impl Store {
 
     /// The same for several, of which the small ones are written at once.
     pub fn put_blobs(&self, parcels: &[Parcel]) -> io::Result<()> {
+        let (fresh, written) = self.write(parcels);
+        if !fresh.is_empty() {
+            self.adopt(&self.inside.index(), fresh);
+        }
+        written
+    }
+
+    /// Writes those that are not there yet, as far as it can.
+    fn write(&self, parcels: &[Parcel]) -> (Vec<Fresh>, io::Result<()>) {
+        let mut fresh = Vec::new();
+        let written = self.write_to(parcels, &mut fresh);
+        (fresh, written)
+    }
+
+    fn write_to(&self, parcels: &[Parcel], fresh: &mut Vec<Fresh>) -> io::Result<()> {
         let is_plain = self.inside.is_plain.load(Ordering::Relaxed);
-        let largest = match is_plain {
+        let (compression, largest) = match is_plain {
             // What is in a volume cannot be linked.
-            true => 0,
-            false => self.inside.limits().piece as usize,
+            true => (Compression::Off, 0),
+            false => (self.inside.compression, self.inside.limits().piece as usize),
         };
         let (mut lot, mut size) = (Vec::new(), 0);
         for parcel in parcels.iter().filter(|parcel| !self.inside.pin(&parcel.digest)) {
-            let packed = match is_plain {
-                true => None,
-                false => self.inside.compression.pack(parcel.bytes),
-            };
-            let number = self.inside.numbers.draw(packed.is_some());
-            let stored = packed.map_or(Cow::Borrowed(parcel.bytes), Cow::Owned);
+            let (stored, is_packed) = parcel.stored(compression);
+            let number = self.inside.numbers.draw(is_packed);
             self.check_room(stored.len() as u64)?;
             if is_plain || stored.len() > largest {
-                self.put_alone(parcel.digest, number, &stored)?;
+                let blocks = self.inside.files.write(number, holding(&stored))?.blocks;
+                fresh.push((parcel.digest, number, Spot::File { blocks }));
                 continue;
             }
             size += stored.len();
             lot.push((parcel.digest, number, stored));
             if size > LOT {
-                self.put_lot(&lot)?;
+                self.write_lot(&lot, fresh)?;
                 (lot, size) = (Vec::new(), 0);
             }
         }
-        self.put_lot(&lot)
+        self.write_lot(&lot, fresh)
     }
 
-    fn put_alone(&self, digest: Digest, number: Number, stored: &[u8]) -> io::Result<()> {
-        let blocks = self.inside.files.write(number, holding(stored))?.blocks;
-        self.adopt([(digest, number, Spot::File { blocks })]);
-        Ok(())
-    }
-
-    fn put_lot(&self, lot: &[(Digest, Number, Cow<[u8]>)]) -> io::Result<()> {
+    fn write_lot(&self, lot: &[(Digest, Number, Cow<[u8]>)], fresh: &mut Vec<Fresh>) -> io::Result<()> {
         if lot.is_empty() {
             return Ok(());
         }
@@ -89,7 +138,7 @@ impl Store {
         let inside = &self.inside;
         let pieces = inside.volumes.append(&stored, inside.limits(), &inside.numbers)?;
         let pieces = lot.iter().zip(pieces);
-        self.adopt(pieces.map(|((digest, number, _), piece)| (*digest, *number, Spot::Piece(piece))));
+        fresh.extend(pieces.map(|((digest, number, _), piece)| (*digest, *number, Spot::Piece(piece))));
         Ok(())
     }
 
@@ -118,7 +167,7 @@ impl Store {
         let digest = rewound.and_then(|()| Digest::of_file(&written.file));
         let digest = digest.inspect_err(|_| self.inside.files.remove(number))?;
         let blocks = written.blocks;
-        self.adopt([(digest, number, Spot::File { blocks })]);
+        self.adopt(&self.inside.index(), vec![(digest, number, Spot::File { blocks })]);
         Ok(digest)
     }
 
@@ -136,9 +185,8 @@ impl Store {
     }
 
     /// Another thread may have stored the same meanwhile.
-    fn adopt(&self, fresh: impl IntoIterator<Item = (Digest, Number, Spot)>) {
+    fn adopt(&self, index: &Index, fresh: Vec<Fresh>) {
         let mut past = Vec::new();
-        let index = self.inside.index();
         let mut table = self.inside.change();
         for (digest, number, spot) in fresh {
             let slot = match table.find_blob(&digest) {
@@ -150,10 +198,10 @@ impl Store {
             };
             table.pin(slot);
         }
-        drop((table, index));
+        drop(table);
         past.iter()
             .for_each(|(number, spot)| self.inside.forsake(*number, spot));
-        self.wake_if_full();
+        self.wake_if_full(index);
     }
 
     /// Stores an entry, which from then on survives the death of this process. All blobs that it needs are there, or this
@@ -168,13 +216,37 @@ impl Store {
         key: &Digest,
         bytes: &'a [u8],
         needs: &[Digest],
+        parcels: Vec<Parcel<'a>>,
+    ) -> io::Result<EntryRef> {
+        self.put_as_one_of(ENTRIES_PER_KEY, key, bytes, needs, parcels)
+    }
+
+    /// The same, in the place of all other entries of its key: nobody ever finds none, or two.
+    pub fn put_only_entry<'a>(
+        &self,
+        key: &Digest,
+        bytes: &'a [u8],
+        needs: &[Digest],
+        parcels: Vec<Parcel<'a>>,
+    ) -> io::Result<EntryRef> {
+        self.put_as_one_of(1, key, bytes, needs, parcels)
+    }
+
+    fn put_as_one_of<'a>(
+        &self,
+        most: usize,
+        key: &Digest,
+        bytes: &'a [u8],
+        needs: &[Digest],
         mut parcels: Vec<Parcel<'a>>,
     ) -> io::Result<EntryRef> {
         let body = Parcel::of(bytes);
         parcels.push(body);
-        self.put_blobs(&parcels)?;
+        let (fresh, written) = self.write(&parcels);
         let body = body.digest;
         let mut index = self.inside.index();
+        self.adopt(&index, fresh);
+        written?;
         let table = self.inside.table();
         let blobs = find_all(&table, &body, needs)?;
         let same = table.entries_of(key).find(|(_, entry)| entry.blobs == blobs);
@@ -193,13 +265,12 @@ impl Store {
             used: self.inside.clock.now(),
             blobs,
         };
-        let excess = excess(&table, key);
+        let excess: Vec<_> = by_use(&table, key).skip(most - 1).collect();
         let items = entry.items(&table, &excess);
         drop(table);
         index.append(&items)?;
         let added = self.inside.add(entry, &excess);
-        drop(index);
-        self.wake_if_full();
+        self.wake_if_full(&index);
         Ok(added)
     }
 }
@@ -227,9 +298,4 @@ fn find_all(table: &Table, body: &Digest, needs: &[Digest]) -> io::Result<Blobs>
         }
     }
     Ok(blobs)
-}
-
-/// What must go for one more of this key.
-fn excess(table: &Table, key: &Digest) -> Vec<EntryRef> {
-    by_use(table, key).skip(ENTRIES_PER_KEY - 1).collect()
 }

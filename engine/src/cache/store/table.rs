@@ -57,10 +57,26 @@ pub struct Table {
     pub files: u64,
     /// What is alive of volumes.
     pub pieces: u64,
+    /// What entries may hold that need one of these blobs.
+    shares: HashMap<Digest, Share>,
     /// How many times blobs are needed.
     needs: usize,
     pub next_id: u32,
     pub newest: clock::Instant,
+}
+
+/// Of the store's room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// What the disk holds for all blobs of each entry: what two of them need counts twice.
+    pub held: u64,
+    pub most: u64,
+}
+
+impl Share {
+    pub fn is_full(&self) -> bool {
+        self.held > self.most
+    }
 }
 
 impl Entry {
@@ -82,6 +98,17 @@ impl Entry {
 
     pub fn body(&self) -> Slot {
         self.blobs[0]
+    }
+}
+
+/// An entry that needs these blobs comes or goes.
+fn charge(shares: &mut HashMap<Digest, Share>, all: &Slots<Blob>, blobs: &Blobs, by: fn(u64, u64) -> u64) {
+    let found = || blobs.iter().filter_map(|slot| all.get(*slot));
+    let size: u64 = found().map(|blob| blob.spot.size()).sum();
+    for blob in found() {
+        if let Some(share) = shares.get_mut(&blob.digest) {
+            share.held = by(share.held, size);
+        }
     }
 }
 
@@ -130,7 +157,9 @@ impl Table {
 
     pub fn unpin(&self, slots: &[Slot]) {
         let mut pins = self.pins();
-        pins.retain(|slot, _| !slots.contains(slot));
+        for slot in slots {
+            pins.remove(slot);
+        }
     }
 
     fn pins(&self) -> std::sync::MutexGuard<'_, HashMap<Slot, Instant>> {
@@ -158,6 +187,7 @@ impl Table {
             self.blobs.get_mut(*slot).into_iter().for_each(|blob| blob.entries += 1);
         }
         self.needs += blobs.len();
+        self.charge(&blobs, u64::wrapping_add);
         self.newest = self.newest.max(used);
         self.next_id = self.next_id.max(id.wrapping_add(1));
         let slot = self.entries.add(Entry {
@@ -226,6 +256,7 @@ impl Table {
             return;
         };
         self.needs -= entry.blobs.len();
+        self.charge(&entry.blobs, u64::wrapping_sub);
         for slot in entry.blobs {
             self.leave_blob(slot, freed);
         }
@@ -296,7 +327,40 @@ impl Table {
             self.blobs.remove(slot);
         }
         self.leave(number, &spot, freed);
+        // It counted for the entries that need it.
+        self.charge_all();
         true
+    }
+
+    /// Entries that need the blob of this digest, which may come later, have a share from now on.
+    pub fn share(&mut self, mark: Digest, most: u64) {
+        self.shares.insert(mark, Share { held: 0, most });
+        self.charge_all();
+    }
+
+    pub fn share_of(&self, mark: &Digest) -> Option<Share> {
+        self.shares.get(mark).copied()
+    }
+
+    pub fn full_shares(&self) -> impl Iterator<Item = (Digest, Share)> + '_ {
+        let full = self.shares.iter().filter(|(_, share)| share.is_full());
+        full.map(|(mark, share)| (*mark, *share))
+    }
+
+    fn charge_all(&mut self) {
+        if self.shares.is_empty() {
+            return;
+        }
+        self.shares.values_mut().for_each(|share| share.held = 0);
+        for (_, entry) in self.entries.iter() {
+            charge(&mut self.shares, &self.blobs, &entry.blobs, u64::wrapping_add);
+        }
+    }
+
+    fn charge(&mut self, blobs: &Blobs, by: fn(u64, u64) -> u64) {
+        if !self.shares.is_empty() {
+            charge(&mut self.shares, &self.blobs, blobs, by);
+        }
     }
 
     /// Removes the blobs that waited for so long for an entry, in vain.
@@ -336,6 +400,11 @@ impl Table {
     pub fn cleared(&mut self) -> Table {
         Table {
             counters: std::mem::take(&mut self.counters),
+            shares: self
+                .shares
+                .drain()
+                .map(|(mark, share)| (mark, Share { held: 0, ..share }))
+                .collect(),
             next_id: self.next_id,
             newest: self.newest,
             ..Table::default()

@@ -19,7 +19,7 @@ use super::metrics::{Language, Outcome};
 use super::office::{Desk, Standing};
 use super::outbox::{Body as Content, Wrapping};
 use super::porters::Done;
-use super::shelf::{self, Look, NotStored};
+use super::shelf::{Look, NotStored, Place};
 use super::upload::Upload;
 use crate::cache::digest::Digest;
 use crate::fields::Malformed;
@@ -306,15 +306,15 @@ impl Http {
             return self.tell_stored(&head, 0, &Err(differs), desk);
         }
         let (length, is_small) = (upload.length, upload.is_small());
-        let (Some(key), Ok(content)) = (name(&head, desk), upload.finish()) else {
+        let (Some(place), Ok(content)) = (place(&head, desk), upload.finish()) else {
             return self.say(&head, 507, "", desk);
         };
         if is_small {
-            let stored = desk.office.shelf.keep_value(&key, content);
+            let stored = desk.office.shelf.keep_value(&place, content);
             return self.tell_stored(&head, length, &stored, desk);
         }
         self.state = State::Away(head, length);
-        *desk.errand = Some(Box::new(move |shelf| Done::Stored(shelf.keep_value(&key, content))));
+        *desk.errand = Some(Box::new(move |shelf| Done::Stored(shelf.keep_value(&place, content))));
     }
 
     fn tell_stored(&mut self, head: &Head, length: u64, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {
@@ -352,8 +352,12 @@ impl Http {
 }
 
 fn name(head: &Head, desk: &Desk<'_>) -> Option<Digest> {
+    place(head, desk).map(|place| place.key)
+}
+
+fn place(head: &Head, desk: &Desk<'_>) -> Option<Place> {
     let namespace = &desk.standing.as_ref()?.holder.namespace;
-    Some(shelf::key("http", namespace, head.path.as_bytes()))
+    Some(Place::of("http", namespace, head.path.as_bytes()))
 }
 
 /// The SHA-256 that a path of Bazel's contents tells.

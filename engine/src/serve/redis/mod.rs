@@ -11,9 +11,8 @@ use super::metrics::{Language, Outcome};
 use super::office::Desk;
 use super::outbox::{Body, Wrapping};
 use super::porters::Done;
-use super::shelf::{self, Look, NotStored};
+use super::shelf::{Look, NotStored, Place};
 use super::upload::Upload;
-use crate::cache::digest::Digest;
 use crate::fields::Malformed;
 use crate::folder::ENGINE;
 
@@ -91,14 +90,14 @@ impl Redis {
             ("SELECT", _) => error("ERR DB index is out of range", desk),
             ("COMMAND" | "CONFIG", _) => desk.out.bytes().extend(b"*0\r\n"),
             ("GET", [key]) => self.get(key, desk),
-            ("SET", [key, value, options @ ..]) if are_lifetimes(options) => self.set(key, value, desk)?,
+            ("SET", [key, value, options @ ..]) if are_lifetimes(options) => self.set(key, value, desk),
             ("SET", [_, _, ..]) => error("ERR no such option of SET here", desk),
-            ("SETEX" | "PSETEX", [key, _, value]) => self.set(key, value, desk)?,
+            ("SETEX" | "PSETEX", [key, _, value]) => self.set(key, value, desk),
             ("EXISTS", keys) if !keys.is_empty() => {
                 let shelf = &desk.office.shelf;
                 let count = keys
                     .iter()
-                    .filter(|key| shelf.value(&place(key, desk)).is_some())
+                    .filter(|key| shelf.value(&place(key, desk).key).is_some())
                     .count();
                 desk.count(Language::Redis, Outcome::Other);
                 number(count as u64, desk);
@@ -115,7 +114,7 @@ impl Redis {
 
     fn get(&mut self, key: &[u8], desk: &mut Desk<'_>) {
         let shelf = &desk.office.shelf;
-        let digest = shelf.value(&place(key, desk));
+        let digest = shelf.value(&place(key, desk).key);
         match digest.map_or(Look::Missing, |digest| shelf.look(&digest, Form::Plain)) {
             Look::Missing => tell(None, desk),
             Look::Here(body) => tell(Some(body), desk),
@@ -128,15 +127,12 @@ impl Redis {
         }
     }
 
-    fn set(&mut self, key: &[u8], value: &[u8], desk: &mut Desk<'_>) -> Result<(), Malformed> {
+    fn set(&mut self, key: &[u8], value: &[u8], desk: &mut Desk<'_>) {
         if !may_write(desk) {
-            error(READ_ONLY, desk);
-            return Ok(());
+            return error(READ_ONLY, desk);
         }
-        let mut upload = desk.office.dock.begin();
-        let added = desk.office.dock.add(&mut upload, value);
-        self.store(key.to_vec(), upload, added.map_err(NotStored::from), desk);
-        Ok(())
+        let stored = desk.office.shelf.keep_small_value(&place(key, desk), value);
+        tell_stored(key, value.len() as u64, &stored, desk);
     }
 
     /// A request whose last word is long can only be one that stores it.
@@ -189,18 +185,18 @@ impl Redis {
                 Ok(Step::Wants)
             }
             Some(b"\r\n") => {
-                self.store(key, upload, Ok(()), desk);
+                self.store(key, upload, desk);
                 Ok(Step::Took(2))
             }
             Some(_) => Err(Malformed("a word is longer than it says")),
         }
     }
 
-    fn store(&mut self, key: Vec<u8>, upload: Upload, added: Result<(), NotStored>, desk: &mut Desk<'_>) {
+    fn store(&mut self, key: Vec<u8>, upload: Upload, desk: &mut Desk<'_>) {
         let (length, is_small) = (upload.length, upload.is_small());
-        let content = match added.and_then(|()| Ok(upload.finish()?)) {
+        let content = match upload.finish() {
             Ok(content) => content,
-            Err(not) => return tell_stored(&key, length, &Err(not), desk),
+            Err(error) => return tell_stored(&key, length, &Err(error.into()), desk),
         };
         let place = place(&key, desk);
         if is_small {
@@ -212,10 +208,10 @@ impl Redis {
     }
 }
 
-fn place(key: &[u8], desk: &Desk<'_>) -> Digest {
+fn place(key: &[u8], desk: &Desk<'_>) -> Place {
     let standing = desk.standing.as_ref();
     let namespace = standing.map_or("", |standing| &standing.holder.namespace);
-    shelf::key("redis", namespace, key)
+    Place::of("redis", namespace, key)
 }
 
 /// Where there are no tokens nobody has to show one.
@@ -276,7 +272,7 @@ fn delete(keys: &[&[u8]], desk: &mut Desk<'_>) {
     }
     let mut count = 0;
     for key in keys {
-        if desk.office.shelf.remove_value(&place(key, desk)) {
+        if desk.office.shelf.remove_value(&place(key, desk).key) {
             count += 1;
             desk.wrote("delete", &String::from_utf8_lossy(key), 0);
         }
@@ -289,7 +285,7 @@ fn delete(keys: &[&[u8]], desk: &mut Desk<'_>) {
 fn strlen(key: &[u8], desk: &mut Desk<'_>) {
     let shelf = &desk.office.shelf;
     let body = shelf
-        .value(&place(key, desk))
+        .value(&place(key, desk).key)
         .and_then(|digest| shelf.load(&digest, Form::Plain));
     desk.count(Language::Redis, Outcome::Other);
     number(body.map_or(0, |body| body.length()), desk);
