@@ -1,7 +1,9 @@
 """What this tree can do by itself: ./waf demo shows what it gives, ./waf check tests everything."""
 
+import concurrent.futures
 import importlib.machinery
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -28,10 +30,13 @@ Other sizes, compilers and contenders: utils/bench.py --help
 
 FUZZING = 3  # seconds for each decoder
 
-# tests that run the engine's programs and no Python of ours: one interpreter is enough to ask them
+# tests that run the engine's programs or benchmarks, and none of our tools: one interpreter is enough to ask them
 NATIVE = (
+	"tests/test_bench*.py",
 	"tests/test_cache*.py",
 	"tests/test_courses*.py",
+	"tests/test_fuzz*.py",
+	"tests/test_hosts*.py",
 	"tests/test_parked_compilers.py",
 	"tests/test_serve*.py",
 	"tests/test_tiers*.py",
@@ -144,7 +149,13 @@ class Check:
 		self.call(["shellcheck", *scripts])
 
 	def step_cargo_test(self):
-		self.call([self.bootstrap.find_cargo() or "cargo", "test", "--locked"], cwd="engine")
+		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
+		programs = self.build_engine_tests()
+		with concurrent.futures.ThreadPoolExecutor(os.cpu_count() + 1) as pool:
+			results = list(pool.map(self.run_engine_tests, programs))
+		failed = [name for name, status in zip(programs, results) if status]
+		if failed:
+			raise Failed("tests of the engine: %s" % " ".join(programs[name] for name in failed))
 
 	def step_fuzz(self):
 		"""Throw changed examples at each decoder for some seconds."""
@@ -180,6 +191,30 @@ class Check:
 		status = subprocess.call(command, cwd=os.path.join(self.root, cwd), env=dict(self.environ, **more))
 		if status:
 			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
+
+	def build_engine_tests(self):
+		"""The programs with the engine's tests, and what they were made of."""
+		command = [self.bootstrap.find_cargo() or "cargo", "test", "--locked", "--no-run"]
+		command.append("--message-format=json-render-diagnostics")
+		built = subprocess.run(command, cwd=os.path.join(self.root, "engine"), stdout=subprocess.PIPE, check=False)
+		if built.returncode:
+			raise Failed("cargo test --no-run ended with status %d" % built.returncode)
+		made = [json.loads(line) for line in built.stdout.splitlines()]
+		return {x["executable"]: x["target"]["src_path"] for x in made if x.get("executable") and x["profile"]["test"]}
+
+	def run_engine_tests(self, program):
+		"""Run the tests of one program, and show what they said when they have ended."""
+		done = subprocess.run(
+			[program],
+			cwd=os.path.join(self.root, "engine"),
+			env=self.environ,
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.PIPE,
+			stderr=subprocess.STDOUT,
+			check=False,
+		)
+		Logs.info("%s\n%s", os.path.basename(program), done.stdout.decode(errors="replace").strip())
+		return done.returncode
 
 	def find_cargo(self, command, component):
 		"""A command of cargo that comes as a component of its own."""

@@ -1,6 +1,7 @@
 """The house around the code: the bootstrap ./waf, the packages, the `waf` command, bundling with waf-light."""
 
 import ast
+import fcntl
 import importlib
 import os
 import pathlib
@@ -21,6 +22,7 @@ import waflib_extras
 # the first test that needs a clone waits until the engine is compiled
 pytestmark = pytest.mark.timeout(600)
 
+once = pytest.mark.skipif(sys.implementation.name == "pypy", reason="nothing in it depends on the interpreter")
 WAFLIB = pathlib.Path(waflib.__file__).parent
 PROJECT = """\
 from waflib import Context
@@ -54,13 +56,38 @@ def run(command: List[str], environ: Dict[str, str], cwd: pathlib.Path, status: 
 	return done
 
 
+QUICKLY = """\
+#!/bin/sh
+exec "$@" -Copt-level=0 -Cdebuginfo=0
+"""
+
+
+def share_crates(target: pathlib.Path) -> None:
+	"""Have in a target folder of cargo the crates that the tree's engine was built with: only ours is compiled then."""
+	built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "engine" / "target") / "release"
+	for folder in ("build", "deps", ".fingerprint"):
+		for path in (built / folder).glob("*"):
+			copy = target / "release" / folder / path.name
+			if not re.match("(lib)?(wafengine|wafd|wafcc)-", path.name) and not copy.exists():
+				copy.parent.mkdir(parents=True, exist_ok=True)
+				subprocess.run(["cp", "-al", str(path), str(copy)], check=True)
+
+
 @pytest.fixture(scope="session")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, str]:
-	"""An environment in which the engine is built quickly: not optimized, and with the crates of the last time."""
+	"""An environment in which the engine is built quickly: not optimized, and with the crates of the tree's own."""
+	target = ROOT / "build" / "clone-target"
+	target.mkdir(parents=True, exist_ok=True)
+	compiler = target / "quickly"
+	with open(target / "shared", "w") as lock:
+		fcntl.flock(lock, fcntl.LOCK_EX)
+		share_crates(target)
+		if not compiler.exists():
+			compiler.write_text(QUICKLY)
+			compiler.chmod(0o755)
 	changes = {
-		"CARGO_TARGET_DIR": str(ROOT / "build" / "clone-target"),
-		"CARGO_PROFILE_RELEASE_OPT_LEVEL": "0",
-		"CARGO_PROFILE_RELEASE_DEBUG": "0",
+		"CARGO_TARGET_DIR": str(target),
+		"RUSTC_WORKSPACE_WRAPPER": str(compiler),
 		"WAFD_RUNTIME_DIR": str(tmp_path_factory.mktemp("runtime")),
 	}
 	return {**os.environ, **changes}
@@ -120,6 +147,7 @@ class TestBootstrap:
 		assert "newest is here" in done.stdout
 		assert done.stderr == ""
 
+	@once
 	def test_changed_engine(self, clone, environ):
 		"""A change of the engine's sources is built at the next start, and only then."""
 		with open(clone / "engine" / "src" / "lib.rs", "a") as source:
@@ -127,6 +155,7 @@ class TestBootstrap:
 		assert "waf: building the engine" in self.start(clone, environ, "--version", cwd=clone).stderr
 		assert self.start(clone, environ, "--version", cwd=clone).stderr == ""
 
+	@once
 	def test_broken_engine(self, clone, environ):
 		"""Sources that do not compile give the compiler's words and the name of the log, and no Waf runs."""
 		source = clone / "engine" / "src" / "lib.rs"
@@ -213,6 +242,7 @@ def wheel(sdist: pathlib.Path, clone_python: str, environ: Dict[str, str], tmp_p
 	return found
 
 
+@once
 class TestPackage:
 	def test_one_version(self):
 		"""Python, the engine and the newest heading of the changelog have the same version."""

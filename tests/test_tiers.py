@@ -11,15 +11,13 @@ from typing import Callable, Optional
 
 import pytest
 from cache_lab import COMPILERS, PATIENCE
-from tier_lab import Handler, Machine, Oddity, RedisServer, between, shared
+from tier_lab import LINE, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),
 	pytest.mark.skipif(not shutil.which("redis-server"), reason="apt-get install redis-server"),
 ]
-Make = Callable[[str], Machine]
 Start = Callable[[Optional[Handler]], Oddity]
-LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 
 
 def test_what_one_machine_compiled_another_one_hits(machine: Make, redis: RedisServer) -> None:
@@ -57,9 +55,7 @@ def test_what_holds_nowhere_is_a_miss_that_says_so(machine: Make, redis: RedisSe
 def test_what_is_large_is_fetched_when_it_is_known_to_fit(machine: Make, redis: RedisServer) -> None:
 	"""An object of some megabytes is a value of its own: not asked for by a machine where the entry does not hold."""
 	first, second, third = machine(redis.address), machine(redis.address), machine(redis.address)
-	noise = first.write("noise", "")
-	noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
-	first.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
+	noise = first.write_noise()
 	said, remote = shared(first, second, LINE)
 	assert said.startswith("hit") and remote["bytes_in"] > 1 << 20
 	noise.write_bytes(b"other")
@@ -282,12 +278,7 @@ def test_a_shelf_that_was_damaged_is_none(machine: Make, redis: RedisServer, odd
 	first.write("x.c", "int f;\n")
 	first.until_hit(LINE)
 	first.until_uploaded()
-
-	def damage(data: bytes) -> bytes:
-		at = data.find(b"wfs\x01")
-		return data if at < 0 else data[: at + 60] + bytes([data[at + 60] ^ 1]) + data[at + 61 :]
-
-	server = oddity(between(redis.port, damage))
+	server = oddity(between(redis.port, lambda data: bent(data, b"wfs\x01", 60)))
 	second = machine(redis.address.replace(str(redis.port), str(server.port)) + "|read-only")
 	assert second.same(LINE).startswith("miss")
 	assert second.remote()["hits"] == 0
@@ -296,17 +287,10 @@ def test_a_shelf_that_was_damaged_is_none(machine: Make, redis: RedisServer, odd
 def test_a_blob_that_is_another_is_not_used(machine: Make, redis: RedisServer, oddity: Start) -> None:
 	"""A large one that comes by itself, and does not have its digest."""
 	first = machine(redis.address)
-	noise = first.write("noise", "")
-	noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
-	first.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
+	first.write_noise()
 	first.until_hit(LINE)
 	first.until_uploaded()
-
-	def damage(data: bytes) -> bytes:
-		at = data.find(b"wfb\x01")
-		return data if at < 0 else data[: at + 2000] + bytes([data[at + 2000] ^ 1]) + data[at + 2001 :]
-
-	server = oddity(between(redis.port, damage))
+	server = oddity(between(redis.port, lambda data: bent(data, b"wfb\x01", 2000)))
 	second = machine(redis.address.replace(str(redis.port), str(server.port)) + "|read-only")
 	assert second.same(LINE).startswith("miss")
 	assert any("not what its digest says" in error for error in second.remote()["errors"])

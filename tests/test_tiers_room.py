@@ -10,26 +10,17 @@ from typing import Callable, Iterator, List, Optional
 import pytest
 from cache_lab import COMPILERS, PATIENCE
 from room_server import Fields, Room, text
-from tier_lab import Handler, Machine, Oddity, shared
+from tier_lab import LINE, Handler, Machine, Make, Oddity, shared
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
-Make = Callable[[str], Machine]
-LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 GREETING = b"\x81" + struct.pack("<HBQ", 1, 3, 64 << 20) + text(b"room")
-
-
-def write_noise(machine: Machine) -> None:
-	"""A source whose object is larger than one piece."""
-	noise = machine.write("noise", "")
-	noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
-	machine.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
 
 
 @pytest.mark.parametrize("is_large", [False, True])
 def test_what_one_machine_compiled_another_one_hits(machine: Make, room: Room, is_large: bool) -> None:
 	"""What is small comes along with its entry, what is large in pieces."""
 	first, second = machine(room.address), machine(room.address)
-	write_noise(first) if is_large else first.write("x.c", "#warning hear this\nint f;\n")
+	first.write_noise() if is_large else first.write("x.c", "#warning hear this\nint f;\n")
 	said, remote = shared(first, second, LINE)
 	assert said.startswith("hit") and f"it came from tcp://127.0.0.1:{room.oddity.port}/team" in said
 	assert (remote["hits"], remote["errors"]) == (1, {})

@@ -2,17 +2,15 @@
 
 import pathlib
 import signal
-from typing import Any, Callable
+from typing import Any
 
 import pytest
 from cache_lab import COMPILERS
 from serve_lab import OTHER, TOKEN, write_tokens
-from tier_lab import PATIENT, Machine, shared
+from tier_lab import LINE, PATIENT, Machine, Make, shared
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 ONE, TWO = "1" * 20, "2" * 20
-Make = Callable[[str], Machine]
-LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 
 
 @pytest.fixture
@@ -30,9 +28,7 @@ def address(server: Any, scheme: str, token: str, rest: str = "") -> str:
 
 def write_source(machine: Machine, is_large: bool) -> None:
 	if is_large:
-		noise = machine.write("noise", "")
-		noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
-		machine.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
+		machine.write_noise()
 	else:
 		machine.write("x.c", "int f;\n")
 

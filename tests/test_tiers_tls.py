@@ -4,20 +4,18 @@ import pathlib
 import shutil
 import ssl
 import subprocess
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from cache_lab import COMPILERS, PATIENCE
 from room_server import Room
-from tier_lab import PATIENT, Machine, RedisServer, free_port, shared
+from tier_lab import LINE, PATIENT, Make, RedisServer, free_port, shared
 from tier_servers import BazelRemote
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),
 	pytest.mark.skipif(not shutil.which("openssl"), reason="apt-get install openssl"),
 ]
-Make = Callable[[str], Machine]
-LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 
 
 class Certificates(NamedTuple):

@@ -6,21 +6,12 @@ from typing import Callable, Optional
 
 import pytest
 from cache_lab import COMPILERS
-from tier_lab import PATIENT, Handler, Machine, Oddity, shared
+from tier_lab import LINE, PATIENT, Handler, Make, Oddity, shared
 from tier_servers import S3, BazelRemote, Nginx
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 needs_nginx = pytest.mark.skipif(not os.access("/usr/sbin/nginx", os.X_OK), reason="apt-get install nginx")
-Make = Callable[[str], Machine]
-LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 KEYS = f"|access-key={S3.KEY}|secret-key={S3.SECRET}"
-
-
-def write_noise(machine: Machine) -> None:
-	"""A source whose object is a blob by itself."""
-	noise = machine.write("noise", "")
-	noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
-	machine.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
 
 
 @needs_nginx
@@ -28,7 +19,7 @@ def write_noise(machine: Machine) -> None:
 def test_nginx_with_webdav(machine: Make, nginx: Nginx, is_large: bool) -> None:
 	"""It wants a password, and closes connections after some requests."""
 	first, second = machine(nginx.address), machine(nginx.address)
-	write_noise(first) if is_large else first.write("x.c", "int f;\n")
+	first.write_noise() if is_large else first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
 	assert said.startswith("hit") and f"it came from http://127.0.0.1:{nginx.port}/cache" in said
 	assert (remote["hits"], remote["errors"]) == (1, {})
@@ -51,7 +42,7 @@ def test_a_wrong_login_is_told_with_its_remedy(machine: Make, nginx: Nginx) -> N
 def test_the_layout_of_bazel_remote(machine: Make, bazel: BazelRemote, is_large: bool) -> None:
 	"""A server takes no content under another hash, no message that is none, and none that refers to nothing."""
 	first, second = machine(bazel.address), machine(bazel.address)
-	write_noise(first) if is_large else first.write("x.c", "int f;\n")
+	first.write_noise() if is_large else first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
 	assert said.startswith("hit") and (remote["hits"], remote["errors"]) == (1, {})
 	assert bazel.refused == []
@@ -62,7 +53,7 @@ def test_the_layout_of_bazel_remote(machine: Make, bazel: BazelRemote, is_large:
 def test_a_bucket(machine: Make, s3: S3, is_large: bool) -> None:
 	"""Every request is signed, and for a bucket in a path."""
 	first, second = machine(s3.address + KEYS), machine(s3.address + KEYS)
-	write_noise(first) if is_large else first.write("x.c", "int f;\n")
+	first.write_noise() if is_large else first.write("x.c", "int f;\n")
 	said, remote = shared(first, second, LINE)
 	assert said.startswith("hit") and "it came from s3://bucket/pre/fix" in said
 	assert (remote["hits"], remote["errors"], s3.refused) == (1, {}, [])

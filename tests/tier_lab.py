@@ -16,10 +16,11 @@ import time
 from typing import Callable, Iterator, List, Optional, Tuple
 
 import pytest
-from cache_lab import PATIENCE, Lab
+from cache_lab import COMPILERS, PATIENCE, Lab
 from conftest import list_processes, wait_until_gone
 
 Handler = Callable[[socket.socket], None]
+LINE = COMPILERS[0] + " -c x.c -o x.o" if COMPILERS else ""
 # for servers that answer, on a machine that may be busy with other tests
 PATIENT = "|timeout=20000|connect-timeout=20000|operation-timeout=30000"
 
@@ -41,6 +42,13 @@ class Machine(Lab):
 	def remote(self) -> dict:
 		return json.loads(self.ask("--show-stats", "--json"))["remote"]
 
+	def write_noise(self) -> pathlib.Path:
+		"""A source whose object is some megabytes, a blob by itself: the file that it takes in."""
+		noise = self.write("noise", "")
+		noise.write_bytes(bytes((n * n * 2654435761 >> 13) & 255 for n in range(3 << 20)))
+		self.write("x.c", '__asm__(".incbin \\"noise\\"");\n')
+		return noise
+
 	def until_uploaded(self, count: int = 1) -> dict:
 		deadline = time.monotonic() + PATIENCE
 		while True:
@@ -61,8 +69,11 @@ class Machine(Lab):
 		assert not left, f"processes were left behind: {left}"
 
 
+Make = Callable[[str], Machine]
+
+
 @pytest.fixture
-def machine(engine: str, tmp_path: pathlib.Path) -> Iterator[Callable[..., Machine]]:
+def machine(engine: str, tmp_path: pathlib.Path) -> Iterator[Make]:
 	"""A function that makes one more machine with these remote stores."""
 	folder = tmp_path / "lab"
 	folder.mkdir()
@@ -209,6 +220,12 @@ def between(port: int, change: Callable[[bytes], bytes]) -> Handler:
 			back.join()
 
 	return handle
+
+
+def bent(data: bytes, mark: bytes, distance: int) -> bytes:
+	"""With another bit so far behind a mark, where there is one."""
+	at = data.find(mark) + distance
+	return data if at < distance else data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def shared(first: Machine, second: Machine, line: str) -> Tuple[str, dict]:

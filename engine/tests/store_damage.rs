@@ -4,9 +4,9 @@ mod shelf;
 mod space;
 
 use std::collections::HashMap;
-use std::fs::{self};
+use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use shelf::{blobs, content, files, get, key, open, open_with, output, put};
@@ -235,12 +235,7 @@ fn fill_disk(folder: &Path, limit: impl FnOnce()) {
     put(&store, 0);
     limit();
     for n in 1..400 {
-        let blob = store.put_blob(&output(n));
-        stored.insert(
-            n,
-            blob.and_then(|blob| store.put_entry(&key(n), &content(n), &[blob]))
-                .is_ok(),
-        );
+        stored.insert(n, has_room_for(&store, n));
     }
     assert!(stored.values().any(|stored| *stored) && !stored.values().all(|stored| *stored));
     let check = |store: &Store| stored.iter().all(|(n, stored)| get(store, *n) == *stored);
@@ -250,45 +245,35 @@ fn fill_disk(folder: &Path, limit: impl FnOnce()) {
     assert!(check(&store) && get(&store, 0));
     assert_eq!(store.usage().damaged, 0);
     store.clear().unwrap();
-    put(&store, 1000);
-    assert!(get(&store, 1000), "there is room again");
+    // A file that is gone takes room until the last of the store's own threads has closed it.
+    wait_until("there is room again", || has_room_for(&store, 1000));
+    assert!(get(&store, 1000));
+}
+
+/// Tries to store one.
+fn has_room_for(store: &Store, n: usize) -> bool {
+    let blob = store.put_blob(&output(n));
+    blob.and_then(|blob| store.put_entry(&key(n), &content(n), &[blob]))
+        .is_ok()
 }
 
 #[test]
 fn a_full_disk_costs_only_what_does_not_fit() {
-    if !is_root() {
-        eprintln!("not root: nothing can be mounted");
-        return;
-    }
     let space = TestSpace::new();
-    let folder = space.path("disk");
-    fs::create_dir(&folder).unwrap();
-    let disk = Disk::mount(&folder);
-    if disk.is_some() {
-        fill_disk(&folder, || ());
+    if let Some(disk) = Disk::mount(&space) {
+        fill_disk(&disk.0, || ());
     }
 }
 
 #[test]
 fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
-    if !is_root() {
-        eprintln!("not root: nothing can be mounted");
-        return;
-    }
     let space = TestSpace::new();
-    let folder = space.path("disk");
-    fs::create_dir(&folder).unwrap();
-    let disk = Disk::mount(&folder);
-    if disk.is_none() {
+    let Some(disk) = Disk::mount(&space) else {
         return;
-    }
-    let store = open_with(&folder, SMALL);
-    let stored = (0..).take_while(|n| {
-        let blob = store.put_blob(&output(*n));
-        blob.and_then(|blob| store.put_entry(&key(*n), &content(*n), &[blob]))
-            .is_ok()
-    });
-    let stored = stored.count();
+    };
+    let folder = &disk.0;
+    let store = open_with(folder, SMALL);
+    let stored = (0..).take_while(|n| has_room_for(&store, *n)).count();
     assert!((0..stored).all(|n| get(&store, n)));
     fs::write(folder.join("more"), [0; 1 << 20]).unwrap_err();
     store.set_max_size(store.usage().size / 4 * 3);
@@ -301,20 +286,26 @@ fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
 }
 
 /// A little disk in memory.
-struct Disk<'a>(&'a Path);
+struct Disk(PathBuf);
 
-impl Disk<'_> {
-    fn mount(folder: &Path) -> Option<Disk<'_>> {
+impl Disk {
+    fn mount(space: &TestSpace) -> Option<Disk> {
+        if !is_root() {
+            eprintln!("not root: nothing can be mounted");
+            return None;
+        }
+        let folder = space.path("disk");
+        fs::create_dir(&folder).unwrap();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=1m", "none"])
-            .arg(folder)
+            .arg(&folder)
             .status();
         mounted.is_ok_and(|status| status.success()).then_some(Disk(folder))
     }
 }
 
-impl Drop for Disk<'_> {
+impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
+        let _ = Command::new("umount").arg(&self.0).status();
     }
 }

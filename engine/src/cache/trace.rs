@@ -7,6 +7,9 @@
 //! The memory belongs to the commands as much as to us: nothing that is found in it is believed. Knows nothing of what the
 //! accesses mean.
 
+mod reader;
+mod record;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -17,7 +20,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{fallocate, ftruncate, memfd_create, FallocateFlags, MemfdFlags};
 
-use super::access::{Access, Bytes, Mode, What};
+use self::reader::{Reader, UNSEEN};
+use self::record::{Record, HEAD};
+use super::access::{Access, Bytes, What};
 
 /// Bytes of a berth; a page that is never written takes no memory.
 pub const BERTH: usize = 4 << 20;
@@ -29,22 +34,10 @@ const FIRST: u32 = 8;
 const FULL: u32 = u32::MAX;
 const ALIGNMENT: u32 = 8;
 
-const UNSEEN: &str = "it cannot be observed";
-const UNSEEN_CHILD: &str = "a program that it executes cannot be observed";
 const GAP: &str = "what it does was not noted to the end";
 const DAMAGED: &str = "what it noted is damaged";
 const OVERFLOW: &str = "it does more than can be noted";
 const OUTLIVED: &str = "a process of it still runs";
-/// By `enum wafpark_blindness`.
-const BLINDNESS: [&str; 6] = [
-    DAMAGED,
-    "it uses a folder whose path cannot be told",
-    "it used files before it was parked",
-    "it lets the C library walk through folders",
-    "it makes system calls of its own",
-    "it talks to other processes",
-];
-
 /// Memory that all observed commands share with us.
 #[derive(Clone)]
 pub struct Arena {
@@ -301,7 +294,7 @@ impl Berth {
             return Err(GAP);
         }
         let head = self.copy(place, HEAD);
-        let size = number(&head, 4);
+        let size = record::size(&head);
         if size < HEAD || size > end - place || size % ALIGNMENT != 0 {
             return Err(DAMAGED);
         }
@@ -326,195 +319,6 @@ impl Drop for Berth {
             self.free(end);
         }
     }
-}
-
-/// Size of a `struct wafpark_record`.
-const HEAD: u32 = 32;
-
-struct Record {
-    size: u32,
-    process: u32,
-    kind: u16,
-    error: u16,
-    detail: u32,
-    first: Bytes,
-    second: Bytes,
-}
-
-fn number(bytes: &[u8], at: usize) -> u32 {
-    let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-    u32::from_ne_bytes(bytes.unwrap_or_default())
-}
-
-fn short(bytes: &[u8], at: usize) -> u16 {
-    let bytes = bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
-    u16::from_ne_bytes(bytes.unwrap_or_default())
-}
-
-impl Record {
-    fn read(head: &[u8], size: u32, mut texts: Bytes) -> Option<Record> {
-        let (first, second) = (number(head, 20) as usize, number(head, 24) as usize);
-        texts.truncate(first.checked_add(second).filter(|end| *end <= texts.len())?);
-        let second = texts.split_off(first);
-        Some(Record {
-            size,
-            process: number(head, 8),
-            kind: short(head, 12),
-            error: short(head, 14),
-            detail: number(head, 16),
-            first: texts,
-            second,
-        })
-    }
-}
-
-/// Makes accesses of records.
-#[derive(Default)]
-struct Reader {
-    accesses: Vec<Access>,
-    /// Processes that were about to execute a program, or to make a child that does, and where that is said.
-    awaited: Vec<(u32, usize)>,
-    /// Where the accesses of further parts begin.
-    breaks: Vec<usize>,
-}
-
-impl Reader {
-    fn take(&mut self, record: Record) -> Result<(), &'static str> {
-        let (process, error) = (record.process, record.error);
-        if record.kind == REFUSED {
-            self.refuse(process, error);
-            return Ok(());
-        }
-        // Nothing is ever where an empty path leads.
-        if PATHS.contains(&record.kind) && record.first.is_empty() && i32::from(error) == libc::ENOENT {
-            return Ok(());
-        }
-        let what = what(record)?;
-        match &what {
-            What::Begin { parent, .. } => self.begin(process, *parent),
-            What::Execute { .. } => self.awaited.push((process, self.accesses.len())),
-            _ => {}
-        }
-        self.accesses.push(Access { process, what, error });
-        Ok(())
-    }
-
-    fn begin(&mut self, process: u32, parent: u32) {
-        let of = |wanted: u32| self.awaited.iter().position(|(process, _)| *process == wanted);
-        if let Some(at) = of(process).or_else(|| of(parent)) {
-            self.awaited.swap_remove(at);
-        }
-    }
-
-    /// The last that this process was about to execute was not executed.
-    fn refuse(&mut self, process: u32, error: u16) {
-        if let Some(at) = self.awaited.iter().rposition(|(awaited, _)| *awaited == process) {
-            let (_, access) = self.awaited.remove(at);
-            self.accesses[access].error = error;
-        }
-    }
-
-    fn begin_part(&mut self) {
-        self.breaks.push(self.accesses.len());
-    }
-
-    fn find_unseen(&self) -> Option<&'static str> {
-        let child = || (!self.awaited.is_empty()).then_some(UNSEEN_CHILD);
-        self.find_unbegun().or_else(child)
-    }
-
-    /// Each part must begin as a program does.
-    fn find_unbegun(&self) -> Option<&'static str> {
-        let begins = |at: &usize| {
-            matches!(
-                self.accesses.get(*at).map(|access| &access.what),
-                Some(What::Begin { .. })
-            )
-        };
-        let mut firsts = [0].iter().chain(&self.breaks);
-        (!firsts.all(begins)).then_some(UNSEEN)
-    }
-
-    fn into_parts(mut self) -> Vec<Vec<Access>> {
-        let mut parts: Vec<_> = self
-            .breaks
-            .iter()
-            .rev()
-            .map(|at| self.accesses.split_off(*at))
-            .collect();
-        parts.push(self.accesses);
-        parts.reverse();
-        parts
-    }
-}
-
-/// `enum wafpark_kind`, of those that are not accesses of their own.
-const REFUSED: u16 = 3;
-/// Of those that only look at a path.
-const PATHS: std::ops::RangeInclusive<u16> = 5..=11;
-
-fn what(record: Record) -> Result<What, &'static str> {
-    let path = record.first;
-    Ok(match record.kind {
-        1 => What::Begin {
-            program: path,
-            folder: record.second,
-            parent: record.detail,
-        },
-        2 => What::Execute { path },
-        4 => What::Load { path },
-        5 => What::Enter { path },
-        6 => open(path, record.detail as i32),
-        7 => What::Find { path },
-        8 => What::Look {
-            path,
-            follows: record.detail != 0,
-        },
-        9 => What::Link { path },
-        10 => What::Resolve { path },
-        11 => What::List { path },
-        12 => What::Ask { name: path },
-        13 if record.detail != 0 => What::Anchor,
-        13 => What::Locate,
-        14 => What::Time,
-        15 => What::Date,
-        16 => What::Random,
-        17 => What::Rename {
-            from: path,
-            to: record.second,
-        },
-        18 => What::Remove { path },
-        19 => What::Make { path },
-        20 => What::Blind {
-            why: BLINDNESS.get(record.detail as usize).unwrap_or(&DAMAGED),
-        },
-        _ => return Err(DAMAGED),
-    })
-}
-
-fn open(path: Bytes, flags: i32) -> What {
-    let has = |wanted: i32| flags & wanted == wanted;
-    if matches!(path.as_slice(), b"/dev/urandom" | b"/dev/random") {
-        return What::Random;
-    }
-    if has(libc::O_TMPFILE) || has(libc::O_PATH) {
-        // Nobody else sees what it writes there, or it reads nothing.
-        return What::Find { path };
-    }
-    if has(libc::O_DIRECTORY) {
-        // What it lists is said when it does so.
-        let follows = !has(libc::O_NOFOLLOW);
-        return What::Look { path, follows };
-    }
-    let access = flags & libc::O_ACCMODE;
-    let mode = Mode {
-        reads: access != libc::O_WRONLY,
-        writes: access != libc::O_RDONLY,
-        creates: has(libc::O_CREAT),
-        exclusive: has(libc::O_CREAT | libc::O_EXCL),
-        truncates: has(libc::O_TRUNC),
-    };
-    What::Open { path, mode }
 }
 
 /// What a process does that outlives its command is not seen.

@@ -10,9 +10,9 @@ use sha2::{Digest as _, Sha256};
 use super::address::Address;
 use super::pulse::Pulse;
 use super::values::{Name, Values};
-use super::web::{Web, UPLOADS, WORKERS};
-use super::webdav::{authorization, get_each};
+use super::web::{self, authorization, get_each, Web};
 use super::{Fault, Shape};
+use crate::cache::packed::{Garbled, Packer, Unpacker};
 
 /// A message that leads to a content.
 const SMALL: usize = 64 << 10;
@@ -68,11 +68,7 @@ impl Bazel {
 
 impl Values for Bazel {
     fn shape(&self) -> Shape {
-        Shape {
-            workers: WORKERS,
-            batch: 1,
-            uploads: UPLOADS,
-        }
+        web::SHAPE
     }
 
     fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
@@ -84,7 +80,7 @@ impl Values for Bazel {
     }
 
     fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
-        let mut message = Vec::new();
+        let mut message = Packer::default();
         match name {
             Name::Shelf(_) => put_field(&mut message, STDOUT_RAW, value),
             Name::Blob(_) => {
@@ -93,68 +89,48 @@ impl Values for Bazel {
                 put_output(&mut message, &hash, value.len());
             }
         }
-        self.web.put(&self.action(name), &message, pulse)
+        self.web.put(&self.action(name), &message.finish(), pulse)
     }
 }
 
-fn put_number(to: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        to.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    to.push(number as u8);
+pub fn put_field(to: &mut Packer, tag: u8, bytes: &[u8]) {
+    to.byte(tag);
+    to.text(bytes);
 }
 
-pub fn put_field(to: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
-    to.push(tag);
-    put_number(to, bytes.len() as u64);
-    to.extend(bytes);
-}
-
-pub fn put_output(to: &mut Vec<u8>, hash: &str, size: usize) {
-    let mut digest = Vec::new();
+pub fn put_output(to: &mut Packer, hash: &str, size: usize) {
+    let mut digest = Packer::default();
     put_field(&mut digest, HASH, hash.as_bytes());
-    digest.push(SIZE_BYTES);
-    put_number(&mut digest, size as u64);
-    let mut file = Vec::new();
+    digest.byte(SIZE_BYTES);
+    digest.number(size as u64);
+    let mut file = Packer::default();
     put_field(&mut file, PATH, b"blob");
-    put_field(&mut file, FILE_DIGEST, &digest);
-    put_field(to, OUTPUT_FILES, &file);
+    put_field(&mut file, FILE_DIGEST, &digest.finish());
+    put_field(to, OUTPUT_FILES, &file.finish());
 }
 
 /// The first field of this tag, of a message that may have others.
-pub fn field(mut message: &[u8], wanted: u8) -> Option<&[u8]> {
-    loop {
-        let tag = number(&mut message)?;
-        let skipped = match tag & 7 {
-            0 => {
-                number(&mut message)?;
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(number(&mut message)?).ok()?,
-            5 => 4,
-            _ => return None,
-        };
-        let (bytes, rest) = message.split_at_checked(skipped)?;
-        message = rest;
-        if tag == u64::from(wanted) {
-            return Some(bytes);
-        }
-    }
+pub fn field(message: &[u8], wanted: u8) -> Option<&[u8]> {
+    find_field(Unpacker::new(message), u64::from(wanted)).ok()
 }
 
-fn number(from: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = from.split_first()?;
-        *from = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(number);
+fn find_field(mut message: Unpacker<'_>, wanted: u64) -> Result<&[u8], Garbled> {
+    loop {
+        let tag = message.number()?;
+        let bytes = match tag & 7 {
+            0 => {
+                message.number()?;
+                continue;
+            }
+            1 => message.raw(8)?,
+            2 => message.text()?,
+            5 => message.raw(4)?,
+            _ => return Err(Garbled),
+        };
+        if tag == wanted {
+            return Ok(bytes);
         }
     }
-    None
 }
 
 pub fn hash_of_output(message: &[u8]) -> Option<String> {
@@ -173,8 +149,9 @@ mod tests {
 
     #[test]
     fn a_message_is_as_the_protocol_has_it() {
-        let mut message = Vec::new();
-        put_output(&mut message, EMPTY, 300);
+        let mut packer = Packer::default();
+        put_output(&mut packer, EMPTY, 300);
+        let message = packer.finish();
         let expected = [
             &[0x12, 77, 0x0a, 4][..],
             b"blob",
@@ -189,8 +166,10 @@ mod tests {
 
     #[test]
     fn other_fields_are_passed_over_and_damage_is_none() {
-        let mut message = vec![0x20, 7, 0x31, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 1, 9];
-        put_field(&mut message, STDOUT_RAW, b"shelf");
+        let mut packer = Packer::default();
+        packer.raw(&[0x20, 7, 0x31, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 1, 9]);
+        put_field(&mut packer, STDOUT_RAW, b"shelf");
+        let message = packer.finish();
         assert_eq!(field(&message, STDOUT_RAW), Some(&b"shelf"[..]));
         for end in 0..message.len() {
             assert_eq!(field(&message[..end], STDOUT_RAW), None);

@@ -11,8 +11,7 @@ use super::address::Address;
 use super::pulse::Pulse;
 use super::stream::secret;
 use super::values::{Name, Values};
-use super::web::{Web, UPLOADS, WORKERS};
-use super::webdav::get_each;
+use super::web::{self, get_each, Web};
 use super::{Fault, Shape};
 
 /// So long a signature is good: clocks may differ.
@@ -94,11 +93,7 @@ fn credentials(address: &Address) -> Result<Option<Credentials>, String> {
 
 impl Values for S3 {
     fn shape(&self) -> Shape {
-        Shape {
-            workers: WORKERS,
-            batch: 1,
-            uploads: UPLOADS,
-        }
+        web::SHAPE
     }
 
     fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {

@@ -3,19 +3,24 @@
 use std::io;
 use std::sync::Arc;
 
+use base64::prelude::{Engine, BASE64_STANDARD};
 use ureq::http::{Method, Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error, Timeout};
 
 use super::address::Address;
 use super::pulse::Pulse;
-use super::stream::{certificates, fault};
-use super::Fault;
+use super::stream::{certificates, fault, secret};
+use super::values::Name;
+use super::{Fault, Shape};
 
-/// One key each, since no server answers several at once.
-pub const WORKERS: usize = 8;
-/// Each upload is some requests, one after the other, to servers that may be far away.
-pub const UPLOADS: usize = 4;
+pub const SHAPE: Shape = Shape {
+    workers: 8,
+    // No server answers several at once.
+    batch: 1,
+    // Each is some requests, one after the other, to servers that may be far away.
+    uploads: 4,
+};
 
 pub struct Web {
     agent: Agent,
@@ -32,7 +37,7 @@ impl Web {
             .max_redirects_will_error(false)
             .proxy(None)
             .user_agent("wafd")
-            .max_idle_connections_per_host(WORKERS + UPLOADS);
+            .max_idle_connections_per_host(SHAPE.workers + SHAPE.uploads);
         if is_secure {
             let roots: Vec<_> = certificates(address)?
                 .iter()
@@ -103,6 +108,27 @@ impl Web {
         };
         asked.map_err(|error| failure(error, pulse))
     }
+}
+
+/// A login is Basic; a token alone is a Bearer.
+pub fn authorization(address: &Address) -> Result<Option<String>, String> {
+    let secret = secret(address)?;
+    Ok(match (&address.user, secret) {
+        (Some(user), secret) => {
+            let login = format!("{user}:{}", secret.unwrap_or_default());
+            Some(format!("Basic {}", BASE64_STANDARD.encode(login)))
+        }
+        (None, Some(token)) => Some(format!("Bearer {token}")),
+        (None, None) => None,
+    })
+}
+
+/// For servers that answer one name at a time.
+pub fn get_each(
+    names: &[Name],
+    get: impl Fn(&Name) -> Result<Option<Vec<u8>>, Fault>,
+) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+    names.iter().map(get).collect()
 }
 
 fn limited<B: ureq::AsSendBody>(agent: &Agent, request: Request<B>, pulse: &Pulse) -> Request<B> {

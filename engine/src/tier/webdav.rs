@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use base64::prelude::{Engine, BASE64_STANDARD};
-
 use super::address::Address;
 use super::pulse::Pulse;
-use super::stream::secret;
 use super::values::{Name, Values};
-use super::web::{Web, UPLOADS, WORKERS};
+use super::web::{self, authorization, get_each, Web};
 use super::{Fault, Shape};
 
 pub struct WebDav {
@@ -32,34 +29,9 @@ impl WebDav {
     }
 }
 
-/// A login is Basic; a token alone is a Bearer.
-pub fn authorization(address: &Address) -> Result<Option<String>, String> {
-    let secret = secret(address)?;
-    Ok(match (&address.user, secret) {
-        (Some(user), secret) => {
-            let login = format!("{user}:{}", secret.unwrap_or_default());
-            Some(format!("Basic {}", BASE64_STANDARD.encode(login)))
-        }
-        (None, Some(token)) => Some(format!("Bearer {token}")),
-        (None, None) => None,
-    })
-}
-
-/// For servers that answer one name at a time.
-pub fn get_each(
-    names: &[Name],
-    get: impl Fn(&Name) -> Result<Option<Vec<u8>>, Fault>,
-) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-    names.iter().map(get).collect()
-}
-
 impl Values for WebDav {
     fn shape(&self) -> Shape {
-        Shape {
-            workers: WORKERS,
-            batch: 1,
-            uploads: UPLOADS,
-        }
+        web::SHAPE
     }
 
     fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {

@@ -1,3 +1,5 @@
+use super::reader::UNSEEN_CHILD;
+use super::record::REFUSED;
 use super::*;
 
 /// A record as the library writes it, but for its first word.

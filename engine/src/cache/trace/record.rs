@@ -1,0 +1,130 @@
+//! One record of what a command notes: `struct wafpark_record` of `engine/park/record.h`, and the access that it tells.
+
+use super::DAMAGED;
+use crate::cache::access::{Bytes, Mode, What};
+
+/// Size of a `struct wafpark_record`.
+pub const HEAD: u32 = 32;
+
+/// A note of a command, as it was found.
+pub struct Record {
+    pub size: u32,
+    pub process: u32,
+    pub kind: u16,
+    pub error: u16,
+    pub detail: u32,
+    pub first: Bytes,
+    pub second: Bytes,
+}
+
+/// Of all of it, by its head.
+pub fn size(head: &[u8]) -> u32 {
+    number(head, 4)
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    let bytes = bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+    u32::from_ne_bytes(bytes.unwrap_or_default())
+}
+
+fn short(bytes: &[u8], at: usize) -> u16 {
+    let bytes = bytes.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
+    u16::from_ne_bytes(bytes.unwrap_or_default())
+}
+
+impl Record {
+    pub fn read(head: &[u8], size: u32, mut texts: Bytes) -> Option<Record> {
+        let (first, second) = (number(head, 20) as usize, number(head, 24) as usize);
+        texts.truncate(first.checked_add(second).filter(|end| *end <= texts.len())?);
+        let second = texts.split_off(first);
+        Some(Record {
+            size,
+            process: number(head, 8),
+            kind: short(head, 12),
+            error: short(head, 14),
+            detail: number(head, 16),
+            first: texts,
+            second,
+        })
+    }
+}
+
+/// By `enum wafpark_blindness`.
+const BLINDNESS: [&str; 6] = [
+    DAMAGED,
+    "it uses a folder whose path cannot be told",
+    "it used files before it was parked",
+    "it lets the C library walk through folders",
+    "it makes system calls of its own",
+    "it talks to other processes",
+];
+
+/// `enum wafpark_kind`, of those that are not accesses of their own.
+pub const REFUSED: u16 = 3;
+/// Of those that only look at a path.
+pub const PATHS: std::ops::RangeInclusive<u16> = 5..=11;
+
+/// The access that it tells.
+pub fn what(record: Record) -> Result<What, &'static str> {
+    let path = record.first;
+    Ok(match record.kind {
+        1 => What::Begin {
+            program: path,
+            folder: record.second,
+            parent: record.detail,
+        },
+        2 => What::Execute { path },
+        4 => What::Load { path },
+        5 => What::Enter { path },
+        6 => open(path, record.detail as i32),
+        7 => What::Find { path },
+        8 => What::Look {
+            path,
+            follows: record.detail != 0,
+        },
+        9 => What::Link { path },
+        10 => What::Resolve { path },
+        11 => What::List { path },
+        12 => What::Ask { name: path },
+        13 if record.detail != 0 => What::Anchor,
+        13 => What::Locate,
+        14 => What::Time,
+        15 => What::Date,
+        16 => What::Random,
+        17 => What::Rename {
+            from: path,
+            to: record.second,
+        },
+        18 => What::Remove { path },
+        19 => What::Make { path },
+        20 => What::Blind {
+            why: BLINDNESS.get(record.detail as usize).unwrap_or(&DAMAGED),
+        },
+        _ => return Err(DAMAGED),
+    })
+}
+
+fn open(path: Bytes, flags: i32) -> What {
+    let has = |wanted: i32| flags & wanted == wanted;
+    if matches!(path.as_slice(), b"/dev/urandom" | b"/dev/random") {
+        return What::Random;
+    }
+    if has(libc::O_TMPFILE) || has(libc::O_PATH) {
+        // Nobody else sees what it writes there, or it reads nothing.
+        return What::Find { path };
+    }
+    if has(libc::O_DIRECTORY) {
+        // What it lists is said when it does so.
+        let follows = !has(libc::O_NOFOLLOW);
+        return What::Look { path, follows };
+    }
+    let access = flags & libc::O_ACCMODE;
+    let mode = Mode {
+        reads: access != libc::O_WRONLY,
+        writes: access != libc::O_RDONLY,
+        creates: has(libc::O_CREAT),
+        exclusive: has(libc::O_CREAT | libc::O_EXCL),
+        truncates: has(libc::O_TRUNC),
+    };
+    What::Open { path, mode }
+}
