@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional, Union
+from typing import Callable, Dict, List, NamedTuple, Optional, TextIO, Tuple, Union
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = """\
@@ -443,6 +443,22 @@ def choose_tool(rng: random.Random, before: Optional[Step]) -> Tool:
 	return before._replace(env={**before.env, name: rng.choice(values)} if name not in before.env else {})
 
 
+class Stuck(Exception):
+	"""A command through wafcc that does not end."""
+
+
+def wait(child: "subprocess.Popen[bytes]", is_cached: bool) -> Tuple[bytes, bytes]:
+	"""What a command says; it is killed when that takes too long."""
+	try:
+		return child.communicate(timeout=PATIENCE)
+	except subprocess.TimeoutExpired:
+		child.kill()
+		child.communicate()
+	if is_cached:
+		raise Stuck("it was not done after %d s" % PATIENCE)
+	raise Mistake("a plain compile was not done after %d s: this machine is too busy to try anything" % PATIENCE)
+
+
 class Fuzzer:
 	"""Runs commands through wafcc and without it."""
 
@@ -472,7 +488,7 @@ class Fuzzer:
 		"""What a command leaves; its files are removed again."""
 		before = self.look()
 		child = self.start(command, is_cached)
-		stdout, stderr = child.communicate(timeout=PATIENCE)
+		stdout, stderr = wait(child, is_cached)
 		made = {path: content for path, content in self.look().items() if before.get(path) != content}
 		for path in made:
 			os.unlink(path)
@@ -485,7 +501,7 @@ class Fuzzer:
 		for _ in range(self.rng.randint(1, 3)):
 			time.sleep(self.rng.uniform(0, 0.015))
 			self.rng.choice(EDITS)(self.project)
-		child.communicate(timeout=PATIENCE)
+		wait(child, True)
 		for path in self.look():
 			if path not in before and not path.endswith((".h", ".c", ".sh", ".py")):
 				os.unlink(path)
@@ -505,7 +521,9 @@ class Fuzzer:
 		return "other content: %s" % ", ".join(wrong) if wrong else ""
 
 
-def fuzz(fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[str], None], tools: int = 0) -> Optional[str]:
+def fuzz(
+	fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[int, int], None], tools: int = 0
+) -> Optional[str]:
 	"""The first difference, with what led to it; nothing if there is none."""
 	command, history = None, []  # type: Optional[Command], List[str]
 	tool = None  # type: Optional[Tool]
@@ -522,16 +540,19 @@ def fuzz(fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[str], 
 		wrong = try_out(fuzzer, step, chosen, history)
 		if wrong:
 			return wrong
-		say("%d of %d steps" % (step + 1, steps))
+		say(step + 1, steps)
 	return None
 
 
 def try_out(fuzzer: Fuzzer, step: int, command: Step, history: List[str]) -> Optional[str]:
 	"""A difference, with what led to it."""
-	if fuzzer.rng.random() < 0.05:
-		fuzzer.disturb(command)
-		history.append("%d disturbed" % step)
-	wrong = fuzzer.difference(command)
+	try:
+		if fuzzer.rng.random() < 0.05:
+			fuzzer.disturb(command)
+			history.append("%d disturbed" % step)
+		wrong = fuzzer.difference(command)
+	except Stuck as e:
+		wrong = str(e)
 	argv = " ".join(command.argv(fuzzer.root))
 	history.append("%d (cd %s/%s && %s %s)" % (step, command.checkout, command.folder, command.env or "", argv))
 	return "\n".join(["step %d: %s" % (step, wrong), *history[-12:]]) if wrong else None
@@ -552,6 +573,17 @@ def find_compilers(named: Optional[str]) -> List[str]:
 	if missing or not wanted:
 		raise Mistake("no compiler %s: name others with --compilers" % ", ".join(missing or ["gcc or clang"]))
 	return wanted
+
+
+def tell_progress(file: TextIO) -> Callable[[int, int], None]:
+	"""Each step on a terminal; in a log now and then."""
+	is_shown = file.isatty()
+
+	def say(step: int, steps: int) -> None:
+		if is_shown or step % 500 == 0:
+			print("%s%d of %d steps" % ("\r" if is_shown else "", step, steps), end="" if is_shown else "\n", file=file)
+
+	return say
 
 
 def main() -> int:
@@ -576,16 +608,12 @@ def main() -> int:
 	seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
 	root = pathlib.Path(tempfile.mkdtemp(prefix="fuzzcache-", dir=options.work))
 	print("seed %d" % seed, flush=True)
-	is_shown = sys.stderr.isatty()
 	fuzzer = Fuzzer(root, wafcc, random.Random(seed))
 	try:
-		wrong = fuzz(
-			fuzzer,
-			options.steps,
-			compilers,
-			lambda text: is_shown and print("\r%s" % text, end="", file=sys.stderr),
-			options.by_facts,
-		)
+		wrong = fuzz(fuzzer, options.steps, compilers, tell_progress(sys.stderr), options.by_facts)
+	except Mistake as e:
+		print("fuzzcache: %s" % e, file=sys.stderr)
+		return 2
 	finally:
 		subprocess.run(
 			[wafcc, "--shutdown"],
