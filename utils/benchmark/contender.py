@@ -16,6 +16,8 @@ from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
 from .room import Full
+from .served import Served
+from .servers import Nginx, Redis, WafdServe
 from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
@@ -230,6 +232,13 @@ BUILDERS: Dict[str, Builder] = {
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
 	"wafd": Full(),
+	"redis": Served(Redis, "redis"),
+	"nginx": Served(Nginx, "http"),
+	"serve-http": Served(WafdServe, "http"),
+	"serve-redis": Served(WafdServe, "redis"),
+	"serve-room": Served(
+		WafdServe, "room", "to put takes two exchanges, a value and what needs it, as ours do; to get 1 MiB, too"
+	),
 	**SPAWNERS,
 }
 
@@ -271,6 +280,11 @@ DEFAULT = (
 	"single",
 	"nothing",
 	"wafd",
+	"redis",
+	"nginx",
+	"serve-http",
+	"serve-redis",
+	"serve-room",
 )
 
 

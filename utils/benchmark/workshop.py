@@ -17,16 +17,18 @@ from .project import (
 	write_client,
 	write_configure,
 	write_hits,
+	write_nothing,
 	write_sleeps,
 	write_spawns,
 	write_tasks,
 )
+from .servers import Server
 from .service import Engine
 from .session import end_children
 from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
-SLEEPS, CLIENT, TASKS, SPAWNS, HITS = "sleeps", "client", "tasks", "spawns", "hits"
+SLEEPS, CLIENT, TASKS, SPAWNS, HITS, VALUES = "sleeps", "client", "tasks", "spawns", "hits", "values"
 PROJECT = "project"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
@@ -65,6 +67,7 @@ class Workshop:
 		self.environment = clean_environment(dict(os.environ))
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
+		self.servers: List[Server] = []
 		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
@@ -90,6 +93,7 @@ class Workshop:
 				TASKS: lambda: write_tasks(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
 				HITS: lambda: write_hits(root, compiler, self.environment),
+				VALUES: lambda: write_nothing(root),
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
@@ -130,11 +134,18 @@ class Workshop:
 		if cache:
 			cache.stop()
 
+	def end_server(self, server: Server) -> None:
+		"""End a server; what it has on disk stays until the end."""
+		server.stop()
+		self.servers.remove(server)
+
 	def close(self, keep: bool) -> List[str]:
 		"""End all daemons and delete everything; what could not be ended is returned, one line each."""
 		troubles = []
 		for lane in list(self.caches):
 			self.end_cache(lane)
+		for server in list(self.servers):
+			self.end_server(server)
 		for engine in self.engines.values():
 			try:
 				engine.stop()
