@@ -14,13 +14,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 use std::{env, mem, process, ptr};
 
-use rustix::event::{epoll, Timespec};
+use rustix::event::epoll;
+use rustix::time::{
+    timerfd_create, timerfd_settime, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec,
+};
 
 const MTU: i32 = 9000;
 /// Packets that a device holds while this program does something else.
 const QUEUE: i32 = 4000;
 const DESTINATION: usize = 16;
+/// What is not a host's number.
 const STDIN: u64 = u64::MAX;
+const TIMER: u64 = u64::MAX - 1;
 
 struct Host {
     namespace: File,
@@ -169,17 +174,21 @@ impl Wire {
         }
         let data = epoll::EventData::new_u64(STDIN);
         epoll::add(&poll, io::stdin(), data, epoll::EventFlags::IN)?;
+        // epoll's own time-out is in milliseconds, which is what a line takes.
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)?;
+        let data = epoll::EventData::new_u64(TIMER);
+        epoll::add(&poll, &timer, data, epoll::EventFlags::IN)?;
         let mut events = Vec::with_capacity(16);
         loop {
-            let time = self.until_next().map(timespec);
-            match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), time.as_ref()) {
+            timerfd_settime(&timer, TimerfdTimerFlags::empty(), &self.alarm())?;
+            match epoll::wait(&poll, rustix::buffer::spare_capacity(&mut events), None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
             for event in events.drain(..) {
                 match event.data.u64() {
                     STDIN if !self.obey()? => return Ok(()),
-                    STDIN => {}
+                    STDIN | TIMER => {}
                     number => self.take(number as usize),
                 }
             }
@@ -187,9 +196,21 @@ impl Wire {
         }
     }
 
-    fn until_next(&self) -> Option<Duration> {
-        let next = self.under_way.front()?;
-        Some(next.due.saturating_duration_since(Instant::now()))
+    /// When the next packet is due; never, where there is none. To set it anew also takes back that it rang.
+    fn alarm(&self) -> Itimerspec {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let left = self
+            .under_way
+            .front()
+            .map(|packet| packet.due.saturating_duration_since(Instant::now()));
+        let it_value = left.map_or(zero, |left| Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()).max(1),
+        });
+        Itimerspec {
+            it_interval: zero,
+            it_value,
+        }
     }
 
     /// Whatever this host sends.
@@ -268,11 +289,4 @@ impl Wire {
 fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
     text.parse()
         .map_err(|_| Error::other(format!("{text} is not a number")))
-}
-
-fn timespec(time: Duration) -> Timespec {
-    Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: i64::from(time.subsec_nanos()),
-    }
 }
