@@ -31,6 +31,7 @@ Other sizes, compilers and contenders: utils/bench.py --help
 NATIVE = (
 	"tests/test_cache*.py",
 	"tests/test_courses*.py",
+	"tests/test_hosts.py",
 	"tests/test_parked_compilers.py",
 	"tests/test_serve*.py",
 	"tests/test_tiers*.py",
