@@ -8,7 +8,7 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from benchmark import arguments, contender, record
 from benchmark.campaign import Campaign, Step, notes_of, plan
@@ -25,6 +25,7 @@ from benchmark.report import report
 from benchmark.run import Lane
 from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
 from benchmark.served import Served
+from benchmark.servers import Server
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
@@ -195,12 +196,19 @@ def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
 		if lane.contender.cache:
 			cache = lane.contender.cache
 			versions[cache.program] = version_of(cache.find() or cache.program, "--version")
-		if isinstance(lane.contender.builder, Served):
-			server = lane.contender.builder.server
+		server = server_of(lane.contender)
+		if server:
 			versions[server.program] = version_of(server.find() or server.program, server.tells_version)
 		if lane.contender.builder.needs_engine:
 			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
 	return versions
+
+
+def server_of(one: Contender) -> Optional[Type[Server]]:
+	"""The server that takes part with a contender."""
+	if isinstance(one.builder, Served):
+		return one.builder.server
+	return one.cache.server if one.cache else None
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:

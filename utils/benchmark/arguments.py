@@ -33,6 +33,7 @@ examples:
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
   bench.py room                                       the engine with a store of 100,000 entries: start and memory
+  bench.py second-machine --size 50,100,15,5          a first build from what another machine gave a server
   bench.py served crowd                               a team's server, Redis and nginx under load
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
                                                       what parking gains, and what it costs where it is refused

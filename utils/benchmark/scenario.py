@@ -17,7 +17,20 @@ from .mistake import Failed
 from .project import NAP, Answers, digest_of
 from .room import sizes
 from .run import Run
-from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, PROJECT, SLEEPS, SOURCES, SPAWNS, TASKS, VALUES
+from .workshop import (
+	CLIENT,
+	COMPILED,
+	CONFIGURE,
+	GENERATED,
+	HITS,
+	ONE_WAY,
+	PROJECT,
+	SLEEPS,
+	SOURCES,
+	SPAWNS,
+	TASKS,
+	VALUES,
+)
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -93,6 +106,24 @@ def take_warm_folder(run: Run) -> None:
 	run.new_folder()
 	run.aside("fill", run.lane.contender.builder.command(run))
 	take_next_folder(run)
+
+
+def take_second_machine(run: Run) -> None:
+	"""Go to a machine with an empty cache, when another one has built it all and given it to the server."""
+	hosts = run.workshop.hosts()
+	lane = run.lane.names
+	if lane not in run.workshop.filled:
+		folder = os.path.join(run.workshop.path, "servers", run.lane.label)
+		run.server = run.workshop.start_server(run.lane.contender.cache.server, folder, hosts[0])
+		run.host = hosts[1]
+		run.new_folder()
+		run.aside("fill", run.lane.contender.builder.command(run))
+		run.cache.settle()
+		run.workshop.filled[lane] = run.server
+	run.server = run.workshop.filled[lane]
+	run.host = hosts[2]
+	run.new_folder()
+	os.sync()
 
 
 def take_next_folder(run: Run) -> None:
@@ -335,6 +366,15 @@ SCENARIOS = {
 			GENERATED,
 			WARM,
 			(take_warm_folder, build_from_cache, check_all_objects),
+		),
+		Scenario(
+			"second-machine",
+			"everything, on a machine with an empty cache, as built before on another one with the same server",
+			builder.FAR,
+			GENERATED,
+			WARM,
+			(take_second_machine, build_from_cache, check_all_objects, check_same_objects),
+			note="the server and both machines are namespaces on a line with a round trip of %g ms" % (2000 * ONE_WAY),
 		),
 		Scenario(
 			"noop",

@@ -10,7 +10,6 @@ import subprocess
 from typing import TYPE_CHECKING, Dict, Iterator, List, NamedTuple, Optional, Type
 
 from .builder import SERVE, Builder
-from .interrupt import INTERRUPTS
 from .meter import NONE_USED, grown, used_by
 from .mistake import Failed
 from .servers import Server, allow_many_files
@@ -76,10 +75,7 @@ class Served(Builder):
 
 	def start(self, run: "Run", name: str) -> Server:
 		"""A new server, in a folder of that name."""
-		with INTERRUPTS.held():
-			server = self.server(run.path(name), run.environment)
-			run.workshop.servers.append(server)
-		return server
+		return run.workshop.start_server(self.server, run.path(name))
 
 	def take_served(self, run: "Run") -> Iterator[tuple]:
 		"""What one server does with values of all sizes, over few connections and many."""
@@ -110,7 +106,7 @@ class Served(Builder):
 
 	def load(self, server: Server, act: str, **options: object) -> Dict[str, float]:
 		"""Let the load generator do something: what came of it, and what the server's processor did for a request."""
-		argv: List[str] = [find_example(LOAD) or LOAD, self.language, server.remote.place, act]
+		argv: List[str] = [find_example(LOAD) or LOAD, self.language, server.place, act]
 		argv += [word for name, value in options.items() for word in ("--" + name, str(value))]
 		before = {pid: used_by(pid) for pid in server.pids()}
 		done = subprocess.run(

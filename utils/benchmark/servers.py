@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from typing import Dict, List, NamedTuple, Optional, Type
+from typing import Dict, List, Optional
 
 from . import session
 from .hosts import Host
@@ -15,7 +15,6 @@ from .mistake import Failed
 from .service import find_engine
 
 LOOPBACK = "127.0.0.1"
-PORT = 7117  # of a server on a host of its own, where nobody else listens
 TOKEN = "token-of-the-benchmark"
 LISTENS = "0A"  # of a socket in /proc/net/tcp
 
@@ -50,32 +49,19 @@ http {
 """
 
 
-class Remote(NamedTuple):
-	"""How clients call a server."""
-
-	address: str
-	port: int
-	token: str
-
-	@property
-	def place(self) -> str:
-		"""Host and port."""
-		return "%s:%d" % (self.address, self.port)
-
-
 class Server:
 	"""A server in the foreground, so that it is our child, on a host of its own or on this machine."""
 
 	program = ""
 	tells_version = "--version"
 	patience = 20.0
-	token = ""
 
 	def __init__(self, folder: str, env: Dict[str, str], host: Optional[Host] = None) -> None:
 		os.makedirs(folder)
 		self.folder = folder
 		self.host = host
-		self.remote = Remote(host.address if host else LOOPBACK, PORT if host else free_port(), self.token)
+		self.address = host.address if host else LOOPBACK
+		self.port = free_port()
 		argv = self.argv()
 		self.log = os.path.join(folder, "log")
 		with open(self.log, "wb") as log:
@@ -89,6 +75,11 @@ class Server:
 				preexec_fn=allow_many_files,
 			)
 		self.await_listening()
+
+	@property
+	def place(self) -> str:
+		"""Host and port."""
+		return "%s:%d" % (self.address, self.port)
 
 	@classmethod
 	def find(cls) -> Optional[str]:
@@ -104,13 +95,18 @@ class Server:
 		"""The command that runs it."""
 		raise NotImplementedError
 
+	@property
+	def token(self) -> str:
+		"""What it wants of its clients, if it wants any."""
+		return ""
+
 	def variables(self) -> Dict[str, str]:
 		"""What is added to its environment."""
 		return {}
 
 	def await_listening(self) -> None:
 		"""Wait until it takes connections, which its own host's table of sockets tells."""
-		wanted = ":%04X" % self.remote.port
+		wanted = ":%04X" % self.port
 		deadline = time.monotonic() + self.patience
 		while True:
 			table = [line.split() for line in read("/proc/%d/net/tcp" % self.child.pid).splitlines()[1:]]
@@ -136,7 +132,6 @@ class WafdServe(Server):
 	"""Ours."""
 
 	program = "wafd"
-	token = TOKEN
 
 	@classmethod
 	def find(cls) -> Optional[str]:
@@ -148,11 +143,15 @@ class WafdServe(Server):
 
 	def argv(self) -> List[str]:
 		store = os.path.join(self.folder, "store")
-		return [self.find() or self.program, "serve", "--listen", self.remote.place, "--store", store]
+		return [self.find() or self.program, "serve", "--listen", self.place, "--store", store]
+
+	@property
+	def token(self) -> str:
+		"""Without one it listens on loopback only, where anybody may do anything."""
+		return TOKEN if self.host else ""
 
 	def variables(self) -> Dict[str, str]:
-		# without a token it listens on loopback only, where anybody may do anything
-		return {"WAFD_SERVE_TOKEN": self.token} if self.host else {}
+		return {"WAFD_SERVE_TOKEN": self.token} if self.token else {}
 
 
 class Redis(Server):
@@ -161,7 +160,7 @@ class Redis(Server):
 	program = "redis-server"
 
 	def argv(self) -> List[str]:
-		argv = [self.program, "--bind", self.remote.address, "--port", str(self.remote.port), "--dir", self.folder]
+		argv = [self.program, "--bind", self.address, "--port", str(self.port), "--dir", self.folder]
 		return [*argv, "--save", "", "--appendonly", "no", "--protected-mode", "no", "--maxclients", "12000"]
 
 
@@ -179,7 +178,7 @@ class Nginx(Server):
 		os.makedirs(os.path.join(self.folder, "files"))
 		settings = os.path.join(self.folder, "nginx.conf")
 		# root's workers would be somebody else, who cannot enter our folders
-		names = {"folder": self.folder, "address": self.remote.address, "port": self.remote.port}
+		names = {"folder": self.folder, "address": self.address, "port": self.port}
 		with open(settings, "w", encoding="utf-8") as f:
 			f.write(NGINX % dict(names, user="user root;" if os.geteuid() == 0 else ""))
 		return [self.find() or self.program, "-c", settings, "-e", os.path.join(self.folder, "error.log")]
@@ -196,6 +195,3 @@ def allow_many_files() -> None:
 	"""Have as many files open as the system allows."""
 	_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 	resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-SERVERS: Dict[str, Type[Server]] = {"wafd": WafdServe, "redis": Redis, "nginx": Nginx}

@@ -3,11 +3,12 @@
 import os
 import shutil
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 from .cache import CompilerCache
 from .compiler import Compiler
 from .contender import Contender
+from .hosts import Host, Hosts
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
@@ -34,6 +35,9 @@ PROJECT = "project"
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
 COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++"}
 REAL = (SOURCES, PROJECT)  # those of real sources
+
+MACHINES = 3  # on the line between a server and those who build
+ONE_WAY = 0.0005  # seconds that a packet takes on it
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -68,6 +72,8 @@ class Workshop:
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
 		self.servers: List[Server] = []
+		self.filled: Dict[Tuple[str, ...], Server] = {}  # those that a lane's first machine has filled
+		self.line: Optional[Hosts] = None
 		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
@@ -134,6 +140,20 @@ class Workshop:
 		if cache:
 			cache.stop()
 
+	def start_server(self, kind: Type[Server], folder: str, host: Optional[Host] = None) -> Server:
+		"""A new server in a folder that is made for it."""
+		with INTERRUPTS.held():
+			self.servers.append(kind(folder, self.environment, host))
+		return self.servers[-1]
+
+	def hosts(self) -> List[Host]:
+		"""Hosts on one line: one for servers, and two machines."""
+		with INTERRUPTS.held():
+			if not self.line:
+				self.line = Hosts(MACHINES)
+				self.line.delay(ONE_WAY)
+		return self.line.hosts
+
 	def end_server(self, server: Server) -> None:
 		"""End a server; what it has on disk stays until the end."""
 		server.stop()
@@ -146,6 +166,8 @@ class Workshop:
 			self.end_cache(lane)
 		for server in list(self.servers):
 			self.end_server(server)
+		if self.line:
+			self.line.close()
 		for engine in self.engines.values():
 			try:
 				engine.stop()
