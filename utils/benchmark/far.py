@@ -68,12 +68,10 @@ class FarWafcc(Wafcc):
 		self.environment["WAFCC_REMOTE"] = "tcp://%s@%s" % (server.token, server.place)
 
 	def settle(self) -> None:
-		"""Wait until all is uploaded, as long as that goes on."""
+		"""Wait until all is uploaded, as long as that goes on; what was dropped is missing among the hits."""
 		deadline, before = 0.0, -1
 		while True:
 			remote = self.counts()["remote"]
-			if remote["uploads_dropped"]:
-				raise Failed("uploads were dropped: %s" % ", ".join(remote["uploads_dropped"]))
 			if not any("uploads to do" in tier["state"] for tier in remote["tiers"]):
 				return
 			if remote["uploads"] != before:
