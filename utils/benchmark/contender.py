@@ -237,8 +237,8 @@ BUILDERS: Dict[str, Builder] = {
 	"wafd": Full(),
 	"redis": Served(Redis, "redis"),
 	"nginx": Served(Nginx, "http"),
-	"serve-http": Served(WafdServe, "http"),
-	"serve-redis": Served(WafdServe, "redis"),
+	"serve-http": Served(WafdServe, "http", "it may hold 1 GB of what comes in"),
+	"serve-redis": Served(WafdServe, "redis", "it may hold 1 GB of what comes in"),
 	"serve-room": Served(
 		WafdServe, "room", "to put takes two exchanges, a value and what needs it, as ours do; to get 1 MiB, too"
 	),

@@ -143,7 +143,9 @@ class WafdServe(Server):
 
 	def argv(self) -> List[str]:
 		store = os.path.join(self.folder, "store")
-		return [self.find() or self.program, "serve", "--listen", self.place, "--store", store]
+		argv = [self.find() or self.program, "serve", "--listen", self.place, "--store", store]
+		# 256 frames of 1 MiB that come at once are more than its default takes
+		return [*argv, "--uploads", "1GB"]
 
 	@property
 	def token(self) -> str:
