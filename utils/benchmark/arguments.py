@@ -154,7 +154,8 @@ def parse_show(argv: Sequence[str]) -> str:
 def listing() -> str:
 	"""Scenarios and contenders, with what is missing for some of them."""
 	lines = ["scenarios:"]
-	lines += ["  %-12s  %s" % (s.name, s.title) for s in scenario.SCENARIOS.values()]
+	width = max(map(len, scenario.SCENARIOS))
+	lines += ["  %-*s  %s" % (width, s.name, s.title) for s in scenario.SCENARIOS.values()]
 	width = max(map(len, (*contender.DEFAULT, *contender.BY_NAME)))
 	for title, found in (
 		("contenders", contender.DEFAULT),
