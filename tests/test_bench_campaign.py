@@ -47,7 +47,7 @@ def need_example(name: str) -> str:
 @pytest.mark.parametrize(
 	("argv", "words"),
 	[
-		(["fool"], "scenario fool is not known: choose from full, warm, noop"),
+		(["fool"], "scenario fool is not known: choose from full, warm, second-machine"),
 		(["--contenders", "ninja,jam"], "contender jam is not known: choose from waf"),
 		(["--contenders", "ninja+nocache"], "contender ninja+nocache is not known"),
 		(["--contenders", ","], "it names nothing"),
