@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import time
-from typing import Dict, NamedTuple
+from typing import Dict, List, NamedTuple
 
 import pytest
 
@@ -33,6 +33,7 @@ class Lab:
 		self.folder = folder
 		self.engine = engine
 		self.wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+		self.prefix: List[str] = []  # what goes before each command of ours
 		names = [name for name in os.environ if not name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG"))]
 		self.environ = dict({name: os.environ[name] for name in names}, HOME=str(home), LC_ALL="C")
 
@@ -50,7 +51,7 @@ class Lab:
 		argv = line.format(here=self.folder / cwd).split()
 		before = self.look()
 		done = subprocess.run(
-			[self.wafcc, *argv] if cached else argv,
+			[*self.prefix, self.wafcc, *argv] if cached else argv,
 			cwd=self.folder / cwd,
 			env={**self.environ, **env},
 			stdin=subprocess.DEVNULL,
@@ -80,7 +81,11 @@ class Lab:
 
 	def explain(self, output: pathlib.Path) -> str:
 		done = subprocess.run(
-			[self.wafcc, "--explain", str(output)], env=self.environ, capture_output=True, text=True, timeout=PATIENCE
+			[*self.prefix, self.wafcc, "--explain", str(output)],
+			env=self.environ,
+			capture_output=True,
+			text=True,
+			timeout=PATIENCE,
 		)
 		return done.stdout.partition(": ")[2].strip()
 

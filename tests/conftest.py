@@ -23,6 +23,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"tier_servers",
 	"room_server",
 	"serve_lab",
+	"host_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess

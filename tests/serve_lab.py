@@ -10,7 +10,7 @@ import socket
 import struct
 import subprocess
 import time
-from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, ContextManager, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import pytest
 
@@ -180,6 +180,8 @@ class RoomClient:
 class Server:
 	"""A `wafd serve` in a folder."""
 
+	listen = "127.0.0.1:0"
+
 	def __init__(self, engine: str, folder: pathlib.Path, *options: str, **env: str) -> None:
 		self.engine, self.folder, self.options, self.env = engine, folder, options, env
 		self.log = folder / "serve.log"
@@ -188,10 +190,11 @@ class Server:
 
 	def start(self) -> None:
 		command = [
+			*self.prefix(),
 			self.engine,
 			"serve",
 			"--listen",
-			"127.0.0.1:0",
+			self.listen,
 			"--store",
 			str(self.folder / "store"),
 			*self.options,
@@ -206,6 +209,14 @@ class Server:
 		assert line.startswith("serves "), self.log.read_text()
 		host, port = line.split()[1].rsplit(":", 1)
 		self.address = (host, int(port))
+
+	def prefix(self) -> List[str]:
+		"""What goes before its command."""
+		return []
+
+	def reached(self) -> ContextManager[None]:
+		"""Where it can be connected to."""
+		return contextlib.nullcontext()
 
 	def end(self, how: int = signal.SIGTERM) -> int:
 		"""Its exit status."""
@@ -222,7 +233,8 @@ class Server:
 
 	def room(self, token: str = "", namespace: str = "") -> RoomClient:
 		"""A client that has been greeted; it is closed when the test ends."""
-		self.clients.append(RoomClient(self.address))
+		with self.reached():
+			self.clients.append(RoomClient(self.address))
 		self.clients[-1].greet(token, namespace)
 		return self.clients[-1]
 
@@ -235,7 +247,7 @@ class Server:
 		"""Status and body, over a connection of its own."""
 		if token:
 			headers["Authorization"] = "Bearer " + token
-		with contextlib.closing(self.http()) as connection:
+		with self.reached(), contextlib.closing(self.http()) as connection:
 			connection.request(method, path, body, headers)
 			answer = connection.getresponse()
 			return answer.status, answer.read()

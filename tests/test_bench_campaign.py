@@ -15,6 +15,10 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BENCH = ROOT / "utils" / "bench.py"
+sys.path.insert(0, str(BENCH.parent))
+
+from benchmark import service  # noqa: E402
+
 TINY = ("--size", "2,3,2,1")
 MARK = "TEST_OF_BENCH"  # a variable that every process of a campaign inherits
 
@@ -29,13 +33,21 @@ def need(*programs: str) -> None:
 		pytest.skip(reason)
 
 
+def need_example(name: str) -> str:
+	"""The path of an example program of the engine, without which a test is left out, but not in CI."""
+	reason = service.missing_example(name)
+	if reason:
+		pytest.fail(reason, pytrace=False) if os.environ.get("CI") else pytest.skip(reason)
+	return str(service.find_example(name))
+
+
 # ---- mistakes
 
 
 @pytest.mark.parametrize(
 	("argv", "words"),
 	[
-		(["fool"], "scenario fool is not known: choose from full, warm, noop"),
+		(["fool"], "scenario fool is not known: choose from full, warm, second-machine"),
 		(["--contenders", "ninja,jam"], "contender jam is not known: choose from waf"),
 		(["--contenders", "ninja+nocache"], "contender ninja+nocache is not known"),
 		(["--contenders", ","], "it names nothing"),

@@ -9,7 +9,7 @@ import time
 from typing import Dict
 
 import pytest
-from test_bench_campaign import BENCH, finish, need, start
+from test_bench_campaign import BENCH, finish, need, need_example, start
 
 sys.path.insert(0, str(BENCH.parent))
 
@@ -19,11 +19,7 @@ from benchmark import cache, room
 @pytest.fixture
 def filler() -> str:
 	"""The program that fills stores."""
-	found = room.find_filler()
-	if not found:
-		reason = "not built: cargo build --example %s" % room.FILLER
-		pytest.fail(reason, pytrace=False) if os.environ.get("CI") else pytest.skip(reason)
-	return str(found)
+	return need_example(room.FILLER)
 
 
 def test_sizes() -> None:

@@ -2,13 +2,14 @@
 
 import contextlib
 import hashlib
+import pathlib
 import random
 import socket
 import struct
-from typing import Callable, Iterator, List
+from typing import Callable, Iterator, List, Optional
 
 import pytest
-from serve_lab import PATIENCE, TOKEN, Server, frame, hello, wait_until
+from serve_lab import OTHER, PATIENCE, TOKEN, Server, frame, hello, wait_until, write_tokens
 
 Serve = Callable[..., Server]
 MANY = 1000
@@ -177,6 +178,64 @@ def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:
 				pass
 	assert client.ask(0x08) == (0x8B, b"")
 	assert server.process.poll() is None
+
+
+def session(server: Server, token: str) -> bytes:
+	"""All that a client sends which stores one entry and what that needs."""
+	content = b"content" * 10
+	digest = server.room(token).put(content)
+	size = struct.pack("<Q", len(content))
+	blob = frame(0x05, NUMBER, digest, b"\0", size, content[:50]) + frame(0x06, NUMBER, content[50:])
+	return hello(token) + blob + frame(0x07, b"\2\0\0\0", KEY, struct.pack("<H", 1), digest, b"facts")
+
+
+def test_what_is_cut_anywhere_stores_nothing(serve: Serve) -> None:
+	"""A session that ends after each of its bytes; whole, it stores its entry."""
+	server = serve()
+	whole = session(server, "")
+	before = server.metrics()
+	for end in range(len(whole)):
+		with crowd(server, 1, whole[:end]):
+			pass
+	wait_until("all are gone", lambda: server.metrics()["wafd_serve_connections"] <= before["wafd_serve_connections"])
+	after = server.metrics()
+	for name in ("store_entries", "store_bytes", "uploads_free_bytes"):
+		assert after["wafd_serve_" + name] == before["wafd_serve_" + name]
+	assert server.room().find([KEY]) == []
+	with crowd(server, 1, whole):
+		wait_until("it is stored", lambda: server.metrics()["wafd_serve_store_entries"] == 1)
+	assert [found.entry for found in server.room().find([KEY])] == [b"facts"]
+
+
+def test_a_session_that_is_played_again_changes_nothing(serve: Serve, tmp_path: pathlib.Path) -> None:
+	"""As often as somebody likes who has listened; and it is refused when its token is revoked."""
+	tokens = write_tokens(tmp_path / "tokens", f"ci write - {TOKEN}", f"dev read - {OTHER}")
+	server = serve("--tokens", str(tokens))
+	whole = session(server, TOKEN)
+	answers, stored = set(), set()
+	for _ in range(20):
+		with crowd(server, 1, whole) as (peer,):
+			answers.add(read_until(peer, frame(0x89, b"\2\0\0\0")))
+		counts = server.metrics(TOKEN)
+		stored.add(tuple(counts["wafd_serve_store_" + what] for what in ("entries", "blobs", "bytes")))
+	assert (len(answers), len(stored)) == (1, 1) and stored.pop()[0] == 1
+	write_tokens(tokens, f"dev read - {OTHER}")
+	wait_until("it is revoked", lambda: server.request("GET", "/x", token=TOKEN)[0] == 401)
+	with crowd(server, 1, whole) as (peer,):
+		assert read_until(peer, None)[4:6] == b"\x82\2"
+	assert server.metrics(OTHER)["wafd_serve_store_entries"] == 1
+
+
+def read_until(peer: socket.socket, last: Optional[bytes]) -> bytes:
+	"""Whatever comes until this, or until the end."""
+	answer = b""
+	with contextlib.suppress(ConnectionError):
+		while last is None or not answer.endswith(last):
+			part = peer.recv(1 << 16)
+			if not part:
+				break
+			answer += part
+	return answer
 
 
 def test_no_more_connections_than_allowed(serve: Serve) -> None:

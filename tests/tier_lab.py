@@ -34,7 +34,7 @@ class Machine(Lab):
 		self.environ.update(WAFD_RUNTIME_DIR=str(self.runtime), WAFCC_REMOTE=remote)
 
 	def ask(self, *options: str) -> str:
-		argv = [self.wafcc, *options]
+		argv = [*self.prefix, self.wafcc, *options]
 		return subprocess.run(
 			argv, env=self.environ, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True
 		).stdout

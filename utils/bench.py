@@ -8,7 +8,7 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
 
 from benchmark import arguments, contender, record
 from benchmark.campaign import Campaign, Step, notes_of, plan
@@ -19,10 +19,13 @@ from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.machine import cores, describe_machine, memory_free, version_of
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
+from benchmark.picture import write_pictures
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
 from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
+from benchmark.served import Served
+from benchmark.servers import Server
 from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
@@ -91,6 +94,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 				record.write_record(raw, options.json)
 	if raw:
 		print("%s\n\nraw values %s" % (report(raw, sys.stdout.isatty()), options.json))
+		for name in write_pictures(raw, options.json):
+			print("picture    %s" % name)
 	return status or (1 if raw.get("failures") else 0)
 
 
@@ -141,6 +146,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		interpreters=labels_of(options.interpreters),
 		baseline=options.baseline,
 		parents=parents,
+		crowds=list(options.crowds),
 		commands={name: options.commands or count for name, count in COMMANDS.items()},
 		real={},
 		notes={},
@@ -190,9 +196,19 @@ def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
 		if lane.contender.cache:
 			cache = lane.contender.cache
 			versions[cache.program] = version_of(cache.find() or cache.program, "--version")
+		server = server_of(lane.contender)
+		if server:
+			versions[server.program] = version_of(server.find() or server.program, server.tells_version)
 		if lane.contender.builder.needs_engine:
 			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
 	return versions
+
+
+def server_of(one: Contender) -> Optional[Type[Server]]:
+	"""The server that takes part with a contender."""
+	if isinstance(one.builder, Served):
+		return one.builder.server
+	return one.cache.server if one.cache else None
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:
@@ -207,6 +223,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"baseline": choose_baseline(scenario, baseline, contenders),
 		"counts": scenario.counts,
 		"note": scenario.note,
+		"against": scenario.against,
 	}
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import List, NoReturn, Optional, Sequence
 
-from . import contender, scenario
+from . import contender, scenario, served
 from .interpreter import ROOT
 from .mistake import Mistake
 
@@ -33,6 +33,8 @@ examples:
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
   bench.py room                                       the engine with a store of 100,000 entries: start and memory
+  bench.py second-machine --size 50,100,15,5          a first build from what another machine gave a server
+  bench.py served crowd                               a team's server, Redis and nginx under load
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
                                                       what parking gains, and what it costs where it is refused
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
@@ -62,8 +64,8 @@ def positive(text: str) -> int:
 	return int(text)
 
 
-def megabytes(text: str) -> List[int]:
-	"""A list of sizes."""
+def counts(text: str) -> List[int]:
+	"""A list of numbers."""
 	return [positive(part) for part in names(text)]
 
 
@@ -107,9 +109,16 @@ def parser() -> Parser:
 	)
 	p.add_argument(
 		"--parents",
-		type=megabytes,
+		type=counts,
 		metavar="M,N",
 		help="MiB that the starting process holds in spawn (default %s)" % ",".join(map(str, scenario.PARENTS)),
+	)
+	p.add_argument(
+		"--crowds",
+		type=counts,
+		metavar="M,N",
+		default=served.CROWDS,
+		help="connections in crowd (default %s)" % ",".join(map(str, served.CROWDS)),
 	)
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first able)")
 	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")
@@ -145,7 +154,8 @@ def parse_show(argv: Sequence[str]) -> str:
 def listing() -> str:
 	"""Scenarios and contenders, with what is missing for some of them."""
 	lines = ["scenarios:"]
-	lines += ["  %-12s  %s" % (s.name, s.title) for s in scenario.SCENARIOS.values()]
+	width = max(map(len, scenario.SCENARIOS))
+	lines += ["  %-*s  %s" % (width, s.name, s.title) for s in scenario.SCENARIOS.values()]
 	width = max(map(len, (*contender.DEFAULT, *contender.BY_NAME)))
 	for title, found in (
 		("contenders", contender.DEFAULT),

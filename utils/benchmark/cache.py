@@ -4,9 +4,12 @@ import json
 import os
 import shutil
 import subprocess
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, FrozenSet, List, Optional, Type
 
+from .builder import COMPILING
+from .hosts import Host
 from .mistake import Failed
+from .servers import Server
 from .service import Engine, SccacheServer, find_engine
 
 
@@ -19,12 +22,17 @@ class CompilerCache:
 	"""Whether it goes before the compiler."""
 	knows_folder = False
 	"""Whether it answers only where what is built goes into a folder of the same name."""
+	abilities: FrozenSet[str] = COMPILING
+	"""Of what a builder can do, what it has to do with."""
+	server: Optional[Type[Server]] = None
+	"""What is behind it."""
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		os.makedirs(folder)
 		self.folder = folder
 		self.base = env
 		self.environment: Dict[str, str] = {}
+		self.host: Optional[Host] = None
 
 	@classmethod
 	def find(cls) -> Optional[str]:
@@ -44,6 +52,7 @@ class CompilerCache:
 		"""What its own command line answers."""
 		env = dict(self.base, **self.environment)
 		argv = [self.find() or self.program, *args]
+		argv = self.host.enter(argv) if self.host else argv
 		try:
 			done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=30)
 		except (OSError, subprocess.TimeoutExpired) as e:
@@ -51,6 +60,13 @@ class CompilerCache:
 		if done.returncode:
 			raise Failed("%s %s: exit status %d" % (self.program, args[0], done.returncode))
 		return done.stdout.decode("utf-8", "replace")
+
+	def reach(self, server: Server, host: Host) -> None:
+		"""Be on a host, with a server on another one."""
+		self.host = host
+
+	def settle(self) -> None:
+		"""Wait until the server has all that it is to have."""
 
 	def pids(self) -> List[int]:
 		"""The daemons that run its compilers."""

@@ -7,15 +7,19 @@ To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder c
 import os
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
-from .builder import BUILD, CLIENT, COMPILING, CONFIGURE, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
+from .builder import BUILD, CLIENT, CONFIGURE, FAR, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache
+from .far import FAR_CACHES, FarEngineCache
 from .hit import MANY, Nothing, Single, Socket
+from .hosts import missing_hosts
 from .interpreter import ROOT
 from .machine import cores
 from .meter import Command
 from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
 from .room import Full
+from .served import Served
+from .servers import Nginx, Redis, WafdServe
 from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
@@ -35,7 +39,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR))
+	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR))
 
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
@@ -125,7 +129,7 @@ class Ninja(Builder):
 	"""ninja, with the project's own build file."""
 
 	program = "ninja"
-	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR))
 
 	def prepare(self, run: "Run") -> None:
 		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)
@@ -214,6 +218,7 @@ BUILDERS: Dict[str, Builder] = {
 	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
 	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
 	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
+	"waf+wafcc-serve": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcache": CachedWaf(),
 	"ninja": Ninja(),
 	"make": Make(),
@@ -230,11 +235,19 @@ BUILDERS: Dict[str, Builder] = {
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
 	"wafd": Full(),
+	"redis": Served(Redis, "redis"),
+	"nginx": Served(Nginx, "http"),
+	"serve-http": Served(WafdServe, "http", "it may hold 1 GB of what comes in"),
+	"serve-redis": Served(WafdServe, "redis", "it may hold 1 GB of what comes in"),
+	"serve-room": Served(
+		WafdServe, "room", "to put takes two exchanges, a value and what needs it, as ours do; to get 1 MiB, too"
+	),
 	**SPAWNERS,
 }
 
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 	"waf+wafcc": EngineCache,
+	"waf+wafcc-serve": FarEngineCache,
 	"waf+wafcache": Wafcache,
 	"socket": EngineCache,
 	"pipelined": EngineCache,
@@ -271,6 +284,16 @@ DEFAULT = (
 	"single",
 	"nothing",
 	"wafd",
+	"ninja+ccache-redis",
+	"ninja+ccache-nginx",
+	"ninja+ccache-serve",
+	"ninja+wafcc-serve",
+	"waf+wafcc-serve",
+	"redis",
+	"nginx",
+	"serve-http",
+	"serve-redis",
+	"serve-room",
 )
 
 
@@ -284,7 +307,7 @@ class Contender(NamedTuple):
 	@property
 	def abilities(self) -> FrozenSet[str]:
 		"""What it can do; a cache has nothing to do with what runs no compiler."""
-		return self.builder.abilities & COMPILING if self.cache else self.builder.abilities
+		return self.builder.abilities & self.cache.abilities if self.cache else self.builder.abilities - {FAR}
 
 	@property
 	def note(self) -> str:
@@ -293,20 +316,22 @@ class Contender(NamedTuple):
 
 	def missing(self) -> Optional[str]:
 		"""What this machine lacks for it."""
-		return (self.cache.missing() if self.cache else None) or self.builder.missing()
+		far = missing_hosts() if FAR in self.abilities else None
+		return far or (self.cache.missing() if self.cache else None) or self.builder.missing()
 
 
 def find_contender(name: str) -> Contender:
 	"""The contender of a name, ``builder`` or ``builder+cache``."""
 	if name in BUILDERS:
 		return Contender(name, BUILDERS[name], OWN_CACHES.get(name))
+	caches = {**CACHES, **FAR_CACHES}
 	first, plus, second = name.partition("+")
-	if first not in BUILDERS or (plus and second not in CACHES):
+	if first not in BUILDERS or (plus and second not in caches):
 		raise Mistake(
 			"contender %s is not known: choose from %s, each also with +%s"
-			% (name, ", ".join(BUILDERS), " or +".join(CACHES))
+			% (name, ", ".join(BUILDERS), " or +".join(caches))
 		)
-	return Contender(name, BUILDERS[first], CACHES[second])
+	return Contender(name, BUILDERS[first], caches[second])
 
 
 def names_of(contenders: Sequence[Contender]) -> List[str]:

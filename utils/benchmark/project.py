@@ -184,6 +184,12 @@ def write_spawns(root: str, env: Dict[str, str]) -> Project:
 	return Project(root)
 
 
+def write_nothing(root: str) -> Project:
+	"""Make the folder where servers live that nobody builds by."""
+	os.makedirs(root)
+	return Project(root)
+
+
 def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
 	"""Compile the programs that ask for one result again and again, and write what that comes from."""
 	shutil.copytree(os.path.join(HERE, "projects", "hits"), root)

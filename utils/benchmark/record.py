@@ -5,13 +5,13 @@ The raw record of a campaign: every measured value and what it was measured on, 
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
     scenario = {title, measures: [[name, unit], ...], compiles, generated, jobs: [number, ...], per_slot, baseline,
-                counts, note}
+                counts, note, against}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
     failure  = {scenario, part, contender, compiler, interpreter, repetition, reason}
 
 The first measure is compared with the baseline's. ``compiler`` and ``interpreter`` are null where there is none,
 ``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
-compared with nothing.
+compared with nothing. ``against`` is a measure that the first one is drawn against, none where nothing is drawn.
 """
 
 import json

@@ -35,8 +35,11 @@ def report(record: Record, bold: bool = False) -> str:
 	parts = []
 	for scenario, tables in itertools.groupby(tables_of(record["runs"]), key=lambda table: table[0][0]):
 		several = list(tables)
-		parts += [show_table(record, key, runs, bold) for key, runs in several]
-		parts += [show_parts(record, scenario, found, bold) for found in by_compiler(several) if len(found) >= MANY]
+		groups = group(several)
+		parts += [show_table(record, key, runs, bold) for (_, name), found in groups if not name for key, runs in found]
+		parts += [
+			show_parts(record, scenario, name, found, bold) for (_, name), found in groups if name or len(found) >= MANY
+		]
 	if not parts:
 		parts.append("Nothing was measured.")
 	parts.append(legend(record))
@@ -124,15 +127,15 @@ def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequen
 	return "%s: %s\n%s" % (emphasize(heading, bold), about["title"], layout(head, cells, 2, bold))
 
 
-def by_compiler(tables: Sequence[Table]) -> List[List[Table]]:
-	"""The tables of one scenario, those of each compiler together."""
-	found: Dict[Optional[str], List[Table]] = {}
+def group(tables: Sequence[Table]) -> List[Tuple[Tuple[Optional[str], str], List[Table]]]:
+	"""The tables of a scenario, one compiler's together; parts whose names differ before the last comma are apart."""
+	found: Dict[Tuple[Optional[str], str], List[Table]] = {}
 	for table in tables:
-		found.setdefault(table[0][2], []).append(table)
-	return list(found.values())
+		found.setdefault((table[0][2], table[0][1].rpartition(", ")[0]), []).append(table)
+	return list(found.items())
 
 
-def show_parts(record: Record, scenario: str, tables: Sequence[Table], bold: bool) -> str:
+def show_parts(record: Record, scenario: str, common: str, tables: Sequence[Table], bold: bool) -> str:
 	"""The medians of many parts in one table, a column for each part; below the first measure its paired ratios."""
 	about = record["scenarios"][scenario]
 	blocks: Dict[str, Dict[Lane, Dict[str, str]]] = {}
@@ -144,14 +147,14 @@ def show_parts(record: Record, scenario: str, tables: Sequence[Table], bold: boo
 				)
 				if not number_of_measure:
 					blocks.setdefault("paired", {}).setdefault(row.lane, {})[part] = times(row.paired)
-	columns = [part for (_, part, _), _ in tables]
+	columns = {part: part.rpartition(", ")[2] for (_, part, _), _ in tables}
 	cells = []
 	for measure, lanes in blocks.items():
 		for lane in rank(lanes, record["settings"]["contenders"], record["settings"]["interpreters"]):
 			line = [measure, lane.contender, lane.interpreter or NOTHING]
 			cells.append(line + [lanes[lane].get(part, NOTHING) for part in columns])
-	heading = ", ".join(filter(None, (scenario, tables[0][0][2], "medians")))
-	head = ["measure", "contender", "interpreter", *columns]
+	heading = ", ".join(filter(None, (scenario, common, tables[0][0][2], "medians")))
+	head = ["measure", "contender", "interpreter", *columns.values()]
 	return "%s: %s\n%s" % (emphasize(heading, bold), about["title"], layout(head, cells, 3, bold))
 
 

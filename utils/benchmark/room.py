@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Dict, List, Optional
 
 from .builder import ROOM, Builder
 from .hit import repeat
-from .interpreter import ROOT
 from .machine import read
 from .meter import Command
 from .mistake import Failed
 from .project import C_COMPILER
-from .service import find_engine
+from .service import find_example, missing_example
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -28,14 +27,6 @@ LEAST = 1000  # entries of the first store that counts as filled; the others hav
 STARTS = 3  # of the engine for each size: their median counts
 SOURCE = "small.cpp"
 KIB, MIB = 1 << 10, 1 << 20
-
-
-def find_filler() -> Optional[str]:
-	"""The program that fills stores: beside the engine, or as the tests of this tree have built it."""
-	target = os.path.join(ROOT, "engine", "target")
-	folders = [os.path.dirname(find_engine() or ""), os.path.join(target, "release"), os.path.join(target, "debug")]
-	paths = [os.path.join(folder, "examples", FILLER) for folder in folders]
-	return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def sizes(most: int) -> List[int]:
@@ -54,15 +45,13 @@ class Full(Builder):
 	abilities = frozenset((ROOM,))
 
 	def missing(self) -> Optional[str]:
-		if not find_filler():
-			return "%s is not built: run cargo build --release --example %s in engine" % (FILLER, FILLER)
-		return super().missing()
+		return missing_example(FILLER) or super().missing()
 
 	def fill(self, run: "Run", entries: int) -> None:
 		"""Have so many entries in the store of an engine that does not run."""
 		store = run.cache.ask("--get-config", "store").strip()
 		run.cache.engine.leave()
-		run.aside("fill", Command([find_filler() or FILLER, store, str(entries)], run.root, run.environment))
+		run.aside("fill", Command([find_example(FILLER) or FILLER, store, str(entries)], run.root, run.environment))
 		os.sync()
 
 	def start(self, run: "Run") -> float:

@@ -6,9 +6,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from .cache import CompilerCache
 from .compiler import Compiler
 from .contender import Contender
+from .hosts import Host
 from .interpreter import Interpreter
 from .meter import Command, Reading, measure
 from .project import Project, Snapshot
+from .servers import Server
 from .service import Engine
 from .workshop import Workshop
 
@@ -43,6 +45,8 @@ class Run:
 		self.jobs = jobs
 		self.version = version
 		self.folder = ""
+		self.host: Optional[Host] = None
+		self.server: Optional[Server] = None
 		self.results: List[Tuple[str, Dict[str, float]]] = []
 		self.seconds_aside: Dict[str, float] = {}
 		self.before: Snapshot = {}
@@ -105,6 +109,8 @@ class Run:
 
 	def execute(self, command: Command) -> Reading:
 		"""Run a command of this lane and measure it; it must succeed."""
+		if self.host:
+			command = command._replace(argv=self.host.enter(command.argv))
 		return measure(command, self.workshop.output(self.lane.label), self.daemons)
 
 	def aside(self, name: str, command: Command) -> None:
@@ -136,6 +142,8 @@ class Run:
 	def new_folder(self) -> None:
 		"""Go into a new folder and let the contender prepare it."""
 		self.workshop.new_cache(self.lane.contender, self.lane.names)
+		if self.cache and self.host and self.server:
+			self.cache.reach(self.server, self.host)
 		self.folder = self.project.new_folder(self.lane.label)
 		self.lane.contender.builder.prepare(self)
 

@@ -17,7 +17,20 @@ from .mistake import Failed
 from .project import NAP, Answers, digest_of
 from .room import sizes
 from .run import Run
-from .workshop import CLIENT, COMPILED, CONFIGURE, GENERATED, HITS, PROJECT, SLEEPS, SOURCES, SPAWNS, TASKS
+from .workshop import (
+	CLIENT,
+	COMPILED,
+	CONFIGURE,
+	GENERATED,
+	HITS,
+	ONE_WAY,
+	PROJECT,
+	SLEEPS,
+	SOURCES,
+	SPAWNS,
+	TASKS,
+	VALUES,
+)
 
 ALONE = 2.0  # seconds for which a job is watched alone
 
@@ -31,6 +44,8 @@ WORK: Measures = [("work", "%"), ("wall", "s"), ("processor", "s")]
 COSTS: Measures = [("processor", "µs"), ("wall", "µs")]
 ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemon", "µs")]
 ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
+SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
+CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
@@ -47,6 +62,7 @@ class Scenario(NamedTuple):
 	is_per_slot: bool = False  # its commands are so many for each of those at once
 	counts: str = "commands"  # what it has so many of
 	note: str = ""  # what a reader of its numbers must know
+	against: str = ""  # the measure that the first one is drawn against
 
 	@property
 	def compiles(self) -> bool:
@@ -90,6 +106,24 @@ def take_warm_folder(run: Run) -> None:
 	run.new_folder()
 	run.aside("fill", run.lane.contender.builder.command(run))
 	take_next_folder(run)
+
+
+def take_second_machine(run: Run) -> None:
+	"""Go to a machine with an empty cache, when another one has built it all and given it to the server."""
+	hosts = run.workshop.hosts()
+	lane = run.lane.names
+	if lane not in run.workshop.filled:
+		folder = os.path.join(run.workshop.path, "servers", run.lane.label)
+		run.server = run.workshop.start_server(run.lane.contender.cache.server, folder, hosts[0])
+		run.host = hosts[1]
+		run.new_folder()
+		run.aside("fill", run.lane.contender.builder.command(run))
+		run.cache.settle()
+		run.workshop.filled[lane] = run.server
+	run.server = run.workshop.filled[lane]
+	run.host = hosts[2]
+	run.new_folder()
+	os.sync()
 
 
 def take_next_folder(run: Run) -> None:
@@ -274,6 +308,20 @@ def take_room(run: Run) -> None:
 		run.results.append(("%d entr%s" % (entries, "y" if entries == 1 else "ies"), values))
 
 
+def take_served(run: Run) -> None:
+	"""Have a server asked by few and by many."""
+	run.new_folder()
+	run.results += run.lane.contender.builder.take_served(run)
+
+
+def take_crowd(run: Run) -> None:
+	"""Have a few ask a server to which more and more are connected."""
+	run.new_folder()
+	for count in run.settings["crowds"]:
+		values = run.lane.contender.builder.take_crowd(run, count)
+		run.results.append(("%d connections" % count, values))
+
+
 def check_one_object(run: Run) -> None:
 	"""See that every compile of a source gave one and the same object, and that of who came first."""
 	digests = {}
@@ -318,6 +366,15 @@ SCENARIOS = {
 			GENERATED,
 			WARM,
 			(take_warm_folder, build_from_cache, check_all_objects),
+		),
+		Scenario(
+			"second-machine",
+			"everything, on a machine with an empty cache, as built before on another one with the same server",
+			builder.FAR,
+			GENERATED,
+			WARM,
+			(take_second_machine, build_from_cache, check_all_objects, check_same_objects),
+			note="the server and both machines are namespaces on a line with a round trip of %g ms" % (2000 * ONE_WAY),
 		),
 		Scenario(
 			"noop",
@@ -431,6 +488,28 @@ SCENARIOS = {
 			note="start is by wafcc and with one hit, the store in the page cache; memory is what is resident after it",
 			counts="entries",
 		),
+		Scenario(
+			"served",
+			"values that a server is given and asked for, over 1 to 256 connections",
+			builder.SERVE,
+			VALUES,
+			SERVED,
+			(take_served,),
+			note="columns are connections; client and server are what their processors do for a request. "
+			"A ratio of rates above 1 is faster",
+			counts="requests of 1 KiB",
+		),
+		Scenario(
+			"crowd",
+			"values of 1 KiB that 200 ask a server for while up to 10,000 are connected",
+			builder.SERVE,
+			VALUES,
+			CROWD,
+			(take_crowd,),
+			note="each is the memory of the server's processes that a connection adds",
+			counts="requests",
+			against="connections",
+		),
 	)
 }
 
@@ -444,6 +523,8 @@ COMMANDS = {
 	"spawn": 500,
 	"hit": 500,
 	"room": 100000,
+	"served": 20000,
+	"crowd": 20000,
 }
 """How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds

@@ -15,7 +15,8 @@ from . import session
 from .interpreter import ROOT
 from .mistake import Failed
 
-BUILT = os.path.join(ROOT, "engine", "target", "release", "wafd")
+TARGET = os.path.join(ROOT, "engine", "target")
+BUILT = os.path.join(TARGET, "release", "wafd")
 LONGEST = 80  # characters of a folder for a socket: its whole path may have 107
 
 
@@ -26,6 +27,20 @@ def find_engine() -> Optional[str]:
 		if path and os.access(path, os.X_OK):
 			return path
 	return shutil.which("wafd")
+
+
+def find_example(name: str) -> Optional[str]:
+	"""An example program of the engine: beside that, or as the tests of this tree have built it."""
+	folders = [os.path.dirname(find_engine() or ""), os.path.join(TARGET, "release"), os.path.join(TARGET, "debug")]
+	paths = [os.path.join(folder, "examples", name) for folder in folders]
+	return next((path for path in paths if os.access(path, os.X_OK)), None)
+
+
+def missing_example(name: str) -> Optional[str]:
+	"""What is to be done where an example program is not there."""
+	if find_example(name):
+		return None
+	return "%s is not built: run cargo build --release --example %s in engine" % (name, name)
 
 
 def is_fit(folder: str) -> bool:

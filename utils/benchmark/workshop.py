@@ -3,11 +3,12 @@
 import os
 import shutil
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 from .cache import CompilerCache
 from .compiler import Compiler
 from .contender import Contender
+from .hosts import Host, Hosts
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
@@ -17,21 +18,26 @@ from .project import (
 	write_client,
 	write_configure,
 	write_hits,
+	write_nothing,
 	write_sleeps,
 	write_spawns,
 	write_tasks,
 )
+from .servers import Server
 from .service import Engine
 from .session import end_children
 from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
-SLEEPS, CLIENT, TASKS, SPAWNS, HITS = "sleeps", "client", "tasks", "spawns", "hits"
+SLEEPS, CLIENT, TASKS, SPAWNS, HITS, VALUES = "sleeps", "client", "tasks", "spawns", "hits", "values"
 PROJECT = "project"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
 COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++"}
 REAL = (SOURCES, PROJECT)  # those of real sources
+
+MACHINES = 3  # on the line between a server and those who build
+ONE_WAY = 0.0005  # seconds that a packet takes on it
 
 # what would reach into a contender's settings from the outside
 FOREIGN = ("PYTHON", "WAF", "CCACHE_", "SCCACHE_", "GENBENCH_", "NINJA_", "MAKE", "BENCH_")
@@ -65,6 +71,9 @@ class Workshop:
 		self.environment = clean_environment(dict(os.environ))
 		self.engines: Dict[Tuple[Tuple[str, str], ...], Engine] = {}
 		self.caches: Dict[Tuple[str, ...], CompilerCache] = {}
+		self.servers: List[Server] = []
+		self.filled: Dict[Tuple[str, ...], Server] = {}  # those that a lane's first machine has filled
+		self.line: Optional[Hosts] = None
 		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
@@ -90,6 +99,7 @@ class Workshop:
 				TASKS: lambda: write_tasks(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
 				HITS: lambda: write_hits(root, compiler, self.environment),
+				VALUES: lambda: write_nothing(root),
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
@@ -130,11 +140,34 @@ class Workshop:
 		if cache:
 			cache.stop()
 
+	def start_server(self, kind: Type[Server], folder: str, host: Optional[Host] = None) -> Server:
+		"""A new server in a folder that is made for it."""
+		with INTERRUPTS.held():
+			self.servers.append(kind(folder, self.environment, host))
+		return self.servers[-1]
+
+	def hosts(self) -> List[Host]:
+		"""Hosts on one line: one for servers, and two machines."""
+		with INTERRUPTS.held():
+			if not self.line:
+				self.line = Hosts(MACHINES)
+				self.line.delay(ONE_WAY)
+		return self.line.hosts
+
+	def end_server(self, server: Server) -> None:
+		"""End a server; what it has on disk stays until the end."""
+		server.stop()
+		self.servers.remove(server)
+
 	def close(self, keep: bool) -> List[str]:
 		"""End all daemons and delete everything; what could not be ended is returned, one line each."""
 		troubles = []
 		for lane in list(self.caches):
 			self.end_cache(lane)
+		for server in list(self.servers):
+			self.end_server(server)
+		if self.line:
+			self.line.close()
 		for engine in self.engines.values():
 			try:
 				engine.stop()

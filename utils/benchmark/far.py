@@ -1,0 +1,93 @@
+"""Compiler caches with a server behind them that another machine has filled: those of ``second-machine``."""
+
+import time
+from typing import Dict, Optional, Type
+
+from .builder import FAR
+from .cache import Ccache, CompilerCache, EngineCache, Wafcc
+from .hosts import Host
+from .mistake import Failed
+from .servers import Nginx, Redis, Server, WafdServe
+
+PATIENCE = 60.0  # seconds without any progress that uploads have
+
+
+class FarCcache(Ccache):
+	"""ccache, with its own defaults also of what is remote."""
+
+	abilities = frozenset((FAR,))
+	server: Type[Server]
+
+	@classmethod
+	def missing(cls) -> Optional[str]:
+		return super().missing() or cls.server.missing()
+
+	def reach(self, server: Server, host: Host) -> None:
+		super().reach(server, host)
+		self.environment["CCACHE_REMOTE_STORAGE"] = self.address(server)
+
+	def address(self, server: Server) -> str:
+		"""What ccache calls a server."""
+		login = "any:%s@" % server.token if server.token else ""
+		return "http://%s%s" % (login, server.place)
+
+
+class CcacheNginx(FarCcache):
+	"""With nginx, by HTTP."""
+
+	server = Nginx
+
+
+class CcacheServe(FarCcache):
+	"""With our server, by HTTP."""
+
+	server = WafdServe
+
+
+class CcacheRedis(FarCcache):
+	"""With Redis."""
+
+	server = Redis
+
+	def address(self, server: Server) -> str:
+		return "redis://%s" % server.place
+
+
+class FarWafcc(Wafcc):
+	"""Ours, with our server."""
+
+	abilities = frozenset((FAR,))
+	server = WafdServe
+
+	@classmethod
+	def missing(cls) -> Optional[str]:
+		return super().missing() or cls.server.missing()
+
+	def reach(self, server: Server, host: Host) -> None:
+		super().reach(server, host)
+		self.environment["WAFCC_REMOTE"] = "tcp://%s@%s" % (server.token, server.place)
+
+	def settle(self) -> None:
+		"""Wait until all is uploaded, as long as that goes on; what was dropped is missing among the hits."""
+		deadline, before = 0.0, -1
+		while True:
+			remote = self.counts()["remote"]
+			if not any("uploads to do" in tier["state"] for tier in remote["tiers"]):
+				return
+			if remote["uploads"] != before:
+				deadline, before = time.monotonic() + PATIENCE, remote["uploads"]
+			if time.monotonic() > deadline:
+				raise Failed("uploads do not go on: %s" % remote["errors"])
+			time.sleep(0.1)
+
+
+class FarEngineCache(FarWafcc, EngineCache):
+	"""The same without the wrapper."""
+
+
+FAR_CACHES: Dict[str, Type[CompilerCache]] = {
+	"ccache-redis": CcacheRedis,
+	"ccache-nginx": CcacheNginx,
+	"ccache-serve": CcacheServe,
+	"wafcc-serve": FarWafcc,
+}
