@@ -6,10 +6,11 @@ import pathlib
 import random
 import socket
 import struct
-from typing import Callable, Iterator, List, Optional
+from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, Iterator, List, Optional, Tuple
 
 import pytest
-from serve_lab import OTHER, PATIENCE, TOKEN, Server, frame, hello, wait_until, write_tokens
+from serve_lab import OTHER, PATIENCE, TOKEN, RoomClient, Server, frame, hello, wait_until, write_tokens
 
 Serve = Callable[..., Server]
 MANY = 1000
@@ -60,7 +61,7 @@ def test_a_thousand_slow_writers_are_bounded(serve: Serve, name: str) -> None:
 		assert server.request("PUT", "/ab/cdef", b"value")[0] == 201
 		assert server.resident() - before < MANY * 64 * 1024
 		wait_until("the slow ones are gone", lambda: server.metrics()["wafd_serve_connections"] <= 2)
-		assert turned(server, "slow") >= MANY
+		assert turned(server, "slow") + turned(server, "memory") >= MANY
 		for peer in peers[:10]:
 			with contextlib.suppress(ConnectionError):
 				while peer.recv(1 << 16):
@@ -83,6 +84,28 @@ def test_uploads_have_to_share_their_memory(serve: Serve) -> None:
 			assert peer.recv(20).startswith(b"HTTP/1.1 201")
 	assert {server.request("GET", "/%d" % number) for number in range(20)} == {(200, content)}
 	wait_until("it is given back", lambda: server.metrics()["wafd_serve_uploads_free_bytes"] == 1_000_000)
+
+
+def test_frames_wait_for_memory(serve: Serve) -> None:
+	"""Many machines upload at once more than is to be held: each frame is read when there is room for all of it."""
+	server = serve("--uploads", "4MB", "--workers", "2")
+	size = MEGABYTE // 2
+	clients = [server.room() for _ in range(40)]
+	upload = frame(0x05, NUMBER, bytes(32), b"\0", struct.pack("<Q", size), bytes(size))
+	for client in clients:
+		client.send(upload[: size // 2])
+	free = "wafd_serve_uploads_free_bytes"
+	wait_until("no room is left for one more", lambda: server.metrics()[free] < size)
+
+	def finish(client: RoomClient) -> Tuple[int, bytes]:
+		client.send(upload[size // 2 :])
+		return client.receive()
+
+	with ThreadPoolExecutor(len(clients)) as pool:
+		answers = list(pool.map(finish, clients))
+	assert {(kind, body[4]) for kind, body in answers} == {(0x8A, 4)}, "all were read, and none has its digest"
+	assert turned(server, "memory") == 0
+	wait_until("it is given back", lambda: server.metrics()[free] == 4_000_000)
 
 
 def test_who_does_not_read_is_not_answered_on(serve: Serve) -> None:

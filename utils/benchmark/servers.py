@@ -143,9 +143,7 @@ class WafdServe(Server):
 
 	def argv(self) -> List[str]:
 		store = os.path.join(self.folder, "store")
-		argv = [self.find() or self.program, "serve", "--listen", self.place, "--store", store]
-		# 256 frames of 1 MiB that come at once are more than its default takes
-		return [*argv, "--uploads", "1GB"]
+		return [self.find() or self.program, "serve", "--listen", self.place, "--store", store]
 
 	@property
 	def token(self) -> str:

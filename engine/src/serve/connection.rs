@@ -30,6 +30,8 @@ pub struct Connection {
     pub standing: Option<Arc<Standing>>,
     input: Vec<u8>,
     share: Share,
+    /// What it needs next is more than was free.
+    pub starves: bool,
     out: Outbox,
     /// A porter is at an errand of this connection.
     pub is_away: bool,
@@ -85,6 +87,7 @@ impl Connection {
             standing: None,
             input: Vec::new(),
             share: office.dock.budget.share(),
+            starves: false,
             out: Outbox::default(),
             is_away: false,
             is_last: false,
@@ -107,7 +110,8 @@ impl Connection {
     /// Takes what has come, and answers it. With what takes its time, an errand comes back.
     pub fn receive(&mut self, scratch: &mut [u8], office: &Office) -> Result<Option<Errand>, End> {
         loop {
-            match self.wire.receive(scratch)? {
+            let most = self.most_input().min(scratch.len());
+            match self.wire.receive(&mut scratch[..most])? {
                 Received::Nothing => return self.send().map(|()| None),
                 Received::End => {
                     self.has_ended = true;
@@ -132,8 +136,18 @@ impl Connection {
         }
     }
 
+    /// What is to come whole comes when there is memory for all of it: until then its beginning is all that is read.
+    fn most_input(&mut self) -> usize {
+        match self.dialect.needs(&self.input) {
+            None => usize::MAX,
+            Some(_) => self.share.size().max(FREE).saturating_sub(self.input.len()).max(1),
+        }
+    }
+
     fn take(&mut self, fresh: &[u8], office: &Office) -> Result<Option<Errand>, End> {
         if !self.input.is_empty() {
+            let whole = self.share.size().max(self.input.len() + fresh.len());
+            self.input.reserve_exact(whole - self.input.len());
             self.input.extend_from_slice(fresh);
             return self.go_on(office);
         }
@@ -216,6 +230,15 @@ impl Connection {
         self.go_on(office)
     }
 
+    /// There may be memory for what it sends.
+    pub fn feed(&mut self, scratch: &mut [u8], office: &Office) -> Result<Option<Errand>, End> {
+        self.settle(office)?;
+        match self.starves {
+            true => Ok(None),
+            false => self.receive(scratch, office),
+        }
+    }
+
     /// The peer takes bytes again.
     pub fn writable(&mut self, office: &Office) -> Result<Option<Errand>, End> {
         self.send()?;
@@ -261,7 +284,9 @@ impl Connection {
             self.input = Vec::new();
         }
         let held = self.input.capacity();
-        if !self.share.resize(if held > FREE { held } else { 0 }) {
+        let needed = held.max(self.dialect.needs(&self.input).unwrap_or(0));
+        self.starves = !self.share.resize(if needed > FREE { needed } else { 0 });
+        if self.starves && held > self.share.size().max(FREE) {
             return Err(End::Turned(Turned::Memory, "all memory for what comes in is taken"));
         }
         self.out.trim();
@@ -270,14 +295,14 @@ impl Connection {
             self.sent - std::mem::replace(&mut self.told, self.sent),
         );
         let is_midway = !self.input.is_empty() || self.dialect.is_midway();
-        let comes = is_midway && self.wants_input(office);
+        let comes = is_midway && (self.starves || self.wants_input(office));
         watch(&mut self.incoming, comes, self.received);
         watch(&mut self.outgoing, !self.out.is_empty(), self.sent);
         Ok(())
     }
 
     pub fn wants_input(&self, office: &Office) -> bool {
-        let is_listening = !self.is_away && !self.out.is_clogged() && !self.is_too_fast(office);
+        let is_listening = !self.is_away && !self.starves && !self.out.is_clogged() && !self.is_too_fast(office);
         !self.has_ended && (is_listening || self.is_last)
     }
 
@@ -303,7 +328,10 @@ impl Connection {
             return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
         }
         if is_late(&mut self.incoming, self.received, now, limits.patience) {
-            return Err(End::Turned(Turned::Slow, "what it has begun does not come"));
+            return Err(match self.starves {
+                true => End::Turned(Turned::Memory, "no memory became free for what it sends"),
+                false => End::Turned(Turned::Slow, "what it has begun does not come"),
+            });
         }
         if is_late(&mut self.outgoing, self.sent, now, limits.patience) {
             return Err(End::Turned(Turned::Slow, "it does not take what it asked for"));

@@ -28,6 +28,11 @@ pub trait Talk {
 
     /// A request has begun and not ended, beside what is in the input.
     fn is_midway(&self) -> bool;
+
+    /// How much input has to be here before it can go on, if it takes its requests whole.
+    fn needs(&self, _input: &[u8]) -> Option<usize> {
+        None
+    }
 }
 
 pub enum Dialect {
@@ -76,6 +81,10 @@ impl Dialect {
 
     pub fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed> {
         self.talk().map_or(Ok(()), |talk| talk.done(done, desk))
+    }
+
+    pub fn needs(&mut self, input: &[u8]) -> Option<usize> {
+        self.talk()?.needs(input)
     }
 
     pub fn is_midway(&mut self) -> bool {

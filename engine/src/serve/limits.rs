@@ -57,6 +57,10 @@ impl Budget {
 }
 
 impl Share {
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Has this much from now on, if there is enough.
     pub fn resize(&mut self, size: usize) -> bool {
         let left = &self.budget.left;

@@ -112,6 +112,11 @@ impl Talk for Room {
     fn is_midway(&self) -> bool {
         !self.uploads.is_empty()
     }
+
+    fn needs(&self, input: &[u8]) -> Option<usize> {
+        let length = input.first_chunk().map_or(0, |head| u32::from_le_bytes(*head) as usize);
+        Some(4 + length.min(FRAME_CAP))
+    }
 }
 
 impl Room {

@@ -1,6 +1,6 @@
 //! A thread with connections of its own. Nothing in it waits but `epoll`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +24,8 @@ const EVENTS: usize = 256;
 /// The number of the mailbox's bell.
 const BELL: u64 = u64::MAX;
 const TICK: Duration = Duration::from_secs(1);
+/// How often those that wait for memory are looked at: any worker's connections may give some back.
+const FEEDING: Duration = Duration::from_millis(5);
 /// So long may take what is under way when the server leaves.
 const PARTING: Duration = Duration::from_secs(10);
 
@@ -32,6 +34,8 @@ pub struct Worker {
     mailbox: Arc<Mailbox>,
     epoll: OwnedFd,
     connections: FxHashMap<u64, Connection>,
+    /// Those that wait for memory, in the order in which they came.
+    starving: VecDeque<u64>,
     keys: u64,
     scratch: Vec<u8>,
     ticked: Instant,
@@ -49,6 +53,7 @@ impl Worker {
             mailbox: mailbox.clone(),
             epoll,
             connections: HashMap::default(),
+            starving: VecDeque::new(),
             keys: 0,
             scratch: vec![0; SCRATCH],
             ticked: Instant::now(),
@@ -60,7 +65,10 @@ impl Worker {
     pub fn run(mut self) {
         let mut space = [MaybeUninit::uninit(); EVENTS];
         while !self.is_done() {
-            let wait = TICK.saturating_sub(self.ticked.elapsed());
+            let mut wait = TICK.saturating_sub(self.ticked.elapsed());
+            if !self.starving.is_empty() {
+                wait = wait.min(FEEDING);
+            }
             let wait = Timespec {
                 tv_sec: wait.as_secs() as i64,
                 tv_nsec: i64::from(wait.subsec_nanos()),
@@ -70,6 +78,7 @@ impl Worker {
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return warn!("wait for connections: {error}"),
             }
+            self.feed();
             if self.ticked.elapsed() >= TICK {
                 self.tick();
             }
@@ -146,6 +155,9 @@ impl Worker {
                 if self.leaves.is_some() && connection.is_idle() {
                     return self.drop_connection(key, &End::Gone);
                 }
+                if connection.starves && !self.starving.contains(&key) {
+                    self.starving.push_back(key);
+                }
                 let wants = (connection.wants_input(&self.office), connection.wants_output());
                 if wants != connection.interest {
                     connection.interest = wants;
@@ -157,6 +169,17 @@ impl Worker {
                 }
             }
             Err(end) => self.drop_connection(key, &end),
+        }
+    }
+
+    /// One after the other, so that nobody who needs much waits behind those who need little.
+    fn feed(&mut self) {
+        while let Some(key) = self.starving.front().copied() {
+            self.with(key, Connection::feed);
+            if self.connections.get(&key).is_some_and(|connection| connection.starves) {
+                break;
+            }
+            self.starving.pop_front();
         }
     }
 
