@@ -7,7 +7,7 @@ from typing import Callable, Optional
 import pytest
 from cache_lab import COMPILERS
 from tier_lab import LINE, PATIENT, Handler, Make, Oddity, shared
-from tier_servers import S3, BazelRemote, Nginx
+from tier_servers import S3, BazelRemote, Moto, Nginx
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 needs_nginx = pytest.mark.skipif(not os.access("/usr/sbin/nginx", os.X_OK), reason="apt-get install nginx")
@@ -57,6 +57,17 @@ def test_a_bucket(machine: Make, s3: S3, is_large: bool) -> None:
 	said, remote = shared(first, second, LINE)
 	assert said.startswith("hit") and "it came from s3://bucket/pre/fix" in said
 	assert (remote["hits"], remote["errors"], s3.refused) == (1, {}, [])
+
+
+@pytest.mark.skipif(not Moto.PROGRAM, reason="pip install 'moto[s3]' flask flask-cors")
+@pytest.mark.parametrize("is_large", [False, True])
+def test_a_bucket_of_somebody_else_s_server(machine: Make, moto: Moto, is_large: bool) -> None:
+	"""moto takes our requests for those of any client of Amazon's."""
+	first, second = machine(moto.address), machine(moto.address)
+	first.write_noise() if is_large else first.write("x.c", "int f;\n")
+	said, remote = shared(first, second, LINE)
+	assert said.startswith("hit") and "it came from s3://team/pre/fix" in said
+	assert (remote["hits"], remote["errors"]) == (1, {})
 
 
 def test_keys_come_from_the_environment_too(machine: Make, s3: S3) -> None:

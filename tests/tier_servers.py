@@ -1,4 +1,4 @@
-"""Servers by HTTP for tests of shared stores: nginx with WebDAV, and two small ones that are strict."""
+"""Servers by HTTP for tests of shared stores: nginx with WebDAV, moto's S3, and two small ones that are strict."""
 
 import base64
 import contextlib
@@ -8,11 +8,16 @@ import http.server
 import os
 import pathlib
 import re
+import shutil
+import subprocess
+import sys
 import threading
 import urllib.parse
+import urllib.request
 from typing import Dict, Iterator, List, Optional
 
 import pytest
+from cache_lab import PATIENCE
 from tier_lab import PATIENT, free_port, running
 
 NGINX = """
@@ -71,6 +76,36 @@ class Nginx:
 @pytest.fixture
 def nginx(tmp_path: pathlib.Path) -> Iterator[Nginx]:
 	server = Nginx(tmp_path / "nginx")
+	with server.run():
+		yield server
+
+
+class Moto:
+	"""The S3 of moto, with which people test what they write for Amazon's."""
+
+	PROGRAM = shutil.which("moto_server", path=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])))
+
+	def __init__(self) -> None:
+		self.port = free_port()
+		self.url = f"http://127.0.0.1:{self.port}"
+
+	@property
+	def address(self) -> str:
+		return f"s3://team/pre/fix|endpoint={self.url}|access-key=AKIATEST|secret-key=very/secret+key{PATIENT}"
+
+	@contextlib.contextmanager
+	def run(self) -> Iterator[None]:
+		with running(
+			[str(self.PROGRAM), "-H", "127.0.0.1", "-p", str(self.port)], self.port, stderr=subprocess.DEVNULL
+		):
+			request = urllib.request.Request(self.url + "/team", method="PUT")
+			urllib.request.urlopen(request, timeout=PATIENCE).close()
+			yield
+
+
+@pytest.fixture
+def moto() -> Iterator[Moto]:
+	server = Moto()
 	with server.run():
 		yield server
 
