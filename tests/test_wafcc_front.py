@@ -195,11 +195,24 @@ def test_without_an_engine_another_is_started(lab: Lab) -> None:
 	assert stats(lab)["hits"] >= 1
 
 
+def halt(pid: int) -> None:
+	"""Stop a process, and wait until none of its threads does anything: one that has not heard of it yet may answer."""
+	os.kill(pid, signal.SIGSTOP)
+	deadline = time.monotonic() + 30
+
+	def does_something(thread: pathlib.Path) -> bool:
+		return (thread / "stat").read_text().rpartition(")")[2].split()[0] != "T"
+
+	while any(does_something(thread) for thread in pathlib.Path(f"/proc/{pid}/task").iterdir()):
+		assert time.monotonic() < deadline, "it does not stop"
+		time.sleep(0.01)
+
+
 def test_a_long_wait_is_handed_on(lab: Lab, engine: str) -> None:
 	"""An engine that does not answer in time is the program's to wait for, over the same connection."""
 	report = subprocess.run([engine, "status"], stdout=subprocess.PIPE, check=True, timeout=60).stdout.decode()
 	pid = int(re.search(r"process\s+(\d+)", report).group(1))
-	os.kill(pid, signal.SIGSTOP)
+	halt(pid)
 	waits = subprocess.Popen([lab.wafcc, *LINE], cwd=lab.folder, env=lab.environ, stdin=subprocess.DEVNULL)
 	try:
 		deadline = time.monotonic() + 30
