@@ -2,8 +2,7 @@
 
 #![no_main]
 
-use fuzzed::{cut, frames, pieces, seed, within};
-use libfuzzer_sys::fuzz_target;
+use fuzzed::{cut, encoded, fuzz_frames};
 use wafengine::jobserver::Form;
 use wafengine::wire::{
     Caching, Execute, Hello, Known, Outcome, Policy, Reply, Request, Stdio, Strings, Why, FRAME_CAP,
@@ -83,34 +82,13 @@ fn seeds() -> Vec<Vec<u8>> {
             numbers: vec![1, 0],
         },
     ];
-    let mut all: Vec<Vec<u8>> = Vec::new();
-    requests.iter().for_each(|request| {
-        all.push(Vec::new());
-        request.encode(all.last_mut().unwrap());
-    });
-    replies.iter().for_each(|reply| {
-        all.push(Vec::new());
-        reply.encode(all.last_mut().unwrap());
-    });
+    let mut all: Vec<Vec<u8>> = requests
+        .iter()
+        .map(|request| encoded(|to| request.encode(to)))
+        .collect();
+    all.extend(replies.iter().map(|reply| encoded(|to| reply.encode(to))));
     all.push(all.concat());
     all.iter().map(|bytes| cut(bytes)).collect()
 }
 
-fuzz_target!(init: seed(seeds()), |data: &[u8]| {
-    let Some((whole, pieces)) = pieces(data) else { return };
-    let (found, is_broken) = frames([whole], FRAME_CAP);
-    assert_eq!(frames(pieces, FRAME_CAP), (found.clone(), is_broken));
-    for frame in &found {
-        let most = 4 * frame.len() + 1024;
-        if let Ok(request) = within(most, || Request::decode(frame)) {
-            let mut again = Vec::new();
-            request.encode(&mut again);
-            assert_eq!(Request::decode(&again[4..]), Ok(request));
-        }
-        if let Ok(reply) = within(most, || Reply::decode(frame)) {
-            let mut again = Vec::new();
-            reply.encode(&mut again);
-            assert_eq!(Reply::decode(&again[4..]), Ok(reply));
-        }
-    }
-});
+fuzz_frames!(seeds(), Request, Reply, FRAME_CAP);

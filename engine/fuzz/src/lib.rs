@@ -118,3 +118,30 @@ pub fn frames<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, cap: usize) -> (Ve
     }
     (frames, false)
 }
+
+pub fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&mut bytes);
+    bytes
+}
+
+/// A target for frames, each of which is a request or a reply, or nothing.
+#[macro_export]
+macro_rules! fuzz_frames {
+    ($seeds:expr, $request:ident, $reply:ident, $cap:expr) => {
+        libfuzzer_sys::fuzz_target!(init: $crate::seed($seeds), |data: &[u8]| {
+            let Some((whole, pieces)) = $crate::pieces(data) else { return };
+            let (found, is_broken) = $crate::frames([whole], $cap);
+            assert_eq!($crate::frames(pieces, $cap), (found.clone(), is_broken));
+            for frame in &found {
+                let most = 4 * frame.len() + 1024;
+                if let Ok(request) = $crate::within(most, || $request::decode(frame)) {
+                    assert_eq!($request::decode(&$crate::encoded(|to| request.encode(to))[4..]), Ok(request));
+                }
+                if let Ok(reply) = $crate::within(most, || $reply::decode(frame)) {
+                    assert_eq!($reply::decode(&$crate::encoded(|to| reply.encode(to))[4..]), Ok(reply));
+                }
+            }
+        });
+    };
+}
