@@ -148,7 +148,7 @@ def test_picture() -> None:
 	points = [(10, 5.0), (10, 7.0), (1000, 50.0)]
 	runs = [{**run, "values": {"p99": y, "connections": x}} for x, y in points]
 	record = {"scenarios": {"crowd": about, "full": {**about, "against": ""}}, "runs": runs}
-	assert picture.curves_of(record, "crowd") == {"one & only": [(10, 6.0), (1000, 50.0)]}
+	assert picture.curves_of(record, "crowd", "p99") == {"one & only": [(10, 6.0), (1000, 50.0)]}
 	(name, text), *others = picture.pictures_of(record, "/x/r.json").items()
 	assert (name, others) == ("/x/r-crowd.svg", [])
 	root = xml.etree.ElementTree.fromstring(text)
@@ -156,6 +156,29 @@ def test_picture() -> None:
 	assert {"crowd: a < b", "one & only", "connections", "p99, µs", "10", "100", "1000"} <= said
 	assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 2
 	assert picture.pictures_of({**record, "runs": []}, "/x/r.json") == {}
+
+
+def test_pictures_of_several_measures() -> None:
+	"""Each has its own; a curve for each contender, interpreter and kind of part."""
+	measures = [["wall", "s"], ["peak", "MiB"], ["growth", "times"]]
+	about = {"title": "tasks", "measures": measures, "against": "tasks", "drawn": ["wall", "peak"]}
+	runs = [
+		{
+			"scenario": "large",
+			"contender": "waf",
+			"interpreter": python,
+			"part": "%s, %d tasks" % (part, count),
+			"values": {"wall": 1.0 * count, "peak": 2.0 * count, "tasks": count},
+		}
+		for python in ("python3", "pypy3")
+		for part in ("full", "no-op")
+		for count in (10, 100)
+	]
+	record = {"scenarios": {"large": about}, "runs": runs}
+	assert sorted(picture.pictures_of(record, "/x/r.json")) == ["/x/r-large-peak.svg", "/x/r-large.svg"]
+	curves = picture.curves_of(record, "large", "peak")
+	assert curves["waf pypy3 no-op"] == [(10, 20.0), (100, 200.0)]
+	assert len(curves) == 4
 
 
 def test_parts_are_shown_by_group() -> None:

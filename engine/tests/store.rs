@@ -13,7 +13,7 @@ use std::time::Duration;
 use shelf::{blobs, content, get, index, key, open, open_with, output, put, volumes, ANY_SIZE};
 use space::{wait_until, TestSpace};
 use wafengine::cache::digest::Digest;
-use wafengine::cache::store::{Compression, Settings, Store};
+use wafengine::cache::store::{Compression, Draft, Parcel, Settings, Store};
 
 #[test]
 fn what_was_stored_is_there_when_it_is_opened_again() {
@@ -51,6 +51,56 @@ fn what_is_stored_twice_is_on_the_disk_once() {
     assert!(store.has_blob(&blob), "another entry needs it");
     store.remove_entry(&store.find(&key(2))[0]);
     assert_eq!(blobs(&space), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn several_are_stored_as_each_alone() {
+    let space = TestSpace::new();
+    let store = open(&space.path("cache"));
+    store.put_only_entries(&[draft(1, 1), draft(2, 2)]);
+    let before = store.usage();
+    // One is there, one replaces another, one is replaced at once, and one needs a blob that nobody has.
+    let lacking = Draft {
+        needs: vec![key(99)],
+        ..draft(5, 5)
+    };
+    let drafts = [draft(1, 1), draft(2, 6), draft(3, 3), draft(3, 4), lacking];
+    let done = store.put_only_entries(&drafts);
+    let fine: Vec<_> = done.iter().map(Result::is_ok).collect();
+    assert_eq!(fine, [true, true, true, true, false]);
+    let check = |store: &Store| {
+        for (n, content) in [(1, 1), (2, 6), (3, 4)] {
+            let found = store.find(&key(n));
+            assert_eq!(found.len(), 1);
+            let blobs = store.blobs_of(&found[0]).unwrap();
+            assert_eq!(blobs, [Digest::of(MARK), Digest::of(values()[content])]);
+        }
+        assert!(store.find(&key(5)).is_empty());
+    };
+    check(&store);
+    assert_eq!(store.usage().entries, before.entries + 1);
+    drop(store);
+    let store = open(&space.path("cache"));
+    check(&store);
+    let usage = store.usage();
+    assert_eq!((usage.entries, usage.blobs), (3, 4), "three values and the mark");
+}
+
+const MARK: &[u8] = b"whose they are";
+
+fn values() -> [&'static [u8]; 7] {
+    [b"zero", b"one", b"two", b"three", b"four", b"five", b"six"]
+}
+
+/// A key that stands for a value.
+fn draft(n: usize, content: usize) -> Draft<'static> {
+    let parcel = Parcel::of(values()[content]).bare();
+    Draft {
+        key: key(n),
+        bytes: MARK,
+        needs: vec![parcel.digest],
+        parcels: vec![parcel],
+    }
 }
 
 #[test]

@@ -158,10 +158,18 @@ class Redis(Server):
 	"""Redis, which keeps everything in memory, and nothing on the disk."""
 
 	program = "redis-server"
+	keeps = "no"
 
 	def argv(self) -> List[str]:
 		argv = [self.program, "--bind", self.address, "--port", str(self.port), "--dir", self.folder]
-		return [*argv, "--save", "", "--appendonly", "no", "--protected-mode", "no", "--maxclients", "12000"]
+		argv += ["--save", "", "--protected-mode", "no", "--maxclients", "12000"]
+		return [*argv, "--appendonly", self.keeps, "--appendfsync", "no"]
+
+
+class RedisFile(Redis):
+	"""Redis, which writes what comes to a file before it acknowledges it: ``kill -9`` loses nothing, as with ours."""
+
+	keeps = "yes"
 
 
 class Nginx(Server):

@@ -32,7 +32,7 @@ Options:
   --uploads SIZE        memory for what comes in; the rest of it goes to files [256M]
   --rate N              requests per second and connection; 0 is any number [0]
   --patience SECONDS    for what has begun and does not go on [30]
-  --workers N           threads that serve [one per processor, at most 8]
+  --workers N           threads that serve [one for two processors, at most 8]
   --new-token NAME      add a token to the file of --tokens, and print it; it may read
   --write               it may also write
   --namespace NAME      its keys are its own namespace's; - is the common one [-]
@@ -103,7 +103,8 @@ impl Said {
                 tls_client_ca: None,
                 log_writes: None,
                 open_metrics: false,
-                workers: processors.min(8),
+                // The other half of the processors is busy with the network, or with who asks from this machine.
+                workers: (processors / 2).clamp(1, 8),
                 limits: Limits {
                     connections: 10_500,
                     patience: Duration::from_secs(30),

@@ -7,10 +7,23 @@ use std::{io, mem};
 
 use super::mailbox::{Letter, Mailbox};
 use super::outbox::Body;
-use super::shelf::{NotStored, Shelf};
+use super::shelf::{NotStored, Shelf, Value};
 
-/// What a connection has asked for that takes its time.
-pub type Errand = Box<dyn FnOnce(&Shelf) -> Done + Send>;
+/// What a connection has asked for and waits for.
+pub enum Errand {
+    /// It takes its time: a porter's.
+    Carry(Deed),
+    /// Several are done in not much more time than one: the worker's, when it has heard all who have said something.
+    Keep(Value),
+}
+
+pub type Deed = Box<dyn FnOnce(&Shelf) -> Done + Send>;
+
+impl Errand {
+    pub fn carry(deed: impl FnOnce(&Shelf) -> Done + Send + 'static) -> Errand {
+        Errand::Carry(Box::new(deed))
+    }
+}
 
 /// What came of it.
 #[derive(Debug)]
@@ -20,7 +33,7 @@ pub enum Done {
 }
 
 struct Load {
-    errand: Errand,
+    deed: Deed,
     to: Arc<Mailbox>,
     connection: u64,
 }
@@ -47,11 +60,11 @@ impl Porters {
         })
     }
 
-    pub fn carry(&self, errand: Errand, to: &Arc<Mailbox>, connection: u64) {
+    pub fn carry(&self, deed: Deed, to: &Arc<Mailbox>, connection: u64) {
         let to = to.clone();
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         // Without porters the server is at its end, and nobody waits for the answer.
-        let _ = loads.as_ref().map(|loads| loads.send(Load { errand, to, connection }));
+        let _ = loads.as_ref().map(|loads| loads.send(Load { deed, to, connection }));
     }
 
     /// Returns when all that was given to them is done.
@@ -68,7 +81,7 @@ fn carry(loads: &Mutex<Receiver<Load>>, shelf: &Shelf) {
     loop {
         let next = loads.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(load) = next else { return };
-        let done = (load.errand)(shelf);
+        let done = (load.deed)(shelf);
         load.to.put(Letter::Done(load.connection, done));
     }
 }

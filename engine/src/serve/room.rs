@@ -8,7 +8,7 @@ use super::hot::{Coded, Form};
 use super::metrics::{Language, Outcome};
 use super::office::{Desk, Standing};
 use super::outbox::{Body, Wrapping};
-use super::porters::Done;
+use super::porters::{Done, Errand};
 use super::shelf::{self, Look, NotStored, Place};
 use super::upload::Upload;
 use crate::cache::digest::Digest;
@@ -264,7 +264,7 @@ impl Room {
         }
         self.storing = Some((id, digest, size));
         self.is_waiting = true;
-        *desk.errand = Some(Box::new(move |shelf| {
+        *desk.errand = Some(Errand::carry(move |shelf| {
             Done::Stored(shelf.keep_blob(&digest, coding, material))
         }));
     }
@@ -308,7 +308,9 @@ impl Room {
                 Look::Here(body) => Some(body),
                 Look::Away => {
                     self.is_waiting = true;
-                    *desk.errand = Some(Box::new(move |shelf| Done::Opened(shelf.load(&digest, Form::Short))));
+                    *desk.errand = Some(Errand::carry(move |shelf| {
+                        Done::Opened(shelf.load(&digest, Form::Short))
+                    }));
                     break;
                 }
             };

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use super::hot::{Coded, Form, Hot};
 use super::limits::{Budget, Share as Taken};
 use super::outbox::Body;
+use super::porters::{Done, Errand};
 use super::upload::{Material, SMALL};
 use crate::cache::digest::Digest;
-use crate::cache::store::{unpack, Blob, Compression, EntryRef, Parcel, Share, Store};
+use crate::cache::store::{unpack, Blob, Compression, Draft, EntryRef, Parcel, Share, Store};
 use crate::room::{Coding, NotKept};
 
 /// The bytes of an entry that only names a blob, and that every entry needs: with the namespace, whose they are.
@@ -41,6 +42,24 @@ impl Place {
         let (key, mark) = (key(kind, namespace, name), mark(namespace));
         Place { key, mark }
     }
+
+    /// Where its name stands for this content.
+    fn draft<'a>(&'a self, content: Digest, parcels: Vec<Parcel<'a>>) -> Draft<'a> {
+        Draft {
+            key: self.key,
+            bytes: self.mark.as_bytes(),
+            needs: vec![content],
+            parcels,
+        }
+    }
+}
+
+/// A value in memory, and where it is to be kept.
+pub struct Value {
+    pub place: Place,
+    pub bytes: Vec<u8>,
+    /// Of the memory for what comes in, until it is stored.
+    pub _share: Option<Taken>,
 }
 
 fn mark(namespace: &str) -> String {
@@ -91,6 +110,18 @@ pub fn key(kind: &str, namespace: &str, name: &[u8]) -> Digest {
         hasher.update(part);
     }
     Digest(*hasher.finalize().as_bytes())
+}
+
+/// Keeps what was sent, in memory or in a file, as what this place's name stands for.
+pub fn keeping(place: Place, content: (Material, Taken)) -> Errand {
+    match content {
+        (Material::Bytes(bytes), share) => Errand::Keep(Value {
+            place,
+            bytes,
+            _share: Some(share),
+        }),
+        (Material::File(file), _) => Errand::carry(move |shelf| Done::Stored(shelf.keep_file(&place, &file))),
+    }
 }
 
 impl Shelf {
@@ -230,31 +261,43 @@ impl Shelf {
         Ok(())
     }
 
-    /// What a name stands for from now on.
-    pub fn keep_value(&self, place: &Place, content: (Material, Taken)) -> Result<(), NotStored> {
-        let (content, _share) = content;
-        match content {
-            Material::Bytes(bytes) => self.keep_small_value(place, &bytes),
-            Material::File(file) => {
-                self.check_quota(&Digest::of(place.mark.as_bytes()), file.metadata()?.len())?;
-                let digest = self.store.put_file(&file)?;
-                self.name(place, digest, Vec::new())
+    /// What names stand for from now on, for values that are in memory. What became of each, in their order.
+    ///
+    /// They are stored as they are: to pack them would take longer than all else, and ccache and sccache have packed theirs.
+    pub fn keep_values(&self, values: Vec<Value>) -> Vec<Result<(), NotStored>> {
+        let check = |value: &Value| {
+            let mark = Digest::of(value.place.mark.as_bytes());
+            self.check_quota(&mark, value.bytes.len() as u64)
+        };
+        let mut done: Vec<_> = values.iter().map(check).collect();
+        let parcels: Vec<_> = values.iter().map(|value| Parcel::of(&value.bytes).bare()).collect();
+        let digests: Vec<_> = parcels.iter().map(|parcel| parcel.digest).collect();
+        let allowed = done
+            .iter()
+            .zip(values.iter().zip(parcels))
+            .filter(|(done, _)| done.is_ok());
+        let drafts = allowed.map(|(_, (value, parcel))| value.place.draft(parcel.digest, vec![parcel]));
+        let stored = self.store.put_only_entries(&drafts.collect::<Vec<_>>());
+        let allowed = done.iter_mut().filter(|done| done.is_ok());
+        allowed
+            .zip(stored)
+            .for_each(|(done, stored)| *done = stored.map(drop).map_err(NotStored::from));
+        for (done, (value, digest)) in done.iter().zip(values.into_iter().zip(digests)) {
+            if done.is_ok() {
+                let (coding, bytes) = (Coding::Plain, value.bytes);
+                self.hot
+                    .welcome(&digest, Form::Plain, &Arc::new(Coded { coding, bytes }));
             }
         }
+        done
     }
 
-    /// As it is: to pack it would take longer than all else, and ccache and sccache have packed theirs. Nor is it taken into
-    /// memory before somebody asks for it: that would drive out what somebody did ask for.
-    pub fn keep_small_value(&self, place: &Place, bytes: &[u8]) -> Result<(), NotStored> {
-        self.check_quota(&Digest::of(place.mark.as_bytes()), bytes.len() as u64)?;
-        let parcel = Parcel::of(bytes).bare();
-        self.name(place, parcel.digest, vec![parcel])
-    }
-
-    fn name(&self, place: &Place, content: Digest, parcels: Vec<Parcel<'_>>) -> Result<(), NotStored> {
-        let mark = place.mark.as_bytes();
-        self.store.put_only_entry(&place.key, mark, &[content], parcels)?;
-        Ok(())
+    /// What a name stands for from now on, when it is too large for memory.
+    pub fn keep_file(&self, place: &Place, file: &File) -> Result<(), NotStored> {
+        self.check_quota(&Digest::of(place.mark.as_bytes()), file.metadata()?.len())?;
+        let digest = self.store.put_file(file)?;
+        let stored = self.store.put_only_entries(&[place.draft(digest, Vec::new())]);
+        Ok(stored.into_iter().try_for_each(|stored| stored.map(drop))?)
     }
 
     /// The content that a name stands for.
@@ -341,6 +384,15 @@ mod tests {
         (folder, shelf)
     }
 
+    fn keep(shelf: &Shelf, place: &Place, bytes: &[u8]) -> Result<(), NotStored> {
+        let value = Value {
+            place: place.clone(),
+            bytes: bytes.to_vec(),
+            _share: None,
+        };
+        shelf.keep_values(vec![value]).remove(0)
+    }
+
     fn material(bytes: &[u8]) -> (Material, Taken) {
         (Material::Bytes(bytes.to_vec()), Budget::new(0).share())
     }
@@ -349,13 +401,13 @@ mod tests {
     fn a_value_that_many_replace_is_never_gone() {
         let (_folder, shelf) = shelf("turns");
         let place = Place::of("http", "", b"/x");
-        shelf.keep_value(&place, material(b"the first")).unwrap();
+        keep(&shelf, &place, b"the first").unwrap();
         thread::scope(|scope| {
             for number in 0..4u8 {
                 let (shelf, place) = (&shelf, &place);
                 scope.spawn(move || {
                     for round in 0..50 {
-                        shelf.keep_value(place, material(&[number, round])).unwrap();
+                        keep(shelf, place, &[number, round]).unwrap();
                         assert!(shelf.value(&place.key).is_some());
                     }
                 });
@@ -368,7 +420,7 @@ mod tests {
     fn a_value_may_be_the_same_as_what_tells_whose_it_is() {
         let (_folder, shelf) = shelf("mark");
         let place = Place::of("http", "team", b"/x");
-        shelf.keep_small_value(&place, place.mark.as_bytes()).unwrap();
+        keep(&shelf, &place, place.mark.as_bytes()).unwrap();
         assert_eq!(shelf.value(&place.key), Some(Digest::of(place.mark.as_bytes())));
     }
 

@@ -2,7 +2,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -17,13 +16,19 @@ use super::connection::{Connection, End};
 use super::mailbox::{Letter, Mailbox};
 use super::metrics::{add, Turned};
 use super::office::Office;
-use super::porters::Errand;
+use super::porters::{Done, Errand};
+use super::shelf::Value;
 
 const SCRATCH: usize = 256 << 10;
 const EVENTS: usize = 256;
+/// So many bytes of values are stored at once, or a little more.
+const BATCH: usize = 256 << 10;
 /// The number of the mailbox's bell.
 const BELL: u64 = u64::MAX;
 const TICK: Duration = Duration::from_secs(1);
+/// Where the next request came so soon, a worker looks for the one after it so long before it sleeps: to be woken takes as
+/// long as to answer.
+const EAGERNESS: Duration = Duration::from_micros(60);
 /// How often those that wait for memory are looked at: any worker's connections may give some back.
 const FEEDING: Duration = Duration::from_millis(5);
 /// So long may take what is under way when the server leaves.
@@ -38,9 +43,28 @@ pub struct Worker {
     starving: VecDeque<u64>,
     keys: u64,
     scratch: Vec<u8>,
+    /// What is to be stored at once.
+    batch: Batch,
+    is_eager: bool,
     ticked: Instant,
     /// It leaves, at last at this time.
     leaves: Option<Instant>,
+}
+
+/// Values that came at the same time, and whose they are.
+#[derive(Default)]
+struct Batch {
+    connections: Vec<u64>,
+    values: Vec<Value>,
+    size: usize,
+}
+
+impl Batch {
+    fn push(&mut self, connection: u64, value: Value) {
+        self.size += value.bytes.len();
+        self.connections.push(connection);
+        self.values.push(value);
+    }
 }
 
 impl Worker {
@@ -56,6 +80,8 @@ impl Worker {
             starving: VecDeque::new(),
             keys: 0,
             scratch: vec![0; SCRATCH],
+            batch: Batch::default(),
+            is_eager: false,
             ticked: Instant::now(),
             leaves: None,
         })
@@ -63,26 +89,55 @@ impl Worker {
 
     /// Serves until it is told to leave and nothing is under way.
     pub fn run(mut self) {
-        let mut space = [MaybeUninit::uninit(); EVENTS];
+        let mut events = Vec::with_capacity(EVENTS);
         while !self.is_done() {
             let mut wait = TICK.saturating_sub(self.ticked.elapsed());
             if !self.starving.is_empty() {
                 wait = wait.min(FEEDING);
             }
-            let wait = Timespec {
-                tv_sec: wait.as_secs() as i64,
-                tv_nsec: i64::from(wait.subsec_nanos()),
-            };
-            match epoll::wait(&self.epoll, &mut space, Some(&wait)) {
-                Ok((events, _)) => events.iter().for_each(|event| self.take(event)),
+            if !self.batch.values.is_empty() {
+                wait = Duration::ZERO;
+            }
+            match self.wait(wait, &mut events) {
+                Ok(()) => events.drain(..).for_each(|event| {
+                    self.take(event);
+                    if self.batch.size > BATCH {
+                        self.keep();
+                    }
+                }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return warn!("wait for connections: {error}"),
             }
             self.feed();
+            self.keep();
             if self.ticked.elapsed() >= TICK {
                 self.tick();
             }
         }
+    }
+
+    /// Until something happens, or this time is over.
+    fn wait(&mut self, most: Duration, events: &mut Vec<epoll::Event>) -> rustix::io::Result<()> {
+        let began = Instant::now();
+        while self.is_eager {
+            self.poll(Duration::ZERO, events)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            self.is_eager = began.elapsed() < EAGERNESS.min(most);
+            rustix::thread::sched_yield();
+        }
+        self.poll(most.saturating_sub(began.elapsed()), events)?;
+        self.is_eager = began.elapsed() < EAGERNESS;
+        Ok(())
+    }
+
+    fn poll(&self, most: Duration, events: &mut Vec<epoll::Event>) -> rustix::io::Result<()> {
+        let most = Timespec {
+            tv_sec: most.as_secs() as i64,
+            tv_nsec: i64::from(most.subsec_nanos()),
+        };
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&most)).map(|_| ())
     }
 
     fn is_done(&self) -> bool {
@@ -90,7 +145,7 @@ impl Worker {
         self.leaves.is_some_and(is_late)
     }
 
-    fn take(&mut self, event: &epoll::Event) {
+    fn take(&mut self, event: epoll::Event) {
         let (key, flags) = (event.data.u64(), event.flags);
         if key == BELL {
             let letters = self.mailbox.take();
@@ -149,8 +204,11 @@ impl Worker {
         }
         match done {
             Ok(errand) => {
-                if let Some(errand) = errand {
-                    self.office.porters.carry(errand, &self.mailbox, key);
+                match errand {
+                    Some(Errand::Carry(deed)) => self.office.porters.carry(deed, &self.mailbox, key),
+                    // Soon it goes on; what it waits for stays as it is.
+                    Some(Errand::Keep(value)) => return self.batch.push(key, value),
+                    None => {}
                 }
                 if self.leaves.is_some() && connection.is_idle() {
                     return self.drop_connection(key, &End::Gone);
@@ -180,6 +238,20 @@ impl Worker {
                 break;
             }
             self.starving.pop_front();
+        }
+    }
+
+    /// Stores what is to be stored, and tells those who wait for it. One may send the next by that.
+    fn keep(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.values.is_empty() {
+            return;
+        }
+        let stored = self.office.shelf.keep_values(batch.values);
+        for (key, stored) in batch.connections.into_iter().zip(stored) {
+            self.with(key, |connection, _, office| {
+                connection.done(Done::Stored(stored), office)
+            });
         }
     }
 

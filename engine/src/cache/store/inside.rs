@@ -2,6 +2,7 @@
 //!
 //! Whatever changes the table holds the index, and the table itself only for as long as memory takes.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,11 +46,13 @@ pub struct NewEntry {
 }
 
 impl NewEntry {
-    /// What the index must be told: blobs that no entry has needed yet, the entry, and those that it replaces.
-    pub fn items(&self, table: &Table, excess: &[EntryRef]) -> Vec<Item> {
+    /// What the index must be told: blobs that no entry has needed yet and that it was not told before, the entry, and those
+    /// that it replaces.
+    pub fn items(&self, table: &Table, excess: &[EntryRef], told: &mut HashSet<Number>) -> Vec<Item> {
         let blobs = self.blobs.iter().filter_map(|slot| table.blob(*slot));
         let numbers = blobs.clone().map(|blob| blob.number).collect();
-        let fresh = blobs.filter(|blob| blob.entries == 0).map(|blob| blob.item(&blob.spot));
+        let fresh = blobs.filter(|blob| blob.entries == 0 && told.insert(blob.number));
+        let fresh = fresh.map(|blob| blob.item(&blob.spot));
         let entry = Item::Entry {
             id: self.id,
             key: self.key,

@@ -52,7 +52,7 @@ use volumes::Volumes;
 
 pub use blob::Blob;
 pub use pack::{unpack, Compression, LARGEST};
-pub use put::Parcel;
+pub use put::{Draft, Parcel};
 pub use table::Share;
 
 /// Another format is in another folder beside it.

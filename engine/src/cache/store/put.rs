@@ -1,6 +1,7 @@
 //! Storing blobs, and entries that need them.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::Ordering;
@@ -9,6 +10,7 @@ use super::blob::clone;
 use super::files::holding;
 use super::index::Index;
 use super::inside::NewEntry;
+use super::item::Item;
 use super::number::Number;
 use super::pack::{self, Compression};
 use super::spot::Spot;
@@ -74,6 +76,23 @@ impl<'a> Parcel<'a> {
             },
         }
     }
+}
+
+/// An entry that is to be stored, with some of the blobs that it needs.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    pub key: Digest,
+    pub bytes: &'a [u8],
+    pub needs: Vec<Digest>,
+    pub parcels: Vec<Parcel<'a>>,
+}
+
+/// What is to become of a draft.
+enum Plan {
+    /// It is there already.
+    Same(EntryRef),
+    /// In the place of those.
+    New(NewEntry, Vec<EntryRef>),
 }
 
 /// A blob that is on the disk, and that the table does not know yet.
@@ -218,60 +237,81 @@ impl Store {
         needs: &[Digest],
         parcels: Vec<Parcel<'a>>,
     ) -> io::Result<EntryRef> {
-        self.put_as_one_of(ENTRIES_PER_KEY, key, bytes, needs, parcels)
+        let draft = Draft {
+            key: *key,
+            bytes,
+            needs: needs.to_vec(),
+            parcels,
+        };
+        let mut done = self.put_drafts(ENTRIES_PER_KEY, &[draft]);
+        done.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
 
-    /// The same, in the place of all other entries of its key: nobody ever finds none, or two.
-    pub fn put_only_entry<'a>(
-        &self,
-        key: &Digest,
-        bytes: &'a [u8],
-        needs: &[Digest],
-        parcels: Vec<Parcel<'a>>,
-    ) -> io::Result<EntryRef> {
-        self.put_as_one_of(1, key, bytes, needs, parcels)
+    /// The same for several, which together take not much longer than one; each in the place of all other entries of its key:
+    /// nobody ever finds none, or two. What became of each, in their order.
+    pub fn put_only_entries(&self, mut drafts: &[Draft]) -> Vec<io::Result<EntryRef>> {
+        let mut done = Vec::with_capacity(drafts.len());
+        while !drafts.is_empty() {
+            // One that is replaced at once has to be there first.
+            let mut keys = HashSet::new();
+            let count = drafts.iter().take_while(|draft| keys.insert(draft.key)).count();
+            done.extend(self.put_drafts(1, &drafts[..count]));
+            drafts = &drafts[count..];
+        }
+        done
     }
 
-    fn put_as_one_of<'a>(
-        &self,
-        most: usize,
-        key: &Digest,
-        bytes: &'a [u8],
-        needs: &[Digest],
-        mut parcels: Vec<Parcel<'a>>,
-    ) -> io::Result<EntryRef> {
-        let body = Parcel::of(bytes);
-        parcels.push(body);
+    /// Drafts of different keys. Where they cannot all be written, each is tried alone.
+    fn put_drafts(&self, most: usize, drafts: &[Draft]) -> Vec<io::Result<EntryRef>> {
+        let bodies: Vec<_> = drafts.iter().map(|draft| Parcel::of(draft.bytes)).collect();
+        let mut parcels: Vec<_> = drafts.iter().flat_map(|draft| draft.parcels.iter().copied()).collect();
+        parcels.extend(&bodies);
+        parcels.dedup_by_key(|parcel| parcel.digest);
         let (fresh, written) = self.write(&parcels);
-        let body = body.digest;
         let mut index = self.inside.index();
         self.adopt(&index, fresh);
-        written?;
-        let table = self.inside.table();
-        let blobs = find_all(&table, &body, needs)?;
-        let same = table.entries_of(key).find(|(_, entry)| entry.blobs == blobs);
-        if let Some((slot, entry)) = same {
-            table.unpin(&blobs);
-            entry.touch(self.inside.clock.now());
-            return Ok(EntryRef {
-                key: *key,
-                slot,
-                id: entry.id,
-            });
+        if let Err(error) = written {
+            drop(index);
+            return match drafts {
+                [_] => vec![Err(error)],
+                all => all.chunks(1).flat_map(|draft| self.put_drafts(most, draft)).collect(),
+            };
         }
-        let entry = NewEntry {
-            id: table.next_id,
-            key: *key,
-            used: self.inside.clock.now(),
-            blobs,
-        };
-        let excess: Vec<_> = by_use(&table, key).skip(most - 1).collect();
-        let items = entry.items(&table, &excess);
-        drop(table);
-        index.append(&items)?;
-        let added = self.inside.add(entry, &excess);
+        let (plans, items) = self.plan(most, drafts, &bodies);
+        let appended = index.append(&items);
+        let done = plans.into_iter().map(|plan| match (plan?, &appended) {
+            (Plan::Same(entry), _) => Ok(entry),
+            (Plan::New(..), Err(error)) => Err(io::Error::new(error.kind(), error.to_string())),
+            (Plan::New(entry, excess), Ok(())) => Ok(self.inside.add(entry, &excess)),
+        });
+        let done = done.collect();
         self.wake_if_full(&index);
-        Ok(added)
+        done
+    }
+
+    /// What is to become of each, whose blobs are there, and what the index must be told.
+    fn plan(&self, most: usize, drafts: &[Draft], bodies: &[Parcel]) -> (Vec<io::Result<Plan>>, Vec<Item>) {
+        let table = self.inside.table();
+        let (mut items, mut told, mut id) = (Vec::new(), HashSet::new(), table.next_id);
+        let plan = |(draft, body): (&Draft, &Parcel)| {
+            let blobs = find_all(&table, &body.digest, &draft.needs)?;
+            let key = draft.key;
+            let same = table.entries_of(&key).find(|(_, entry)| entry.blobs == blobs);
+            if let Some((slot, entry)) = same {
+                table.unpin(&blobs);
+                entry.touch(self.inside.clock.now());
+                let id = entry.id;
+                return Ok(Plan::Same(EntryRef { key, slot, id }));
+            }
+            let used = self.inside.clock.now();
+            let entry = NewEntry { id, key, used, blobs };
+            let excess: Vec<_> = by_use(&table, &key).skip(most - 1).collect();
+            items.extend(entry.items(&table, &excess, &mut told));
+            id = id.wrapping_add(1);
+            Ok(Plan::New(entry, excess))
+        };
+        let plans = drafts.iter().zip(bodies).map(plan).collect();
+        (plans, items)
     }
 }
 

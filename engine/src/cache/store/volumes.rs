@@ -1,9 +1,8 @@
 //! All volumes: the one that is appended to, the descriptors of those that are read, and what the disk holds for them.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -15,6 +14,9 @@ use rustix::fs::{openat, unlinkat, AtFlags, Mode, OFlags};
 use super::files::numbers_in;
 use super::number::{Number, Numbers};
 use super::volume::{Piece, Volume};
+
+/// More than that the kernel does not take at once.
+const MOST_SLICES: usize = 1024;
 
 /// Descriptors that are kept open for the next reader.
 const OPEN: usize = 128;
@@ -100,14 +102,11 @@ impl Volumes {
 
     /// Appends all of these, side by side. Whoever gets the pieces has a claim for each.
     pub fn append(&self, pieces: &[&[u8]], limits: Limits, numbers: &Numbers) -> io::Result<Vec<Piece>> {
-        let bytes = match pieces {
-            [one] => Cow::Borrowed(*one),
-            all => Cow::Owned(all.concat()),
-        };
-        let length = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let length = pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        let length = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
         let count = pieces.len() as u32;
         let (tail, mut offset) = self.reserve(length, count, limits, numbers)?;
-        if let Err(error) = tail.file.write_all_at(&bytes, u64::from(offset)) {
+        if let Err(error) = write_all(&tail.file, pieces, u64::from(offset)) {
             self.give_back(&tail, offset, length, count);
             return Err(error);
         }
@@ -257,6 +256,23 @@ impl Volumes {
 impl State {
     fn is_tail(&self, volume: &Arc<Volume>) -> bool {
         self.tail.as_ref().is_some_and(|tail| Arc::ptr_eq(&tail.volume, volume))
+    }
+}
+
+/// One after the other, from this offset on.
+fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<()> {
+    let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+    let written = match slices.len() {
+        // Copied, many little ones are quicker than each on its own.
+        2..=MOST_SLICES => rustix::io::pwritev(file, &slices, offset)?,
+        _ => 0,
+    };
+    match pieces {
+        [one] => file.write_all_at(one, offset),
+        all if written < all.iter().map(|piece| piece.len()).sum() => {
+            file.write_all_at(&all.concat()[written..], offset + written as u64)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -18,8 +18,8 @@ use super::hot::Form;
 use super::metrics::{Language, Outcome};
 use super::office::{Desk, Standing};
 use super::outbox::{Body as Content, Wrapping};
-use super::porters::Done;
-use super::shelf::{Look, NotStored, Place};
+use super::porters::{Done, Errand};
+use super::shelf::{keeping, Look, NotStored, Place};
 use super::upload::Upload;
 use crate::cache::digest::Digest;
 use crate::fields::Malformed;
@@ -265,9 +265,8 @@ impl Http {
             Look::Here(content) => self.tell(&head, Some(content), desk),
             Look::Away => {
                 self.state = State::Away(head, 0);
-                *desk.errand = digest.map(|digest| -> super::porters::Errand {
-                    Box::new(move |shelf| Done::Opened(shelf.load(&digest, Form::Plain)))
-                });
+                let load = |digest| Errand::carry(move |shelf| Done::Opened(shelf.load(&digest, Form::Plain)));
+                *desk.errand = digest.map(load);
             }
         }
     }
@@ -305,16 +304,12 @@ impl Http {
             let differs = NotStored::new(NotKept::Digest, "the content does not have the SHA-256 of its name");
             return self.tell_stored(&head, 0, &Err(differs), desk);
         }
-        let (length, is_small) = (upload.length, upload.is_small());
+        let length = upload.length;
         let (Some(place), Ok(content)) = (place(&head, desk), upload.finish()) else {
             return self.say(&head, 507, "", desk);
         };
-        if is_small {
-            let stored = desk.office.shelf.keep_value(&place, content);
-            return self.tell_stored(&head, length, &stored, desk);
-        }
         self.state = State::Away(head, length);
-        *desk.errand = Some(Box::new(move |shelf| Done::Stored(shelf.keep_value(&place, content))));
+        *desk.errand = Some(keeping(place, content));
     }
 
     fn tell_stored(&mut self, head: &Head, length: u64, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {

@@ -10,8 +10,8 @@ use super::hot::Form;
 use super::metrics::{Language, Outcome};
 use super::office::Desk;
 use super::outbox::{Body, Wrapping};
-use super::porters::Done;
-use super::shelf::{Look, NotStored, Place};
+use super::porters::{Done, Errand};
+use super::shelf::{keeping, Look, NotStored, Place, Value};
 use super::upload::Upload;
 use crate::fields::Malformed;
 use crate::folder::ENGINE;
@@ -120,9 +120,8 @@ impl Redis {
             Look::Here(body) => tell(Some(body), desk),
             Look::Away => {
                 self.state = State::Getting;
-                *desk.errand = digest.map(|digest| -> super::porters::Errand {
-                    Box::new(move |shelf| Done::Opened(shelf.load(&digest, Form::Plain)))
-                });
+                let load = |digest| Errand::carry(move |shelf| Done::Opened(shelf.load(&digest, Form::Plain)));
+                *desk.errand = digest.map(load);
             }
         }
     }
@@ -131,8 +130,15 @@ impl Redis {
         if !may_write(desk) {
             return error(READ_ONLY, desk);
         }
-        let stored = desk.office.shelf.keep_small_value(&place(key, desk), value);
-        tell_stored(key, value.len() as u64, &stored, desk);
+        self.state = State::Setting {
+            key: key.to_vec(),
+            length: value.len() as u64,
+        };
+        *desk.errand = Some(Errand::Keep(Value {
+            place: place(key, desk),
+            bytes: value.to_vec(),
+            _share: None,
+        }));
     }
 
     /// A request whose last word is long can only be one that stores it.
@@ -193,18 +199,14 @@ impl Redis {
     }
 
     fn store(&mut self, key: Vec<u8>, upload: Upload, desk: &mut Desk<'_>) {
-        let (length, is_small) = (upload.length, upload.is_small());
-        let content = match upload.finish() {
-            Ok(content) => content,
-            Err(error) => return tell_stored(&key, length, &Err(error.into()), desk),
-        };
-        let place = place(&key, desk);
-        if is_small {
-            let stored = desk.office.shelf.keep_value(&place, content);
-            return tell_stored(&key, length, &stored, desk);
+        let length = upload.length;
+        match upload.finish() {
+            Ok(content) => {
+                *desk.errand = Some(keeping(place(&key, desk), content));
+                self.state = State::Setting { key, length };
+            }
+            Err(error) => tell_stored(&key, length, &Err(error.into()), desk),
         }
-        self.state = State::Setting { key, length };
-        *desk.errand = Some(Box::new(move |shelf| Done::Stored(shelf.keep_value(&place, content))));
     }
 }
 
