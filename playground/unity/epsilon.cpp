@@ -1,0 +1,5 @@
+#include "parts.h"
+
+// unity: alone
+
+int epsilon() { return __LINE__; }

@@ -1,0 +1,191 @@
+"""What is read from sources, and how they are grouped: pure functions, without a build."""
+
+import os
+import random
+from typing import Any, Dict, List, Set, Tuple
+
+import pytest
+
+from waflib_extras import closure, grouping, ledger, names
+
+
+def left(text: str) -> Set[str]:
+	"""The names that a text leaves, without kinds; those of a namespace with that before them."""
+	found = [leaf.split(" ") for leaf in names.read_facts(text).leaves]
+	return {space + "::" + name if space else name for _, space, name in found}
+
+
+DECLARATIONS = {
+	"static int a, *b = 0, c[3];": {"a", "b", "c"},
+	'static const char *const words[] = { "one", "{" };': {"words"},
+	"int f(int x) { int inside; return x; }": {"f"},
+	"static Foo bar(Baz one, Qux two);": {"bar"},
+	"static int (*handler)(int, char);": {"handler"},
+	"typedef int (*callback)(void *);": {"callback"},
+	"struct point { int x; struct { int y; } z; } origin;": {"point", "origin"},
+	"struct later;": set(),
+	"struct later *first(void) { return 0; }": {"first"},
+	"enum { ONE, TWO = 2, THREE };": {"ONE", "TWO", "THREE"},
+	"enum class color { red };": {"color"},
+	"class A : public B<int> { void f(); };": {"A"},
+	"A::A(int x) : a(x), b{2} { }": set(),
+	"int A::get() const { return 1; }": set(),
+	"namespace n { int x; namespace { int y; } }": {"n::x", "n::y"},
+	"namespace a::b { class c {}; } int d;": {"a::b::c", "d"},
+	"template <class T, int N = (1 > 2)> static T make(T t) { return t; }": {"make"},
+	"std::map<int, std::vector<A> > table = { { 1, {} } };": {"table"},
+	'extern "C" { int plain(void); }': {"plain"},
+	"__attribute__((constructor)) static void start(void) { }": {"start"},
+	"using number = int;": {"number"},
+	"#if A\nint one(void) {\n#else\nint two(void) {\n#endif\nreturn 1; }\nint three;": {"one", "three"},
+	"#if 0\nint gone(void) {\n#endif\nint here;": {"here"},
+	"/* int a; */ // int b; \\\n int c;\nint d;": {"d"},
+	'const char *s = "int x;"; char q = \'"\'; int after;': {"s", "q", "after"},
+	'const char *r = R"(int x; " )"; int after;': {"r", "after"},
+	"TEST(one, two) { int x; }": set(),
+}
+
+
+@pytest.mark.parametrize("text", DECLARATIONS)
+def test_names_that_are_left(text: str) -> None:
+	"""A declaration at the scope of a file or namespace leaves its names and no others."""
+	found = left(text)
+	if "#else" in text:
+		assert found in (DECLARATIONS[text], DECLARATIONS[text] | {"two"})
+	else:
+		assert found == DECLARATIONS[text]
+
+
+def test_what_is_not_understood_stands_alone() -> None:
+	"""Where the text alone does not say enough, a source is alone, or nothing comes after it."""
+	alone = ("int f(void) {", "#include NAME\n", "int x = __COUNTER__;", 'asm("nop");', "int f() <% %>", "#line 3\n")
+	assert all(names.read_facts(text).alone for text in alone)
+	last = ("#pragma pack(1)\n", '#pragma GCC optimize("O0")\n', '#pragma GCC diagnostic ignored "-Wall"\n')
+	assert all(names.read_facts(text).last for text in last)
+	fine = '#pragma pack(push, 1)\n#pragma pack(pop)\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored "x"\n'
+	facts = names.read_facts(fine + "#pragma GCC diagnostic pop\nint x;\n")
+	assert not facts.alone and not facts.last
+
+
+def test_guards() -> None:
+	"""A header is read once if its guard holds all of it."""
+	assert names.read_facts("/* x */\n#ifndef A_H\n#define A_H\nint a;\n#endif /* A_H */\n").guard == "A_H"
+	assert names.read_facts("#if !defined(A_H)\n#define A_H\n#endif\n").guard == "A_H"
+	assert names.read_facts("#pragma once\nint a;\n").guard
+	assert not names.read_facts("#ifndef A_H\n#define A_H\n#endif\nint late;\n").guard
+	assert not names.read_facts("#define A\nint a;\n").guard
+
+
+# ---- cuts
+
+
+def cut(files: Dict[str, int], most: int = 50) -> Set[Tuple[str, ...]]:
+	"""The groups of files with these sizes, by name."""
+	keys = sorted(files)
+	weights = grouping.weigh([files[key] for key in keys], most)
+	return {tuple(keys[i] for i in group) for group in grouping.cut(keys, weights)}
+
+
+def random_files(draw: random.Random) -> Dict[str, int]:
+	count = draw.randint(1, 400)
+	return {"%s/%x.cpp" % (draw.choice("abc"), draw.getrandbits(40)): draw.randint(10, 30000) for _ in range(count)}
+
+
+def test_cuts_keep_to_their_bounds() -> None:
+	"""Each file is in one group, in order; a group has at most so many, and not too few where there are more."""
+	draw = random.Random(1)
+	for _ in range(200):
+		files = random_files(draw)
+		most = draw.choice((2, 5, 20, 50))
+		groups = sorted(cut(files, most))
+		assert [name for group in groups for name in group] == sorted(files)
+		assert max(map(len, groups)) <= most
+		assert len(groups) <= 1 + len(files) * 3 / most + sum(files.values()) * 4 / grouping.SMALL
+
+
+def test_a_change_stays_where_it_is() -> None:
+	"""To add, remove or edit one file makes one new group, seldom two, hardly ever more."""
+	draw = random.Random(2)
+	new: List[int] = []
+	for _ in range(600):
+		files = random_files(draw)
+		before = cut(files)
+		name = draw.choice(sorted(files))
+		kind = draw.choice(("add", "remove", "edit"))
+		if kind == "add":
+			files["%s/%x.cpp" % (draw.choice("abc"), draw.getrandbits(40))] = draw.randint(10, 30000)
+		elif kind == "remove":
+			del files[name]
+		else:
+			files[name] += draw.randint(-9, 400)
+		new.append(len(cut(files) - before))
+	assert sum(new) / len(new) < 1.3
+	assert sum(count <= 2 for count in new) > 0.92 * len(new)
+
+
+def test_cuts_are_the_same_everywhere() -> None:
+	"""They depend on names and sizes, not on the machine or on what was built before."""
+	files = {"a/%d.cpp" % n: 1000 for n in range(100)}
+	assert cut(files) == cut(dict(reversed(list(files.items()))))
+	assert [len(group) for group in sorted(cut(files, 10), key=lambda group: sorted(files).index(group[0]))][
+		:4
+	] == SIZES
+
+
+SIZES = [5, 7, 8, 4]
+
+
+# ---- pieces
+
+
+def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
+	"""The sources among these files."""
+	for name, text in files.items():
+		(tmp_path / name).write_text(text)
+	shelf = closure.Shelf()
+	finder = closure.Finder(shelf, closure.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [])
+	return [finder.source(str(tmp_path / name), str(tmp_path)) for name in files if not name.endswith(".h")]
+
+
+def test_pieces_are_those_that_do_not_notice_each_other(tmp_path: Any) -> None:
+	"""Each source joins the first that have nothing it mentions, what they leave."""
+	files = {
+		"a.c": "static int one; int a(void) { return one; }",
+		"b.c": "static int two; int b(void) { return two; }",
+		"c.c": "static int one; int c(void) { return one; }",
+		"d.c": "static int one, two; int d(void) { return one + two; }",
+		"e.c": "int e(void) { return 1; }",
+	}
+	plan = grouping.plan(sources(tmp_path, files), [100] * 5, 50, False)
+	assert [entry.members for entry in plan.entries] == [[0, 1, 4], [2], [3]]
+	assert plan.reasons["3"].startswith("one, which ")
+	away = grouping.plan(sources(tmp_path, files), [100] * 5, 50, False, away=[1])
+	assert [entry.members for entry in away.entries] == [[0, 4], [1], [2], [3]]
+	assert away.entries[0].anchor == plan.entries[0].anchor
+
+
+def test_what_runs_before_main_keeps_its_turn(tmp_path: Any) -> None:
+	"""Where a source that runs something is taken out, those after it are not put before it."""
+	files = {"%s.cpp" % name: "static Registered %s(1);" % name for name in "abcd"}
+	plan = grouping.plan(sources(tmp_path, files), [100] * 4, 50, True)
+	assert [entry.members for entry in plan.entries] == [[0, 1, 2, 3]]
+	plan = grouping.plan(sources(tmp_path, files), [100] * 4, 50, True, away=[1])
+	assert [entry.members for entry in plan.entries] == [[0], [1], [2, 3]]
+
+
+# ---- what is remembered
+
+
+def test_records_are_whole_or_none(tmp_path: Any) -> None:
+	"""A file that was cut or changed anywhere is not read."""
+	path = str(tmp_path / "records")
+	ledger.write(path, {"a": [1, "\udcff"]})
+	assert ledger.read(path) == {"a": [1, "\udcff"]}
+	with open(path, "rb") as f:
+		content = f.read()
+	for i in range(len(content)):
+		for damaged in (content[:i], content[:i] + bytes((content[i] ^ 1,)) + content[i + 1 :]):
+			with open(path, "wb") as f:
+				f.write(damaged)
+			assert ledger.read(path) is None
+	assert os.listdir(str(tmp_path)) == ["records"]

@@ -1,0 +1,274 @@
+"""
+What sources include: files of the project are found where a compiler would look for them, and read once.
+
+Knows nothing of Waf. What lies outside of the project is told by its name only; what is made during the build is not
+looked at, since it may not be there yet.
+"""
+
+import hashlib
+import os
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
+
+from . import grouping, names
+
+Include = Tuple[Optional[Tuple[str, str]], str]
+"""Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
+Stamp = List[int]
+"""Whatever changes a file changes this, unless somebody hides it."""
+
+
+def stamp_of(path: str) -> Optional[Stamp]:
+	try:
+		found = os.stat(path)
+	except OSError:
+		return None
+	return [found.st_mtime_ns, found.st_size]
+
+
+def digest_of(path: str) -> str:
+	try:
+		with open(path, "rb") as f:
+			return hashlib.md5(f.read()).hexdigest()
+	except OSError:
+		return ""
+
+
+class Shelf:
+	"""The facts of files, remembered from build to build."""
+
+	def __init__(self, saved: Optional[Dict[str, Any]] = None) -> None:
+		self.saved: Dict[str, Any] = {} if saved is None else saved
+		"""By path: stamp, digest, facts."""
+		self.open: Dict[str, grouping.File] = {}
+		self.is_new = False
+
+	def digest(self, path: str) -> str:
+		self.file(path)
+		return self.saved[path][1] if path in self.saved else ""
+
+	def stamp(self, path: str) -> Optional[Stamp]:
+		self.file(path)
+		return self.saved[path][0] if path in self.saved else None
+
+	def size(self, path: str) -> int:
+		return (self.stamp(path) or [0, 0])[1]
+
+	def file(self, path: str) -> grouping.File:
+		file = self.open.get(path)
+		if file is None:
+			file = self.open[path] = grouping.open_facts(path, self.read(path))
+		return file
+
+	def read(self, path: str) -> names.Facts:
+		stamp = stamp_of(path)
+		known = self.saved.get(path)
+		if known and known[0] == stamp:
+			return names.Facts(*known[2])
+		try:
+			with open(path, "rb") as f:
+				content = f.read()
+		except OSError as e:
+			return names.read_facts("")._replace(alone="cannot be read: %s" % e.strerror)
+		digest = hashlib.md5(content).hexdigest()
+		if known and known[1] == digest:
+			facts = names.Facts(*known[2])
+		else:
+			facts = names.read_facts(content.decode("latin-1"))
+		self.saved[path] = [stamp, digest, list(facts)]
+		self.is_new = True
+		return facts
+
+
+class System:
+	"""The headers of the system, as a compiler finds them that searches these folders."""
+
+	def __init__(self, saved: Optional[Dict[str, Any]], folders: Sequence[str]) -> None:
+		self.saved: Dict[str, Any] = {} if saved is None else saved
+		self.folders = folders
+		self.is_new = False
+		self.files: Dict[str, names.Foreign] = {}
+		self.reached: Dict[str, FrozenSet[str]] = {}
+		self.sets: Dict[Tuple[str, str], FrozenSet[str]] = {}
+
+	def read(self, path: str) -> names.Foreign:
+		if path not in self.files:
+			stamp = stamp_of(path)
+			known = self.saved.get(path)
+			if not known or known[0] != stamp:
+				try:
+					with open(path, encoding="latin-1") as f:
+						foreign = names.read_foreign(f.read())
+				except OSError:
+					foreign = names.read_foreign("")
+				known = self.saved[path] = [stamp, list(foreign)]
+				self.is_new = True
+			self.files[path] = names.Foreign(*known[1])
+		return self.files[path]
+
+	def reach(self, include: str) -> FrozenSet[str]:
+		"""All files that an include could lead to, also with what those include."""
+		found = self.reached.get(include)
+		if found is None:
+			seen: Set[str] = set()
+			left = self.find("", include)
+			while left:
+				path = left.pop()
+				if path not in seen:
+					seen.add(path)
+					for inner in self.read(path).includes:
+						left.extend(self.find(os.path.dirname(path), inner))
+			found = self.reached[include] = frozenset(seen)
+		return found
+
+	def find(self, folder: str, include: str) -> List[str]:
+		own = [folder] if folder and include[0] == '"' else []
+		paths = [os.path.normpath(os.path.join(each, include[1:])) for each in [*own, *self.folders]]
+		return [path for path in dict.fromkeys(paths) if self.exists(path)]
+
+	def exists(self, path: str) -> bool:
+		return path in self.files or os.path.isfile(path)
+
+	def told(self, include: str, field: str) -> FrozenSet[str]:
+		"""The ``macros``, ``asked`` or ``words`` of all that an include leads to."""
+		key = include, field
+		if key not in self.sets:
+			texts = [getattr(self.read(path), field).split() for path in self.reach(include)]
+			self.sets[key] = frozenset().union(*texts)
+		return self.sets[key]
+
+
+class Finder:
+	"""Finds includes as a compiler does that has these folders to search, of those in the project."""
+
+	def __init__(
+		self, shelf: Shelf, system: System, folders: Sequence[str], top: str, out: str, made: Iterable[str]
+	) -> None:
+		self.shelf = shelf
+		self.system = system
+		self.folders = folders
+		self.top = top + os.sep
+		self.out = out + os.sep
+		self.made: FrozenSet[str] = frozenset(made)
+		"""Files of the build folder that are there before the build."""
+		self.found: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
+		self.direct: Dict[str, List[Include]] = {}
+		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
+
+	def find(self, folder: str, include: str) -> Optional[Tuple[str, str]]:
+		"""The path of a file that is included, and the folder in which it was looked for; none if it is not ours."""
+		key = (folder if include[0] == '"' else "", include)
+		if key not in self.found:
+			self.found[key] = self.look(([folder] if key[0] else []) + list(self.folders), include[1:])
+		return self.found[key]
+
+	def look(self, folders: Sequence[str], name: str) -> Optional[Tuple[str, str]]:
+		for folder in folders:
+			path = os.path.normpath(os.path.join(folder, name))
+			if os.path.isfile(path):
+				is_ours = path in self.made if path.startswith(self.out) else path.startswith(self.top)
+				return (path, folder) if is_ours else None
+		return None
+
+	def includes(self, file: grouping.File) -> List[Include]:
+		"""Where each include of a file leads, and how it is written."""
+		if file.path not in self.direct:
+			folder = os.path.dirname(file.path)
+			self.direct[file.path] = [(self.find(folder, include), include) for include in file.facts.includes]
+		return self.direct[file.path]
+
+	def source(self, path: str, relative: str) -> grouping.Source:
+		"""A source with what it includes; ``relative`` is the folder that compilers run in."""
+		file = self.shelf.file(path)
+		headers, systems = self.reach(file, self.includes(file))
+		usings = {using for each in [file, *headers.values()] for using in each.facts.usings}
+		early, is_early = self.find_early(file, relative) if usings else ([], False)
+		return grouping.Source(
+			file,
+			headers,
+			{include: self.system.told(include, "macros") for include in systems},
+			all(self.system.reach(include) for include in systems),
+			self.find_prelude(file),
+			self.find_features(file, headers, systems),
+			usings,
+			early,
+			is_early,
+		)
+
+	def reach(self, file: grouping.File, includes: List[Include]) -> Tuple[Dict[str, grouping.File], Set[str]]:
+		"""The headers of the project that these includes of a file lead to, and those of the system."""
+		headers: Dict[str, grouping.File] = {}
+		paths, systems = part_includes(includes)
+		systems = set(systems)
+		left = list(paths)
+		while left:
+			path = left.pop()
+			if path not in headers and path != file.path:
+				headers[path] = header = self.shelf.open.get(path) or self.shelf.file(path)
+				if header.facts.includes:
+					if path not in self.parted:
+						self.parted[path] = part_includes(self.includes(header))
+					paths, others = self.parted[path]
+					left += paths
+					systems.update(others)
+		return headers, systems
+
+	def find_prelude(self, file: grouping.File) -> str:
+		"""What comes before an include that heeds it, with the includes before that, if there is anything."""
+		parts = file.facts.prelude
+		includes = self.includes(file)
+		end = 0
+		for i, part in enumerate(parts):
+			if isinstance(part, str) and self.is_heeded(
+				part, file, [includes[n] for n in parts[i:] if n.__class__ is int]
+			):
+				end = i + 1
+		return "\n".join(each if isinstance(each, str) else file.facts.includes[each] for each in parts[:end])
+
+	def is_heeded(self, directive: str, file: grouping.File, includes: List[Include]) -> bool:
+		"""Whether what is included after a directive could be another without it."""
+		includes = [each for each in includes if not self.is_text(each[0])]
+		if directive.startswith("pragma"):
+			return bool(includes)
+		name = names.WORD.findall(directive)[1]
+		headers, systems = self.reach(file, includes)
+		return any(name in header.words or name in header.members for header in headers.values()) or any(
+			name in self.system.told(include, "words") for include in systems
+		)
+
+	def is_text(self, found: Optional[Tuple[str, str]]) -> bool:
+		"""A file that is made to be included again and again, and includes nothing itself."""
+		if found is None:
+			return False
+		facts = self.shelf.file(found[0]).facts
+		return not facts.guard and not facts.includes
+
+	def find_features(self, file: grouping.File, headers: Dict[str, grouping.File], systems: Set[str]) -> str:
+		"""Macros of the project that the system's headers ask for, and whether those come first."""
+		found = [
+			"%s %s" % (name, path)
+			for path, header in sorted(headers.items())
+			for name in sorted(header.facts.macros)
+			if name != header.facts.guard and any(name in self.system.told(include, "asked") for include in systems)
+		]
+		if found:
+			found.append("first" if self.includes(file)[0][0] is not None else "later")
+		return "\n".join(found)
+
+	def find_early(self, file: grouping.File, relative: str) -> Tuple[List[str], bool]:
+		"""The paths of headers that a source includes in any case, and whether those are all that it includes."""
+		early = []
+		is_early = True
+		for number, (found, include) in enumerate(self.includes(file)):
+			if number in file.facts.optional:
+				is_early = is_early and found is None
+			elif found is not None:
+				if not self.shelf.file(found[0]).facts.guard:
+					is_early = False
+				else:
+					early.append(os.path.join(os.path.relpath(found[1], relative), include[1:]))
+		return early, is_early
+
+
+def part_includes(includes: List[Include]) -> Tuple[List[str], Set[str]]:
+	"""Those that lead to files of the project, and the names of the others."""
+	return [found[0] for found, _ in includes if found], {include for found, include in includes if not found}

@@ -1,0 +1,223 @@
+"""
+What unity builds remember in the build folder: facts, plans of targets, who did not go together, who is edited.
+
+Two files: a small one that each build reads, and one with all facts, which is read when a plan has to be made anew.
+Both are written whole and put in place at once; one that cannot be read is as if it were not there.
+"""
+
+import hashlib
+import marshal
+import os
+import tempfile
+import threading
+import time
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import closure, grouping, names
+
+FORMAT = 4
+ENCODING = 2  # of marshal, which all interpreters know, and which is ten times as fast as JSON
+VERSION = "%d.%d" % (FORMAT, names.VERSION)
+PLANS, FACTS = ".unity-plans", ".unity-facts"
+MANY_EDITED = 3
+"""So many sources of a target may change at once and be taken for edited; more are an update from elsewhere."""
+RESTED_BUILDS = 10
+"""After so many builds in which others of its target changed, a source that did not is back with them."""
+RESTED_SECONDS = 8 * 3600
+"""So it is after this time."""
+
+
+class Ledger:
+	"""All that is remembered of one build folder."""
+
+	def __init__(self, folder: str) -> None:
+		self.folder = folder
+		self.lock = threading.Lock()
+		self.plans: Dict[str, Dict[str, Any]] = read(os.path.join(folder, PLANS)) or {}
+		"""By target and language."""
+		self.is_new = False
+		self.facts: Optional[Dict[str, Any]] = None
+		self.shelf: Optional[closure.Shelf] = None
+		self.systems: Dict[str, closure.System] = {}
+		self.stamps: Dict[str, Optional[closure.Stamp]] = {}
+		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
+
+	def target(self, name: str) -> "Target":
+		return Target(self, self.plans.setdefault(name, {}))
+
+	def stamp(self, path: str) -> Optional[closure.Stamp]:
+		if path not in self.stamps:
+			self.stamps[path] = closure.stamp_of(path)
+		return self.stamps[path]
+
+	def open_facts(self) -> closure.Shelf:
+		if self.shelf is None:
+			self.facts = read(os.path.join(self.folder, FACTS)) or {}
+			if self.facts.get("facts") != names.VERSION:
+				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
+			self.shelf = closure.Shelf(self.facts["files"])
+		return self.shelf
+
+	def system(self, folders: List[str]) -> closure.System:
+		self.open_facts()
+		key = os.pathsep.join(folders)
+		if key not in self.systems:
+			# one file says the same to all compilers
+			self.systems[key] = closure.System(self.facts["systems"], folders)
+		return self.systems[key]
+
+	def save(self) -> None:
+		"""Write down what is new."""
+		with self.lock:
+			if self.is_new:
+				self.is_new = False
+				write(os.path.join(self.folder, PLANS), self.plans)
+			if self.shelf is not None and (self.shelf.is_new or any(each.is_new for each in self.systems.values())):
+				self.shelf.is_new = False
+				for each in self.systems.values():
+					each.is_new = False
+				write(os.path.join(self.folder, FACTS), self.facts)
+
+
+class Target:
+	"""What is remembered of the sources of one language in a target."""
+
+	def __init__(self, ledger: Ledger, saved: Dict[str, Any]) -> None:
+		self.ledger = ledger
+		self.saved = saved
+
+	@property
+	def plan(self) -> Optional[Dict[str, Any]]:
+		return self.saved.get("plan")
+
+	def holds(self, key: str, now: float, is_cxx: bool) -> bool:
+		"""The plan is the one for what is there now, and nobody comes back."""
+		if self.saved.get("key") != key:
+			return False
+		stamp = self.ledger.stamp
+		changed = [path for path, known in self.saved["stamps"].items() if stamp(path) != known]
+		edited = self.saved["edited"]
+		if changed:
+			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
+		if any(is_rested(*edit, now) for edit in edited.values()):
+			return False
+		return not changed or self.follow(changed, edited, is_cxx)
+
+	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
+		"""Keep the plan if only files have changed that are compiled alone by now, and that stay in their turn."""
+		plan = self.saved["plan"]
+		sources = list(self.saved["digests"])
+		digests = {}
+		for path in changed:
+			if path not in edited:
+				return False
+			try:
+				with open(path, "rb") as f:
+					content = f.read()
+			except OSError:
+				return False
+			facts = names.read_facts(content.decode("latin-1"))
+			if grouping.is_starting(facts, is_cxx) != (sources.index(path) in plan["starts"]):
+				return False
+			digests[path] = hashlib.md5(content).hexdigest()
+		self.saved["stamps"].update((path, self.ledger.stamp(path)) for path in changed)
+		self.saved["digests"].update(digests)
+		self.saved["edited"] = edited
+		self.ledger.is_new = True
+		return True
+
+	def keep(self, key: str, shelf: closure.Shelf, sources: List[str], files: List[str], plan: Dict[str, Any]) -> None:
+		self.saved.update(
+			key=key,
+			stamps={path: shelf.stamp(path) for path in files},
+			digests={path: shelf.digest(path) for path in sources},
+			plan=plan,
+		)
+		self.ledger.is_new = True
+
+	def find_away(self, shelf: closure.Shelf, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
+		"""The sources that are compiled alone for now, with the reason."""
+		away = dict.fromkeys(self.find_apart(), "does not compile with others")
+		edited = self.find_edited(shelf, sources) if is_adaptive else {}
+		if edited != self.saved.get("edited"):
+			self.saved["edited"] = edited
+			self.ledger.is_new = True
+		away.update((path, "is being edited") for path in edited)
+		return away
+
+	def find_edited(self, shelf: closure.Shelf, sources: List[str]) -> Dict[str, Tuple[int, float]]:
+		"""Who changes lately: how many builds ago, counting those in which others changed, and when."""
+		now = time.time()
+		known = self.saved.get("digests", {})
+		edited = {path: (edit[0], edit[1]) for path, edit in self.saved.get("edited", {}).items() if path in sources}
+		changed = [path for path in sources if path in known and known[path] != shelf.digest(path)]
+		for path, (builds, when) in list(edited.items()):
+			edited[path] = (builds + bool(changed), when)
+			if is_rested(*edited[path], now):
+				del edited[path]
+		if len(changed) <= MANY_EDITED:
+			edited.update((path, (0, now)) for path in changed)
+		return edited
+
+	def find_apart(self) -> List[str]:
+		"""Who did not compile with others, as long as they are what they were."""
+		apart = self.saved.get("apart", {})
+		for path, digests in list(apart.items()):
+			if any(closure.digest_of(each) != digest for each, digest in digests.items()):
+				del apart[path]
+				self.ledger.is_new = True
+		return list(apart)
+
+	def set_apart(self, path: str, others: List[str]) -> None:
+		"""Remember that a source does not compile with these others; its plan is made anew next time."""
+		digests = {each: closure.digest_of(each) for each in [path, *others]}
+		with self.ledger.lock:
+			self.saved.setdefault("apart", {})[path] = digests
+			self.saved["key"] = ""
+			self.ledger.is_new = True
+
+	# ---- what it gains
+
+	def note_times(self, alone: float, together: float, count: int) -> None:
+		with self.ledger.lock:
+			self.saved["times"] = [alone, together, count]
+			self.ledger.is_new = True
+
+	@property
+	def times(self) -> Optional[List[float]]:
+		return self.saved.get("times")
+
+
+def is_rested(builds: int, when: float, now: float) -> bool:
+	return builds > RESTED_BUILDS or not 0 <= now - when < RESTED_SECONDS
+
+
+def read(path: str) -> Optional[Dict[str, Any]]:
+	"""What was written to a file, if that is there and whole."""
+	try:
+		with open(path, "rb") as f:
+			head, content = f.readline(), f.read()
+	except OSError:
+		return None
+	return marshal.loads(content) if head == head_of(content) else None
+
+
+def write(path: str, found: Dict[str, Any]) -> None:
+	"""Put a file in its place at once."""
+	content = marshal.dumps(found, ENCODING)
+	folder, name = os.path.split(path)
+	os.makedirs(folder, exist_ok=True)
+	handle, temporary = tempfile.mkstemp(prefix=name, dir=folder)
+	try:
+		with os.fdopen(handle, "wb") as f:
+			f.write(head_of(content) + content)
+		os.replace(temporary, path)
+	except BaseException:
+		os.unlink(temporary)
+		raise
+
+
+def head_of(content: bytes) -> bytes:
+	"""The first line of a file, which tells what follows."""
+	head = "unity %d %s\n" % (FORMAT, hashlib.md5(content).hexdigest())
+	return head.encode()
