@@ -1,0 +1,4 @@
+int doors(void)
+{
+	return 1;
+}

@@ -1,0 +1,9 @@
+#include <stdio.h>
+
+int second(void);
+
+int main(void)
+{
+	printf("%s %d\n", __FILE__, second());
+	return 0;
+}

@@ -1,0 +1,4 @@
+int second(void)
+{
+	return 2;
+}

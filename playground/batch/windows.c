@@ -1,0 +1,4 @@
+int windows(void)
+{
+	return 1;
+}
