@@ -1,0 +1,99 @@
+"""
+Builds of very many tasks that do next to nothing: what Waf itself takes, with and without our tool.
+
+Sizes follow each other. A contender whose build fails, or takes longer than the limit, has no numbers for that size
+and for larger ones, and a note says why: Waf alone ends a chain of a thousand tasks with a RecursionError.
+"""
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+
+from .meter import Command, Reading
+from .mistake import Failed
+
+if TYPE_CHECKING:
+	from .run import Run
+
+MIB = 1024.0
+SIZES = {"large": (20000,), "large-rules": (1000, 2000), "large-chain": (500, 20000), "large-archive": (2000, 10000)}
+"""How many tasks there are, where nobody says so."""
+LIMIT = 900  # seconds that a build may take
+REPEATED = ("large-archive",)  # whose tasks run each time
+
+
+class Sizes:
+	"""A shape, in one size after the other."""
+
+	def __init__(self, run: "Run", scenario: str) -> None:
+		self.run = run
+		self.scenario = scenario
+		self.limit = run.settings["limit"]
+		self.before: Dict[str, Tuple[int, float]] = {}
+		"""By part, the size before and its time."""
+
+	def take(self) -> None:
+		for count in self.run.settings["tasks"] or SIZES[self.scenario]:
+			reason = self.too_long(count) or self.build_both(count)
+			if reason:
+				lane = " ".join(filter(None, self.run.lane.names))
+				self.run.settings["notes"]["%s, %s, from %d tasks on" % (self.scenario, lane, count)] = reason
+				return
+
+	def too_long(self, count: int) -> str:
+		"""Why this size is not tried: in proportion, which is the least, it would take longer than it may."""
+		for size, wall in self.before.values():
+			if wall * count / size > self.limit:
+				return "left out, as %d tasks took %.0f s and the limit is %d s" % (size, wall, self.limit)
+		return ""
+
+	def build_both(self, count: int) -> str:
+		"""Build from nothing, and once more; why it could not be done."""
+		self.run.new_folder()
+		for part in ("full", "no-op"):
+			os.sync()
+			try:
+				reading = self.run.execute(self.command(count))
+				self.check(count if part == "full" or self.scenario in REPEATED else 0)
+			except Failed as e:
+				return last_line(e)
+			self.keep(part if self.scenario not in REPEATED or part == "full" else "again", count, reading)
+		return ""
+
+	def command(self, count: int) -> Command:
+		shape = self.scenario.rpartition("large-")[2] if self.scenario != "large" else "files"
+		variables = {"BENCH_COMMANDS": str(count), "BENCH_SHAPE": shape}
+		command = self.run.lane.contender.builder.waf(self.run, "build", "-j%d" % self.run.jobs, **variables)
+		return command._replace(argv=[*limiter(self.limit), *command.argv])
+
+	def check(self, wanted: int) -> None:
+		"""See that as many tasks ran as had to."""
+		with open(self.run.path("done"), encoding="utf-8") as f:
+			done = int(f.read())
+		if done != wanted:
+			raise Failed("it ran %d tasks instead of %d" % (done, wanted))
+
+	def keep(self, part: str, count: int, reading: Reading) -> None:
+		used = reading.used
+		values = {
+			"wall": reading.wall,
+			"processor": used.user + used.system,
+			"peak": used.peak_kib / MIB,
+			"tasks": count,
+		}
+		if part in self.before:
+			values["growth"] = reading.wall / self.before[part][1]
+		self.before[part] = count, reading.wall
+		self.run.results.append(("%s, %d tasks" % (part, count), values))
+
+
+def limiter(seconds: int) -> List[str]:
+	"""What goes before a command that may not take longer, where there is such a thing."""
+	program: Optional[str] = shutil.which("timeout")
+	return [program, "-k", "10", str(seconds)] if program else []
+
+
+def last_line(failure: Failed) -> str:
+	"""What a build said last, or how it ended."""
+	lines = [line.strip() for line in failure.tail.splitlines() if "Error" in line]
+	return "%s (%s)" % (lines[-1], failure) if lines else str(failure)
