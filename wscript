@@ -32,8 +32,9 @@ Other sizes, compilers and contenders: utils/bench.py --help
 
 FUZZING = 3  # seconds for each decoder
 
-# tests that run the engine's programs or benchmarks, and none of our tools: one interpreter is enough to ask them
+# tests whose work is done by the engine's programs, compilers or benchmarks: one interpreter is enough to ask them
 NATIVE = (
+	"tests/test_batch.py",
 	"tests/test_bench*.py",
 	"tests/test_cache*.py",
 	"tests/test_courses*.py",
@@ -42,6 +43,7 @@ NATIVE = (
 	"tests/test_parked_compilers.py",
 	"tests/test_serve*.py",
 	"tests/test_tiers*.py",
+	"tests/test_unity.py",
 	"tests/test_wafcc*.py",
 )
 
@@ -284,7 +286,7 @@ class Check:
 		if "WAF_SOURCES" not in self.environ:
 			self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
 		pattern = ["-k", Options.options.tests] if Options.options.tests else []
-		self.call([python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", *options, *pattern])
+		self.call([python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "--durations=30", *options, *pattern])
 
 	def fetch_waf(self, python):
 		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""

@@ -24,6 +24,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"room_server",
 	"serve_lab",
 	"host_lab",
+	"resident_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess

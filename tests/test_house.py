@@ -405,6 +405,15 @@ class TestBundle:
 		for path in ours:
 			compile(path.read_text(encoding="utf-8"), str(path), "exec")
 
+	def test_patches_fit(self, bundled, tmp_path):
+		"""The bundled `large` knows the functions of Waf in the same file, though comments are gone from them."""
+		shutil.copy(bundled / "waf", tmp_path)
+		(tmp_path / "wscript").write_text("def options(opt):\n\topt.load('large')\n")
+		done = run([sys.executable, "waf", "large"], dict(os.environ), tmp_path)
+		text = done.stdout + done.stderr
+		assert "\nthreads " in text
+		assert [line for line in text.splitlines() if "left out" in line and not line.startswith("collector")] == []
+
 	def test_build(self, bundled, engine, runtime):
 		"""A build with the bundled tool runs, and has the engine that $WAFD names execute its commands."""
 		environ = {**os.environ, "WAFD": engine}

@@ -147,6 +147,8 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		baseline=options.baseline,
 		parents=parents,
 		crowds=list(options.crowds),
+		tasks=options.tasks,
+		limit=options.limit,
 		commands={name: options.commands or count for name, count in COMMANDS.items()},
 		real={},
 		notes={},
@@ -224,6 +226,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"counts": scenario.counts,
 		"note": scenario.note,
 		"against": scenario.against,
+		"drawn": list(scenario.drawn),
 	}
 
 

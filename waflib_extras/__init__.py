@@ -11,7 +11,14 @@ import sys
 
 from .version import VERSION as __version__
 
-TOOLS = ("prefork", "wafcc")  # what has a short name; our other modules keep out of the way of a project's own tools
+TOOLS = (
+	"batch",
+	"large",
+	"prefork",
+	"resident",
+	"unity",
+	"wafcc",
+)  # what has a short name; our other modules keep out of the way of a project's own tools
 
 
 class ToolFinder:

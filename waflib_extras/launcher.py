@@ -3,6 +3,7 @@ The ``waf`` command: Waf as PyPI has it (``waflib``, which brings no command of 
 
 It starts as Waf's own script ``waf-light`` does, and changes nothing else: ``$WAFDIR`` names a folder with another
 ``waflib``, and a ``waflib`` in the current folder, which a project carries along, goes before the installed one.
+A project that loads ``resident`` has its command lines run by its resident process, if that is there.
 """
 
 import os
@@ -11,21 +12,43 @@ import sys
 INTERRUPTED = 68  # the status with which Waf itself answers Ctrl-C
 
 
+def find_own_waflib() -> str:
+	"""The folder whose ``waflib`` goes before the installed one, if there is one: that of ``$WAFDIR``, or this one."""
+	folder = os.environ.get("WAFDIR", "")
+	return os.path.abspath(folder) if os.path.exists(os.path.join(folder, "waflib")) else ""
+
+
 def prefer_own_waflib() -> None:
 	"""Let the ``waflib`` of ``$WAFDIR``, or of the current folder, be found before the installed one."""
-	folder = os.environ.get("WAFDIR", "")
-	if os.path.exists(os.path.join(folder, "waflib")):
-		sys.path.insert(0, os.path.abspath(folder))
+	folder = find_own_waflib()
+	if folder:
+		sys.path.insert(0, folder)
+
+
+def call_resident(cwd: str) -> None:
+	"""Leave it to the resident process of the project, and end with it, if there is one."""
+	if not sys.platform.startswith("linux"):
+		return
+	# not a relative import: Waf's "distcheck" runs this file once more by its path when started with "python -m"
+	from waflib_extras import caller
+
+	if any(word.startswith("--resident-") for word in sys.argv[1:]):
+		from waflib_extras import residents
+
+		sys.exit(residents.main(sys.argv[1:]))
+	status = caller.call(cwd, find_own_waflib())
+	if status is not None:
+		sys.exit(status)
 
 
 def main() -> None:
 	"""Run Waf in the current folder with the arguments of this process."""
 	try:
 		cwd = os.getcwd()
+		call_resident(cwd)
 		prefer_own_waflib()
 		from waflib import Context, Scripting
 
-		# not a relative import: Waf's "distcheck" runs this file once more by its path when started with "python -m"
 		import waflib_extras
 
 		waflib_extras.offer_tools()

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import List, NoReturn, Optional, Sequence
 
-from . import contender, scenario, served
+from . import contender, large, scenario, served
 from .interpreter import ROOT
 from .mistake import Mistake
 
@@ -26,13 +26,18 @@ examples:
   bench.py curve --contenders waf,prefork,ninja,bare --interpreters python3,pypy3
                                                       how the same goes with 2, 4, 8 … 512 at once
   bench.py tasks --contenders waf,prefork              what the scheduler itself costs
+  bench.py batch costly --compilers g++,clang++       many sources in one call of a compiler
   bench.py sources --compilers clang,gcc              zstd, Lua and zlib, which cargo fetches (yours: --sources DIR)
   bench.py project --contenders ninja,ninja+ccache,ninja+sccache,ninja+wafcc,waf+wafcc
                                                       CaDiCaL and LevelDB, in C++, with caches cold and warm
   bench.py neighbor                                   what a job in the foreground loses under each policy
   bench.py spawn --interpreters python3,pypy3         what starting a program costs, from C, Python and the engine
+  bench.py unity --size 50,100,15,5                   files compiled together: Waf's own unity and ours, full and edited
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
   bench.py room                                       the engine with a store of 100,000 entries: start and memory
+  bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
+                                                      very many tasks, for one contender only
+  bench.py large-rules large-chain large-archive      the same in other shapes
   bench.py second-machine --size 50,100,15,5          a first build from what another machine gave a server
   bench.py served crowd                               a team's server, Redis and nginx under load
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
@@ -119,6 +124,19 @@ def parser() -> Parser:
 		metavar="M,N",
 		default=served.CROWDS,
 		help="connections in crowd (default %s)" % ",".join(map(str, served.CROWDS)),
+	)
+	p.add_argument(
+		"--tasks",
+		type=counts,
+		metavar="M,N",
+		help="of %s" % ", ".join("%s (%s)" % (name, ",".join(map(str, n))) for name, n in large.SIZES.items()),
+	)
+	p.add_argument(
+		"--limit",
+		type=positive,
+		metavar="SECONDS",
+		default=large.LIMIT,
+		help="of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT,
 	)
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first able)")
 	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")

@@ -6,7 +6,7 @@ What it can do is a set of *abilities*; a scenario names the one that it needs.
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Dict, FrozenSet, Optional
+from typing import TYPE_CHECKING, Dict, FrozenSet, List, Optional
 
 from .interpreter import ROOT
 from .meter import Command
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
 CLIENT, TASKS, NEIGHBOR, SPAWN, HIT, ROOM = "client", "tasks", "neighbor", "spawn", "hit", "room"
-SERVE, FAR = "serve", "far"
+SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
 COMPILING = frozenset((BUILD, REBUILD, HIT, ROOM))  # what a cache for compilers has to do with
 
 
@@ -46,6 +46,13 @@ class Builder:
 	def command(self, run: "Run") -> Command:
 		"""The command that builds."""
 		raise NotImplementedError
+
+	def settle(self, run: "Run") -> None:
+		"""Do after a build what any later one would find done, and let what stays behind become ready."""
+
+	def daemons(self) -> List[int]:
+		"""The processes of its own that stay between commands."""
+		return []
 
 	def check(self, run: "Run") -> None:
 		"""See after a run that it was done in the way that this contender stands for."""

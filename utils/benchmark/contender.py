@@ -4,10 +4,16 @@ The contenders: who builds, and how.
 To add one, add a row to BUILDERS, or to ``cache.CACHES``, which every builder combines with.
 """
 
+import atexit
 import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
-from .builder import BUILD, CLIENT, CONFIGURE, FAR, NEIGHBOR, REBUILD, SLEEP, TASKS, Builder
+from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache
 from .far import FAR_CACHES, FarEngineCache
 from .hit import MANY, Nothing, Single, Socket
@@ -19,7 +25,7 @@ from .mistake import Failed, Mistake
 from .project import C_COMPILER, program_of, rebind
 from .room import Full
 from .served import Served
-from .servers import Nginx, Redis, WafdServe
+from .servers import Nginx, Redis, RedisFile, WafdServe
 from .spawner import SPAWNERS
 
 if TYPE_CHECKING:
@@ -31,7 +37,27 @@ NINJA_COMPILERS = {"CC": "c", "CXX": "cxx"}
 MAKE_FOLDER = "out"
 XARGS_FOLDER = "out-xargs"
 
+PATCHES = (
+	"precedence",
+	"files",
+	"recursion",
+	"finished",
+	"more",
+	"heap",
+	"threads",
+	"messages",
+	"names",
+	"rules",
+	"folders",
+	"outputs",
+	"database",
+	"digests",
+	"collector",
+)
+"""Those of the tool large."""
+
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
+SETTLED = 120.0  # seconds until a resident process must answer
 BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
 
 
@@ -39,7 +65,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR))
+	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR, BATCH))
 
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
@@ -81,6 +107,73 @@ class Waf(Builder):
 		return Command([interpreter.path, "-m", "waflib_extras.launcher", *args], run.root, env)
 
 
+class ResidentWaf(Waf):
+	"""Waf with a resident process, which has answered for a build with nothing to do before."""
+
+	abilities = frozenset((REBUILD,))
+	note = "its resident process has seen a build with nothing to do before"
+
+	def __init__(self) -> None:
+		super().__init__(tools=("resident",))
+		self.folder = ""
+		self.pids: List[int] = []
+		self.expected = 0
+		"""So many builds its resident process must have answered for after the run."""
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		if not self.folder:
+			self.folder = tempfile.mkdtemp(prefix="waf-bench-")
+			atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+		return super().waf(run, *args, WAFD_RUNTIME_DIR=self.folder, WAF_RESIDENT_IDLE="600", **variables)
+
+	def settle(self, run: "Run") -> None:
+		deadline = time.monotonic() + SETTLED
+		before = self.answers(run)
+		while self.answers(run) <= before:
+			if time.monotonic() > deadline:
+				raise Failed("its resident process does not answer: %s" % (self.ask(run, "--resident-list") or "none"))
+			run.aside("settle", self.command(run))
+		self.expected = self.answers(run) + 1
+
+	def answers(self, run: "Run") -> int:
+		"""How many builds its resident processes have answered for."""
+		told = self.ask(run, "--resident-list")
+		self.pids = [int(pid) for pid in re.findall(r"process (\d+)", told)]
+		return sum(int(count) for count in re.findall(r"(\d+) answered", told))
+
+	def ask(self, run: "Run", option: str) -> str:
+		argv, cwd, env = self.waf(run, option)
+		return subprocess.run(argv, cwd=cwd, env=env, stdout=subprocess.PIPE, timeout=SETTLED).stdout.decode()
+
+	def daemons(self) -> List[int]:
+		return self.pids
+
+	def check(self, run: "Run") -> None:
+		if self.answers(run) < self.expected:
+			raise Failed("its resident process did not answer for the build")
+		self.expected = 0
+
+
+class Stock(Waf):
+	"""Waf as it is."""
+
+	abilities = Waf.abilities | {LARGE}
+
+
+class Large(Waf):
+	"""Waf with the tool for very many tasks, or all of it but one patch, for the scenarios that are about those."""
+
+	abilities = frozenset((TASKS, LARGE))
+
+	def __init__(self, tools: Sequence[str] = ("large",), without: str = "") -> None:
+		super().__init__(tools=tools, needs_engine="prefork" in tools)
+		self.without = without
+		self.note = "large without its patch %s" % without if without else ""
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		return super().waf(run, *args, *(["--no-large=" + self.without] if self.without else []), **variables)
+
+
 class Neighbor(Waf):
 	"""Waf with prefork and one option for the sake of others, for the scenario that is about those."""
 
@@ -93,6 +186,56 @@ class Neighbor(Waf):
 	@property
 	def options(self) -> Sequence[str]:
 		return (self.option(),)
+
+
+class Batched(Waf):
+	"""Waf that compiles many sources in one call of a compiler, by our tool or by its own."""
+
+	abilities = frozenset((BATCH,))
+
+	def __init__(self, tools: Sequence[str], options: Sequence[str] = (), note: str = "") -> None:
+		super().__init__(tools, needs_engine="prefork" in tools)
+		self.extra = options
+		self.note = note
+
+	def missing(self) -> Optional[str]:
+		return None if self.tools == UPSTREAM else super().missing()
+
+	@property
+	def options(self) -> Sequence[str]:
+		return self.extra
+
+
+UPSTREAM = ("batched_cc",)
+SHARED = ("--batch=50",)
+
+
+class Together(Waf):
+	"""Waf for the scenario that is about compiling many files at once."""
+
+	abilities = frozenset((UNITY,))
+
+	def __init__(
+		self, note: str, tools: Sequence[str] = (), options: Sequence[str] = (), needs_engine: bool = False
+	) -> None:
+		super().__init__(tools=tools, needs_engine=needs_engine)
+		self.note = note
+		self.added = options
+
+	@property
+	def options(self) -> Sequence[str]:
+		return self.added
+
+
+class UpstreamTogether(Together):
+	"""The same with Waf's own tool."""
+
+	def missing(self) -> Optional[str]:
+		return None
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		search = os.pathsep.join([run.lane.interpreter.search, TOOLS])
+		return super().waf(run, *args, PYTHONPATH=search, **variables)
 
 
 class CachedWaf(Waf):
@@ -211,15 +354,29 @@ def object_of(line: str) -> str:
 
 
 BUILDERS: Dict[str, Builder] = {
-	"waf": Waf(),
+	"waf": Stock(),
+	"large": Large(),
+	"large+prefork": Large(tools=("large", "prefork")),
+	**{"large-" + name: Large(without=name) for name in PATCHES},
 	"waf-nopool": Waf(environment={"WAF_NO_PREFORK": "1"}),
 	"prefork": Waf(tools=("prefork",), needs_engine=True),
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
 	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
 	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
+	"resident": ResidentWaf(),
 	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcc-serve": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcache": CachedWaf(),
+	"waf-batched_cc": Batched(UPSTREAM, note="Waf's own tool, of C and C++ only"),
+	"waf-batch": Batched(("batch",), SHARED),
+	"prefork-batch": Batched(("prefork", "batch"), SHARED),
+	"unity-none": Together("stock Waf, each file compiled alone"),
+	"unity-upstream": UpstreamTogether("Waf's own unity, batches of 50", tools=("upstream_unity",)),
+	"unity": Together("our unity", tools=("unity",), options=("--unity=on",)),
+	"unity-large": Together("our unity with large", tools=("large", "unity"), options=("--unity=on",)),
+	"unity-prefork": Together(
+		"our unity with prefork", tools=("prefork", "unity"), options=("--unity=on",), needs_engine=True
+	),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
@@ -236,6 +393,7 @@ BUILDERS: Dict[str, Builder] = {
 	"pipelined": Socket(MANY, "the engine asked over its socket, %d commands on their way: the mean" % MANY),
 	"wafd": Full(),
 	"redis": Served(Redis, "redis"),
+	"redis-file": Served(RedisFile, "redis", "what it has acknowledged survives kill -9, as with ours"),
 	"nginx": Served(Nginx, "http"),
 	"serve-http": Served(WafdServe, "http", "it may hold 1 GB of what comes in"),
 	"serve-redis": Served(WafdServe, "redis", "it may hold 1 GB of what comes in"),
@@ -255,8 +413,10 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 }
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
-BY_NAME = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Unparked))
-"""Those that take part only where they are asked for: they tell nothing without each other."""
+BY_NAME = tuple(
+	name for name, builder in BUILDERS.items() if isinstance(builder, (Large, Unparked)) and name != "large"
+)
+"""Those that take part only where they are asked for: they tell nothing without others."""
 
 NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
 
@@ -264,6 +424,10 @@ DEFAULT = (
 	"waf",
 	"waf-nopool",
 	"prefork",
+	"resident",
+	"waf-batched_cc",
+	"waf-batch",
+	"prefork-batch",
 	"ninja",
 	"make",
 	"xargs",
@@ -284,6 +448,12 @@ DEFAULT = (
 	"single",
 	"nothing",
 	"wafd",
+	"large",
+	"unity-none",
+	"unity-upstream",
+	"unity",
+	"unity-large",
+	"unity-prefork",
 	"ninja+ccache-redis",
 	"ninja+ccache-nginx",
 	"ninja+ccache-serve",

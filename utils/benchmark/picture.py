@@ -21,22 +21,26 @@ def pictures_of(record: Record, path: str) -> Dict[str, str]:
 	"""The pictures of a record that is kept in this file, by the files in which they are kept."""
 	found = {}
 	for name, about in record["scenarios"].items():
-		curves = curves_of(record, name) if about.get("against") else {}
-		if curves:
-			measure, unit = about["measures"][0]
-			heading, words = "%s: %s" % (name, about["title"]), "%s, %s" % (measure, unit)
-			found["%s-%s.svg" % (os.path.splitext(path)[0], name)] = draw(heading, about["against"], words, curves)
+		first = about["measures"][0][0]
+		for measure, unit in about["measures"] if about.get("against") else ():
+			curves = curves_of(record, name, measure) if measure in (about.get("drawn") or [first]) else {}
+			if curves:
+				heading, words = "%s: %s" % (name, about["title"]), "%s, %s" % (measure, unit)
+				file = "-".join((os.path.splitext(path)[0], name, *([] if measure == first else [measure])))
+				found[file + ".svg"] = draw(heading, about["against"], words, curves)
 	return found
 
 
-def curves_of(record: Record, scenario: str) -> Curves:
-	"""The medians of a scenario's first measure against another one, by contender."""
+def curves_of(record: Record, scenario: str, measure: str) -> Curves:
+	"""The medians of a measure against another one, by contender, interpreter and kind of part, where they differ."""
 	about = record["scenarios"][scenario]
+	runs = [run for run in record["runs"] if run["scenario"] == scenario and measure in run["values"]]
+	are_several = len({run.get("interpreter") for run in runs}) > 1
 	values: Dict[str, Dict[float, List[float]]] = {}
-	for run in record["runs"]:
-		if run["scenario"] == scenario:
-			points = values.setdefault(run["contender"], {})
-			points.setdefault(run["values"][about["against"]], []).append(run["values"][about["measures"][0][0]])
+	for run in runs:
+		words = (run["contender"], run["interpreter"] if are_several else "", run.get("part", "").rpartition(", ")[0])
+		points = values.setdefault(" ".join(filter(None, words)), {})
+		points.setdefault(run["values"][about["against"]], []).append(run["values"][measure])
 	return {name: [(x, summarize(ys).median) for x, ys in sorted(points.items())] for name, points in values.items()}
 
 

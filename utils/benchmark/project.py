@@ -16,6 +16,8 @@ GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
 SOURCES = (".c", ".cpp")
 NAP = 0.1  # seconds that a command of the sleeping project takes
 HIT_HEADERS, HIT_FOLDERS = 20, 4  # of the small file whose compile is asked of caches
+COSTLY = os.path.join(os.path.dirname(os.path.dirname(HERE)), "playground", "batch", "costly.py")
+SHAPES = 40  # sources of the compiler with a costly start
 C_COMPILER = "cc"  # of programs that a project needs itself
 
 Snapshot = Dict[str, "Stamp"]
@@ -88,6 +90,14 @@ class Project:
 					if info.st_size:
 						found[os.path.join(path, name)] = Stamp(info.st_mtime_ns, info.st_ino, info.st_size)
 		return found
+
+	def found(self, folder: str, ending: str) -> List[str]:
+		"""The files below a folder whose names end so; builds in it left out, unless it is one."""
+		names = []
+		for path, folders, files in os.walk(os.path.join(self.root, folder)):
+			folders[:] = [name for name in folders if name != "builds"]
+			names += [os.path.join(path, name) for name in files if name.endswith(ending)]
+		return names
 
 	def compare(self, folder: str, name: str) -> Tuple[str, List[str]]:
 		"""Who was the first to have objects compared, and the sources whose objects differ from the first ones."""
@@ -174,6 +184,20 @@ def write_client(root: str) -> Project:
 def write_tasks(root: str) -> Project:
 	"""Write the project of tasks that do nothing, for Waf only."""
 	shutil.copytree(os.path.join(HERE, "projects", "tasks"), root)
+	return Project(root)
+
+
+def write_costly(root: str) -> Project:
+	"""Write the project of a compiler with a costly start, for Waf only."""
+	shutil.copytree(os.path.join(HERE, "projects", "costly"), root)
+	shutil.copy(COSTLY, root)
+	write_files(root, {"s%d.shape" % n: "%d\n" % n for n in range(SHAPES)})
+	return Project(root)
+
+
+def write_large(root: str) -> Project:
+	"""Write the project of very many tasks in several shapes, for Waf only."""
+	shutil.copytree(os.path.join(HERE, "projects", "large"), root)
 	return Project(root)
 
 

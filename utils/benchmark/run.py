@@ -102,7 +102,7 @@ class Run:
 
 	def daemons(self) -> List[int]:
 		"""The processes beside the command's own whose work counts as this lane's."""
-		pids = []
+		pids = self.lane.contender.builder.daemons()
 		if self.engine:
 			pids += self.engine.pids()
 		return pids + (self.cache.pids() if self.cache else [])

@@ -4,25 +4,31 @@ The scenarios: what is measured, each a sequence of phases.
 To add one, add a row to SCENARIOS, and the phases that are not there yet.
 """
 
+import glob
+import hashlib
 import itertools
 import json
 import os
+import subprocess
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import builder
 from .foreground import Foreground
 from .hit import PARTS
+from .large import Sizes
 from .mistake import Failed
-from .project import NAP, Answers, digest_of
+from .project import NAP, SHAPES, Answers, digest_of
 from .room import sizes
 from .run import Run
 from .workshop import (
 	CLIENT,
 	COMPILED,
 	CONFIGURE,
+	COSTLY,
 	GENERATED,
 	HITS,
+	LARGE,
 	ONE_WAY,
 	PROJECT,
 	SLEEPS,
@@ -46,6 +52,7 @@ ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemo
 ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
 SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
 CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
+MANY: Measures = [*TIMES, ("growth", "times")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
@@ -62,7 +69,8 @@ class Scenario(NamedTuple):
 	is_per_slot: bool = False  # its commands are so many for each of those at once
 	counts: str = "commands"  # what it has so many of
 	note: str = ""  # what a reader of its numbers must know
-	against: str = ""  # the measure that the first one is drawn against
+	against: str = ""  # the measure that others are drawn against
+	drawn: Sequence[str] = ()  # those others, where it is not the first one only
 
 	@property
 	def compiles(self) -> bool:
@@ -149,6 +157,11 @@ def take_built_folder(run: Run) -> None:
 		run.built(run.folder)
 
 
+def settle(run: Run) -> None:
+	"""Let what stays between builds see that there is nothing to do."""
+	run.lane.contender.builder.settle(run)
+
+
 def edit_one_source(run: Run) -> None:
 	"""Change the content of one source."""
 	run.project.edit(run.version)
@@ -211,6 +224,26 @@ def build_cold_and_warm(run: Run) -> None:
 		check_same_objects(run)
 
 
+def build_together(run: Run) -> None:
+	"""Build everything, then edit one source twice and build after each edit."""
+	for edit, part in enumerate(("full", "first edit", "second edit")):
+		run.project.edit(3 * run.version + edit)
+		if not edit:
+			take_new_folder(run)
+		build(run)
+		run.results[-1] = (part, run.results[-1][1])
+		check_same_symbols(run)
+
+
+def check_same_symbols(run: Run) -> None:
+	"""See that the libraries define what those of who came first define: nobody wins by leaving something out."""
+	libraries = sorted(glob.glob(run.path("**/*.a"), recursive=True))
+	done = subprocess.run(["nm", "-g", *libraries], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+	defined = {os.fsdecode(line.split()[-1]) for line in done.stdout.splitlines() if line.split()[-2:-1] == [b"T"]}
+	digest = hashlib.sha256("\n".join(sorted(defined)).encode()).hexdigest()
+	expect_same(*run.project.compare_digests({"all libraries": digest}, " ".join(filter(None, run.lane.names))))
+
+
 def build_beside_another(run: Run) -> None:
 	"""Build while a job in the foreground keeps all processors busy: what that still gets done is measured."""
 	with Foreground(run.path("counts"), run.settings["cores"], run.environment) as job:
@@ -262,6 +295,13 @@ def check_naps(run: Run) -> None:
 		said = (count, values["wall"], least)
 		raise Failed("%d commands took %.3f s, which is less than the %.3f s that they sleep" % said)
 	values["occupancy"] = 100 * count * NAP / (values["wall"] * run.jobs)
+
+
+def check_sums(run: Run) -> None:
+	"""See that every source was translated."""
+	found, wanted = len(run.project.found(run.folder, ".sum")), len(run.project.found(".", ".shape"))
+	if found != wanted:
+		raise Failed("it made %d outputs of %d sources" % (found, wanted))
 
 
 def run_client(run: Run) -> None:
@@ -346,6 +386,11 @@ def run_tasks(run: Run) -> None:
 		raise Failed("it ran %d of %d tasks" % (done, count))
 
 
+def build_sizes(scenario: str) -> Phase:
+	"""A phase that builds more and more tasks, each time from nothing and once more."""
+	return lambda run: Sizes(run, scenario).take()
+
+
 # ---- the table of them: what leaves the tree as it is comes before what changes it
 
 SCENARIOS = {
@@ -382,7 +427,7 @@ SCENARIOS = {
 			builder.REBUILD,
 			GENERATED,
 			TIMES,
-			(take_built_folder, look_at_objects, build, check_new_objects(0)),
+			(take_built_folder, settle, look_at_objects, build, check_new_objects(0)),
 		),
 		Scenario(
 			"onefile",
@@ -391,6 +436,14 @@ SCENARIOS = {
 			GENERATED,
 			TIMES,
 			(take_built_folder, look_at_objects, edit_one_source, build, check_new_objects(1)),
+		),
+		Scenario(
+			"unity",
+			"everything into a new folder, and after two edits of one source, with files compiled together",
+			builder.UNITY,
+			GENERATED,
+			TIMES,
+			(build_together,),
 		),
 		Scenario(
 			"configure",
@@ -453,6 +506,22 @@ SCENARIOS = {
 			(run_tasks,),
 		),
 		Scenario(
+			"batch",
+			"everything, into a new folder, with one source or many in a call of the compiler",
+			builder.BATCH,
+			GENERATED,
+			TIMES,
+			(take_new_folder, build, check_all_objects),
+		),
+		Scenario(
+			"costly",
+			"%d small sources of a compiler that takes half a second to start" % SHAPES,
+			builder.BATCH,
+			COSTLY,
+			TIMES,
+			(take_new_folder, build, check_sums),
+		),
+		Scenario(
 			"neighbor",
 			"work that a job on all processors gets done beside a build, against running alone",
 			builder.NEIGHBOR,
@@ -509,6 +578,25 @@ SCENARIOS = {
 			note="each is the memory of the server's processes that a connection adds",
 			counts="requests",
 			against="connections",
+		),
+		*(
+			Scenario(
+				name,
+				title,
+				builder.LARGE,
+				LARGE,
+				MANY,
+				(build_sizes(name),),
+				note="growth is the time as a multiple of that for the number of tasks before",
+				against="tasks",
+				drawn=("wall", "peak"),
+			)
+			for name, title in (
+				("large", "tasks that only write an empty file, 100 of each generator"),
+				("large-rules", "tasks that only write an empty file, each a rule of its own"),
+				("large-chain", "tasks that only write an empty file, each after the one before"),
+				("large-archive", "tasks that all add to one file, which one task reads; they run each time"),
+			)
 		),
 	)
 }

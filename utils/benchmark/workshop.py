@@ -17,7 +17,9 @@ from .project import (
 	generate_sources,
 	write_client,
 	write_configure,
+	write_costly,
 	write_hits,
+	write_large,
 	write_nothing,
 	write_sleeps,
 	write_spawns,
@@ -29,8 +31,9 @@ from .session import end_children
 from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
+COSTLY = "costly"
 SLEEPS, CLIENT, TASKS, SPAWNS, HITS, VALUES = "sleeps", "client", "tasks", "spawns", "hits", "values"
-PROJECT = "project"
+PROJECT, LARGE = "project", "large"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
 COMPILED = {GENERATED: "", SOURCES: "c", CONFIGURE: "c", HITS: "c++", PROJECT: "c++"}
@@ -97,6 +100,8 @@ class Workshop:
 				SLEEPS: lambda: write_sleeps(root, commands),
 				CLIENT: lambda: write_client(root),
 				TASKS: lambda: write_tasks(root),
+				COSTLY: lambda: write_costly(root),
+				LARGE: lambda: write_large(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
 				HITS: lambda: write_hits(root, compiler, self.environment),
 				VALUES: lambda: write_nothing(root),

@@ -1,0 +1,162 @@
+"""A project with a resident Waf, and its twin without one, which shows what the answers must be."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+import pytest
+from conftest import ROOT, Completed, list_processes
+
+from waflib_extras import caller, residents
+
+SCRIPT = "from waflib_extras.launcher import main\nmain()\n"
+DEADLINE = 30.0
+TRIES = 40  # the first ones follow too close on what was built
+
+
+class Resident:
+	"""A project, and the resident process that its builds leave behind."""
+
+	def __init__(self, folder: pathlib.Path, script: pathlib.Path) -> None:
+		self.folder = folder
+		self.script = script
+
+	def command(self, *args: str) -> List[str]:
+		return [sys.executable, str(self.script), *args]
+
+	def environ(self, env: Optional[Dict[str, str]] = None) -> Dict[str, str]:
+		return {**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+
+	def run(
+		self, *args: str, env: Optional[Dict[str, str]] = None, cwd: str = "", status: Optional[int] = 0, **kw: Any
+	) -> "Completed[str]":
+		done = subprocess.run(
+			self.command(*args),
+			cwd=self.folder / cwd,
+			env=self.environ(env),
+			stdin=subprocess.DEVNULL,
+			capture_output=True,
+			encoding="utf-8",
+			timeout=60,
+			check=False,
+			**kw,
+		)
+		if status is not None:
+			assert done.returncode == status, f"{args}: {done.returncode}\n{done.stdout}{done.stderr}"
+		return done
+
+	def told(self) -> Dict[str, Any]:
+		"""What the residents of this folder tell of themselves, one for each environment; nothing if there is none."""
+		all_told = [residents.ask(sock, "list") for _, sock in residents.find_all()]
+		ours = [told for told in all_told if told.get("project") == str(self.folder)]
+		if len(ours) > 1:
+			counts: Dict[str, int] = {}
+			for told in ours:
+				for name, number in told["counts"].items():
+					counts[name] = counts.get(name, 0) + number
+			return dict(ours[0], counts=counts)
+		return ours[0] if ours else {}
+
+	def count(self, what: str) -> int:
+		counts: Dict[str, int] = self.told().get("counts", {})
+		return counts.get(what, 0)
+
+	def wait(self, condition: Callable[[], Any]) -> Any:
+		"""Wait for something to be true."""
+		deadline = time.monotonic() + DEADLINE
+		while True:
+			found = condition()
+			if found:
+				return found
+			assert time.monotonic() < deadline, f"it does not come about: {self.told()}"
+			time.sleep(0.01)
+
+	def settle(self, *args: str, **kw: Any) -> "Completed[str]":
+		"""Have the resident answer this command line from what it knows; its answer."""
+		for _ in range(TRIES):
+			before = self.count("answered")
+			done = self.run(*args, **kw)
+			if self.count("answered") > before:
+				return done
+		pytest.fail(f"it is never answered: {self.told()}\n{done.stdout}{done.stderr}")
+
+	def result(self) -> Dict[str, bytes]:
+		"""All that is built."""
+		found = {}
+		for path in sorted((self.folder / "out").rglob("*")):
+			if path.is_file() and not path.name.startswith((".wafpickle", ".lock", "config.log")):
+				found[str(path.relative_to(self.folder))] = path.read_bytes().replace(bytes(self.folder), b"FOLDER")
+		return found
+
+
+def said(done: "Completed[str]", folder: pathlib.Path) -> str:
+	"""What a run printed, without what differs each time."""
+	text = re.sub(r"\d+\.\d{3}s", "SECONDS", done.stdout + done.stderr)
+	text = re.sub(r"\[\s*\d+/\d+\]", "[N/M]", text)  # which of two tasks is first depends on their addresses
+	return "\n".join(sorted([str(done.returncode), *text.replace(str(folder), "FOLDER").splitlines()]))
+
+
+class Pair:
+	"""A project with a resident and one without, which are changed alike."""
+
+	def __init__(self, ours: Resident, twin: Resident) -> None:
+		self.ours = ours
+		self.twin = twin
+
+	def change(self, change: Callable[[pathlib.Path], None]) -> None:
+		for each in (self.ours, self.twin):
+			change(each.folder)
+
+	def run_alike(self, *args: str, env: Optional[Dict[str, str]] = None, cwd: str = "") -> str:
+		"""Run both; see that they say and make the same, and return what they say."""
+		ours = said(self.ours.run(*args, env=env, cwd=cwd, status=None), self.ours.folder)
+		off = {**(env or {}), caller.OFF: "1"}
+		twin = said(self.twin.run(*args, env=off, cwd=cwd, status=None), self.twin.folder)
+		assert ours == twin
+		assert self.ours.result() == self.twin.result()
+		return ours
+
+
+@pytest.fixture
+def resident(runtime: pathlib.Path, tmp_path: pathlib.Path) -> Iterator[Callable[..., Resident]]:
+	"""A function that makes a project of these files, and of its first builds a resident process."""
+	script = tmp_path / "bin" / "waf"
+	script.parent.mkdir()
+	script.write_text(SCRIPT)
+
+	def make(files: Dict[str, str], name: str = "project", start: bool = True) -> Resident:
+		made = Resident(tmp_path / name, script)
+		for path, content in files.items():
+			file = made.folder / path
+			file.parent.mkdir(parents=True, exist_ok=True)
+			file.write_text(content)
+		if start:
+			made.run("configure", "build")
+			made.wait(made.told)
+		return made
+
+	yield make
+	# one that has just been started does not hear of it yet
+	deadline = time.monotonic() + DEADLINE
+	while any("--resident" in command for command in list_processes(runtime).values()):
+		for _, sock in residents.find_all():
+			residents.ask(sock, "stop")
+		assert time.monotonic() < deadline, list_processes(runtime)
+		time.sleep(0.02)
+
+
+@pytest.fixture
+def pair(resident: Callable[..., Resident]) -> Callable[..., Pair]:
+	"""A function that makes two equal projects, one with a resident."""
+
+	def make(files: Dict[str, str]) -> Pair:
+		twin = resident(files, "twin", start=False)
+		twin.run("configure", "build", env={caller.OFF: "1"})
+		ours = resident(files)
+		return Pair(ours, twin)
+
+	return make

@@ -1,0 +1,228 @@
+"""
+What a run has seen and printed, kept to answer for it as long as all of that is as it was.
+
+Pure but for looking at files; it has no idea of what Waf is. A memo is made of what ``marshal`` can carry.
+"""
+
+import os
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from . import witness
+
+LOCAL = witness.names(
+	"bcachefs btrfs erofs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs rootfs squashfs tmpfs xfs zfs"
+)
+"""File systems whose status is never an old one that was remembered, and shows every change."""
+
+KIND = 0o170000  # of a mode: the kind of file
+
+Chunk = Tuple[int, bytes]
+Piece = Tuple[int, Optional[bytes]]
+"""Bytes for a descriptor, or the place where the time that the run took is shown."""
+
+
+class Unkept(Exception):
+	"""Why a run is not kept."""
+
+	pass
+
+
+class Memo:
+	"""The facts of a run that only looked, and what it printed."""
+
+	def __init__(self, told: Dict[str, Any], project: str) -> None:
+		self.project = project
+		# a system call with a short path takes two thirds of the time
+		self.files, self.near_files = part(told["files"], project)
+		self.kinds, self.near_kinds = part(told["kinds"], project)
+		self.own: Dict[str, Any] = told["own"]
+		self.folders: Dict[str, Any] = told["folders"]
+		self.links: Dict[str, int] = told["links"]
+		self.lists: Dict[str, Any] = told["lists"]
+		self.asked: Dict[Any, Any] = told["asked"]
+		self.pieces: List[Piece] = told["pieces"]
+
+	def find_change(self) -> str:
+		"""What is not as it was, or nothing."""
+		return (
+			self.find_near_change()
+			or find_changed_file(self.files)
+			or find_changed_kind(self.kinds)
+			or find_changed(self.own, own_signature_of)
+			or find_changed(self.folders, witness.folder_of)
+			or find_changed(self.links, witness.link_of)
+			or next((place for place, seen in self.lists.items() if not self.lists_same(place, seen)), "")
+			or next((key[0] for key, seen in self.asked.items() if witness.ask_again(*key) != seen), "")
+		)
+
+	def find_near_change(self) -> str:
+		"""The same of what is below the project's folder."""
+		try:
+			os.chdir(self.project)
+		except OSError:
+			return self.project
+		try:
+			return find_changed_file(self.near_files) or find_changed_kind(self.near_kinds)
+		finally:
+			os.chdir("/")
+
+	def lists_same(self, place: str, seen: Tuple[Any, Any]) -> bool:
+		"""Tell whether a folder has the same files in the same order; its own times may differ then."""
+		signature, names = seen
+		now = witness.signature_of(place)
+		if signature is not None and now == signature:
+			return True
+		began = witness.real_time_ns()
+		try:
+			found: Optional[List[str]] = [os.fsdecode(name) for name in witness.real_listdir(place)]
+		except OSError:
+			found = None
+		if found != names:
+			return False
+		if now and not witness.is_fresh(now, began):
+			self.lists[place] = (now, names)
+		return True
+
+	def answer(self, seconds: float) -> List[Chunk]:
+		"""What it printed, with the time that it took now."""
+		return [(fd, show_time(seconds) if data is None else data) for fd, data in self.pieces]
+
+
+def find_changed_file(files: Dict[str, Any]) -> str:
+	"""The first file whose signature is another one; most of a memo's time is here."""
+	stat, sign = witness.real_stat, witness.sign
+	for place, signature in files.items():
+		try:
+			found = stat(place)
+		except (OSError, ValueError):
+			if signature is not None:
+				return place
+			continue
+		if signature != sign(found):
+			return place
+	return ""
+
+
+def find_changed_kind(kinds: Dict[str, int]) -> str:
+	stat = witness.real_stat
+	for place, kind in kinds.items():
+		try:
+			now = stat(place).st_mode & KIND
+		except (OSError, ValueError):
+			now = 0
+		if now != kind:
+			return place
+	return ""
+
+
+def part(facts: Dict[str, Any], project: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+	"""Facts of what is elsewhere, and by their shorter paths those of what is below a folder."""
+	start = project + os.sep
+	far, near = {}, {}
+	for place, seen in facts.items():
+		rest = place[len(start) :] if place.startswith(start) else ""
+		if rest and not rest.startswith(os.sep):
+			near[rest] = seen
+		else:
+			far[place] = seen
+	return far, near
+
+
+def own_signature_of(place: str) -> Any:
+	try:
+		return witness.sign(witness.real_lstat(place))
+	except (OSError, ValueError):
+		return None
+
+
+def find_changed(facts: Dict[str, Any], look: Any) -> str:
+	for place, seen in facts.items():
+		if look(place) != seen:
+			return place
+	return ""
+
+
+def show_time(seconds: float) -> bytes:
+	"""As Waf shows it; a look at files takes less than a minute."""
+	return ("%.3fs" % seconds).encode()
+
+
+# ---- making one
+
+
+def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Dict[str, Any]:
+	"""The facts of a witness, without what follows from others; ``Unkept`` where files are not to be trusted."""
+	places = {}
+	for facts in (seen.files, seen.own):
+		for place, signature in facts.items():
+			if signature:
+				places.setdefault(signature[2], place)
+	for place in {*places.values(), *map(os.path.dirname, [*seen.kinds, *seen.links])}:
+		mounts.check(place)
+	files = seen.files
+	kinds = {}
+	for place, kind in seen.kinds.items():
+		if place not in files:
+			kinds[place] = kind
+	lists = {}
+	for place, (signature, names) in seen.lists.items():
+		mounts.check(place)
+		fresh = signature is not None and witness.is_fresh(signature, seen.began)
+		lists[place] = (None if fresh else signature, names)
+	return {
+		"files": files,
+		"own": seen.own,
+		"folders": seen.folders,
+		"kinds": kinds,
+		"links": seen.links,
+		"lists": lists,
+		"asked": seen.asked,
+	}
+
+
+def cut_pieces(chunks: Sequence[Chunk], times: Sequence[str]) -> List[Piece]:
+	"""What was printed, cut where it shows one of these times."""
+	joined: List[List[Any]] = []
+	for fd, data in chunks:
+		if joined and joined[-1][0] == fd:
+			joined[-1][1] += data
+		else:
+			joined.append([fd, data])
+	left = [text.encode() for text in times]
+	for text in set(left):
+		if sum(data.count(text) for _, data in joined) != left.count(text):
+			raise Unkept("a time that is not printed as it is")
+	pieces: List[Piece] = []
+	for fd, data in joined:
+		while left and left[0] in data:
+			before, _, data = data.partition(left.pop(0))
+			pieces += [(fd, before), (fd, None)]
+		pieces.append((fd, data))
+	if left:
+		raise Unkept("times in another order than they are printed")
+	return [piece for piece in pieces if piece[1] != b""]
+
+
+class Mounts:
+	"""Which file system a path is on."""
+
+	def __init__(self, text: str) -> None:
+		self.kinds: Dict[str, str] = {}
+		for line in text.splitlines():
+			before, _, after = line.partition(" - ")
+			if after:
+				place = before.split(" ")[4].encode().decode("unicode_escape")
+				self.kinds[place] = after.split(" ")[0]
+
+	@classmethod
+	def read(cls) -> "Mounts":
+		with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
+			return cls(f.read())
+
+	def check(self, place: str) -> None:
+		at = os.path.realpath(place)
+		while at not in self.kinds and at != "/":
+			at = os.path.dirname(at)
+		kind = self.kinds.get(at, "an unknown one")
+		if kind not in LOCAL:
+			raise Unkept("%s is on a file system that may tell of what was: %s" % (place, kind))

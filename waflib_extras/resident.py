@@ -1,0 +1,151 @@
+"""
+Keeps Waf ready in a process of its own, which answers at once for a build that has nothing to do.
+
+::
+
+	def options(opt):
+		opt.load('resident')
+
+The first build leaves a process behind. The ``waf`` command of this package finds it the next time, and has it run the
+command line: in a process that is forked from it and has Waf imported already, or, where all that such a run looked
+at is as it was, without running anything. Whatever may change the answer is compared; ``docs/resident.md`` tells how.
+
+Options: ``--no-resident``; ``waf --resident-list`` shows the processes of this user, and ``waf --resident-stop`` ends
+those of this project (``--resident-stop-all``: all).
+
+Environment variables: ``WAF_NO_RESIDENT`` (does without), ``WAF_RESIDENT_IDLE`` (seconds until it leaves).
+
+To troubleshoot, ``waf --zones=resident`` tells why the process did not answer, and ``waf --resident-list`` how often it
+did.
+"""
+
+import atexit
+import os
+import subprocess
+import sys
+from typing import Any
+
+from waflib import Context, Logs, Options
+
+if __package__:
+	from . import caller
+else:
+	# loaded with tooldir=, which makes a module without a package of this file
+	import importlib
+
+	_folder = os.path.dirname(os.path.abspath(__file__))
+	sys.path.append(os.path.dirname(_folder))
+	caller = importlib.import_module(os.path.basename(_folder) + ".caller")
+
+PROGRAM = """\
+import marshal, sys
+spec = marshal.load(sys.stdin.buffer)
+sys.path[:] = spec["path"]
+from waflib_extras import witness
+witness.install()
+from waflib_extras import keeper
+keeper.main(spec)
+"""
+LONGEST = 96  # bytes of a socket's path, which the kernel holds 107 of, and some are for its process while it begins
+
+
+class State:
+	installed = False
+
+
+def options(opt: Any) -> None:
+	if State.installed:
+		return
+	State.installed = True
+	group = opt.add_option_group("resident options")
+	group.add_option("--no-resident", action="store_true", default=False, dest="no_resident", help="run Waf here")
+	# these never reach Waf, and are here for --help
+	group.add_option("--resident-list", action="store_true", help="show the resident processes of this user")
+	group.add_option("--resident-stop", action="store_true", help="end those of this folder and above")
+	group.add_option("--resident-stop-all", action="store_true", help="end all of this user")
+	if "waflib_extras.keeper" not in sys.modules:
+		atexit.register(leave_one)
+
+
+def leave_one() -> None:
+	"""Start the resident of this project, at the end of a run that was not made by one."""
+	start = caller.Told.start
+	if caller.Told.refusal:
+		Logs.debug("resident: done here: %s", caller.Told.refusal)
+	wanted = not getattr(Options.options, "no_resident", False) and not os.environ.get(caller.OFF)
+	if start is None or not wanted or not is_configured() or not sys.executable:
+		return
+	folder = caller.find_folder() or make_folder()
+	path = find_socket(folder, start) if folder else ""
+	if not path or os.path.exists(path):
+		return
+	if len(os.fsencode(path)) > LONGEST:
+		Logs.debug("resident: %s is too long for a socket: set WAFD_RUNTIME_DIR to a shorter folder", folder)
+		return
+	spec = {
+		"project": Context.run_dir,
+		"described": caller.describe(start),
+		"folder": folder,
+		"path": start.path,
+		"waflib": start.waflib,
+		"idle": read_idle(),
+	}
+	run_keeper(spec, start)
+
+
+def is_configured() -> bool:
+	return bool(Context.run_dir) and os.path.exists(os.path.join(Context.run_dir, Options.lockfile))
+
+
+def find_socket(folder: str, start: "caller.Start") -> str:
+	"""Where the resident of this project listens; nobody may, as after a crash."""
+	path = os.path.join(folder, caller.name_socket(caller.describe(start), Context.run_dir))
+	sock = caller.dial(path)
+	if sock is not None:
+		sock.close()
+		return path
+	try:
+		os.unlink(path)
+	except OSError:
+		pass
+	return path
+
+
+def make_folder() -> str:
+	"""The folder of sockets, made for us alone."""
+	from . import engine
+
+	try:
+		os.makedirs(engine.runtime_folder(), 0o700)
+	except OSError:
+		return ""
+	return caller.find_folder()
+
+
+def read_idle() -> float:
+	try:
+		return float(os.environ["WAF_RESIDENT_IDLE"])
+	except (KeyError, ValueError):
+		return 1800.0
+
+
+def run_keeper(spec: Any, start: "caller.Start") -> None:
+	import marshal
+
+	flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+	try:
+		process = subprocess.Popen(
+			[sys.executable, *flags, "-c", PROGRAM, "--resident", spec["project"]],
+			cwd="/",
+			env=start.environ,
+			stdin=subprocess.PIPE,
+			stdout=subprocess.DEVNULL,
+			stderr=subprocess.DEVNULL,
+			start_new_session=True,
+		)
+		with process.stdin:  # type: ignore[union-attr]
+			process.stdin.write(marshal.dumps(spec))  # type: ignore[union-attr]
+	except OSError as e:
+		Logs.warn("resident: %s: %s (going on without)", sys.executable, e.strerror)
+		return
+	process.returncode = 0  # it outlives us: nobody waits for it

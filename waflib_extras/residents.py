@@ -1,0 +1,66 @@
+"""``waf --resident-list`` and ``waf --resident-stop``: the resident processes of this user."""
+
+import marshal
+import os
+import sys
+from typing import Any, Dict, Iterator, List, Tuple
+
+from . import caller
+
+PATIENCE = 20.0  # seconds for an answer
+
+
+def find_all() -> Iterator[Tuple[str, Any]]:
+	"""The sockets of residents, and connections to those that listen."""
+	folder = caller.find_folder()
+	for name in sorted(os.listdir(folder)) if folder else []:
+		if name.startswith(caller.PREFIX) and name.endswith(caller.SUFFIX):
+			path = os.path.join(folder, name)
+			sock = caller.dial(path)
+			if sock is not None:
+				yield path, sock
+
+
+def ask(sock: Any, question: str) -> Dict[str, Any]:
+	"""What a resident tells; nothing if it does not."""
+	request = marshal.dumps((question,))
+	try:
+		sock.settimeout(PATIENCE)
+		sock.sendall(len(request).to_bytes(caller.NUMBERS, "big") + request)
+		return caller.receive(sock)[1] or {}
+	except (OSError, ValueError, EOFError):
+		return {}
+	finally:
+		sock.close()
+
+
+def show(told: Dict[str, Any]) -> str:
+	counts = ", ".join("%d %s" % (number, what) for what, number in sorted(told["counts"].items())) or "not called yet"
+	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
+	return "%s: process %d of %s: %s%s" % (told["project"], told["pid"], told["python"], counts, reason)
+
+
+def is_above(project: str, cwd: str) -> bool:
+	return os.path.commonpath((project, cwd)) == project
+
+
+def main(words: List[str]) -> int:
+	"""Do what these options say."""
+	cwd = os.getcwd()
+	for word in words:
+		if word == "--resident-list":
+			for _, sock in find_all():
+				told = ask(sock, "list")
+				if told:
+					print(show(told))
+		elif word in ("--resident-stop", "--resident-stop-all"):
+			for path, sock in list(find_all()):
+				told = ask(sock, "list")
+				if told and (word.endswith("-all") or is_above(told["project"], cwd)):
+					again = caller.dial(path)
+					if again is not None and ask(again, "stop"):
+						print("stopped: %s: process %d" % (told["project"], told["pid"]))
+		else:
+			sys.stderr.write("waf: %s: give --resident-list or --resident-stop alone\n" % word)
+			return 1
+	return 0
