@@ -46,7 +46,7 @@ def read_files(folder: pathlib.Path) -> Dict[str, bytes]:
 def sort_lines(text: str) -> List[str]:
 	"""Without what differs from run to run: order, times and places in the order."""
 	text = re.sub(r"\d+\.\d+s|/stock/|/ours/", "", text)
-	return sorted(re.sub(r"^\[ *\d+/", "[N/", line) for line in text.splitlines())
+	return sorted(re.sub(r"^\[ *-?\d+/", "[N/", line) for line in text.splitlines())
 
 
 def build_twice(waf: Any, project: Any, wscript: str, *args: str, **kwargs: Any) -> Tuple[Any, Any]:
