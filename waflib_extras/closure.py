@@ -7,6 +7,7 @@ looked at, since it may not be there yet.
 
 import hashlib
 import os
+import subprocess
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
 
 from . import grouping, names
@@ -15,6 +16,7 @@ Include = Tuple[Optional[Tuple[str, str]], str]
 """Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
 Stamp = List[int]
 """Whatever changes a file changes this, unless somebody hides it."""
+SEARCH_SECONDS = 30.0
 
 
 def stamp_of(path: str) -> Optional[Stamp]:
@@ -77,6 +79,27 @@ class Shelf:
 		self.saved[path] = [stamp, digest, list(facts)]
 		self.is_new = True
 		return facts
+
+
+def ask_search(compiler: List[str], language: str) -> List[str]:
+	"""The folders in which a compiler looks for headers of the system."""
+	command = [*compiler, "-E", "-v", "-x", language, os.devnull]
+	try:
+		done = subprocess.run(
+			command,
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.DEVNULL,
+			stderr=subprocess.PIPE,
+			timeout=SEARCH_SECONDS,
+			check=False,
+			env=dict(os.environ, LC_ALL="C"),
+		)
+	except (OSError, subprocess.TimeoutExpired):
+		return []
+	text = done.stderr.decode("utf-8", "surrogateescape")
+	_, _, listed = text.partition("#include <...> search starts here:")
+	listed, _, _ = listed.partition("End of search list")
+	return [os.path.normpath(line.strip()) for line in listed.splitlines() if line.strip()]
 
 
 class System:

@@ -41,6 +41,9 @@ class Ledger:
 		self.systems: Dict[str, closure.System] = {}
 		self.stamps: Dict[str, Optional[closure.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
+		self.nodes: Dict[str, Any] = {}
+		self.told: List[str] = []
+		"""What is shown when the build ends."""
 
 	def target(self, name: str) -> "Target":
 		return Target(self, self.plans.setdefault(name, {}))
@@ -65,6 +68,20 @@ class Ledger:
 			# one file says the same to all compilers
 			self.systems[key] = closure.System(self.facts["systems"], folders)
 		return self.systems[key]
+
+	def find_search(self, compiler: List[str], language: str) -> List[str]:
+		"""Where a compiler looks for headers; it is asked once."""
+		self.open_facts()
+		key = "%s %s" % (" ".join(compiler), language)
+		if key not in self.facts["folders"]:
+			self.facts["folders"][key] = closure.ask_search(compiler, "c++" if language == "cxx" else "c")
+			self.shelf.is_new = True
+		return self.facts["folders"][key]
+
+	def find_node(self, bld: Any, path: str) -> Any:
+		if path not in self.nodes:
+			self.nodes[path] = bld.root.make_node(path)
+		return self.nodes[path]
 
 	def save(self) -> None:
 		"""Write down what is new."""
