@@ -176,6 +176,7 @@ class Finder:
 		self.found: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
 		self.direct: Dict[str, List[Include]] = {}
 		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
+		self.listed: Dict[str, FrozenSet[str]] = {}
 
 	def find(self, folder: str, include: str) -> Optional[Tuple[str, str]]:
 		"""The path of a file that is included, and the folder in which it was looked for; none if it is not ours."""
@@ -186,11 +187,25 @@ class Finder:
 
 	def look(self, folders: Sequence[str], name: str) -> Optional[Tuple[str, str]]:
 		for folder in folders:
-			path = os.path.normpath(os.path.join(folder, name))
-			if os.path.isfile(path):
+			path = folder + os.sep + name
+			if "." + os.sep in name or os.sep * 2 in path:
+				path = os.path.normpath(path)
+			if self.is_there(path):
 				is_ours = path in self.made if path.startswith(self.out) else path.startswith(self.top)
 				return (path, folder) if is_ours else None
 		return None
+
+	def is_there(self, path: str) -> bool:
+		"""Whether a path leads to a file. Most do not, and a folder that was listed once tells so."""
+		folder, _, name = path.rpartition(os.sep)
+		names = self.listed.get(folder)
+		if names is None:
+			try:
+				names = frozenset(os.listdir(folder or os.sep))
+			except OSError:
+				names = frozenset()
+			self.listed[folder] = names
+		return name in names and (path in self.shelf.open or os.path.isfile(path))
 
 	def includes(self, file: grouping.File) -> List[Include]:
 		"""Where each include of a file leads, and how it is written."""
@@ -203,7 +218,8 @@ class Finder:
 		"""A source with what it includes; ``relative`` is the folder that compilers run in."""
 		file = self.shelf.file(path)
 		headers, systems = self.reach(file, self.includes(file))
-		usings = {using for each in [file, *headers.values()] for using in each.facts.usings}
+		odd = [header for header in headers.values() if not header.is_plain]
+		usings = {using for each in [file, *odd] for using in each.facts.usings}
 		early, is_early = self.find_early(file, relative) if usings else ([], False)
 		return grouping.Source(
 			file,
@@ -215,6 +231,7 @@ class Finder:
 			usings,
 			early,
 			is_early,
+			odd,
 		)
 
 	def reach(self, file: grouping.File, includes: List[Include]) -> Tuple[Dict[str, grouping.File], Set[str]]:

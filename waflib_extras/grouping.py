@@ -17,8 +17,8 @@ LEAST = UNIT * 2 // 5
 """What it weighs at least, where there is enough."""
 SMALL, LARGE = 64 << 10, 512 << 10
 """Bytes of sources in a group: at least, where there are so many, and at most."""
-MANY = 8
-"""So many groups a target has at least before they get larger than the least: there are machines with many slots."""
+MANY = 32
+"""So many groups a build has before they get larger than the least: there are machines with many slots."""
 FIXED = 256
 """Bytes that a file counts beside its own."""
 
@@ -26,10 +26,14 @@ FIXED = 256
 # ---- where the list is cut
 
 
-def weigh(sizes: Sequence[int], most: int) -> List[int]:
-	"""The weights of files of these sizes, of which a group may have so many; coarse, so that edits change nothing."""
+def weigh(sizes: Sequence[int], most: int, others: int = 1) -> List[int]:
+	"""
+	The weights of files of these sizes, of which a group may have so many; coarse, so that edits change nothing.
+
+	The build has so many times as many sources as are here.
+	"""
 	rounded = [1 << (size + FIXED).bit_length() for size in sizes]
-	share = 1 << (max(sum(rounded) // MANY, 1) - 1).bit_length()
+	share = 1 << (max(sum(rounded) * others // MANY, 1) - 1).bit_length()
 	bytes_of_group = min(max(share, SMALL), LARGE)
 	return [max(UNIT * size // bytes_of_group, -(-UNIT // most)) for size in rounded]
 
@@ -71,6 +75,17 @@ def rank(key: str) -> bytes:
 # ---- who may be in a piece with whom
 
 
+class Left(NamedTuple):
+	"""A name that somebody in a piece has left."""
+
+	kind: str
+	space: str
+	owner: str
+
+
+MACRO = "m"
+
+
 class File(NamedTuple):
 	"""A source or header of the project, with its facts taken apart."""
 
@@ -84,6 +99,10 @@ class File(NamedTuple):
 	"""The names that it declares for itself."""
 	declared: Set[str]
 	tags: Set[str]
+	left: List[Tuple[str, Left]]
+	"""What it leaves behind but macros, by name."""
+	is_plain: bool
+	"""None of the facts says that it is to be treated in another way than most."""
 
 
 def open_facts(path: str, facts: names.Facts) -> File:
@@ -102,6 +121,8 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		{name for kind, _, name in leaves if kind != names.EXTERNAL},
 		{name for _, _, name in leaves},
 		set(facts.tags.split()),
+		[(name, Left(kind, space, path)) for kind, space, name in leaves],
+		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings),
 	)
 
 
@@ -128,6 +149,8 @@ class Source(NamedTuple):
 	"""Where something is used: headers that could as well be included before all else, as a compiler names them."""
 	is_early: bool
 	"""All its headers could."""
+	odd: List[File]
+	"""Those of its headers that are not plain."""
 
 	@property
 	def kind(self) -> Tuple[str, str, Tuple[str, ...]]:
@@ -141,7 +164,7 @@ class Source(NamedTuple):
 	@property
 	def alone(self) -> str:
 		"""Why it has to be compiled alone."""
-		for file in self.headers.values():
+		for file in self.odd:
 			if file.facts.alone:
 				return "%s (in a header)" % file.facts.alone
 		return self.file.facts.alone
@@ -149,7 +172,7 @@ class Source(NamedTuple):
 	@property
 	def last(self) -> str:
 		"""Why nothing may come after it."""
-		for file in self.headers.values():
+		for file in self.odd:
 			if file.facts.last:
 				return "%s (in a header)" % file.facts.last
 		for name in self.macros:
@@ -165,17 +188,6 @@ class Source(NamedTuple):
 	def macros(self) -> List[str]:
 		"""What it defines, to be taken back after it."""
 		return [name for name, text in self.file.facts.macros.items() if text]
-
-
-class Left(NamedTuple):
-	"""A name that somebody in a piece has left."""
-
-	kind: str
-	space: str
-	owner: str
-
-
-MACRO = "m"
 
 
 class Piece:
@@ -259,17 +271,19 @@ class Piece:
 
 	def add(self, source: Source) -> None:
 		self.members.append(source)
-		for file in source.headers.values():
-			if file.path not in self.files:
-				self.files.add(file.path)
-				self.reach[file.path] = set(source.headers)
-				self.leave(file, file.facts.macros)
+		reach = set(source.headers)
+		for path in reach - self.files:
+			file = source.headers[path]
+			self.reach[path] = reach
+			self.leave(file, file.facts.macros)
+			if not file.is_plain:
 				if file.facts.operator == "any":
 					self.greedy.add(file.path)
 				if file.facts.own and file.facts.guard:
 					self.own.add(file.path)
+		self.files |= reach
 		self.files.add(source.file.path)
-		self.reach[source.file.path] = set(source.headers)
+		self.reach[source.file.path] = reach
 		self.leave(source.file, [name for name, text in source.file.facts.macros.items() if not text])
 		for name, macros in source.systems.items():
 			if name not in self.systems:
@@ -284,12 +298,12 @@ class Piece:
 		return source.last or ("defines macros" if source.macros and not self.can_push else "")
 
 	def leave(self, file: File, macros: Iterable[str]) -> None:
-		for leaf in file.facts.leaves:
-			kind, space, name = leaf.split(" ")
-			self.left.setdefault(name, []).append(Left(kind, space, file.path))
+		for name, left in file.left:
+			self.left.setdefault(name, []).append(left)
 		for name in macros:
 			self.left.setdefault(name, []).append(Left(MACRO, "", file.path))
-		self.known = set(self.left) if len(self.left) != len(self.known) else self.known
+		self.known.update(file.declared)
+		self.known.update(macros)
 
 
 def has_guarded(source: Source, path: str) -> bool:
@@ -330,15 +344,16 @@ def plan(
 	groups: Sequence[str] = (),
 	can_push: bool = True,
 	keys: Sequence[str] = (),
+	others: int = 1,
 ) -> Plan:
 	"""
 	Which sources are compiled together: first those of a kind are cut into groups, then each joins the first piece of
 	its group that has nothing against it. Those that are ``away`` keep their place, for when they come back.
 
 	What runs before ``main`` runs in the order of the list, as if each were compiled alone. The ``keys`` are names of
-	the sources that are the same wherever the project lies.
+	the sources that are the same wherever the project lies; the build has ``others`` times as many sources.
 	"""
-	cuts = find_cuts(keys or [source.file.path for source in sources], sources, weigh(sizes, most), groups)
+	cuts = find_cuts(keys or [source.file.path for source in sources], sources, weigh(sizes, most, others), groups)
 	away = set(away)
 	pieces: Dict[Tuple[int, int], List[Tuple[Piece, List[int]]]] = {}
 	reasons: Dict[str, str] = {}

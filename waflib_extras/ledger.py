@@ -42,6 +42,9 @@ class Ledger:
 		self.stamps: Dict[str, Optional[closure.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
 		self.nodes: Dict[str, Any] = {}
+		self.sources = 0
+		self.ahead: Any = None
+		"""Who makes plans of targets before their turn, if anybody does."""
 		self.told: List[str] = []
 		"""What is shown when the build ends."""
 
@@ -78,6 +81,13 @@ class Ledger:
 			self.shelf.is_new = True
 		return self.facts["folders"][key]
 
+	def count_sources(self, bld: Any) -> int:
+		"""The sources of all that is built, as far as they are known before any of it is."""
+		if not self.sources:
+			gens = [each for group in bld.groups for each in group if hasattr(each, "features")]
+			self.sources = sum(map(count_sources, gens))
+		return self.sources
+
 	def find_node(self, bld: Any, path: str) -> Any:
 		if path not in self.nodes:
 			self.nodes[path] = bld.root.make_node(path)
@@ -94,6 +104,14 @@ class Ledger:
 				for each in self.systems.values():
 					each.is_new = False
 				write(os.path.join(self.folder, FACTS), self.facts)
+
+
+def count_sources(gen: Any) -> int:
+	"""The sources that a task generator is given."""
+	try:
+		return len(gen.to_list(getattr(gen, "source", [])))
+	except TypeError:  # a node
+		return 1
 
 
 class Target:

@@ -122,11 +122,26 @@ class Unit:
 		groups = self.find_groups()
 		folders = find_folders(self.gen)
 		adaptive = not getattr(Options.options, "unity_still", False)
+		# coarse, as what others do shall seldom change how ours are cut
+		self.others = 1 << max(self.book.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
 		key = [paths, groups, folders, self.gen.batch_size(), adaptive, self.can_push(), self.language, ledger.VERSION]
+		key.append(self.others)
 		digest = hashlib.md5(repr(key).encode("utf-8", "surrogateescape")).hexdigest()
-		if not self.target.holds(digest, time.time(), self.language == "cxx"):
+		if not self.holds(digest) and not self.is_planned_ahead(digest):
 			self.make_plan(digest, paths, groups, folders, adaptive)
 		return self.target.plan
+
+	def holds(self, digest: str) -> bool:
+		return self.target.holds(digest, time.time(), self.language == "cxx")
+
+	def is_planned_ahead(self, digest: str) -> bool:
+		helpers = self.book.ahead
+		if helpers is None:
+			return False
+		if helpers.fetch(self.gen) and self.holds(digest):
+			return True
+		helpers.note_miss(self.gen)
+		return False
 
 	def make_plan(self, digest: str, paths: List[str], groups: List[str], folders: List[str], adaptive: bool) -> None:
 		bld = self.gen.bld
@@ -151,6 +166,7 @@ class Unit:
 			groups,
 			self.can_push(),
 			[node.path_from(bld.srcnode) for node in self.nodes],
+			self.others,
 		)
 		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
 		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})

@@ -36,7 +36,7 @@ from typing import Any, Dict, List, Tuple
 from waflib import Build, Logs, Options, TaskGen
 
 if __package__:
-	from . import parting, unit
+	from . import ahead, parting, unit
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -45,11 +45,12 @@ else:
 	_folder = os.path.dirname(os.path.abspath(__file__))
 	sys.path.append(os.path.dirname(_folder))
 	_package = os.path.basename(_folder)
+	ahead = importlib.import_module(_package + ".ahead")
 	parting = importlib.import_module(_package + ".parting")
 	unit = importlib.import_module(_package + ".unit")
 
-MAX_BATCH = 50
-MAX_BATCH = 50
+MAX_BATCH = 128
+MAX_BATCH = 128
 
 EXTS_C = (".c",)
 EXTS_CXX = (".cpp", ".cc", ".cxx", ".C", ".c++")
@@ -118,6 +119,9 @@ def collect_unity(self):
 	if not is_wanted(self):
 		return
 	collector = Collector(self)
+	book = unit.find_ledger(self.bld)
+	if book.ahead is None:
+		book.ahead = ahead.Ahead(book, plan_early)
 	stock = self.process_source
 
 	def process_source():
@@ -143,6 +147,13 @@ def is_wanted(gen: Any) -> bool:
 		# there each source has to be seen with a command of its own
 		and not gen.bld.cmd.startswith("clangdb")
 	)
+
+
+def plan_early(gen: Any) -> None:
+	"""Make the plans of a task generator that is not posted yet, in a process that ends afterwards."""
+	if is_wanted(gen):
+		for each in Collector(gen).foresee():
+			each.find_plan()
 
 
 # ---- the sources of a target
@@ -171,6 +182,16 @@ class Collector:
 			del self.gen.mappings
 		else:
 			self.gen.mappings = self.outer
+
+	def foresee(self) -> List[Any]:
+		"""The units of a task generator whose turn has not come, as far as they can be told."""
+		self.begin()
+		gen = self.gen
+		for node in gen.to_nodes(gen.source):
+			hook = gen.get_hook(node)
+			if getattr(hook, "func", None) == self.take:
+				hook(gen, node)
+		return [unit.Unit(gen, language, taken) for language, taken in self.taken.items() if len(taken) > 1]
 
 	def take(self, language: str, hook: Any, gen: Any, node: Any) -> None:
 		if self.may_join(node):
@@ -223,6 +244,8 @@ def install() -> None:
 		finally:
 			book = bld.__dict__.get("unity_ledger")
 			if book is not None:
+				if book.ahead is not None:
+					book.ahead.end()
 				book.save()
 				for line in book.told:
 					Logs.info(line)
