@@ -143,7 +143,7 @@ def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
 	for name, text in files.items():
 		(tmp_path / name).write_text(text)
 	shelf = closure.Shelf()
-	finder = closure.Finder(shelf, closure.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [])
+	finder = closure.Finder(shelf, closure.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {})
 	return [finder.source(str(tmp_path / name), str(tmp_path)) for name in files if not name.endswith(".h")]
 
 

@@ -1,65 +1,52 @@
 """
 Plans of targets whose turn comes later: processes that are forked make them while this one goes on.
 
-What they found is used only where it is the plan for what is there when the turn of its target has come. What does not
-come, or not in time, is planned here as if nobody had been asked. Knows nothing of how a target is planned.
+Each begins with the last of its targets, so that it meets us where it has got to; nobody waits for anybody. What it
+has found is used only where it is the plan for what is there when the turn of its target has come; the rest is planned
+here as if nobody had been asked. Knows nothing of how a target is planned.
 """
 
+import contextlib
 import gc
 import marshal
 import os
-import select
 import signal
-import time
-from typing import Any, Callable, Dict, List, Optional, Sequence
+import tempfile
+from typing import Any, Callable, Dict, List, Sequence
 
 from . import ledger
 
 LEAST = 200
 """So many sources are worth a process."""
-PATIENCE = 60.0
-"""Seconds for what a process has found, from when it is needed."""
+NUMBERS = 4  # of bytes, for a length
 
 
 class Helper:
-	"""A forked process, and whose plans it makes."""
+	"""A forked process, and the file in which it leaves what it has found."""
 
-	def __init__(self, gens: Sequence[Any], pid: int, pipe: int) -> None:
-		self.gens = gens
+	def __init__(self, pid: int, file: int) -> None:
 		self.pid = pid
-		self.pipe = pipe
+		self.file = file
+		self.read = 0
 
-	def read(self) -> bytes:
-		"""All that it says; nothing if it does not end in time."""
-		pieces: List[bytes] = []
-		end = time.monotonic() + PATIENCE
-		poll = select.poll()
-		poll.register(self.pipe, select.POLLIN)
-		try:
-			while True:
-				left = end - time.monotonic()
-				if left <= 0 or not poll.poll(left * 1000):
-					os.kill(self.pid, signal.SIGKILL)
-					return b""
-				piece = os.read(self.pipe, 1 << 20)
-				if not piece:
-					return b"".join(pieces)
-				pieces.append(piece)
-		finally:
-			os.close(self.pipe)
-			self.reap()
-
-	def reap(self) -> None:
-		try:
-			os.waitpid(self.pid, 0)
-		except OSError:
-			pass  # somebody waits for all children
+	def take(self) -> List[Dict[str, Any]]:
+		"""What it has left since we looked last."""
+		found = []
+		size = os.fstat(self.file).st_size
+		while self.read + NUMBERS <= size:
+			length = int.from_bytes(os.pread(self.file, NUMBERS, self.read), "big")
+			if self.read + NUMBERS + length > size:
+				break
+			found.append(marshal.loads(os.pread(self.file, length, self.read + NUMBERS)))
+			self.read += NUMBERS + length
+		return found
 
 	def drop(self) -> None:
 		"""Nobody needs it any more."""
-		os.close(self.pipe)
-		os.kill(self.pid, signal.SIGKILL)
-		self.reap()
+		os.close(self.file)
+		with contextlib.suppress(OSError):
+			os.kill(self.pid, signal.SIGKILL)
+			os.waitpid(self.pid, 0)
 
 
 class Ahead:
@@ -76,90 +63,74 @@ class Ahead:
 		"""
 		A target has to be planned here.
 
-		A single one is what somebody edits. With the second one it is likely that others follow, and those that do
-		are shared out.
+		A single one is what somebody edits. With the second one it is likely that others follow, and those are shared
+		out.
 		"""
 		self.misses += 1
 		if self.misses == 2:
-			self.begin(find_followers(gen), find_processes(gen.bld))
+			self.begin(find_followers(gen), find_processes(gen.bld) - 1)
 
-	def begin(self, gens: List[Any], processes: int) -> None:
+	def begin(self, gens: List[Any], count: int) -> None:
 		weights = [ledger.count_sources(gen) for gen in gens]
-		processes = min(processes, sum(weights) // LEAST + 1)
-		# ours come first, since we get to them at once
-		for share in reversed(part(weights, processes)[1:]):
-			helper = self.fork([gens[i] for i in share])
-			if helper is None:
-				return
-			self.helpers.append(helper)
+		shares = part(weights, min(count, sum(weights) // LEAST))
+		for share in shares:
+			try:
+				self.helpers.append(self.fork([gens[i] for i in reversed(share)]))
+			except OSError:
+				return  # there may be no more processes, or files
 
-	def fork(self, gens: List[Any]) -> Optional[Helper]:
-		reading, writing = os.pipe()
+	def fork(self, gens: List[Any]) -> Helper:
+		file = make_file()
 		try:
 			pid = os.fork()
-		except OSError:  # there may be no more of us
-			os.close(reading)
-			os.close(writing)
-			return None
+		except OSError:
+			os.close(file)
+			raise
 		if pid == 0:
-			self.be_helper(gens, writing)
-		os.close(writing)
-		return Helper(gens, pid, reading)
+			self.be_helper(gens, file)
+		return Helper(pid, file)
 
-	def be_helper(self, gens: List[Any], pipe: int) -> None:
+	def be_helper(self, gens: List[Any], file: int) -> None:
 		"""All that a forked process does."""
-		status = 1
+		parent = os.getppid()
 		try:
+			signal.signal(signal.SIGINT, signal.SIG_DFL)
 			gc.disable()
 			self.book.ahead = None
-			told = self.find(gens)
-			view = memoryview(marshal.dumps(told, ledger.ENCODING))
-			while view:
-				view = view[os.write(pipe, view) :]
-			status = 0
-		except BaseException:
-			pass  # it is done where it is needed, and if it fails there, that is seen
+			self.book.open_facts()
+			self.book.take_new()
+			for gen in gens:
+				with contextlib.suppress(Exception):  # a source that is not there, or not yet
+					self.make(gen)
+				data = marshal.dumps(self.book.take_new(), ledger.ENCODING)
+				view = memoryview(len(data).to_bytes(NUMBERS, "big") + data)
+				while view:
+					view = view[os.write(file, view) :]
+				if os.getppid() != parent:
+					break
 		finally:
-			os._exit(status)
+			os._exit(0)
 
-	def find(self, gens: List[Any]) -> Dict[str, Any]:
-		"""The plans of these, and all facts that were not known before."""
-		shelf = self.book.open_facts()
-		facts = self.book.facts
-		before = {kind: dict(facts[kind]) for kind in ("files", "systems", "folders")}
-		known = {name: target.get("key") for name, target in self.book.plans.items()}
-		for gen in gens:
-			try:
-				self.make(gen)
-			except Exception:  # a source that is not there, or not yet
-				continue
-		plans = {name: each for name, each in self.book.plans.items() if each and each.get("key") != known.get(name)}
-		new = {kind: pick_new(facts[kind], before[kind]) for kind in before}
-		return {"plans": plans, "is_new": shelf.is_new, **new}
-
-	def fetch(self, gen: Any) -> bool:
-		"""Have what was found of the targets that this one was shared out with; tell whether there is any."""
-		for helper in self.helpers:
-			if gen in helper.gens:
-				self.helpers.remove(helper)
-				data = helper.read()
-				if data:
-					self.take(marshal.loads(data))
-				return bool(data)
-		return False
-
-	def take(self, told: Dict[str, Any]) -> None:
-		self.book.open_facts().is_new |= told["is_new"]
-		for kind in ("files", "systems", "folders"):
-			self.book.facts[kind].update(told[kind])
-		for name, saved in told["plans"].items():
-			self.book.target(name).saved.update(saved)
-			self.book.is_new = True
+	def fetch(self) -> bool:
+		"""Have what was found since the last time; tell whether there was anything."""
+		found = [told for helper in self.helpers for told in helper.take()]
+		for told in found:
+			self.book.put_new(told)
+		return bool(found)
 
 	def end(self) -> None:
-		"""The build is over, perhaps before all were needed."""
+		"""The build is over, or no more of it is planned."""
 		while self.helpers:
 			self.helpers.pop().drop()
+
+
+def make_file() -> int:
+	"""A file that nobody else has."""
+	if hasattr(os, "memfd_create"):
+		with contextlib.suppress(OSError):
+			return os.memfd_create("unity")
+	with tempfile.TemporaryFile() as file:
+		return os.dup(file.fileno())
 
 
 def find_followers(gen: Any) -> List[Any]:
@@ -173,6 +144,7 @@ def find_followers(gen: Any) -> List[Any]:
 
 
 def find_processes(bld: Any) -> int:
+	"""How many may work at once."""
 	affinity = getattr(os, "sched_getaffinity", None)
 	return min(getattr(bld, "jobs", 1), len(affinity(0)) if affinity else os.cpu_count() or 1)
 
@@ -182,11 +154,7 @@ def part(weights: Sequence[int], count: int) -> List[List[int]]:
 	runs: List[List[int]] = [[] for _ in range(count)]
 	whole = sum(weights) or 1
 	before = 0
-	for i, weight in enumerate(weights):
+	for i, weight in enumerate(weights if count > 0 else ()):
 		runs[min((before + weight // 2) * count // whole, count - 1)].append(i)
 		before += weight
-	return runs
-
-
-def pick_new(now: Dict[str, Any], before: Dict[str, Any]) -> Dict[str, Any]:
-	return {key: value for key, value in now.items() if before.get(key) is not value}
+	return [run for run in runs if run]

@@ -42,7 +42,8 @@ class Shelf:
 		self.saved: Dict[str, Any] = {} if saved is None else saved
 		"""By path: stamp, digest, facts."""
 		self.open: Dict[str, grouping.File] = {}
-		self.is_new = False
+		self.new: Dict[str, Any] = {}
+		"""What was not known before."""
 
 	def digest(self, path: str) -> str:
 		self.file(path)
@@ -76,8 +77,7 @@ class Shelf:
 			facts = names.Facts(*known[2])
 		else:
 			facts = names.read_facts(content.decode("latin-1"))
-		self.saved[path] = [stamp, digest, list(facts)]
-		self.is_new = True
+		self.saved[path] = self.new[path] = [stamp, digest, list(facts)]
 		return facts
 
 
@@ -108,7 +108,7 @@ class System:
 	def __init__(self, saved: Optional[Dict[str, Any]], folders: Sequence[str]) -> None:
 		self.saved: Dict[str, Any] = {} if saved is None else saved
 		self.folders = folders
-		self.is_new = False
+		self.new: Dict[str, Any] = {}
 		self.files: Dict[str, names.Foreign] = {}
 		self.reached: Dict[str, FrozenSet[str]] = {}
 		self.sets: Dict[Tuple[str, str], FrozenSet[str]] = {}
@@ -123,8 +123,7 @@ class System:
 						foreign = names.read_foreign(f.read())
 				except OSError:
 					foreign = names.read_foreign("")
-				known = self.saved[path] = [stamp, list(foreign)]
-				self.is_new = True
+				known = self.saved[path] = self.new[path] = [stamp, list(foreign)]
 			self.files[path] = names.Foreign(*known[1])
 		return self.files[path]
 
@@ -164,7 +163,14 @@ class Finder:
 	"""Finds includes as a compiler does that has these folders to search, of those in the project."""
 
 	def __init__(
-		self, shelf: Shelf, system: System, folders: Sequence[str], top: str, out: str, made: Iterable[str]
+		self,
+		shelf: Shelf,
+		system: System,
+		folders: Sequence[str],
+		top: str,
+		out: str,
+		made: Iterable[str],
+		listed: Dict[str, FrozenSet[str]],
 	) -> None:
 		self.shelf = shelf
 		self.system = system
@@ -176,14 +182,17 @@ class Finder:
 		self.found: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
 		self.direct: Dict[str, List[Include]] = {}
 		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
-		self.listed: Dict[str, FrozenSet[str]] = {}
+		self.listed = listed
+		"""What is in folders, as it was when one of its names was looked for."""
 
 	def find(self, folder: str, include: str) -> Optional[Tuple[str, str]]:
 		"""The path of a file that is included, and the folder in which it was looked for; none if it is not ours."""
 		key = (folder if include[0] == '"' else "", include)
-		if key not in self.found:
-			self.found[key] = self.look(([folder] if key[0] else []) + list(self.folders), include[1:])
-		return self.found[key]
+		try:
+			return self.found[key]
+		except KeyError:
+			found = self.found[key] = self.look(([folder] if key[0] else []) + list(self.folders), include[1:])
+			return found
 
 	def look(self, folders: Sequence[str], name: str) -> Optional[Tuple[str, str]]:
 		for folder in folders:
@@ -255,6 +264,8 @@ class Finder:
 	def find_prelude(self, file: grouping.File) -> str:
 		"""What comes before an include that heeds it, with the includes before that, if there is anything."""
 		parts = file.facts.prelude
+		if not any(part.__class__ is str for part in parts):
+			return ""
 		includes = self.includes(file)
 		end = 0
 		for i, part in enumerate(parts):
@@ -284,6 +295,8 @@ class Finder:
 
 	def find_features(self, file: grouping.File, headers: Dict[str, grouping.File], systems: Set[str]) -> str:
 		"""Macros of the project that the system's headers ask for, and whether those come first."""
+		if not systems:
+			return ""
 		found = [
 			"%s %s" % (name, path)
 			for path, header in sorted(headers.items())

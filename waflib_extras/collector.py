@@ -4,6 +4,7 @@ Python's cyclic collector during a build, which otherwise walks through the grap
 Nothing in that graph becomes garbage before the build is over. PyPy's collector is of another kind, and is left alone.
 """
 
+import atexit
 import gc
 from typing import Tuple
 
@@ -38,3 +39,11 @@ class Collector:
 		if self.thresholds:
 			gc.set_threshold(*self.thresholds)
 			self.thresholds = ()
+			leave_rest()
+
+
+def leave_rest() -> None:
+	"""Have no last walk through all that is there when the interpreter ends: the system takes it back at once."""
+	if hasattr(gc, "freeze"):
+		atexit.unregister(gc.freeze)
+		atexit.register(gc.freeze)

@@ -17,7 +17,7 @@ LEAST = UNIT * 2 // 5
 """What it weighs at least, where there is enough."""
 SMALL, LARGE = 64 << 10, 512 << 10
 """Bytes of sources in a group: at least, where there are so many, and at most."""
-MANY = 32
+MANY = 16
 """So many groups a build has before they get larger than the least: there are machines with many slots."""
 FIXED = 256
 """Bytes that a file counts beside its own."""

@@ -11,9 +11,9 @@ import os
 import tempfile
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
 
-from . import closure, grouping, names
+from . import closure, collector, grouping, names
 
 FORMAT = 4
 ENCODING = 2  # of marshal, which all interpreters know, and which is ten times as fast as JSON
@@ -36,20 +36,26 @@ class Ledger:
 		self.plans: Dict[str, Dict[str, Any]] = read(os.path.join(folder, PLANS)) or {}
 		"""By target and language."""
 		self.is_new = False
+		self.has_new = False
+		"""There are facts that the shelf does not call new."""
+		self.planned: Set[str] = set()
+		"""The targets of new plans."""
 		self.facts: Optional[Dict[str, Any]] = None
 		self.shelf: Optional[closure.Shelf] = None
 		self.systems: Dict[str, closure.System] = {}
 		self.stamps: Dict[str, Optional[closure.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
 		self.nodes: Dict[str, Any] = {}
+		self.collector = collector.Collector()
 		self.sources = 0
+		self.listed: Tuple[int, Dict[str, FrozenSet[str]]] = (-1, {})
 		self.ahead: Any = None
 		"""Who makes plans of targets before their turn, if anybody does."""
 		self.told: List[str] = []
 		"""What is shown when the build ends."""
 
 	def target(self, name: str) -> "Target":
-		return Target(self, self.plans.setdefault(name, {}))
+		return Target(self, name, self.plans.setdefault(name, {}))
 
 	def stamp(self, path: str) -> Optional[closure.Stamp]:
 		if path not in self.stamps:
@@ -78,8 +84,14 @@ class Ledger:
 		key = "%s %s" % (" ".join(compiler), language)
 		if key not in self.facts["folders"]:
 			self.facts["folders"][key] = closure.ask_search(compiler, "c++" if language == "cxx" else "c")
-			self.shelf.is_new = True
+			self.has_new = True
 		return self.facts["folders"][key]
+
+	def find_listed(self, group: int) -> Dict[str, FrozenSet[str]]:
+		"""What is in folders, for all targets of a group: between two groups tasks run, and may make files."""
+		if self.listed[0] != group:
+			self.listed = group, {}
+		return self.listed[1]
 
 	def count_sources(self, bld: Any) -> int:
 		"""The sources of all that is built, as far as they are known before any of it is."""
@@ -93,16 +105,38 @@ class Ledger:
 			self.nodes[path] = bld.root.make_node(path)
 		return self.nodes[path]
 
+	def take_new(self) -> Dict[str, Any]:
+		"""The facts and plans that have come since this was asked last, for another ledger of the same build folder."""
+		new = [self.open_facts().new, *(system.new for system in self.systems.values())]
+		told = {
+			"files": dict(new[0]),
+			"systems": {path: each for news in new[1:] for path, each in news.items()},
+			"folders": dict(self.facts["folders"]),
+			"plans": {name: self.plans[name] for name in self.planned},
+			"is_new": any(new),
+		}
+		for news in new:
+			news.clear()
+		self.planned.clear()
+		return told
+
+	def put_new(self, told: Dict[str, Any]) -> None:
+		self.open_facts()
+		for kind in ("files", "systems", "folders"):
+			self.facts[kind].update(told[kind])
+		for name, saved in told["plans"].items():
+			self.target(name).saved.update(saved)
+			self.is_new = True
+		self.has_new |= told["is_new"]
+
 	def save(self) -> None:
 		"""Write down what is new."""
 		with self.lock:
 			if self.is_new:
 				self.is_new = False
 				write(os.path.join(self.folder, PLANS), self.plans)
-			if self.shelf is not None and (self.shelf.is_new or any(each.is_new for each in self.systems.values())):
-				self.shelf.is_new = False
-				for each in self.systems.values():
-					each.is_new = False
+			if self.shelf is not None and (self.has_new or self.take_new()["is_new"]):
+				self.has_new = False
 				write(os.path.join(self.folder, FACTS), self.facts)
 
 
@@ -117,8 +151,9 @@ def count_sources(gen: Any) -> int:
 class Target:
 	"""What is remembered of the sources of one language in a target."""
 
-	def __init__(self, ledger: Ledger, saved: Dict[str, Any]) -> None:
+	def __init__(self, ledger: Ledger, name: str, saved: Dict[str, Any]) -> None:
 		self.ledger = ledger
+		self.name = name
 		self.saved = saved
 
 	@property
@@ -168,6 +203,7 @@ class Target:
 			digests={path: shelf.digest(path) for path in sources},
 			plan=plan,
 		)
+		self.ledger.planned.add(self.name)
 		self.ledger.is_new = True
 
 	def find_away(self, shelf: closure.Shelf, sources: List[str], is_adaptive: bool) -> Dict[str, str]:

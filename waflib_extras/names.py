@@ -29,6 +29,15 @@ TOKEN = re.compile(
 RAW = re.compile(r'(?:u8|[uUL])?R"([^()\\\s]{0,16})\([\s\S]*?\)\1"')
 PLAIN_INCLUDE = re.compile(r'#include ("[^"\n]+(?=")|<[^>\n]+(?=>)).$')
 """Nearly all of them."""
+INCLUDES = re.compile(
+	r"""
+	(?:[ \t]*\n|//[^\n\\]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/[ \t]*\n)*
+	((?:\#include[ ](?:"[^"\n]+"|<[^>\n]+>)\n|\n)+)
+	""",
+	re.VERBOSE,
+)
+"""A file often begins with a comment and many of them."""
+INCLUDE_OF_MANY = re.compile(r'("[^"\n]+(?=")|<[^>\n]+(?=>)).\n')
 WORD = re.compile(r"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
 COMMENT = re.compile(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//.*|\\\n")
 OPT_OUT = re.compile(r"\bunity: *alone\b")
@@ -120,7 +129,10 @@ class Facts(NamedTuple):
 
 def read_facts(text: str) -> Facts:
 	"""The facts of a file, whose bytes were decoded as Latin-1."""
-	return Reader(text).facts()
+	try:
+		return Reader(text).facts()
+	except LookupError:  # no compiler understands it either, or we have not thought of it
+		return Reader("").facts()._replace(alone="is not understood")
 
 
 class Reader:
@@ -152,6 +164,7 @@ class Reader:
 		self.first_directives: List[str] = []
 		if 'R"' in text:
 			text = RAW.sub('""', text)
+		text = self.take_first_includes(text)
 		found = TOKEN.findall(text)
 		if "unity" in text and any(OPT_OUT.search(token) for token in found if token[:2] in ("//", "/*")):
 			self.alone = "says so itself"
@@ -159,6 +172,18 @@ class Reader:
 		if ODD_SPELLING.search(text) and ODD_SPELLING.search(self.code()):
 			self.alone = "has trigraphs or digraphs"
 		self.walk()
+
+	def take_first_includes(self, text: str) -> str:
+		"""Take those with which a file begins, all at once; what is left of it."""
+		begin = INCLUDES.match(text)
+		if not begin or OPT_OUT.search(text, 0, begin.start(1)) or ODD_SPELLING.search(text, 0, begin.end()):
+			return text
+		if "/*" in begin.group(1):
+			return text
+		self.includes = INCLUDE_OF_MANY.findall(begin.group(1))
+		self.prelude = list(range(len(self.includes)))
+		self.first_directives = ["include"] * len(self.includes)
+		return text[begin.end() :]
 
 	def code(self) -> str:
 		"""Without strings, in which there may be anything."""
@@ -169,7 +194,12 @@ class Reader:
 		for token in self.tokens:
 			first = token[0]
 			if first in "# \t":
-				self.take_directive(token)
+				plain = PLAIN_INCLUDE.match(token)
+				if plain:
+					self.first_directives.append("include")
+					self.add_include(plain.group(1))
+				else:
+					self.take_directive(token)
 			elif token == "{":
 				self.open_brace()
 			elif token == "}":
@@ -192,13 +222,17 @@ class Reader:
 
 	def facts(self) -> Facts:
 		tokens = [token for token in self.tokens if token[0] not in "# \t"]
-		after = zip([""] + tokens, tokens)
-		starts = [word for before, word in after if before not in MEMBER and (word[0].isalpha() or word[0] in "_$")]
-		words = {word for word in starts if word[-1] not in "\"'"} | self.directive_words
-		words -= KEYWORDS
-		every = {word for word in tokens if word[0].isalpha() or word[0] in "_$"}
-		members = {word for word in every if word[-1] not in "\"'"} - words - KEYWORDS
-		quals = {word for word, behind in zip(tokens, tokens[1:]) if behind == "::"}
+		known = set(tokens)
+		names = {word for word in known if word[-1] not in "\"'" and (word[0].isalpha() or word[0] in "_$")}
+		words = names
+		if not known.isdisjoint(MEMBER):
+			words = names.intersection([word for before, word in zip(["", *tokens], tokens) if before not in MEMBER])
+		words = (words | self.directive_words) - KEYWORDS
+		members = names - words - KEYWORDS
+		quals = {word for word, behind in zip(tokens, tokens[1:]) if behind == "::"} if "::" in known else set()
+		tags = set()
+		if not known.isdisjoint(TYPES):
+			tags = {word for before, word in zip(tokens, tokens[1:]) if before in TYPES}
 		for word, reason in ALONE_WORDS.items():
 			if word in words:
 				self.alone = self.alone or reason
@@ -225,7 +259,7 @@ class Reader:
 			self.alone,
 			self.last,
 			self.takes,
-			" ".join(sorted({word for before, word in zip(tokens, tokens[1:]) if before in TYPES} & words)),
+			" ".join(sorted(tags & words)),
 			self.own,
 			self.starts,
 			self.operator,
@@ -239,11 +273,6 @@ class Reader:
 	# ---- directives
 
 	def take_directive(self, token: str) -> None:
-		plain = PLAIN_INCLUDE.match(token)
-		if plain:
-			self.first_directives.append("include")
-			self.add_include(plain.group(1))
-			return
 		text = COMMENT.sub(" ", token).strip()[1:].strip()
 		name = WORD.match(text)
 		if not name:
@@ -435,7 +464,9 @@ class Reader:
 				return  # an instantiation
 			decl = decl[end_of_angle(decl, 1) :]
 		decl = strip_angles(decl)
-		first = decl[0] if decl else ""
+		if not decl:
+			return
+		first = decl[0]
 		if first == "using":
 			if "=" in decl:
 				self.leave(INTERNAL, decl[1])

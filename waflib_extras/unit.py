@@ -138,13 +138,14 @@ class Unit:
 		helpers = self.book.ahead
 		if helpers is None:
 			return False
-		if helpers.fetch(self.gen) and self.holds(digest):
+		if helpers.fetch() and self.holds(digest):
 			return True
 		helpers.note_miss(self.gen)
 		return False
 
 	def make_plan(self, digest: str, paths: List[str], groups: List[str], folders: List[str], adaptive: bool) -> None:
 		bld = self.gen.bld
+		self.book.collector.slow_down()
 		shelf = self.book.open_facts()
 		made = [path for env in bld.all_envs.values() for path in env[Build.CFG_FILES]]
 		finder = closure.Finder(
@@ -154,6 +155,7 @@ class Unit:
 			bld.srcnode.abspath(),
 			bld.bldnode.abspath(),
 			made,
+			self.book.find_listed(bld.current_group),
 		)
 		sources = [finder.source(path, self.gen.get_cwd().abspath()) for path in paths]
 		away = self.target.find_away(shelf, paths, adaptive)

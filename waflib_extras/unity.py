@@ -247,6 +247,7 @@ def install() -> None:
 				if book.ahead is not None:
 					book.ahead.end()
 				book.save()
+				book.collector.restore()
 				for line in book.told:
 					Logs.info(line)
 
