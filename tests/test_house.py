@@ -22,7 +22,6 @@ import waflib_extras
 # the first test that needs a clone waits until the engine is compiled
 pytestmark = pytest.mark.timeout(600)
 
-once = pytest.mark.skipif(sys.implementation.name == "pypy", reason="nothing in it depends on the interpreter")
 WAFLIB = pathlib.Path(waflib.__file__).parent
 PROJECT = """\
 from waflib import Context
@@ -147,7 +146,6 @@ class TestBootstrap:
 		assert "newest is here" in done.stdout
 		assert done.stderr == ""
 
-	@once
 	def test_changed_engine(self, clone, environ):
 		"""A change of the engine's sources is built at the next start, and only then."""
 		with open(clone / "engine" / "src" / "lib.rs", "a") as source:
@@ -155,7 +153,6 @@ class TestBootstrap:
 		assert "waf: building the engine" in self.start(clone, environ, "--version", cwd=clone).stderr
 		assert self.start(clone, environ, "--version", cwd=clone).stderr == ""
 
-	@once
 	def test_broken_engine(self, clone, environ):
 		"""Sources that do not compile give the compiler's words and the name of the log, and no Waf runs."""
 		source = clone / "engine" / "src" / "lib.rs"
@@ -242,7 +239,6 @@ def wheel(sdist: pathlib.Path, clone_python: str, environ: Dict[str, str], tmp_p
 	return found
 
 
-@once
 class TestPackage:
 	def test_one_version(self):
 		"""Python, the engine and the newest heading of the changelog have the same version."""

@@ -11,6 +11,8 @@ from typing import Any, Dict, List, Optional
 import pytest
 from unity_yard import conflicts
 
+from waflib_extras import ledger
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 WSCRIPT = """\
@@ -418,6 +420,49 @@ def test_batches_are_the_same_wherever_a_project_lies(waf: Any, project: Any, tm
 		found.append({path.name: path.read_text() for path in (other / "build").glob("unity_*.c")})
 	assert len(found[0]) > 3
 	assert found[0] == found[1]
+
+
+MANY_TARGETS = """\
+	import os, time
+	from waflib_extras import ahead
+	def options(opt):
+		opt.load('compiler_c unity')
+	def configure(conf):
+		conf.load('compiler_c')
+	def build(bld):
+		bld.load('unity')
+		main = os.getpid()
+		def wait(node):
+			# for the first plan of another process, where there is one
+			end = time.monotonic() + 30
+			while os.getpid() == main and time.monotonic() < end and not os.environ.get('BROKEN'):
+				if all(os.fstat(helper.file).st_size for helper in bld.unity_ledger.ahead.helpers):
+					break
+				time.sleep(0.01)
+			return ''
+		if os.environ.get('BROKEN'):
+			ahead.Ahead.be_helper = lambda *_: os._exit(1)
+		for n in range(6):
+			bld.stlib(source=bld.path.ant_glob('t%d/*.c' % n), target='t%d' % n, includes='.', unity_group=wait)
+"""
+
+
+def test_plans_of_other_processes_are_the_same(waf: Any, project: Any) -> None:
+	"""Where many targets have to be planned, processes share them; it makes no difference, nor does it if they fail."""
+	text = '#include "common.h"\nint f%d_%d(void) { return ONE; }\n'
+	files = {"t%d/f%d.c" % (n, i): text % (n, i) for n in range(6) for i in range(70)}
+	folder = project({"wscript": MANY_TARGETS, "common.h": "#pragma once\nenum { ONE = 1 };\n", **files})
+	found = []
+	said = []
+	for more, env in (("-j1", {}), ("-j2", {}), ("-j2", {"BROKEN": "1"})):
+		done = waf(folder, "distclean", "configure", "build", "--unity-explain", more, env=env)
+		said.append("planned by other processes" in done.stdout)
+		plans = ledger.read(str(folder / "build" / ledger.PLANS))
+		found.append({name: each["plan"] for name, each in plans.items()})
+		facts = ledger.read(str(folder / "build" / ledger.FACTS))
+		assert len(facts["files"]) == len(files) + 1
+	assert found[0] == found[1] == found[2] and len(found[0]) == 6
+	assert said == [False, len(os.sched_getaffinity(0)) > 1, False]
 
 
 # ---- with others

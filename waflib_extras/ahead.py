@@ -58,6 +58,8 @@ class Ahead:
 		"""Makes the plans of a task generator, and leaves them in the book."""
 		self.helpers: List[Helper] = []
 		self.misses = 0
+		self.count = 0
+		"""Plans that others have made."""
 
 	def note_miss(self, gen: Any) -> None:
 		"""
@@ -116,6 +118,7 @@ class Ahead:
 		found = [told for helper in self.helpers for told in helper.take()]
 		for told in found:
 			self.book.put_new(told)
+			self.count += len(told["plans"])
 		return bool(found)
 
 	def end(self) -> None:

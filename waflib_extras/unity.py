@@ -246,6 +246,8 @@ def install() -> None:
 			if book is not None:
 				if book.ahead is not None:
 					book.ahead.end()
+					if book.ahead.count and getattr(Options.options, "unity_explain", False):
+						book.told.append("unity: %d targets were planned by other processes" % book.ahead.count)
 				book.save()
 				book.collector.restore()
 				for line in book.told:
