@@ -1,0 +1,199 @@
+"""The book: what its pages tell a reader to do is done, what they link to is there, and the site is one to read."""
+
+import ast
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import textwrap
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+pytest.importorskip("markdown_it", reason="the generator of the book is in docs/requirements.txt")
+import book_pages
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+DONE = [page for page in PAGES if any(isinstance(x, book_pages.Command) for x in book_pages.list_steps(page))]
+PROGRAMS = r"(?:sudo |\w+=\S* )*(?:\./waf|waf|wafd|wafcc|pip|python3?|utils/bench\.py|make|cmake|ninja|export|git|cd)\s"
+
+
+def list_blocks() -> List[book_pages.Block]:
+	return [block for page in PAGES for block in book_pages.read_blocks(page)]
+
+
+@pytest.fixture
+def reader(tmp_path: pathlib.Path, runtime: pathlib.Path, engine: str) -> Iterator[Dict[str, str]]:
+	"""The environment of somebody who reads the book: a home of their own with a clone in it, and our programs."""
+	home = tmp_path / "home"
+	programs = tmp_path / "bin"
+	for folder in (home / "work", programs):
+		folder.mkdir(parents=True)
+	(home / "waflib-extras").symlink_to(ROOT)
+	waf = programs / "waf"
+	start = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom waflib_extras.launcher import main\nmain()\n"
+	waf.write_text(f"#!{sys.executable}\n{start}")
+	waf.chmod(0o755)
+	for name in ("wafd", "wafcc"):
+		(programs / name).symlink_to(os.path.join(os.path.dirname(os.path.realpath(engine)), name))
+	(programs / "python3").symlink_to(sys.executable)
+	known = ("LANG", "TMPDIR")
+	yield {
+		**{x: os.environ[x] for x in known if x in os.environ},
+		"HOME": str(home),
+		"PATH": os.pathsep.join([str(programs), os.environ["PATH"]]),
+		"WAFD": engine,
+		"WAFD_RUNTIME_DIR": str(runtime),
+	}
+	# a store of its own has an engine of its own, which the fixture `runtime` knows nothing of
+	for lock in runtime.glob("*/*.sock"):
+		environ = dict(os.environ, WAFD_RUNTIME_DIR=str(lock.parent))
+		subprocess.run([engine, "stop", "--now"], env=environ, capture_output=True, timeout=30, check=False)
+
+
+def find_port() -> int:
+	with socket.socket() as free:
+		free.bind(("127.0.0.1", 0))
+		return free.getsockname()[1]
+
+
+@pytest.mark.parametrize("page", DONE, ids=lambda page: page.stem)
+def test_commands(page: pathlib.Path, reader: Dict[str, str], tmp_path: pathlib.Path) -> None:
+	"""Whoever types what a page has, in a new folder and from its beginning to its end, sees what the page shows."""
+	notes = tmp_path / "notes"
+	notes.mkdir()
+	wrong = book_pages.follow(page, pathlib.Path(reader["HOME"]) / "work", notes, reader, find_port())
+	assert not wrong, "\n" + "\n".join(wrong)
+
+
+class TestConventions:
+	"""What makes sure that what the pages tell is really tried."""
+
+	def test_few_are_not_run(self) -> None:
+		"""What no test can do is little, and each says why."""
+		excused = [block for block in list_blocks() if block.not_run]
+		assert len(excused) <= 12, [x.place for x in excused]
+		assert all(len(x.not_run.split()) > 3 for x in excused), [(x.place, x.not_run) for x in excused]
+
+	def test_no_command_is_hidden(self) -> None:
+		"""No command is in a block that is not run."""
+		hidden = [
+			f"{block.place}: {line}"
+			for block in list_blocks()
+			if block.language not in book_pages.COMMANDS and not block.title
+			for line in block.text.split("\n")
+			if re.match(rf"\s*\$ |{PROGRAMS}", line)
+		]
+		assert not hidden
+
+	def test_python_is_python(self) -> None:
+		"""Each piece of Python is one."""
+		for block in list_blocks():
+			if block.language == "python":
+				ast.parse(textwrap.dedent(block.text), block.place)
+
+	def test_a_wrong_page_is_told(self, reader: Dict[str, str], tmp_path: pathlib.Path) -> None:
+		"""A page that shows another output, or a command that fails, is found out, and what comes later is told of."""
+		page = tmp_path / "wrong.md"
+		page.write_text(
+			"```c\n/* a.c */\nint a;\n```\n```console\n$ wc -l a.c\n1 a.c\n$ echo one; echo two; echo three\none\n…\n"
+			"$ echo is\nwas\n$ ! false\n$ false\n$ true\n```\n"
+		)
+		notes = tmp_path / "notes"
+		notes.mkdir()
+		wrong = book_pages.follow(page, tmp_path, notes, reader, find_port())
+		assert [x.split(":", 2)[1] for x in wrong] == ["11", "14", "15"]
+		assert "was" in wrong[0] and "status 1" in wrong[1] and "not reached" in wrong[2]
+
+
+class TestSettings:
+	"""The tables for those who come from other caches."""
+
+	def test_all_of_ccache(self) -> None:
+		"""Every setting of the ccache that is installed is in the table, by its name."""
+		if not shutil.which("ccache"):
+			pytest.skip("apt-get install ccache")
+		shown = subprocess.run(["ccache", "--show-config"], capture_output=True, encoding="utf-8", check=True).stdout
+		settings = {x.split(") ", 1)[1].split(" =")[0] for x in shown.splitlines()}
+		table = (DOCS / "moving.md").read_text(encoding="utf-8")
+		assert len(settings) > 30
+		assert [x for x in sorted(settings) if f"`{x}`" not in table] == []
+
+	def test_ours_are_there(self, engine: str) -> None:
+		"""Every variable of ours that the pages name is one that the programs have."""
+		wafcc = pathlib.Path(os.path.realpath(engine)).with_name("wafcc").read_bytes()
+		named = {x for page in PAGES for x in re.findall(r"\bWAFCC_[A-Z]+\b", page.read_text(encoding="utf-8"))}
+		assert len(named) > 10
+		assert [x for x in sorted(named) if x.encode() not in wafcc] == []
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+	"""The book as ./waf book makes it, with each warning an error: a page in no list, a link or anchor to nothing."""
+	pytest.importorskip("sphinx")
+	folder = tmp_path_factory.mktemp("site")
+	command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(folder / "trees")]
+	environ = {k: v for k, v in os.environ.items() if k != "PYTHONWARNINGS"}
+	done = subprocess.run(
+		[*command, str(DOCS), str(folder / "book")],
+		env=environ,
+		capture_output=True,
+		encoding="utf-8",
+		timeout=100,
+		check=False,
+	)
+	assert done.returncode == 0, done.stderr
+	return folder / "book"
+
+
+class TestSite:
+	"""The site, as a browser shows it."""
+
+	def test_links(self, site: pathlib.Path) -> None:
+		"""Every link within the site leads to a page, a picture or an anchor that is there."""
+		pages = {x.name: x.read_text(encoding="utf-8") for x in site.glob("*.html")}
+		lost = []
+		for name, text in pages.items():
+			body = text.split('<article role="main"', 1)[-1]
+			for target in re.findall(r'(?:href|src)="([^"]+)"', body):
+				path, _, anchor = target.partition("#")
+				if re.match(r"[a-z]+:", target):
+					continue
+				if path and not (site / path).exists():
+					lost.append(f"{name}: {target}")
+				elif anchor and f'id="{anchor}"' not in pages.get(path or name, ""):
+					lost.append(f"{name}: {target}")
+		assert len(pages) > 20
+		assert not lost
+
+	def test_readme_links(self) -> None:
+		"""What the README and CONTRIBUTING.md link to is in the repository."""
+		for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+			links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+			assert [x for x in links if not (ROOT / x).exists()] == []
+
+	def test_every_page_is_listed(self, site: pathlib.Path) -> None:
+		"""The first page lists every other one."""
+		index = (site / "index.html").read_text(encoding="utf-8")
+		assert [x.stem for x in DOCS.glob("*.md") if x.stem != "index" and f'href="{x.stem}.html"' not in index] == []
+
+	def test_reading(self, site: pathlib.Path, look: Callable[..., Any]) -> None:
+		"""One opens the book from the disk, goes to a page by its name, and finds a word."""
+		page = look((site / "index.html").as_uri())
+		page.click("article >> text=Start in five minutes")
+		assert "prefork wafcc" in page.inner_text("article")
+		page.fill("input[name=q]", "masquerading")
+		page.press("input[name=q]", "Enter")
+		page.wait_for_selector("ul.search li a")
+		assert any("oving" in x for x in page.locator("ul.search li a").all_inner_texts())
+
+	def test_on_a_phone(self, site: pathlib.Path, look: Callable[..., Any]) -> None:
+		"""On a phone no page is wider than the window: what is wide scrolls by itself."""
+		for name in ("index", "start", "moving", "measured", "troubleshooting"):
+			page = look((site / f"{name}.html").as_uri(), size="phone", dark=True)
+			assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), name
