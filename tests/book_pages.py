@@ -3,7 +3,7 @@ The book's pages as what they have a reader do: files to write, commands to give
 
 A page is written so:
 - a block of `console` has commands behind "$ ", and below each what it prints; a block of `sh` has commands alone;
-- in what is printed, "…" stands for any text of a line, and alone on a line for any lines; nothing at all is not compared;
+- in what is printed, "…" is any text of a line, and alone on a line any lines; where nothing is, nothing is compared;
 - a command is to end with 0; one that is to fail says so in the page, as `! command`;
 - of a command that goes on in the background (`… &`) what it prints is waited for;
 - a block whose first line is a comment with nothing but a path (`# wscript`) is that file;

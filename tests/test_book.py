@@ -164,9 +164,8 @@ class TestSite:
 				path, _, anchor = target.partition("#")
 				if re.match(r"[a-z]+:", target):
 					continue
-				if path and not (site / path).exists():
-					lost.append(f"{name}: {target}")
-				elif anchor and f'id="{anchor}"' not in pages.get(path or name, ""):
+				there = not path or (site / path).exists()
+				if not there or (anchor and f'id="{anchor}"' not in pages.get(path or name, "")):
 					lost.append(f"{name}: {target}")
 		assert len(pages) > 20
 		assert not lost
