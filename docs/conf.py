@@ -20,3 +20,5 @@ html_title = "waflib-extras %s" % version
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
+# a page that was opened from the disk may not read the others, as a search would to show where the word is
+html_show_search_summary = False

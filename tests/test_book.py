@@ -1,6 +1,7 @@
 """The book: what its pages tell a reader to do is done, what they link to is there, and the site is one to read."""
 
 import ast
+import fcntl
 import os
 import pathlib
 import re
@@ -136,18 +137,21 @@ class TestSettings:
 def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 	"""The book as ./waf book makes it, with each warning an error: a page in no list, a link or anchor to nothing."""
 	pytest.importorskip("sphinx")
-	folder = tmp_path_factory.mktemp("site")
+	base = tmp_path_factory.getbasetemp()
+	folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 	command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(folder / "trees")]
-	environ = {k: v for k, v in os.environ.items() if k != "PYTHONWARNINGS"}
-	done = subprocess.run(
-		[*command, str(DOCS), str(folder / "book")],
-		env=environ,
-		capture_output=True,
-		encoding="utf-8",
-		timeout=100,
-		check=False,
-	)
-	assert done.returncode == 0, done.stderr
+	with open(folder / "book.lock", "w") as lock:
+		fcntl.flock(lock, fcntl.LOCK_EX)
+		if not (folder / "built").exists():  # by another worker
+			done = subprocess.run(
+				[*command, str(DOCS), str(folder / "book")],
+				capture_output=True,
+				encoding="utf-8",
+				timeout=100,
+				check=False,
+			)
+			assert done.returncode == 0, done.stderr
+			(folder / "built").touch()
 	return folder / "book"
 
 
@@ -161,7 +165,7 @@ class TestSite:
 		for name, text in pages.items():
 			body = text.split('<article role="main"', 1)[-1]
 			for target in re.findall(r'(?:href|src)="([^"]+)"', body):
-				path, _, anchor = target.partition("#")
+				path, _, anchor = target.split("?")[0].partition("#")
 				if re.match(r"[a-z]+:", target):
 					continue
 				there = not path or (site / path).exists()
