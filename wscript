@@ -26,9 +26,10 @@ BROWSER = "playwright>=1.50"
 
 NEXT = """
 To have this in a project of yours:
-    pip install {root}
+    python3 -m venv ~/waf-env && ~/waf-env/bin/pip install {root}
     def options(opt):            # in its wscript
         opt.load('prefork wafcc')
+and docs/start.md goes on from there.
 Other sizes, compilers and contenders: utils/bench.py --help
 """
 
