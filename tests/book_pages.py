@@ -177,19 +177,23 @@ def judge(step: Step, note: pathlib.Path, port: int) -> str:
 	status, printed = read_note(note, port)
 	if isinstance(step, File):
 		return "" if status == "0" else f"{step.place}: {step.path} was not written"
-	shown = "".join(f"\n    {x}" for x in [f"$ {step.text}", *printed])
+	shown = indent([f"$ {step.text}", *printed])
 	if status is None:
 		return f"{step.place}: not reached: {step.text}"
 	if status != "0":
 		return f"{step.place}: status {status}{shown}"
 	# one that goes on says more while others run
 	if step.printed and not fits(printed[: len(step.printed)] if step.goes_on else printed, step.printed):
-		return f"{step.place}: the page has{''.join(f'{chr(10)}    {x}' for x in step.printed)}\n  and it was{shown}"
+		return f"{step.place}: the page has{indent(step.printed)}\n  and it was{shown}"
 	return ""
 
 
+def indent(lines: List[str]) -> str:
+	return "".join(f"\n    {x}" for x in lines)
+
+
 def read_note(note: pathlib.Path, port: int) -> Tuple[Optional[str], List[str]]:
-	"""Status and lines that were noted of a step, as they would be where the book's own port is taken."""
+	"""Status and lines that were noted of a step, with the book's port for the one that was free."""
 	status = note.with_suffix(".status")
 	printed = note.with_suffix(".printed")
 	text = printed.read_text(encoding="utf-8", errors="replace") if printed.exists() else ""
