@@ -10,6 +10,7 @@ A page is written so:
 - a comment before a block, `<!-- not run: REASON -->`, is for what no test can do.
 """
 
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -24,7 +25,7 @@ TITLE = re.compile(r"^(?:#|//|/\*|;) ?([\w./-]+\.\w+|wscript|\w+/wscript|Makefil
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->", re.S)
 ANY = "…"
 PORT = "7117"  # where the book has a server listen; the tests take one that is free
-PATIENCE = 30  # seconds for a command of the book
+PATIENCE = 100  # seconds for a page, and for what goes on in the background to begin
 
 
 @dataclasses.dataclass
@@ -143,7 +144,7 @@ def write_script(steps: List[Step], notes: pathlib.Path, port: int) -> str:
 
 	It notes of each step what was printed and the status, and stops at the first that did not end as it should.
 	"""
-	script = []
+	script = ["trap 'kill $(jobs -p) 2> /dev/null; wait' EXIT"]
 	for number, step in enumerate(steps):
 		# no reader types that fast: what has changed a moment ago is not stored
 		script.append("sleep 0.03")
@@ -158,7 +159,6 @@ def write_script(steps: List[Step], notes: pathlib.Path, port: int) -> str:
 		if step.goes_on:
 			script.append(f"for _ in $(seq {PATIENCE * 20}); do")
 			script.append(f"[ $(wc -l < {note}.printed) -lt {len(step.printed)} ] || break; sleep 0.05; done")
-	script.append("kill $(jobs -p) 2> /dev/null; wait; exit 0")
 	return "\n".join(script)
 
 
@@ -167,8 +167,8 @@ def follow(page: pathlib.Path, folder: pathlib.Path, notes: pathlib.Path, env: D
 	steps = list_steps(page)
 	script = notes / "page.sh"
 	script.write_text(write_script(steps, notes, port), encoding="utf-8")
-	commands = sum(isinstance(x, Command) for x in steps)
-	subprocess.run(["bash", str(script)], cwd=folder, env=env, timeout=30 + PATIENCE * commands, check=False)
+	with contextlib.suppress(subprocess.TimeoutExpired):  # what was not reached tells where it hangs
+		subprocess.run(["bash", str(script)], cwd=folder, env=env, timeout=PATIENCE, check=False)
 	return [x for x in (judge(step, notes / str(n), port) for n, step in enumerate(steps)) if x]
 
 
