@@ -2,15 +2,17 @@
 
 import ast
 import fcntl
+import importlib
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import textwrap
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
 
@@ -110,6 +112,64 @@ class TestConventions:
 		wrong = book_pages.follow(page, tmp_path, notes, reader, find_port())
 		assert [x.split(":", 2)[1] for x in wrong] == ["11", "14", "15"]
 		assert "was" in wrong[0] and "status 1" in wrong[1] and "not reached" in wrong[2]
+
+
+def list_spans(start: str) -> List[Tuple[str, str]]:
+	"""What pages have as `code` within a line that begins so, unless it is shortened: where, and what follows."""
+	found = []
+	for page in PAGES:
+		for span in re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.S)):
+			text = " ".join(span.split())
+			if text.startswith(start + " ") and "…" not in text:
+				found.append((page.name, text[len(start) + 1 :]))
+	return found
+
+
+class TestInText:
+	"""Commands within sentences and tables, which are not run: their options are there."""
+
+	def test_benchmarks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+		"""Each command that a figure was measured with is one that bench.py takes."""
+		monkeypatch.syspath_prepend(str(ROOT / "utils"))
+		arguments = importlib.import_module("benchmark.arguments")
+		mistake = importlib.import_module("benchmark.mistake")
+		commands = [x for name in ("utils/bench.py", "bench.py") for x in list_spans(name) if x[1] != "--help"]
+		wrong = []
+		for place, words in commands:
+			try:
+				arguments.parse(shlex.split(words))
+			except mistake.Mistake as e:
+				wrong.append(f"{place}: bench.py {words}: {e}")
+		assert len(commands) > 30
+		assert not wrong
+
+	def test_programs(self, engine: str) -> None:
+		"""wafd and wafcc have the options that pages give them."""
+		wafcc = os.path.join(os.path.dirname(os.path.realpath(engine)), "wafcc")
+		known = "--help --verbose"  # the latter is told of as -v
+		wrong = []
+		for start, command in (("wafcc", [wafcc]), ("wafd serve", [engine, "serve"]), ("wafd", [engine])):
+			shown = subprocess.run([*command, "--help"], capture_output=True, encoding="utf-8", check=True).stdout
+			for place, words in list_spans(start):
+				if not (start == "wafd" and words.startswith("serve")):
+					options = re.findall(r"(?<!\S)--[a-z][a-z-]+", words.split(" -- ")[0])
+					wrong += [f"{place}: {start} {words}" for x in options if x not in (shown + known)]
+		assert not wrong
+
+	def test_waf(self, waf: Callable[..., Any], project: Callable[..., pathlib.Path]) -> None:
+		"""Waf with our tools has the options that pages give it."""
+		tools = "compiler_c prefork wafcc unity batch large resident"
+		folder = project({"wscript": f"def options(opt):\n\topt.load('{tools}')\n"})
+		shown = waf(folder, "--help").stdout
+		spans = list_spans("waf")
+		wrong = [
+			f"{place}: waf {words}"
+			for place, words in spans
+			for x in re.findall(r"(?<!\S)--[a-z][a-z-]+", words)
+			if x not in shown
+		]
+		assert len(spans) > 15
+		assert not wrong
 
 
 class TestSettings:
