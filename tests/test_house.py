@@ -125,6 +125,7 @@ class TestBootstrap:
 		text = self.start(clone, environ, "--help", cwd=clone).stdout
 		assert re.search(r"^  demo +: builds a generated project", text, re.M)
 		assert re.search(r"^  check +: runs every test", text, re.M)
+		assert re.search(r"^  book +: makes a site of docs/", text, re.M)
 
 	def test_unknown_step(self, clone, environ):
 		"""A step that check does not have is answered with those that it has."""
