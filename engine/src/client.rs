@@ -38,6 +38,10 @@ pub enum Unserved {
 impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // The usual cases need no reason.
+            Unserved::Absent(error) if is_nobody(error) => {
+                write!(f, "no engine runs; `wafd start` starts one, as any build does")
+            }
             Unserved::Absent(error) => write!(
                 f,
                 "no engine runs ({error}); `wafd start` starts one, as any build does"
@@ -114,7 +118,8 @@ impl Client {
         let all: Vec<_> = [&hello].into_iter().chain(requests.iter().copied()).collect();
         let sent = client.ask(&all, descriptors);
         // An engine that refuses us may have gone before all was sent, and says why.
-        match client.receive().map_err(|error| sent.err().unwrap_or(error))? {
+        let received = client.receive();
+        match received.map_err(|error| client.name_stopped(sent.err().unwrap_or(error)))? {
             Reply::Welcome { pid, .. } => client.pid = pid,
             Reply::Refused { why, reason } => {
                 let reason = String::from_utf8_lossy(&reason).into_owned();
@@ -203,6 +208,19 @@ impl Client {
         }
     }
 
+    /// An error that names the engine's process and the remedy if somebody has stopped it.
+    fn name_stopped(&self, error: io::Error) -> io::Error {
+        match peer_of(&self.stream) {
+            Ok(engine) if is_timeout(&error) && is_stopped(&engine) => {
+                let pid = engine.pid;
+                let text = format!("somebody has stopped its process {pid}; `kill -CONT {pid}` lets it go on");
+                io::Error::new(error.kind(), format!("{text}, `wafd stop --now` ends it"))
+            }
+            _ if is_timeout(&error) => io::Error::new(error.kind(), "it was silent for 5 seconds"),
+            _ => error,
+        }
+    }
+
     /// How long to wait for replies from now on; `None` is for ever, for the end of a command.
     pub fn patience(&self, time: Option<Duration>) -> io::Result<()> {
         self.stream.set_read_timeout(time)
@@ -259,6 +277,11 @@ fn reach(folder: &Folder) -> Result<UnixStream, Unserved> {
     Ok(stream)
 }
 
+/// There is no socket, or nobody at it any more.
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
@@ -270,12 +293,12 @@ fn is_stopped(engine: &libc::ucred) -> bool {
     state == Some('T')
 }
 
-/// Ends an engine that somebody has stopped, for a client that has waited for it in vain.
-pub fn end_if_stopped(folder: &Folder) {
+/// Ends an engine that somebody has stopped, for a client that has waited for it in vain; tells whether it was one.
+pub fn end_if_stopped(folder: &Folder) -> bool {
     let engine = reach(folder).ok().and_then(|stream| peer_of(&stream).ok());
-    if let Some(engine) = engine.filter(is_stopped) {
-        end_stopped(&engine);
-    }
+    let stopped = engine.filter(is_stopped);
+    stopped.iter().for_each(end_stopped);
+    stopped.is_some()
 }
 
 /// It would be waited for by every client. Its guardian cleans up, and whoever comes next starts another.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lexopt::prelude::*;
-use wafengine::client::Client;
+use wafengine::client::{end_if_stopped, Client};
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
 use wafengine::{logbook, serve, start, status};
@@ -138,9 +138,16 @@ fn act(act: Act) -> Result<u8, String> {
         }
         Act::Stop { now } => {
             let time = now.then_some(STOP_TIME);
-            connect("wafd stop")?
-                .stop(now, time)
-                .map_err(|e| format!("the engine did not stop: {e}"))?;
+            let stopped = connect("wafd stop").and_then(|engine| {
+                let failed = |e| format!("the engine did not stop: {e}");
+                engine.stop(now, time).map_err(failed)
+            });
+            if let Err(error) = stopped {
+                // One that somebody has stopped hears nothing.
+                if !(now && end_if_stopped(&Folder::from_environment())) {
+                    return Err(error);
+                }
+            }
         }
     }
     Ok(0)

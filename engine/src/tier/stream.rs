@@ -160,6 +160,7 @@ pub fn fault(error: &io::Error, pulse: &Pulse) -> Fault {
         ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
         UnexpectedEof, WouldBlock,
     };
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let words = match error.kind() {
         TimedOut | WouldBlock => {
             let time = pulse.limits.silence.as_millis();
@@ -168,8 +169,10 @@ pub fn fault(error: &io::Error, pulse: &Pulse) -> Fault {
         ConnectionRefused => "nobody listens there",
         ConnectionReset | ConnectionAborted | UnexpectedEof => "it closed the connection",
         HostUnreachable | NetworkUnreachable => "there is no way to it",
-        _ if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => "TLS with it failed",
-        _ => "the connection failed",
+        _ => match refused {
+            Some(error) => return Fault::Failed(format!("TLS with it failed: {error}")),
+            None => "the connection failed",
+        },
     };
     log::debug!("{words}: {error}");
     Fault::Failed(words.to_owned())

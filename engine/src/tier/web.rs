@@ -165,7 +165,8 @@ fn failure(error: Error, pulse: &Pulse) -> Fault {
         Error::HostNotFound => Fault::Failed("its name has no address".to_owned()),
         Error::ConnectionFailed => Fault::Failed("the connection failed".to_owned()),
         Error::BodyExceedsLimit(_) => Fault::Failed("its answer is too large".to_owned()),
-        Error::Tls(_) | Error::Rustls(_) => Fault::Failed("TLS with it failed".to_owned()),
+        Error::Rustls(error) => Fault::Failed(format!("TLS with it failed: {error}")),
+        Error::Tls(_) => Fault::Failed("TLS with it failed".to_owned()),
         other => {
             log::debug!("HTTP: {other}");
             Fault::Failed("its answer is none".to_owned())

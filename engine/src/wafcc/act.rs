@@ -161,7 +161,7 @@ fn get_config(settings: &Settings, name: &str) -> Result<(), String> {
     let value = if PLACES.contains(&name) {
         place_of(settings, name)?
     } else {
-        settings.text(Key::named(name)?).to_string_lossy().into_owned()
+        settings.shown(Key::named(name)?)
     };
     say(&format!("{value}\n"))
 }
@@ -175,7 +175,13 @@ fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> 
     // A variable is above the file: what holds is what the engine has to hear.
     let settings = Settings::load();
     match settings.text(key).to_str() {
-        Some(holds) if key.concerns_the_engine() => ask::tell(&settings, key, holds),
+        Some(holds) if key.concerns_the_engine() && key.holds_at_once() => ask::tell(&settings, key, holds),
+        Some(_) if key.concerns_the_engine() && ask::is_there(&settings) => {
+            let name = key.name();
+            say(&format!(
+                "{name} holds from the engine's next start on: wafcc --shutdown\n"
+            ))
+        }
         _ => Ok(()),
     }
 }

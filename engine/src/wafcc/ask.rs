@@ -31,6 +31,11 @@ pub fn tell(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
     }
 }
 
+/// An engine runs, with settings of its own.
+pub fn is_there(settings: &Settings) -> bool {
+    connect(&Home::of(settings)).is_ok()
+}
+
 /// Ends the engine when its commands have ended; none is as good.
 pub fn shut_down(settings: &Settings) -> Result<(), String> {
     let home = Home::of(settings);

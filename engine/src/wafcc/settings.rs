@@ -133,6 +133,11 @@ impl Key {
         self.spec().variable
     }
 
+    /// An engine that runs takes it over; the others it reads when it starts.
+    pub fn holds_at_once(self) -> bool {
+        matches!(self.name(), "max_size" | "audit" | "remote" | "hard_link")
+    }
+
     pub fn concerns_the_engine(self) -> bool {
         self.spec().is_engine
     }
