@@ -207,11 +207,12 @@ def build(run: Run) -> None:
 
 def build_from_cache(run: Run) -> None:
 	"""Build, and tell how many answers of the cache there were for each hundred sources, if there is one that tells."""
-	# above a hundred where it answers for libraries, too
 	before = run.cache.hits() if run.cache else None
 	build(run)
 	if before is not None:
-		run.results[-1][1]["hits"] = 100 * (run.cache.hits() - before) / len(run.project.sources())
+		sources = len(run.project.sources())
+		# there are more of them where it answers for libraries, too
+		run.results[-1][1]["hits"] = 100 * min(run.cache.hits() - before, sources) / sources
 
 
 def build_cold_and_warm(run: Run) -> None:
