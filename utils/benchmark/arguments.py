@@ -51,7 +51,7 @@ class Parser(argparse.ArgumentParser):
 	"""A parser that says in one line what is wrong."""
 
 	def error(self, message: str) -> NoReturn:
-		raise Mistake("%s: see bench.py --help" % message)
+		raise Mistake("%s: see %s --help" % (message, self.prog.split()[0]))
 
 
 def names(text: str) -> List[str]:

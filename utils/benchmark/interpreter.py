@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from .mistake import Mistake
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+PYTHONS = re.compile(r"(python|pypy)3(\.\d+)?")
+
 # what an interpreter says about itself, and about the waflib that it finds without any help
 QUESTION = """
-import json, platform, sys
+import json, os, platform, sys
 answer = {"version": "%s %s" % (platform.python_implementation(), platform.python_version()), "waflib": None}
+answer["program"] = os.path.realpath(sys.executable)
 if hasattr(sys, "pypy_version_info"):
 	answer["version"] = "PyPy %d.%d.%d (Python %s)" % (tuple(sys.pypy_version_info[:3]) + (platform.python_version(),))
 try:
@@ -61,6 +65,21 @@ def find_interpreter(name: str, label: str, room: str, base: Dict[str, str]) -> 
 	if not answer["waflib"]:
 		raise Mistake("interpreter %s cannot load waflib: run %s -m pip install waflib" % (name, name))
 	return Interpreter(label, path, answer["version"], answer["waf"], os.pathsep.join(paths), compiled)
+
+
+def discover_interpreters(base: Dict[str, str]) -> List[str]:
+	"""The Pythons in PATH that could run Waf, each program once, under the first name that leads to it."""
+	found: Dict[str, str] = {}
+	for folder in os.get_exec_path(base):
+		for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+			path = os.path.join(folder, name)
+			if PYTHONS.fullmatch(name) and shutil.which(name, path=base.get("PATH")) == path:
+				try:
+					program = ask(path, name, base)["program"]
+				except Mistake:
+					continue  # such as a name that leads to a version that is not installed
+				found.setdefault(program, name)
+	return list(found.values())
 
 
 def labels_of(names: Sequence[str]) -> List[str]:

@@ -57,14 +57,18 @@ def make_place(path: str) -> None:
 
 def write_record(record: Record, path: str) -> None:
 	"""Write the record in one step, so that an interruption leaves the one before it whole."""
+	write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", path)
+
+
+def write_text(text: str, path: str) -> None:
+	"""Write a file in one step."""
 	part = "%s.%d.part" % (path, os.getpid())
 	try:
 		with open(part, "w", encoding="utf-8") as f:
-			json.dump(record, f, indent=1, sort_keys=True)
-			f.write("\n")
+			f.write(text)
 		os.replace(part, path)
 	except OSError as e:
-		raise Mistake("cannot write %s: %s: name another file with --json" % (path, e.strerror)) from None
+		raise Mistake("cannot write %s: %s: name another file" % (path, e.strerror)) from None
 
 
 def read_record(path: str) -> Record:
