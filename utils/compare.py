@@ -188,8 +188,9 @@ def compare(options: argparse.Namespace, command: List[str]) -> int:
 def prepare(options: argparse.Namespace, command: List[str], writer: Writer, ticker: Ticker) -> Comparison:
 	"""Find who takes part, and what the ledger has already; if that cannot go on, nothing is left of it."""
 	env = clean_environment(dict(os.environ))
-	folder = make_folder(options.folder, options.json)
+	folder = ""
 	try:
+		folder = make_folder(options.folder, options.json)
 		chosen, told = choose_contenders(options)
 		told += choose_interpreters(options, chosen, folder, env)
 		languages = {options.language} if options.work == courses.COMPILE else set()
@@ -201,7 +202,8 @@ def prepare(options: argparse.Namespace, command: List[str], writer: Writer, tic
 		found = writer.begin(comparison.options)
 		if found:
 			resume(comparison, found, machine, options, env)
-		writer.write(kind="machine", machine=machine, folder=folder)
+		if not found or not found.is_finished or comparison.missing():
+			writer.write(kind="machine", machine=machine, folder=folder)
 		return comparison
 	except BaseException:
 		with INTERRUPTS.held():

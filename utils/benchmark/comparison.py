@@ -98,14 +98,19 @@ class Comparison:
 		for line in ledger.skipped:
 			self.out[line["contender"], line["compiler"], line["interpreter"]] = line["tasks"]
 
+	def missing(self) -> List[Step]:
+		"""What is to be done."""
+		return [step for step in plan(self.options, self.lanes) if not self.is_done(step) and self.takes_part(step)]
+
 	def go(self) -> None:
 		"""Do all that is not done."""
-		steps = [step for step in plan(self.options, self.lanes) if not self.is_done(step)]
+		steps = self.missing()
 		for tasks in self.options["tasks"]:
 			mine = [step for step in steps if step.tasks == tasks and self.takes_part(step)]
 			if mine and self.admit(tasks, mine):
 				self.take_size(tasks, steps)
-		self.writer.write(kind="finished")
+		if steps:
+			self.writer.write(kind="finished")
 
 	def is_done(self, step: Step) -> bool:
 		"""Tell whether the ledger has all numbers that a step gives."""

@@ -29,8 +29,8 @@ TITLES = {
 	"onefile": "the content of one source has changed",
 }
 WORKS = {
-	COMPILE: "small sources of C or C++, each with its header, in libraries of %d",
-	IDLE: "tasks of Python's that only write an empty file",
+	COMPILE: "sources that are generated, each with its header, in libraries of %d",
+	IDLE: "tasks that are Python's own and only write an empty file",
 }
 CONTENDERS = {
 	COMPILE: (
@@ -52,7 +52,7 @@ CONTENDERS = {
 """Who takes part where nobody says so."""
 
 LIBRARY = 50  # sources in each library of a project, where there are so many
-INCLUDES = "15,5"  # headers of its own and of other libraries that each of them includes
+OWN, OTHERS = 15, 5  # headers of its own and of other libraries that each of them includes, if there are so many
 
 
 def size_of(tasks: int) -> str:
@@ -60,11 +60,11 @@ def size_of(tasks: int) -> str:
 	if tasks > LIBRARY and tasks % LIBRARY:
 		raise ValueError("%d is no multiple of %d" % (tasks, LIBRARY))
 	libraries, sources = (tasks // LIBRARY, LIBRARY) if tasks > LIBRARY else (1, tasks)
-	return "%d,%d,%s" % (libraries, sources, INCLUDES)
+	return "%d,%d,%d,%d" % (libraries, sources, min(OWN, sources), min(OTHERS, sources))
 
 
 class LimitedRun(Run):
-	"""A run none of whose commands may take longer than a limit."""
+	"""A run none of whose commands may take longer than a limit, and that tells as much of their memory as is known."""
 
 	@property
 	def limit(self) -> int:

@@ -100,7 +100,7 @@ def figures_of(ledgers: Sequence[Ledger], different_machines: bool = False, anyw
 		if not ledger.is_finished:
 			warnings.append("%s is not finished: this is what was measured until then." % ledger.path)
 	told_apart = [
-		dict(run, machine=places[n, run["machine"]], ledger=n)
+		dict(run, machine=places[n, run["machine"]], session=(n, run["machine"]))
 		for n, ledger in enumerate(ledgers)
 		for run in ledger.runs
 	]
@@ -192,8 +192,8 @@ def row_of(who: Who, tasks: int, runs: Sequence[Line], base: Sequence[Line]) -> 
 
 
 def rounds_of(runs: Sequence[Line], measure: str) -> Dict[Any, float]:
-	"""What was measured, by round: rounds of different ledgers are not the same ones."""
-	return {(run["round"], run["ledger"]): run["values"][measure] for run in runs}
+	"""What was measured, by round: what an interruption lies between did not stand close together in time."""
+	return {(run["round"], run["session"]): run["values"][measure] for run in runs}
 
 
 def spread_of(values: Sequence[float]) -> Spread:

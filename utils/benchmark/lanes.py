@@ -49,7 +49,8 @@ def versions_of(lanes: Iterable[Lane]) -> Dict[str, str]:
 			versions[lane.compiler.name] = lane.compiler.version
 		if lane.contender.cache:
 			cache = lane.contender.cache
-			versions[cache.program] = version_of(cache.find() or cache.program, "--version")
+			if cache.program:  # Waf's own has none
+				versions[cache.program] = version_of(cache.find() or cache.program, "--version")
 		server = server_of(lane.contender)
 		if server:
 			versions[server.program] = version_of(server.find() or server.program, server.tells_version)

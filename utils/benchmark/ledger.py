@@ -27,6 +27,7 @@ from .mistake import Mistake
 
 FORMAT = "waflib-extras-compare"
 VERSION = 1
+BEGINNING = b'{"format": "%s"' % FORMAT.encode()  # of each ledger, as keys are sorted
 IDENTITY = ("processor", "cores", "memory_gib", "kernel")
 """What must be the same of two machines, beside the versions of all programs that both know."""
 
@@ -157,12 +158,19 @@ class Writer:
 
 	def begin(self, options: Dict[str, Any]) -> Optional[Ledger]:
 		"""Begin a ledger; or find what there is in one that was begun, and cut off what is not whole."""
-		if not os.path.getsize(self.path):
+		if self.is_new():
+			self.file.truncate(0)
 			self.write(kind="header", format=FORMAT, version=VERSION, options=options)
 			return None
 		found = read_ledger(self.path)
 		self.file.truncate(found.whole)
 		return found
+
+	def is_new(self) -> bool:
+		"""Tell whether nothing is there, or no more than a part of the first line."""
+		with open(self.path, "rb") as f:
+			data = f.readline()
+		return not data.endswith(b"\n") and data[: len(BEGINNING)] == BEGINNING[: len(data)]
 
 	def write(self, **line: Any) -> None:
 		"""Add a line."""

@@ -8,27 +8,29 @@ from .figures import Group, Row, Spread, Who
 from .picture import Axis
 from .table import number
 
-WIDTH, HEIGHT = 480, 330
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 12, 40
+WIDTH, HEIGHT = 400, 300
+LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
 COLORS = 8  # that the page has
 DODGE = 5.0  # between lanes of one size, so that none hides another
+LEAST = 0.5  # of a power of ten that an axis shows
 PAD = 0.06  # of an axis that is left free at both ends
-STEPS = (1, 2, 5)
+STEPS = ((1.0, (1, 1.5, 2, 3, 5, 7)), (2.2, (1, 2, 5)), (math.inf, (1,)))
+"""The marks within each power of ten, on axes of up to so many of them."""
 
 
 class Scale(Axis):
-	"""A logarithmic axis that ends where the values do, with marks at 1, 2 and 5 where there is room for them."""
+	"""A logarithmic axis that ends where the values do, with more marks the shorter it is."""
 
 	def __init__(self, values: Sequence[float], start: float, end: float) -> None:
 		first, last = math.log10(min(values)), math.log10(max(values))
-		if last - first < 0.3:
-			first, last = first - 0.15, last + 0.15
+		if last - first < LEAST:
+			first, last = (first + last - LEAST) / 2, (first + last + LEAST) / 2
 		pad = PAD * (last - first)
 		super().__init__(values, start, end)
 		self.first, self.last = first - pad, last + pad
 
 	def marks(self) -> List[float]:
-		steps = STEPS if self.last - self.first < 2.2 else STEPS[:1]
+		steps = next(steps for length, steps in STEPS if self.last - self.first <= length)
 		powers = range(math.floor(self.first), math.ceil(self.last) + 1)
 		found = [step * 10.0**power for power in powers for step in steps]
 		return [mark for mark in found if self.first <= math.log10(mark) <= self.last]

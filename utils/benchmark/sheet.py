@@ -27,7 +27,7 @@ def heading(group: Group) -> str:
 def about(work: str) -> str:
 	"""What a kind of work consists of."""
 	text = WORKS[work]
-	return "%s: tasks are %s" % (work, text % LIBRARY if "%" in text else text)
+	return "%s work: %s" % (work, text % LIBRARY if "%" in text else text)
 
 
 def cells(row: Row, base: str) -> List[str]:

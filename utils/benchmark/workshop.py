@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
@@ -13,6 +14,8 @@ from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
 from .project import (
+	C_COMPILER,
+	HERE,
 	Project,
 	generate_sources,
 	write_client,
@@ -81,6 +84,7 @@ class Workshop:
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
 		self.outputs = 0
+		self.found_usher: Optional[str] = None
 		self.cache_folders = 0
 
 	def project(self, kind: str, compiler: Optional[Compiler], commands: int = 0) -> Project:
@@ -108,6 +112,19 @@ class Workshop:
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
+
+	@property
+	def usher(self) -> str:
+		"""What commands are started through, so that their memory is their own; empty without a compiler."""
+		if self.found_usher is None:
+			path = os.path.join(self.path, "usher")
+			argv = [C_COMPILER, "-O2", "-o", path, os.path.join(HERE, "usher.c")]
+			try:
+				done = subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True)
+				self.found_usher = "" if done.returncode else path
+			except OSError:
+				self.found_usher = ""
+		return self.found_usher
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
 		"""Write a project of others' sources."""
