@@ -136,7 +136,7 @@ def test_compiling(tmp_path: pathlib.Path) -> None:
 def test_who_takes_too_long_is_left_out(tmp_path: pathlib.Path) -> None:
 	"""A build that exceeds the limit ends; its lane takes no further part, and no session tries it again."""
 	odd = tmp_path / "odd-g++"
-	odd.write_text('#!/bin/sh\ncase "$*" in *-make/*) sleep 600 ;; esac\nexec g++ "$@"\n')
+	odd.write_text('#!/bin/sh\ncase "$*" in *-make-*) sleep 600 ;; esac\nexec g++ "$@"\n')
 	odd.chmod(0o755)
 	args = ("--contenders", "ninja,make", "--scenarios", "full,noop", "--tasks", "2,4", "--repeat", "1", "--limit", "2")
 	done = run(tmp_path, *args, "--compilers", str(odd))
@@ -152,12 +152,12 @@ def test_who_takes_too_long_is_left_out(tmp_path: pathlib.Path) -> None:
 def test_failures_are_told(tmp_path: pathlib.Path) -> None:
 	"""A build that fails is shown with its output, and makes the exit status 1; the others go on."""
 	odd = tmp_path / "odd-g++"
-	odd.write_text('#!/bin/sh\ncase "$*" in *-make/*) echo "broken on purpose" >&2; exit 3 ;; esac\nexec g++ "$@"\n')
+	odd.write_text('#!/bin/sh\ncase "$*" in *-make-*) echo "broken on purpose" >&2; exit 3 ;; esac\nexec g++ "$@"\n')
 	odd.chmod(0o755)
 	args = ("--contenders", "ninja,make", "--scenarios", "full", "--tasks", "2", "--repeat", "1")
 	done = run(tmp_path, *args, "--compilers", str(odd))
 	assert done.status == 1, done.err
-	assert "| odd" in done.err or "broken on purpose" in done.err
+	assert "broken on purpose" in done.err and "full failed: exit status" in done.out
 	assert [line["contender"] for line in lines_of(tmp_path / "r.jsonl")] == ["ninja"]
 
 
@@ -375,10 +375,10 @@ def test_formats(made: pathlib.Path) -> None:
 	]
 	assert [float(r["median"]) for r in mine] == [middle] and mine[0]["runs"] == "3"
 	tables = (made / "r.markdown").read_text().split("\n## ")[1:]
-	assert [table.split(":")[0] for table in tables] == ["full", "noop"]
+	assert [table.split(":")[0] for table in tables] == ["full, gcc", "noop, gcc"]
 	for table in tables:
-		cells = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][:6]
-		assert {len(row) for row in cells} == {12} or {len(row) for row in cells} <= {11, 12}
+		lines = table.partition("\n- ")[0].splitlines()
+		assert [line.count("|") for line in lines if line.startswith("|")] == [13] * 6
 	assert "%.3f" % middle in (made / "out").read_text()
 	again = show(made / "r.jsonl")
 	assert again.out.strip() and (made / "out").read_text().startswith(again.out.rstrip("\n"))
