@@ -146,6 +146,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		parents=parents,
 		crowds=list(options.crowds),
 		tasks=options.tasks,
+		extras=options.extras,
 		limit=options.limit,
 		commands={name: options.commands or count for name, count in COMMANDS.items()},
 		real={},
@@ -184,6 +185,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"note": scenario.note,
 		"against": scenario.against,
 		"drawn": list(scenario.drawn),
+		"rows": list(scenario.rows),
 	}
 
 
