@@ -17,7 +17,7 @@ from benchmark import contender, courses, page, record, sheet
 from benchmark.arguments import Parser, counts, names, positive
 from benchmark.comparison import Comparison, make_folder, remove_leftovers
 from benchmark.contender import Contender
-from benchmark.figures import Figures, figures_of
+from benchmark.figures import Figures, figures_of, unfree
 from benchmark.interpreter import ROOT, discover_interpreters, find_interpreter, labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
 from benchmark.lanes import lanes_of, versions_of
@@ -286,7 +286,8 @@ def resume(
 				% (found.path, why)
 			)
 	if changed:
-		writer.write(kind="note", text="options were changed on the way: %s" % changed)
+		if unfree(found.options) != unfree(comparison.options):
+			writer.write(kind="note", text="options were changed on the way: %s" % changed)
 		writer.write(kind="options", options=comparison.options)
 	if found.folder and remove_leftovers(found.folder, found.path, env):
 		comparison.ticker.say("deleted %s, which was left behind" % found.folder)

@@ -88,9 +88,9 @@ def figures_of(ledgers: Sequence[Ledger], different_machines: bool = False, anyw
 		if not different_machines:
 			raise Mistake("these runs are of different machines (%s): --different-machines shows them, marked" % why)
 		warnings.append("Runs of %d different machines stand side by side: %s." % (len(machines), why))
-	first = {name: value for name, value in ledgers[0].options.items() if name not in FREE}
+	first = unfree(ledgers[0].options)
 	for ledger in ledgers[1:]:
-		why = differences(first, {name: value for name, value in ledger.options.items() if name not in FREE})
+		why = differences(first, unfree(ledger.options))
 		if why and not anyway and not why.startswith("work "):
 			raise Mistake("%s has other options (%s): --anyway shows it, with a warning" % (ledger.path, why))
 		if why:
@@ -107,6 +107,11 @@ def figures_of(ledgers: Sequence[Ledger], different_machines: bool = False, anyw
 	runs = unique(told_apart)
 	left_out = list(dict.fromkeys(told(line) for ledger in ledgers for line in ledger.skipped))
 	return Figures(groups_of(runs, ledgers, len(machines) > 1), warnings, left_out, machines, list(ledgers))
+
+
+def unfree(options: Dict[str, Any]) -> Dict[str, Any]:
+	"""The options that say what a run is."""
+	return {name: value for name, value in options.items() if name not in FREE}
 
 
 def tell_machines(ledgers: Sequence[Ledger]) -> Tuple[List[Dict[str, Any]], Dict[Tuple[int, int], int]]:
@@ -147,12 +152,12 @@ def groups_of(runs: Sequence[Line], ledgers: Sequence[Ledger], are_several: bool
 		who = Who(run["contender"], run["interpreter"], run["machine"] + 1 if are_several else 0)
 		key = (run["work"], run["scenario"], run["compiler"])
 		values.setdefault(key, {}).setdefault((who, run["tasks"]), []).append(run)
-	order = [name for ledger in ledgers for name in ledger.options["contenders"]]
+	order = [name for ledger in ledgers for name in ledger.options["contenders"]] + [run["contender"] for run in runs]
 	found = []
 	for work, scenario, compiler in sorted(values, key=lambda key: (key[0], str(key[2]), SCENARIOS.index(key[1]))):
 		mine = values[work, scenario, compiler]
 		plain = values.get((work, PLAIN.get(scenario, ""), compiler), {})
-		base = base_of(ledgers, work, [who for who, _ in (*mine, *plain)])
+		base = base_of(ledgers, [who for who, _ in (*mine, *plain)])
 		rows = []
 		for who, tasks in sorted(mine, key=lambda it: (it[1], it[0].machine, order.index(it[0].contender))):
 			theirs = base and base._replace(machine=who.machine)
@@ -164,16 +169,15 @@ def groups_of(runs: Sequence[Line], ledgers: Sequence[Ledger], are_several: bool
 	return found
 
 
-def base_of(ledgers: Sequence[Ledger], work: str, there: Sequence[Who]) -> Optional[Who]:
+def base_of(ledgers: Sequence[Ledger], there: Sequence[Who]) -> Optional[Who]:
 	"""Who the others are compared with: who was asked for, or else who comes first."""
 	for ledger in ledgers:
-		if ledger.options["work"] == work:
-			for contender in (ledger.options["baseline"], *ledger.options["contenders"]):
-				for interpreter in (None, *ledger.options["interpreters"]):
-					found = [who for who in there if (who.contender, who.interpreter) == (contender, interpreter)]
-					if found:
-						return found[0]
-	return None
+		for contender in (ledger.options["baseline"], *ledger.options["contenders"]):
+			for interpreter in (None, *ledger.options["interpreters"]):
+				found = [who for who in there if (who.contender, who.interpreter) == (contender, interpreter)]
+				if found:
+					return found[0]
+	return there[0] if there else None
 
 
 def row_of(who: Who, tasks: int, runs: Sequence[Line], base: Sequence[Line]) -> Row:

@@ -6,7 +6,7 @@ from typing import Dict, List, Sequence
 
 from .courses import TITLES
 from .figures import MEASURES, Figures, Group, Who
-from .plot import Style, plot, styles_of
+from .plot import Style, is_drawn, plot, styles_of
 from .project import HERE
 from .sheet import HEAD, LEGEND, WORDS, about, cells, facts
 
@@ -87,7 +87,8 @@ def section(group: Group, styles: Dict[Who, Style]) -> str:
 	for measure, words, unit in MEASURES:
 		drawn = plot(group, measure, unit, styles)
 		if drawn:
-			figures.append("<figure><h3>%s, %s</h3>\n%s</figure>" % (escape(words), escape(unit), drawn))
+			heading = "%s, %s" % (escape(words), escape(unit))
+			figures.append("<figure><h3>%s</h3>\n%s%s</figure>" % (heading, drawn, caption(group, measure)))
 	title = "%s work: %s" % (group.work, group.title)
 	against = " Ratios are to %s." % group.base if group.base else ""
 	names = legend(lanes_of([group]), styles)
@@ -99,6 +100,14 @@ def section(group: Group, styles: Dict[Who, Style]) -> str:
 		"\n".join(figures),
 		table(group),
 	)
+
+
+def caption(group: Group, measure: str) -> str:
+	"""Who has no points in a plot, and why."""
+	lacking = dict.fromkeys(row.who.text for row in group.rows if measure in row.spreads and not is_drawn(row, measure))
+	if measure != "peak" or not lacking:
+		return ""
+	return "<figcaption>Not drawn, as a daemon runs the compilers: %s.</figcaption>" % escape(", ".join(lacking))
 
 
 def legend(lanes: Sequence[Who], styles: Dict[Who, Style]) -> str:

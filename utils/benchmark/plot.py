@@ -56,7 +56,7 @@ def styles_of(lanes: Sequence[Who]) -> Dict[Who, Style]:
 
 def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str:
 	"""The medians of a measure against the number of tasks, with bars from min to max and boxes between quartiles."""
-	rows = [row for row in group.rows if measure in row.spreads and row.spreads[measure].least > 0]
+	rows = [row for row in group.rows if is_drawn(row, measure)]
 	if not rows:
 		return ""
 	spreads = [row.spreads[measure] for row in rows]
@@ -64,7 +64,7 @@ def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str
 	ys = Scale([value for s in spreads for value in (s.least, s.most)], HEIGHT - BOTTOM, TOP)
 	name = "%s: %s in %s against tasks" % (group.title, measure, unit)
 	parts = ['<svg viewBox="0 0 %d %d" role="group" aria-label=%s>' % (WIDTH, HEIGHT, quoteattr(name))]
-	parts += grid(xs, ys, sorted({row.tasks for row in rows}), unit)
+	parts += grid(xs, ys, sorted({row.tasks for row in rows}))
 	lanes = list(dict.fromkeys(row.who for row in rows))
 	for turn, who in enumerate(lanes):
 		aside = (turn - (len(lanes) - 1) / 2) * min(DODGE, 40 / len(lanes))
@@ -78,7 +78,12 @@ def plot(group: Group, measure: str, unit: str, styles: Dict[Who, Style]) -> str
 	return "\n".join([*parts, "</svg>"])
 
 
-def grid(xs: Scale, ys: Scale, sizes: Sequence[int], unit: str) -> List[str]:
+def is_drawn(row: Row, measure: str) -> bool:
+	"""Tell whether a row has a point: half of a memory would mislead, where a daemon has the other half."""
+	return measure in row.spreads and row.spreads[measure].least > 0 and not (measure == "peak" and row.is_partial)
+
+
+def grid(xs: Scale, ys: Scale, sizes: Sequence[int]) -> List[str]:
 	"""The lines behind everything, with their numbers: across the sizes themselves."""
 	parts = []
 	end = -99.0
@@ -93,7 +98,6 @@ def grid(xs: Scale, ys: Scale, sizes: Sequence[int], unit: str) -> List[str]:
 		parts.append('<line x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>' % (LEFT, y, WIDTH - RIGHT, y))
 		parts.append(label(LEFT - 6, y + 4, "end", "%g" % mark))
 	parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, "middle", "tasks"))
-	parts.append(label(4, TOP + 6, "start", unit))
 	return ['<g class="grid">', *parts, "</g>"]
 
 
@@ -110,16 +114,14 @@ def point(x: float, row: Row, measure: str, unit: str, ys: Scale) -> str:
 	if s.count > 1:
 		parts.append('<line class="range" x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f"/>' % (x, least, x, most))
 		parts.append('<rect x="%.1f" y="%.1f" width="5" height="%.1f"/>' % (x - 2.5, high, max(low - high, 0.5)))
-	parts.append('<circle class="dot" cx="%.1f" cy="%.1f" r="3.5"/>' % (x, mid))
-	parts.append('<circle class="near" cx="%.1f" cy="%.1f" r="9"/></g>' % (x, mid))
+	parts.append('<circle class="dot" cx="%.1f" cy="%.1f" r="3.5"/></g>' % (x, mid))
 	return "".join(parts)
 
 
 def tip(row: Row, s: Spread, unit: str, measure: str) -> str:
 	"""What a point says."""
-	sign = "≥ " if measure == "peak" and row.is_partial else ""
 	lines = ["%s, %s tasks" % (row.who.text, "{:,}".format(row.tasks))]
-	lines.append("median %s%s %s of %d run%s" % (sign, number(s.median), unit, s.count, "s" if s.count > 1 else ""))
+	lines.append("median %s %s of %d run%s" % (number(s.median), unit, s.count, "s" if s.count > 1 else ""))
 	if s.count > 1:
 		lines.append("min %s, max %s" % (number(s.least), number(s.most)))
 		lines.append("quartiles %s and %s" % (number(s.low), number(s.high)))
