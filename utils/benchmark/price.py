@@ -177,7 +177,8 @@ class Prices:
 		for name, seconds in mine.seconds_aside.items():
 			run.seconds_aside[name] = run.seconds_aside.get(name, 0.0) + seconds
 		values = {"wall": first["wall"], "processor": first["processor"], "warm": second["wall"]}
-		values["back"] = 100 * (1 - second["wall"] / first["wall"])
 		if "hits" in second:
 			values["hits"] = second["hits"]
+		if values.get("hits", 1):  # without hits, what the second build took less is nothing that a cache gave
+			values["back"] = 100 * (1 - second["wall"] / first["wall"])
 		return values
