@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from .mistake import Mistake
 
@@ -75,7 +75,7 @@ def discover_interpreters(base: Dict[str, str]) -> List[str]:
 			path = os.path.join(folder, name)
 			if PYTHONS.fullmatch(name) and shutil.which(name, path=base.get("PATH")) == path:
 				try:
-					program = ask(path, name, base)["program"]
+					program = ask(path, name, base, subprocess.DEVNULL)["program"]
 				except Mistake:
 					continue  # such as a name that leads to a version that is not installed
 				found.setdefault(program, name)
@@ -88,11 +88,13 @@ def labels_of(names: Sequence[str]) -> List[str]:
 	return short if len(set(short)) == len(short) else list(names)
 
 
-def ask(path: str, name: str, environment: Dict[str, str]) -> Dict[str, str]:
-	"""Let an interpreter describe itself."""
+def ask(path: str, name: str, environment: Dict[str, str], errors: Optional[int] = None) -> Dict[str, str]:
+	"""Let an interpreter describe itself; ``errors`` is where it may complain."""
 	argv = [path, "-c", QUESTION]
 	try:
-		done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/")
+		done = subprocess.run(
+			argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd="/"
+		)
 		return json.loads(done.stdout.decode())
 	except (OSError, ValueError):
 		raise Mistake(
