@@ -10,7 +10,7 @@ from .table import number
 
 WIDTH, HEIGHT = 400, 300
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 40
-COLORS = 8  # that the page has
+COLORS = 12  # that the page has
 DODGE = 5.0  # between lanes of one size, so that none hides another
 LEAST = 0.5  # of a power of ten that an axis shows
 PAD = 0.06  # of an axis that is left free at both ends
