@@ -8,15 +8,15 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 import argparse
 import os
 import sys
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from benchmark import arguments, contender, record
 from benchmark.campaign import Campaign, Step, notes_of, plan
-from benchmark.compiler import Compiler, find_compiler
 from benchmark.contender import Contender
-from benchmark.interpreter import Interpreter, find_interpreter, labels_of
+from benchmark.interpreter import labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from benchmark.machine import cores, describe_machine, memory_free, version_of
+from benchmark.lanes import lanes_of, versions_of
+from benchmark.machine import cores, describe_machine, memory_free
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
 from benchmark.picture import write_pictures
@@ -24,9 +24,6 @@ from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
 from benchmark.scenario import COMMANDS, PARENTS, SCENARIOS, Scenario
-from benchmark.served import Served
-from benchmark.servers import Server
-from benchmark.service import find_engine
 from benchmark.session import adopt_orphans
 from benchmark.sources import FLAGS
 from benchmark.workshop import COMPILED, REAL, Workshop
@@ -77,10 +74,11 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			workshop.packages[kind] = found
 			flags = FLAGS[language] if options.flags is None else options.flags
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
-		steps = plan(scenarios, lanes_of(options, contenders, scenarios, workshop), options.repeat, options.jobs)
+		lanes = lanes_for_scenarios(options, contenders, scenarios, workshop)
+		steps = plan(scenarios, lanes, options.repeat, options.jobs)
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
-		machine = describe_machine(workshop.path, command, versions_of(steps))
+		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
 		raw = record.new_record(settings, machine, abouts, left_out + too_large)
 		Campaign(steps, workshop, raw, progress).go(lambda: record.write_record(raw, options.json))
@@ -148,6 +146,7 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		parents=parents,
 		crowds=list(options.crowds),
 		tasks=options.tasks,
+		extras=options.extras,
 		limit=options.limit,
 		commands={name: options.commands or count for name, count in COMMANDS.items()},
 		real={},
@@ -156,25 +155,12 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 	return settings
 
 
-def lanes_of(
+def lanes_for_scenarios(
 	options: argparse.Namespace, contenders: Sequence[Contender], scenarios: Sequence[Scenario], workshop: Workshop
 ) -> List[Lane]:
-	"""All combinations; an interpreter or a compiler is looked for only where one is needed."""
-	compilers: List[Optional[Compiler]] = [None]
+	"""All combinations that scenarios need."""
 	languages = {scenario.language(options.language) for scenario in scenarios if scenario.compiles}
-	if languages:
-		compilers = [find_compiler(name, languages) for name in options.compilers]
-	interpreters: List[Interpreter] = []
-	if any(one.builder.runs_python for one in contenders):
-		labels = labels_of(options.interpreters)
-		for name, label in zip(options.interpreters, labels):
-			interpreters.append(find_interpreter(name, label, workshop.path, workshop.environment))
-	return [
-		Lane(one, compiler, interpreter)
-		for compiler in compilers
-		for one in contenders
-		for interpreter in (interpreters if one.builder.runs_python else [None])
-	]
+	return lanes_of(options, contenders, languages, workshop.path, workshop.environment)
 
 
 def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
@@ -183,34 +169,6 @@ def refuse_idle(scenarios: Sequence[Scenario], steps: Sequence[Step]) -> None:
 		if not any(step.scenario is scenario for step in steps):
 			able = [name for name, builder in contender.BUILDERS.items() if scenario.needs in builder.abilities]
 			raise Mistake("scenario %s: no contender can run it: add one of %s" % (scenario.name, ", ".join(able)))
-
-
-def versions_of(steps: Sequence[Step]) -> Dict[str, str]:
-	"""The versions of all programs that take part."""
-	versions = {}
-	for lane in dict.fromkeys(step.lane for step in steps):
-		if lane.interpreter:
-			versions[lane.interpreter.name] = "%s, Waf %s" % (lane.interpreter.version, lane.interpreter.waf)
-		elif lane.contender.builder.program:
-			versions[lane.contender.builder.program] = version_of(lane.contender.builder.program, "--version")
-		if lane.compiler:
-			versions[lane.compiler.name] = lane.compiler.version
-		if lane.contender.cache:
-			cache = lane.contender.cache
-			versions[cache.program] = version_of(cache.find() or cache.program, "--version")
-		server = server_of(lane.contender)
-		if server:
-			versions[server.program] = version_of(server.find() or server.program, server.tells_version)
-		if lane.contender.builder.needs_engine:
-			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
-	return versions
-
-
-def server_of(one: Contender) -> Optional[Type[Server]]:
-	"""The server that takes part with a contender."""
-	if isinstance(one.builder, Served):
-		return one.builder.server
-	return one.cache.server if one.cache else None
 
 
 def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Contender]) -> Dict[str, Any]:
@@ -227,6 +185,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"note": scenario.note,
 		"against": scenario.against,
 		"drawn": list(scenario.drawn),
+		"rows": list(scenario.rows),
 	}
 
 

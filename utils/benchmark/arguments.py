@@ -6,7 +6,7 @@ import sys
 import time
 from typing import List, NoReturn, Optional, Sequence
 
-from . import contender, large, scenario, served
+from . import contender, large, price, scenario, served
 from .interpreter import ROOT
 from .mistake import Mistake
 
@@ -38,6 +38,9 @@ examples:
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
                                                       very many tasks, for one contender only
   bench.py large-rules large-chain large-archive      the same in other shapes
+  bench.py flags --compilers g++,clang++ --weight realistic --contenders ninja+wafcc
+                                                      what warnings, -O2, -g, sanitizers, analyzers cost; what a cache
+                                                      gives back of it
   bench.py second-machine --size 50,100,15,5          a first build from what another machine gave a server
   bench.py served crowd                               a team's server, Redis and nginx under load
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
@@ -51,7 +54,7 @@ class Parser(argparse.ArgumentParser):
 	"""A parser that says in one line what is wrong."""
 
 	def error(self, message: str) -> NoReturn:
-		raise Mistake("%s: see bench.py --help" % message)
+		raise Mistake("%s: see %s --help" % (message, self.prog.split()[0]))
 
 
 def names(text: str) -> List[str]:
@@ -137,6 +140,13 @@ def parser() -> Parser:
 		metavar="SECONDS",
 		default=large.LIMIT,
 		help="of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT,
+	)
+	p.add_argument(
+		"--extras",
+		type=names,
+		metavar="A,B",
+		help="in flags: %s, or any other (default all that the compiler can)"
+		% ", ".join(extra.name for extra in price.EXTRAS[1:]),
 	)
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first able)")
 	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")

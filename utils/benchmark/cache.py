@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
-from .builder import COMPILING
+from .builder import COMPILING, PRICE
 from .hosts import Host
 from .mistake import Failed
 from .servers import Server
@@ -80,6 +80,7 @@ class Ccache(CompilerCache):
 	"""ccache, with no settings but its own defaults."""
 
 	program = "ccache"
+	abilities = COMPILING | {PRICE}
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
@@ -116,6 +117,7 @@ class Wafcc(CompilerCache):
 	"""Ours, with an engine of its own."""
 
 	program = "wafcc"
+	abilities = COMPILING | {PRICE}
 	remedy = ": run cargo build --release in engine"
 
 	@classmethod

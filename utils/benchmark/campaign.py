@@ -164,16 +164,17 @@ class Campaign:
 		pairs = dict.fromkeys((step.lane.compiler, step.scenario.project) for step in self.steps if step.lane.compiler)
 		for compiler, kind in pairs:
 			self.progress.say("generating a project and warming up %s" % compiler.name)
-			self.compile_once(self.workshop.project(kind, compiler))
+			compile_once(self.workshop.project(kind, compiler), self.workshop)
 
-	def compile_once(self, project: Project) -> None:
-		"""Run a project's first command for nothing; one that fails here fails in its runs, and is reported there."""
-		argv = project.commands[0].split()
-		argv[argv.index("-o") + 1] = os.path.join(self.workshop.path, "warm-up.o")
-		try:
-			watch(Command(argv, project.root, self.workshop.environment), self.workshop.output("warm-up"))
-		except Failed:
-			pass
+
+def compile_once(project: Project, workshop: Workshop) -> None:
+	"""Run a project's first command for nothing; one that fails here fails in its runs, and is reported there."""
+	argv = project.commands[0].split()
+	argv[argv.index("-o") + 1] = os.path.join(workshop.path, "warm-up.o")
+	try:
+		watch(Command(argv, project.root, workshop.environment), workshop.output("warm-up"))
+	except Failed:
+		pass
 
 
 def notes_of(steps: Sequence[Step]) -> Dict[str, str]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
-from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, REBUILD, SLEEP, TASKS, UNITY, Builder
+from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache
 from .far import FAR_CACHES, FarEngineCache
 from .hit import MANY, Nothing, Single, Socket
@@ -65,7 +65,7 @@ class Waf(Builder):
 	"""Waf, by the launcher of this tree, so that contenders differ in nothing but the tools they load."""
 
 	runs_python = True
-	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR, BATCH))
+	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR, BATCH, PRICE))
 
 	def __init__(
 		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
@@ -272,7 +272,7 @@ class Ninja(Builder):
 	"""ninja, with the project's own build file."""
 
 	program = "ninja"
-	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR))
+	abilities = frozenset((BUILD, REBUILD, SLEEP, NEIGHBOR, FAR, PRICE))
 
 	def prepare(self, run: "Run") -> None:
 		text = rebind(run.project.read("build.ninja"), NINJA_FOLDER, run.folder)
@@ -477,7 +477,7 @@ class Contender(NamedTuple):
 	@property
 	def abilities(self) -> FrozenSet[str]:
 		"""What it can do; a cache has nothing to do with what runs no compiler."""
-		return self.builder.abilities & self.cache.abilities if self.cache else self.builder.abilities - {FAR}
+		return self.builder.abilities & self.cache.abilities if self.cache else self.builder.abilities - {FAR, PRICE}
 
 	@property
 	def note(self) -> str:

@@ -2,19 +2,23 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from typing import Dict, List, NamedTuple, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from .mistake import Mistake
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
+PYTHONS = re.compile(r"(python|pypy)3(\.\d+)?")
+
 # what an interpreter says about itself, and about the waflib that it finds without any help
 QUESTION = """
-import json, platform, sys
+import json, os, platform, sys
 answer = {"version": "%s %s" % (platform.python_implementation(), platform.python_version()), "waflib": None}
+answer["program"] = os.path.realpath(sys.executable)
 if hasattr(sys, "pypy_version_info"):
 	answer["version"] = "PyPy %d.%d.%d (Python %s)" % (tuple(sys.pypy_version_info[:3]) + (platform.python_version(),))
 try:
@@ -63,17 +67,34 @@ def find_interpreter(name: str, label: str, room: str, base: Dict[str, str]) -> 
 	return Interpreter(label, path, answer["version"], answer["waf"], os.pathsep.join(paths), compiled)
 
 
+def discover_interpreters(base: Dict[str, str]) -> List[str]:
+	"""The Pythons in PATH that could run Waf, each program once, under the first name that leads to it."""
+	found: Dict[str, str] = {}
+	for folder in os.get_exec_path(base):
+		for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+			path = os.path.join(folder, name)
+			if PYTHONS.fullmatch(name) and shutil.which(name, path=base.get("PATH")) == path:
+				try:
+					program = ask(path, name, base, subprocess.DEVNULL)["program"]
+				except Mistake:
+					continue  # such as a name that leads to a version that is not installed
+				found.setdefault(program, name)
+	return list(found.values())
+
+
 def labels_of(names: Sequence[str]) -> List[str]:
 	"""Short names for interpreters that may be given by their paths; the paths where short names say too little."""
 	short = [os.path.basename(name) for name in names]
 	return short if len(set(short)) == len(short) else list(names)
 
 
-def ask(path: str, name: str, environment: Dict[str, str]) -> Dict[str, str]:
-	"""Let an interpreter describe itself."""
+def ask(path: str, name: str, environment: Dict[str, str], errors: Optional[int] = None) -> Dict[str, str]:
+	"""Let an interpreter describe itself; ``errors`` is where it may complain."""
 	argv = [path, "-c", QUESTION]
 	try:
-		done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd="/")
+		done = subprocess.run(
+			argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, cwd="/"
+		)
 		return json.loads(done.stdout.decode())
 	except (OSError, ValueError):
 		raise Mistake(

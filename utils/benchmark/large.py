@@ -7,7 +7,7 @@ and for larger ones, and a note says why: Waf alone ends a chain of a thousand t
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Dict, Iterator, List, Optional, Tuple
 
 from .meter import Command, Reading
 from .mistake import Failed
@@ -49,16 +49,21 @@ class Sizes:
 
 	def build_both(self, count: int) -> str:
 		"""Build from nothing, and once more; why it could not be done."""
+		try:
+			for part, reading in self.readings(count):
+				self.keep(part if self.scenario not in REPEATED or part == "full" else "again", count, reading)
+		except Failed as e:
+			return last_line(e)
+		return ""
+
+	def readings(self, count: int) -> Iterator[Tuple[str, Reading]]:
+		"""What it takes to build from nothing, and once more."""
 		self.run.new_folder()
 		for part in ("full", "no-op"):
 			os.sync()
-			try:
-				reading = self.run.execute(self.command(count))
-				self.check(count if part == "full" or self.scenario in REPEATED else 0)
-			except Failed as e:
-				return last_line(e)
-			self.keep(part if self.scenario not in REPEATED or part == "full" else "again", count, reading)
-		return ""
+			reading = self.run.execute(self.command(count))
+			self.check(count if part == "full" or self.scenario in REPEATED else 0)
+			yield part, reading
 
 	def command(self, count: int) -> Command:
 		shape = self.scenario.rpartition("large-")[2] if self.scenario != "large" else "files"

@@ -5,14 +5,14 @@ The raw record of a campaign: every measured value and what it was measured on, 
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
     scenario = {title, measures: [[name, unit], ...], compiles, generated, jobs: [number, ...], per_slot, baseline,
-                counts, note, against, drawn}
+                counts, note, against, drawn, rows}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
     failure  = {scenario, part, contender, compiler, interpreter, repetition, reason}
 
 The first measure is compared with the baseline's. ``compiler`` and ``interpreter`` are null where there is none,
 ``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
-compared with nothing. ``against`` is a measure that those of ``drawn``, or else the first one, are
-drawn against, none where nothing is drawn.
+compared with nothing. ``rows`` names the parts that are compared with the first of them. ``against`` is a measure that
+those of ``drawn``, or else the first one, are drawn against, none where nothing is drawn.
 """
 
 import json
@@ -57,14 +57,18 @@ def make_place(path: str) -> None:
 
 def write_record(record: Record, path: str) -> None:
 	"""Write the record in one step, so that an interruption leaves the one before it whole."""
+	write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", path)
+
+
+def write_text(text: str, path: str) -> None:
+	"""Write a file in one step."""
 	part = "%s.%d.part" % (path, os.getpid())
 	try:
 		with open(part, "w", encoding="utf-8") as f:
-			json.dump(record, f, indent=1, sort_keys=True)
-			f.write("\n")
+			f.write(text)
 		os.replace(part, path)
 	except OSError as e:
-		raise Mistake("cannot write %s: %s: name another file with --json" % (path, e.strerror)) from None
+		raise Mistake("cannot write %s: %s: name another file" % (path, e.strerror)) from None
 
 
 def read_record(path: str) -> Record:

@@ -35,6 +35,9 @@ def report(record: Record, bold: bool = False) -> str:
 	parts = []
 	for scenario, tables in itertools.groupby(tables_of(record["runs"]), key=lambda table: table[0][0]):
 		several = list(tables)
+		if record["scenarios"][scenario].get("rows"):
+			parts += show_all_rows(record, scenario, several, bold)
+			continue
 		groups = group(several)
 		parts += [show_table(record, key, runs, bold) for (_, name), found in groups if not name for key, runs in found]
 		parts += [
@@ -125,6 +128,33 @@ def show_table(record: Record, key: Tuple[str, str, Optional[str]], runs: Sequen
 		line += [times(row.ratio), times(row.paired), str(total.count)]
 		cells.append(line)
 	return "%s: %s\n%s" % (emphasize(heading, bold), about["title"], layout(head, cells, 2, bold))
+
+
+def show_all_rows(record: Record, scenario: str, tables: Sequence[Table], bold: bool) -> List[str]:
+	"""A table for each compiler, whose rows are the parts of each lane, compared with the first part."""
+	about = record["scenarios"][scenario]
+	names = [name for name, _ in about["measures"]]
+	head = ["", "contender", "interpreter", "median " + about["measures"][0][1], "min", "max", "paired"]
+	head += ["%s %s" % measure for measure in map(tuple, about["measures"][1:])] + ["runs"]
+	found = []
+	for compiler in dict.fromkeys(table[0][2] for table in tables):
+		mine = {part: runs for (_, part, its), runs in tables if its == compiler}
+		parts = sorted(mine, key=lambda part: position(about["rows"], part))
+		base = lanes_of(mine[parts[0]], names[0])
+		cells = []
+		for part in parts:
+			values = lanes_of(mine[part], names[0])
+			for row in rows_of(record, mine[part], names):
+				total = row.summary
+				line = [part, row.lane.contender, row.lane.interpreter or NOTHING]
+				line += [number(total.median), number(total.least), number(total.most)]
+				line.append(times(paired_ratio(values[row.lane], base.get(row.lane, {}))))
+				cells.append([*line, *map(number, row.beside), str(total.count)])
+		heading = ", ".join(filter(None, (scenario, compiler)))
+		against = "paired is against %s" % parts[0]
+		text = layout(head, cells, 3, bold)
+		found.append("%s: %s; %s\n%s" % (emphasize(heading, bold), about["title"], against, text))
+	return found
 
 
 def group(tables: Sequence[Table]) -> List[Tuple[Tuple[Optional[str], str], List[Table]]]:

@@ -111,7 +111,7 @@ class Run:
 		"""Run a command of this lane and measure it; it must succeed."""
 		if self.host:
 			command = command._replace(argv=self.host.enter(command.argv))
-		return measure(command, self.workshop.output(self.lane.label), self.daemons)
+		return measure(command, self.workshop.output(self.lane.label), self.daemons, self.workshop.usher)
 
 	def aside(self, name: str, command: Command) -> None:
 		"""Run a command that is preparation only: its time is kept and compared with nothing."""

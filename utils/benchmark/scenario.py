@@ -18,6 +18,7 @@ from .foreground import Foreground
 from .hit import PARTS
 from .large import Sizes
 from .mistake import Failed
+from .price import EXTRAS, Prices
 from .project import NAP, SHAPES, Answers, digest_of
 from .room import sizes
 from .run import Run
@@ -53,6 +54,7 @@ ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "
 SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
 CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
 MANY: Measures = [*TIMES, ("growth", "times")]
+PRICES: Measures = [("wall", "s"), ("warm", "s"), ("back", "%"), ("hits", "%"), ("processor", "s")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
 
 
@@ -71,6 +73,7 @@ class Scenario(NamedTuple):
 	note: str = ""  # what a reader of its numbers must know
 	against: str = ""  # the measure that others are drawn against
 	drawn: Sequence[str] = ()  # those others, where it is not the first one only
+	rows: Sequence[str] = ()  # its parts, where they are compared with the first of them, in the order of the table
 
 	@property
 	def compiles(self) -> bool:
@@ -223,6 +226,11 @@ def build_cold_and_warm(run: Run) -> None:
 		run.results[-1] = (part, run.results[-1][1])
 		check_all_objects(run)
 		check_same_objects(run)
+
+
+def take_prices(run: Run) -> None:
+	"""Build with one set of flags after the other, with an empty cache and with a full one."""
+	Prices(run, build_from_cache, check_all_objects).take()
 
 
 def build_together(run: Run) -> None:
@@ -445,6 +453,17 @@ SCENARIOS = {
 			GENERATED,
 			TIMES,
 			(build_together,),
+		),
+		Scenario(
+			"flags",
+			"everything, into a new folder, with one set of flags after the other",
+			builder.PRICE,
+			GENERATED,
+			PRICES,
+			(take_prices,),
+			note="warm is the same once more from nothing, with what the first build has left in the cache; "
+			"back is what of the first build's time that has saved",
+			rows=tuple(extra.name for extra in EXTRAS),
 		),
 		Scenario(
 			"configure",

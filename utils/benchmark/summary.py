@@ -1,7 +1,7 @@
 """The statistics of a table, as pure functions of the measured values."""
 
 import statistics
-from typing import Dict, NamedTuple, Optional, Sequence
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 
 class Summary(NamedTuple):
@@ -21,6 +21,14 @@ class Summary(NamedTuple):
 def summarize(values: Sequence[float]) -> Summary:
 	"""Reduce at least one measured value to its summary."""
 	return Summary(statistics.median(values), min(values), max(values), len(values))
+
+
+def quartiles(values: Sequence[float]) -> Tuple[float, float]:
+	"""Between which two values the middle half of the measured ones lies; with one value, it is both."""
+	if len(values) == 1:
+		return values[0], values[0]
+	low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+	return low, high
 
 
 def ratio(value: float, base: float) -> Optional[float]:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
@@ -12,7 +13,10 @@ from .hosts import Host, Hosts
 from .interrupt import INTERRUPTS
 from .mistake import Failed, Mistake
 from .package import Package
+from .price import Probe
 from .project import (
+	C_COMPILER,
+	HERE,
 	Project,
 	generate_sources,
 	write_client,
@@ -80,7 +84,9 @@ class Workshop:
 		self.packages: Dict[str, List[Package]] = {}  # what the projects of real sources consist of
 		self.projects: Dict[Tuple[str, str, str], Project] = {}
 		self.standing: Dict[Tuple[str, ...], str] = {}
+		self.probes: Dict[str, List[Probe]] = {}  # by compiler, what it can do
 		self.outputs = 0
+		self.found_usher: Optional[str] = None
 		self.cache_folders = 0
 
 	def project(self, kind: str, compiler: Optional[Compiler], commands: int = 0) -> Project:
@@ -108,6 +114,29 @@ class Workshop:
 			}
 			self.projects[key] = makers[kind]()
 		return self.projects[key]
+
+	def project_with(self, name: str, flags: str, compiler: Compiler) -> Project:
+		"""The generated project with more flags, one for each name; the compiler may have something before it."""
+		key = ("priced", compiler.name, name)
+		if key not in self.projects:
+			place = "".join(c if c.isalnum() else "_" for c in "priced %s %s" % (compiler.name, name))
+			both = " ".join(filter(None, (self.settings["flags"], flags)))
+			settings = dict(self.settings, flags=both)
+			self.projects[key] = generate_sources(os.path.join(self.path, place), settings, compiler, self.environment)
+		return self.projects[key]
+
+	@property
+	def usher(self) -> str:
+		"""What commands are started through, so that their memory is their own; empty without a compiler."""
+		if self.found_usher is None:
+			path = os.path.join(self.path, "usher")
+			argv = [C_COMPILER, "-O2", "-o", path, os.path.join(HERE, "usher.c")]
+			try:
+				done = subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True)
+				self.found_usher = "" if done.returncode else path
+			except OSError:
+				self.found_usher = ""
+		return self.found_usher
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
 		"""Write a project of others' sources."""

@@ -1,0 +1,303 @@
+"""A comparison: one size after the other, in rounds, all lanes in turn; what the ledger has is not done again."""
+
+import glob
+import os
+import shutil
+import tempfile
+import time
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+
+from .bounds import Bounds
+from .campaign import compile_once, rotated
+from .contender import Together
+from .courses import COMPILE, IDLE, PROJECTS, Course, LimitedRun, build_idle, courses_of, size_of
+from .interrupt import INTERRUPTS
+from .ledger import Key, Ledger, Line, Writer, key_of
+from .machine import cores
+from .mistake import Failed, Mistake
+from .progress import Ahead, Ticker
+from .run import Lane, Run
+from .service import Engine
+from .workshop import Workshop
+
+MARK = "comparison"  # a file in the folder that a session works in, which names its ledger
+STOPPED = ("exit status 124:", "exit status 137:")  # how timeout ends when it has ended a command
+SHAKEN = 10  # tasks of a build that nobody measures, for whom tasks are idle
+
+
+class Step(NamedTuple):
+	"""One course of one lane in one round of a size."""
+
+	course: Course
+	lane: Lane
+	tasks: int
+	round: int
+
+	@property
+	def kind(self) -> Tuple[Any, ...]:
+		"""What it has in common with the same step of other sizes and rounds."""
+		return (self.course.name, *self.lane.names)
+
+	@property
+	def text(self) -> str:
+		"""The step as progress shows it."""
+		who = " ".join(filter(None, self.lane.names))
+		return "%s, %s, %d tasks, round %d" % (self.course.name, who, self.tasks, self.round + 1)
+
+
+def names_of(lane: Lane) -> Tuple[Optional[str], ...]:
+	"""Contender, compiler and interpreter as the ledger has them."""
+	return tuple(name or None for name in lane.names)
+
+
+def plan(options: Dict[str, Any], lanes: Sequence[Lane]) -> List[Step]:
+	"""Order the steps: lanes that are compared stand side by side, and nobody always comes first."""
+	steps = []
+	for tasks, rounds in zip(options["tasks"], options["repeat"]):
+		for turn in range(rounds):
+			courses = [
+				(c, lane) for lane in lanes for c in courses_of(options["work"], options["scenarios"], lane.contender)
+			]
+			for names in ORDER:
+				mine = [(course, lane) for course, lane in courses if course.name in names]
+				steps += [Step(course, lane, tasks, turn) for course, lane in rotated(mine, turn)]
+	return steps
+
+
+ORDER = (("idle",), ("full", "cold", "cold and warm"), ("noop",), ("onefile",))
+"""Courses in the order in which they can follow each other."""
+
+
+class Comparison:
+	"""What is to be done, where, and what is known already."""
+
+	def __init__(
+		self, options: Dict[str, Any], lanes: Sequence[Lane], folder: str, writer: Writer, ticker: Ticker
+	) -> None:
+		self.options = options
+		self.lanes = lanes
+		self.folder = folder
+		self.writer = writer
+		self.ticker = ticker
+		self.bounds = Bounds(options["work"], folder, options["limit"])
+		self.ahead = Ahead()
+		self.done: Set[Key] = set()
+		self.out: Dict[Tuple[Optional[str], ...], int] = {}
+		"""Who takes no part any more, from which size on."""
+		self.failed = False
+		self.workshop: Optional[Workshop] = None
+		self.troubles: List[str] = []
+
+	def learn(self, ledger: Ledger) -> None:
+		"""Take what a ledger holds already."""
+		self.done = set(ledger.done())
+		for run in ledger.runs:
+			lane = (run["contender"], run["compiler"], run["interpreter"])
+			self.bounds.learn(lane, run["tasks"], run["values"]["wall"], run["values"].get("peak"))
+			self.ahead.learn((run["course"], *(name or "" for name in lane)), run["tasks"], run["took"])
+		for line in ledger.skipped:
+			self.out[line["contender"], line["compiler"], line["interpreter"]] = line["tasks"]
+
+	def missing(self) -> List[Step]:
+		"""What is to be done."""
+		return [step for step in plan(self.options, self.lanes) if not self.is_done(step) and self.takes_part(step)]
+
+	def go(self) -> None:
+		"""Do all that is not done."""
+		steps = self.missing()
+		for tasks in self.options["tasks"]:
+			mine = [step for step in steps if step.tasks == tasks and self.takes_part(step)]
+			if mine and self.admit(tasks, mine):
+				self.take_size(tasks, steps)
+		if steps:
+			self.writer.write(kind="finished")
+
+	def is_done(self, step: Step) -> bool:
+		"""Tell whether the ledger has all numbers that a step gives."""
+		return all(self.key(step, scenario) in self.done for scenario in self.wanted(step))
+
+	def wanted(self, step: Step) -> List[str]:
+		"""The scenarios of those that a step gives which were asked for; a cold build counts as a full one."""
+		asked = self.options["scenarios"]
+		return [name for name in step.course.gives if name in asked or (name == "cold" and "warm" not in asked)]
+
+	def key(self, step: Step, scenario: str) -> Key:
+		return key_of(self.line(step, scenario))
+
+	def line(self, step: Step, scenario: str) -> Line:
+		"""What a run's line begins with."""
+		contender, compiler, interpreter = names_of(step.lane)
+		return {
+			"kind": "run",
+			"work": self.options["work"],
+			"contender": contender,
+			"compiler": compiler,
+			"interpreter": interpreter,
+			"scenario": scenario,
+			"tasks": step.tasks,
+			"round": step.round,
+		}
+
+	def takes_part(self, step: Step) -> bool:
+		"""Tell whether a lane is not out."""
+		return step.tasks < self.out.get(names_of(step.lane), step.tasks + 1)
+
+	def admit(self, tasks: int, steps: Sequence[Step]) -> bool:
+		"""Leave out who cannot, and tell whether the size can be tried at all."""
+		reason = self.bounds.refuse_size(tasks, sum(step.course.folders for step in steps))
+		for lane in dict.fromkeys(step.lane for step in steps):
+			why = reason or self.bounds.refuse_lane(names_of(lane), tasks)
+			if why:
+				self.skip(lane, tasks, why, True)
+		return not reason
+
+	def skip(self, lane: Lane, tasks: int, reason: str, again: bool) -> None:
+		"""Leave a lane out from a size on, and say so."""
+		contender, compiler, interpreter = names_of(lane)
+		self.out[names_of(lane)] = tasks
+		self.writer.write(
+			kind="skipped",
+			work=self.options["work"],
+			contender=contender,
+			compiler=compiler,
+			interpreter=interpreter,
+			tasks=tasks,
+			reason=reason,
+			again=again,
+		)
+		who = " ".join(filter(None, lane.names))
+		self.ticker.say("left out: %s, from %d tasks on: %s" % (who, tasks, reason))
+
+	def take_size(self, tasks: int, steps: Sequence[Step]) -> None:
+		"""Do the steps of a size in a workshop of its own."""
+		before, built = self.bounds.used(), 0
+		self.workshop = Workshop(self.folder, self.settings(tasks))
+		try:
+			self.warm_up(tasks)
+			for number, step in enumerate(steps):
+				if step.tasks == tasks and self.takes_part(step):
+					ahead = [(other.kind, other.tasks) for other in steps[number:] if self.takes_part(other)]
+					self.take(step, ahead)
+					built += step.course.folders
+			self.bounds.learn_size(before, tasks, built)
+		finally:
+			with INTERRUPTS.held():
+				# what was built stays until the very end: creating files just after deleting many is slow
+				self.troubles += self.workshop.close(keep=True)
+
+	def settings(self, tasks: int) -> Dict[str, Any]:
+		"""What a workshop wants to know."""
+		together = any(isinstance(lane.contender.builder, Together) for lane in self.lanes)
+		settings = dict(self.options, cores=cores(), tasks=[tasks], commands={}, notes={}, real={}, together=together)
+		if self.options["work"] == COMPILE:
+			settings["size"] = size_of(tasks)
+		return settings
+
+	def warm_up(self, tasks: int) -> None:
+		"""Have everything read from the disk, and compiled by the interpreters, before the first run that counts."""
+		if self.options["work"] == COMPILE:
+			for compiler in dict.fromkeys(lane.compiler for lane in self.lanes):
+				self.ticker.begin("generating %d sources for %s" % (tasks, compiler.name), None)
+				project = self.workshop.project(PROJECTS[COMPILE], compiler)
+				project.edit(0)  # so that no later edit makes a function that was not there
+				compile_once(project, self.workshop)
+			return
+		for lane in self.lanes:
+			if names_of(lane) not in self.out and courses_of(IDLE, self.options["scenarios"], lane.contender):
+				self.ticker.begin("warming up %s" % " ".join(filter(None, lane.names)), None)
+				run = Run(lane, self.workshop.project(PROJECTS[IDLE], None), self.workshop, self.jobs, 0)
+				run.workshop.settings = dict(self.workshop.settings, tasks=[SHAKEN])
+				try:
+					build_idle(run)
+				except Failed:
+					pass  # it fails in its runs, too, and is reported there
+		self.workshop.settings = self.settings(tasks)
+
+	@property
+	def jobs(self) -> int:
+		return self.options["jobs"] or cores()
+
+	def take(self, step: Step, ahead: Sequence[Tuple[Any, int]]) -> None:
+		"""Do a step, and write down at once what it gave."""
+		self.ticker.begin(step.text, self.ahead.estimate(ahead))
+		started, clock = time.time(), time.monotonic()
+		try:
+			results = self.measure(step)
+		except Failed as e:
+			self.fail(step, e)
+			return
+		took = time.monotonic() - clock
+		self.ahead.learn(step.kind, step.tasks, took)
+		wanted = self.wanted(step)
+		lines = [
+			dict(self.line(step, name), course=step.course.name, values=values, started=started, took=took)
+			for name, values in results
+		]
+		self.writer.write_all([line for line in lines if line["scenario"] in wanted])
+		for line in lines:
+			self.bounds.learn(names_of(step.lane), step.tasks, line["values"]["wall"], line["values"].get("peak"))
+		said = ", ".join("%s %.2f s" % (name, values["wall"]) for name, values in results)
+		self.ticker.done(said, self.ahead.estimate(ahead[1:]))
+
+	def measure(self, step: Step) -> List[Tuple[str, Dict[str, float]]]:
+		"""Go through the phases of a step's course."""
+		work = self.options["work"]
+		project = self.workshop.project(PROJECTS[work], step.lane.compiler)
+		kind = Run if work == IDLE else LimitedRun  # idle builds have their limit already
+		run = kind(step.lane, project, self.workshop, self.jobs, step.round + 1)
+		for phase in step.course.phases:
+			phase(run)
+		step.lane.contender.builder.check(run)
+		return [(name, values) for name, (_, values) in zip(step.course.gives, run.results)]
+
+	def fail(self, step: Step, error: Failed) -> None:
+		"""Report a failure, and leave the lane out from here on."""
+		limit = self.options["limit"]
+		if str(error).startswith(STOPPED):
+			self.skip(step.lane, step.tasks, "%s took longer than the limit of %d s" % (step.course.name, limit), False)
+			return
+		self.failed = True
+		self.skip(step.lane, step.tasks, "%s failed: %s" % (step.course.name, error), True)
+		for line in error.tail.splitlines():
+			self.ticker.say("  | %s" % line)
+
+	def close(self) -> List[str]:
+		"""Delete what was built; what could not be ended, one line each."""
+		shutil.rmtree(self.folder, ignore_errors=True)
+		return self.troubles
+
+
+def make_folder(parent: Optional[str], ledger: str) -> str:
+	"""A new folder to work in, which says for which ledger."""
+	try:
+		if parent:
+			os.makedirs(parent, exist_ok=True)
+		folder = tempfile.mkdtemp(prefix="compare-", dir=parent and os.path.abspath(parent))
+		with open(os.path.join(folder, MARK), "w", encoding="utf-8") as f:
+			f.write(os.path.realpath(ledger))
+	except OSError as e:
+		raise Mistake("cannot work in %s: %s: name another folder with --folder" % (parent, e.strerror)) from None
+	return folder
+
+
+def remove_leftovers(folder: str, ledger: str, env: Dict[str, str]) -> bool:
+	"""End and delete what a session left behind that was killed, if the folder says that it was for this ledger."""
+	try:
+		with open(os.path.join(folder, MARK), encoding="utf-8") as f:
+			is_ours = f.read() == os.path.realpath(ledger)
+	except OSError:
+		return False
+	if is_ours:
+		for path in engines_in(folder):
+			try:
+				Engine(os.path.dirname(path), env, os.path.basename(path)).leave()
+			except Failed:
+				pass  # it leaves by itself when it has been idle
+		shutil.rmtree(folder, ignore_errors=True)
+	return is_ours
+
+
+def engines_in(folder: str) -> Iterable[str]:
+	"""The folders of our engines in a folder that a session worked in."""
+	yield from glob.glob(os.path.join(glob.escape(folder), "bench-*", "engine*"))
+	yield from glob.glob(os.path.join(glob.escape(folder), "bench-*", "caches", "*", "engine*"))

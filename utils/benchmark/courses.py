@@ -1,0 +1,179 @@
+"""
+What is done in one go in a comparison, and which scenarios that gives numbers for.
+
+Two kinds of work that are never mixed: *compile* builds a project of genbench's, *idle* runs tasks that only write an
+empty file, so that what is measured is the build system itself.
+"""
+
+import os
+from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from . import scenario
+from .builder import BUILD, REBUILD
+from .contender import Contender, Large, Together, Waf
+from .large import LIMIT, Sizes, limiter
+from .meter import Command, Reading
+from .mistake import Failed
+from .run import MIB, Run
+from .workshop import GENERATED, LARGE
+
+COMPILE, IDLE = "compile", "idle"
+PROJECTS = {COMPILE: GENERATED, IDLE: LARGE}
+SCENARIOS = ("full", "cold", "warm", "noop", "onefile")
+"""In the order in which they can follow each other."""
+TITLES = {
+	"full": "everything, into a new folder",
+	"cold": "everything, into a new folder, with a cache that is empty",
+	"warm": "everything, into another new folder, with what the cold build has left in the cache",
+	"noop": "nothing has changed since the last build",
+	"onefile": "the content of one source has changed",
+}
+WORKS = {
+	COMPILE: "sources that are generated, each with its header, in libraries of %d",
+	IDLE: "tasks that are Python's own and only write an empty file",
+}
+CONTENDERS = {
+	COMPILE: (
+		"waf",
+		"prefork",
+		"large+prefork",
+		"waf+wafcc",
+		"unity-prefork",
+		"resident",
+		"waf+wafcache",
+		"ninja",
+		"make",
+		"ninja+ccache",
+		"ninja+sccache",
+		"ninja+wafcc",
+	),
+	IDLE: ("waf", "prefork", "large", "large+prefork"),
+}
+"""Who takes part where nobody says so."""
+
+LIBRARY = 50  # sources in each library of a project, where there are so many
+OWN, OTHERS = 15, 5  # headers of its own and of other libraries that each of them includes, if there are so many
+
+
+def size_of(tasks: int) -> str:
+	"""The four numbers that genbench wants for so many sources."""
+	if tasks > LIBRARY and tasks % LIBRARY:
+		raise ValueError("%d is no multiple of %d" % (tasks, LIBRARY))
+	libraries, sources = (tasks // LIBRARY, LIBRARY) if tasks > LIBRARY else (1, tasks)
+	return "%d,%d,%d,%d" % (libraries, sources, min(OWN, sources), min(OTHERS, sources))
+
+
+class LimitedRun(Run):
+	"""A run none of whose commands may take longer than a limit, and that tells as much of their memory as is known."""
+
+	@property
+	def limit(self) -> int:
+		return self.settings.get("limit", LIMIT)
+
+	def execute(self, command: Command) -> Reading:
+		limited = command._replace(argv=[*limiter(self.limit), *command.argv])
+		return super().execute(limited)
+
+	def keep(self, reading: Reading) -> None:
+		"""Keep the memory also where a daemon runs the compilers, marked: the largest process may be one of those."""
+		super().keep(reading)
+		values = self.results[-1][1]
+		if "peak" not in values:
+			values.update(peak=reading.used.peak_kib / MIB, partial=1)
+
+
+class Course(NamedTuple):
+	"""Phases that follow each other, and the scenarios that they give numbers for, in this order."""
+
+	name: str
+	gives: Tuple[str, ...]
+	phases: Sequence[Callable[[Run], None]]
+	folders: int = 1  # that it builds in
+
+
+def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]:
+	"""What a contender has to do for the scenarios that are wanted."""
+	if work == IDLE:
+		able = isinstance(one.builder, Waf) and not one.cache and set(wanted) & {"full", "noop"}
+		return [Course("idle", ("full", "noop"), (build_idle,))] if able else []
+	found = []
+	takes_all = isinstance(one.builder, (Large, Together))
+	if takes_all or BUILD in one.abilities:
+		if not one.cache and "full" in wanted:
+			found.append(Course("full", ("full",), (scenario.take_new_folder, scenario.build, check_all)))
+		elif one.cache and "warm" in wanted:
+			found.append(Course("cold and warm", ("cold", "warm"), (build_cold_and_warm,), 2))
+		elif one.cache and {"full", "cold"} & set(wanted):
+			found.append(Course("cold", ("cold",), (scenario.take_new_folder, scenario.build, check_all)))
+	if takes_all or REBUILD in one.abilities:
+		found += [REBUILDS[name] for name in SCENARIOS if name in wanted and name in REBUILDS]
+	return found
+
+
+def build_idle(run: Run) -> None:
+	"""Build from nothing, and once more."""
+	for part, reading in Sizes(run, "large").readings(run.settings["tasks"][0]):
+		used = reading.used
+		values = {"wall": reading.wall, "processor": used.user + used.system, "peak": used.peak_kib / MIB}
+		run.results.append((part, values))
+
+
+def build_cold_and_warm(run: Run) -> None:
+	"""Build with an empty cache, and then into another folder with what that has left in it."""
+	for go in (scenario.take_new_folder, scenario.take_next_folder):
+		go(run)
+		scenario.build_from_cache(run)
+		check_all(run)
+
+
+def check_all(run: Run) -> None:
+	"""See that nothing was left out: each source has its object or, where files are put together, its functions."""
+	if run.settings["together"]:
+		check_libraries(run)
+	if isinstance(run.lane.contender.builder, Together):
+		run.built(run.folder)
+	else:
+		scenario.check_all_objects(run)
+
+
+def check_libraries(run: Run) -> None:
+	"""See that all libraries are there, and define what those of who came first define."""
+	libraries = run.project.found(run.folder, ".a")
+	wanted = {os.path.dirname(source) for source in run.project.sources()}
+	if len(libraries) != len(wanted):
+		raise Failed("it made %d libraries instead of %d" % (len(libraries), len(wanted)))
+	scenario.check_same_symbols(run)
+
+
+def check_edited(run: Run) -> None:
+	"""See that one object was made anew; where files are put together, it may be a few."""
+	if not isinstance(run.lane.contender.builder, Together):
+		scenario.check_new_objects(1)(run)
+	elif run.project.objects(run.folder) == run.before:
+		raise Failed("it made no object anew")
+
+
+REBUILDS: Dict[str, Course] = {
+	"noop": Course(
+		"noop",
+		("noop",),
+		(
+			scenario.take_built_folder,
+			scenario.settle,
+			scenario.look_at_objects,
+			scenario.build,
+			scenario.check_new_objects(0),
+		),
+	),
+	"onefile": Course(
+		"onefile",
+		("onefile",),
+		(
+			scenario.take_built_folder,
+			scenario.look_at_objects,
+			scenario.edit_one_source,
+			scenario.build,
+			check_edited,
+		),
+	),
+}

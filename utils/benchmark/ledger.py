@@ -1,0 +1,195 @@
+"""
+The ledger of a comparison: one JSON object a line for what has been measured, on the disk before the next run begins.
+
+::
+
+    ledger  = header, (machine | run | skipped | note | options | finished)*
+    header  = {kind, format, version, options}
+    machine = {kind, machine: as bench.py has it, folder}        begins a session: what follows was measured on it
+    run     = {kind, work, scenario, contender, compiler, interpreter, tasks, round, course, started, took,
+               values: {name: number}}
+    skipped = {kind, work, contender, compiler, interpreter, tasks, reason, again}
+    note    = {kind, text}
+    options = {kind, options}        those that count from here on
+    finished = {kind}
+
+``took`` is what the whole step took, with its preparations, for estimates. Who was skipped takes part in no larger
+size; with ``again``, that is asked anew in the next session. A last line without its end was being written when the
+comparison was killed: it is ignored, and cut off before the next one is written.
+"""
+
+import fcntl
+import json
+import os
+from typing import IO, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .mistake import Mistake
+
+FORMAT = "waflib-extras-compare"
+VERSION = 1
+BEGINNING = b'{"format": "%s"' % FORMAT.encode()  # of each ledger, as keys are sorted
+IDENTITY = ("processor", "cores", "memory_gib", "kernel")
+"""What must be the same of two machines, beside the versions of all programs that both know."""
+
+Line = Dict[str, Any]
+Key = Tuple[Any, ...]
+
+
+class Ledger(NamedTuple):
+	"""What a file says."""
+
+	path: str
+	options: Dict[str, Any]
+	machines: List[Dict[str, Any]]
+	runs: List[Line]
+	skipped: List[Line]
+	notes: List[str]
+	is_finished: bool
+	folder: str
+	"""Where the last session worked; empty when it has cleaned up."""
+	whole: int
+	"""Bytes of whole lines."""
+
+	def done(self) -> Dict[Key, Line]:
+		"""The runs by what they are."""
+		return {key_of(run): run for run in self.runs}
+
+
+def key_of(run: Line) -> Key:
+	"""What tells a run from all others."""
+	return (*lane_of(run), run["scenario"], run["tasks"], run["round"])
+
+
+def lane_of(line: Line) -> Key:
+	"""Who ran."""
+	return line["work"], line["contender"], line["compiler"], line["interpreter"]
+
+
+def read_ledger(path: str) -> Ledger:
+	"""Read what a comparison has written so far."""
+	try:
+		with open(path, "rb") as f:
+			data = f.read()
+	except OSError as e:
+		raise Mistake("cannot read %s: %s" % (path, e.strerror)) from None
+	whole = data.rfind(b"\n") + 1
+	lines = [decode(path, number, text) for number, text in enumerate(data[:whole].splitlines(), 1)]
+	if not lines or lines[0].get("format") != FORMAT:
+		raise Mistake("%s is not a record of compare.py: name a file that it wrote" % path)
+	if lines[0].get("version") != VERSION:
+		raise Mistake(
+			"%s has version %s and this compare.py reads version %d: show it with the compare.py that wrote it"
+			% (path, lines[0].get("version"), VERSION)
+		)
+	return gather(path, lines, whole)
+
+
+def decode(path: str, number: int, text: bytes) -> Line:
+	"""One line, which is whole."""
+	try:
+		line = json.loads(text.decode())
+		line["kind"]
+	except (ValueError, KeyError, TypeError):
+		raise Mistake("%s, line %d, is damaged: take that line out to use the others" % (path, number)) from None
+	return line
+
+
+def gather(path: str, lines: Sequence[Line], whole: int) -> Ledger:
+	"""Sort lines by what they are; each run is told on which of the machines it ran."""
+	machines: List[Dict[str, Any]] = []
+	runs, skipped, notes, folder, is_finished = [], [], [], "", False
+	options = lines[0]["options"]
+	for line in lines:
+		kind = line["kind"]
+		if kind == "machine":
+			machines.append(line["machine"])
+			folder, is_finished = line["folder"], False
+			skipped = [old for old in skipped if not old["again"]]
+		elif kind == "run":
+			runs.append(dict(line, machine=len(machines) - 1))
+		elif kind == "skipped":
+			skipped.append(line)
+		elif kind == "options":
+			options = line["options"]
+		elif kind == "note":
+			notes.append(line["text"])
+		elif kind == "finished":
+			is_finished, folder = True, ""
+	return Ledger(path, options, machines, runs, skipped, notes, is_finished, folder, whole)
+
+
+def differences(old: Dict[str, Any], new: Dict[str, Any]) -> str:
+	"""What is not the same in two sets of options, as a few words; empty where nothing is."""
+	names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+	return "; ".join("%s was %s and is %s" % (name, show(old.get(name)), show(new.get(name))) for name in names)
+
+
+def show(value: Any) -> str:
+	"""A value of an option as it is typed."""
+	return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def unlike(one: Dict[str, Any], other: Dict[str, Any]) -> str:
+	"""What makes two machines different ones, as a few words; empty where nothing does."""
+	found = ["%s %s and %s" % (name, one[name], other[name]) for name in IDENTITY if one[name] != other[name]]
+	mine, theirs = one["versions"], other["versions"]
+	for name in sorted(set(mine) & set(theirs)):
+		if mine[name] != theirs[name]:
+			found.append("%s is %s and %s" % (name, mine[name], theirs[name]))
+	return "; ".join(found)
+
+
+class Writer:
+	"""The end of a ledger: what it is given is on the disk when it returns, and nobody else writes there meanwhile."""
+
+	def __init__(self, path: str) -> None:
+		self.path = path
+		try:
+			self.file: IO[bytes] = open(path, "ab")  # noqa: SIM115 - it is open, and locked, until the end
+		except OSError as e:
+			raise Mistake("cannot write %s: %s: name another file with --json" % (path, e.strerror)) from None
+		try:
+			fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+		except OSError:
+			self.file.close()
+			raise Mistake(
+				"%s is being written by another compare.py: wait for it, or name another file" % path
+			) from None
+
+	def begin(self, options: Dict[str, Any]) -> Optional[Ledger]:
+		"""Begin a ledger; or find what there is in one that was begun, and cut off what is not whole."""
+		if self.is_new():
+			self.file.truncate(0)
+			self.write(kind="header", format=FORMAT, version=VERSION, options=options)
+			return None
+		found = read_ledger(self.path)
+		self.file.truncate(found.whole)
+		return found
+
+	def is_new(self) -> bool:
+		"""Tell whether nothing is there, or no more than a part of the first line."""
+		with open(self.path, "rb") as f:
+			data = f.readline()
+		return not data.endswith(b"\n") and data[: len(BEGINNING)] == BEGINNING[: len(data)]
+
+	def write(self, **line: Any) -> None:
+		"""Add a line."""
+		self.write_all([line])
+
+	def write_all(self, lines: Sequence[Line]) -> None:
+		"""Add lines that belong together: they come in one piece."""
+		try:
+			self.file.write(b"".join(json.dumps(line, sort_keys=True).encode() + b"\n" for line in lines))
+			self.file.flush()
+			os.fsync(self.file.fileno())
+		except OSError as e:
+			raise Mistake("cannot write %s: %s: make room, and resume" % (self.path, e.strerror)) from None
+
+	def discard(self) -> None:
+		"""Leave no file behind that has nothing in it."""
+		if not os.path.getsize(self.path):
+			os.unlink(self.path)
+
+	def close(self) -> None:
+		"""Let others write."""
+		self.file.close()
