@@ -116,7 +116,7 @@ export function misses(report, at) {
 		return {
 			key: `miss ${miss.output}`,
 			name: base(miss.output),
-			note: `${miss.known === "uncached" ? "not cached: " : ""}${miss.why[0] ?? "no reason is known"}${unstored}`,
+			note: `${miss.known === "uncached" ? "not cached: " : ""}${miss.why.slice(0, 2).join("; ") || "no reason is known"}${unstored}`,
 			side: ago(at / 1000 - miss.at),
 			tone: miss.known === "uncached" ? "slow" : "miss",
 			share: null,
