@@ -3,7 +3,7 @@
 import { List, setBar, setFacts, setText } from "./list.js";
 import * as show from "./show.js";
 import { draw, WINDOW } from "./spark.js";
-import { count, duration, memory, share, size } from "./text.js";
+import { count, duration, memory, share, size, waits } from "./text.js";
 
 const AGAIN = 1000; // milliseconds until a lost connection is tried again
 const RATE = 20; // samples that a hit rate is of
@@ -27,6 +27,9 @@ async function hear() {
 			const answer = await fetch("news", { signal: abort.signal, cache: "no-store" });
 			if (answer.status === 403) {
 				return stop("This address is not valid any more: the dashboard was started again. Open the address that it has printed.");
+			}
+			if (answer.status === 503) {
+				return stop("Too many pages of this dashboard are open: close some, and load this one again.");
 			}
 			if (!answer.ok) {
 				throw new Error(`status ${answer.status}`);
@@ -112,7 +115,7 @@ function showAll() {
 	document.title = report ? `${report.slots.running}/${report.slots.capacity} · wafd` : "wafd: no engine";
 	showTiles(report, machine);
 	const slots = report?.slots;
-	const busy = slots ? `${count(slots.running)} of ${count(slots.capacity)} in use, ${count(slots.waiting)} commands wait` : "";
+	const busy = slots ? `${count(slots.running)} of ${count(slots.capacity)} in use, ${waits(slots.waiting)}` : "";
 	const nothing = report ? "" : "no engine runs";
 	showList("builds", show.builds(report), "", nothing || "no build runs");
 	showList("slots", show.slots(places.place(report), report), busy, nothing || "no build has asked for slots");
@@ -154,7 +157,7 @@ function showTiles(report, machine) {
 	const slots = report?.slots;
 	const running = samples.map((sample) => [sample[0], sample[1]]);
 	const capacity = Math.max(1, ...samples.map((sample) => sample[2] ?? 0));
-	showTile("slots", slots ? `${count(slots.running)} / ${count(slots.capacity)}` : "–", slots ? `${count(slots.waiting)} commands wait` : "",
+	showTile("slots", slots ? `${count(slots.running)} / ${count(slots.capacity)}` : "–", slots ? waits(slots.waiting) : "",
 		running, capacity, `Slots in use in the last five minutes, at most ${capacity}`);
 	const first = samples.find((sample) => sample[4] != null);
 	const all = first && rate(first, samples[samples.length - 1]);

@@ -160,8 +160,8 @@ export function cacheNote(report) {
 	const waiting = report.cache.flights?.waiting;
 	const audits = all.audited || report.cache.audit_percent
 		? `; ${count(all.audited)} hits compiled again, ${count(all.different)} different` : "";
-	return `${report.cache.store}: ${share(all.hits, asked)} of ${plural(asked, "request")} since ${since(all.since)} were hits`
-		+ `, ${count(sum(all.uncached))} commands not cached${audits}`
+	return `${share(all.hits, asked)} of ${plural(asked, "request")} since ${since(all.since)} were hits`
+		+ `, ${plural(sum(all.uncached), "command")} not cached${audits}`
 		+ (waiting ? `; ${count(waiting)} wait for one of ${count(report.cache.flights.running)} that run` : "");
 }
 
@@ -280,6 +280,9 @@ export function engine(report, machine) {
 			facts.push(["broken connections", count(totals.malformed)]);
 		}
 		facts.push(["memory brake", brake(report.brake)]);
+		if (report.cache) {
+			facts.push(["store", report.cache.store]);
+		}
 	}
 	if (machine?.total_kib) {
 		const pressure = machine.pressure == null ? "" : `; somebody waited for it ${machine.pressure} % of ten seconds`;

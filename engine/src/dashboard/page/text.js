@@ -38,7 +38,12 @@ export function duration(seconds) {
 }
 
 export function ago(seconds) {
-	return seconds < 1 ? "now" : `${duration(Math.floor(seconds))} ago`;
+	const s = Math.floor(seconds);
+	return s < 1 ? "now" : `${s < 60 ? `${s} s` : duration(s)} ago`;
+}
+
+export function waits(n) {
+	return `${plural(n, "command")} ${n === 1 ? "waits" : "wait"}`;
 }
 
 export function share(part, all) {
