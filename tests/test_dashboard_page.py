@@ -272,6 +272,22 @@ def fill_store(wafcc: str, folder: pathlib.Path, environ: Any) -> None:
 	compile_all("-O1", "-save-temps", only=["main"])
 
 
+def play(wafcc: str, folder: pathlib.Path, environ: Any, other: Any) -> None:
+	"""Half a minute of this and that, to be seen in a picture."""
+	end = time.monotonic() + 40
+	for turn in range(1000):
+		if time.monotonic() > end:
+			break
+		if turn % 8 == 4:
+			other.let_go()
+		if turn % 8 == 0:
+			other.hold("link")
+		for name, option in [("parse", "-DTURN=%d" % (turn // 3)), ("lex", "-O2"), ("emit", "-O1")]:
+			argv = [wafcc, "gcc", option, "-c", name + ".c", "-o", name + ".o"]
+			subprocess.run(argv, cwd=folder, env=environ, timeout=PATIENCE, check=True)
+		time.sleep(0.25)
+
+
 def test_cache_and_shared_stores_are_shown(
 	dashboard: Serve,
 	held: Held,
@@ -314,9 +330,7 @@ def test_cache_and_shared_stores_are_shown(
 	wait(page, "#slots .note", "4 of 4 in use")
 	assert page.locator("#slots li summary").count() == 4
 	if os.environ.get("WAF_PICTURES"):
-		busy = time.monotonic() + 30
-		while time.monotonic() < busy:
-			fill_store(str(pathlib.Path(engine).with_name("wafcc")), project, environ)
+		play(str(pathlib.Path(engine).with_name("wafcc")), project, environ, link)
 		page.evaluate("document.activeElement.blur()")
 		PICTURES.mkdir(exist_ok=True)
 		page.screenshot(path=str(PICTURES / "dashboard.png"))
