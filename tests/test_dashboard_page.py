@@ -93,7 +93,7 @@ def test_keys_are_enough(dashboard: Serve, held: Held, look: Look, engine: str) 
 	assert press("ArrowDown", "ArrowDown", "ArrowDown") == "slot 2"
 	assert press("Home", "End", "ArrowUp") == "slot 1"
 	press("Enter")
-	wait(page, "#slots li:nth-child(2) details[open] pre", "second")
+	wait(page, "#slots li:nth-child(2) details[open] pre", "read line")
 	assert press("1").startswith("build ")
 	assert press("Tab") == "slot 1", "a list is left by one key, and come back to where it was left"
 	assert press("Shift+Tab").startswith("build ")

@@ -1,7 +1,7 @@
 //! Answers to browsers: heads, and pages that say why there is nothing to see.
 
-/// Nothing from elsewhere, nothing inside of somebody else's page, no text that becomes a script; and nobody is told the address, which
-/// holds the token.
+/// Nothing from elsewhere, nothing inside of somebody else's page, no text that becomes a script; and nobody is told the
+/// address, which holds the token.
 const RULES: &str = "\
 Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
 img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'\r\n\

@@ -26,7 +26,7 @@ async function hear() {
 		try {
 			const answer = await fetch("news", { signal: abort.signal, cache: "no-store" });
 			if (answer.status === 403) {
-				return stop("This address is not valid any more: the dashboard was started again. Open the address that it has printed.");
+				return stop("This address is not valid any more: the dashboard was started again. Open what it has printed.");
 			}
 			if (answer.status === 503) {
 				return stop("Too many pages of this dashboard are open: close some, and load this one again.");
@@ -157,8 +157,9 @@ function showTiles(report, machine) {
 	const slots = report?.slots;
 	const running = samples.map((sample) => [sample[0], sample[1]]);
 	const capacity = Math.max(1, ...samples.map((sample) => sample[2] ?? 0));
-	showTile("slots", slots ? `${count(slots.running)} / ${count(slots.capacity)}` : "–", slots ? waits(slots.waiting) : "",
-		running, capacity, `Slots in use in the last five minutes, at most ${capacity}`);
+	const used = slots ? `${count(slots.running)} / ${count(slots.capacity)}` : "–";
+	showTile("slots", used, slots ? waits(slots.waiting) : "", running, capacity,
+		`Slots in use in the last five minutes, at most ${capacity}`);
 	const first = samples.find((sample) => sample[4] != null);
 	const all = first && rate(first, samples[samples.length - 1]);
 	showTile("rate", all ? share(all.hits, all.hits + all.misses) : "–",
@@ -167,12 +168,13 @@ function showTiles(report, machine) {
 		"Hit rate in the last five minutes");
 	const held = samples.map((sample) => [sample[0], sample[6]]);
 	const most = Math.max(1, ...held.map(([, kib]) => kib ?? 0));
-	showTile("memory", report ? memory(report.memory_kib) : "–",
-		(report?.brake?.why ? "brake: fewer commands start; " : "") + (machine?.total_kib ? `${memory(machine.available_kib)} free of the machine` : ""),
-		held, 1.2 * most, `Memory of the engine in the last five minutes, at most ${memory(most)}`);
+	const brake = report?.brake?.why ? "brake: fewer commands start; " : "";
+	const left = machine?.total_kib ? `${memory(machine.available_kib)} free of the machine` : "";
+	showTile("memory", report ? memory(report.memory_kib) : "–", brake + left, held, 1.2 * most,
+		`Memory of the engine in the last five minutes, at most ${memory(most)}`);
 	const statistics = report?.cache?.statistics;
-	showTile("store", statistics ? size(statistics.bytes) : "–",
-		statistics ? `${count(statistics.entries)} entries${statistics.limit ? `, at most ${size(statistics.limit)}` : ", no limit"}` : "");
+	const limit = statistics?.limit ? `at most ${size(statistics.limit)}` : "no limit";
+	showTile("store", statistics ? size(statistics.bytes) : "–", statistics ? `${count(statistics.entries)} entries, ${limit}` : "");
 	setBar($("tile-store").querySelector(".bar"), statistics?.limit ? statistics.bytes / statistics.limit : null);
 }
 

@@ -231,8 +231,8 @@ export function tiersNote(report) {
 		return "";
 	}
 	const asked = remote.hits + remote.misses;
-	return `${count(remote.hits)} of ${plural(asked, "request")} found there (${share(remote.hits, asked)}), ${plural(remote.uploads, "upload")}; `
-		+ `${size(remote.bytes_in)} in, ${size(remote.bytes_out)} out`;
+	return `${count(remote.hits)} of ${plural(asked, "request")} found there (${share(remote.hits, asked)})`
+		+ `, ${plural(remote.uploads, "upload")}; ${size(remote.bytes_in)} in, ${size(remote.bytes_out)} out`;
 }
 
 function teamCard(team) {
@@ -266,8 +266,8 @@ export function engine(report, machine) {
 			["engine", `wafd ${report.version}, process ${report.pid}${report.leaving ? ", leaving" : ""}`],
 			["up for", duration(report.uptime_s)],
 			["listens on", report.socket + (report.tcp_port ? `, and 127.0.0.1:${report.tcp_port} with a token` : "")],
-			["clients", `${plural(report.connections ?? 0, "connection")}, one of them this page's; ${plural(totals.connections, "connection")} and `
-				+ `${plural(totals.sessions, "build")} since it started`],
+			["clients", `${plural(report.connections, "connection")}, one of them this dashboard's; `
+				+ `${plural(totals.connections, "connection")} and ${plural(totals.sessions, "build")} since it started`],
 			["commands", `${count(totals.succeeded)} succeeded, ${count(totals.failed)} failed`
 				+ extra(totals, ["not_started", "timed_out", "cancelled"])],
 			["processor time", `${duration(totals.user_s)} user, ${duration(totals.system_s)} system`],
