@@ -23,7 +23,7 @@ fn request<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Option<Request>, 
             let limit = 4 * input.len().min(CAP) + 4096;
             seen = within(limit, || request::parse(input)).map_err(drop)?;
         }
-        Ok(seen.is_some().then_some(input.len()))
+        Ok((seen.is_some() && !input.is_empty()).then_some(input.len()))
     });
     (seen, read.is_err())
 }
