@@ -26,6 +26,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"host_lab",
 	"resident_lab",
 	"browser_lab",
+	"dashboard_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 Completed = subprocess.CompletedProcess

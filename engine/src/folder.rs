@@ -132,6 +132,11 @@ impl Folder {
         self.file("trial")
     }
 
+    /// A page that leads to that of the dashboard with this process.
+    pub fn door(&self, process: u32) -> PathBuf {
+        self.file(&format!("dashboard-{process}.html"))
+    }
+
     /// What trials have shown.
     pub fn verdicts(&self) -> PathBuf {
         self.file("verdicts")

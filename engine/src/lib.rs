@@ -15,6 +15,7 @@ pub mod command;
 pub mod connection;
 pub mod context;
 pub mod crew;
+pub mod dashboard;
 pub mod fields;
 pub mod folder;
 pub mod frame;

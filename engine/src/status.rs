@@ -73,10 +73,32 @@ impl Totals {
     }
 }
 
+/// What became of a session's commands so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub hits: u64,
+    /// Whether they ran or were hits.
+    pub succeeded: u64,
+    pub failed: u64,
+}
+
+impl Counts {
+    pub fn count(&mut self, outcome: &Outcome) {
+        match (outcome.verdict, outcome.code) {
+            (Verdict::Ran, 0) => self.succeeded += 1,
+            _ => self.failed += 1,
+        }
+    }
+}
+
 /// A session as it is shown.
 pub struct SessionLine {
+    /// Tells it from other sessions, and its commands from theirs.
+    pub id: String,
     pub name: String,
     pub pid: u32,
+    pub seconds: f64,
+    pub counts: Counts,
     pub jobs: usize,
     pub running: usize,
     pub waiting: usize,
@@ -88,9 +110,17 @@ pub struct SessionLine {
 
 /// A running command as it is shown.
 pub struct CommandLine {
+    /// No other command of this engine has it.
+    pub id: u64,
+    /// Zero between two parts of it.
     pub pid: i32,
+    /// As its session's `id`.
+    pub session: String,
+    pub folder: String,
     pub argv: Vec<String>,
     pub seconds: f64,
+    /// What the cache knew of it, and why not more; where it was asked.
+    pub known: Option<(&'static str, String)>,
 }
 
 /// What the server gathers for a report.
@@ -107,6 +137,9 @@ pub struct Snapshot<'a> {
     pub waiting: usize,
     pub sessions: Vec<SessionLine>,
     pub commands: Vec<CommandLine>,
+    pub connections: usize,
+    /// Of the engine alone, in KiB.
+    pub memory: Option<u64>,
     pub totals: &'a Totals,
     pub parking: Value,
     pub brake: Value,
@@ -121,15 +154,23 @@ impl Snapshot<'_> {
             .iter()
             .map(|s| {
                 json!({
-                    "name": s.name, "pid": s.pid, "jobs": s.jobs, "running": s.running, "waiting": s.waiting,
-                    "connections": s.connections, "own_slots": s.own_slots, "neighbor": s.neighbour,
+                    "id": s.id, "name": s.name, "pid": s.pid, "jobs": s.jobs, "running": s.running,
+                    "waiting": s.waiting, "connections": s.connections, "own_slots": s.own_slots,
+                    "neighbor": s.neighbour, "seconds": s.seconds, "hits": s.counts.hits,
+                    "succeeded": s.counts.succeeded, "failed": s.counts.failed,
                 })
             })
             .collect();
         let commands: Vec<_> = self
             .commands
             .iter()
-            .map(|c| json!({"pid": c.pid, "argv": c.argv, "seconds": c.seconds}))
+            .map(|c| {
+                let (known, why) = c.known.clone().unzip();
+                json!({
+                    "id": c.id, "pid": c.pid, "session": c.session, "folder": c.folder, "argv": c.argv,
+                    "seconds": c.seconds, "known": known, "why": why,
+                })
+            })
             .collect();
         json!({
             "version": self.engine,
@@ -142,6 +183,8 @@ impl Snapshot<'_> {
             "slots": {"capacity": self.slots, "running": self.running, "waiting": self.waiting},
             "sessions": sessions,
             "commands": commands,
+            "connections": self.connections,
+            "memory_kib": self.memory,
             "totals": self.totals.json(),
             "parking": self.parking,
             "brake": self.brake,
@@ -175,6 +218,9 @@ pub fn show(report: &Value) -> String {
     line("listens on", string(&report["socket"]));
     if let Some(port) = report["tcp_port"].as_u64() {
         line("", format!("127.0.0.1:{port} (with a token)"));
+    }
+    if let Some(memory) = report["memory_kib"].as_u64() {
+        line("memory", format!("{:.1} MiB", memory as f64 / 1024.0));
     }
     let slots = &report["slots"];
     line(
@@ -359,8 +405,11 @@ mod tests {
             running: 1,
             waiting: 2,
             sessions: vec![SessionLine {
+                id: "0a0b".to_owned(),
                 name: "/src/p".to_owned(),
                 pid: 12,
+                seconds: 7.0,
+                counts: Counts::default(),
                 jobs: 4,
                 running: 1,
                 waiting: 2,
@@ -369,8 +418,14 @@ mod tests {
                 neighbour: json!({"load": 2.5, "jobserver": "jobserver of its own", "tokens_held": 1, "tokens_free": 2,
                     "waits_for": "jobserver: no token is free"}),
             }],
+            connections: 3,
+            memory: Some(7 << 10),
             commands: vec![CommandLine {
+                id: 1,
                 pid: 13,
+                session: "0a0b".to_owned(),
+                folder: "/src/p".to_owned(),
+                known: Some(("miss", "a file changed".to_owned())),
                 argv: vec!["cc".to_owned(), "-c".to_owned()],
                 seconds: 61.0,
             }],
@@ -385,6 +440,7 @@ mod tests {
         let text = show(&snapshot.json());
         for part in [
             "wafd 9.9.9, process 7",
+            "7.0 MiB",
             "/run/x.sock",
             "127.0.0.1:4000",
             "1 of 4 in use, 2 commands wait",

@@ -17,6 +17,10 @@ impl Token {
         Ok(Token(bytes.iter().map(|b| format!("{b:02x}")).collect()))
     }
 
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Compares without telling by its time where the difference is.
     pub fn admits(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()

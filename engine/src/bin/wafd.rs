@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{logbook, serve, start, status};
+use wafengine::{dashboard, logbook, serve, start, status};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -17,14 +17,16 @@ Builds start it by themselves; it leaves when nobody has needed it for a while.
 Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
        wafd status [--json]
        wafd stop [--now]
+       wafd dashboard [--port N] [--no-open] [--server ADDR] (see wafd dashboard --help)
        wafd serve --listen ADDR ... (see wafd serve --help)
        wafd --foreground | --version | --help
 
 Commands:
-  start   make sure that an engine runs; prints how to reach it
-  status  tell what it does and did
-  stop    end it when its running commands have ended
-  serve   keep a cache for a team, which other machines ask over TCP
+  start      make sure that an engine runs; prints how to reach it
+  status     tell what it does and did
+  stop       end it when its running commands have ended
+  dashboard  show what it does, as it happens, in a browser
+  serve      keep a cache for a team, which other machines ask over TCP
 
 Options:
   --tcp           also listen on a port of 127.0.0.1, for clients that show a token
@@ -41,6 +43,7 @@ Environment:
 
 Examples:
   wafd status --json | python3 -m json.tool
+  wafd dashboard --no-open
   WAFD_LOG=debug wafd --foreground
 ";
 
@@ -51,6 +54,7 @@ enum Act {
     Status { json: bool },
     Stop { now: bool },
     Serve(lexopt::Parser),
+    Dashboard(lexopt::Parser),
     Print(String),
 }
 
@@ -87,6 +91,7 @@ fn parse() -> Result<Act, lexopt::Error> {
             Long("now") => now = true,
             Long("idle") => idle = parser.value()?.parse()?,
             Value(word) if command.is_none() && word == "serve" => return Ok(Act::Serve(parser)),
+            Value(word) if command.is_none() && word == "dashboard" => return Ok(Act::Dashboard(parser)),
             Value(word) if command.is_none() => command = Some(word.string()?),
             _ => return Err(arg.unexpected()),
         }
@@ -127,6 +132,7 @@ fn act(act: Act) -> Result<u8, String> {
             return start::foreground(options).map(|status| status as u8);
         }
         Act::Serve(parser) => serve::run(parser)?,
+        Act::Dashboard(parser) => dashboard::run(parser)?,
         Act::Start { options, .. } => say(&format!("{}\n", start::ensure(options)?))?,
         Act::Status { json } => {
             let report = connect("wafd status")?.report().map_err(|e| e.to_string())?;

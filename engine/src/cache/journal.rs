@@ -25,6 +25,8 @@ use crate::wafcc::explanation::Explanation;
 const ROOM: usize = 8 << 10;
 /// The ones of which is told when nobody names one.
 pub const LAST: usize = 10;
+/// So many that were not hits are told to whoever watches.
+const MISSES: usize = 20;
 /// What is new is on disk no later than this and one request.
 const OFTEN: Duration = Duration::from_secs(1);
 /// A file that is longer loses its first half.
@@ -46,6 +48,8 @@ pub struct Journal {
 
 struct Fresh {
     last: VecDeque<Arc<Explanation>>,
+    /// Those of them that were not hits; hits would crowd them out.
+    misses: VecDeque<Arc<Explanation>>,
     unwritten: Vec<Line>,
     since: Instant,
 }
@@ -85,6 +89,7 @@ impl Journal {
             told: Recent::new(ROOM),
             fresh: Mutex::new(Fresh {
                 last: VecDeque::new(),
+                misses: VecDeque::new(),
                 unwritten: Vec::new(),
                 since: Instant::now(),
             }),
@@ -98,11 +103,10 @@ impl Journal {
         let explanation = Arc::new(explanation);
         self.told.put(explanation.output.clone(), explanation.clone());
         let mut fresh = locked(&self.fresh);
-        fresh.last.retain(|other| other.output != explanation.output);
-        if fresh.last.len() == LAST {
-            fresh.last.pop_front();
+        put_last(&mut fresh.last, &explanation, LAST);
+        if explanation.known != "hit" {
+            put_last(&mut fresh.misses, &explanation, MISSES);
         }
-        fresh.last.push_back(explanation.clone());
         drop(fresh);
         self.write_later(Line::Told(explanation));
     }
@@ -190,6 +194,11 @@ impl Journal {
         last
     }
 
+    /// The last ones since the engine started that were no hits, the latest first; waits for no disk.
+    pub fn misses(&self) -> Vec<Arc<Explanation>> {
+        locked(&self.fresh).misses.iter().rev().cloned().collect()
+    }
+
     pub fn note_difference(&self, words: &str) {
         let words: String = words.chars().take(WORDS).collect();
         let mut all = self.differences();
@@ -209,6 +218,15 @@ impl Journal {
         *locked(&self.differences) = Some(Vec::new());
         self.write_later(Line::Difference(None));
     }
+}
+
+/// Of each output only the last is told.
+fn put_last(all: &mut VecDeque<Arc<Explanation>>, new: &Arc<Explanation>, most: usize) {
+    all.retain(|other| other.output != new.output);
+    if all.len() == most {
+        all.pop_front();
+    }
+    all.push_back(new.clone());
 }
 
 fn check(text: &[u8]) -> String {
@@ -335,6 +353,23 @@ mod tests {
         second.forget_differences();
         second.flush();
         assert_eq!(yard.open().differences(), [""; 0]);
+    }
+
+    #[test]
+    fn misses_are_told_though_hits_came_after_them() {
+        let yard = Yard::new("misses");
+        let journal = yard.open();
+        let miss = |number| Explanation {
+            known: "miss".to_owned(),
+            ..told(number)
+        };
+        (0..MISSES + 2).for_each(|number| journal.note(miss(number)));
+        (100..100 + LAST).for_each(|number| journal.note(told(number)));
+        journal.note(miss(5));
+        let misses: Vec<_> = journal.misses().iter().map(|miss| miss.at).collect();
+        assert_eq!(misses[..2], [5, MISSES as u64 + 1]);
+        assert_eq!(misses.len(), MISSES);
+        assert!(yard.open().misses().is_empty());
     }
 
     #[test]

@@ -158,11 +158,13 @@ impl Cache {
     pub fn describe(&self) -> Value {
         let statistics = self.gather(&self.tally.look(&self.store), self.store.glance());
         let (running, waiting) = self.flights.count();
+        let misses: Vec<_> = self.journal.misses().iter().map(|miss| miss.brief()).collect();
         json!({
             "store": self.folder.to_string_lossy(),
             "statistics": statistics.json(),
             "audit_percent": self.audit.percent(),
             "flights": {"running": running, "waiting": waiting},
+            "misses": misses,
         })
     }
 

@@ -268,6 +268,9 @@ impl Server {
             ..Outcome::default()
         };
         self.say(&order, Known::Hit, String::new());
+        if let Some(session) = self.sessions.get_mut(&order.session) {
+            session.counts.hits += 1;
+        }
         self.tell_inputs(&order, hit.inputs);
         self.tell(&order, &outcome);
     }

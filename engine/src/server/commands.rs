@@ -502,6 +502,9 @@ impl Server {
 
     pub(super) fn tell(&mut self, order: &Order, outcome: &Outcome) {
         self.totals.count(outcome);
+        if let Some(session) = self.sessions.get_mut(&order.session) {
+            session.counts.count(outcome);
+        }
         if let Some(connection) = self.connections.get_mut(&order.connection) {
             connection.live.remove(&order.execute.id);
             connection.reply(&Reply::Outcome(*outcome));

@@ -39,7 +39,7 @@ use crate::pins::Pins;
 use crate::place::Place;
 use crate::slots::{CommandKey, SessionId, Slots};
 use crate::source::Source;
-use crate::status::Totals;
+use crate::status::{Counts, Totals};
 use crate::timers::{Alarm, Timers};
 use crate::token::Token;
 use crate::wire::Verdict;
@@ -55,6 +55,8 @@ struct Session {
     pid: u32,
     connections: usize,
     own_slots: bool,
+    started: Instant,
+    counts: Counts,
     /// Something of it ran, or was to: the log has it.
     is_told: bool,
 }

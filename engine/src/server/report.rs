@@ -1,7 +1,10 @@
 //! What `wafd status` is told.
 
 use super::Server;
+use crate::command::Case;
 use crate::folder::ENGINE;
+use crate::place::field;
+use crate::slots::SessionId;
 use crate::status::{CommandLine, SessionLine, Snapshot};
 use crate::wire;
 
@@ -15,6 +18,9 @@ impl Server {
         let sessions = self.sessions.iter().map(|(id, session)| {
             let (jobs, running, waiting) = self.slots.of(id);
             SessionLine {
+                id: digits(id),
+                seconds: session.started.elapsed().as_secs_f64(),
+                counts: session.counts,
                 name: session.name.clone(),
                 pid: session.pid,
                 jobs,
@@ -25,10 +31,14 @@ impl Server {
                 neighbour: self.neighbours.describe(id, waiting),
             }
         });
-        let commands = self.commands.values().filter_map(|command| {
+        let commands = self.commands.iter().filter_map(|(key, command)| {
             let running = command.running()?;
             let argv = command.order.execute.argv.iter();
             Some(CommandLine {
+                id: *key,
+                session: digits(&command.order.session),
+                folder: shorten(&command.order.execute.cwd),
+                known: command.case.as_deref().map(what_is_known),
                 pid: running.pid,
                 argv: argv.take(MOST_ARGUMENTS).map(shorten).collect(),
                 seconds: running.started.elapsed().as_secs_f64(),
@@ -47,6 +57,8 @@ impl Server {
             waiting: self.slots.waiting(),
             sessions: sessions.take(MOST_LINES).collect(),
             commands: commands.take(MOST_LINES).collect(),
+            connections: self.connections.len(),
+            memory: resident(),
             totals: &self.totals,
             parking: self.lot.report(),
             brake: self.neighbours.describe_brake(),
@@ -55,6 +67,21 @@ impl Server {
         }
         .json()
     }
+}
+
+/// Enough of a session's number to tell it from others; who has all of it may use its slots.
+fn digits(id: &SessionId) -> String {
+    id[..4].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn what_is_known(case: &Case) -> (&'static str, String) {
+    (case.known.name(), shorten(case.words.as_bytes()))
+}
+
+/// What we hold of the machine's memory, in KiB.
+fn resident() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    field(&status, "VmRSS")?.split(' ').next()?.parse().ok()
 }
 
 fn shorten(argument: &[u8]) -> String {

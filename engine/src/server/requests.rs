@@ -13,6 +13,7 @@ use crate::context::{self, Context};
 use crate::folder::ENGINE;
 use crate::place::Place;
 use crate::slots::SessionId;
+use crate::status::Counts;
 use crate::timers::Alarm;
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
@@ -227,6 +228,8 @@ impl Server {
             pid,
             connections: 0,
             own_slots,
+            started: Instant::now(),
+            counts: Counts::default(),
             is_told: false,
         });
         session.connections += 1;

@@ -25,7 +25,7 @@ mod stream;
 mod tiers;
 mod uploads;
 mod values;
-mod web;
+pub(crate) mod web;
 mod webdav;
 mod window;
 pub mod wrapped;

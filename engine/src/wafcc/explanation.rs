@@ -11,6 +11,9 @@ use super::statistics::{date, printable};
 
 /// More is only counted.
 pub const MOST_REASONS: usize = 10;
+/// Of a command line, what is told beside others.
+const ARGUMENTS: usize = 32;
+const BYTES: usize = 256;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Explanation {
@@ -39,6 +42,15 @@ impl Explanation {
             "output": self.output, "at": self.at, "known": self.known, "why": self.why, "more": self.more,
             "not_stored": self.unstored, "folder": self.folder, "argv": self.argv, "key": self.key,
         })
+    }
+
+    /// The same as one of several, with the beginning of its command line.
+    pub fn brief(&self) -> Value {
+        let begin = |text: &String| text.chars().take(BYTES).collect::<String>();
+        let mut brief = self.json();
+        brief["argv"] = self.argv.iter().take(ARGUMENTS).map(begin).collect();
+        brief["why"] = self.why.iter().map(begin).collect();
+        brief
     }
 
     pub fn from_json(value: &Value) -> Result<Explanation, String> {
@@ -150,6 +162,15 @@ mod tests {
     fn programs_get_back_what_was_told() {
         assert_eq!(Explanation::from_json(&some().json()), Ok(some()));
         assert!(Explanation::from_json(&json!({"output": "/p/x.o"})).is_err());
+    }
+
+    #[test]
+    fn a_brief_one_has_the_beginning_of_a_long_command_line() {
+        let argv: Vec<_> = (0..99).map(|n| format!("{n}{}", "é".repeat(999))).collect();
+        let brief = Explanation { argv, ..some() }.brief();
+        assert_eq!(brief["argv"].as_array().map(Vec::len), Some(ARGUMENTS));
+        assert_eq!(brief["argv"][9].as_str().map(|text| text.chars().count()), Some(BYTES));
+        assert_eq!(brief["output"], "/p/x.o");
     }
 
     #[test]

@@ -163,6 +163,16 @@ pub enum Known {
     Miss = 2,
 }
 
+impl Known {
+    pub fn name(self) -> &'static str {
+        match self {
+            Known::Uncached => "uncached",
+            Known::Hit => "hit",
+            Known::Miss => "miss",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Hello(Hello),

@@ -1,0 +1,218 @@
+//! What all pages are told: the engine is asked once per interval, for all of them, and only while there is one.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{json, Value};
+
+use super::engine::Engine;
+use super::past::{sample, Past};
+use crate::brake::Gauges;
+use crate::folder::Folder;
+
+/// What a page shows is never much older.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+pub struct Feed {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// A line of JSON; none while nobody looks.
+    latest: Option<Arc<str>>,
+    /// Of the latest.
+    number: u64,
+    past: Past,
+    /// How the team's server does.
+    team: Value,
+    watchers: usize,
+    is_over: bool,
+}
+
+/// Somebody who looks.
+pub struct Watcher {
+    feed: Arc<Feed>,
+    seen: u64,
+}
+
+pub enum News {
+    Line(Arc<str>),
+    Over,
+}
+
+impl Feed {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new watcher, and what it was not there for.
+    pub fn watch(self: &Arc<Self>) -> (Watcher, String) {
+        let mut state = self.state();
+        state.watchers += 1;
+        let past = format!("{}\n", state.past.json());
+        // What is there is in the past already, but for all that is no number.
+        let seen = state.number.saturating_sub(u64::from(state.latest.is_some()));
+        drop(state);
+        self.changed.notify_all();
+        let feed = self.clone();
+        (Watcher { feed, seen }, past)
+    }
+
+    /// Waits until somebody looks; false when nobody will again.
+    pub fn is_wanted(&self) -> bool {
+        let mut state = self.state();
+        while state.watchers == 0 && !state.is_over {
+            state = self.wait(state);
+        }
+        !state.is_over
+    }
+
+    /// Waits for this long, or until nobody looks.
+    pub fn pause(&self, time: Duration) {
+        let is_wanted = |state: &mut State| state.watchers > 0 && !state.is_over;
+        let _ = self.changed.wait_timeout_while(self.state(), time, is_wanted);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.state().watchers > 0
+    }
+
+    pub fn set_team(&self, team: Value) {
+        self.state().team = team;
+    }
+
+    fn team(&self) -> Value {
+        self.state().team.clone()
+    }
+
+    fn put(&self, line: &Value, sample: Value) {
+        let line = format!("{line}\n").into();
+        let mut state = self.state();
+        state.latest = Some(line);
+        state.number += 1;
+        state.past.add(sample);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// All watchers are told that it is over, and have this long to hear of it.
+    pub fn end(&self, time: Duration) {
+        let mut state = self.state();
+        state.is_over = true;
+        self.changed.notify_all();
+        let is_heard = |state: &mut State| state.watchers > 0;
+        let _ = self.changed.wait_timeout_while(state, time, is_heard);
+    }
+}
+
+impl Watcher {
+    /// Waits for what is newer than what it has seen.
+    pub fn next(&mut self) -> News {
+        let mut state = self.feed.state();
+        loop {
+            if state.is_over {
+                return News::Over;
+            }
+            match &state.latest {
+                Some(line) if state.number > self.seen => {
+                    self.seen = state.number;
+                    return News::Line(line.clone());
+                }
+                _ => state = self.feed.wait(state),
+            }
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut state = self.feed.state();
+        state.watchers -= 1;
+        if state.watchers == 0 {
+            state.latest = None;
+        }
+        drop(state);
+        self.feed.changed.notify_all();
+    }
+}
+
+/// Asks for whoever looks, until it is over.
+pub fn ask(feed: &Feed, folder: &Folder) {
+    let mut engine = Engine::of(folder);
+    let gauges: PathBuf = std::env::var_os("WAFD_GAUGES").unwrap_or_else(|| "/proc".into()).into();
+    let gauges = Gauges::below(&gauges);
+    while feed.is_wanted() {
+        let look = engine.look();
+        let at = now();
+        let sample = sample(at, &look.report);
+        let memory = gauges.memory();
+        let line = json!({
+            "kind": "news",
+            "at": at,
+            "engine": look.json(),
+            "machine": {"available_kib": memory.available, "total_kib": memory.total, "pressure": memory.pressure},
+            "team": feed.team(),
+            "sample": sample,
+            "report": look.report,
+        });
+        feed.put(&line, sample);
+        feed.pause(INTERVAL);
+        if !feed.is_watched() {
+            engine.let_go();
+        }
+    }
+}
+
+/// In milliseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |time| time.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(news: News) -> Option<String> {
+        match news {
+            News::Line(line) => Some(line.to_string()),
+            News::Over => None,
+        }
+    }
+
+    #[test]
+    fn who_comes_later_is_told_the_past_and_the_latest() {
+        let feed = Arc::new(Feed::default());
+        let (mut first, past) = feed.watch();
+        assert!(past.contains("\"samples\":[]"), "{past}");
+        feed.put(&json!(1), json!([1]));
+        feed.put(&json!(2), json!([2]));
+        assert_eq!(line(first.next()).unwrap(), "2\n", "what is old is left out");
+        let (mut second, past) = feed.watch();
+        assert!(past.contains("\"samples\":[[1],[2]]"), "{past}");
+        assert_eq!(line(second.next()).unwrap(), "2\n");
+        feed.put(&json!(3), json!([3]));
+        assert_eq!(line(second.next()).unwrap(), "3\n");
+        feed.end(Duration::ZERO);
+        assert!(line(first.next()).is_none());
+    }
+
+    #[test]
+    fn what_nobody_saw_for_a_while_is_not_shown_as_new() {
+        let feed = Arc::new(Feed::default());
+        let (watcher, _) = feed.watch();
+        feed.put(&json!(1), json!([1]));
+        drop(watcher);
+        let (mut later, _) = feed.watch();
+        feed.put(&json!(2), json!([2]));
+        assert_eq!(line(later.next()).unwrap(), "2\n");
+    }
+}

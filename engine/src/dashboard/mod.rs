@@ -1,0 +1,86 @@
+//! `wafd dashboard`: a page in the browser that shows what the engine does.
+//!
+//! ```text
+//! host ─► visit, a thread each ─► request ─► page
+//!                                    └─────► news ◄── feed ◄── engine, team, the machine's memory
+//! ```
+//!
+//! A process of its own, and a client like others: while nobody looks the engine is not asked, and it does not know what a
+//! page is. It listens on 127.0.0.1 alone, and for those who know the token in its address. `docs/dashboard.md` is for whoever
+//! opens it.
+
+mod browser;
+mod engine;
+mod feed;
+mod host;
+mod options;
+mod page;
+mod past;
+mod reply;
+pub mod request;
+mod team;
+mod visit;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+
+use self::browser::Door;
+use self::feed::Feed;
+use self::host::Host;
+use self::options::{Act, Options};
+use self::team::Team;
+use crate::folder::Folder;
+use crate::token::Token;
+
+/// Does what the command line after `wafd dashboard` says.
+pub fn run(parser: lexopt::Parser) -> Result<(), String> {
+    let act = options::parse(parser).map_err(|error| format!("dashboard: {error}; see wafd dashboard --help"))?;
+    match act {
+        Act::Print(text) => say(text),
+        Act::Show(options) => show(*options),
+    }
+}
+
+fn say(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout();
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|error| format!("write to standard output: {error}"))
+}
+
+fn show(options: Options) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("dashboard: {error}");
+    // Before there are threads, which all are to leave signals alone.
+    let signals = crate::server::open_signals().map_err(failed)?;
+    let listener = listen(options.port)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    let token = Token::random().map_err(failed)?;
+    let address = format!("http://127.0.0.1:{port}/{}/", token.text());
+    let feed = Arc::new(Feed::default());
+    let team = options.server.as_ref().map(Team::new).transpose()?;
+    let folder = Folder::from_environment();
+    let (ours, looks_at) = (feed.clone(), folder.clone());
+    spawn("feed", move || feed::ask(&ours, &looks_at))?;
+    if let Some(team) = team {
+        let ours = feed.clone();
+        spawn("team", move || team::ask(&ours, &team))?;
+    }
+    let host = Host::new(token, feed);
+    say(&format!("serves {address}\n"))?;
+    let _door = options.opens.then(|| Door::open(&folder, &address));
+    host.serve(&listener, &signals).map_err(failed)
+}
+
+fn listen(port: u16) -> Result<TcpListener, String> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| {
+        format!("listen on 127.0.0.1:{port}: {error}; choose another --port, or none for any that is free")
+    })
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
+    spawned
+        .map(drop)
+        .map_err(|error| format!("dashboard: start a thread: {error}"))
+}

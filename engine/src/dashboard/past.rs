@@ -1,0 +1,77 @@
+//! What the numbers were in the last minutes: for those who come later than they were looked at.
+
+use std::collections::VecDeque;
+
+use serde_json::{json, Value};
+
+use crate::wafcc::statistics::Statistics;
+
+/// Five minutes, two a second.
+const MOST: usize = 600;
+/// What a sample has, in this order.
+pub const COLUMNS: [&str; 7] = ["at", "running", "slots", "waiting", "hits", "misses", "memory_kib"];
+
+#[derive(Default)]
+pub struct Past(VecDeque<Value>);
+
+impl Past {
+    pub fn add(&mut self, sample: Value) {
+        if self.0.len() == MOST {
+            self.0.pop_front();
+        }
+        self.0.push_back(sample);
+    }
+
+    pub fn json(&self) -> Value {
+        json!({"kind": "past", "columns": COLUMNS, "samples": self.0})
+    }
+}
+
+/// Milliseconds since 1970, and what a report says; nothing where no engine runs, or no store is open.
+pub fn sample(at: u64, report: &Value) -> Value {
+    let slots = &report["slots"];
+    let statistics = Statistics::from_json(&report["cache"]["statistics"]).ok();
+    let hits = statistics.as_ref().map(|all| all.hits);
+    let misses = statistics.as_ref().map(|all| all.misses.values().sum::<u64>());
+    let memory = &report["memory_kib"];
+    json!([
+        at,
+        slots["running"],
+        slots["capacity"],
+        slots["waiting"],
+        hits,
+        misses,
+        memory
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_what_is_known() {
+        let statistics = Statistics {
+            hits: 7,
+            misses: [("a", 2), ("b", 3)].map(|(why, n)| (why.to_owned(), n)).into(),
+            ..Statistics::default()
+        };
+        let report = json!({
+            "slots": {"running": 1, "capacity": 4, "waiting": 9}, "memory_kib": 88,
+            "cache": {"statistics": statistics.json()},
+        });
+        assert_eq!(sample(5, &report), json!([5, 1, 4, 9, 7, 5, 88]));
+        let nothing = sample(5, &Value::Null);
+        assert_eq!(nothing, json!([5, null, null, null, null, null, null]));
+        assert_eq!(nothing.as_array().map(Vec::len), Some(COLUMNS.len()));
+    }
+
+    #[test]
+    fn what_is_long_ago_is_forgotten() {
+        let mut past = Past::default();
+        (0..MOST + 3).for_each(|at| past.add(json!(at)));
+        let samples = &past.json()["samples"];
+        assert_eq!(samples.as_array().map(Vec::len), Some(MOST));
+        assert_eq!(samples[0], 3);
+    }
+}

@@ -1,0 +1,143 @@
+//! One connection of a browser: one request, one answer, everything with a deadline.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::feed::{Feed, News};
+use super::page;
+use super::reply;
+use super::request::{self, Bad, Request, CAP};
+use crate::token::Token;
+
+/// For all of a request's head; browsers also open connections in advance, and ask nothing.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// For all of an answer, or of one line of news: who is slower is left.
+const WRITE_TIME: Duration = Duration::from_secs(10);
+/// What a peer still sends is read for so long, or our answer would be lost to it.
+const FAREWELL: Duration = Duration::from_millis(500);
+const NEWS: &str = "application/x-ndjson; charset=utf-8";
+/// The dashboard ends, as opposed to the connection.
+const OVER: &str = "{\"kind\":\"over\"}\n";
+
+/// What all visits share.
+pub struct Room {
+    pub token: Token,
+    pub feed: Arc<Feed>,
+}
+
+pub fn serve(stream: &TcpStream, room: &Room) -> io::Result<()> {
+    // Who accepts does not wait, and what it accepts may have that from it.
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    match read_request(stream)? {
+        None => return Ok(()),
+        Some(Err(Bad(status, words))) => say(stream, status, words)?,
+        Some(Ok(request)) => answer(stream, &request, room)?,
+    }
+    part(stream)
+}
+
+/// `None` if the peer goes, or says nothing, before its request is whole.
+fn read_request(mut stream: &TcpStream) -> io::Result<Option<Result<Request, Bad>>> {
+    let deadline = Instant::now() + HEAD_TIME;
+    let mut input = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match request::parse(&input) {
+            Ok(None) => {}
+            Ok(Some(request)) => return Ok(Some(Ok(request))),
+            Err(bad) => return Ok(Some(Err(bad))),
+        }
+        let Some(left) = left(deadline) else { return Ok(None) };
+        stream.set_read_timeout(Some(left))?;
+        let room = chunk.len().min(CAP + 1 - input.len());
+        match stream.read(&mut chunk[..room]) {
+            Ok(0) => return Ok(None),
+            Ok(n) => input.extend_from_slice(&chunk[..n]),
+            Err(error) if is_again(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn answer(stream: &TcpStream, request: &Request, room: &Room) -> io::Result<()> {
+    if !room.token.admits(request.token.as_bytes()) {
+        let words = "This address is not valid, or not any more: open the one that <code>wafd dashboard</code> prints.";
+        return say(stream, 403, words);
+    }
+    match request.name.as_deref() {
+        None => write(stream, &reply::redirect(&format!("/{}/", room.token.text()))),
+        Some("news") if !request.is_head => tell_news(stream, &room.feed),
+        Some(name) => match page::find(name) {
+            Some(file) => {
+                let head = reply::head(200, file.kind, Some(file.text.len()));
+                let body = if request.is_head { "" } else { file.text };
+                write(stream, &(head + body))
+            }
+            None => say(stream, 404, "There is no such thing here."),
+        },
+    }
+}
+
+/// For as long as the page looks.
+fn tell_news(stream: &TcpStream, feed: &Arc<Feed>) -> io::Result<()> {
+    let (mut watcher, past) = feed.watch();
+    write(stream, &(reply::head(200, NEWS, None) + &past))?;
+    loop {
+        match watcher.next() {
+            News::Line(line) => write(stream, &line)?,
+            News::Over => return write(stream, OVER),
+        }
+    }
+}
+
+fn say(stream: &TcpStream, status: u16, words: &str) -> io::Result<()> {
+    let page = reply::page_of(words);
+    write(stream, &(reply::head(status, reply::HTML, Some(page.len())) + &page))
+}
+
+/// All of it before the deadline, however little the peer reads at once.
+fn write(mut stream: &TcpStream, text: &str) -> io::Result<()> {
+    let deadline = Instant::now() + WRITE_TIME;
+    let mut rest = text.as_bytes();
+    while !rest.is_empty() {
+        let left = left(deadline).ok_or(io::ErrorKind::TimedOut)?;
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => rest = &rest[n..],
+            Err(error) if is_again(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Ends a connection so that what was sent arrives.
+fn part(mut stream: &TcpStream) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    let deadline = Instant::now() + FAREWELL;
+    let mut chunk = [0; 4096];
+    while let Some(left) = left(deadline) {
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut chunk) {
+            Ok(n) if n > 0 => {}
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+/// A time-out of zero would be none.
+fn left(deadline: Instant) -> Option<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    (!left.is_zero()).then_some(left)
+}
+
+/// The deadline tells whether it is too late.
+fn is_again(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
+}
