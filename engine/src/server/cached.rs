@@ -267,7 +267,7 @@ impl Server {
             queued: order.arrived.elapsed().as_micros() as u64,
             ..Outcome::default()
         };
-        self.say(&order, Known::Hit, String::new());
+        self.say(&order, Known::Hit, hit.processor.to_string());
         self.tell_inputs(&order, hit.inputs);
         self.tell(&order, &outcome);
     }
