@@ -205,6 +205,7 @@ class Dispatcher:
 		if not ahead:
 			self.show(task)
 			self.running += 1
+		self.prefork.diary.begin(task)
 		try:
 			command, env = self.prepare(task), None
 			if command is None:
@@ -336,6 +337,7 @@ class Dispatcher:
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
 
+		self.prefork.terminal.note(task, outcome.wall)
 		self.are_hits = told is not None and told.known == protocol.HIT
 		if told is not None:
 			self.prefork.cache.hear(task, told, learned)
@@ -539,7 +541,9 @@ class Threads:
 					dispatcher.show(task)
 				dispatcher.write()
 				dispatcher.prefork.running[threading.get_ident()] = task
+				began = time.monotonic()
 				dispatcher.master.process_task(task)
+				dispatcher.prefork.terminal.note(task, int((time.monotonic() - began) * 1e6))
 		finally:
 			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:

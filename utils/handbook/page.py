@@ -49,7 +49,9 @@ def write(helps: Sequence[Help], section: int, version: str, date: str, summary:
 
 
 def spell(option: Option) -> str:
-	return ", ".join(option.flags) + (("=" if option.flags[-1].startswith("--") else " ") + option.metavar if option.metavar else "")
+	return ", ".join(option.flags) + (
+		("=" if option.flags[-1].startswith("--") else " ") + option.metavar if option.metavar else ""
+	)
 
 
 def heading(text: str) -> str:

@@ -30,7 +30,9 @@ def offered(main: Help, rest: Sequence[Help]) -> List[Tuple[str, List[str]]]:
 
 
 def all_flags(main: Help, rest: Sequence[Help], wanted: Sequence[str]) -> List[str]:
-	found = [flag for one in (main, *rest) for option in one.options for flag in option.flags if option.metavar in wanted]
+	found = [
+		flag for one in (main, *rest) for option in one.options for flag in option.flags if option.metavar in wanted
+	]
 	return list(dict.fromkeys(found))
 
 
@@ -107,7 +109,9 @@ complete -o bashdefault -o default -F _waf waf
 def bash(main: Help, rest: Sequence[Help] = ()) -> str:
 	if main.name == "waf":
 		return MADE + fill(BASH_WAF, WORDS=WORDS)
-	others = [f for f in all_flags(main, rest, metavars(main, rest)) if f not in ("-k", "--get-config", "-o", "--set-config")]
+	others = [
+		f for f in all_flags(main, rest, metavars(main, rest)) if f not in ("-k", "--get-config", "-o", "--set-config")
+	]
 	values = dict(
 		FILES="|".join(all_flags(main, rest, FILES)),
 		FOLDERS="|".join(all_flags(main, rest, FOLDERS)),
@@ -232,7 +236,11 @@ def fish(main: Help, rest: Sequence[Help] = ()) -> str:
 	known = {one.name.split()[-1]: one for one in rest}
 	lines = ["complete -c %s -f" % main.name] if main.commands else []
 	names = " ".join(name for name, _ in main.commands)
-	nothing = "not __fish_seen_subcommand_from %s" % names if names else "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]"
+	nothing = (
+		"not __fish_seen_subcommand_from %s" % names
+		if names
+		else "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]"
+	)
 	for name, text in main.commands:
 		lines.append("complete -c %s -n '%s' -a %s -d '%s'" % (main.name, nothing, name, fish_quote(text)))
 	for command, flags in offered(main, rest):
@@ -249,7 +257,14 @@ def fish(main: Help, rest: Sequence[Help] = ()) -> str:
 
 def fish_option(program: str, condition: str, flag: str, one: Help) -> str:
 	option = one.option(flag)
-	words = ["complete -c", program, "-n", '"%s"' % condition, "-l" if flag.startswith("--") else "-s", flag.lstrip("-")]
+	words = [
+		"complete -c",
+		program,
+		"-n",
+		'"%s"' % condition,
+		"-l" if flag.startswith("--") else "-s",
+		flag.lstrip("-"),
+	]
 	if option.metavar in FILES:
 		words.append("-r -F" if not option.spec.count("[") else "-F")
 	elif option.metavar in FOLDERS:

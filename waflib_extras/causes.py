@@ -1,0 +1,255 @@
+"""
+What made a task run: what its signature was made of when it ran last, held against what it is made of now.
+
+Pure but for asking Waf's objects. A record is a tuple, since ``past`` writes it as it is.
+"""
+
+import os
+import time
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from waflib import Context, Node, Utils
+
+from . import inputs, protocol
+
+MOST = 10
+"""Reasons are told; of more there is the number."""
+LONGEST = 60
+"""Characters of a value that is shown whole."""
+
+Environment = Dict[str, Any]
+
+
+class Record(NamedTuple):
+	"""Of a task that has run."""
+
+	when: float
+	code: bytes
+	"""Of its class: the text of the rule, or of the function."""
+	env: bytes
+	"""Under which the values of its variables are kept."""
+	files: Tuple[Tuple[str, bytes], ...]
+	"""Paths and digests."""
+	manual: bytes
+	reasons: Tuple[str, ...]
+	"""Why it ran."""
+	told: Tuple[int, str]
+	"""What the cache said; -1 if it was not asked."""
+	is_learned: bool
+	"""The engine knows what it read, so that the files here are none of those."""
+
+
+class Begun(NamedTuple):
+	"""What there was when it was decided to run a task."""
+
+	is_known: bool
+	"""Waf has a signature of it."""
+	is_empty: bool
+	"""Waf had none of any task."""
+	missing: str
+	"""An output that is not there, or of another task, in words."""
+
+
+def begin(task: Any, is_empty: bool) -> Begun:
+	"""To be called before the task runs, which makes Waf forget its signature."""
+	bld = task.generator.bld
+	uid = task.uid()
+	if uid not in bld.task_sigs:
+		return Begun(False, is_empty, "")
+	for node in task.outputs:
+		path = node.abspath()
+		if not os.path.exists(path):
+			return Begun(True, is_empty, "its output %s is not there" % show(path))
+		if bld.node_sigs.get(node) != uid:
+			return Begun(True, is_empty, "its output %s was made by another task" % show(path))
+	return Begun(True, is_empty, "")
+
+
+class Recorder:
+	"""Makes records of tasks of one build context; files and environments are the same objects for all of them."""
+
+	def __init__(self, bld: Any, envs: Dict[bytes, Environment]) -> None:
+		self.bld = bld
+		self.envs = envs
+		self.pairs: Dict[Any, Tuple[str, bytes]] = {}
+		self.digests: Dict[Any, bytes] = getattr(bld, "cache_sig", {})
+
+	def record(self, task: Any, is_learned: bool) -> Record:
+		"""What the signature of a task is made of now; what it has ``learned`` is compared by who has told it."""
+		bld = self.bld
+		nodes = list(task.dep_nodes)
+		if not is_learned:
+			nodes += task.inputs
+			nodes += bld.node_deps.get(task.uid(), ()) if task.scan else ()
+		code = task.hcode
+		files = tuple([self.pairs.get(node) or self.pair(node) for node in nodes])
+		return Record(
+			time.time(),
+			code if isinstance(code, bytes) else str(code).encode("utf-8", "replace"),
+			self.environment(task),
+			files,
+			self.manual(task) if bld.deps_man else protocol.EMPTY,
+			(),
+			(-1, ""),
+			is_learned,
+		)
+
+	def pair(self, node: Any) -> Tuple[str, bytes]:
+		pair = self.pairs[node] = node.abspath(), self.digests.get(node, protocol.EMPTY)
+		return pair
+
+	def environment(self, task: Any) -> bytes:
+		"""The number of the values of its variables."""
+		digest = self.bld.hash_env_vars(task.env, task.vars)
+		if digest not in self.envs:
+			self.envs[digest] = {name: plain(task.env[name]) for name in task.vars}
+		return digest
+
+	def manual(self, task: Any) -> bytes:
+		found = Utils.md5()
+		for node in task.inputs + task.outputs:
+			for value in self.bld.deps_man.get(node, ()):
+				value = value.get_bld_sig() if isinstance(value, Node.Node) else value() if callable(value) else value
+				found.update(value if isinstance(value, bytes) else str(value).encode("utf-8", "replace"))
+		return found.digest()
+
+
+def plain(value: Any) -> Any:
+	if isinstance(value, (list, tuple)):
+		return [str(item) for item in value]
+	return str(value)
+
+
+# ---- what is different
+
+
+def explain(
+	task: Any,
+	begun: Optional[Begun],
+	old: Optional[Record],
+	new: Record,
+	changed: Sequence[bytes],
+	envs: Dict[bytes, Environment],
+) -> List[str]:
+	"""Why a task runs, the first reason first."""
+	words: List[str] = []
+	if begun is not None and not begun.is_known:
+		if old is None:
+			return ["it was not built before"]
+		if begun.is_empty:
+			words.append("Waf had forgotten all of this build folder, as after waf clean")
+		else:
+			words.append("it was not built to its end the last time")
+	elif begun is not None and begun.missing:
+		words.append(begun.missing)
+	words += [tell_input(text) for text in changed]
+	if old is not None:
+		words += compare(old, new, envs)
+	if task.always_run:
+		words.append("it is always run")
+	if not words:
+		if begun is None:
+			return []
+		if old is None or old.is_learned != new.is_learned:
+			return ["something that its signature is made of has changed; what, is kept from now on"]
+		return ["something has changed that its class adds to its signature"]
+	if len(words) > MOST:
+		words[MOST:] = ["and %d more" % (len(words) - MOST)]
+	return words
+
+
+def compare(old: Record, new: Record, envs: Dict[bytes, Environment]) -> List[str]:
+	"""In what two records differ."""
+	words: List[str] = []
+	if old.code != new.code:
+		words.append(compare_rules(old.code, new.code))
+	if old.env != new.env:
+		words += compare_environments(envs.get(old.env, {}), envs.get(new.env, {}))
+	if old.files != new.files and old.is_learned == new.is_learned:
+		words += compare_files(dict(old.files), dict(new.files))
+	if old.manual != new.manual:
+		words.append("what add_manual_dependency has added has changed")
+	return words
+
+
+def compare_rules(old: bytes, new: bytes) -> str:
+	one, other = (code.decode("utf-8", "replace") for code in (old, new))
+	if max(len(one), len(other)) <= 2 * LONGEST and one.isprintable() and other.isprintable():
+		return "its rule is %s, was %s" % (other, one)
+	return "its rule has changed"
+
+
+def compare_files(old: Dict[str, bytes], new: Dict[str, bytes]) -> List[str]:
+	"""A file that is new among them follows from one that has changed, unless none has."""
+	changed = ["%s has changed" % show(path) for path in new if path in old and old[path] != new[path]]
+	if changed:
+		return changed
+	return ["it depends on %s now" % show(path) for path in new if path not in old] + [
+		"it does not depend on %s any more" % show(path) for path in old if path not in new
+	]
+
+
+def compare_environments(old: Environment, new: Environment) -> List[str]:
+	words: List[str] = []
+	for name in sorted({*old, *new}):
+		before, now = old.get(name, []), new.get(name, [])
+		if before == now:
+			continue
+		if isinstance(before, str) or isinstance(now, str):
+			words.append("%s is %s, was %s" % (name, shorten(now), shorten(before)))
+		else:
+			words += ["%s: %s" % (name, word) for word in compare_words(before, now)]
+	return words
+
+
+def compare_words(before: Sequence[str], now: Sequence[str]) -> List[str]:
+	"""As ``wafcc --explain`` says it of arguments: those that begin alike say the same thing differently."""
+	gone = list(before)
+	new = []
+	for word in now:
+		if word in gone:
+			gone.remove(word)
+		else:
+			new.append(word)
+	words = []
+	for word in new:
+		akin = next((other for other in gone if other[:2] == word[:2]), None)
+		if akin is None:
+			words.append("%s is new" % word)
+		else:
+			gone.remove(akin)
+			words.append("%s, was %s" % (word, akin))
+	words += ["%s is gone" % word for word in gone]
+	return words or ["its words are in another order"]
+
+
+def shorten(value: Any) -> str:
+	text = " ".join(value) if isinstance(value, list) else str(value)
+	text = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+	return text or "empty"
+
+
+def tell_input(text: bytes) -> str:
+	"""What has become of an input that the engine has told."""
+	if text[:1] == b"=":
+		path = os.fsdecode(inputs.split_file(text)[1])
+		return "%s %s" % (show(path), "was written again" if os.path.exists(path) else "is gone")
+	folder, names = inputs.split_absences(text)
+	try:
+		appeared = sorted(set(os.listdir(folder)).intersection(names))
+	except OSError:
+		appeared = []
+	return "%s has appeared" % show(os.fsdecode(os.path.join(folder, appeared[0] if appeared else names[0])))
+
+
+def show(path: str) -> str:
+	"""A path as people here call it."""
+	top = Context.top_dir or Context.run_dir or ""
+	if top and (path + os.sep).startswith(os.path.join(top, "")):
+		return os.path.relpath(path, Context.launch_dir or top)
+	return path
+
+
+def unpack(values: Iterable[Any]) -> Record:
+	"""A record as it was read."""
+	return Record(*values)
