@@ -6,8 +6,8 @@ Writes the man pages of ``docs/man`` and the completions of ``engine/completions
 	python utils/manual.py           # writes what has changed
 	python utils/manual.py --check   # fails if something would be written
 
-The texts of ``wafd`` and ``wafcc`` are read from their sources, those of ``waf`` from the tools, loaded into a Waf. So a
-new option needs nothing but its line of help; a test compares the pages with what the programs print.
+The texts of ``wafd`` and ``wafcc`` are read from their sources, those of ``waf`` from the tools, loaded into a Waf. So
+a new option needs nothing but its line of help; a test compares the pages with what the programs print.
 """
 
 import argparse
@@ -34,8 +34,8 @@ ABOUT_WAF = (
 	"has its options; waf --help shows them beside Waf's own, which are not repeated here."
 )
 NOTES_OF_WAF = (
-	"The command why tells without building what a build would do and why, and why it was done the last time: all of the project, "
-	"or what --why or --targets names.",
+	"The command why tells without building what a build would do and why, and why it was done the last time: all of "
+	"the project, or what --why or --targets names.",
 )
 PAGES = ("wafd(1)", "wafcc(1)", "waf-extras(7)")
 

@@ -101,18 +101,24 @@ class Meter:
 		self.points: Deque[Tuple[float, float, int]] = collections.deque()
 		self.counted = (-1, 0)
 		self.weights: Dict[int, float] = {}
+		self.is_over = False
 		self.tasks: List[Any] = []
 
 	def draw(self, done: int, total: int, col1: str, col2: str) -> str:
 		now = time.monotonic()
 		if now < self.due and done < total:
 			return ""
-		line = compose(self.look(now, done, total), find_columns(sys.stderr), col1, col2)
+		view = self.look(now, done, total)
+		line = compose(view, find_columns(sys.stderr), col1, col2)
 		cost = time.monotonic() - now
 		if self.is_dumb:
 			self.due = now + DUMB_PAUSE
-			return line + "\n"
+			if done < total and not self.is_over:
+				return line + "\n"
+			# Waf ends the last one itself
+			return line if self.is_over else ""
 		self.due = now + max(LEAST_PAUSE, cost * SHARE)
+		State.is_last = self.is_over
 		hush()
 		return ERASE + line
 
@@ -126,7 +132,11 @@ class Meter:
 		passed = now - then
 		speed = (weight - before) / passed if passed > 0.2 else 0.0
 		rate = (finished - were) / passed if passed > 0.2 else 0.0
-		left = (whole - weight) / speed if speed > 0 and done < total else None
+		producer = getattr(self.bld, "producer", None)
+		self.is_over = finished == len(self.tasks) or bool(producer and (producer.stop or producer.error))
+		# what the first second tells is more of how builds begin
+		is_known = speed > 0 and now - self.began >= 1 and not self.is_over
+		left = (whole - weight) / speed if is_known else None
 		return View(done, total, rate, self.find_hits(), left, now - self.began)
 
 	def weigh(self, total: int) -> Tuple[float, int, float]:
@@ -159,12 +169,13 @@ class Eraser:
 		if State.is_shown and not is_line:
 			sys.stderr.write(ERASE)
 			sys.stderr.flush()
-		State.is_shown = is_line
+		State.is_shown = is_line and not State.is_last
 		return True
 
 
 class State:
 	is_shown = False
+	is_last = False
 	eraser: Any = None
 
 

@@ -209,7 +209,7 @@ class DryRun(Runner.Parallel):
 
 
 class WhyContext(Build.BuildContext):
-	"""tells what a build would do and why, and builds nothing"""
+	"""tells what a build would do and why; builds nothing"""
 
 	cmd = "why"
 

@@ -1,6 +1,7 @@
 """Man pages, as roff."""
 
 import re
+import textwrap
 from typing import List, Sequence
 
 from .text import Help, Option
@@ -28,18 +29,18 @@ def write(helps: Sequence[Help], section: int, version: str, date: str, summary:
 		if one.commands:
 			lines.append(".SH %s" % heading(prefix + "COMMANDS"))
 			for command, text in one.commands:
-				lines += [".TP", "\\fB%s\\fR" % escape(command), guard(escape(text))]
+				lines += [".TP", "\\fB%s\\fR" % escape(command), fold(escape(text))]
 		if one.options:
 			lines.append(".SH %s" % heading(prefix + "OPTIONS"))
 			for option in one.options:
-				lines += [".TP", bold_words(option.spec or spell(option)), guard(escape(option.text)) or "\\&"]
+				lines += [".TP", bold_words(option.spec or spell(option)), fold(escape(option.text)) or "\\&"]
 		if one.environment:
 			lines.append(".SH %s" % heading(prefix + "ENVIRONMENT"))
 			for variable, text in one.environment:
 				if variable.upper() == variable:
-					lines += [".TP", "\\fB%s\\fR" % escape(variable), guard(escape(text))]
+					lines += [".TP", "\\fB%s\\fR" % escape(variable), fold(escape(text))]
 				else:
-					lines += [".PP", guard(escape(variable + " " + text).strip())]
+					lines += [".PP", fold(escape(variable + " " + text).strip())]
 		if one.examples:
 			lines += [".SH %s" % heading(prefix + "EXAMPLES"), ".nf"]
 			lines += [guard(escape(line)) for line in one.examples]
@@ -75,10 +76,15 @@ def guard(line: str) -> str:
 	return "\\&" + line if line[:1] in (".", "'") else line
 
 
+def fold(text: str) -> str:
+	"""Running text, in lines that none of those who read the source find too long."""
+	return "\n".join(guard(line) for line in textwrap.wrap(text, 78, break_long_words=False, break_on_hyphens=False))
+
+
 def join_paragraphs(paragraphs: List[str]) -> List[str]:
 	lines: List[str] = []
 	for text in paragraphs:
-		lines += ([".PP"] if lines else []) + [guard(text)]
+		lines += ([".PP"] if lines else []) + [fold(text)]
 	return lines
 
 
@@ -90,5 +96,5 @@ def write_tools(groups: Sequence[Help], version: str, date: str, summary: str, o
 	for group in groups[1:]:
 		lines.append(".SS %s" % heading(group.name))
 		for option in group.options:
-			lines += [".TP", bold_words(spell(option)), guard(escape(option.text)) or "\\&"]
+			lines += [".TP", bold_words(spell(option)), fold(escape(option.text)) or "\\&"]
 	return head + "\n".join(lines) + "\n.SH SEE ALSO" + see_also

@@ -76,7 +76,10 @@ _wafcc() {
 	case $prev in
 	@FILES@) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
 	-k|--get-config) mapfile -t COMPREPLY < <(compgen -W "$(@KEYS@)" -- "$cur"); return ;;
-	-o|--set-config) compopt -o nospace 2>/dev/null; mapfile -t COMPREPLY < <(compgen -S = -W "$(@KEYS@)" -- "$cur"); return ;;
+	-o|--set-config)
+		compopt -o nospace 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -S = -W "$(@KEYS@)" -- "$cur")
+		return ;;
 	@VALUES@) return ;;
 	esac
 	if [[ $cur == -* ]]; then
@@ -112,14 +115,14 @@ def bash(main: Help, rest: Sequence[Help] = ()) -> str:
 	others = [
 		f for f in all_flags(main, rest, metavars(main, rest)) if f not in ("-k", "--get-config", "-o", "--set-config")
 	]
-	values = dict(
-		FILES="|".join(all_flags(main, rest, FILES)),
-		FOLDERS="|".join(all_flags(main, rest, FOLDERS)),
-		VALUES="|".join(others),
-		COMMANDS="|".join(name for name, _ in main.commands),
-		FLAGS=" ".join(main.flags()),
-		KEYS=KEYS,
-	)
+	values = {
+		"FILES": "|".join(all_flags(main, rest, FILES)),
+		"FOLDERS": "|".join(all_flags(main, rest, FOLDERS)),
+		"VALUES": "|".join(others),
+		"COMMANDS": "|".join(name for name, _ in main.commands),
+		"FLAGS": " ".join(main.flags()),
+		"KEYS": KEYS,
+	}
 	cases = []
 	for command, flags in offered(main, rest):
 		words = " ".join(([name for name, _ in main.commands] if not command else []) + flags)
