@@ -28,7 +28,7 @@ pytest_plugins = [  # fixtures of some tests only
 	"browser_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# most tests compare what Waf says with what stock Waf says, or script what an engine is asked; tests/test_terminal.py has it said
+# most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
 Completed = subprocess.CompletedProcess
 

@@ -22,7 +22,8 @@ def fill(template: str, **values: str) -> str:
 def offered(main: Help, rest: Sequence[Help]) -> List[Tuple[str, List[str]]]:
 	"""By command, none first: the options that go with it."""
 	known = {one.name.split()[-1]: one for one in rest}
-	pairs = [("", main.flags() if not main.commands else ["--foreground", "--help", "--version"])]
+	own = [flag for option in main.options for flag in option.flags + option.also]
+	pairs = [("", own if not main.commands else ["--foreground", "--help", "--version"])]
 	for command, _ in main.commands:
 		flags = known[command].flags() if command in known else main.flags_of(command)
 		pairs.append((command, [*dict.fromkeys([*flags, "--help"])]))
@@ -120,7 +121,7 @@ def bash(main: Help, rest: Sequence[Help] = ()) -> str:
 		"FOLDERS": "|".join(all_flags(main, rest, FOLDERS)),
 		"VALUES": "|".join(others),
 		"COMMANDS": "|".join(name for name, _ in main.commands),
-		"FLAGS": " ".join(main.flags()),
+		"FLAGS": " ".join(offered(main, rest)[0][1]),
 		"KEYS": KEYS,
 	}
 	cases = []

@@ -8,7 +8,7 @@ import re
 from typing import Dict, List, NamedTuple, Tuple
 
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
-METAVAR = re.compile(r"(?:^| |\[)([A-Z][A-Z]+(?:=[A-Z]+)?)")
+METAVAR = re.compile(r"(?:^| |\[)([A-Z]+(?:=[A-Z]+)?)")
 SECTION = re.compile(r"^([A-Z][a-z]+):$")
 
 

@@ -6,6 +6,7 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s z -d 'begin counting anew'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l zero-stats -d 'begin counting anew'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l explain -F -d 'why the last request for that file hit or missed, or the last ten'
+complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l json
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s C -d 'remove all entries'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l clear -d 'remove all entries'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s c -d 'bring the store within its limit'
@@ -26,7 +27,6 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l version
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s h
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l help
-complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l no-cache
 complete -c wafcc -n '__fish_is_nth_token 1' -a '(__fish_complete_command)'
 complete -c wafcc -n '__fish_is_nth_token 1' -a run -d 'cache any command, not only compiles'
 complete -c wafcc -n '__fish_seen_subcommand_from run' -l no-cache
