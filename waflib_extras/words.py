@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+import types
 import zlib
 from typing import Any, Dict, List, Tuple
 
@@ -20,6 +21,8 @@ ASK = "--completion-words"
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 HEAD = re.compile(r" {2,4}(-\S.*?)(?: {2,}(\S.*))?$")
 COMMAND = re.compile(r" {2}(\w[\w.-]*) *: (.*)$")
+OTHERS = ("build", "configure", "init", "options", "shutdown")
+"""Functions of a wscript that are not commands, or that are among Waf's own."""
 
 Words = List[Tuple[str, str]]
 
@@ -94,8 +97,8 @@ def parse(text: str) -> Words:
 	return list(words.items())
 
 
-def ask_waf(cwd: str) -> Tuple[str, List[str]]:
-	"""The help text of Waf in this folder, and the files that had a say in it."""
+def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
+	"""The help text of Waf in this folder, the project's own commands, and the files that had a say in it."""
 	from waflib import Context, Scripting
 
 	import waflib_extras
@@ -105,8 +108,12 @@ def ask_waf(cwd: str) -> Tuple[str, List[str]]:
 	sys.argv[1:] = ["--help"]
 	heard = io.StringIO()
 	# Waf ends with its help
-	with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
-		Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)
+	status: Any = 1
+	with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(io.StringIO()):
+		try:
+			Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)
+		except SystemExit as e:
+			status = e.code
 	top = Context.run_dir or cwd
 	paths = {os.path.abspath(path) for path in Context.cache_modules}
 	# also where there is none yet: one that appears says something else
@@ -115,16 +122,31 @@ def ask_waf(cwd: str) -> Tuple[str, List[str]]:
 		path = getattr(module, "__file__", None)
 		if path and os.path.abspath(path).startswith((os.path.join(top, ""), os.path.dirname(__file__))):
 			paths.add(os.path.abspath(path))
-	return heard.getvalue(), sorted(paths)
+	# of a wscript that fails nothing is kept
+	return heard.getvalue(), list_commands(Context.g_module), [] if status else sorted(paths)
+
+
+def list_commands(module: Any) -> Words:
+	"""The functions of a wscript that are commands; Waf's help has those alone that say what they are for."""
+	if module is None:
+		return []
+	return [
+		(name, ((value.__doc__ or "").strip().splitlines() or [""])[0])
+		for name, value in vars(module).items()
+		if isinstance(value, types.FunctionType) and name[:1] != "_" and name not in OTHERS
+		if value.__globals__ is vars(module)
+	]
 
 
 def main(cwd: str) -> int:
 	"""Print the words; the status tells whether there are any."""
 	words = read(cwd)
 	if not words:
-		text, paths = ask_waf(cwd)
+		text, own, paths = ask_waf(cwd)
 		words = parse(text)
-		if words:
+		known = dict(words)
+		words += [word for word in own if word[0] not in known]
+		if words and paths:
 			write(cwd, words, paths)
 	sys.stdout.write("".join("%s\t%s\n" % (word, text) for word, text in words))
 	return 0 if words else 1
