@@ -147,9 +147,12 @@ def test_one_job_tells_the_same(plain: Project) -> None:
 # ---- comparing
 
 
-def make(**changes: Any) -> causes.Record:
-	record = causes.Record(0.0, b"rule", b"e1", (("/p/a.c", b"1"), ("/p/a.h", b"1")), b"", (), (-1, ""), False)
-	return record._replace(**changes)
+FIELDS = ("code", "env", "files", "manual", "is_learned")
+
+
+def make(**changes: Any) -> Any:
+	parts = dict(zip(FIELDS, (b"rule", b"e1", (("/p/a.c", b"1"), ("/p/a.h", b"1")), b"", False)))
+	return tuple({**parts, **changes}.values())
 
 
 ENVS = {b"e1": {"CFLAGS": ["-O1", "-g"], "CC": "gcc"}, b"e2": {"CFLAGS": ["-g", "-O2"], "CC": "clang"}}

@@ -1,12 +1,12 @@
 """
 What made a task run: what its signature was made of when it ran last, held against what it is made of now.
 
-Pure but for asking Waf's objects. A record is a tuple, since ``past`` writes it as it is.
+Pure but for asking Waf's objects. Records are plain tuples: there are as many as tasks, and ``past`` writes them.
 """
 
 import os
 import time
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from waflib import Context, Node, Utils
 
@@ -20,23 +20,14 @@ LONGEST = 60
 Environment = Dict[str, Any]
 
 
-class Record(NamedTuple):
-	"""Of a task that has run."""
+Parts = Tuple[bytes, bytes, Tuple[Tuple[str, bytes], ...], bytes, bool]
+"""
+Of a signature: the text of the rule or function, what the values of its variables are kept under, paths and digests of
+files, a digest of what was added by hand, whether the engine knows what it read, so that the files are none of those.
+"""
 
-	when: float
-	code: bytes
-	"""Of its class: the text of the rule, or of the function."""
-	env: bytes
-	"""Under which the values of its variables are kept."""
-	files: Tuple[Tuple[str, bytes], ...]
-	"""Paths and digests."""
-	manual: bytes
-	reasons: Tuple[str, ...]
-	"""Why it ran."""
-	told: Tuple[int, str]
-	"""What the cache said; -1 if it was not asked."""
-	is_learned: bool
-	"""The engine knows what it read, so that the files here are none of those."""
+Record = Tuple[float, Parts, Tuple[str, ...], Tuple[int, str]]
+"""Of a task that has run: when, its parts, why it ran, and what the cache said; -1 if it was not asked."""
 
 
 class Begun(NamedTuple):
@@ -50,19 +41,26 @@ class Begun(NamedTuple):
 	"""An output that is not there, or of another task, in words."""
 
 
-def begin(task: Any, is_empty: bool) -> Begun:
+NEW = Begun(False, False, "")
+FORGOTTEN = Begun(False, True, "")
+KNOWN = Begun(True, False, "")
+FIRST = ("it was not built before",)
+AGAIN = ("Waf had forgotten all of this build folder, as after waf clean",)
+
+
+def begin(task: Any) -> Begun:
 	"""To be called before the task runs, which makes Waf forget its signature."""
 	bld = task.generator.bld
 	uid = task.uid()
 	if uid not in bld.task_sigs:
-		return Begun(False, is_empty, "")
+		return NEW
 	for node in task.outputs:
 		path = node.abspath()
 		if not os.path.exists(path):
-			return Begun(True, is_empty, "its output %s is not there" % show(path))
+			return Begun(True, False, "its output %s is not there" % show(path))
 		if bld.node_sigs.get(node) != uid:
-			return Begun(True, is_empty, "its output %s was made by another task" % show(path))
-	return Begun(True, is_empty, "")
+			return Begun(True, False, "its output %s was made by another task" % show(path))
+	return KNOWN
 
 
 class Recorder:
@@ -73,26 +71,28 @@ class Recorder:
 		self.envs = envs
 		self.pairs: Dict[Any, Tuple[str, bytes]] = {}
 		self.digests: Dict[Any, bytes] = getattr(bld, "cache_sig", {})
+		self.codes: Dict[type, bytes] = {}
+		self.numbers: Dict[Any, Any] = {}
+		self.now = time.time()
 
-	def record(self, task: Any, is_learned: bool) -> Record:
+	def measure(self, task: Any, is_learned: bool) -> Parts:
 		"""What the signature of a task is made of now; what it has ``learned`` is compared by who has told it."""
 		bld = self.bld
-		nodes = list(task.dep_nodes)
+		nodes = task.dep_nodes
 		if not is_learned:
-			nodes += task.inputs
-			nodes += bld.node_deps.get(task.uid(), ()) if task.scan else ()
-		code = task.hcode
-		files = tuple([self.pairs.get(node) or self.pair(node) for node in nodes])
-		return Record(
-			time.time(),
-			code if isinstance(code, bytes) else str(code).encode("utf-8", "replace"),
-			self.environment(task),
-			files,
-			self.manual(task) if bld.deps_man else protocol.EMPTY,
-			(),
-			(-1, ""),
-			is_learned,
-		)
+			nodes = nodes + task.inputs
+			if task.scan:
+				nodes = nodes + bld.node_deps.get(task.uid(), [])
+		files = tuple([self.pairs.get(node) or self.pair(node) for node in nodes]) if nodes else ()
+		manual = self.manual(task) if bld.deps_man else protocol.EMPTY
+		return self.code(task), self.environment(task), files, manual, is_learned
+
+	def code(self, task: Any) -> bytes:
+		code = self.codes.get(task.__class__)
+		if code is None:
+			code = task.hcode if isinstance(task.hcode, bytes) else str(task.hcode).encode("utf-8", "replace")
+			self.codes[task.__class__] = code
+		return code
 
 	def pair(self, node: Any) -> Tuple[str, bytes]:
 		pair = self.pairs[node] = node.abspath(), self.digests.get(node, protocol.EMPTY)
@@ -100,10 +100,19 @@ class Recorder:
 
 	def environment(self, task: Any) -> bytes:
 		"""The number of the values of its variables."""
-		digest = self.bld.hash_env_vars(task.env, task.vars)
-		if digest not in self.envs:
-			self.envs[digest] = {name: plain(task.env[name]) for name in task.vars}
-		return digest
+		env = task.env
+		while not env.table and hasattr(env, "parent"):
+			# as most tasks have it: with no variable of its own
+			env = env.parent
+		# this keeps them, so that their numbers stay their own
+		key = env, task.__class__
+		known = self.numbers.get((id(env), task.__class__))
+		if known is None:
+			digest = self.bld.hash_env_vars(task.env, task.vars)
+			if digest not in self.envs:
+				self.envs[digest] = {name: plain(task.env[name]) for name in task.vars}
+			known = self.numbers[id(env), task.__class__] = digest, key
+		return known[0]
 
 	def manual(self, task: Any) -> bytes:
 		found = Utils.md5()
@@ -126,31 +135,33 @@ def plain(value: Any) -> Any:
 def explain(
 	task: Any,
 	begun: Optional[Begun],
-	old: Optional[Record],
-	new: Record,
+	old: Optional[Parts],
+	new: Parts,
 	changed: Sequence[bytes],
 	envs: Dict[bytes, Environment],
-) -> List[str]:
+) -> Sequence[str]:
 	"""Why a task runs, the first reason first."""
 	words: List[str] = []
 	if begun is not None and not begun.is_known:
 		if old is None:
-			return ["it was not built before"]
+			return FIRST
 		if begun.is_empty:
-			words.append("Waf had forgotten all of this build folder, as after waf clean")
+			if old == new:
+				return AGAIN
+			words += AGAIN
 		else:
 			words.append("it was not built to its end the last time")
 	elif begun is not None and begun.missing:
 		words.append(begun.missing)
 	words += [tell_input(text) for text in changed]
-	if old is not None:
+	if old is not None and old != new:
 		words += compare(old, new, envs)
 	if task.always_run:
 		words.append("it is always run")
 	if not words:
 		if begun is None:
 			return []
-		if old is None or old.is_learned != new.is_learned:
+		if old is None or old[-1] != new[-1]:
 			return ["something that its signature is made of has changed; what, is kept from now on"]
 		return ["something has changed that its class adds to its signature"]
 	if len(words) > MOST:
@@ -158,16 +169,17 @@ def explain(
 	return words
 
 
-def compare(old: Record, new: Record, envs: Dict[bytes, Environment]) -> List[str]:
-	"""In what two records differ."""
+def compare(old: Parts, new: Parts, envs: Dict[bytes, Environment]) -> List[str]:
+	"""In what two signatures differ."""
 	words: List[str] = []
-	if old.code != new.code:
-		words.append(compare_rules(old.code, new.code))
-	if old.env != new.env:
-		words += compare_environments(envs.get(old.env, {}), envs.get(new.env, {}))
-	if old.files != new.files and old.is_learned == new.is_learned:
-		words += compare_files(dict(old.files), dict(new.files))
-	if old.manual != new.manual:
+	(code, env, files, manual, was_learned), (new_code, new_env, new_files, new_manual, is_learned) = old, new
+	if code != new_code:
+		words.append(compare_rules(code, new_code))
+	if env != new_env:
+		words += compare_environments(envs.get(env, {}), envs.get(new_env, {}))
+	if files != new_files and was_learned == is_learned:
+		words += compare_files(dict(files), dict(new_files))
+	if manual != new_manual:
 		words.append("what add_manual_dependency has added has changed")
 	return words
 
@@ -248,8 +260,3 @@ def show(path: str) -> str:
 	if top and (path + os.sep).startswith(os.path.join(top, "")):
 		return os.path.relpath(path, Context.launch_dir or top)
 	return path
-
-
-def unpack(values: Iterable[Any]) -> Record:
-	"""A record as it was read."""
-	return Record(*values)

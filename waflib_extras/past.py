@@ -12,9 +12,12 @@ from typing import Any, Dict
 
 from waflib import Context
 
+from .version import VERSION
+
 TIMES = "times"
 CAUSES = "causes"
-VERSION = 1
+FORMAT = "2 of " + VERSION
+"""What another version has kept is not read."""
 LEAST = 1000
 """Microseconds: of a task that takes less, nothing is kept."""
 
@@ -33,7 +36,7 @@ def read(path: str) -> Dict[str, Any]:
 			found = marshal.loads(f.read())
 	except (OSError, ValueError, EOFError, TypeError):
 		return {}
-	if not isinstance(found, tuple) or len(found) != 2 or found[0] != VERSION or not isinstance(found[1], dict):
+	if not isinstance(found, tuple) or len(found) != 2 or found[0] != FORMAT or not isinstance(found[1], dict):
 		return {}
 	return found[1]
 
@@ -43,7 +46,7 @@ def write(path: str, content: Dict[str, Any]) -> None:
 	fresh = "%s.%d" % (path, os.getpid())
 	try:
 		with open(fresh, "wb") as f:
-			f.write(marshal.dumps((VERSION, content)))
+			f.write(marshal.dumps((FORMAT, content)))
 		os.rename(fresh, path)
 	except (OSError, ValueError):
 		with contextlib.suppress(OSError):

@@ -337,7 +337,8 @@ class Dispatcher:
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
 
-		self.prefork.terminal.note(task, outcome.wall)
+		if outcome.wall:
+			self.prefork.terminal.note(task, outcome.wall)
 		self.are_hits = told is not None and told.known == protocol.HIT
 		if told is not None:
 			self.prefork.cache.hear(task, told, learned)

@@ -4,6 +4,7 @@ What a build says in the terminal beside Waf's own messages: the line of ``-p``,
 Environment variable: ``WAF_PREFORK_SUMMARY=no`` does without the last line, as ``--quiet`` does.
 """
 
+import gc
 import os
 from typing import Any, Dict
 
@@ -37,7 +38,14 @@ class Terminal:
 	def end_build(self, bld: Any) -> None:
 		"""A build context is over, in whatever way."""
 		self.has_built = self.has_built or bld.cmd != why.WhyContext.cmd
-		self.prefork.diary.end_build(bld)
+		is_collecting = gc.isenabled()
+		# that many small tuples would have the collector walk through the graph of tasks
+		gc.disable()
+		try:
+			self.prefork.diary.end_build(bld)
+		finally:
+			if is_collecting:
+				gc.enable()
 		if self.times:
 			past.keep_times(bld, self.times)
 			self.times.clear()

@@ -32,6 +32,8 @@ STATES = {
 	Task.SUCCESS: "built",
 }
 
+UNASKED = (-1, "")
+HIT = (protocol.HIT, "")
 IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 
 
@@ -53,11 +55,11 @@ class Diary:
 		is_empty = self.empty.get(bld)
 		if is_empty is None:
 			is_empty = self.empty[bld] = not bld.task_sigs
-		self.begun[task] = causes.begin(task, is_empty)
+		self.begun[task] = causes.FORGOTTEN if is_empty else causes.begin(task)
 
 	def hear(self, task: Any, told: Any) -> None:
 		"""What the cache says of a task."""
-		self.told[task] = told.known, "" if told.known == protocol.HIT else told.words
+		self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
 
 	def end_build(self, bld: Any) -> None:
 		"""Keep what is to be known of the tasks that have run, and answer ``--why``."""
@@ -72,15 +74,15 @@ class Diary:
 		recorder = causes.Recorder(bld, envs)
 		ran = list_tasks(bld) if wanted else [*{**self.begun, **self.told, **self.prefork.terminal.times}]
 		explained: Dict[Any, causes.Record] = {}
+		learned = find_learned(bld)
 		for task in ran:
 			if task.generator.bld is bld and task.hasrun not in IDLE:
-				old = records.get(task.uid())
-				record = self.make_record(recorder, task, old and causes.unpack(old), envs)
-				explained[task] = record
+				uid = task.uid()
+				record = explained[task] = self.make_record(recorder, task, uid, learned, records.get(uid))
 				if task.hasrun == Task.SUCCESS:
-					records[task.uid()] = tuple(record)
+					records[uid] = record
 		if explained and os.path.isdir(bld.out_dir):
-			used = {record[2] for record in records.values()}
+			used = {parts[1] for _, parts, _, _ in records.values()}
 			known["envs"] = {digest: values for digest, values in envs.items() if digest in used}
 			past.write(path, known)
 		for table in (self.begun, self.told, self.changed):
@@ -89,11 +91,14 @@ class Diary:
 		if wanted:
 			self.report(bld, wanted, explained, records)
 
-	def make_record(self, recorder: Any, task: Any, old: Optional[Any], envs: Any) -> Any:
-		book = task.generator.bld.__dict__.get("wafcc_book")
-		new = recorder.record(task, book is not None and task.uid() in book.records)
-		reasons = causes.explain(task, self.begun.get(task), old, new, self.changed.get(task, ()), envs)
-		return new._replace(reasons=tuple(reasons), told=self.told.get(task, (-1, "")))
+	def make_record(
+		self, recorder: causes.Recorder, task: Any, uid: bytes, learned: Any, old: Optional[causes.Record]
+	) -> causes.Record:
+		"""``learned`` has the tasks of which the engine knows what they read."""
+		new = recorder.measure(task, uid in learned)
+		begun, changed = self.begun.get(task), self.changed.get(task, ())
+		reasons = causes.explain(task, begun, old[1] if old else None, new, changed, recorder.envs)
+		return recorder.now, new, tuple(reasons), self.told.get(task, UNASKED)
 
 	def report(self, bld: Any, wanted: Sequence[str], explained: Dict[Any, Any], records: Dict[bytes, Any]) -> None:
 		for task in find_tasks(bld, wanted):
@@ -104,8 +109,9 @@ class Diary:
 				say(task, STATES[task.hasrun] + (show_last(records.get(task.uid())) if task.hasrun else ""))
 
 
-def show_reasons(record: Any) -> str:
-	return (": " + "; ".join(record.reasons) if record.reasons else "") + show_told(tuple(record.told))
+def show_reasons(record: causes.Record) -> str:
+	_, _, reasons, told = record
+	return (": " + "; ".join(reasons) if reasons else "") + show_told(told)
 
 
 def show_told(told: Tuple[int, str]) -> str:
@@ -115,12 +121,11 @@ def show_told(told: Tuple[int, str]) -> str:
 	return "; " + TOLD[known] + (": " + words if words else "")
 
 
-def show_last(values: Any) -> str:
+def show_last(record: Optional[causes.Record]) -> str:
 	"""Why it was built the last time."""
-	if values is None:
+	if record is None:
 		return ""
-	record = causes.unpack(values)
-	when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.when))
+	when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record[0]))
 	return "; built %s%s" % (when, show_reasons(record))
 
 
@@ -134,6 +139,11 @@ def label(task: Any) -> str:
 
 
 # ---- what is asked for
+
+
+def find_learned(bld: Any) -> Any:
+	book = bld.__dict__.get("wafcc_book")
+	return book.records if book is not None else ()
 
 
 def find_wanted() -> List[str]:
@@ -235,6 +245,7 @@ class WhyContext(Build.BuildContext):
 		known = past.read(past.find_file(self, past.CAUSES))
 		envs, records = known.get("envs", {}), known.get("tasks", {})
 		recorder = causes.Recorder(self, envs)
+		learned = find_learned(self)
 		for task in find_tasks(self, wanted) if wanted else list_tasks(self):
 			values = records.get(task.uid())
 			if task not in producer.would:
@@ -243,7 +254,7 @@ class WhyContext(Build.BuildContext):
 				continue
 			reasons = [producer.would[task]]
 			if reasons[0] is None:
-				reasons = list(diary.make_record(recorder, task, values and causes.unpack(values), envs).reasons)
+				reasons = list(diary.make_record(recorder, task, task.uid(), learned, values)[2])
 			say(task, "would be built: %s" % "; ".join(reasons))  # type: ignore[arg-type]
 		would = len(producer.would)
 		Logs.info("why: %s would run, %d up to date", savings.count(would, "task"), len(list_tasks(self)) - would)
