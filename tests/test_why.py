@@ -144,6 +144,19 @@ def test_one_job_tells_the_same(plain: Project) -> None:
 	assert told["b.c"] == "would be built: b.c has changed"
 
 
+def test_earlier_waf_tells_the_same(waf: Any, project: Any, waf20: pathlib.Path) -> None:
+	"""With Waf 2.0 as with 2.1: reasons, what was saved, and --quiet."""
+	folder = project({**PROJECT, "wscript": WSCRIPT.replace("TOOL", "")})
+	speaking = {"WAF_PREFORK_SUMMARY": None}
+	done = waf(folder, "configure", "build", wafdir=waf20, env=speaking)
+	assert re.search(r"^prefork: \d+ commands: \d+ run", done.stdout, re.M)
+	(folder / "inc" / "a.h").write_text("#define A 3\n")
+	done = waf(folder, "why", "build", "--why=a.c", "-q", wafdir=waf20, env=speaking)
+	assert "build/a.c.1.o: would be built: inc/a.h has changed\n" in done.stdout
+	assert "build/a.c.1.o: built: inc/a.h has changed\n" in done.stdout
+	assert "prefork:" not in done.stdout
+
+
 # ---- comparing
 
 
