@@ -106,7 +106,7 @@ def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatc
 	"""Where the engine ran other commands than ours meanwhile, nobody knows which of them were parked."""
 	answers = [savings.Parking(10, 4, 0.1), savings.Parking(15, 7, 0.4), savings.Parking(16, 7, 0.4)]
 	monkeypatch.setattr(savings, "ask_status", lambda session: answers.pop(0))
-	session = SimpleNamespace(engine=7, dead=set())
+	session = SimpleNamespace(engine=7, dead=set(), idle=[None])
 	counted = savings.Savings()
 	counted.begin(session)
 	found = counted.find_parked(session, 5)

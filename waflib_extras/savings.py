@@ -87,7 +87,8 @@ class Savings:
 	def find_parked(self, session: Any, commands: int) -> Optional[Parking]:
 		"""What was parked of our commands; none if it cannot be told from what other builds had meanwhile."""
 		before = self.before
-		if before is None or session.engine != self.engine or session.dead:
+		# with nothing idle the engine may be gone, and to ask would start another
+		if before is None or session.engine != self.engine or session.dead or not session.idle:
 			return None
 		now = ask_status(session)
 		if now is None or session.engine != self.engine or now.commands - before.commands != commands:

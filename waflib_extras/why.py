@@ -147,7 +147,7 @@ def find_learned(bld: Any) -> Any:
 
 
 def find_wanted() -> List[str]:
-	text = getattr(Options.options, "why", None) or ""
+	text = getattr(Options.options, "why_targets", None) or ""
 	return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -286,7 +286,7 @@ def add_late_options(opt: Any) -> None:
 		group = opt.add_option_group("Prefork options")
 		group.add_option(
 			"--why",
-			dest="why",
+			dest="why_targets",
 			default="",
 			metavar="TARGET,...",
 			help="tell why these are built: names of task generators, outputs, sources, or patterns of them",
