@@ -11,8 +11,8 @@ it is needed and leaves by itself. What cannot be sent to it (a ``preexec_fn``, 
 Waf's own way, and so does everything where there is no engine. ``docs/prefork.md`` has the details.
 
 Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``;
-``--quiet`` (``docs/terminal.md``) and ``--why`` (``docs/why.md``); those of ``docs/neighbour.md`` are ``--nice``, ``--sched``, ``--processors``, ``--load``, ``--jobserver`` and
-``--no-memory-brake``.
+``--quiet`` (``docs/terminal.md``) and ``--why`` (``docs/why.md``); those of ``docs/neighbour.md`` are ``--nice``,
+``--sched``, ``--processors``, ``--load``, ``--jobserver`` and ``--no-memory-brake``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
 engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket).
