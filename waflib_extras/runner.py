@@ -33,6 +33,8 @@ NAP = 0.002
 """Seconds for which hits are left to gather: to be woken for each of them costs both sides more than the hit itself."""
 BATCH = 4 << 10
 """Bytes of commands that go to a cache with one call of the system."""
+WORTH = 0.001
+"""Seconds: what a task takes that takes less is not even noted."""
 MOST_WORDS = 10000
 """In the command of a task that is not run by Waf's code, which puts more of them into a file."""
 TURN = 8
@@ -544,7 +546,9 @@ class Threads:
 				dispatcher.prefork.running[threading.get_ident()] = task
 				began = time.monotonic()
 				dispatcher.master.process_task(task)
-				dispatcher.prefork.terminal.note(task, int((time.monotonic() - began) * 1e6))
+				took = time.monotonic() - began
+				if took > WORTH:
+					dispatcher.prefork.terminal.note(task, int(took * 1e6))
 		finally:
 			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:
