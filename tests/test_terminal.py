@@ -104,8 +104,10 @@ def test_the_line_has_only_what_is_known(counts: Any, expected: str) -> None:
 
 def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 	"""Where the engine ran other commands than ours meanwhile, nobody knows which of them were parked."""
-	answers = [savings.Parking(10, 4, 0.1), savings.Parking(15, 7, 0.4), savings.Parking(16, 7, 0.4)]
-	monkeypatch.setattr(savings, "ask_status", lambda session: answers.pop(0))
+	before = savings.Parking(10, 4, 0.1)
+	answers = [before, savings.Parking(15, 7, 0.4), before, savings.Parking(16, 7, 0.4)]
+	monkeypatch.setattr(savings, "ask_status", lambda session: b"report")
+	monkeypatch.setattr(savings, "parse", lambda report: answers.pop(0))
 	session = SimpleNamespace(engine=7, dead=set(), idle=[None])
 	counted = savings.Savings()
 	counted.begin(session)

@@ -73,6 +73,7 @@ class Recorder:
 		self.digests: Dict[Any, bytes] = getattr(bld, "cache_sig", {})
 		self.codes: Dict[type, bytes] = {}
 		self.numbers: Dict[Any, Any] = {}
+		self.firsts: Dict[Any, Any] = {}
 		self.now = time.time()
 
 	def measure(self, task: Any, is_learned: bool) -> Parts:
@@ -87,6 +88,20 @@ class Recorder:
 		manual = self.manual(task) if bld.deps_man else protocol.EMPTY
 		return self.code(task), self.environment(task), files, manual, is_learned
 
+	def is_plain(self, task: Any) -> bool:
+		"""Nothing of its own is in its signature but what the engine knows."""
+		return not task.dep_nodes and not self.bld.deps_man
+
+	def first(self, task: Any, told: Tuple[int, str]) -> Record:
+		"""The record of a plain task that was not built before, and of which the engine knows what it read."""
+		env = find_env(task)
+		known = self.firsts.get((id(env), task.__class__))
+		if known is None:
+			record = self.now, self.measure(task, True), FIRST, told
+			# with the environment, so that its number stays its own
+			known = self.firsts[id(env), task.__class__] = record, env
+		return known[0]
+
 	def code(self, task: Any) -> bytes:
 		code = self.codes.get(task.__class__)
 		if code is None:
@@ -100,10 +115,7 @@ class Recorder:
 
 	def environment(self, task: Any) -> bytes:
 		"""The number of the values of its variables."""
-		env = task.env
-		while not env.table and hasattr(env, "parent"):
-			# as most tasks have it: with no variable of its own
-			env = env.parent
+		env = find_env(task)
 		# this keeps them, so that their numbers stay their own
 		key = env, task.__class__
 		known = self.numbers.get((id(env), task.__class__))
@@ -121,6 +133,15 @@ class Recorder:
 				value = value.get_bld_sig() if isinstance(value, Node.Node) else value() if callable(value) else value
 				found.update(value if isinstance(value, bytes) else str(value).encode("utf-8", "replace"))
 		return found.digest()
+
+
+def find_env(task: Any) -> Any:
+	"""The environment that a task's values come from."""
+	env = task.env
+	while not env.table and hasattr(env, "parent"):
+		# as most tasks have it: with no variable of its own
+		env = env.parent
+	return env
 
 
 def plain(value: Any) -> Any:

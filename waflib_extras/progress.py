@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-from waflib import Build, Logs, Utils
+from waflib import Logs, Utils
 
 from . import past
 
@@ -186,22 +186,11 @@ def hush() -> None:
 		Logs.log.addFilter(State.eraser)
 
 
-Stock = Build.BuildContext.progress_line
-
-
-def progress_line(bld: Any, idx: int, total: int, col1: str, col2: str) -> str:
-	"""In place of Waf's, while commands come to us."""
-	prefork = getattr(Utils, "prefork", None)
-	if prefork is None or getattr(bld, "progress_bar", 0) != 1 or not prefork.is_in_place():
-		return Stock(bld, idx, total, col1, col2)
+def draw(bld: Any, idx: int, total: int, col1: str, col2: str) -> str:
+	"""In place of Waf's ``progress_line``."""
 	if not sys.stderr.isatty():
 		return ""
 	meter = bld.__dict__.get("prefork_meter")
 	if meter is None:
 		meter = bld.prefork_meter = Meter(bld, time.monotonic())
 	return meter.draw(idx, total, col1, col2)
-
-
-def install() -> None:
-	if Build.BuildContext.progress_line is Stock:
-		Build.BuildContext.progress_line = progress_line

@@ -6,7 +6,6 @@ parked program saves was measured when it was tried. Both were other moments, so
 """
 
 import contextlib
-import json
 import re
 from typing import Any, Dict, NamedTuple, Optional
 
@@ -29,8 +28,18 @@ class Parking(NamedTuple):
 	"""Seconds of processor time."""
 
 
+def parse(report: bytes) -> Optional[Parking]:
+	"""From what the engine tells of itself; none if it is not understood, or nothing is parked."""
+	import json  # takes longer than all else here, and a build that finds all in the cache does without
+
+	try:
+		return read_parking(json.loads(report.decode("utf-8", "replace")))
+	except ValueError:
+		return None
+
+
 def read_parking(status: Dict[str, Any]) -> Optional[Parking]:
-	"""From what the engine tells of itself; none if it parks nothing."""
+	"""The same of the report as a value."""
 	parking = status.get("parking") or {}
 	if not parking.get("on"):
 		return None
@@ -43,8 +52,8 @@ def read_parking(status: Dict[str, Any]) -> Optional[Parking]:
 	return Parking(sum(totals.get(name, 0) for name in ENDED), parking.get("commands", 0), gained)
 
 
-def ask_status(session: Any) -> Optional[Parking]:
-	"""What the engine of this session has done so far; none if it does not say."""
+def ask_status(session: Any) -> Optional[bytes]:
+	"""What the engine of this session tells of itself; none if it does not say."""
 	try:
 		connection = session.take()
 	except protocol.EngineError:
@@ -63,12 +72,11 @@ def ask_status(session: Any) -> Optional[Parking]:
 		answer = protocol.decode(bytes(data))
 		if not isinstance(answer, protocol.Report):
 			raise protocol.ProtocolError("the engine answers with %.100r" % (answer,))
-		parking = read_parking(json.loads(answer.json.decode("utf-8", "replace")))
-	except (OSError, ValueError, protocol.EngineError):
+	except (OSError, protocol.EngineError):
 		session.drop(connection)
 		return None
 	session.give_back(connection)
-	return parking
+	return answer.json
 
 
 class Savings:
@@ -76,7 +84,7 @@ class Savings:
 
 	def __init__(self) -> None:
 		self.engine = 0
-		self.before: Optional[Parking] = None
+		self.before: Optional[bytes] = None
 
 	def begin(self, session: Any) -> None:
 		"""A session was opened: what its engine has done before is none of our doing."""
@@ -86,12 +94,12 @@ class Savings:
 
 	def find_parked(self, session: Any, commands: int) -> Optional[Parking]:
 		"""What was parked of our commands; none if it cannot be told from what other builds had meanwhile."""
-		before = self.before
 		# with nothing idle the engine may be gone, and to ask would start another
-		if before is None or session.engine != self.engine or session.dead or not session.idle:
+		if self.before is None or session.engine != self.engine or session.dead or not session.idle:
 			return None
-		now = ask_status(session)
-		if now is None or session.engine != self.engine or now.commands - before.commands != commands:
+		report = ask_status(session)
+		before, now = parse(self.before), report and parse(report)
+		if not before or not now or session.engine != self.engine or now.commands - before.commands != commands:
 			return None
 		return Parking(commands, now.parked - before.parked, max(now.gained - before.gained, 0.0))
 

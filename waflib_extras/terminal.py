@@ -10,7 +10,7 @@ from typing import Any, Dict
 
 from waflib import Build, Logs, Options, Utils
 
-from . import past, progress, savings, why
+from . import past, why
 
 QUIET = "WAF_PREFORK_SUMMARY"
 
@@ -20,7 +20,7 @@ class Terminal:
 
 	def __init__(self, prefork: Any) -> None:
 		self.prefork = prefork
-		self.savings = savings.Savings()
+		self.savings: Any = None
 		self.times: Dict[Any, int] = {}
 		"""Microseconds, by task."""
 		self.has_built = False
@@ -33,6 +33,9 @@ class Terminal:
 	def begin(self, session: Any) -> None:
 		"""A session was opened."""
 		if not is_quiet():
+			from . import savings
+
+			self.savings = savings.Savings()
 			self.savings.begin(session)
 
 	def end_build(self, bld: Any) -> None:
@@ -53,8 +56,10 @@ class Terminal:
 	def finish(self) -> None:
 		"""At exit: one line on what was saved."""
 		session = self.prefork.session
-		if session is None or not self.has_built or is_quiet():
+		if session is None or self.savings is None or not self.has_built or is_quiet():
 			return
+		from . import savings
+
 		cache = self.prefork.cache
 		commands, own = session.sent, sum(self.prefork.reasons.values())
 		hits, saved = (cache.counts[1], cache.saved / 1e6) if cache is not None else (0, 0.0)
@@ -94,9 +99,19 @@ def add_options(opt: Any) -> None:
 
 def install() -> None:
 	"""Have builds call us when they are over, once per process."""
-	progress.install()
 	if hasattr(Build.BuildContext, "prefork_execute"):
 		return
+	stock_line = Build.BuildContext.progress_line
+
+	def progress_line(bld: Any, idx: int, total: int, col1: str, col2: str) -> str:
+		prefork = getattr(Utils, "prefork", None)
+		if prefork is None or getattr(bld, "progress_bar", 0) != 1 or not prefork.is_in_place():
+			return stock_line(bld, idx, total, col1, col2)
+		from . import progress
+
+		return progress.draw(bld, idx, total, col1, col2)
+
+	Build.BuildContext.progress_line = progress_line
 	stock = Build.BuildContext.prefork_execute = Build.BuildContext.execute
 
 	def execute(bld: Any) -> None:

@@ -11,15 +11,13 @@ A target is the name of a task generator, the path of an output or a source, or 
 parted by commas. ``prefork`` brings it along; ``docs/why.md`` tells what is kept for it.
 """
 
-import difflib
-import fnmatch
 import os
 import time
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from waflib import Build, Errors, Logs, Options, Runner, Task, Utils
 
-from . import causes, past, protocol, runner, savings
+from . import causes, past, protocol, runner
 
 TOLD = {protocol.HIT: "cache: hit", protocol.MISS: "cache: miss", protocol.UNCACHED: "not cached"}
 STATES = {
@@ -78,7 +76,8 @@ class Diary:
 		for task in ran:
 			if task.generator.bld is bld and task.hasrun not in IDLE:
 				uid = task.uid()
-				record = explained[task] = self.make_record(recorder, task, uid, learned, records.get(uid))
+				record = self.make_record(recorder, task, uid, learned, records.get(uid))
+				explained[task] = record
 				if task.hasrun == Task.SUCCESS:
 					records[uid] = record
 		if explained and os.path.isdir(bld.out_dir):
@@ -95,10 +94,16 @@ class Diary:
 		self, recorder: causes.Recorder, task: Any, uid: bytes, learned: Any, old: Optional[causes.Record]
 	) -> causes.Record:
 		"""``learned`` has the tasks of which the engine knows what they read."""
-		new = recorder.measure(task, uid in learned)
-		begun, changed = self.begun.get(task), self.changed.get(task, ())
+		is_learned = uid in learned
+		begun = self.begun.get(task)
+		told = self.told.get(task, UNASKED)
+		if is_learned and old is None and told is HIT and begun and not begun.is_known and recorder.is_plain(task):
+			# thousands of a new build folder: records that are the same for all with one environment
+			return recorder.first(task, told)
+		new = recorder.measure(task, is_learned)
+		changed = self.changed.get(task, ())
 		reasons = causes.explain(task, begun, old[1] if old else None, new, changed, recorder.envs)
-		return recorder.now, new, tuple(reasons), self.told.get(task, UNASKED)
+		return recorder.now, new, tuple(reasons), told
 
 	def report(self, bld: Any, wanted: Sequence[str], explained: Dict[Any, Any], records: Dict[bytes, Any]) -> None:
 		for task in find_tasks(bld, wanted):
@@ -172,6 +177,8 @@ def find_tasks(bld: Any, wanted: Sequence[str]) -> List[Any]:
 
 
 def fits(node: Any, word: str, bld: Any) -> bool:
+	import fnmatch
+
 	path = node.abspath()
 	names = (node.name, causes.show(path), node.path_from(bld.bldnode), node.path_from(bld.srcnode), path)
 	return any(name == word or fnmatch.fnmatchcase(name, word) for name in names)
@@ -182,6 +189,8 @@ def tell_unknown(word: str, bld: Any, tasks: Sequence[Any]) -> str:
 	for task in tasks:
 		names.update(node.name for node in task.outputs)
 		names.add(label(task))
+	import difflib
+
 	near = difflib.get_close_matches(word, sorted(names), 3, 0.5)
 	hint = "did you mean %s?" % " or ".join(near) if near else "waf list shows the targets"
 	return "there is no target, output or source %s: %s" % (word, hint)
@@ -256,6 +265,8 @@ class WhyContext(Build.BuildContext):
 			if reasons[0] is None:
 				reasons = list(diary.make_record(recorder, task, task.uid(), learned, values)[2])
 			say(task, "would be built: %s" % "; ".join(reasons))  # type: ignore[arg-type]
+		from . import savings
+
 		would = len(producer.would)
 		Logs.info("why: %s would run, %d up to date", savings.count(would, "task"), len(list_tasks(self)) - would)
 		for table in (diary.begun, diary.changed):
