@@ -69,7 +69,9 @@ def read_tools() -> List[Help]:
 	for group in context.parser._action_groups:
 		options = [read_action(action) for action in group._group_actions if id(action) not in own]
 		if options:
-			helps.append(Help(group.title, [], [], [], options, [], [], []))
+			# argparse had another name for it before Python 3.10
+			title = "options" if group.title == "optional arguments" else group.title
+			helps.append(Help(title, [], [], [], options, [], [], []))
 	return helps
 
 
