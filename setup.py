@@ -6,6 +6,7 @@ Without cargo, and elsewhere than on Linux, the package is made without the engi
 leave Waf as it is.
 """
 
+import glob
 import os
 import runpy
 import shutil
@@ -57,6 +58,14 @@ with tempfile.TemporaryDirectory() as workspace:
 		python_requires=">=3.8",
 		install_requires=["waflib>=2.0"],
 		packages=["waflib_extras"],
+		# where the programs of a prefix look; below a virtual environment only man finds its pages
+		data_files=[
+			("share/man/man1", ["docs/man/wafd.1", "docs/man/wafcc.1"]),
+			("share/man/man7", ["docs/man/waf-extras.7"]),
+			("share/bash-completion/completions", sorted(glob.glob("engine/completions/bash/*"))),
+			("share/zsh/site-functions", sorted(glob.glob("engine/completions/zsh/*"))),
+			("share/fish/vendor_completions.d", sorted(glob.glob("engine/completions/fish/*"))),
+		],
 		entry_points={"console_scripts": ["waf = waflib_extras.launcher:main"]},
 		# one entry for both programs, so that cargo is run once
 		rust_extensions=[]

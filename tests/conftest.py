@@ -29,6 +29,8 @@ pytest_plugins = [  # fixtures of some tests only
 	"dashboard_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# most tests compare what Waf says with what stock Waf says, or script what an engine is asked
+os.environ["WAF_PREFORK_SUMMARY"] = "no"
 Completed = subprocess.CompletedProcess
 
 # nohup and a shell's background jobs have them ignored, and all that the tests start would inherit that

@@ -257,7 +257,7 @@ class TestPackage:
 		assert not [x for x in names if x.startswith(("engine/target", "build/"))]
 
 	def test_wheel(self, wheel):
-		"""One wheel per platform, for every Python 3, with our modules and both programs and nothing else."""
+		"""One wheel per platform, for every Python 3, with our modules, both programs and what tells of them."""
 		version = waflib_extras.__version__
 		assert re.fullmatch(rf"waflib_extras-{re.escape(version)}-py3-none-linux_\w+\.whl", wheel.name)
 		with zipfile.ZipFile(wheel) as archive:
@@ -265,7 +265,15 @@ class TestPackage:
 			metadata = archive.read(f"waflib_extras-{version}.dist-info/METADATA").decode()
 		modules = {f"waflib_extras/{x.name}" for x in (ROOT / "waflib_extras").glob("*.py")}
 		scripts = {f"waflib_extras-{version}.data/scripts/{x}" for x in ("wafd", "wafcc")}
-		assert names - {"waflib_extras/newest.py"} == modules | scripts
+		pages = {f"data/share/man/man{x.suffix[1:]}/{x.name}" for x in (ROOT / "docs" / "man").iterdir()}
+		for shell, place in (
+			("bash", "bash-completion/completions"),
+			("zsh", "zsh/site-functions"),
+			("fish", "fish/vendor_completions.d"),
+		):
+			pages |= {f"data/share/{place}/{x.name}" for x in (ROOT / "engine" / "completions" / shell).iterdir()}
+		shared = {f"waflib_extras-{version}.data/{x}" for x in pages}
+		assert names - {"waflib_extras/newest.py"} == modules | scripts | shared
 		assert re.search(r"^Requires-Python: >=3\.8$", metadata, re.M)
 		assert re.search(r"^Requires-Dist: waflib ?>=2\.0$", metadata, re.M)
 

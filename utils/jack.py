@@ -64,7 +64,8 @@ class Plan(NamedTuple):
 			PYTHONPYCACHEPREFIX=str(self.room / "bytecode"),
 			SOURCE_DATE_EPOCH="1600000000",
 		)
-		return env if side == STOCK else dict(env, WAF_WITH=side)
+		# stock Waf does not say what was saved
+		return env if side == STOCK else dict(env, WAF_WITH=side, WAF_PREFORK_SUMMARY="no")
 
 
 # ---- building

@@ -43,6 +43,10 @@ class Cacher:
 		self.kinds: Dict[type, int] = {}
 		"""The flags of a task class."""
 		self.counts = [0, 0, 0]
+		self.saved = 0
+		"""Processor time in microseconds that the commands of hits took when they ran."""
+		self.diary: Any = None
+		"""Where it is written down, too."""
 		self.solo: Any = None
 		"""With -j1, the task that runs next."""
 
@@ -114,8 +118,14 @@ class Cacher:
 	def hear(self, task: Any, told: Any, learned: Any = None) -> None:
 		"""What the cache did for this task."""
 		self.counts[told.known] += 1
+		if self.diary is not None:
+			self.diary.hear(task, told)
+		is_hit = told.known == protocol.HIT
+		if is_hit and told.words:
+			self.saved += int(told.words)
 		if Logs.verbose:
-			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], told.words and ": " + told.words)
+			words = "" if is_hit or not told.words else ": " + told.words
+			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], words)
 		if learned is not None:
 			task.wafcc_learned = learned
 

@@ -111,6 +111,8 @@ def find_status(task: Any, bld: Any, book: inputs.Book, uid: bytes) -> int:
 	if holds is None:
 		return Task.ASK_LATER
 	if not holds or bld.task_sigs.get(uid) != sign(task, result):
+		if not holds:
+			Utils.prefork.diary.changed[task] = [book.texts[number] for number in sorted(book.mine)]
 		if Logs.verbose:
 			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell(record))
 		return Task.RUN_ME if book.is_in_order(task) else Stock.status(task)

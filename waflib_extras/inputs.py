@@ -51,6 +51,8 @@ class Book:
 		self.names: Dict[bytes, Set[bytes]] = {}
 		self.local: List[int] = []
 		self.told: Any = None
+		self.mine: Set[int] = set()
+		"""What did not hold of the record that was asked for last."""
 
 	# ---- what was learned
 
@@ -116,6 +118,7 @@ class Book:
 				del self.makers[number]
 			suspects.difference_update(set(ready) - changed)
 			mine.difference_update(set(ready) - changed)
+		self.mine = mine
 		return not mine
 
 	def look(self, numbers: Iterable[int]) -> Set[int]:

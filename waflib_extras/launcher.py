@@ -45,8 +45,14 @@ def main() -> None:
 	"""Run Waf in the current folder with the arguments of this process."""
 	try:
 		cwd = os.getcwd()
-		call_resident(cwd)
+		is_shell_asking = sys.argv[1:] == ["--completion-words"]
+		if not is_shell_asking:
+			call_resident(cwd)
 		prefer_own_waflib()
+		if is_shell_asking:
+			from waflib_extras import words
+
+			sys.exit(words.main(cwd))
 		from waflib import Context, Scripting
 
 		import waflib_extras

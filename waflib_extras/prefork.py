@@ -11,8 +11,8 @@ it is needed and leaves by itself. What cannot be sent to it (a ``preexec_fn``, 
 Waf's own way, and so does everything where there is no engine. ``docs/prefork.md`` has the details.
 
 Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``;
-those of ``docs/neighbour.md`` are ``--nice``, ``--sched``, ``--processors``, ``--load``, ``--jobserver`` and
-``--no-memory-brake``.
+``--quiet`` (``docs/terminal.md``) and ``--why`` (``docs/why.md``); those of ``docs/neighbour.md`` are ``--nice``,
+``--sched``, ``--processors``, ``--load``, ``--jobserver`` and ``--no-memory-brake``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
 engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket).
@@ -32,7 +32,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from waflib import Context, Errors, Logs, Options, Runner, Utils
 
 if __package__:
-	from . import engine, neighbour, protocol, runner
+	from . import engine, neighbour, protocol, runner, terminal, why
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -43,6 +43,8 @@ else:
 	neighbour = importlib.import_module(os.path.basename(_folder) + ".neighbour")
 	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
 	runner = importlib.import_module(os.path.basename(_folder) + ".runner")
+	terminal = importlib.import_module(os.path.basename(_folder) + ".terminal")
+	why = importlib.import_module(os.path.basename(_folder) + ".why")
 
 Result = Tuple[int, Optional[bytes], Optional[bytes]]
 
@@ -251,6 +253,8 @@ class Prefork:
 		self.wishes = neighbour.NO_WISHES
 		self.policy: Optional[neighbour.Policy] = None
 		"""What the engine is told; none before it was looked for."""
+		self.terminal = terminal.Terminal(self)
+		self.diary = why.Diary(self)
 		self.lost = ""
 		"""Why no command goes to the engine any more."""
 
@@ -258,6 +262,7 @@ class Prefork:
 		Utils.run_process = self.run_process
 		Utils.alloc_process_pool = self.alloc_process_pool
 		Runner.Spawner = self.make_spawner
+		terminal.install()
 		atexit.register(self.finish)
 		if hasattr(Options.options, "jobs"):
 			self.decide()
@@ -395,6 +400,7 @@ class Prefork:
 				frame, fds = self.find_policy()
 				self.session.policy = (frame + self.cache.introduce() if self.cache else frame), fds
 				self.jobs = jobs
+				self.terminal.begin(self.session)
 			return self.session
 
 	def stand_back(self) -> None:
@@ -433,7 +439,8 @@ class Prefork:
 			Logs.warn("prefork: %s (going on without)", error)
 
 	def finish(self) -> None:
-		"""At exit: close the session, and for ``--zones=prefork`` say what became of the commands."""
+		"""At exit: say what was saved, and for ``--zones=prefork`` what became of the commands; close the session."""
+		self.terminal.finish()
 		session = self.session
 		if session is not None:
 			session.close()
@@ -514,6 +521,7 @@ def options(opt):
 			help="do not share the processors with other builds: run -j commands whatever they do",
 		)
 		neighbour.add_options(opt)
+		terminal.add_options(opt)
 		group.add_option(
 			"--threads",
 			dest="threads",

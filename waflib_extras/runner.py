@@ -33,6 +33,8 @@ NAP = 0.002
 """Seconds for which hits are left to gather: to be woken for each of them costs both sides more than the hit itself."""
 BATCH = 4 << 10
 """Bytes of commands that go to a cache with one call of the system."""
+WORTH = 0.001
+"""Seconds: what a task takes that takes less is not even noted."""
 MOST_WORDS = 10000
 """In the command of a task that is not run by Waf's code, which puts more of them into a file."""
 TURN = 8
@@ -205,6 +207,7 @@ class Dispatcher:
 		if not ahead:
 			self.show(task)
 			self.running += 1
+		self.prefork.diary.begin(task)
 		try:
 			command, env = self.prepare(task), None
 			if command is None:
@@ -336,6 +339,8 @@ class Dispatcher:
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
 
+		if outcome.wall:
+			self.prefork.terminal.note(task, outcome.wall)
 		self.are_hits = told is not None and told.known == protocol.HIT
 		if told is not None:
 			self.prefork.cache.hear(task, told, learned)
@@ -539,7 +544,11 @@ class Threads:
 					dispatcher.show(task)
 				dispatcher.write()
 				dispatcher.prefork.running[threading.get_ident()] = task
+				began = time.monotonic()
 				dispatcher.master.process_task(task)
+				took = time.monotonic() - began
+				if took > WORTH:
+					dispatcher.prefork.terminal.note(task, int(took * 1e6))
 		finally:
 			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:

@@ -48,6 +48,7 @@ def install() -> None:
 	if place is None or place.cache is not None:
 		return
 	place.cache = cacher.Cacher()
+	place.cache.diary = place.diary
 	dependencies.install()
 	atexit.register(place.cache.finish)
 	if hasattr(Options.options, "jobs"):

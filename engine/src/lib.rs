@@ -12,6 +12,7 @@ pub mod brake;
 pub mod cache;
 pub mod client;
 pub mod command;
+pub mod completion;
 pub mod connection;
 pub mod context;
 pub mod crew;

@@ -251,8 +251,8 @@ ON_PYPY = (
 
 HELP = Exemption(
 	MESSAGES,
-	blur(r"(\n(Prefork options|Options for the sake of others on this machine):\n(  .*\n)+)+"),
-	"an error in the options prints the help, with the tool's own",
+	blur(r"(\n(Prefork options|Options for the sake of others on this machine):\n(  .*\n)+)+|^  why +: tells .*\n"),
+	"an error in the options prints the help, with the tool's own options and command",
 )
 
 OUTSIDE = [

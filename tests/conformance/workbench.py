@@ -72,7 +72,13 @@ class Workbench:
 			project,
 			jobs,
 			TOOL,
-			{"WAF_WITH": TOOL, "WAFD": os.environ["WAFD"], "WAFD_RUNTIME_DIR": os.environ["WAFD_RUNTIME_DIR"]},
+			{
+				"WAF_WITH": TOOL,
+				"WAFD": os.environ["WAFD"],
+				"WAFD_RUNTIME_DIR": os.environ["WAFD_RUNTIME_DIR"],
+				# stock Waf does not say what was saved
+				"WAF_PREFORK_SUMMARY": "no",
+			},
 		)
 		return Pair(stock, ours, self.tally.stat().st_size, count_executed())
 

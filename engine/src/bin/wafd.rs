@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{dashboard, logbook, serve, start, status};
+use wafengine::{completion, dashboard, logbook, serve, start, status};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -19,14 +19,16 @@ Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
        wafd stop [--now]
        wafd dashboard [--port N] [--no-open] [--server ADDR] (see wafd dashboard --help)
        wafd serve --listen ADDR ... (see wafd serve --help)
+       wafd completion bash|zsh|fish
        wafd --foreground | --version | --help
 
 Commands:
-  start      make sure that an engine runs; prints how to reach it
-  status     tell what it does and did
-  stop       end it when its running commands have ended
-  dashboard  show what it does, as it happens, in a browser
-  serve      keep a cache for a team, which other machines ask over TCP
+  start       make sure that an engine runs; prints how to reach it
+  status      tell what it does and did
+  stop        end it when its running commands have ended
+  dashboard   show what it does, as it happens, in a browser
+  serve       keep a cache for a team, which other machines ask over TCP
+  completion  print what has a shell complete wafd, wafcc and waf
 
 Options:
   --tcp           also listen on a port of 127.0.0.1, for clients that show a token
@@ -45,6 +47,7 @@ Examples:
   wafd status --json | python3 -m json.tool
   wafd dashboard --no-open
   WAFD_LOG=debug wafd --foreground
+  eval \"$(wafd completion bash)\"
 ";
 
 const STOP_TIME: Duration = Duration::from_secs(10);
@@ -73,7 +76,8 @@ fn main() -> ExitCode {
 
 fn parse() -> Result<Act, lexopt::Error> {
     let mut parser = lexopt::Parser::from_env();
-    let mut command = None;
+    let mut command: Option<String> = None;
+    let mut shell = None;
     let (mut tcp, mut foreground, mut json, mut now) = (false, false, false, false);
     let mut idle = match std::env::var("WAFD_IDLE") {
         Ok(text) => text
@@ -92,12 +96,14 @@ fn parse() -> Result<Act, lexopt::Error> {
             Long("idle") => idle = parser.value()?.parse()?,
             Value(word) if command.is_none() && word == "serve" => return Ok(Act::Serve(parser)),
             Value(word) if command.is_none() && word == "dashboard" => return Ok(Act::Dashboard(parser)),
+            Value(word) if command.as_deref() == Some("completion") && shell.is_none() => shell = Some(word.string()?),
             Value(word) if command.is_none() => command = Some(word.string()?),
             _ => return Err(arg.unexpected()),
         }
     }
     match command.as_deref() {
         Some("status") => Ok(Act::Status { json }),
+        Some("completion") => Ok(Act::Print(completion::script(&shell.unwrap_or_default())?)),
         Some("stop") => Ok(Act::Stop { now }),
         None if !foreground => Ok(Act::Print(HELP.to_owned())),
         None | Some("start") => Ok(Act::Start {

@@ -106,6 +106,8 @@ pub struct Hit {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub code: i32,
+    /// Processor time that it took when it ran, in microseconds.
+    pub processor: u64,
     pub inputs: Option<Inputs>,
     /// It is to be compiled again when there is time.
     pub due: Option<Box<Due>>,
@@ -422,6 +424,7 @@ impl Cache {
                 stdout,
                 stderr,
                 code: entry.exit.into(),
+                processor: entry.processor,
                 inputs: None,
                 due: None,
             }),

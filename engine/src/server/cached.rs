@@ -267,7 +267,7 @@ impl Server {
             queued: order.arrived.elapsed().as_micros() as u64,
             ..Outcome::default()
         };
-        self.say(&order, Known::Hit, String::new());
+        self.say(&order, Known::Hit, hit.processor.to_string());
         if let Some(session) = self.sessions.get_mut(&order.session) {
             session.counts.hits += 1;
         }

@@ -1,0 +1,22 @@
+//! What has a shell complete the words of our programs: texts that `utils/manual.py` makes of what their `--help` says.
+
+macro_rules! texts {
+    ($($name:literal),*) => {
+        concat!($(include_str!(concat!("../completions/", $name))),*)
+    };
+}
+
+const SHELLS: [(&str, &str); 3] = [
+    ("bash", texts!("bash/wafd", "bash/wafcc", "bash/waf")),
+    ("zsh", texts!("zsh/_wafd", "zsh/_wafcc", "zsh/_waf")),
+    ("fish", texts!("fish/wafd.fish", "fish/wafcc.fish", "fish/waf.fish")),
+];
+
+/// For all our programs; it is to be evaluated by that shell.
+pub fn script(shell: &str) -> Result<String, String> {
+    match SHELLS.iter().find(|(name, _)| *name == shell) {
+        Some((_, text)) => Ok((*text).to_owned()),
+        None if shell.is_empty() => Err("for which shell? wafd completion bash, zsh or fish".to_owned()),
+        None => Err(format!("there is no completion for {shell}: bash, zsh or fish")),
+    }
+}

@@ -1,0 +1,279 @@
+"""What a build says in the terminal: the line of -p, and what was saved, in the end."""
+
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import pytest
+
+from waflib_extras import past, progress, savings
+
+SPEAKING: Dict[str, Any] = {"WAF_PREFORK_SUMMARY": None}
+DEADLINE = 60
+ERASE = "\r\x1b[K"
+
+WSCRIPT = """\
+top = "."
+out = "build"
+def options(opt):
+	opt.load("prefork wafcc")
+def configure(conf):
+	pass
+def build(bld):
+	for number in range(6):
+		bld(rule="cat ${SRC} > ${TGT}", source="in.txt", target="%d.txt" % number, cache=True)
+"""
+PROJECT = {"wscript": WSCRIPT, "in.txt": "some text\n"}
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+	"""A store of the test's own."""
+	for name in list(os.environ):
+		if name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG")):
+			monkeypatch.delenv(name)
+	monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def last_line(done: Any) -> str:
+	return done.stdout.splitlines()[-1]
+
+
+# ---- what was saved
+
+
+def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
+	"""Hits with the time that their commands took when they ran, and what had to run; nothing if there was nothing."""
+	folder = project(PROJECT)
+	assert re.match(r"prefork: 6 commands: 6 run\b", last_line(waf(folder, "configure", "build", env=SPEAKING)))
+	saved = last_line(waf(folder, "clean", "build", env=SPEAKING))
+	assert re.match(r"prefork: 6 commands: 6 hits \(about [\d.]+ m?s of processor time saved\)$", saved)
+	assert "prefork" not in waf(folder, "build", env=SPEAKING).stdout
+	(folder / "in.txt").write_text("other text\n")
+	assert "prefork" not in waf(folder, "build", "--quiet", env=SPEAKING).stdout
+	assert "1 Waf's own way" not in saved
+
+
+def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
+	"""Options of these names are the project's, wherever it adds them; both are ours where it has none."""
+	wscript = """\
+	from waflib import Options
+	def options(opt):
+		opt.load("prefork")
+		opt.add_option("-q", "--quiet", dest="mine", action="store_true")
+	def show(ctx):
+		print("mine", Options.options.mine)
+	"""
+	assert "mine True" in waf(project({"wscript": wscript}), "show", "-q").stdout
+	shown = waf(project(PROJECT, "other"), "--help").stdout
+	assert re.search(r"-q, --quiet\b", shown)
+
+
+@pytest.mark.parametrize(
+	("counts", "expected"),
+	[
+		((0, 0, 0.0, None, 0), ""),
+		((1, 0, 0.0, None, 0), "prefork: 1 command: 1 run"),
+		(
+			(3, 1, 0.04, None, 2),
+			"prefork: 5 commands: 1 hit (about 40 ms of processor time saved), 2 run, 2 Waf's own way",
+		),
+		(
+			(312, 298, 41.2, savings.Parking(312, 14, 0.3), 0),
+			"prefork: 312 commands: 298 hits (about 41 s of processor time saved),"
+			" 14 run (14 programs parked: about 300 ms saved)",
+		),
+		((2, 0, 0.0, savings.Parking(2, 1, 0.001), 0), "prefork: 2 commands: 2 run (1 program parked)"),
+		((9, 9, 7300.0, None, 0), "prefork: 9 commands: 9 hits (about 121 min of processor time saved)"),
+	],
+)
+def test_the_line_has_only_what_is_known(counts: Any, expected: str) -> None:
+	"""Nothing is said of what was not there or could not be told."""
+	assert savings.describe(*counts) == expected
+
+
+def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+	"""Where the engine ran other commands than ours meanwhile, nobody knows which of them were parked."""
+	before = savings.Parking(10, 4, 0.1)
+	answers = [before, savings.Parking(15, 7, 0.4), before, savings.Parking(16, 7, 0.4)]
+	monkeypatch.setattr(savings, "ask_status", lambda session: b"report")
+	monkeypatch.setattr(savings, "parse", lambda report: answers.pop(0))
+	session = SimpleNamespace(engine=7, dead=set(), idle=[None])
+	counted = savings.Savings()
+	counted.begin(session)
+	found = counted.find_parked(session, 5)
+	assert found is not None
+	assert (found.parked, round(found.gained, 3)) == (3, 0.3)
+	assert counted.find_parked(session, 5) is None
+
+
+def test_the_engine_tells_what_parking_saves(waf: Any, project: Any, runtime: pathlib.Path, engine: str) -> None:
+	"""Its words about a parked program have the number that we look for."""
+	status = {
+		"on": True,
+		"commands": 2,
+		"programs": [{"words": "parked, it saves 19.1 ms of 31.0 ms (62 %)", "commands": 2}],
+	}
+	parking = savings.read_parking({"parking": status, "totals": {"succeeded": 3, "failed": 1}})
+	assert parking == savings.Parking(4, 2, pytest.approx(0.0382))
+	source = pathlib.Path(__file__).parent.parent / "engine" / "src" / "park" / "trial.rs"
+	assert len(re.findall(r"it saves \{words\}", source.read_text())) == 2
+	assert '"{:.1} ms of {:.1} ms"' in source.read_text()
+	assert savings.read_parking({"parking": {"on": False}}) is None
+
+
+# ---- the line of -p
+
+
+class Screen:
+	"""A terminal on which Waf runs."""
+
+	def __init__(self, runtime: pathlib.Path) -> None:
+		self.script = "import sys\nfrom waflib_extras import launcher\nlauncher.main()\n"
+		self.runtime = runtime
+
+	def run(self, folder: pathlib.Path, *args: str, columns: int = 80, env: Any = ()) -> str:
+		"""All that was written on it."""
+		master, slave = pty.openpty()
+		fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+		environ = {**os.environ, "TERM": "xterm", **dict(env)}
+		command = [sys.executable, "-c", self.script, *args]
+		process = subprocess.Popen(
+			command, cwd=folder, env=environ, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
+		)
+		os.close(slave)
+		shown: List[bytes] = []
+		deadline = time.monotonic() + DEADLINE
+		while time.monotonic() < deadline:
+			if select.select([master], [], [], 1)[0]:
+				try:
+					data = os.read(master, 1 << 16)
+				except OSError:  # nobody has it open any more
+					break
+				if not data:
+					break
+				shown.append(data)
+		os.close(master)
+		assert process.wait(DEADLINE) == 0, b"".join(shown)
+		return b"".join(shown).decode("utf-8", "replace")
+
+
+@pytest.fixture
+def screen(runtime: pathlib.Path) -> Screen:
+	return Screen(runtime)
+
+
+def strip(text: str) -> str:
+	"""Without colours and the cursor's coming and going."""
+	return re.sub(r"\x1b\[[0-9;?]*[a-zA-JL-Z]", "", text)
+
+
+def test_the_line_fits_the_terminal(screen: Screen, project: Any) -> None:
+	"""Every line is shorter than the terminal is wide, and the last one is whole and ends."""
+	shown = strip(screen.run(project(PROJECT), "configure", "build", "-p", columns=60))
+	lines = re.findall(re.escape(ERASE) + r"(\[\d[^\r\n]*)", shown)
+	assert lines
+	assert all(len(line) < 60 for line in lines)
+	assert lines[-1].startswith("[6/6] [")
+	assert re.search(r"\[6/6\] \[=+>\] 100% .*\d s\r\n", shown)
+
+
+def test_without_colours_and_cursor(screen: Screen, project: Any) -> None:
+	"""On a terminal that can do nothing, lines are whole ones, and few; the locale need not be of UTF-8."""
+	environ = {"TERM": "dumb", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+	shown = screen.run(project(PROJECT), "configure", "build", "-p", env=environ)
+	assert "\x1b" not in shown
+	assert "\r" not in shown.replace("\r\n", "")
+	assert shown.count("[6/6]") == 1
+	assert shown.isascii()
+
+
+def test_what_is_printed_takes_the_place_of_the_line(screen: Screen, project: Any) -> None:
+	"""The messages of a command begin at the margin, on a row without remains."""
+	wscript = WSCRIPT.replace("cat ${SRC} > ${TGT}", "cat ${SRC} > ${TGT}; echo beware")
+	shown = strip(screen.run(project({**PROJECT, "wscript": wscript}), "configure", "build", "-p", "--no-wafcc"))
+	assert shown.count("beware") == 6
+	assert not re.search(r"[^\nK]beware", shown)
+
+
+def test_no_line_where_nobody_looks(waf: Any, project: Any) -> None:
+	"""A pipe has none; what -pp tells an IDE, and -p without the tool, is Waf's own."""
+	folder = project(PROJECT)
+	done = waf(folder, "configure", "build", "-p")
+	assert "[6/6]" not in done.stdout + done.stderr
+	(folder / "in.txt").write_text("other text\n")
+	done = waf(folder, "build", "-pp")
+	assert len(re.findall(r"^\|Total 6\|Current \d\|Inputs in.txt\|Outputs \d.txt\|Time ", done.stdout, re.M)) == 6
+
+
+def test_stock_waf_has_its_own_line(screen: Screen, project: Any) -> None:
+	"""With --no-prefork -p is what it ever was."""
+	shown = strip(screen.run(project(PROJECT), "configure", "build", "-p", "--no-prefork"))
+	assert re.search(r"\[6/6\]\[[-\\|/]100%\]\[=+>\]\[\d", shown.replace(" ", "")) or "][100%][" in shown.replace(
+		" ", ""
+	)
+
+
+@pytest.mark.parametrize("hits", [None, 0.925])
+@pytest.mark.parametrize("left", [None, 4000.0])
+def test_any_width_will_do(hits: Any, left: Any) -> None:
+	"""What matters most stays longest: how many of how many, then the share, then the time."""
+	view = progress.View(4120, 50000, 35.2, hits, left, 61.0)
+	for columns in range(1, 200):
+		assert len(progress.compose(view, columns)) < max(columns, 2)
+	assert progress.compose(view, 13) == "[ 4120/50000]"[:12]
+	assert progress.compose(view, 20) == "[ 4120/50000]   8%"
+	wide = progress.compose(view, 120)
+	assert "8% 35/s" in wide
+	assert ("1:06:40 left" if left else "1:01") in wide
+	assert ("92% hits" in wide) == (hits is not None)
+
+
+class Task(SimpleNamespace):
+	__hash__ = object.__hash__
+
+
+def make_task(bld: Any, name: str, hasrun: int) -> Any:
+	node = SimpleNamespace(abspath=lambda: "/p/build/" + name)
+	return Task(outputs=[node], inputs=[], hasrun=hasrun, generator=SimpleNamespace(bld=bld))
+
+
+def test_what_remains_is_weighed_by_what_tasks_took(tmp_path: pathlib.Path) -> None:
+	"""A task that took nine seconds is more of a build than one that took one; of a new one the mean is taken."""
+	bld = SimpleNamespace(
+		bldnode=SimpleNamespace(abspath=lambda: "/p/build"), out_dir=str(tmp_path), variant="", cmd="build", groups=[]
+	)
+	long, short, new = (make_task(bld, name, done) for name, done in (("long", 0), ("short", 9), ("new", 0)))
+	past.keep_times(bld, {long: 9_000_000, short: 1_000_000})
+	bld.groups = [[SimpleNamespace(tasks=[long, short]), new]]
+	meter = progress.Meter(bld, 0.0)
+	assert meter.weigh(3) == (1.0, 1, 15.0)
+	long.hasrun = 9
+	assert meter.weigh(3) == (10.0, 2, 15.0)
+
+
+def test_what_tasks_took_is_kept(waf: Any, project: Any) -> None:
+	"""By all builds, and through clean and configure; a file that cannot be read is as good as none."""
+	wscript = WSCRIPT.replace("cat ${SRC}", "sleep 0.01; cat ${SRC}").replace("range(6)", "range(2)")
+	folder = project({**PROJECT, "wscript": wscript})
+	waf(folder, "configure", "build")
+	(file,) = (folder / "build").glob(".lock-waf-times*")
+	times = past.read(str(file))
+	assert sorted(times) == ["0.txt", "1.txt"]
+	assert all(micros >= 10_000 for micros in times.values())
+	waf(folder, "clean", "configure")
+	assert past.read(str(file)) == times
+	file.write_bytes(b"rubbish")
+	assert past.read(str(file)) == {}
+	waf(folder, "build", "--no-wafcc")
+	assert sorted(past.read(str(file))) == ["0.txt", "1.txt"]
