@@ -108,6 +108,8 @@ class Dispatcher:
 		"""Commands that were submitted and shown."""
 		self.unseen = 0
 		"""Tasks whose message is not out yet."""
+		self.recording = prefork.recording
+		"""What notes tasks for the picture of a build; none while nobody wants one."""
 		self.is_cached = prefork.cache is not None and prefork.cache.active
 		self.turns = 0
 		self.are_hits = False
@@ -223,6 +225,8 @@ class Dispatcher:
 				self.pipeline = pipeline.Pipeline(self.prefork.find_session())
 			cache = self.prefork.cache
 			self.pipeline.submit(task, command if cache is None else cache.mark(task, command), env)
+			if self.recording is not None:
+				self.recording.sent[task] = self.recording.clock()
 		except protocol.EngineError as e:
 			self.prefork.note_failure(e)
 			if not ahead:
@@ -318,6 +322,10 @@ class Dispatcher:
 
 	def complete(self, task: Any, outcome: Any, out: bytes, err: bytes, told: Any = None, learned: Any = None) -> None:
 		"""A command has ended: let Waf finish its task."""
+		if self.recording is not None:
+			sent, heard = self.recording.sent.pop(task, 0.0), self.recording.clock()
+			if outcome is not None and outcome.verdict == protocol.RAN:
+				self.recording.commands.append((task, sent, heard, outcome, told))
 		if task in self.hidden:
 			if self.master.stop and (outcome is None or outcome.verdict == protocol.CANCELLED):
 				self.hidden.discard(task)
@@ -409,7 +417,7 @@ class Dispatcher:
 			time.sleep(NAP)
 		if threads is None or not threads.count:
 			if commands:
-				self.complete_all(self.pipeline.receive(True))
+				self.complete_all(self.hear())
 			return
 		if not threads.start_waiting(False):
 			return
@@ -420,11 +428,26 @@ class Dispatcher:
 		"""Whether something was done in time."""
 		threads = self.threads
 		if commands:
-			self.complete_all(self.pipeline.receive(True, threads.bell, timeout))
+			self.complete_all(self.hear(threads.bell, timeout))
 		else:
-			threads.poll.poll(None if timeout is None else timeout * 1000)
+			self.idle(threads.poll.poll, None if timeout is None else timeout * 1000)
 		threads.stop_waiting()
 		return bool(self.done)
+
+	def hear(self, bell: Optional[int] = None, timeout: Optional[float] = None) -> List[Any]:
+		"""What the engine answers, or nothing if the bell rings first."""
+		return self.idle(self.pipeline.receive, True, bell, timeout)
+
+	def idle(self, wait: Any, *args: Any) -> Any:
+		"""Call what waits; of that time Waf's own thread makes no use."""
+		recording = self.recording
+		if recording is None:
+			return wait(*args)
+		begun = recording.clock()
+		try:
+			return wait(*args)
+		finally:
+			recording.waits.append((begun, recording.clock()))
 
 	def close(self) -> None:
 		"""Nothing will be put any more."""
@@ -539,7 +562,11 @@ class Threads:
 					dispatcher.show(task)
 				dispatcher.write()
 				dispatcher.prefork.running[threading.get_ident()] = task
-				dispatcher.master.process_task(task)
+				recording = dispatcher.recording
+				if recording is None:
+					dispatcher.master.process_task(task)
+				else:
+					recording.process(dispatcher.master, task)
 		finally:
 			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:

@@ -1,0 +1,129 @@
+"""
+A build as Trace Events, which ``chrome://tracing`` and Perfetto open.
+
+Each build is a process, each lane a thread of it: slots, threads of Python, the cache, Waf's own thread and the longest
+chain. Memory, processors and idle slots are counters.
+"""
+
+import json
+from typing import Any, Dict, List
+
+from . import account, idle
+
+MAIN_LANE = 1
+CHAIN_LANE = 2
+FIRST_LANE = 10
+MICRO = 1e6
+TITLES = {"slot": "slot %d", "thread": "Python %d", "cache": "cache"}
+
+
+def make_trace(builds: List["account.Built"], origin: float) -> str:
+	"""The text of the file: an event per line."""
+	about = builds[-1].about
+	lines: List[str] = []
+	for number, build in enumerate(builds, 1):
+		lines += Writer(build, number, origin).write()
+	other = json.dumps({"waf": about["waf"], "python": about["python"], "arguments": about["arguments"]})
+	return '{"displayTimeUnit":"ms","otherData":%s,"traceEvents":[\n%s\n]}\n' % (other, ",\n".join(lines))
+
+
+class Writer:
+	"""The events of one build."""
+
+	def __init__(self, build: "account.Built", number: int, origin: float) -> None:
+		self.build = build
+		self.number = number
+		self.origin = origin
+		self.lines: List[str] = []
+		self.texts: Dict[str, str] = {}
+
+	def write(self) -> List[str]:
+		self.write_names()
+		for row in self.build.rows:
+			self.write_row(row, FIRST_LANE + row.lane)
+		self.write_main()
+		self.write_chain()
+		self.write_counters()
+		return self.lines
+
+	def micro(self, at: float) -> float:
+		return round((at - self.origin) * MICRO, 1)
+
+	def quote(self, text: str) -> str:
+		found = self.texts.get(text)
+		if found is None:
+			found = self.texts[text] = json.dumps(text)
+		return found
+
+	def put(self, **event: Any) -> None:
+		self.lines.append(json.dumps(dict(event, pid=self.number), separators=(",", ":")))
+
+	def name_thread(self, lane: int, name: str) -> None:
+		self.put(ph="M", name="thread_name", tid=lane, args={"name": name})
+		self.put(ph="M", name="thread_sort_index", tid=lane, args={"sort_index": lane})
+
+	def write_names(self) -> None:
+		build = self.build
+		self.put(ph="M", name="process_name", tid=0, args={"name": "waf %s: %s" % (build.name, build.outcome)})
+		self.name_thread(MAIN_LANE, "Waf's own thread")
+		self.name_thread(CHAIN_LANE, "longest chain")
+		for number, lane in enumerate(build.lanes):
+			title = TITLES[lane.kind]
+			self.name_thread(FIRST_LANE + number, title % lane.number if "%" in title else title)
+
+	def write_row(self, row: "account.Row", lane: int) -> None:
+		"""By hand, as there may be a hundred thousand."""
+		start = self.micro(row.start)
+		head = '{"ph":"X","dur":%.1f' % (self.micro(row.end) - start)
+		if row.kind == account.HIT:
+			head = '{"ph":"i","s":"t"'
+		self.lines.append(
+			'%s,"pid":%d,"tid":%d,"ts":%.1f,"name":%s,"cat":%s,"args":{"outcome":%s,"target":%s,"queued_ms":%.3f,'
+			'"processor_ms":%.3f,"peak_kib":%d,"status":%d,"why":%s}}'
+			% (
+				head,
+				self.number,
+				lane,
+				start,
+				json.dumps(row.name),
+				self.quote(row.what or "task"),
+				self.quote(account.KINDS[row.kind]),
+				self.quote(row.target),
+				row.queued * 1e3,
+				row.processor * 1e3,
+				row.peak,
+				row.code,
+				self.quote(row.words),
+			)
+		)
+
+	def write_main(self) -> None:
+		for start, end, doing in self.build.main:
+			at = self.micro(start)
+			self.lines.append(
+				'{"ph":"X","pid":%d,"tid":%d,"ts":%.1f,"dur":%.1f,"name":"%s","cat":"waf"}'
+				% (self.number, MAIN_LANE, at, self.micro(end) - at, idle.MAIN[doing])
+			)
+
+	def write_chain(self) -> None:
+		for number in self.build.chain:
+			row = self.build.rows[number]
+			at = self.micro(row.start)
+			duration = round(self.micro(row.end) - at, 1)
+			self.put(ph="X", tid=CHAIN_LANE, ts=at, dur=duration, name=row.name, cat="longest chain")
+
+	def write_counters(self) -> None:
+		for sample in self.build.samples:
+			at = self.micro(sample.at)
+			self.put(
+				ph="C", tid=0, ts=at, name="memory MiB", args={"machine": round(sample.used), "waf": round(sample.own)}
+			)
+			self.put(ph="C", tid=0, ts=at, name="busy processors", args={"busy": round(sample.busy, 2)})
+		levels: Dict[float, int] = {}
+		for segment in self.build.idle.segments:
+			levels.setdefault(segment.end, 0)
+			levels[segment.start] = 0
+		for segment in self.build.idle.segments:
+			levels[segment.start] += segment.slots
+		for moment in sorted(levels):
+			self.put(ph="C", tid=0, ts=self.micro(moment), name="idle slots", args={"idle": levels[moment]})
