@@ -50,13 +50,8 @@ class Scene(NamedTuple):
 	"""Samples: when, and how many commands of other builds ran."""
 
 
-class Segment(NamedTuple):
-	start: float
-	end: float
-	slots: int
-	reason: int
-	blamed: int
-	"""The task that was waited for; -1 where it was none."""
+# from when to when, so many slots, their reason, and the number of the task that was waited for or -1
+Segment = Tuple[float, float, float, int, int]
 
 
 class Idle(NamedTuple):
@@ -81,8 +76,19 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 	events.sort()
 	judge = Judge(scene, spans)
 	segments: List[Segment] = []
+	latest: Dict[Tuple[int, int, int], int] = {}
 	busy = 0.0
 	last = scene.begun
+
+	def add(end: float, slots: int, reason: int, blamed: int) -> None:
+		"""Another stretch, or a longer one if this goes on with it."""
+		place = latest.get((slots, reason, blamed), -1)
+		if place >= 0 and segments[place][1] == last:
+			segments[place] = (segments[place][0], end, slots, reason, blamed)
+		else:
+			latest[slots, reason, blamed] = len(segments)
+			segments.append((last, end, slots, reason, blamed))
+
 	for at, kind, change in events:
 		if at > last:
 			used = min(running, scene.jobs)
@@ -91,10 +97,10 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 			if free:
 				late = min(free, queued) if scheduled else 0
 				if late:
-					add(segments, Segment(last, at, late, judge.judge_engine(last), -1))
+					add(at, late, judge.judge_engine(last), -1)
 				if free > late:
 					reason, blamed = judge.judge(last, at, waiting, posting, scheduled)
-					add(segments, Segment(last, at, free - late, reason, blamed))
+					add(at, free - late, reason, blamed)
 			last = at
 		if kind == 0:
 			running += change
@@ -107,17 +113,6 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 		else:
 			scheduled += change
 	return Idle(segments, busy)
-
-
-def add(segments: List[Segment], new: Segment) -> None:
-	"""Lengthen the last one if this goes on with it."""
-	for place in (-1, -2):
-		if len(segments) >= -place:
-			old = segments[place]
-			if old.end == new.start and old[2:] == new[2:]:
-				segments[place] = Segment(old.start, new.end, *old[2:])
-				return
-	segments.append(new)
 
 
 class Judge:
@@ -168,10 +163,37 @@ class Judge:
 def sum_reasons(idle: Idle) -> List[Tuple[int, int, float]]:
 	"""Reason, whom it was waited for, and the seconds of slots: the largest first."""
 	sums: Dict[Tuple[int, int], float] = {}
-	for segment in idle.segments:
-		key = segment.reason, segment.blamed
-		sums[key] = sums.get(key, 0.0) + segment.slots * (segment.end - segment.start)
+	for begin, end, slots, reason, who in idle.segments:
+		sums[reason, who] = sums.get((reason, who), 0.0) + slots * (end - begin)
 	return sorted(((reason, who, spent) for (reason, who), spent in sums.items()), key=lambda each: -each[2])
+
+
+def thin(segments: List[Segment], begun: float, ended: float, most: int) -> List[Segment]:
+	"""The same as no more than so many stretches of equal length, each with a mean of slots for each reason."""
+	if len(segments) <= most or ended <= begun:
+		return segments
+	count = most // len(REASONS)
+	width = (ended - begun) / count
+	sums: Dict[Tuple[int, int], float] = {}
+	for begin, end, slots, reason, _ in segments:
+		first, last = int((begin - begun) / width), min(int((end - begun) / width), count - 1)
+		for number in range(first, last + 1):
+			left, right = begun + number * width, begun + (number + 1) * width
+			part = min(end, right) - max(begin, left)
+			if part > 0:
+				sums[number, reason] = sums.get((number, reason), 0.0) + part * slots
+	return [
+		(begun + number * width, begun + (number + 1) * width, spent / width, reason, -1)
+		for (number, reason), spent in sorted(sums.items())
+	]
+
+
+def sum_main(stretches: List[Tuple[float, float, int]]) -> List[float]:
+	"""Seconds that Waf's own thread spent with each of ``MAIN``."""
+	sums = [0.0] * len(MAIN)
+	for begin, end, doing in stretches:
+		sums[doing] += end - begin
+	return sums
 
 
 def find_main(scene: Scene) -> List[Tuple[float, float, int]]:

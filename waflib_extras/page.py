@@ -40,7 +40,8 @@ BODY = """\
 <label><span>Colours</span> <select id="colours"><option value="kind">what became of it</option>
 <option value="way">how it was started</option><option value="what">kind of task</option></select></label>
 <label><input id="chain-on" type="checkbox"> longest chain</label>
-<span class="buttons" role="group" aria-label="Zoom"><button id="out" type="button" aria-label="Zoom out">&minus;</button>
+<span class="buttons" role="group" aria-label="Zoom">
+<button id="out" type="button" aria-label="Zoom out">&minus;</button>
 <button id="in" type="button" aria-label="Zoom in">+</button>
 <button id="left" type="button" aria-label="Earlier">&larr;</button>
 <button id="right" type="button" aria-label="Later">&rarr;</button>
@@ -49,13 +50,15 @@ BODY = """\
 <ul id="legend"></ul>
 <div id="frame"><canvas id="lanes" tabindex="0" role="img" aria-describedby="keys"></canvas>
 <div id="tip" role="status" aria-live="polite" hidden></div></div>
-<p id="keys">Wheel or <kbd>+</kbd> <kbd>-</kbd>: zoom. Drag or <kbd>&larr;</kbd> <kbd>&rarr;</kbd>: move. Shift and drag:
-zoom to what is marked. <kbd>n</kbd> <kbd>p</kbd>: next and previous task. <kbd>0</kbd>: all.</p>
+<p id="keys">Wheel or <kbd>+</kbd> <kbd>-</kbd>: zoom. Drag or <kbd>&larr;</kbd> <kbd>&rarr;</kbd>: move. Shift and
+drag: zoom to what is marked. <kbd>n</kbd> <kbd>p</kbd>: next and previous task. <kbd>0</kbd>: all.</p>
 </section>
 <div class="columns">
 <section><h2>Longest chain</h2><p id="chain-words"></p><div class="scroll"><table id="chain"></table></div></section>
-<section><h2>Idle slots, and why</h2><p id="idle-words"></p><div class="scroll"><table id="idle"></table></div></section>
-<section><h2>Longest commands</h2><p id="longest-words"></p><div class="scroll"><table id="longest"></table></div></section>
+<section><h2>Idle slots, and why</h2>
+<p id="idle-words"></p><div class="scroll"><table id="idle"></table></div></section>
+<section><h2>Longest commands</h2>
+<p id="longest-words"></p><div class="scroll"><table id="longest"></table></div></section>
 <section><h2>Waf's own thread</h2><p id="main-words"></p><div class="scroll"><table id="main"></table></div></section>
 </div>
 </main>

@@ -42,7 +42,9 @@ button:hover { border-color: var(--accent); }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
 .buttons { display: inline-flex; gap: 4px; }
 #matches { color: var(--soft); font-variant-numeric: tabular-nums; }
-#legend { display: flex; flex-wrap: wrap; gap: 2px 14px; list-style: none; margin: 0 0 6px; padding: 0; font-size: 12.5px; }
+#legend {
+	display: flex; flex-wrap: wrap; gap: 2px 14px; list-style: none; margin: 0 0 6px; padding: 0; font-size: 12.5px;
+}
 #legend i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 5px; }
 #frame { position: relative; border: 1px solid var(--line); border-radius: 6px; overflow: hidden; }
 canvas { display: block; width: 100%; touch-action: pan-y; cursor: grab; outline-offset: -2px; }
@@ -56,7 +58,9 @@ canvas.dragged { cursor: grabbing; }
 #tip[hidden] { display: none; }
 #keys { font-size: 12px; }
 kbd { border: 1px solid var(--line); border-radius: 3px; padding: 0 4px; background: var(--panel); }
-.columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); gap: 20px; margin: 16px 0; }
+.columns {
+	display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr)); gap: 20px; margin: 16px 0;
+}
 .columns section { min-width: 0; }
 .scroll { max-height: 420px; overflow: auto; border: 1px solid var(--line); border-radius: 6px; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }

@@ -20,7 +20,8 @@ function describe(i) {
 		seconds(rows.start[i] - build.begun) + " on");
 	if (rows.waited[i] > 0) {
 		const after = rows.blockedBy[i] >= 0 ? " after " + rows.nameOf(rows.blockedBy[i]) : "";
-		lines.push("waited " + seconds(rows.waited[i]) + after + ", " + seconds(rows.queued[i]) + " of it in the engine");
+		const queued = rows.queued[i] ? ", " + seconds(rows.queued[i]) + " of it in the engine" : "";
+		lines.push("waited " + seconds(rows.waited[i]) + after + queued);
 	}
 	if (rows.owned[i] >= 0) lines.push("run by " + rows.nameOf(rows.owned[i]));
 	if (rows.words[i] && build.words[rows.words[i]]) lines.push("why: " + build.words[rows.words[i]]);
@@ -45,7 +46,7 @@ function tellIdle(x, y) {
 	const tip = $("tip");
 	if (!found.length) return tell(-1);
 	tip.hidden = false;
-	tip.replaceChildren(...found.map(([, length, slots, reason, who]) => make("div", slots + " idle for " +
+	tip.replaceChildren(...found.map(([, length, slots, reason, who]) => make("div", +slots.toFixed(2) + " idle for " +
 		seconds(length) + ": " + data.reasons[reason] + (who >= 0 ? ": " + page.rows.nameOf(who) : ""))));
 	tip.style.left = Math.max(4, Math.min(x + 14, width - tip.offsetWidth - 4)) + "px";
 	tip.style.top = Math.max(4, y - tip.offsetHeight - 10) + "px";
@@ -147,7 +148,8 @@ function step(by) {
 	do row += by; while (row >= 0 && row < rows.n && !rows.match[row]);
 	if (row < 0 || row >= rows.n) return;
 	if (rows.start[row] < page.from || rows.end[row] > page.to) {
-		const half = Math.max(page.to - page.from, 2 * rows.length[row]) / 2, middle = rows.start[row] + rows.length[row] / 2;
+		const half = Math.max(page.to - page.from, 2 * rows.length[row]) / 2;
+		const middle = rows.start[row] + rows.length[row] / 2;
 		show(middle - half, middle + half);
 	}
 	select(row);
@@ -178,8 +180,8 @@ function filter(text) {
 	for (let i = 0; i < rows.n; i++) {
 		let found = 1;
 		if (wanted.length) {
-			const hay = (rows.nameOf(i) + " " + build.targets[rows.target[i]] + " " + build.classes[rows.what[i]] + " " +
-				data.kinds[rows.kind[i]]).toLowerCase();
+			const hay = [rows.nameOf(i), build.targets[rows.target[i]], build.classes[rows.what[i]],
+				data.kinds[rows.kind[i]]].join(" ").toLowerCase();
 			found = wanted.every(word => hay.includes(word)) ? 1 : 0;
 		}
 		rows.match[i] = found;
@@ -256,21 +258,24 @@ function fillLongest() {
 	numbers.sort((a, b) => rows.length[b] - rows.length[a]);
 	const all = rows.length.reduce((sum, each, i) => sum + (rows.isTask[i] ? each : 0), 0);
 	$("longest-words").textContent = numbers.length > 50 ? "50 of " + numbers.length.toLocaleString("en") : "";
-	fill("longest", ["what", "took", "share", "memory"], numbers.slice(0, 50).map(i => [dotted(colour(i), link(i)),
-		seconds(rows.length[i]), share(rows.length[i], all), rows.peak[i] ? (rows.peak[i] / 1024).toFixed(0) + " MiB" : ""]));
+	fill("longest", ["what", "took", "share", "memory"], numbers.slice(0, 50).map(i => [
+		dotted(colour(i), link(i)), seconds(rows.length[i]), share(rows.length[i], all),
+		rows.peak[i] ? (rows.peak[i] / 1024).toFixed(0) + " MiB" : ""]));
 }
 
 function fillChain() {
 	const rows = page.rows, chain = page.build.chain, wall = page.build.ended - page.build.begun;
 	const length = chain.reduce((sum, row) => sum + rows.length[row], 0);
 	page.chainLength = length;
-	$("chain-words").textContent = chain.length ? chain.length.toLocaleString("en") + " tasks, each waiting for the one before: " +
-		seconds(length) + ", " + share(length, wall) + " of this build. No number of slots makes it shorter." : "Nothing ran.";
+	$("chain-words").textContent = !chain.length ? "Nothing ran." : chain.length.toLocaleString("en") +
+		" tasks, each waiting for the one before: " + seconds(length) + ", " + share(length, wall) +
+		" of this build. No number of slots makes it shorter.";
 	let last = -1;
 	fill("chain", ["what", "took", "share", "began after"], chain.slice(0, 300).map(row => {
 		const gap = last < 0 ? rows.start[row] - page.build.begun : rows.start[row] - rows.end[last];
 		last = row;
-		return [dotted(colour(row), link(row)), seconds(rows.length[row]), share(rows.length[row], length), seconds(gap)];
+		const took = rows.length[row];
+		return [dotted(colour(row), link(row)), seconds(took), share(took, length), seconds(gap)];
 	}));
 }
 
@@ -278,17 +283,17 @@ function fillIdle() {
 	const build = page.build, all = build.reasons.reduce((sum, each) => sum + each[2], 0);
 	const whole = build.jobs * (build.ended - build.begun);
 	$("idle-words").textContent = "Of " + build.jobs + " slots, " + seconds(all) + " were idle: " + share(all, whole) +
-		" of all slots' time." + (build.dropped ? " The " + build.dropped + " shortest stretches are not drawn." : "");
+		" of all slots' time." + (build.thinned ? " Drawn are means of short times." : "");
 	fill("idle", ["why", "idle", "share"], build.reasons.map(([reason, who, spent]) => [
 		dotted(palette.reasons[reason], data.reasons[reason], ...(who >= 0 ? [": ", link(who)] : [])),
 		seconds(spent), share(spent, all)]));
 }
 
 function fillMain() {
-	const sums = new Map(), build = page.build, seen = build.doings.reduce((sum, each) => sum + each[1], 0);
-	for (const [, length, doing] of build.main) sums.set(doing, (sums.get(doing) || 0) + length);
-	const lines = [...sums].sort((a, b) => b[1] - a[1]).map(([doing, spent]) =>
-		[data.main[doing], seconds(spent), share(spent, build.ended - build.begun)]);
+	const build = page.build, seen = build.doings.reduce((sum, each) => sum + each[1], 0);
+	const sums = build.main.map((spent, doing) => [data.main[doing], spent]).filter(each => each[1]);
+	const lines = sums.sort((a, b) => b[1] - a[1]).map(([name, spent]) =>
+		[name, seconds(spent), share(spent, build.ended - build.begun)]);
 	$("main-words").textContent = seen ? "Below the line: what it was seen to do in " + seen + " looks." : "";
 	fill("main", ["what", "time", "share"], lines.concat(
 		build.doings.map(([name, count]) => ["seen: " + name, String(count), share(count, seen)])));
@@ -307,16 +312,19 @@ function fillSummary() {
 		last = Math.max(last, rows.end[i]);
 	}
 	const wall = build.ended - build.begun, asked = counts[0] + counts[1], span = Math.max(0, last - first);
-	const parked = rows.way.reduce((sum, way) => sum + (way === 1), 0), ran = rows.way.reduce((sum, way) => sum + (way > 0), 0);
+	const parked = rows.way.reduce((sum, way) => sum + (way === 1), 0);
+	const ran = rows.way.reduce((sum, way) => sum + (way > 0), 0);
 	const bound = Math.max(page.chainLength, work / (build.jobs || 1));
 	const cards = [["took", seconds(wall), build.outcome], ["tasks that ran", tasks.toLocaleString("en"),
 		"of " + build.total.toLocaleString("en")],
 		["processor time", seconds(processor + build.processor), seconds(build.processor) + " of it Waf's"],
-		["at once, on average", (span ? build.busy / span : 0).toFixed(2), "of " + build.jobs + " slots, while tasks ran"],
+		["at once, on average", (span ? build.busy / span : 0).toFixed(2),
+			"of " + build.jobs + " slots, while tasks ran"],
 		["cannot take less than", seconds(bound), page.chainLength >= work / (build.jobs || 1)
 			? "its longest chain" : "all work, divided by the slots"],
 		["longest chain", seconds(page.chainLength), share(page.chainLength, wall) + " of this build"]];
-	if (asked + counts[2]) cards.push(["hits", share(counts[0], asked), counts[0] + " of " + asked + ", " + counts[2] + " not cacheable"]);
+	const uncached = counts[2] ? ", " + counts[2] + " not cacheable" : "";
+	if (asked + counts[2]) cards.push(["hits", share(counts[0], asked), counts[0] + " of " + asked + uncached]);
 	if (ran) cards.push(["parked", share(parked, ran), parked + " of " + ran + " commands"]);
 	if (counts[7]) cards.push(["failed", String(counts[7]), "tasks"]);
 	$("summary").replaceChildren(...cards.map(([name, value, more]) => {
@@ -338,7 +346,8 @@ function choose(number) {
 	document.title = "waf " + build.name + ": " + data.about.project;
 	const state = make("span", build.outcome, {className: build.outcome === "succeeded" ? "" : "failed"});
 	$("title").replaceChildren("waf " + build.name + " in " + data.about.project + ": ", state);
-	$("about").textContent = [data.about.made, "Waf " + data.about.waf, data.about.python, "waf " + data.about.arguments].join(" · ");
+	const about = data.about;
+	$("about").textContent = [about.made, "Waf " + about.waf, about.python, "waf " + about.arguments].join(" · ");
 	readPalette();
 	measure();
 	clamp();

@@ -58,6 +58,14 @@ function colour(i) {
 	return palette.kinds[rows.kind[i]];
 }
 
+/* Black on light colours, white on others. */
+function inkOn(style) {
+	const parts = style.match(/^#(..)(..)(..)$/);
+	if (!parts) return "#ffffff";
+	const [r, g, b] = parts.slice(1).map(part => parseInt(part, 16));
+	return .3 * r + .59 * g + .11 * b > 140 ? "#10161d" : "#ffffff";
+}
+
 // ---- where things are
 
 const inner = () => Math.max(1, width - gutter);
@@ -226,7 +234,7 @@ function drawRow(row, left, wide, y, high) {
 	}
 	if (high >= 11 && end - x > 34) {
 		const text = page.build.names[row], room = Math.floor((end - x - 8) / 6);
-		pen.fillStyle = "#ffffff";
+		pen.fillStyle = inkOn(colour(row));
 		pen.textAlign = "left";
 		pen.fillText(text.length > room ? text.slice(0, Math.max(1, room - 1)) + "…" : text, x + 4, y + high / 2 + 1);
 	}
@@ -268,8 +276,7 @@ function drawNames() {
 	const every = Math.max(1, Math.ceil(12 / laneHeight));
 	page.build.lanes.forEach(([kind, number], lane) => {
 		if (lane % every) return;
-		const short = gutter < GUTTER;
-		const name = kind === "cache" ? "cache" : kind === "slot" ? "slot " + number : (short ? "Py " : "Python ") + number;
+		const name = kind === "cache" ? kind : (gutter < GUTTER ? kind.slice(0, 4) : kind) + " " + number;
 		pen.fillText(name, 4, yOf(lane) + laneHeight / 2);
 	});
 	pen.fillText("idle", 4, lanesEnd() + 6 + STRIP / 2 - 4);
@@ -349,6 +356,7 @@ function drawCurves(top) {
 	pen.fillText("memory", 4, top + CURVE * 1.5);
 	pen.fillStyle = palette.ink;
 	pen.fillText("tasks that run, processors that are busy (line), of " + jobs, gutter + 4, top + 6);
-	pen.fillText("memory of the machine and of Waf (line), up to " + (most / 1024).toFixed(1) + " GiB", gutter + 4, top + CURVE + 6);
+	const size = (most / 1024).toFixed(1) + " GiB";
+	pen.fillText("memory of the machine and of Waf (line), up to " + size, gutter + 4, top + CURVE + 6);
 }
 """

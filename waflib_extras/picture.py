@@ -11,7 +11,7 @@ from waflib import Errors, Logs
 from . import account, idle, page, trace
 
 MOST_SEGMENTS = 20000
-"""So many stretches are drawn of idle slots and of Waf's own thread; the sums are of all of them."""
+"""So many stretches of idle slots are drawn; the sums are of all of them."""
 MICRO = 1e6
 
 
@@ -68,37 +68,29 @@ def make_data(builds: List["account.Built"], origin: float) -> Dict[str, Any]:
 def make_build(build: "account.Built", origin: float) -> Dict[str, Any]:
 	folders, classes, targets, words = Words(), Words(), Words(), Words()
 	rows = build.rows
-	names = []
-	columns: Dict[str, List[int]] = {name: [] for name in COLUMNS}
-	last = micro(build.begun - origin)
-	add = [columns[name].append for name in COLUMNS]
-	for number, row in enumerate(rows):
-		folder, slash, name = row.name.rpartition("/")
-		names.append(name)
-		start = micro(row.start - origin)
-		values = (
-			start - last,
-			micro(row.end - row.start),
-			row.lane,
-			row.kind,
-			folders.number(folder + slash),
-			classes.number(row.what),
-			targets.number(row.target),
-			row.way,
-			micro(row.queued),
-			max(0, micro(row.start - row.ready)) if row.is_task else 0,
-			number - row.blocker if row.blocker >= 0 else 0,
-			number - row.owner if row.owner >= 0 else 0 if row.is_task else -1,
-			micro(row.processor),
-			row.peak,
-			row.code,
-			words.number(row.words),
-		)
-		for append, value in zip(add, values):
-			append(value)
-		last = start
-	segments, dropped = drop_short(build.idle.segments, MOST_SEGMENTS)
-	main, _ = drop_short(build.main, MOST_SEGMENTS)
+	starts = [micro(row.start - origin) for row in rows]
+	paths = [row.name.rpartition("/") for row in rows]
+	columns: Dict[str, List[int]] = {
+		"start": [now - before for before, now in zip([micro(build.begun - origin), *starts], starts)],
+		"length": [micro(row.end - origin) - start for row, start in zip(rows, starts)],
+		"lane": [row.lane for row in rows],
+		"kind": [row.kind for row in rows],
+		"folder": [folders.number(folder + slash) for folder, slash, _ in paths],
+		"what": [classes.number(row.what) for row in rows],
+		"target": [targets.number(row.target) for row in rows],
+		"way": [row.way for row in rows],
+		"queued": [micro(row.queued) for row in rows],
+		"waited": [max(0, micro(row.start - row.ready)) if row.is_task else 0 for row in rows],
+		# how many rows before this one is that which it waited for last; 0 for none
+		"blocker": [n - row.blocker if row.blocker >= 0 else 0 for n, row in enumerate(rows)],
+		# the same for the task that has run this command; 0 for a task itself, -1 for a command of none
+		"owner": [n - row.owner if row.owner >= 0 else 0 if row.is_task else -1 for n, row in enumerate(rows)],
+		"processor": [micro(row.processor) for row in rows],
+		"peak": [row.peak for row in rows],
+		"code": [row.code for row in rows],
+		"words": [words.number(row.words) for row in rows],
+	}
+	segments = idle.thin(build.idle.segments, build.begun, build.ended, MOST_SEGMENTS)
 	return {
 		"name": build.name,
 		"outcome": build.outcome,
@@ -111,39 +103,19 @@ def make_build(build: "account.Built", origin: float) -> Dict[str, Any]:
 		"lanes": [list(lane) for lane in build.lanes],
 		"chain": build.chain,
 		"rows": len(rows),
-		"names": names,
+		"names": [name for _, _, name in paths],
 		"folders": folders.texts,
 		"classes": classes.texts,
 		"targets": targets.texts,
 		"words": words.texts,
 		"columns": {name: compact(values) for name, values in columns.items()},
-		"idle": [[micro(s[0] - origin), micro(s[1] - s[0]), *s[2:]] for s in segments],
-		"dropped": dropped,
+		"idle": [[micro(s[0] - origin), micro(s[1] - s[0]), round(s[2], 3), *s[3:]] for s in segments],
+		"thinned": len(segments) < len(build.idle.segments),
 		"reasons": [[reason, who, micro(spent)] for reason, who, spent in idle.sum_reasons(build.idle)[:200]],
-		"main": [[micro(s[0] - origin), micro(s[1] - s[0]), s[2]] for s in main],
+		"main": [micro(spent) for spent in idle.sum_main(build.main)],
 		"samples": [[micro(s[0] - origin), round(s[1]), round(s[2]), round(s[3], 2), s[4]] for s in build.samples],
 		"doings": count_doings(build.doings),
 	}
-
-
-COLUMNS = (
-	"start",
-	"length",
-	"lane",
-	"kind",
-	"folder",
-	"what",
-	"target",
-	"way",
-	"queued",
-	"waited",
-	"blocker",
-	"owner",
-	"processor",
-	"peak",
-	"code",
-	"words",
-)
 
 
 def micro(seconds: float) -> int:
@@ -153,15 +125,6 @@ def micro(seconds: float) -> int:
 def compact(values: List[int]) -> Any:
 	"""One number for a column in which all are the same."""
 	return values[0] if values and values.count(values[0]) == len(values) else values
-
-
-def drop_short(segments: List[Any], most: int) -> Tuple[List[Any], int]:
-	"""The longest ones, if there are too many, in their order; and how many are left out."""
-	if len(segments) <= most:
-		return segments, 0
-	bound = sorted((each[1] - each[0] for each in segments), reverse=True)[most]
-	kept = [each for each in segments if each[1] - each[0] > bound]
-	return kept, len(segments) - len(kept)
 
 
 def count_doings(doings: Iterable[Tuple[float, str]]) -> List[Tuple[str, int]]:

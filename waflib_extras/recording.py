@@ -36,7 +36,7 @@ class Recording:
 		self.tasks: List[List[Any]] = []
 		"""Those that a thread ran, from its first step to its last: task, begin, end, which is 0 while it runs."""
 		self.commands: List[Tuple[Any, float, float, Any, Any]] = []
-		"""Those that Waf's own thread sent: task, when it was sent and its outcome heard, outcome, words of the cache."""
+		"""Those that Waf's own thread sent: task, when it was sent and when heard of, outcome, words of the cache."""
 		self.sent: Dict[Any, float] = {}
 		"""Those that have no outcome yet, and when they were sent."""
 		self.calls: List[Tuple[Any, float, float, Any, Any]] = []
@@ -144,15 +144,6 @@ class Recording:
 					self.waits.append((begun, clock()))
 
 			master.out.get = wait
-
-	def process(self, master: Any, task: Any) -> None:
-		"""Note a task that one of our threads runs."""
-		entry = [task, clock(), 0.0]
-		self.tasks.append(entry)
-		try:
-			master.process_task(task)
-		finally:
-			entry[2] = clock()
 
 	def find_task(self, known: Any, cmd: Any) -> Any:
 		"""Who runs a command: the task of this thread, or the words of a command that no task runs."""

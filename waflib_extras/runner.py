@@ -566,7 +566,13 @@ class Threads:
 				if recording is None:
 					dispatcher.master.process_task(task)
 				else:
-					recording.process(dispatcher.master, task)
+					# here and not in a function of its own, which would cost as much as all of this
+					entry = [task, recording.clock(), 0.0]
+					recording.tasks.append(entry)
+					try:
+						dispatcher.master.process_task(task)
+					finally:
+						entry[2] = recording.clock()
 		finally:
 			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:

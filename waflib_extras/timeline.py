@@ -13,6 +13,7 @@ What is recorded is a few numbers per task; all else is done when the build is o
 option nothing of this is loaded.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -60,8 +61,15 @@ class Timeline:
 		"""A build is over: write what there is of it, beside those before it."""
 		recording, self.recording = self.recording, None
 		recording.end(outcome)
-		self.finished.append(find_module("account").make_build(recording))
-		find_module("picture").write(self.base, self.finished)
+		# nothing of all that is made here is garbage, and the graph of tasks is large
+		is_collecting = gc.isenabled()
+		gc.disable()
+		try:
+			self.finished.append(find_module("account").make_build(recording))
+			find_module("picture").write(self.base, self.finished)
+		finally:
+			if is_collecting:
+				gc.enable()
 
 
 def find_base(given: str) -> str:

@@ -1,7 +1,7 @@
 """
 A build as Trace Events, which ``chrome://tracing`` and Perfetto open.
 
-Each build is a process, each lane a thread of it: slots, threads of Python, the cache, Waf's own thread and the longest
+Each build is a process, each lane a thread of it: slots, threads, the cache, Waf's own thread and the longest
 chain. Memory, processors and idle slots are counters.
 """
 
@@ -14,7 +14,10 @@ MAIN_LANE = 1
 CHAIN_LANE = 2
 FIRST_LANE = 10
 MICRO = 1e6
-TITLES = {"slot": "slot %d", "thread": "Python %d", "cache": "cache"}
+MOST = 20000
+"""So many stretches of idle slots, and of Waf's own thread; of that, the longest."""
+encode = json.encoder.encode_basestring_ascii  # json.dumps of a text, without all that decides that it is one
+TITLES = {"slot": "slot %d", "thread": "thread %d", "cache": "cache"}
 
 
 def make_trace(builds: List["account.Built"], origin: float) -> str:
@@ -52,7 +55,7 @@ class Writer:
 	def quote(self, text: str) -> str:
 		found = self.texts.get(text)
 		if found is None:
-			found = self.texts[text] = json.dumps(text)
+			found = self.texts[text] = encode(text)
 		return found
 
 	def put(self, **event: Any) -> None:
@@ -74,31 +77,40 @@ class Writer:
 	def write_row(self, row: "account.Row", lane: int) -> None:
 		"""By hand, as there may be a hundred thousand."""
 		start = self.micro(row.start)
-		head = '{"ph":"X","dur":%.1f' % (self.micro(row.end) - start)
+		kind = '"X","dur":%.1f' % (self.micro(row.end) - start)
 		if row.kind == account.HIT:
-			head = '{"ph":"i","s":"t"'
-		self.lines.append(
-			'%s,"pid":%d,"tid":%d,"ts":%.1f,"name":%s,"cat":%s,"args":{"outcome":%s,"target":%s,"queued_ms":%.3f,'
-			'"processor_ms":%.3f,"peak_kib":%d,"status":%d,"why":%s}}'
-			% (
-				head,
-				self.number,
-				lane,
-				start,
-				json.dumps(row.name),
-				self.quote(row.what or "task"),
-				self.quote(account.KINDS[row.kind]),
-				self.quote(row.target),
+			kind = '"i","s":"t"'
+		more = ""
+		if row.way or row.kind == account.HIT:
+			more = ',"queued_ms":%.3f,"processor_ms":%.3f,"peak_kib":%d,"status":%d' % (
 				row.queued * 1e3,
 				row.processor * 1e3,
 				row.peak,
 				row.code,
-				self.quote(row.words),
+			)
+		if row.words:
+			more += ',"why":' + self.quote(row.words)
+		self.lines.append(
+			'{"ph":%s,"pid":%d,"tid":%d,"ts":%.1f,"name":%s,"cat":%s,"args":{"outcome":%s,"target":%s%s}}'
+			% (
+				kind,
+				self.number,
+				lane,
+				start,
+				encode(row.name),
+				self.quote(row.what or "task"),
+				self.quote(account.KINDS[row.kind]),
+				self.quote(row.target),
+				more,
 			)
 		)
 
 	def write_main(self) -> None:
-		for start, end, doing in self.build.main:
+		main = self.build.main
+		if len(main) > MOST:
+			bound = sorted(end - start for start, end, _ in main)[-MOST]
+			main = [each for each in main if each[1] - each[0] > bound]
+		for start, end, doing in main:
 			at = self.micro(start)
 			self.lines.append(
 				'{"ph":"X","pid":%d,"tid":%d,"ts":%.1f,"dur":%.1f,"name":"%s","cat":"waf"}'
@@ -119,11 +131,12 @@ class Writer:
 				ph="C", tid=0, ts=at, name="memory MiB", args={"machine": round(sample.used), "waf": round(sample.own)}
 			)
 			self.put(ph="C", tid=0, ts=at, name="busy processors", args={"busy": round(sample.busy, 2)})
-		levels: Dict[float, int] = {}
-		for segment in self.build.idle.segments:
-			levels.setdefault(segment.end, 0)
-			levels[segment.start] = 0
-		for segment in self.build.idle.segments:
-			levels[segment.start] += segment.slots
+		levels: Dict[float, float] = {}
+		segments = idle.thin(self.build.idle.segments, self.build.begun, self.build.ended, MOST)
+		for begin, end, _, _, _ in segments:
+			levels.setdefault(begin, 0)
+			levels.setdefault(end, 0)
+		for begin, _, slots, _, _ in segments:
+			levels[begin] += slots
 		for moment in sorted(levels):
-			self.put(ph="C", tid=0, ts=self.micro(moment), name="idle slots", args={"idle": levels[moment]})
+			self.put(ph="C", tid=0, ts=self.micro(moment), name="idle slots", args={"idle": round(levels[moment], 2)})
