@@ -13,6 +13,7 @@ What is recorded is a few numbers per task; all else is done when the build is o
 option nothing of this is loaded.
 """
 
+import errno
 import gc
 import importlib
 import os
@@ -79,6 +80,8 @@ def find_base(given: str) -> str:
 	if ending not in ENDINGS:
 		base = path
 	try:
+		if os.path.isdir(path) or not os.path.basename(path):
+			raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
 		for ending in ENDINGS:
 			is_new = not os.path.exists(base + ending)
 			with open(base + ending, "ab"):
