@@ -164,7 +164,7 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	calls: Dict[Any, List[Row]] = {}
 	strays = []
 	for each in rec.calls:
-		row = make_command(*each)
+		row = make_command(*each, True)
 		if each[0].__class__ is str:
 			strays.append(row)
 		else:
@@ -201,11 +201,17 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	return rows
 
 
-def make_command(task: Any, sent: float, heard: float, outcome: Any, told: Any) -> Row:
-	"""The row of a command that the engine ran, or answered from its cache."""
+def make_command(task: Any, sent: float, heard: float, outcome: Any, told: Any, is_prompt: bool = False) -> Row:
+	"""
+	The row of a command that the engine ran, or answered from its cache.
+
+	The engine tells how long it waited and ran, and not since when. A thread that waits for this command alone is
+	``prompt`` to hear of its end, but may have connected first, which takes long if an engine has to start. Waf's own
+	thread has sent it over a connection that is there, and hears of its end when there is time.
+	"""
 	queued, wall = outcome.queued / 1e6, outcome.wall / 1e6
 	is_hit = told is not None and told.known == protocol.HIT
-	start = max(sent, min(sent + queued, heard - wall))
+	start = max(sent, heard - wall if is_prompt else min(sent + queued, heard - wall))
 	row = Row(task, start, min(start + wall, heard), HIT if is_hit else SPAWNED)
 	row.sent = sent
 	row.queued = min(queued, start - sent)

@@ -145,6 +145,13 @@ class Recording:
 
 			master.out.get = wait
 
+	def note_sent(self, tasks: List[Any]) -> None:
+		"""Commands that were sent just now, which may be some time after they were made."""
+		now = clock()
+		for task in tasks:
+			if task in self.sent:
+				self.sent[task] = now
+
 	def find_task(self, known: Any, cmd: Any) -> Any:
 		"""Who runs a command: the task of this thread, or the words of a command that no task runs."""
 		task = known or self.current.get(threading.get_ident())

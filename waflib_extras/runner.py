@@ -192,14 +192,16 @@ class Dispatcher:
 		if not self.waiting or self.master.stop:
 			return
 		limit = self.limit()
-		submitted = False
+		submitted: List[Any] = []
 		while self.waiting and not self.master.stop and self.running + len(self.hidden) < limit:
-			self.submit(self.waiting.pop())
-			submitted = True
+			submitted.append(self.waiting.pop())
+			self.submit(submitted[-1])
 		if submitted and self.pipeline is not None:
 			is_more_to_come = self.is_cached and self.hidden and len(self.pipeline.unsent) < BATCH
 			if not is_more_to_come:
 				self.pipeline.flush()
+				if self.recording is not None:
+					self.recording.note_sent(submitted)
 
 	def submit(self, task: Any) -> None:
 		"""Have the engine run the command of this task."""
