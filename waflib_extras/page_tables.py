@@ -189,7 +189,7 @@ function filter(text) {
 		all += rows.length[i];
 		if (found) { count++; spent += rows.length[i]; }
 	}
-	$("matches").textContent = count.toLocaleString("en") + " tasks, " + seconds(spent) +
+	$("matches").textContent = count.toLocaleString("en") + (count === 1 ? " task, " : " tasks, ") + seconds(spent) +
 		(wanted.length ? " of " + seconds(all) + " (" + share(spent, all) + ")" : "");
 	fillLongest();
 	draw();

@@ -1,12 +1,12 @@
 """
-Writes the picture of builds: the page, the trace, and the line that names them.
+Writes the picture of builds: the page, and the trace.
 """
 
 import json
 import os
 from typing import Any, Dict, Iterable, List, Tuple
 
-from waflib import Errors, Logs
+from waflib import Errors
 
 from . import account, idle, page, trace
 
@@ -15,8 +15,8 @@ MOST_SEGMENTS = 20000
 MICRO = 1e6
 
 
-def write(base: str, builds: List["account.Built"]) -> None:
-	"""Write both files; what was there before is replaced when the new one is whole."""
+def write(base: str, builds: List["account.Built"]) -> str:
+	"""Write both files, each replaced when the new one is whole; returns the line that names them."""
 	origin = builds[0].begun
 	try:
 		replace(base + ".html", page.make_page(json.dumps(make_data(builds, origin), separators=(",", ":"))))
@@ -26,7 +26,7 @@ def write(base: str, builds: List["account.Built"]) -> None:
 	last = builds[-1]
 	ran = sum(row.is_task for row in last.rows)
 	words = "%d of %d tasks ran" % (ran, last.total) if ran else "nothing ran"
-	Logs.info("Timeline: %s.html and %s.json: %s", base, os.path.basename(base), words)
+	return "Timeline: %s.html and %s.json: %s" % (base, os.path.basename(base), words)
 
 
 def replace(path: str, text: str) -> None:

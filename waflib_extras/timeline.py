@@ -20,7 +20,7 @@ import os
 import sys
 from typing import Any, List, Optional
 
-from waflib import Build, Context, Errors, Options
+from waflib import Build, Context, Errors, Logs, Options
 
 ENDINGS = (".html", ".json")
 
@@ -67,7 +67,7 @@ class Timeline:
 		gc.disable()
 		try:
 			self.finished.append(find_module("account").make_build(recording))
-			find_module("picture").write(self.base, self.finished)
+			Logs.info(find_module("picture").write(self.base, self.finished))
 		finally:
 			if is_collecting:
 				gc.enable()
