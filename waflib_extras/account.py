@@ -15,8 +15,8 @@ HIT, MISS, UNCACHED, PARKED, SPAWNED, OWN_WAY, PYTHON, FAILED, CUT_OFF = range(l
 WAYS = ("", "forked from a parked program", "started from its file")
 FAILURES = (1, 2, 3)  # Task.MISSING, CRASHED, EXCEPTION
 SKIPPED = 8
-TOLERANCE = 0.002
-"""Seconds by which two commands may seem to have had the same slot: the engine's clock starts when it hears of them."""
+LITTLE = 0.005
+"""Seconds of Python around a command that are not worth a row of their own; or a tenth of it."""
 
 
 class Row:
@@ -26,10 +26,12 @@ class Row:
 		"blocker",
 		"code",
 		"end",
+		"heard",
 		"kind",
 		"lane",
 		"name",
 		"owner",
+		"pauses",
 		"peak",
 		"processor",
 		"queued",
@@ -53,12 +55,15 @@ class Row:
 		self.lane = 0
 		self.stage = 0
 		self.sent = start
+		self.heard = end
 		self.queued = 0.0
 		"""Seconds in the engine before it started."""
 		self.ready = 0.0
 		"""When all that it waits for had ended."""
 		self.blocker = -1
 		"""The row of the last of those."""
+		self.pauses: List[Tuple[float, float]] = []
+		"""When a task of Python waited for a slot for its command."""
 		self.owner = -1
 		"""The row of the task that has run this command; its time is a part of that one's."""
 		self.processor = 0.0
@@ -69,6 +74,11 @@ class Row:
 		self.name = ""
 		self.target = ""
 		self.what = ""
+
+	@property
+	def worked(self) -> float:
+		"""Seconds without those in which it waited for a slot."""
+		return self.end - self.start - sum(end - begin for begin, end in self.pauses)
 
 	@property
 	def is_task(self) -> bool:
@@ -114,7 +124,7 @@ def make_build(rec: "recording.Recording") -> Built:
 		row.blocker = tasks[link.blocker] if link.blocker >= 0 else -1
 		row.ready = link.ready or stage_begin(rec, row)
 	chain = [tasks[position] for position in graph.longest()]
-	busy = [idle.Span(rows[n].start, rows[n].end, rows[n].sent, n, rows[n].blocker) for n in tasks]
+	busy = [make_span(rows[n], n) for n in tasks]
 	others = [(sample.at, sample.others) for sample in rec.gauge.samples]
 	scene = idle.Scene(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
 	for row in rows:
@@ -132,13 +142,17 @@ def make_build(rec: "recording.Recording") -> Built:
 		rows=rows,
 		lanes=lanes,
 		chain=chain,
-		chain_seconds=sum(rows[n].end - rows[n].start for n in chain),
+		chain_seconds=sum(rows[n].worked for n in chain),
 		idle=idle.find_idle(scene, busy),
 		main=idle.find_main(scene),
 		samples=rec.gauge.samples,
 		doings=rec.gauge.doings,
 		about=recording.describe_process(),
 	)
+
+
+def make_span(row: Row, number: int) -> "idle.Span":
+	return idle.Span(row.start, row.end, row.sent, number, row.blocker, row.pauses)
 
 
 def stage_begin(rec: "recording.Recording", row: Row) -> float:
@@ -150,7 +164,7 @@ def find_chains(rec: "recording.Recording", rows: List[Row], tasks: List[int]) -
 	begins = [begin for begin, _ in rec.posts]
 	for row in rows:
 		row.stage = max(0, bisect.bisect_right(begins, row.start) - 1)
-	ran = [chains.Ran(rows[n].task, rows[n].start, rows[n].end, rows[n].stage) for n in tasks]
+	ran = [chains.Ran(rows[n].task, rows[n].start, rows[n].end, rows[n].stage, rows[n].worked) for n in tasks]
 	makers = {new: rows[n].task for n in tasks for new in getattr(rows[n].task, "more_tasks", None) or ()}
 	return chains.Chains(ran, rec.groups, rec.heirs, makers)
 
@@ -172,8 +186,7 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	owners = []
 	for task, begin, end in rec.tasks:
 		own = calls.pop(task, ()) if calls else ()
-		if len(own) == 1 and is_compiled(task):
-			# all of the task is its command
+		if len(own) == 1 and end and is_all(own[0], begin, end):
 			rows.append(own[0])
 			continue
 		row = Row(task, begin, end or rec.ended, OWN_WAY if is_compiled(task) else PYTHON)
@@ -182,6 +195,7 @@ def collect(rec: "recording.Recording") -> List[Row]:
 		rows.append(row)
 		if own:
 			owners.append((row, own))
+			row.pauses = join([(each.sent, each.start) for each in own if each.start > each.sent])
 			rows += own
 	for own in calls.values():
 		rows += own
@@ -214,6 +228,7 @@ def make_command(task: Any, sent: float, heard: float, outcome: Any, told: Any, 
 	start = max(sent, heard - wall if is_prompt else min(sent + queued, heard - wall))
 	row = Row(task, start, min(start + wall, heard), HIT if is_hit else SPAWNED)
 	row.sent = sent
+	row.heard = heard
 	row.queued = min(queued, start - sent)
 	row.processor = (outcome.user + outcome.system) / 1e6
 	row.peak = outcome.peak
@@ -227,6 +242,22 @@ def make_command(task: Any, sent: float, heard: float, outcome: Any, told: Any, 
 	if told is not None:
 		row.words = told.words
 	return row
+
+
+def is_all(command: Row, begin: float, end: float) -> bool:
+	"""A task from begin to end is little more than its command."""
+	return (command.sent - begin) + (end - command.heard) <= max(LITTLE, 0.1 * (command.end - command.start))
+
+
+def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
+	"""The same time without overlaps."""
+	joined: List[Tuple[float, float]] = []
+	for begin, end in sorted(stretches):
+		if joined and begin <= joined[-1][1]:
+			joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+		else:
+			joined.append((begin, end))
+	return joined
 
 
 def is_compiled(task: Any) -> bool:
@@ -274,7 +305,8 @@ class Lanes:
 			heapq.heappush(free, heapq.heappop(busy)[1])
 		if free:
 			lane = heapq.heappop(free)
-		elif self.count >= self.most and busy and busy[0][0] <= row.start + TOLERANCE:
+		elif self.count >= self.most and busy and busy[0][0] < (row.start + row.end) / 2:
+			# there are no more: what seems to overlap is how late one has heard of an end
 			end, lane = heapq.heappop(busy)
 			row.start = min(end, row.end)
 		else:

@@ -15,6 +15,8 @@ class Ran(NamedTuple):
 	end: float
 	stage: int
 	"""The number of its build group; those of a group begin when all of the one before have ended."""
+	worked: float
+	"""Seconds, without those in which it waited for a slot."""
 
 
 class Link(NamedTuple):
@@ -101,8 +103,10 @@ class Chains:
 		found = NOTHING if number is None else self.stage
 		length, last, ready, blocker = found
 		for other in before:
-			# one that is missing closes a circle
-			link = self.links.get(other, NOTHING)
+			link = self.links.get(other)
+			if link is None:
+				# it closes a circle
+				continue
 			own = self.numbers.get(other)
 			if link.length > length or (link.length == length and last < 0):
 				length, last = link.length, link.before if own is None else own
@@ -110,7 +114,7 @@ class Chains:
 			if end > ready:
 				ready, blocker = end, who
 		if number is not None:
-			length += self.ran[number].end - self.ran[number].start
+			length += self.ran[number].worked
 		return Link(length, last, ready, blocker)
 
 	def link(self, number: int) -> Link:

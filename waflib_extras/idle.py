@@ -5,7 +5,7 @@ Pure: knows spans of time and numbers, and no build.
 """
 
 import bisect
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 REASONS = (
 	"before the first task: reading wscripts and the database",
@@ -35,6 +35,8 @@ class Span(NamedTuple):
 	number: int
 	blocker: int
 	"""The one that it waited for last; -1 for none."""
+	pauses: Sequence[Tuple[float, float]] = ()
+	"""When it waited in the engine, in the middle of its work."""
 
 
 class Scene(NamedTuple):
@@ -69,6 +71,8 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 		events += ((span.start, 0, 1), (span.end, 0, -1))
 		if span.start > span.sent:
 			events += ((span.sent, 1, 1), (span.start, 1, -1))
+		for begin, end in span.pauses:
+			events += ((begin, 0, -1), (begin, 1, 1), (end, 0, 1), (end, 1, -1))
 	for kind, stretches in enumerate((scene.waits, scene.posts, scene.schedules), 2):
 		for begin, end in stretches:
 			events += ((begin, kind, 1), (end, kind, -1))

@@ -23,6 +23,7 @@ function describe(i) {
 		const queued = rows.queued[i] ? ", " + seconds(rows.queued[i]) + " of it in the engine" : "";
 		lines.push("waited " + seconds(rows.waited[i]) + after + queued);
 	}
+	if (rows.paused[i]) lines.push(seconds(rows.paused[i]) + " of that it waited for a slot");
 	if (rows.owned[i] >= 0) lines.push("run by " + rows.nameOf(rows.owned[i]));
 	if (rows.words[i] && build.words[rows.words[i]]) lines.push("why: " + build.words[rows.words[i]]);
 	if (rows.processor[i]) lines.push("processor " + seconds(rows.processor[i]));
@@ -265,7 +266,7 @@ function fillLongest() {
 
 function fillChain() {
 	const rows = page.rows, chain = page.build.chain, wall = page.build.ended - page.build.begun;
-	const length = chain.reduce((sum, row) => sum + rows.length[row], 0);
+	const length = chain.reduce((sum, row) => sum + rows.length[row] - rows.paused[row], 0);
 	page.chainLength = length;
 	$("chain-words").textContent = !chain.length ? "Nothing ran." : chain.length.toLocaleString("en") +
 		" tasks, each waiting for the one before: " + seconds(length) + ", " + share(length, wall) +
@@ -274,7 +275,7 @@ function fillChain() {
 	fill("chain", ["what", "took", "share", "began after"], chain.slice(0, 300).map(row => {
 		const gap = last < 0 ? rows.start[row] - page.build.begun : rows.start[row] - rows.end[last];
 		last = row;
-		const took = rows.length[row];
+		const took = rows.length[row] - rows.paused[row];
 		return [dotted(colour(row), link(row)), seconds(took), share(took, length), seconds(gap)];
 	}));
 }
@@ -301,26 +302,25 @@ function fillMain() {
 
 function fillSummary() {
 	const build = page.build, rows = page.rows, counts = data.kinds.map(() => 0);
-	let work = 0, processor = 0, tasks = 0, first = Infinity, last = 0;
+	let processor = 0, tasks = 0, first = Infinity, last = 0;
 	for (let i = 0; i < rows.n; i++) {
 		processor += rows.processor[i];
 		if (!rows.isTask[i]) continue;
 		tasks++;
 		counts[rows.kind[i]]++;
-		work += rows.length[i];
 		first = Math.min(first, rows.start[i]);
 		last = Math.max(last, rows.end[i]);
 	}
 	const wall = build.ended - build.begun, asked = counts[0] + counts[1], span = Math.max(0, last - first);
 	const parked = rows.way.reduce((sum, way) => sum + (way === 1), 0);
 	const ran = rows.way.reduce((sum, way) => sum + (way > 0), 0);
-	const bound = Math.max(page.chainLength, work / (build.jobs || 1));
+	const work = build.busy / (build.jobs || 1), bound = Math.max(page.chainLength, work);
 	const cards = [["took", seconds(wall), build.outcome], ["tasks that ran", tasks.toLocaleString("en"),
 		"of " + build.total.toLocaleString("en")],
 		["processor time", seconds(processor + build.processor), seconds(build.processor) + " of it Waf's"],
 		["at once, on average", (span ? build.busy / span : 0).toFixed(2),
 			"of " + build.jobs + " slots, while tasks ran"],
-		["cannot take less than", seconds(bound), page.chainLength >= work / (build.jobs || 1)
+		["cannot take less than", seconds(bound), page.chainLength >= work
 			? "its longest chain" : "all work, divided by the slots"],
 		["longest chain", seconds(page.chainLength), share(page.chainLength, wall) + " of this build"]];
 	const uncached = counts[2] ? ", " + counts[2] + " not cacheable" : "";

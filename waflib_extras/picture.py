@@ -73,6 +73,7 @@ def make_build(build: "account.Built", origin: float) -> Dict[str, Any]:
 	columns: Dict[str, List[int]] = {
 		"start": [now - before for before, now in zip([micro(build.begun - origin), *starts], starts)],
 		"length": [micro(row.end - origin) - start for row, start in zip(rows, starts)],
+		"paused": [micro(row.end - row.start - row.worked) if row.pauses else 0 for row in rows],
 		"lane": [row.lane for row in rows],
 		"kind": [row.kind for row in rows],
 		"folder": [folders.number(folder + slash) for folder, slash, _ in paths],
