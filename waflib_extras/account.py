@@ -4,7 +4,7 @@ What became of a recorded build: a row for each task and command, the lanes they
 
 import bisect
 import heapq
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import chains, idle, protocol, recording
 
@@ -62,7 +62,7 @@ class Row:
 		"""When all that it waits for had ended."""
 		self.blocker = -1
 		"""The row of the last of those."""
-		self.pauses: List[Tuple[float, float]] = []
+		self.pauses: Sequence[Tuple[float, float]] = ()
 		"""When a task of Python waited for a slot for its command."""
 		self.owner = -1
 		"""The row of the task that has run this command; its time is a part of that one's."""
