@@ -19,7 +19,7 @@ def write(base: str, builds: List["account.Built"]) -> str:
 	"""Write both files, each replaced when the new one is whole; returns the line that names them."""
 	origin = builds[0].begun
 	try:
-		replace(base + ".html", page.make_page(json.dumps(make_data(builds, origin), separators=(",", ":"))))
+		replace(base + ".html", [page.make_page(json.dumps(make_data(builds, origin), separators=(",", ":")))])
 		replace(base + ".json", trace.make_trace(builds, origin))
 	except OSError as e:
 		raise Errors.WafError("--timeline: write %s: %s" % (e.filename or base, e.strerror)) from None
@@ -29,10 +29,10 @@ def write(base: str, builds: List["account.Built"]) -> str:
 	return "Timeline: %s.html and %s.json: %s" % (base, os.path.basename(base), words)
 
 
-def replace(path: str, text: str) -> None:
+def replace(path: str, parts: Iterable[str]) -> None:
 	new = path + ".new"
 	with open(new, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as f:
-		f.write(text)
+		f.writelines(parts)
 	os.replace(new, path)
 
 

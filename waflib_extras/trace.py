@@ -6,7 +6,7 @@ chain. Memory, processors and idle slots are counters.
 """
 
 import json
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 from . import account, idle
 
@@ -20,14 +20,18 @@ encode = json.encoder.encode_basestring_ascii  # json.dumps of a text, without a
 TITLES = {"slot": "slot %d", "thread": "thread %d", "cache": "cache"}
 
 
-def make_trace(builds: List["account.Built"], origin: float) -> str:
-	"""The text of the file: an event per line."""
+def make_trace(builds: List["account.Built"], origin: float) -> Iterator[str]:
+	"""The parts of the file: an event per line."""
 	about = builds[-1].about
-	lines: List[str] = []
-	for number, build in enumerate(builds, 1):
-		lines += Writer(build, number, origin).write()
 	other = json.dumps({"waf": about["waf"], "python": about["python"], "arguments": about["arguments"]})
-	return '{"displayTimeUnit":"ms","otherData":%s,"traceEvents":[\n%s\n]}\n' % (other, ",\n".join(lines))
+	yield '{"displayTimeUnit":"ms","otherData":%s,"traceEvents":[' % other
+	separator = "\n"
+	for number, build in enumerate(builds, 1):
+		for line in Writer(build, number, origin).write():
+			yield separator
+			yield line
+			separator = ",\n"
+	yield "\n]}\n"
 
 
 class Writer:
