@@ -84,8 +84,10 @@ def test_what_happened(waf: Any, project: Any, engine: str, tool: str, options: 
 	assert (own.kind, own.target, own.lane.split()[0]) == ("Python", "by hand", "thread")
 	assert picture.chain() in (["one.txt", "slow.txt", "last.txt"], ["two.txt", "slow.txt", "last.txt"])
 	reasons = picture.reasons()
-	assert reasons[DEPENDENCY].get("slow.txt", 0) > 200000 or own.start > slow.start
-	assert reasons[TAIL]["last.txt"] > 150000
+	# one of the two slots is free while these run, but for what a busy machine lets come late
+	for row, reason in ((slow, DEPENDENCY), (last, TAIL)):
+		alone = row.end - row.start - max(0, overlap(own, row))
+		assert reasons.get(reason, {}).get(row.name, 0) >= 0.5 * alone
 	if tool == "prefork":
 		assert {row.kind for row in (one, two, slow, last)} <= {"parked", "spawned"}
 		assert all(row.peak > 0 for row in (one, two, slow, last))

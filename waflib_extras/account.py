@@ -186,7 +186,7 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	owners = []
 	for task, begin, end in rec.tasks:
 		own = calls.pop(task, ()) if calls else ()
-		if len(own) == 1 and end and is_all(own[0], begin, end):
+		if len(own) == 1 and end and (is_compiled(task) or is_all(own[0], begin, end)):
 			rows.append(own[0])
 			continue
 		row = Row(task, begin, end or rec.ended, OWN_WAY if is_compiled(task) else PYTHON)

@@ -286,16 +286,22 @@ function drawIdle(top) {
 	const high = STRIP - 12, jobs = page.build.jobs || 1;
 	pen.fillStyle = palette.panel;
 	pen.fillRect(gutter, top, inner(), high);
-	let until = -1, below = 0;
+	let active = [];
 	for (const [start, length, slots, reason] of page.build.idle) {
 		if (start > page.to) break;
 		if (start + length < page.from) continue;
-		below = start < until ? below : 0;
-		until = start + length;
 		const x = Math.max(gutter, xOf(start)), part = high * Math.min(1, slots / jobs);
+		/* the lowest place that those which still go on leave free; times are rounded */
+		active = active.filter(each => each.until > start + 1).sort((a, b) => a.below - b.below);
+		let below = 0;
+		for (const each of active) {
+			if (each.below - below >= part - .01) break;
+			below = each.below + each.part;
+		}
+		below = Math.max(0, Math.min(below, high - part));
+		active.push({until: start + length, below, part});
 		pen.fillStyle = palette.reasons[reason];
 		pen.fillRect(x, top + high - below - part, Math.max(.6, Math.min(width, xOf(start + length)) - x), part);
-		below += part;
 	}
 }
 
