@@ -16,6 +16,7 @@ TOOLS = (
 	"large",
 	"prefork",
 	"resident",
+	"timeline",
 	"unity",
 	"wafcc",
 )  # what has a short name; our other modules keep out of the way of a project's own tools

@@ -32,7 +32,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from waflib import Context, Errors, Logs, Options, Runner, Utils
 
 if __package__:
-	from . import engine, neighbour, protocol, runner, terminal, why
+	from . import engine, neighbour, protocol, runner, terminal, timeline, why
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -44,6 +44,7 @@ else:
 	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
 	runner = importlib.import_module(os.path.basename(_folder) + ".runner")
 	terminal = importlib.import_module(os.path.basename(_folder) + ".terminal")
+	timeline = importlib.import_module(os.path.basename(_folder) + ".timeline")
 	why = importlib.import_module(os.path.basename(_folder) + ".why")
 
 Result = Tuple[int, Optional[bytes], Optional[bytes]]
@@ -250,6 +251,8 @@ class Prefork:
 		"""By thread: the task that it runs."""
 		self.cache: Any = None
 		"""What decides which commands are cached, and hears what came of it."""
+		self.recording: Any = None
+		"""What notes commands for the picture of a build; none while nobody wants one."""
 		self.wishes = neighbour.NO_WISHES
 		self.policy: Optional[neighbour.Policy] = None
 		"""What the engine is told; none before it was looked for."""
@@ -336,10 +339,13 @@ class Prefork:
 			heard: List[Any] = []
 			if command.fds and session.transport == engine.TCP:
 				raise engine.Unsendable("descriptors cannot go over TCP")
+			begun = self.recording and self.recording.clock()
 			outcome, out, err = session.execute(encoded, command.env, command.fds, heard)
 		except engine.EngineError as e:
 			self.note_failure(e)
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
+		if begun:
+			self.note_call(cmd, begun, outcome, heard)
 		if heard:
 			self.cache.hear(task, *heard)
 		if Logs.verbose:
@@ -359,6 +365,13 @@ class Prefork:
 		"""The task of which this is the command, if it is one that may be cached."""
 		task = self.running.get(threading.get_ident(), self.cache.solo)
 		return task if getattr(task, "last_cmd", None) is cmd else None
+
+	def note_call(self, cmd: Any, begun: float, outcome: "protocol.Outcome", heard: List[Any]) -> None:
+		"""For the picture of a build."""
+		recording = self.recording
+		if recording is not None:
+			task = recording.find_task(self.running.get(threading.get_ident()), cmd)
+			recording.calls.append((task, begun, recording.clock(), outcome, heard[0] if heard else None))
 
 	def run_own_way(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any], reason: str) -> Result:
 		"""As Waf does without its workers, but with what those would make of standard input and environment."""
@@ -501,6 +514,7 @@ def install() -> None:
 
 
 def options(opt):
+	timeline.options(opt)
 	if not opt.parser.get_option("--no-prefork"):
 		group = opt.add_option_group("Prefork options")
 		group.add_option(

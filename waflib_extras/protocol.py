@@ -64,6 +64,9 @@ NOT_STARTED = 1
 TIMED_OUT = 2
 CANCELLED = 3
 
+# outcome.step, of a command that was started
+PARKED = 4
+
 EMPTY = b""  # a name, because bundling with waf-light breaks literals with a prefix after a keyword
 CODING = sys.getfilesystemencoding()
 
@@ -334,7 +337,7 @@ def decode_outcome(frame: bytes) -> Outcome:
 	if fields[0] != OUTCOME_SIZE - 4 or fields[1] != 0x84:
 		raise ProtocolError("not an outcome")
 	outcome = Outcome._make(fields[2:])
-	if outcome.verdict > 3 or outcome.step > 3:
+	if outcome.verdict > 3 or outcome.step > PARKED:
 		raise ProtocolError("outcome with verdict %d, step %d" % (outcome.verdict, outcome.step))
 	return outcome
 

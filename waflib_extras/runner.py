@@ -110,6 +110,8 @@ class Dispatcher:
 		"""Commands that were submitted and shown."""
 		self.unseen = 0
 		"""Tasks whose message is not out yet."""
+		self.recording = prefork.recording
+		"""What notes tasks for the picture of a build; none while nobody wants one."""
 		self.is_cached = prefork.cache is not None and prefork.cache.active
 		self.turns = 0
 		self.are_hits = False
@@ -192,14 +194,16 @@ class Dispatcher:
 		if not self.waiting or self.master.stop:
 			return
 		limit = self.limit()
-		submitted = False
+		submitted: List[Any] = []
 		while self.waiting and not self.master.stop and self.running + len(self.hidden) < limit:
-			self.submit(self.waiting.pop())
-			submitted = True
+			submitted.append(self.waiting.pop())
+			self.submit(submitted[-1])
 		if submitted and self.pipeline is not None:
 			is_more_to_come = self.is_cached and self.hidden and len(self.pipeline.unsent) < BATCH
 			if not is_more_to_come:
 				self.pipeline.flush()
+				if self.recording is not None:
+					self.recording.note_sent(submitted)
 
 	def submit(self, task: Any) -> None:
 		"""Have the engine run the command of this task."""
@@ -226,6 +230,8 @@ class Dispatcher:
 				self.pipeline = pipeline.Pipeline(self.prefork.find_session())
 			cache = self.prefork.cache
 			self.pipeline.submit(task, command if cache is None else cache.mark(task, command), env)
+			if self.recording is not None:
+				self.recording.sent[task] = self.recording.clock()
 		except protocol.EngineError as e:
 			self.prefork.note_failure(e)
 			if not ahead:
@@ -321,6 +327,10 @@ class Dispatcher:
 
 	def complete(self, task: Any, outcome: Any, out: bytes, err: bytes, told: Any = None, learned: Any = None) -> None:
 		"""A command has ended: let Waf finish its task."""
+		if self.recording is not None:
+			sent, heard = self.recording.sent.pop(task, 0.0), self.recording.clock()
+			if outcome is not None and outcome.verdict == protocol.RAN:
+				self.recording.commands.append((task, sent, heard, outcome, told))
 		if task in self.hidden:
 			if self.master.stop and (outcome is None or outcome.verdict == protocol.CANCELLED):
 				self.hidden.discard(task)
@@ -414,7 +424,7 @@ class Dispatcher:
 			time.sleep(NAP)
 		if threads is None or not threads.count:
 			if commands:
-				self.complete_all(self.pipeline.receive(True))
+				self.complete_all(self.hear())
 			return
 		if not threads.start_waiting(False):
 			return
@@ -425,11 +435,26 @@ class Dispatcher:
 		"""Whether something was done in time."""
 		threads = self.threads
 		if commands:
-			self.complete_all(self.pipeline.receive(True, threads.bell, timeout))
+			self.complete_all(self.hear(threads.bell, timeout))
 		else:
-			threads.poll.poll(None if timeout is None else timeout * 1000)
+			self.idle(threads.poll.poll, None if timeout is None else timeout * 1000)
 		threads.stop_waiting()
 		return bool(self.done)
+
+	def hear(self, bell: Optional[int] = None, timeout: Optional[float] = None) -> List[Any]:
+		"""What the engine answers, or nothing if the bell rings first."""
+		return self.idle(self.pipeline.receive, True, bell, timeout)
+
+	def idle(self, wait: Any, *args: Any) -> Any:
+		"""Call what waits; of that time Waf's own thread makes no use."""
+		recording = self.recording
+		if recording is None:
+			return wait(*args)
+		begun = recording.clock()
+		try:
+			return wait(*args)
+		finally:
+			recording.waits.append((begun, recording.clock()))
 
 	def close(self) -> None:
 		"""Nothing will be put any more."""
@@ -545,7 +570,17 @@ class Threads:
 				dispatcher.write()
 				dispatcher.prefork.running[threading.get_ident()] = task
 				began = time.monotonic()
-				dispatcher.master.process_task(task)
+				recording = dispatcher.recording
+				if recording is None:
+					dispatcher.master.process_task(task)
+				else:
+					# here and not in a function of its own, which would cost as much as all of this
+					entry = [task, recording.clock(), 0.0]
+					recording.tasks.append(entry)
+					try:
+						dispatcher.master.process_task(task)
+					finally:
+						entry[2] = recording.clock()
 				took = time.monotonic() - began
 				if took > WORTH:
 					dispatcher.prefork.terminal.note(task, int(took * 1e6))

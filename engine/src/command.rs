@@ -95,6 +95,8 @@ pub struct Running {
     /// Output that is complete but not yet sent, by stream.
     pub rest: [Vec<u8>; 2],
     pub started: Instant,
+    /// In a parked program, or with its first part in one.
+    pub is_parked: bool,
     /// When its process ended. It is reaped only with the outcome: until then its number, and its group's, are its own.
     pub ended: Option<Instant>,
     /// What became of it, if not simply that it ran.
@@ -215,7 +217,7 @@ impl Supplies {
 }
 
 impl Starting {
-    pub fn started(self, child: Child, at: Instant, legs: Option<Legs>) -> Running {
+    pub fn started(self, child: Child, at: Instant, is_parked: bool, legs: Option<Legs>) -> Running {
         let [stdin, stdout, stderr] = self.ours;
         let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
@@ -226,6 +228,7 @@ impl Starting {
             captures: [stdout.map(capture), stderr.map(capture)],
             rest: Default::default(),
             started: at,
+            is_parked,
             ended: None,
             verdict: Verdict::Ran,
             killed: false,
@@ -310,7 +313,7 @@ impl Running {
         Some(Outcome {
             id: order.execute.id,
             verdict: self.verdict,
-            step: Step::None,
+            step: if self.is_parked { Step::Parked } else { Step::None },
             code: ended.code,
             queued: micros(order.arrived, self.started),
             wall: micros(self.started, at),

@@ -63,6 +63,8 @@ pub struct Started {
     pub key: CommandKey,
     pub at: Instant,
     pub child: Result<Child, NotStarted>,
+    /// In a parked program.
+    pub is_parked: bool,
     /// What is left of the command when this ends.
     pub legs: Option<Legs>,
 }
@@ -73,6 +75,7 @@ impl Started {
             key,
             at: Instant::now(),
             child: Err(NotStarted::engine(error)),
+            is_parked: false,
             legs: None,
         }
     }
@@ -214,6 +217,7 @@ impl Hand {
                 }
             },
         };
+        let is_parked = matches!(turn, Turn::Parked(_));
         let begun = match turn {
             Turn::Parked(begun) => Ok(begun),
             Turn::Plain => {
@@ -236,6 +240,7 @@ impl Hand {
             key: job.key,
             at,
             child,
+            is_parked,
             legs,
         })
     }

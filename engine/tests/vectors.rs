@@ -122,7 +122,7 @@ fn request(vector: &Value) -> Request {
 
 fn outcome(f: &Value) -> Outcome {
     let verdicts = [Verdict::Ran, Verdict::NotStarted, Verdict::TimedOut, Verdict::Cancelled];
-    let steps = [Step::None, Step::Command, Step::Folder, Step::Engine];
+    let steps = [Step::None, Step::Command, Step::Folder, Step::Engine, Step::Parked];
     Outcome {
         id: number(&f["id"]),
         verdict: verdicts[number::<usize>(&f["verdict"])],

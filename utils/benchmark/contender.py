@@ -188,6 +188,27 @@ class Neighbor(Waf):
 		return (self.option(),)
 
 
+class Drawn(Waf):
+	"""Waf with prefork that draws its builds, or that only records what it would draw."""
+
+	abilities = frozenset((BUILD, SLEEP, TASKS))
+
+	def __init__(self, is_written: bool) -> None:
+		super().__init__(tools=("prefork", "timeline"), needs_engine=True)
+		self.is_written = is_written
+		self.note = "with --timeline" + ("" if is_written else ", and no files are written in the end")
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		if args[0] != "build":
+			return super().waf(run, *args, **variables)
+		drawn = "--timeline=%s" % os.path.join(run.root, run.folder, "timeline")
+		command = super().waf(run, *args, drawn, **variables)
+		if not self.is_written:
+			command.env["GENBENCH_TOOLS"] += " recorded_builds"
+			command.env["PYTHONPATH"] = os.pathsep.join([run.lane.interpreter.search, TOOLS])
+		return command
+
+
 class Batched(Waf):
 	"""Waf that compiles many sources in one call of a compiler, by our tool or by its own."""
 
@@ -363,6 +384,8 @@ BUILDERS: Dict[str, Builder] = {
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
 	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
 	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
+	"prefork-timeline": Drawn(is_written=True),
+	"prefork-recorded": Drawn(is_written=False),
 	"resident": ResidentWaf(),
 	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcc-serve": Waf(tools=("prefork", "wafcc")),
@@ -414,7 +437,7 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
 BY_NAME = tuple(
-	name for name, builder in BUILDERS.items() if isinstance(builder, (Large, Unparked)) and name != "large"
+	name for name, builder in BUILDERS.items() if isinstance(builder, (Drawn, Large, Unparked)) and name != "large"
 )
 """Those that take part only where they are asked for: they tell nothing without others."""
 

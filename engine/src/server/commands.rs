@@ -177,7 +177,7 @@ impl Server {
     fn on_start(&mut self, started: Started) {
         let key = started.key;
         match (started.child, self.running(key)) {
-            (Ok(child), None) => self.welcome(key, child, started.at, started.legs),
+            (Ok(child), None) => self.welcome(key, child, started.at, started.is_parked, started.legs),
             (Ok(child), Some(running)) => {
                 running.go_on(child);
                 self.watch_end(key);
@@ -207,7 +207,7 @@ impl Server {
     }
 
     /// A command runs now.
-    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant, mut legs: Option<Legs>) {
+    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant, is_parked: bool, mut legs: Option<Legs>) {
         let Some(command) = self.commands.remove(&key) else {
             return;
         };
@@ -219,7 +219,7 @@ impl Server {
             case.driver = legs.as_mut().and_then(|legs| legs.driver.take());
         }
         let cancelled = starting.cancelled;
-        let state = State::Running(Box::new(starting.started(child, at, legs)));
+        let state = State::Running(Box::new(starting.started(child, at, is_parked, legs)));
         if order.execute.timeout > 0 {
             let timeout = Duration::from_micros(order.execute.timeout);
             // A time beyond what the clock can tell never comes.

@@ -195,6 +195,7 @@ fn outcome(r: &mut Reader<'_>) -> Result<Outcome> {
             1 => Step::Command,
             2 => Step::Folder,
             3 => Step::Engine,
+            4 => Step::Parked,
             _ => return Err(Malformed("unknown step")),
         },
         code: r.i32()?,

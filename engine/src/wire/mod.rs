@@ -239,7 +239,7 @@ pub enum Verdict {
     Cancelled = 3,
 }
 
-/// What could not be done for a command that was not started.
+/// What could not be done for a command that was not started, and how one was that was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Step {
     #[default]
@@ -247,6 +247,8 @@ pub enum Step {
     Command = 1,
     Folder = 2,
     Engine = 3,
+    /// It was forked from a parked program.
+    Parked = 4,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

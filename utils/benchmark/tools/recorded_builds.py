@@ -1,0 +1,17 @@
+"""
+A tool for Waf that has ``--timeline`` record a build as ever, and then write nothing.
+
+So the price of recording is seen beside that of the files, which are written when the build is over.
+"""
+
+from waflib import Build
+
+
+def options(opt) -> None:
+	timeline = Build.timeline
+
+	def end(outcome: str) -> None:
+		recording, timeline.recording = timeline.recording, None
+		recording.end(outcome)
+
+	timeline.end = end

@@ -1,0 +1,131 @@
+"""
+Who waited for whom: the graph of tasks as it was when a build began, and the longest chain through it.
+
+Pure: knows seconds and objects with ``run_after``, and no build.
+"""
+
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+
+
+class Ran(NamedTuple):
+	"""A task that ran."""
+
+	task: Any
+	start: float
+	end: float
+	stage: int
+	"""The number of its build group; those of a group begin when all of the one before have ended."""
+	worked: float
+	"""Seconds, without those in which it waited for a slot."""
+
+
+class Link(NamedTuple):
+	"""What is known of a task, or of what stands between tasks."""
+
+	length: float
+	"""Seconds of the longest chain that ends with it."""
+	before: int
+	"""The last one that ran in that chain before it, by number; -1 if it is the first."""
+	ready: float
+	"""When the last of those that it waits for had ended."""
+	blocker: int
+	"""Which one that was; -1 if it waits for none."""
+
+
+NOTHING = Link(0.0, -1, 0.0, -1)
+
+
+class Chains:
+	"""Of tasks that ran, by their number."""
+
+	def __init__(self, ran: List[Ran], groups: Dict[Any, Iterable[Any]], heirs: Any, makers: Any) -> None:
+		"""``groups``: who is in a group of tasks; ``heirs``: groups and who waits for them; ``makers``: by task."""
+		self.ran = ran
+		self.groups = groups
+		self.makers = makers
+		self.numbers = {each.task: number for number, each in enumerate(ran)}
+		self.of: Dict[Any, List[Any]] = {}
+		"""By task: the groups of tasks that it waited for, which Waf has taken from it."""
+		for group, waiting in heirs:
+			for task in waiting:
+				self.of.setdefault(task, []).append(group)
+		self.links: Dict[Any, Link] = {}
+		self.stage = NOTHING
+		"""What everything in this build group waits for."""
+		self.measure()
+
+	def list_before(self, node: Any) -> Iterable[Any]:
+		"""What a task, or a group of tasks, waits for."""
+		if node in self.groups:
+			return self.groups[node]
+		found = list(getattr(node, "run_after", ()))
+		found += self.of.get(node, ())
+		if node in self.makers:
+			found.append(self.makers[node])
+		return found
+
+	def measure(self) -> None:
+		"""Find the link of each task; those of a build group may rely on all groups before."""
+		longest = NOTHING
+		stage = 0
+		for number in sorted(range(len(self.ran)), key=lambda n: self.ran[n].stage):
+			each = self.ran[number]
+			if each.stage != stage:
+				stage, self.stage = each.stage, longest
+			link = self.find(each.task)
+			if link.length >= longest.length:
+				longest = Link(link.length, number, longest.ready, longest.blocker)
+			if each.end >= longest.ready:
+				longest = Link(longest.length, longest.before, each.end, number)
+
+	def find(self, node: Any) -> Link:
+		"""The link of a node, and of all before it: without recursion, as chains are longer than Python's stack."""
+		links, under_way = self.links, set()
+		left = [node]
+		while left:
+			current = left[-1]
+			if current in links:
+				left.pop()
+				continue
+			before = self.list_before(current)
+			if current not in under_way:
+				under_way.add(current)
+				missing = [other for other in before if other not in links and other not in under_way]
+				if missing:
+					left += missing
+					continue
+			left.pop()
+			links[current] = self.join(current, before)
+		return links[node]
+
+	def join(self, node: Any, before: Iterable[Any]) -> Link:
+		number = self.numbers.get(node)
+		found = NOTHING if number is None else self.stage
+		length, last, ready, blocker = found
+		for other in before:
+			link = self.links.get(other)
+			if link is None:
+				# it closes a circle
+				continue
+			own = self.numbers.get(other)
+			if link.length > length or (link.length == length and last < 0):
+				length, last = link.length, link.before if own is None else own
+			end, who = (link.ready, link.blocker) if own is None else (self.ran[own].end, own)
+			if end > ready:
+				ready, blocker = end, who
+		if number is not None:
+			length += self.ran[number].worked
+		return Link(length, last, ready, blocker)
+
+	def link(self, number: int) -> Link:
+		return self.links[self.ran[number].task]
+
+	def longest(self) -> List[int]:
+		"""The numbers of the tasks in the longest chain, the first one first."""
+		numbers: List[int] = []
+		if self.ran:
+			last: Optional[int] = max(range(len(self.ran)), key=lambda n: (self.link(n).length, -n))
+			while last is not None and last >= 0:
+				numbers.append(last)
+				last = self.link(last).before
+		return numbers[::-1]

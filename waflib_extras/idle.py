@@ -1,0 +1,227 @@
+"""
+Which slots were idle, and why: what the others waited for, second by second.
+
+Pure: knows spans of time and numbers, and no build.
+"""
+
+import bisect
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+REASONS = (
+	"before the first task: reading wscripts and the database",
+	"Waf makes tasks (posting)",
+	"Waf's own thread is busy: comparing, scanning, making commands",
+	"the engine has commands, and starts them or asks its cache",
+	"other builds have the slots",
+	"nothing is ready: all wait for others",
+	"nothing is left but the last ones",
+	"between two commands",
+	"after the last task: writing the database",
+)
+BEFORE, POSTING, BUSY, ENGINE, OTHERS, DEPENDENCY, TAIL, BETWEEN, AFTER = range(len(REASONS))
+MAIN = ("waiting", "busy", "posting", "wscripts", "database")
+NEAR = 1.5
+"""Seconds around a sample for which it tells what other builds do."""
+BRIEF = 0.0005
+"""Seconds without which nothing starts after a dependency has ended."""
+
+
+class Span(NamedTuple):
+	"""A task that ran: it was sent, began and ended."""
+
+	start: float
+	end: float
+	sent: float
+	number: int
+	blocker: int
+	"""The one that it waited for last; -1 for none."""
+	pauses: Sequence[Tuple[float, float]] = ()
+	"""When it waited in the engine, in the middle of its work."""
+
+
+class Scene(NamedTuple):
+	"""The build around them."""
+
+	begun: float
+	ended: float
+	jobs: int
+	schedules: List[Tuple[float, float]]
+	posts: List[Tuple[float, float]]
+	waits: List[Tuple[float, float]]
+	others: List[Tuple[float, int]]
+	"""Samples: when, and how many commands of other builds ran."""
+
+
+# from when to when, so many slots, their reason, and the number of the task that was waited for or -1
+Segment = Tuple[float, float, float, int, int]
+
+
+class Idle(NamedTuple):
+	segments: List[Segment]
+	busy: float
+	"""Seconds of slots that were used."""
+
+
+def find_idle(scene: Scene, spans: List[Span]) -> Idle:
+	"""Every stretch in which fewer tasks ran than slots were there, with its reason."""
+	spans = sorted(spans)
+	running = queued = waiting = posting = scheduled = 0
+	events: List[Tuple[float, int, int]] = []
+	for span in spans:
+		events += ((span.start, 0, 1), (span.end, 0, -1))
+		if span.start > span.sent:
+			events += ((span.sent, 1, 1), (span.start, 1, -1))
+		for begin, end in span.pauses:
+			events += ((begin, 0, -1), (begin, 1, 1), (end, 0, 1), (end, 1, -1))
+	for kind, stretches in enumerate((scene.waits, scene.posts, scene.schedules), 2):
+		for begin, end in stretches:
+			events += ((begin, kind, 1), (end, kind, -1))
+	events.append((scene.ended, 0, 0))
+	events.sort()
+	judge = Judge(scene, spans)
+	segments: List[Segment] = []
+	latest: Dict[Tuple[int, int, int], int] = {}
+	busy = 0.0
+	last = scene.begun
+
+	def add(end: float, slots: int, reason: int, blamed: int) -> None:
+		"""Another stretch, or a longer one if this goes on with it."""
+		place = latest.get((slots, reason, blamed), -1)
+		if place >= 0 and segments[place][1] == last:
+			segments[place] = (segments[place][0], end, slots, reason, blamed)
+		else:
+			latest[slots, reason, blamed] = len(segments)
+			segments.append((last, end, slots, reason, blamed))
+
+	for at, kind, change in events:
+		if at > last:
+			used = min(running, scene.jobs)
+			busy += used * (at - last)
+			free = scene.jobs - used
+			if free:
+				late = min(free, queued) if scheduled else 0
+				if late:
+					add(at, late, judge.judge_engine(last), -1)
+				if free > late:
+					reason, blamed = judge.judge(last, at, waiting, posting, scheduled)
+					add(at, free - late, reason, blamed)
+			last = at
+		if kind == 0:
+			running += change
+		elif kind == 1:
+			queued += change
+		elif kind == 2:
+			waiting += change
+		elif kind == 3:
+			posting += change
+		else:
+			scheduled += change
+	return Idle(segments, busy)
+
+
+class Judge:
+	"""Knows who is to blame."""
+
+	def __init__(self, scene: Scene, spans: List[Span]) -> None:
+		self.scene = scene
+		self.spans = spans
+		self.starts = [span.start for span in spans]
+		self.by_number = {span.number: span for span in spans}
+		self.ends = sorted((span.end, span.number) for span in spans)
+		self.times = [at for at, _ in scene.others]
+		self.first = scene.schedules[0][0] if scene.schedules else scene.ended
+
+	def judge(self, begin: float, end: float, waiting: int, posting: int, scheduled: int) -> Tuple[int, int]:
+		if not scheduled:
+			return (BEFORE if begin < self.first else AFTER), -1
+		if posting:
+			return POSTING, -1
+		position = bisect.bisect_left(self.starts, end)
+		is_last = position == len(self.spans)
+		if not waiting and not (is_last and self.is_running(begin)):
+			return BUSY, -1
+		if is_last:
+			return TAIL, self.ends[-1][1] if self.ends else -1
+		following = self.spans[position]
+		blocker = self.by_number.get(following.blocker)
+		if blocker is None:
+			# all of a build group have to end, and nobody waits for one alone
+			place = bisect.bisect_right(self.ends, (following.start, 1 << 60)) - 1
+			blocker = self.by_number[self.ends[place][1]] if place >= 0 else None
+		if blocker is None or blocker.end < end - BRIEF:
+			return BETWEEN, -1
+		return DEPENDENCY, blocker.number
+
+	def is_running(self, at: float) -> bool:
+		return bool(self.ends) and self.ends[-1][0] > at
+
+	def judge_engine(self, at: float) -> int:
+		"""Whether other builds have the slots that the engine does not give us."""
+		place = bisect.bisect_left(self.times, at)
+		for near in (place - 1, place):
+			if 0 <= near < len(self.times) and abs(self.times[near] - at) < NEAR and self.scene.others[near][1]:
+				return OTHERS
+		return ENGINE
+
+
+def sum_reasons(idle: Idle) -> List[Tuple[int, int, float]]:
+	"""Reason, whom it was waited for, and the seconds of slots: the largest first."""
+	sums: Dict[Tuple[int, int], float] = {}
+	for begin, end, slots, reason, who in idle.segments:
+		sums[reason, who] = sums.get((reason, who), 0.0) + slots * (end - begin)
+	return sorted(((reason, who, spent) for (reason, who), spent in sums.items()), key=lambda each: -each[2])
+
+
+def thin(segments: List[Segment], begun: float, ended: float, most: int) -> List[Segment]:
+	"""The same as no more than so many stretches of equal length, each with a mean of slots for each reason."""
+	if len(segments) <= most or ended <= begun:
+		return segments
+	count = most // len(REASONS)
+	width = (ended - begun) / count
+	sums: Dict[Tuple[int, int], float] = {}
+	for begin, end, slots, reason, _ in segments:
+		first, last = int((begin - begun) / width), min(int((end - begun) / width), count - 1)
+		for number in range(first, last + 1):
+			left, right = begun + number * width, begun + (number + 1) * width
+			part = min(end, right) - max(begin, left)
+			if part > 0:
+				sums[number, reason] = sums.get((number, reason), 0.0) + part * slots
+	return [
+		(begun + number * width, begun + (number + 1) * width, spent / width, reason, -1)
+		for (number, reason), spent in sorted(sums.items())
+	]
+
+
+def sum_main(stretches: List[Tuple[float, float, int]]) -> List[float]:
+	"""Seconds that Waf's own thread spent with each of ``MAIN``."""
+	sums = [0.0] * len(MAIN)
+	for begin, end, doing in stretches:
+		sums[doing] += end - begin
+	return sums
+
+
+def find_main(scene: Scene) -> List[Tuple[float, float, int]]:
+	"""What Waf's own thread did: from when to when, and its number in ``MAIN``."""
+	events: List[Tuple[float, int, int]] = []
+	for kind, stretches in enumerate((scene.schedules, scene.posts, scene.waits)):
+		for begin, end in stretches:
+			events += ((begin, kind, 1), (end, kind, -1))
+	events.sort()
+	events.append((scene.ended, 0, 0))
+	counts = [0, 0, 0]
+	found: List[Tuple[float, float, int]] = []
+	last, seen = scene.begun, False
+	for at, kind, change in events:
+		if at > last:
+			if not counts[0]:
+				doing = 4 if seen else 3
+			else:
+				doing = 2 if counts[1] else 0 if counts[2] else 1
+			if found and found[-1][2] == doing and found[-1][1] == last:
+				found[-1] = (found[-1][0], at, doing)
+			else:
+				found.append((last, at, doing))
+			last = at
+		seen = seen or kind == 0
+		counts[kind] += change
+	return found
