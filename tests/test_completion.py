@@ -20,7 +20,7 @@ from handbook.text import FLAG  # noqa: E402
 MADE = ROOT / "engine" / "completions"
 PAGES = ROOT / "docs" / "man"
 DEADLINE = 60
-HELPS = (("wafd", ("--help",)), ("wafd", ("serve", "--help")), ("wafcc", ("--help",)))
+HELPS = (("wafd", ("--help",)), ("wafd", ("serve", "--help")), ("wafd", ("dashboard", "--help")), ("wafcc", ("--help",)))
 
 
 def run(command: List[str], **kwargs: Any) -> str:
@@ -87,7 +87,7 @@ def read_flags(text: str) -> List[str]:
 def test_every_option_is_in_page_and_completion(programs: Dict[str, str], program: str, arguments: Any) -> None:
 	"""As the programs themselves say it; and the page has no option that no help has."""
 	flags = read_flags(run([programs[program], *arguments]))
-	assert len(flags) > 5
+	assert len(flags) > 2
 	text = (PAGES / (program + ".1")).read_text().replace("\\-", "-")
 	page = re.sub(r"\\f[BIR]", "", text)
 	known = {flag for name, words in HELPS if name == program for flag in read_flags(run([programs[name], *words]))}

@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = {
 	"wafd": "engine/src/bin/wafd.rs",
 	"wafd serve": "engine/src/serve/options.rs",
+	"wafd dashboard": "engine/src/dashboard/options.rs",
 	"wafcc": "engine/src/wafcc/act.rs",
 }
 TEXT = re.compile(r'const HELP: &str = "\\\n(.*?)";\n', re.S)
@@ -86,18 +87,19 @@ def read_action(action: argparse.Action) -> Option:
 def make_files() -> Dict[str, str]:
 	"""By path: what is to be there."""
 	version = runpy.run_path(str(ROOT / "waflib_extras" / "version.py"))["VERSION"]
-	wafd, serve, wafcc = (read_help(name) for name in SOURCES)
+	wafd, serve, dashboard, wafcc = (read_help(name) for name in SOURCES)
+	parts = [serve, dashboard]
 	tools = read_tools()
 	groups = [one._replace(name="waf-extras") for one in tools[:1]] + tools[1:]
 	made = {
-		"docs/man/wafd.1": page.write([wafd, serve], 1, version, DATE, "run the commands of builds", PAGES[1:]),
+		"docs/man/wafd.1": page.write([wafd, *parts], 1, version, DATE, "run the commands of builds", PAGES[1:]),
 		"docs/man/wafcc.1": page.write(
 			[wafcc], 1, version, DATE, "compile with a cache that observes compilers", [PAGES[0], PAGES[2]]
 		),
 		"docs/man/waf-extras.7": page.write_tools(groups, version, DATE, "tools that make Waf quick", PAGES[:2]),
 	}
 	waf = Help("waf", [], [], [], [], [], [], [])
-	for main, rest in ((wafd, [serve]), (wafcc, []), (waf, [])):
+	for main, rest in ((wafd, parts), (wafcc, []), (waf, [])):
 		made["engine/completions/bash/" + main.name] = shells.bash(main, rest)
 		made["engine/completions/zsh/_" + main.name] = shells.zsh(main, rest)
 		made["engine/completions/fish/%s.fish" % main.name] = shells.fish(main, rest)

@@ -1,13 +1,14 @@
 # Written by utils/manual.py from what --help says: change that instead.
 complete -c wafd -f
-complete -c wafd -n 'not __fish_seen_subcommand_from start status stop serve completion' -a start -d 'make sure that an engine runs; prints how to reach it'
-complete -c wafd -n 'not __fish_seen_subcommand_from start status stop serve completion' -a status -d 'tell what it does and did'
-complete -c wafd -n 'not __fish_seen_subcommand_from start status stop serve completion' -a stop -d 'end it when its running commands have ended'
-complete -c wafd -n 'not __fish_seen_subcommand_from start status stop serve completion' -a serve -d 'keep a cache for a team, which other machines ask over TCP'
-complete -c wafd -n 'not __fish_seen_subcommand_from start status stop serve completion' -a completion -d 'print what has a shell complete wafd, wafcc and waf'
-complete -c wafd -n "not __fish_seen_subcommand_from start status stop serve completion" -l foreground -d 'serve until stopped, with the log on standard error'
-complete -c wafd -n "not __fish_seen_subcommand_from start status stop serve completion" -l help
-complete -c wafd -n "not __fish_seen_subcommand_from start status stop serve completion" -l version
+complete -c wafd -n 'not __fish_seen_subcommand_from start status stop dashboard serve completion' -a start -d 'make sure that an engine runs; prints how to reach it'
+complete -c wafd -n 'not __fish_seen_subcommand_from start status stop dashboard serve completion' -a status -d 'tell what it does and did'
+complete -c wafd -n 'not __fish_seen_subcommand_from start status stop dashboard serve completion' -a stop -d 'end it when its running commands have ended'
+complete -c wafd -n 'not __fish_seen_subcommand_from start status stop dashboard serve completion' -a dashboard -d 'show what it does, as it happens, in a browser'
+complete -c wafd -n 'not __fish_seen_subcommand_from start status stop dashboard serve completion' -a serve -d 'keep a cache for a team, which other machines ask over TCP'
+complete -c wafd -n 'not __fish_seen_subcommand_from start status stop dashboard serve completion' -a completion -d 'print what has a shell complete wafd, wafcc and waf'
+complete -c wafd -n "not __fish_seen_subcommand_from start status stop dashboard serve completion" -l foreground -d 'serve until stopped, with the log on standard error'
+complete -c wafd -n "not __fish_seen_subcommand_from start status stop dashboard serve completion" -l help
+complete -c wafd -n "not __fish_seen_subcommand_from start status stop dashboard serve completion" -l version
 complete -c wafd -n "__fish_seen_subcommand_from start" -l tcp -d 'also listen on a port of 127.0.0.1, for clients that show a token'
 complete -c wafd -n "__fish_seen_subcommand_from start" -l idle -x -d 'leave after that long without a client [600, or $WAFD_IDLE]'
 complete -c wafd -n "__fish_seen_subcommand_from start" -l foreground -d 'serve until stopped, with the log on standard error'
@@ -16,6 +17,10 @@ complete -c wafd -n "__fish_seen_subcommand_from status" -l json -d 'for program
 complete -c wafd -n "__fish_seen_subcommand_from status" -l help
 complete -c wafd -n "__fish_seen_subcommand_from stop" -l now -d 'end running commands too'
 complete -c wafd -n "__fish_seen_subcommand_from stop" -l help
+complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l port -x -d 'of 127.0.0.1; 0 is any that is free [0]'
+complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l no-open -d 'do not open the page in the desktop\'s browser'
+complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l server -x -d 'also show how a team\'s server does: its address as in the setting remote of wafcc'
+complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l help
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l listen -x -d 'address and port; port 0 is any that is free. It prints those it listens on'
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l store -x -a '(__fish_complete_directories)' -d 'folder of the store [$XDG_CACHE_HOME/wafd-serve, or ~/.cache/wafd-serve]'
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l max-size -x -d 'of the store; what was not used longest goes first [50G]'
