@@ -41,14 +41,35 @@ class Ledger:
 		self.systems: Dict[str, closure.System] = {}
 		self.stamps: Dict[str, Optional[closure.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
+		self.look = closure.stamp_of
+		self.held: List[Tuple[Target, str, bool]] = []
+		"""The targets of which the plan was found to hold, and what for."""
 
 	def target(self, name: str) -> "Target":
 		return Target(self, self.plans.setdefault(name, {}))
 
 	def stamp(self, path: str) -> Optional[closure.Stamp]:
 		if path not in self.stamps:
-			self.stamps[path] = closure.stamp_of(path)
+			self.stamps[path] = self.look(path)
 		return self.stamps[path]
+
+	def looks_away(self, checks: Any) -> None:
+		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
+
+		def look(path: str) -> Optional[closure.Stamp]:
+			with checks.away():
+				return closure.stamp_of(path)
+
+		self.look = look
+		checks.append(self.holds_still)
+
+	def holds_still(self) -> bool:
+		"""Look at all files again: what was planned is what would be planned now."""
+		before, self.stamps, self.look = self.stamps, {}, closure.stamp_of
+		now = time.time()
+		return all((self.stamp(path) is None) == (stamp is None) for path, stamp in before.items()) and all(
+			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
+		)
 
 	def open_facts(self) -> closure.Shelf:
 		if self.shelf is None:
@@ -101,7 +122,10 @@ class Target:
 			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
 		if any(is_rested(*edit, now) for edit in edited.values()):
 			return False
-		return not changed or self.follow(changed, edited, is_cxx)
+		if changed and not self.follow(changed, edited, is_cxx):
+			return False
+		self.ledger.held.append((self, key, is_cxx))
+		return True
 
 	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
 		"""Keep the plan if only files have changed that are compiled alone by now, and that stay in their turn."""
