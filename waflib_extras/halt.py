@@ -9,6 +9,7 @@ caller's place and goes on; if not, it ends, and nothing has happened. ``docs/re
 import contextlib
 import fcntl
 import gc
+import importlib
 import marshal
 import os
 import signal
@@ -24,9 +25,10 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 from . import caller, child, memo, witness
 
 READY = b"R"  # it has halted
-HINDERED = b"H"  # why it ends, whether that passes by itself, and the files with the code that did it
+HINDERED = b"H"  # why it ends, when to try again, and the files with the code that did it
 GOING = b"G"  # it is the caller's now
 GIVEN_UP = b"U"  # what is not as it was
+LATER, SOON, NEXT = range(3)  # when to try again: when the code is another, in a moment, after the next build
 LONGEST = 30  # seconds until it must have halted
 
 
@@ -46,9 +48,9 @@ class Watcher(witness.Witness):
 	def keep(self, facts: Dict[Any, Any], key: Any, value: Any) -> None:
 		if self.is_ahead:
 			if facts.setdefault(key, value) != value:
-				self.refuse("changed while it was looked at: %s" % (key,), True)
+				self.refuse("changed while it was looked at: %s" % (key,), SOON)
 			if value and (facts is self.files or facts is self.own) and witness.is_fresh(value, self.began):
-				self.refuse("changed just before: %s" % key, True)
+				self.refuse("changed just before: %s" % key, SOON)
 		super().keep(facts, key, value)
 
 	def see_code(self, code: CodeType) -> None:
@@ -98,12 +100,12 @@ class Halt:
 	def tell(self, kind: bytes, value: Any = None) -> None:
 		self.sock.sendall(caller.pack(kind, value))
 
-	def refuse(self, reason: str, passes: bool = False) -> None:
+	def refuse(self, reason: str, again: int = LATER) -> None:
 		"""End; nothing has been done yet."""
 		witness.Witness.look_away()
 		codes = {code.co_filename for code in self.seen.codes}
 		with contextlib.suppress(OSError):
-			self.tell(HINDERED, (reason, passes, {path: witness.signature_of(path) for path in codes}))
+			self.tell(HINDERED, (reason, again, {path: witness.signature_of(path) for path in codes}))
 		os._exit(0)
 
 	def give_up(self, reason: str) -> None:
@@ -153,6 +155,7 @@ class Halt:
 			witness.Witness.look_away()
 			if self.report >= 0:
 				os.write(2, traceback.format_exc().encode())
+				os._exit(1)
 			self.give_up("it cannot go on: %s" % e)
 
 	def wait(self, bld: Any) -> None:
@@ -224,6 +227,7 @@ class Halt:
 		os.environ.update(harmless)
 		self.child.digests.mounts = memo.Mounts.read()
 		self.child.digests.devices.clear()
+		importlib.invalidate_caches()
 		child.Stream.is_held = False
 		caller.write_out(child.Stream.chunks)
 		if not seen.hindrance:
@@ -259,22 +263,25 @@ def run_ahead(
 ) -> None:
 	"""All that a process does that begins a command line ahead of its call."""
 	status = 1
+	halt = Halt(socket.socket(fileno=fd), project)
 	try:
 		child.begin_group()
 		signal.alarm(LONGEST)  # ends it, even when the resident has ended
 		streams, others = open_stand_ins(shapes)
 		numbers = [0, 1, 2, *range(10, 10 + len(others))]
-		fd = child.take_descriptors(fd, streams + others, numbers)
-		halt = Halt(socket.socket(fileno=fd), project)
+		fd = child.take_descriptors(halt.sock.detach(), streams + others, numbers)
+		halt.sock = socket.socket(fileno=fd)
 		halt.own = [fd, *numbers]
 		run = halt.child = child.Child(request, digests, why, halt.seen)
 		child.Stream.is_held = True
 		halt.install()
 		status = run.run()
 		if halt.report < 0:
-			halt.refuse("it ends before its first task")
+			halt.refuse("it ends before its first task", NEXT)
 		child.write_report(halt.report, run.tell(status))
-	except BaseException:
+	except BaseException as e:
+		if halt.report < 0:
+			halt.refuse("%s: %s" % (type(e).__name__, e), NEXT)
 		with contextlib.suppress(BaseException):
 			os.write(2, traceback.format_exc().encode())
 		status = status or 1

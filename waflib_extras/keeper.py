@@ -237,6 +237,9 @@ class Keeper:
 			self.leave("nobody called")
 		elif is_memory_scarce():
 			self.leave("memory is short")
+		elif not self.calls and self.sketcher.sock is not None and is_memory_scarce(2 * SCARCE):
+			self.sketcher.drop()
+			self.sketcher.give_up("memory is short")
 
 	def leave(self, why: str) -> None:
 		self.leaving = why
@@ -355,7 +358,7 @@ class Keeper:
 	def sketch(self) -> None:
 		"""Begin a command line ahead of its call."""
 		if is_memory_scarce(2 * SCARCE):
-			self.sketcher.refuse("memory is short")
+			self.sketcher.give_up("memory is short")
 		elif self.sketcher.begin():
 			self.count("sketched")
 

@@ -83,7 +83,7 @@ class Sketcher:
 		self.reason = reason
 		return True
 
-	def refuse(self, reason: str) -> None:
+	def give_up(self, reason: str) -> None:
 		self.wanted = None
 		self.reason = reason
 
@@ -99,7 +99,7 @@ class Sketcher:
 		pid = os.fork()
 		if pid == 0:
 			shapes, why = order.key[SHAPES], "it was begun ahead of its call"
-			halt.run_ahead(order.request, shapes, self.digests, theirs.fileno(), self.project, why)
+			halt.run_ahead(order.request, shapes, self.digests, theirs.detach(), self.project, why)
 		theirs.close()
 		with contextlib.suppress(OSError):
 			os.setpgid(pid, pid)
@@ -184,17 +184,17 @@ class Sketcher:
 		if kind == halt.HINDERED:
 			self.note(order, *value)
 		else:
-			self.note(order, "it was ended, or took too long", False, {})
+			self.note(order, "it was ended, or took too long", halt.NEXT, {})
 		return None
 
-	def note(self, order: Order, reason: str, passes: bool, files: Dict[str, Any]) -> None:
+	def note(self, order: Order, reason: str, again: int, files: Dict[str, Any]) -> None:
 		"""Remember why a command line could not be begun; try once more where that may be otherwise soon."""
 		self.reason = reason
-		if not passes:
+		if again == halt.LATER:
 			self.hopeless[order.key] = reason, files
 			while len(self.hopeless) > REMEMBERED:
 				del self.hopeless[next(iter(self.hopeless))]
-		elif order.tries < TRIES and self.wanted is None:
+		elif again == halt.SOON and order.tries < TRIES and self.wanted is None:
 			tries = order.tries + 1
 			self.wanted = order._replace(due=time.monotonic() + REST * 2**tries, tries=tries)
 
