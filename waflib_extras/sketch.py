@@ -106,7 +106,7 @@ class Sketcher:
 		ours.settimeout(PATIENCE)
 		self.pid, self.sock, self.order_of = pid, ours, order
 		self.is_ready = False
-		self.reason = "it is being begun"
+		self.reason = "not yet, it is being begun"
 		return True
 
 	def drop(self) -> None:
@@ -127,7 +127,7 @@ class Sketcher:
 			self.report = -1
 		self.order_of = None
 		self.is_ready = False
-		self.reason = "none was begun since"
+		self.reason = "not yet"
 
 	def reap(self) -> None:
 		for pid in list(self.ended):
