@@ -183,9 +183,10 @@ class ResidentTogether(ResidentWaf):
 	options = ("--unity=on",)
 
 	def rest(self, run: "Run") -> None:
+		first = self.going
 		super().rest(run)
-		# the plan is made anew at the first edit, so nothing goes on there: it must at the second
-		self.going = max(self.going - 1, 1)
+		# the plan is made anew at the first edit, so nothing goes on there: after both edits, one must have
+		self.going = first or self.going
 
 
 class Stock(Waf):
