@@ -17,14 +17,13 @@ import struct
 import sys
 import tempfile
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
-from . import caller, child, memo, sketch, witness
+from . import caller, child, memo, sketch, standing, witness
 
 IDLE = 1800.0  # seconds without a call until it leaves
 TICK = 5.0  # seconds between looks at whether it is still wanted
 PATIENCE = 2.0  # seconds for a request to arrive
-SCARCE = 0.05  # of the machine's memory: with less available it leaves
 MEMOS = 8
 MOST_RESIDENTS = 8
 UNFIT = 3  # refusals in a row until it leaves to one that fits
@@ -32,50 +31,11 @@ LETHAL = (signal.SIGTERM, signal.SIGKILL)
 LINGER = 2.0  # seconds from the first of these to the second
 DIGESTS = 200_000  # digests of files that are kept
 
-# of the caller, as it must be for an answer to be right, and for a child to be what the caller would be
-RIGHTS = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
-BURDENS = ("Umask", "SigBlk", "SigIgn", "Cpus_allowed")
-NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
-
 
 class Unfit(Exception):
 	"""Why a call is refused."""
 
 	pass
-
-
-# ---- whom we stand for
-
-
-def read_status(pid: int, names: Tuple[str, ...]) -> List[str]:
-	with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as f:
-		return [line for line in f if line.partition(":")[0] in names]
-
-
-def read_rights(pid: int) -> List[str]:
-	"""What decides which files a process can see."""
-	links = ["ns/" + name for name in NAMESPACES] + ["root"]
-	return read_status(pid, RIGHTS) + [os.readlink("/proc/%d/%s" % (pid, link)) for link in links]
-
-
-def read_burdens(pid: int) -> List[str]:
-	"""What a process hands on to the commands that it starts, besides what a child of ours is given."""
-	texts = read_status(pid, BURDENS)
-	for name in ("limits", "cgroup", "oom_score_adj"):
-		with open("/proc/%d/%s" % (pid, name), encoding="utf-8", errors="replace") as f:
-			texts.append(f.read())
-	with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
-		fields = f.read().rpartition(")")[2].split()
-	return [*texts, fields[16], fields[38]]  # nice, policy
-
-
-def is_memory_scarce(part: float = SCARCE) -> bool:
-	try:
-		with open("/proc/meminfo", encoding="utf-8") as f:
-			fields = {line.partition(":")[0]: int(line.split()[1]) for line in f}
-		return fields["MemAvailable"] < part * fields["MemTotal"]
-	except (OSError, KeyError, ValueError, IndexError):
-		return False
 
 
 # ---- the loop
@@ -235,9 +195,9 @@ class Keeper:
 			self.leave("its folder or its socket is gone")
 		elif not self.works and time.monotonic() - self.last > self.spec.get("idle", IDLE):
 			self.leave("nobody called")
-		elif is_memory_scarce():
+		elif standing.is_memory_scarce():
 			self.leave("memory is short")
-		elif not self.calls and self.sketcher.sock is not None and is_memory_scarce(2 * SCARCE):
+		elif not self.calls and self.sketcher.sock is not None and standing.is_memory_scarce(2 * standing.SCARCE):
 			self.sketcher.drop()
 			self.sketcher.give_up("memory is short")
 
@@ -291,7 +251,7 @@ class Keeper:
 		try:
 			if request.described != self.described or len(fds) != len(request.numbers):
 				raise Unfit("it was started otherwise")
-			if read_rights(pid) != read_rights(os.getpid()):
+			if standing.read_rights(pid) != standing.read_rights(os.getpid()):
 				raise Unfit("the caller has other rights")
 			key = make_key(request, fds[:3])
 			known = self.memos.pop(key, None)
@@ -310,7 +270,7 @@ class Keeper:
 						self.sketcher.order(key, request)
 					return
 				self.reason = "%s changed" % changed
-			if read_burdens(pid) != read_burdens(os.getpid()):
+			if standing.read_burdens(pid) != standing.read_burdens(os.getpid()):
 				raise Unfit("the caller has other limits, priorities or groups")
 		except Unfit as e:
 			self.count("refused")
@@ -327,7 +287,7 @@ class Keeper:
 
 	def begin(self, call: Call) -> None:
 		"""Have a command line run: by the process that has begun it already, or by one that begins now."""
-		if self.sketcher.call(call.key, call.request, call.fds, self.open_report()):
+		if self.sketcher.is_fit() and self.sketcher.call(call.key, call.request, call.fds, self.open_report()):
 			self.calls.append(call)
 		else:
 			if not self.calls:
@@ -357,7 +317,7 @@ class Keeper:
 
 	def sketch(self) -> None:
 		"""Begin a command line ahead of its call."""
-		if is_memory_scarce(2 * SCARCE):
+		if standing.is_memory_scarce(2 * standing.SCARCE):
 			self.sketcher.give_up("memory is short")
 		elif self.sketcher.begin():
 			self.count("sketched")
@@ -373,7 +333,8 @@ class Keeper:
 		try:
 			if changed:
 				self.reason = changed
-				self.fork(call)
+				if not is_gone(call.sock):
+					self.fork(call)
 			else:
 				self.count("thawed")
 				self.start(pid, report, call)

@@ -14,7 +14,7 @@ import socket
 import time
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
-from . import caller, child, halt, witness
+from . import caller, child, halt, standing, witness
 
 REST = 0.12  # seconds after a build in which what it wrote might still be changed without showing
 TRIES = 5  # each waits twice as long as the one before
@@ -137,6 +137,13 @@ class Sketcher:
 			self.ended.discard(pid)
 
 	# ---- calls
+
+	def is_fit(self) -> bool:
+		"""What has begun runs in the circumstances in which we do, as who calls was found to."""
+		try:
+			return self.is_ready and standing.read_burdens(self.pid) == standing.read_burdens(os.getpid())
+		except (OSError, IndexError):
+			return False
 
 	def call(self, key: Any, request: child.Request, fds: List[int], report: int) -> bool:
 		"""Have the process take a call, if it has begun that command line; what it answers is heard later."""
