@@ -171,7 +171,7 @@ class ResidentWaf(Waf):
 		if self.answers(run) < self.expected:
 			raise Failed("its resident process did not answer for the build")
 		if self.count(run, "thawed") < self.going:
-			raise Failed("what its resident process had begun did not go on")
+			raise Failed("what its resident process had begun did not go on: %s" % self.ask(run, "--resident-list"))
 		self.expected = self.going = 0
 
 
