@@ -113,6 +113,8 @@ class ResidentWaf(Waf):
 
 	abilities = frozenset((REBUILD,))
 	note = "its resident process has seen a build with nothing to do before"
+	builds_before = True
+	"""Other lanes have left files in the project's folder since it built last, so it builds once more before an edit."""
 
 	def __init__(self, tools: Sequence[str] = ("resident",)) -> None:
 		super().__init__(tools=tools)
@@ -140,6 +142,8 @@ class ResidentWaf(Waf):
 
 	def rest(self, run: "Run") -> None:
 		deadline = time.monotonic() + SETTLED
+		if self.builds_before:
+			run.aside("settle", self.command(run))
 		while self.count(run, "begun ahead and waits") < 1:
 			told = self.ask(run, "--resident-list")
 			if time.monotonic() > deadline:
@@ -181,6 +185,7 @@ class ResidentTogether(ResidentWaf):
 	abilities = frozenset((UNITY,))
 	note = "our unity with large and a resident process, idle when each edit is made"
 	options = ("--unity=on",)
+	builds_before = False
 
 	def rest(self, run: "Run") -> None:
 		first = self.going
