@@ -114,7 +114,7 @@ class ResidentWaf(Waf):
 	abilities = frozenset((REBUILD,))
 	note = "its resident process has seen a build with nothing to do before"
 	builds_before = True
-	"""Other lanes have left files in the project's folder since it built last, so it builds once more before an edit."""
+	"""Before an edit it builds once more: other lanes may have left files in the project's folder since it did."""
 
 	def __init__(self, tools: Sequence[str] = ("resident",)) -> None:
 		super().__init__(tools=tools)
