@@ -143,6 +143,8 @@ class ResidentWaf(Waf):
 	def rest(self, run: "Run") -> None:
 		deadline = time.monotonic() + SETTLED
 		if self.builds_before:
+			# of a content that the edit to come is not, which another lane may have made before
+			run.project.edit(-run.version - 1)
 			run.aside("settle", self.command(run))
 		while self.count(run, "begun ahead and waits") < 1:
 			told = self.ask(run, "--resident-list")
