@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache
@@ -119,6 +119,7 @@ class ResidentWaf(Waf):
 	def __init__(self, tools: Sequence[str] = ("resident",)) -> None:
 		super().__init__(tools=tools)
 		self.folder = ""
+		self.numbers: Dict[Any, int] = {}
 		self.pids: List[int] = []
 		self.expected = 0
 		"""So many builds its resident process must have answered for after the run."""
@@ -129,7 +130,11 @@ class ResidentWaf(Waf):
 		if not self.folder:
 			self.folder = tempfile.mkdtemp(prefix="waf-bench-")
 			atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
-		return super().waf(run, *args, WAFD_RUNTIME_DIR=self.folder, WAF_RESIDENT_IDLE="600", **variables)
+		# a folder of its own has an environment of its own, and so a process of its own
+		number = self.numbers.setdefault((run.root, run.folder), len(self.numbers))
+		folder = os.path.join(self.folder, str(number))
+		os.makedirs(folder, 0o700, exist_ok=True)
+		return super().waf(run, *args, WAFD_RUNTIME_DIR=folder, WAF_RESIDENT_IDLE="600", **variables)
 
 	def settle(self, run: "Run") -> None:
 		deadline = time.monotonic() + SETTLED
