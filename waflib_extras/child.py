@@ -101,6 +101,8 @@ class Digests:
 		self.new: Dict[str, Tuple[Any, bytes]] = {}
 		self.mounts: Optional[memo.Mounts] = None
 		self.devices: Dict[int, bool] = {}
+		self.looked: Dict[str, Optional[witness.Signature]] = {}
+		"""Of files that were looked at just before the first task, for as long as nothing was done."""
 
 	def install(self) -> None:
 		"""Have Waf ask here first."""
@@ -111,18 +113,20 @@ class Digests:
 		def h_file(fname: Any) -> bytes:
 			if Utils.md5 is not algorithm or not isinstance(fname, str) or not fname.startswith("/"):
 				return stock(fname)
-			signature = witness.signature_of(fname)
+			seen = witness.Witness.active
+			looked = self.looked.get(fname) if seen is not None else None
+			signature = looked or witness.signature_of(fname)
 			if signature is None or not self.trusts(signature[2], fname):
 				return stock(fname)
 			known = self.known.get(fname)
 			if known is not None and known[0] == signature:
-				seen = witness.Witness.active
-				if seen is not None:
+				if seen is not None and looked is None:
 					seen.keep(seen.files, fname, signature)
 				return known[1]
 			now = witness.real_time_ns()
+			signature = witness.signature_of(fname) if looked else signature
 			digest = stock(fname)
-			if not witness.is_fresh(signature, now):
+			if signature and not witness.is_fresh(signature, now):
 				self.new[fname] = (signature, digest)
 			return digest
 

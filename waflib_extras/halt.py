@@ -20,7 +20,7 @@ import termios
 import threading
 import traceback
 from types import CodeType
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 from . import caller, child, memo, witness
 
@@ -76,6 +76,22 @@ class Checks(List[Callable[[], bool]]):
 			yield
 		finally:
 			witness.Witness.active = seen
+
+	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]:
+		"""The status of many files, noted as one after the other would be."""
+		seen = witness.Witness.active
+		stat, sign = witness.real_stat, witness.sign
+		found: Dict[str, Optional[os.stat_result]] = {}
+		for path in paths:
+			try:
+				found[path] = status = stat(path)
+				signature: Optional[witness.Signature] = sign(status)
+			except (OSError, ValueError):
+				found[path] = signature = None
+			if seen is not None and seen.files.setdefault(path, signature) != signature:
+				seen.hinder("changed while it was looked at: %s" % path)
+				seen = None
+		return found
 
 
 class Halt:
@@ -213,11 +229,13 @@ class Halt:
 		seen.is_ahead = False
 		seen.began = witness.real_time_ns()
 		witness.Witness.active = seen
+		before = set(seen.files)
 		for holds in self.checks:
 			if not holds():
 				witness.Witness.look_away()
 				self.give_up("what a tool has looked at changed")
 		witness.Witness.look_away()
+		self.child.digests.looked = {path: found for path, found in seen.files.items() if path not in before}
 		# from here on there is no way back
 		self.tell(GOING)
 		self.sock.detach()

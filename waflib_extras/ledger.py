@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from . import closure, grouping, names
 
@@ -61,11 +61,13 @@ class Ledger:
 				return closure.stamp_of(path)
 
 		self.look = look
-		checks.append(self.holds_still)
+		checks.append(lambda: self.holds_still(checks.look_at))
 
-	def holds_still(self) -> bool:
+	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Any]]) -> bool:
 		"""Look at all files again: what was planned is what would be planned now."""
-		before, self.stamps, self.look = self.stamps, {}, closure.stamp_of
+		before, self.look = self.stamps, closure.stamp_of
+		found = look_at(before)
+		self.stamps = {path: status and [status.st_mtime_ns, status.st_size] for path, status in found.items()}
 		now = time.time()
 		return all((self.stamp(path) is None) == (stamp is None) for path, stamp in before.items()) and all(
 			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
