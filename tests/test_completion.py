@@ -20,7 +20,12 @@ from handbook.text import FLAG  # noqa: E402
 MADE = ROOT / "engine" / "completions"
 PAGES = ROOT / "docs" / "man"
 DEADLINE = 60
-HELPS = (("wafd", ("--help",)), ("wafd", ("serve", "--help")), ("wafd", ("dashboard", "--help")), ("wafcc", ("--help",)))
+HELPS = (
+	("wafd", ("--help",)),
+	("wafd", ("serve", "--help")),
+	("wafd", ("dashboard", "--help")),
+	("wafcc", ("--help",)),
+)
 
 
 def run(command: List[str], **kwargs: Any) -> str:

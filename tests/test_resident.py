@@ -302,8 +302,9 @@ def test_random_edits(pair: Callable[..., Pair]) -> None:
 	both = pair(FILES)
 	draw = random.Random(6)
 	texts = ("a.txt", "b.txt", "many/1.txt", "many/2.txt", "dep1.inc", "dep2.inc", "sub/c.txt", "scanned.src")
+	all_kinds = ("edit", "edit", "touch", "output", "nothing", "file", "same", "wscript", "remove")
 	for step in range(5):
-		kinds = [draw.choice(("edit", "touch", "output", "nothing", "file", "same")) for _ in range(draw.randint(1, 2))]
+		kinds = [draw.choice(all_kinds) for _ in range(draw.randint(1, 2))]
 		for kind in kinds:
 			name, output = draw.choice(texts), draw.choice(("a.out", "b.out", "sub/c.out", "link.out"))
 
@@ -317,14 +318,18 @@ def test_random_edits(pair: Callable[..., Pair]) -> None:
 					os.utime(path)
 				elif kind == "output":
 					(folder / "out" / output).unlink()
+				elif kind == "wscript":
+					(folder / "tool.py").write_text("RULE = 'cat ${SRC} > ${TGT} && echo %d >> ${TGT}'\n" % step)
+				elif kind == "remove" and name.startswith("many"):
+					path.unlink()
 				elif kind == "file":
 					(folder / "many" / f"new{step}.txt").write_text(name)
 				elif kind == "same" and path.exists():
 					path.write_text(path.read_text())
 
 			both.change(change)
-		for _ in range(2):
-			both.run_alike("build")
+		for args, env in ((draw.choice(((), ("--shout",))), {}), ((), draw.choice(({}, {}, {"EXTRA": "extra"})))):
+			both.run_alike("build", *args, env=env)
 	assert both.ours.count("forked")
 
 

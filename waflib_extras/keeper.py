@@ -6,12 +6,8 @@ caller has: its streams, folder, environment and arguments; where it cannot have
 itself. ``docs/resident.md`` tells what is compared.
 """
 
-import array
-import atexit
 import contextlib
 import gc
-import importlib
-import io
 import marshal
 import os
 import select
@@ -20,17 +16,14 @@ import socket
 import struct
 import sys
 import tempfile
-import threading
 import time
-import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
-from . import caller, memo, witness
+from . import caller, child, memo, sketch, standing, witness
 
 IDLE = 1800.0  # seconds without a call until it leaves
 TICK = 5.0  # seconds between looks at whether it is still wanted
 PATIENCE = 2.0  # seconds for a request to arrive
-SCARCE = 0.05  # of the machine's memory: with less available it leaves
 MEMOS = 8
 MOST_RESIDENTS = 8
 UNFIT = 3  # refusals in a row until it leaves to one that fits
@@ -38,303 +31,11 @@ LETHAL = (signal.SIGTERM, signal.SIGKILL)
 LINGER = 2.0  # seconds from the first of these to the second
 DIGESTS = 200_000  # digests of files that are kept
 
-# of the caller, as it must be for an answer to be right, and for a child to be what the caller would be
-RIGHTS = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
-BURDENS = ("Umask", "SigBlk", "SigIgn", "Cpus_allowed")
-NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
-
-
-TOLD_OF_INPUT = frozenset(("__class__", "closed", "encoding", "errors", "flush", "isatty", "mode", "name"))
-
 
 class Unfit(Exception):
 	"""Why a call is refused."""
 
 	pass
-
-
-class Request(NamedTuple):
-	described: bytes
-	cwd: str
-	argv: List[str]
-	environ: Dict[str, str]
-	numbers: List[int]
-	"""Of the descriptors that come with it, the streams first."""
-
-
-# ---- whom we stand for
-
-
-def read_status(pid: int, names: Tuple[str, ...]) -> List[str]:
-	with open("/proc/%d/status" % pid, encoding="utf-8", errors="replace") as f:
-		return [line for line in f if line.partition(":")[0] in names]
-
-
-def read_rights(pid: int) -> List[str]:
-	"""What decides which files a process can see."""
-	links = ["ns/" + name for name in NAMESPACES] + ["root"]
-	return read_status(pid, RIGHTS) + [os.readlink("/proc/%d/%s" % (pid, link)) for link in links]
-
-
-def read_burdens(pid: int) -> List[str]:
-	"""What a process hands on to the commands that it starts, besides what a child of ours is given."""
-	texts = read_status(pid, BURDENS)
-	for name in ("limits", "cgroup", "oom_score_adj"):
-		with open("/proc/%d/%s" % (pid, name), encoding="utf-8", errors="replace") as f:
-			texts.append(f.read())
-	with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
-		fields = f.read().rpartition(")")[2].split()
-	return [*texts, fields[16], fields[38]]  # nice, policy
-
-
-def is_memory_scarce() -> bool:
-	try:
-		with open("/proc/meminfo", encoding="utf-8") as f:
-			fields = {line.partition(":")[0]: int(line.split()[1]) for line in f}
-		return fields["MemAvailable"] < SCARCE * fields["MemTotal"]
-	except (OSError, KeyError, ValueError, IndexError):
-		return False
-
-
-# ---- what a child does
-
-
-class Stream(io.FileIO):
-	"""A standard stream that remembers what goes through it."""
-
-	chunks: List[Tuple[int, bytes]] = []
-
-	def write(self, data: Any) -> Any:
-		if witness.Witness.active is not None:
-			Stream.chunks.append((self.fileno(), bytes(data)))
-		return super().write(data)
-
-
-class Input(io.TextIOWrapper):
-	"""Standard input, of which only some may be asked without a word."""
-
-	def __getattribute__(self, name: str) -> Any:
-		if name not in TOLD_OF_INPUT:
-			witness.hinder("uses its standard input: %s" % name)
-		return super().__getattribute__(name)
-
-	def __next__(self) -> str:
-		line = self.readline()
-		if not line:
-			raise StopIteration
-		return line
-
-
-def open_stream(fd: int, model: Any) -> Any:
-	"""A stream of Python as the interpreter makes it at its start; ``model`` is our own."""
-	raw = Stream(fd, "rb" if fd == 0 else "wb", closefd=False)
-	raw.name = model.name
-	direct = getattr(model, "write_through", False)
-	buffered: Any = io.BufferedReader(raw) if fd == 0 else raw if direct else io.BufferedWriter(raw)
-	stream = (Input if fd == 0 else io.TextIOWrapper)(
-		buffered,
-		encoding=model.encoding,
-		errors=model.errors,
-		newline=None if fd == 0 else "\n",
-		line_buffering=raw.isatty() or (fd == 2 and sys.version_info >= (3, 9)),
-		write_through=direct,
-	)
-	stream.mode = "r" if fd == 0 else "w"
-	return stream
-
-
-def take_streams() -> None:
-	"""Have streams of the caller's where ours were, and what Waf makes of a terminal when it is imported."""
-	sys.stdin = sys.__stdin__ = open_stream(0, sys.__stdin__)
-	sys.stdout = sys.__stdout__ = open_stream(1, sys.__stdout__)
-	sys.stderr = sys.__stderr__ = open_stream(2, sys.__stderr__)
-	if os.isatty(1) or os.isatty(2):
-		from waflib import Logs, ansiterm
-
-		importlib.reload(ansiterm)
-		importlib.reload(Logs)
-
-
-class Digests:
-	"""Digests of files by their signatures, which spare reading those again that have not changed."""
-
-	def __init__(self) -> None:
-		self.known: Dict[str, Tuple[Any, bytes]] = {}
-		self.new: Dict[str, Tuple[Any, bytes]] = {}
-		self.mounts: Optional[memo.Mounts] = None
-		self.devices: Dict[int, bool] = {}
-
-	def install(self) -> None:
-		"""Have Waf ask here first."""
-		from waflib import Utils
-
-		stock, algorithm = Utils.h_file, Utils.md5
-
-		def h_file(fname: Any) -> bytes:
-			if Utils.md5 is not algorithm or not isinstance(fname, str) or not fname.startswith("/"):
-				return stock(fname)
-			signature = witness.signature_of(fname)
-			if signature is None or not self.trusts(signature[2], fname):
-				return stock(fname)
-			known = self.known.get(fname)
-			if known is not None and known[0] == signature:
-				seen = witness.Witness.active
-				if seen is not None:
-					seen.keep(seen.files, fname, signature)
-				return known[1]
-			now = witness.real_time_ns()
-			digest = stock(fname)
-			if not witness.is_fresh(signature, now):
-				self.new[fname] = (signature, digest)
-			return digest
-
-		h_file.__doc__ = stock.__doc__
-		Utils.h_file = h_file
-
-	def trusts(self, device: int, place: str) -> bool:
-		"""Tell whether the times of files on this device can be trusted."""
-		if device not in self.devices:
-			seen = witness.Witness.look_away()
-			try:
-				(self.mounts or memo.Mounts.read()).check(place)
-				self.devices[device] = True
-			except memo.Unkept:
-				self.devices[device] = False
-			finally:
-				witness.Witness.active = seen
-		return self.devices[device]
-
-
-class Child:
-	"""The process that runs a command line as the caller's own would."""
-
-	def __init__(self, request: Request, digests: Digests, why: str) -> None:
-		self.request = request
-		self.digests = digests
-		self.why = why
-		self.seen = witness.Witness()
-		self.times: List[str] = []
-
-	def run(self) -> int:
-		"""The exit status."""
-		self.take_place()
-		from waflib import Context, Scripting
-
-		wafdir = os.path.dirname(os.path.dirname(os.path.abspath(Context.__file__)))
-		self.seen.begin()
-		try:
-			Scripting.waf_entry_point(self.request.cwd, Context.WAFVERSION, wafdir)
-			status: Any = 0
-		except SystemExit as e:
-			status = e.code
-		except KeyboardInterrupt:
-			status = caller_interrupted()
-		except BaseException:
-			traceback.print_exc()
-			status = 1
-		finally:
-			threading._shutdown()  # type: ignore[attr-defined]
-			atexit._run_exitfuncs()
-		for stream in (sys.stdout, sys.stderr):
-			with contextlib.suppress(Exception):
-				stream.flush()
-		self.seen.end()
-		if status is None:
-			return 0
-		if not isinstance(status, int):
-			os.write(2, ("%s\n" % (status,)).encode(errors="backslashreplace"))
-			return 1
-		return status & 0xFF
-
-	def take_place(self) -> None:
-		request = self.request
-		os.chdir(request.cwd)
-		os.environ.clear()
-		os.environ.update(request.environ)
-		sys.argv[:] = request.argv
-		importlib.invalidate_caches()
-		take_streams()
-		from waflib import Utils
-
-		self.digests.mounts = memo.Mounts.read()
-		self.digests.install()
-		Utils.alloc_process_pool = lambda n, force=False: None  # a worker is made for the first command that wants one
-		show = Utils.Timer.__str__
-
-		def note(timer: Any) -> str:
-			text = show(timer)
-			self.times.append(text)
-			return text
-
-		Utils.Timer.__str__ = note
-
-	def tell(self, status: int) -> Dict[str, Any]:
-		"""What the resident shall know."""
-		from waflib import Logs
-
-		told: Dict[str, Any] = {"digests": self.digests.new}
-		seen = self.seen
-		if status:
-			seen.hinder("the status %d" % status)
-		reason = seen.find_hindrance(is_trusted)
-		if Logs.verbose:
-			Logs.debug("resident: run by the process %d: %s", os.getppid(), self.why)
-			Logs.debug(
-				"resident: %s", "not kept: " + reason if reason else "it would be kept without messages as this one"
-			)
-			reason = reason or "messages for debugging"
-		try:
-			if reason:
-				raise memo.Unkept(reason)
-			facts = memo.pack_facts(seen, self.digests.mounts or memo.Mounts.read())
-			facts["pieces"] = memo.cut_pieces(Stream.chunks, self.times)
-			told["memo"] = facts
-		except memo.Unkept as e:
-			told["reason"] = str(e)
-		return told
-
-
-def caller_interrupted() -> int:
-	from . import launcher
-
-	return launcher.INTERRUPTED
-
-
-def is_trusted(path: str) -> bool:
-	"""Tell whether code is the interpreter's, ours, or Waf's but for its extras."""
-	import waflib
-
-	waf = os.path.dirname(os.path.abspath(waflib.__file__)) + os.sep
-	ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
-	of_waf = path.startswith(waf) and not path.startswith(waf + "extras")
-	return witness.is_standard(path) or of_waf or path.startswith(ours)
-
-
-def run_child(request: Request, digests: Digests, why: str, report: int, fds: List[int]) -> None:
-	"""All that a forked process does."""
-	status = 1
-	try:
-		os.setpgid(0, 0)
-		report = take_descriptors(report, fds, request.numbers)
-		for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-			signal.signal(number, signal.SIG_DFL)
-		signal.signal(signal.SIGINT, signal.default_int_handler)
-		signal.set_wakeup_fd(-1)
-		child = Child(request, digests, why)
-		status = child.run()
-		told = child.tell(status)
-		try:
-			data = marshal.dumps(told)
-		except ValueError:
-			data = marshal.dumps({"reason": "it asked the system with what cannot be kept"})
-		with open(report, "wb") as f:
-			f.write(data)
-	except BaseException:
-		with contextlib.suppress(BaseException):
-			os.write(2, traceback.format_exc().encode())
-		status = status or 1
-	finally:
-		os._exit(status)
 
 
 # ---- the loop
@@ -357,9 +58,19 @@ class Work(NamedTuple):
 	pid: int
 	sock: socket.socket
 	key: Any
+	request: child.Request
 	report: int
 	buried: List[float]
 	"""When it was told to end, its caller being gone."""
+
+
+class Call(NamedTuple):
+	"""A command line that is to be run."""
+
+	sock: socket.socket
+	key: Any
+	request: child.Request
+	fds: List[int]
 
 
 class Keeper:
@@ -372,13 +83,16 @@ class Keeper:
 		self.base: Optional[memo.Memo] = None
 		self.memos: Dict[Any, memo.Memo] = {}
 		self.works: Dict[int, Work] = {}
-		self.digests = Digests()
+		self.digests = child.Digests()
 		self.counts: Dict[str, int] = {}
 		self.reason = ""
 		self.unfit = 0
 		self.leaving = ""
 		self.last = time.monotonic()
 		self.listener: Optional[socket.socket] = None
+		self.sketcher = sketch.Sketcher(self.project, self.digests)
+		self.calls: List[Call] = []
+		"""Those that a sketch was told of, and has not taken yet."""
 
 	# ---- its life
 
@@ -435,7 +149,7 @@ class Keeper:
 		if hasattr(gc, "freeze"):
 			gc.freeze()
 		assert self.listener is not None
-		while not self.leaving or self.works:
+		while not self.leaving or self.works or self.calls:
 			poll = select.poll()
 			poll.register(bell, select.POLLIN)
 			if not self.leaving:
@@ -443,17 +157,29 @@ class Keeper:
 			for work in self.works.values():
 				if not work.buried:
 					poll.register(work.sock, select.POLLIN)
+			for call in self.calls:
+				poll.register(call.sock, select.POLLIN)
+			if self.sketcher.sock is not None:
+				poll.register(self.sketcher.sock, select.POLLIN)
 			burying = any(work.buried for work in self.works.values())
-			for fd, _ in poll.poll((LINGER if burying else TICK) * 1000):
+			is_free = not self.works and not self.calls
+			left = min(LINGER if burying else TICK, self.sketcher.left() if is_free else TICK)
+			for fd, _ in poll.poll(max(left, 0) * 1000 + 1):
 				if fd == bell:
 					os.read(bell, 4096)
 				elif fd == self.listener.fileno():
 					self.accept()
+				elif self.sketcher.sock is not None and fd == self.sketcher.sock.fileno():
+					self.hear_sketch()
 				else:
 					self.hear(fd)
+					self.forget_calls(fd)
 			self.reap()
 			self.bury()
 			self.look_around()
+			if not self.works and not self.calls and not self.leaving and self.sketcher.left() <= 0:
+				self.sketch()
+		self.sketcher.drop()
 
 	def look_around(self) -> None:
 		"""Leave when nobody wants us any more."""
@@ -469,8 +195,11 @@ class Keeper:
 			self.leave("its folder or its socket is gone")
 		elif not self.works and time.monotonic() - self.last > self.spec.get("idle", IDLE):
 			self.leave("nobody called")
-		elif is_memory_scarce():
+		elif standing.is_memory_scarce():
 			self.leave("memory is short")
+		elif not self.calls and self.sketcher.sock is not None and standing.is_memory_scarce(2 * standing.SCARCE):
+			self.sketcher.drop()
+			self.sketcher.give_up("memory is short")
 
 	def leave(self, why: str) -> None:
 		self.leaving = why
@@ -494,7 +223,7 @@ class Keeper:
 			pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, caller.SO_PEERCRED, 12))
 			if uid != os.geteuid():
 				return
-			data, fds = receive_request(sock)
+			data, fds = child.receive_request(sock)
 			self.last = time.monotonic()
 			value = marshal.loads(data)
 			if value[0] == "list":
@@ -503,22 +232,26 @@ class Keeper:
 				self.leave("it was told to")
 				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
 			else:
-				self.respond(sock, pid, Request(*value), fds)
+				self.respond(sock, pid, child.Request(*value), fds)
 		except (OSError, ValueError, EOFError, TypeError):
 			pass
 		finally:
-			for fd in fds:
-				os.close(fd)
-			if all(work.sock is not sock for work in self.works.values()):
-				sock.close()
+			if all(call.fds is not fds for call in self.calls):
+				self.let_go(sock, fds)
 
-	def respond(self, sock: socket.socket, pid: int, request: Request, fds: List[int]) -> None:
+	def let_go(self, sock: socket.socket, fds: List[int]) -> None:
+		for fd in fds:
+			os.close(fd)
+		if all(work.sock is not sock for work in self.works.values()):
+			sock.close()
+
+	def respond(self, sock: socket.socket, pid: int, request: child.Request, fds: List[int]) -> None:
 		"""Answer from a memo, or fork; refuse where neither would be what the caller itself does."""
 		began = time.perf_counter()
 		try:
 			if request.described != self.described or len(fds) != len(request.numbers):
 				raise Unfit("it was started otherwise")
-			if read_rights(pid) != read_rights(os.getpid()):
+			if standing.read_rights(pid) != standing.read_rights(os.getpid()):
 				raise Unfit("the caller has other rights")
 			key = make_key(request, fds[:3])
 			known = self.memos.pop(key, None)
@@ -533,9 +266,11 @@ class Keeper:
 					self.count("answered")
 					answer = known.answer(time.perf_counter() - began)
 					sock.sendall(caller.pack(caller.ANSWER, (answer, 0)))
+					if not self.sketcher.has(key):
+						self.sketcher.order(key, request)
 					return
 				self.reason = "%s changed" % changed
-			if read_burdens(pid) != read_burdens(os.getpid()):
+			if standing.read_burdens(pid) != standing.read_burdens(os.getpid()):
 				raise Unfit("the caller has other limits, priorities or groups")
 		except Unfit as e:
 			self.count("refused")
@@ -548,19 +283,72 @@ class Keeper:
 		self.unfit = 0
 		if is_gone(sock):
 			return
-		self.count("forked")
-		self.fork(sock, key, request, fds)
+		self.begin(Call(sock, key, request, fds))
 
-	def fork(self, sock: socket.socket, key: Any, request: Request, fds: List[int]) -> None:
+	def begin(self, call: Call) -> None:
+		"""Have a command line run: by the process that has begun it already, or by one that begins now."""
+		if self.sketcher.is_fit() and self.sketcher.call(call.key, call.request, call.fds, self.open_report()):
+			self.calls.append(call)
+		else:
+			if not self.calls:
+				self.sketcher.drop()
+			self.fork(call)
+
+	def open_report(self) -> int:
 		report, name = tempfile.mkstemp(dir=self.folder, prefix=caller.PREFIX)
 		os.unlink(name)
+		return report
+
+	def fork(self, call: Call) -> None:
+		self.count("forked")
+		report = self.open_report()
 		pid = os.fork()
 		if pid == 0:
-			run_child(request, self.digests, self.reason or "nothing is known of it yet", report, fds)
+			why = self.reason or "nothing is known of it yet"
+			child.run_child(call.request, self.digests, why, report, call.fds)
+		self.start(pid, report, call)
+
+	def start(self, pid: int, report: int, call: Call) -> None:
+		"""A process runs the command line from now on."""
 		with contextlib.suppress(OSError):
 			os.setpgid(pid, pid)
-		self.works[pid] = Work(pid, sock, key, report, [])
-		sock.sendall(caller.pack(caller.STARTED, pid))
+		self.works[pid] = Work(pid, call.sock, call.key, call.request, report, [])
+		call.sock.sendall(caller.pack(caller.STARTED, pid))
+
+	def sketch(self) -> None:
+		"""Begin a command line ahead of its call."""
+		if standing.is_memory_scarce(2 * standing.SCARCE):
+			self.sketcher.give_up("memory is short")
+		elif self.sketcher.begin():
+			self.count("sketched")
+
+	def hear_sketch(self) -> None:
+		"""What became of a command line that was begun, or is to go on."""
+		call = self.calls[0] if self.calls else None
+		pid, report = self.sketcher.pid, self.sketcher.report
+		changed = self.sketcher.hear()
+		if changed is None or call is None:
+			return
+		self.calls.remove(call)
+		try:
+			if changed:
+				self.reason = changed
+				if not is_gone(call.sock):
+					self.fork(call)
+			else:
+				self.count("thawed")
+				self.start(pid, report, call)
+		except OSError:
+			pass  # the caller has gone; its process hears of it
+		finally:
+			self.let_go(call.sock, call.fds)
+
+	def forget_calls(self, fd: int) -> None:
+		"""A caller has gone before its command was begun."""
+		for call in [call for call in self.calls if call.sock.fileno() == fd]:
+			self.sketcher.drop()
+			self.calls.remove(call)
+			self.let_go(call.sock, call.fds)
 
 	def hear(self, fd: int) -> None:
 		"""Signals from a caller, or its end."""
@@ -584,6 +372,7 @@ class Keeper:
 				send_signal(work.pid, LETHAL[1])
 
 	def reap(self) -> None:
+		self.sketcher.reap()
 		for pid, work in list(self.works.items()):
 			done, status = os.waitpid(pid, os.WNOHANG)
 			if not done:
@@ -597,6 +386,8 @@ class Keeper:
 				work.sock.sendall(caller.pack(caller.ENDED, code))
 			work.sock.close()
 			self.learn(work)
+			if not work.buried:
+				self.sketcher.order(work.key, work.request)
 
 	def learn(self, work: Work) -> None:
 		"""Keep what a child has found out."""
@@ -629,21 +420,10 @@ class Keeper:
 			"python": sys.executable,
 			"counts": self.counts,
 			"reason": self.reason,
+			"sketch": self.sketcher.tell(),
 			"memos": len(self.memos),
 			"digests": len(self.digests.known),
 		}
-
-
-def take_descriptors(report: int, fds: List[int], numbers: List[int]) -> int:
-	"""In a child: have the caller's descriptors under its numbers, and of ours only the report; its new number."""
-	above = max(*fds, *numbers, report) + 1
-	high = [os.dup2(fd, above + count, inheritable=False) for count, fd in enumerate((report, *fds))]
-	os.closerange(3, above)
-	for fd, number in zip(high[1:], numbers):
-		os.dup2(fd, number)
-	for fd in high[1:]:
-		os.close(fd)
-	return high[0]
 
 
 def send_signal(pid: int, number: int) -> None:
@@ -667,7 +447,7 @@ def is_gone(sock: socket.socket) -> bool:
 		sock.settimeout(PATIENCE)
 
 
-def make_key(request: Request, fds: List[int]) -> Any:
+def make_key(request: child.Request, fds: List[int]) -> Any:
 	"""What must be equal for an answer to be the same."""
 	environ = tuple(sorted(item for item in request.environ.items() if item[0] not in caller.HARMLESS))
 	shapes = []
@@ -678,30 +458,6 @@ def make_key(request: Request, fds: List[int]) -> Any:
 				shape = tuple(os.get_terminal_size(fd))
 		shapes.append(shape)
 	return request.cwd, tuple(request.argv), environ, tuple(shapes)
-
-
-def receive_request(sock: socket.socket) -> Tuple[bytes, List[int]]:
-	space = socket.CMSG_SPACE(caller.MOST_DESCRIPTORS * array.array("i").itemsize)
-	data, ancillary, _, _ = sock.recvmsg(1 << 16, space, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
-	fds = array.array("i")
-	for level, kind, rights in ancillary:
-		if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-			fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
-	for fd in fds:
-		os.set_inheritable(fd, False)
-	try:
-		while len(data) < caller.NUMBERS or len(data) < caller.NUMBERS + int.from_bytes(data[: caller.NUMBERS], "big"):
-			if len(data) > caller.REQUEST_CAP:
-				raise ValueError("a request that is too long")
-			more = sock.recv(1 << 16)
-			if not more:
-				raise EOFError
-			data += more
-	except BaseException:
-		for fd in fds:
-			os.close(fd)
-		raise
-	return data[caller.NUMBERS :], list(fds)
 
 
 def make_room(folder: str) -> None:

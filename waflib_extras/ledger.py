@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 import time
-from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
 from . import closure, collector, grouping, names
 
@@ -53,14 +53,37 @@ class Ledger:
 		"""Who makes plans of targets before their turn, if anybody does."""
 		self.told: List[str] = []
 		"""What is shown when the build ends."""
+		self.look = closure.stamp_of
+		self.held: List[Tuple[Target, str, bool]] = []
+		"""The targets of which the plan was found to hold, and what for."""
 
 	def target(self, name: str) -> "Target":
 		return Target(self, name, self.plans.setdefault(name, {}))
 
 	def stamp(self, path: str) -> Optional[closure.Stamp]:
 		if path not in self.stamps:
-			self.stamps[path] = closure.stamp_of(path)
+			self.stamps[path] = self.look(path)
 		return self.stamps[path]
+
+	def looks_away(self, checks: Any) -> None:
+		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
+
+		def look(path: str) -> Optional[closure.Stamp]:
+			with checks.away():
+				return closure.stamp_of(path)
+
+		self.look = look
+		checks.append(lambda: self.holds_still(checks.look_at))
+
+	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Any]]) -> bool:
+		"""Look at all files again: what was planned is what would be planned now."""
+		before, self.look = self.stamps, closure.stamp_of
+		found = look_at(before)
+		self.stamps = {path: status and [status.st_mtime_ns, status.st_size] for path, status in found.items()}
+		now = time.time()
+		return all((self.stamp(path) is None) == (stamp is None) for path, stamp in before.items()) and all(
+			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
+		)
 
 	def open_facts(self) -> closure.Shelf:
 		if self.shelf is None:
@@ -171,7 +194,10 @@ class Target:
 			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
 		if any(is_rested(*edit, now) for edit in edited.values()):
 			return False
-		return not changed or self.follow(changed, edited, is_cxx)
+		if changed and not self.follow(changed, edited, is_cxx):
+			return False
+		self.ledger.held.append((self, key, is_cxx))
+		return True
 
 	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
 		"""Keep the plan if only files have changed that are compiled alone by now, and that stay in their turn."""

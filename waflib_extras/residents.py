@@ -37,6 +37,8 @@ def ask(sock: Any, question: str) -> Dict[str, Any]:
 def show(told: Dict[str, Any]) -> str:
 	counts = ", ".join("%d %s" % (number, what) for what, number in sorted(told["counts"].items())) or "not called yet"
 	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
+	ahead = "; 1 begun ahead and waits" if not told["sketch"] else "; none begun ahead: %s" % told["sketch"]
+	reason += ahead
 	return "%s: process %d of %s: %s%s" % (told["project"], told["pid"], told["python"], counts, reason)
 
 

@@ -208,6 +208,10 @@ class Witness:
 			return self.hinder("reads %s, which is no file" % place)
 		self.keep(self.files, place, signature)
 
+	def see_code(self, code: CodeType) -> None:
+		"""Code is about to be run; what it names is looked at when the run is over."""
+		self.codes.append(code)
+
 	def see_list(self, path: Any, names: Optional[List[Any]]) -> None:
 		place = self.place(path)
 		self.keep(self.lists, place, (signature_of(place), names and [os.fsdecode(name) for name in names]))
@@ -369,11 +373,65 @@ class Listing(Watched):
 		return names
 
 
+class Entry:
+	"""One of what ``os.scandir`` gives: what is asked of it is noted as if the system had been asked."""
+
+	__slots__ = ("name", "path", "real")
+
+	def __init__(self, real: Any) -> None:
+		self.real = real
+		self.name = real.name
+		self.path = real.path
+
+	def __fspath__(self) -> Any:
+		return self.path
+
+	def __repr__(self) -> str:
+		return repr(self.real)
+
+	def is_symlink(self) -> bool:
+		real = self.real
+		witness = Witness.active
+		if witness is not None:
+			# the system has told it with the name
+			kind = stat.S_IFLNK if real.is_symlink() else stat.S_IFDIR if real.is_dir() else 0
+			if not kind:
+				kind = stat.S_IFREG if real.is_file() else link_of(self.path)
+			witness.keep(witness.links, witness.place(self.path), kind)
+		return bool(real.is_symlink())
+
+	def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+		return self.is_kind(stat.S_IFDIR, follow_symlinks)
+
+	def is_file(self, *, follow_symlinks: bool = True) -> bool:
+		return self.is_kind(stat.S_IFREG, follow_symlinks)
+
+	def is_kind(self, kind: int, follow_symlinks: bool) -> bool:
+		real = self.real
+		ask = real.is_dir if kind == stat.S_IFDIR else real.is_file
+		answer: bool = ask(follow_symlinks=follow_symlinks)
+		witness = Witness.active
+		if witness is not None:
+			find = kind_of if follow_symlinks else link_of
+			facts = witness.kinds if follow_symlinks else witness.links
+			witness.keep(facts, witness.place(self.path), kind if answer else find(self.path))
+		return answer
+
+	def is_junction(self) -> bool:
+		return False
+
+	def stat(self, *, follow_symlinks: bool = True) -> Any:
+		return os.stat(self.path, follow_symlinks=follow_symlinks)
+
+	def inode(self) -> int:
+		return int(os.stat(self.path, follow_symlinks=False).st_ino)
+
+
 class Entries:
-	"""What ``os.scandir`` gives, when all has been noted."""
+	"""What ``os.scandir`` gives; the names have been noted."""
 
 	def __init__(self, entries: Any) -> None:
-		self.entries = iter(entries)
+		self.entries = map(Entry, entries)
 
 	def __iter__(self) -> "Entries":
 		return self
@@ -388,7 +446,7 @@ class Entries:
 		self.close()
 
 	def close(self) -> None:
-		self.entries = iter(())
+		self.entries = map(Entry, ())
 
 
 class Scan(Watched):
@@ -403,11 +461,6 @@ class Scan(Watched):
 			witness.see_list(path or ".", None)
 			raise
 		witness.see_list(path or ".", [entry.name for entry in entries])
-		for entry in entries:
-			# what an entry tells of itself later is not seen then
-			place = witness.place(entry.path)
-			witness.keep(witness.files, place, signature_of(place))
-			witness.keep(witness.links, place, link_of(place))
 		return Entries(entries)
 
 
@@ -506,7 +559,7 @@ def hear(event: str, args: Tuple[Any, ...]) -> None:
 		witness.see_open(*args)
 	elif event == "exec":
 		if isinstance(args[0], CodeType):
-			witness.codes.append(args[0])
+			witness.see_code(args[0])
 	elif event == "import":
 		if len(args) > 1 and isinstance(args[1], str) and not is_standard(args[1]):
 			witness.hinder("loads %s" % args[1])

@@ -51,6 +51,9 @@ class Builder:
 	def settle(self, run: "Run") -> None:
 		"""Do after a build what any later one would find done, and let what stays behind become ready."""
 
+	def rest(self, run: "Run") -> None:
+		"""Let what stays behind become idle before an edit, as it is when a person has made one."""
+
 	def daemons(self) -> List[int]:
 		"""The processes of its own that stay between commands."""
 		return []

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
 
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache
@@ -57,6 +57,7 @@ PATCHES = (
 """Those of the tool large."""
 
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
+PAUSE = 0.05  # seconds between questions to a resident process
 SETTLED = 120.0  # seconds until a resident process must answer
 BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
 
@@ -112,19 +113,28 @@ class ResidentWaf(Waf):
 
 	abilities = frozenset((REBUILD,))
 	note = "its resident process has seen a build with nothing to do before"
+	builds_before = True
+	"""Before an edit it builds once more: other lanes may have left files in the project's folder since it did."""
 
-	def __init__(self) -> None:
-		super().__init__(tools=("resident",))
+	def __init__(self, tools: Sequence[str] = ("resident",)) -> None:
+		super().__init__(tools=tools)
 		self.folder = ""
+		self.numbers: Dict[Any, int] = {}
 		self.pids: List[int] = []
 		self.expected = 0
 		"""So many builds its resident process must have answered for after the run."""
+		self.going = 0
+		"""So many runs that it had begun ahead must have gone on."""
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		if not self.folder:
 			self.folder = tempfile.mkdtemp(prefix="waf-bench-")
 			atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
-		return super().waf(run, *args, WAFD_RUNTIME_DIR=self.folder, WAF_RESIDENT_IDLE="600", **variables)
+		# a folder of its own has an environment of its own, and so a process of its own
+		number = self.numbers.setdefault((run.root, run.folder), len(self.numbers))
+		folder = os.path.join(self.folder, str(number))
+		os.makedirs(folder, 0o700, exist_ok=True)
+		return super().waf(run, *args, WAFD_RUNTIME_DIR=folder, WAF_RESIDENT_IDLE="600", **variables)
 
 	def settle(self, run: "Run") -> None:
 		deadline = time.monotonic() + SETTLED
@@ -135,11 +145,31 @@ class ResidentWaf(Waf):
 			run.aside("settle", self.command(run))
 		self.expected = self.answers(run) + 1
 
+	def rest(self, run: "Run") -> None:
+		deadline = time.monotonic() + SETTLED
+		if self.builds_before:
+			# of a content that the edit to come is not, which another lane may have made before
+			run.project.edit(-run.version - 1)
+			run.aside("settle", self.command(run))
+		while self.count(run, "begun ahead and waits") < 1:
+			told = self.ask(run, "--resident-list")
+			if time.monotonic() > deadline:
+				raise Failed("its resident process begins nothing ahead: %s" % (told or "there is none"))
+			if "not yet" in told:
+				time.sleep(PAUSE)
+			else:
+				run.aside("settle", self.command(run))
+		self.going = self.count(run, "thawed") + 1
+
 	def answers(self, run: "Run") -> int:
 		"""How many builds its resident processes have answered for."""
+		return self.count(run, "answered")
+
+	def count(self, run: "Run", what: str) -> int:
+		"""How often its resident processes have done this."""
 		told = self.ask(run, "--resident-list")
 		self.pids = [int(pid) for pid in re.findall(r"process (\d+)", told)]
-		return sum(int(count) for count in re.findall(r"(\d+) answered", told))
+		return sum(int(count) for count in re.findall(r"(\d+) %s" % what, told))
 
 	def ask(self, run: "Run", option: str) -> str:
 		argv, cwd, env = self.waf(run, option)
@@ -151,7 +181,24 @@ class ResidentWaf(Waf):
 	def check(self, run: "Run") -> None:
 		if self.answers(run) < self.expected:
 			raise Failed("its resident process did not answer for the build")
-		self.expected = 0
+		if self.count(run, "thawed") < self.going:
+			raise Failed("what its resident process had begun did not go on: %s" % self.ask(run, "--resident-list"))
+		self.expected = self.going = 0
+
+
+class ResidentTogether(ResidentWaf):
+	"""The same for the scenario that is about compiling many files at once."""
+
+	abilities = frozenset((UNITY,))
+	note = "our unity with large and a resident process, idle when each edit is made"
+	options = ("--unity=on",)
+	builds_before = False
+
+	def rest(self, run: "Run") -> None:
+		first = self.going
+		super().rest(run)
+		# the plan is made anew at the first edit, so nothing goes on there: after both edits, one must have
+		self.going = first or self.going
 
 
 class Stock(Waf):
@@ -387,6 +434,7 @@ BUILDERS: Dict[str, Builder] = {
 	"prefork-timeline": Drawn(is_written=True),
 	"prefork-recorded": Drawn(is_written=False),
 	"resident": ResidentWaf(),
+	"resident-large": ResidentWaf(tools=("resident", "large")),
 	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcc-serve": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcache": CachedWaf(),
@@ -397,6 +445,7 @@ BUILDERS: Dict[str, Builder] = {
 	"unity-upstream": UpstreamTogether("Waf's own unity, batches of 50", tools=("upstream_unity",)),
 	"unity": Together("our unity", tools=("unity",), options=("--unity=on",)),
 	"unity-large": Together("our unity with large", tools=("large", "unity"), options=("--unity=on",)),
+	"unity-resident": ResidentTogether(tools=("resident", "large", "unity")),
 	"unity-prefork": Together(
 		"our unity with prefork", tools=("prefork", "unity"), options=("--unity=on",), needs_engine=True
 	),
@@ -448,6 +497,7 @@ DEFAULT = (
 	"waf-nopool",
 	"prefork",
 	"resident",
+	"resident-large",
 	"waf-batched_cc",
 	"waf-batch",
 	"prefork-batch",
@@ -476,6 +526,7 @@ DEFAULT = (
 	"unity-upstream",
 	"unity",
 	"unity-large",
+	"unity-resident",
 	"unity-prefork",
 	"ninja+ccache-redis",
 	"ninja+ccache-nginx",

@@ -165,6 +165,11 @@ def settle(run: Run) -> None:
 	run.lane.contender.builder.settle(run)
 
 
+def rest(run: Run) -> None:
+	"""Let what stays between builds become idle, as it is when somebody has just edited a source."""
+	run.lane.contender.builder.rest(run)
+
+
 def edit_one_source(run: Run) -> None:
 	"""Change the content of one source."""
 	run.project.edit(run.version)
@@ -236,6 +241,8 @@ def take_prices(run: Run) -> None:
 def build_together(run: Run) -> None:
 	"""Build everything, then edit one source twice and build after each edit."""
 	for edit, part in enumerate(("full", "first edit", "second edit")):
+		if edit:
+			rest(run)
 		run.project.edit(3 * run.version + edit)
 		if not edit:
 			take_new_folder(run)
@@ -444,7 +451,7 @@ SCENARIOS = {
 			builder.REBUILD,
 			GENERATED,
 			TIMES,
-			(take_built_folder, look_at_objects, edit_one_source, build, check_new_objects(1)),
+			(take_built_folder, rest, look_at_objects, edit_one_source, build, check_new_objects(1)),
 		),
 		Scenario(
 			"unity",
