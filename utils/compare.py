@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from benchmark import contender, courses, page, record, sheet
-from benchmark.arguments import Parser, counts, names, positive
+from benchmark.arguments import Parser, counts, names, positive, rounds
 from benchmark.comparison import Comparison, make_folder, remove_leftovers
 from benchmark.contender import Contender
 from benchmark.figures import Figures, figures_of, unfree
@@ -109,7 +109,7 @@ def parser() -> Parser:
 		% ("; ".join("%s for %s" % (",".join(map(str, sizes)), work) for work, sizes in TASKS.items())),
 	)
 	p.add_argument(
-		"--repeat", type=counts, metavar="N", default=[3], help="rounds, of all sizes or of each (default 3)"
+		"--repeat", type=rounds, metavar="N", default=[3], help="rounds, of all sizes or of each (default 3)"
 	)
 	p.add_argument("--limit", type=positive, metavar="SECONDS", default=LIMIT, help="of one build (default %d)" % LIMIT)
 	p.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")

@@ -77,6 +77,11 @@ def counts(text: str) -> List[int]:
 	return [positive(part) for part in names(text)]
 
 
+def rounds(text: str) -> List[int]:
+	"""A list of numbers, of which some may be the same."""
+	return [positive(part.strip()) for part in text.split(",")]
+
+
 def size(text: str) -> str:
 	"""The four numbers that genbench wants; which of them go together it knows itself."""
 	parts = [part.strip() for part in text.split(",")]
