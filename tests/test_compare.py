@@ -26,7 +26,7 @@ from benchmark.interpreter import discover_interpreters  # noqa: E402
 from benchmark.mistake import Mistake  # noqa: E402
 from benchmark.plot import Scale  # noqa: E402
 
-SMALL = ("--contenders", "ninja,make", "--scenarios", "full,noop", "--tasks", "2,4", "--repeat", "2")
+SMALL = ("--contenders", "ninja,make", "--scenarios", "full,noop", "--tasks", "2,4", "--repeat", "2,2")
 
 
 def start(folder: pathlib.Path, *args: str) -> "subprocess.Popen[str]":
