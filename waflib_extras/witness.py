@@ -365,12 +365,18 @@ class Listing(Watched):
 			hinder("lists a descriptor")
 			return self.real(path)
 		try:
-			names = self.real(path)
+			found = list(self.real(path))
 		except OSError:
 			witness.see_list(path or ".", None)
 			raise
-		witness.see_list(path or ".", names)
-		return names
+		witness.see_list(path or ".", self.name(found))
+		return self.give(found)
+
+	def name(self, found: List[Any]) -> List[Any]:
+		return found
+
+	def give(self, found: List[Any]) -> Any:
+		return found
 
 
 class Entry:
@@ -449,19 +455,12 @@ class Entries:
 		self.entries = map(Entry, ())
 
 
-class Scan(Watched):
-	def __call__(self, path: Any = None) -> Any:
-		witness = Witness.active
-		if witness is None or isinstance(path, int):
-			hinder("lists a descriptor")
-			return self.real(path)
-		try:
-			entries = list(self.real(path))
-		except OSError:
-			witness.see_list(path or ".", None)
-			raise
-		witness.see_list(path or ".", [entry.name for entry in entries])
-		return Entries(entries)
+class Scan(Listing):
+	def name(self, found: List[Any]) -> List[Any]:
+		return [entry.name for entry in found]
+
+	def give(self, found: List[Any]) -> Any:
+		return Entries(found)
 
 
 class Move(Watched):
