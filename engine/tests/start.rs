@@ -216,7 +216,7 @@ fn an_engine_that_hangs_is_told() {
     let space = TestSpace::started();
     let engine = space.engine();
     process::kill(engine, libc::SIGSTOP);
-    let asked: Vec<_> = [&["start"][..], &["status"], &["stop", "--now"]]
+    let asked: Vec<_> = [&["start"][..], &["status"], &["stop"]]
         .map(|args| {
             let mut command = space.wafd(args);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -228,7 +228,20 @@ fn an_engine_that_hangs_is_told() {
     for said in asked {
         let line = said.failed();
         assert!(line.contains("does not answer"), "{line}");
+        assert!(line.contains(&format!("kill -CONT {engine}")), "{line}");
     }
+    space.serves();
+}
+
+/// One that somebody has stopped hears nothing; `stop --now` ends it nevertheless, and another can be started.
+#[test]
+fn a_stopped_engine_is_ended() {
+    let space = TestSpace::started();
+    let engine = space.engine();
+    process::kill(engine, libc::SIGSTOP);
+    space.run(&["stop", "--now"]).succeeded();
+    wait_until("it has ended", || !process::lives(engine));
+    space.run(&["start"]).succeeded();
     space.serves();
 }
 

@@ -47,8 +47,22 @@ fn the_report_is_complete() {
     assert_eq!(
         keys(&report),
         [
-            "brake", "cache", "commands", "leaving", "parking", "pid", "protocol", "sessions", "slots", "socket",
-            "tcp_port", "totals", "uptime_s", "version"
+            "brake",
+            "cache",
+            "commands",
+            "connections",
+            "leaving",
+            "memory_kib",
+            "parking",
+            "pid",
+            "protocol",
+            "sessions",
+            "slots",
+            "socket",
+            "tcp_port",
+            "totals",
+            "uptime_s",
+            "version"
         ]
     );
     assert!(report["cache"].is_null());
@@ -60,15 +74,26 @@ fn the_report_is_complete() {
     assert!(report["tcp_port"].is_null());
     assert!(report["uptime_s"].as_f64().unwrap() > 0.0);
     assert_eq!(report["slots"], json!({"capacity": 0, "running": 1, "waiting": 0}));
+    assert!(report["connections"].as_u64().unwrap() >= 1);
+    assert!(report["memory_kib"].as_u64().unwrap() > 100);
+    let mut session = report["sessions"][0].clone();
+    let id = session["id"].take();
+    assert!(session["seconds"].take().as_f64().unwrap() > 0.0);
     assert_eq!(
-        report["sessions"],
-        json!([{
+        session,
+        json!({
             "name": "/src/project \u{fffd}", "pid": std::process::id(), "jobs": 3, "running": 1, "waiting": 0,
-            "connections": 1, "own_slots": true, "neighbor": {},
-        }])
+            "connections": 1, "own_slots": true, "neighbor": {}, "id": null, "seconds": null, "hits": 0,
+            "succeeded": 1, "failed": 3,
+        })
     );
     let commands = report["commands"].as_array().unwrap();
-    assert_eq!(keys(&commands[0]), ["argv", "pid", "seconds"]);
+    assert_eq!(
+        keys(&commands[0]),
+        ["argv", "folder", "id", "known", "pid", "seconds", "session", "why"]
+    );
+    assert_eq!(commands[0]["session"], id);
+    assert!(commands[0]["known"].is_null() && commands[0]["why"].is_null());
     assert_eq!(commands[0]["argv"], json!(["sleep", "1000"]));
     assert!(process::command_line(commands[0]["pid"].as_i64().unwrap() as i32).starts_with("sleep 1000"));
     let totals = &report["totals"];
