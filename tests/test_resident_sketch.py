@@ -264,6 +264,21 @@ def test_it_only_looks(resident: Callable[..., Resident]) -> None:
 	assert made.count("forked") <= 2
 
 
+def test_ignored_signals(resident: Callable[..., Resident]) -> None:
+	"""Whoever is started with signals ignored, as by `nohup` or in the background of a script, is served, too."""
+	names = (signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
+	before = [signal.signal(name, signal.SIG_IGN) for name in names]
+	try:
+		made = resident(FILES)
+		(made.folder / "a.txt").write_text("edited")
+		draw(made)
+		made.run("build")
+		assert made.count("thawed") == 1
+	finally:
+		for name, handler in zip(names, before):
+			signal.signal(name, handler)
+
+
 WAITS = """\
 top = '.'
 out = 'out'

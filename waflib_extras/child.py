@@ -272,7 +272,7 @@ def run_child(request: Request, digests: Digests, why: str, report: int, fds: Li
 def begin_group() -> None:
 	"""Be a process group of our own, which signals do to what they do to any."""
 	os.setpgid(0, 0)
-	for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+	for number in (signal.SIGCHLD, signal.SIGTERM):
 		signal.signal(number, signal.SIG_DFL)
 	signal.signal(signal.SIGINT, signal.default_int_handler)
 	signal.set_wakeup_fd(-1)

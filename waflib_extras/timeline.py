@@ -122,7 +122,8 @@ def install() -> None:
 
 def options(opt):
 	if not opt.parser.get_option("--timeline"):
-		opt.add_option(
+		group = opt.add_option_group("Timeline options")
+		group.add_option(
 			"--timeline",
 			dest="timeline",
 			default="",

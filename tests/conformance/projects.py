@@ -251,7 +251,10 @@ ON_PYPY = (
 
 HELP = Exemption(
 	MESSAGES,
-	blur(r"(\n(Prefork options|Options for the sake of others on this machine):\n(  .*\n)+)+|^  why +: tells .*\n"),
+	blur(
+		r"(\n(Prefork options|Timeline options|Options for the sake of others on this machine):\n(  .*\n)+)+"
+		r"|^  why +: tells .*\n"
+	),
 	"an error in the options prints the help, with the tool's own options and command",
 )
 
@@ -306,7 +309,11 @@ OUTSIDE = [
 	Project("playground/sas", outside="wants SAS", jobs=(4,), pool=False),
 	Project("playground/scala", outside="wants Scala"),
 	Project("playground/slow_qt_example", outside="wants Qt 5"),
-	Project("playground/sphinx", outside="wants Sphinx"),
+	Project(
+		"playground/sphinx",
+		outside="wants makeinfo, and Sphinx",
+		exemptions=(Exemption("*/environment.pickle", close_eyes, "Sphinx keeps in it when it read which file"),),
+	),
 	Project("playground/stpl_c_py_cs_satellite_wix/src", outside="for Windows"),
 	Project("playground/ticgt", outside="wants a compiler of Texas Instruments"),
 	Project("playground/use", outside="looks for libm in /usr/lib64 only"),
