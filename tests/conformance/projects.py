@@ -196,7 +196,17 @@ PROJECTS = [
 	Project("tests/different_top", beside="tests/diff_top_src"),
 	Project("tests/general"),
 	Project("tests/headers", ("configure test", "build")),
-	Project("tests/install"),
+	Project(
+		"tests/install",
+		exemptions=(
+			Exemption(
+				"*/config.log",
+				sort_lines,
+				"its tests install and remove, with -j4 several files at once",
+				parallel=True,
+			),
+		),
+	),
 	Project(
 		"tests/install_group",
 		exemptions=(
