@@ -178,7 +178,7 @@ class Reader:
 		begin = INCLUDES.match(text)
 		if not begin or OPT_OUT.search(text, 0, begin.start(1)) or ODD_SPELLING.search(text, 0, begin.end()):
 			return text
-		if "/*" in begin.group(1):
+		if "/*" in begin.group(1):  # a comment, for who reads it token by token
 			return text
 		self.includes = INCLUDE_OF_MANY.findall(begin.group(1))
 		self.prelude = list(range(len(self.includes)))
