@@ -10,6 +10,15 @@ SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 LAUNCHED_AS_ROOT = ["--no-sandbox"]  # in containers there is no user to be sandboxed as
 PICTURES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
+MOMENT = 20000  # milliseconds, and no test takes so long on a machine that does nothing else
+
+
+def wait(page: Any, selector: str, text: str = "") -> Any:
+	"""The first element of a selector with a text in it, once it is seen: a page does what it is told when it can."""
+	found = page.locator(selector, has_text=text).first
+	found.wait_for()
+	return found
+
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
@@ -41,7 +50,7 @@ def look(chromium: Any) -> Iterator[Callable[..., Any]]:
 		)
 		contexts.append(context)
 		page = context.new_page()
-		page.set_default_timeout(20000)
+		page.set_default_timeout(MOMENT)
 		home = (
 			url.split("?")[0].split("#")[0].rsplit("/", 1)[0]
 			if url.startswith("file:")

@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, List
 
 import pytest
-from browser_lab import PICTURES
+from browser_lab import PICTURES, wait
 from test_bench_campaign import ROOT, await_file, need, processes_marked
 
 COMPARE = ROOT / "utils" / "compare.py"
@@ -415,14 +415,14 @@ def test_page(made: pathlib.Path, look: Callable[..., Any]) -> None:
 	box = page.locator(".point .dot").first.bounding_box()
 	assert page.locator("#tip").is_hidden()
 	page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-	said = page.locator("#tip").inner_text()
+	said = wait(page, "#tip", "ninja, 2 tasks").inner_text()
 	assert re.search(r"ninja, 2 tasks\nmedian [\d.]+ s of 3 runs\nmin [\d.]+, max [\d.]+\nquartiles", said), said
 	page.keyboard.press("Escape")
-	assert page.locator("#tip").is_hidden()
+	page.locator("#tip").wait_for(state="hidden")
 	page.locator(".point").nth(2).focus()
-	assert "make" in page.locator("#tip").inner_text()
+	wait(page, "#tip", "make")
 	page.locator(".legend button").first.click()
-	assert page.locator("figure >> nth=0").locator(".lane.hidden").count() == 1
+	page.locator("figure >> nth=0").locator(".lane.hidden").wait_for(state="attached")
 	assert "src=" not in (made / "r.html").read_text() and "@import" not in (made / "r.html").read_text()
 
 
@@ -435,7 +435,7 @@ def test_page_on_a_phone(made: pathlib.Path, look: Callable[..., Any], dark: boo
 	point = page.locator(".point").nth(3)
 	point.scroll_into_view_if_needed()
 	point.focus()
-	box = page.locator("#tip").bounding_box()
+	box = wait(page, "#tip").bounding_box()
 	assert box["x"] >= 0 and box["x"] + box["width"] <= 390
 	ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
 	assert (sum(map(int, re.findall(r"\d+", ground))) < 200) == dark

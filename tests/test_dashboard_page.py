@@ -10,19 +10,11 @@ import time
 from typing import Any, Callable, List
 
 import pytest
-from browser_lab import PICTURES
+from browser_lab import PICTURES, wait
 from dashboard_lab import PATIENCE, Held, Serve, control, tell_status, wait_until
 from serve_lab import Server
 
 Look = Callable[..., Any]
-MOMENT = 15000  # milliseconds
-
-
-def wait(page: Any, selector: str, text: str = "") -> Any:
-	"""The first element of a selector, with a text in it."""
-	found = page.locator(selector, has_text=text).first
-	found.wait_for(timeout=MOMENT)
-	return found
 
 
 def is_as_wide_as_its_window(page: Any) -> bool:
@@ -50,8 +42,8 @@ def test_a_build_is_seen_while_it_runs(dashboard: Serve, held: Held, look: Look,
 	assert page.title() == "2/2 · wafd"
 	card = page.locator("#slots li").first
 	card.locator("summary").click()
-	assert "read line < gate" in card.locator("pre").text_content()
-	assert str(build.folder) in card.locator("dl").text_content()
+	wait(page, "#slots li:first-child pre", "read line < gate")
+	wait(page, "#slots li:first-child dl", str(build.folder))
 	build.let_go()
 	wait(page, "#builds li", "0 running, 0 waiting, 3 done")
 	assert page.locator("#slots li[data-tone=free]").count() == 2
@@ -104,9 +96,9 @@ def test_keys_are_enough(dashboard: Serve, held: Held, look: Look, engine: str) 
 	press("Escape")
 	wait(page, "#slots li:nth-child(3)")
 	press("?")
-	assert page.locator("dialog#help").is_visible()
+	wait(page, "dialog#help")
 	press("Escape")
-	assert not page.locator("dialog#help").is_visible()
+	page.locator("dialog#help").wait_for(state="hidden")
 	press("p")
 	wait(page, "#state", "paused")
 	build.let_go()
@@ -317,7 +309,7 @@ def test_cache_and_shared_stores_are_shown(
 	miss = wait(page, "#misses li", "lex.o")
 	assert re.search(r"its argument is -O2, was -O1|shared\.h", miss.text_content()), miss.text_content()
 	miss.locator("summary").click()
-	assert "gcc -O2 -c lex.c -o lex.o" in miss.locator("pre").text_content()
+	wait(page, "#misses details[open] pre", "gcc -O2 -c lex.c -o lex.o")
 	wait(page, "#misses li", "parse.o")
 	assert "shared.h" in page.locator("#misses li", has_text="parse.o").first.text_content()
 	wait(page, "#cache li[data-tone=hit]", "hit")

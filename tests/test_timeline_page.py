@@ -6,7 +6,7 @@ import random
 from typing import Any, List, Tuple
 
 import pytest
-from browser_lab import PICTURES
+from browser_lab import PICTURES, wait
 from timeline_lab import check_trace
 
 from waflib_extras import account, idle, picture
@@ -124,8 +124,7 @@ def test_zoom_and_hover(open_page: Any) -> None:
 	assert "MiB" in told and "in the engine" in told
 	at = seen.evaluate("x => timeOf(x - canvas.getBoundingClientRect().left)", x)
 	seen.mouse.wheel(0, -300)
-	settle(seen)
-	assert span(seen) < whole / 2
+	seen.wait_for_function("most => page.to - page.from < most", arg=whole / 2)
 	assert abs(seen.evaluate("x => timeOf(x - canvas.getBoundingClientRect().left)", x) - at) < whole / 500
 	before = span(seen)
 	seen.click("#in")
@@ -157,7 +156,7 @@ def test_zoom_and_hover(open_page: Any) -> None:
 	seen.focus("#lanes")
 	seen.keyboard.press("Escape")
 	seen.keyboard.press("n")
-	assert rows[0].name in tip.inner_text()
+	wait(seen, "#tip", rows[0].name)
 
 
 def test_filter_tables_and_chain(open_page: Any) -> None:
@@ -183,8 +182,8 @@ def test_filter_tables_and_chain(open_page: Any) -> None:
 	assert first in longest and "300 ms" in seen.locator("#longest tr:nth-child(2)").inner_text()
 	seen.locator("#longest button").first.focus()
 	seen.keyboard.press("Enter")
-	settle(seen)
-	assert span(seen) < 2e6 and first in seen.locator("#tip").inner_text()
+	wait(seen, "#tip", first)
+	assert span(seen) < 2e6
 	seen.click("#fit")
 	plain = seen.evaluate("canvas.toDataURL()")
 	seen.check("#chain-on")
@@ -209,7 +208,7 @@ def test_phone_by_night(open_page: Any) -> None:
 	assert max(red, green, blue) < 80
 	assert "failed" in seen.locator("#title").inner_text()
 	seen.select_option("#builds", "0")
-	assert "succeeded" in seen.locator("#title").inner_text()
+	wait(seen, "#title", "succeeded")
 	whole = span(seen)
 	touch = seen.context.new_cdp_session(seen)
 	seen.locator("#lanes").scroll_into_view_if_needed()
@@ -225,15 +224,13 @@ def test_phone_by_night(open_page: Any) -> None:
 	send("touchMove", left - 30, right + 30)
 	send("touchMove", left - 60, right + 60)
 	send("touchEnd")
-	settle(seen)
-	assert span(seen) < whole / 1.5
+	seen.wait_for_function("most => page.to - page.from < most", arg=whole / 1.5)
 	seen.click("#fit")
 	row = long_row(rows)
 	x, y = spot(seen, row)
 	send("touchStart", x)
 	send("touchEnd")
-	seen.locator("#tip").wait_for(state="visible")
-	assert "took" in seen.locator("#tip").inner_text()
+	wait(seen, "#tip", "took")
 
 
 def test_a_hundred_thousand_tasks(open_page: Any, tmp_path: pathlib.Path) -> None:
