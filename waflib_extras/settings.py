@@ -12,9 +12,8 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from waflib import Logs
 
-from . import engine, protocol
+from . import engine, inquiry, protocol
 
-DEADLINE = 15.0
 YES = frozenset(("yes", "true", "on", "1"))
 
 OPTIONS = (
@@ -53,24 +52,16 @@ def find_variables(options: Any, environ: Mapping[str, str]) -> Dict[str, str]:
 def read_settings(variables: Dict[str, str]) -> Settings:
 	"""What the program ``wafcc`` says that holds; an ``EngineError`` if there is none."""
 	program = os.path.join(os.path.dirname(engine.find_wafd()), "wafcc")
-	command = [program, "--show-config"]
 	try:
-		done = subprocess.run(
-			command,
-			env=variables,
-			stdin=subprocess.DEVNULL,
-			capture_output=True,
-			timeout=DEADLINE,
-			check=False,
-		)
+		told = inquiry.ask([program, "--show-config"], variables)
 	except OSError as e:
 		raise engine.EngineError("%s: %s; install waflib-extras anew" % (program, e.strerror)) from None
 	except subprocess.TimeoutExpired:
 		raise engine.EngineError("%s does not tell its settings" % program) from None
-	if done.returncode:
+	if told.status:
 		# a mistake in a setting; those that are right hold
-		Logs.warn("wafcc: %s", os.fsdecode(done.stderr).strip())
-	return parse_settings(done.stdout)
+		Logs.warn("wafcc: %s", os.fsdecode(told.err).strip())
+	return parse_settings(told.out)
 
 
 def parse_settings(text: bytes) -> Settings:

@@ -17,10 +17,13 @@ import posix
 import posixpath
 import pwd
 import stat
+import subprocess
 import sys
 import time
 from types import CodeType
 from typing import Any, Callable, Dict, FrozenSet, List, Optional, Tuple
+
+from . import inquiry
 
 Signature = Tuple[int, ...]
 real_stat = posix.stat
@@ -50,6 +53,8 @@ PURE = names(
 )
 REPEATED = frozenset(("access", "confstr", "cpu_count", "pathconf", "readlink", "sysconf", "uname"))
 """Those that are asked again to see whether the answer is the same."""
+PROGRAM = "what a program tells"
+"""In place of a name, where a program was asked."""
 CLOCKS = names(
 	"""
 	asctime clock_gettime clock_gettime_ns ctime gmtime localtime monotonic monotonic_ns perf_counter perf_counter_ns
@@ -300,12 +305,28 @@ def plain(answer: Any) -> Any:
 
 
 def ask_again(name: str, args: Tuple[Any, ...]) -> Any:
-	"""The answer of a repeated function now."""
-	real = getattr(posix, name)
+	"""The answer of a repeated function, or of a program, now."""
 	try:
+		if name == PROGRAM:
+			return plain(inquiry.Inquiry(*args).ask())
+		real = getattr(posix, name)
 		return plain(getattr(real, "real", real)(*args))
 	except OSError as e:
 		return ("error", e.errno)
+	except subprocess.SubprocessError as e:
+		return ("error", str(e))
+
+
+def see_inquiry(question: inquiry.Inquiry) -> inquiry.Answer:
+	"""A program is asked that only looks; that it is started concerns nobody."""
+	seen = Witness.look_away()
+	try:
+		answer = question.ask()
+	finally:
+		Witness.active = seen
+	if seen is not None:
+		seen.keep(seen.asked, (PROGRAM, tuple(question)), plain(answer))
+	return answer
 
 
 class Stat(Watched):
@@ -599,6 +620,7 @@ def install() -> None:
 	for supports in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
 		supports.update([replaced[id(real)] for real in supports if id(real) in replaced])
 	sys.addaudithook(hear)
+	inquiry.Hearer.hear = see_inquiry
 
 
 def replace(holder: Any, replaced: Dict[int, Watched], module: str) -> None:
