@@ -25,6 +25,7 @@ from benchmark.contender import find_contender  # noqa: E402
 from benchmark.interpreter import discover_interpreters  # noqa: E402
 from benchmark.mistake import Mistake  # noqa: E402
 from benchmark.plot import Scale  # noqa: E402
+from benchmark.table import number  # noqa: E402
 
 SMALL = ("--contenders", "ninja,make", "--scenarios", "full,noop", "--tasks", "2,4", "--repeat", "2,2")
 
@@ -398,7 +399,7 @@ def test_formats(made: pathlib.Path) -> None:
 	for table in tables:
 		lines = table.partition("\n- ")[0].splitlines()
 		assert [line.count("|") for line in lines if line.startswith("|")] == [13] * 6
-	assert "%.3f" % middle in (made / "out").read_text()
+	assert " %s " % number(middle) in (made / "out").read_text()
 	again = show(made / "r.jsonl")
 	assert again.out.strip() and (made / "out").read_text().startswith(again.out.rstrip("\n"))
 
