@@ -377,8 +377,8 @@ def test_names_that_reach_the_unseen() -> None:
 KEPT = """\
 import pathlib, pwd, sys
 from os import listdir
-from waflib_extras import witness
-witness.install()
+from waflib_extras import watched, witness
+watched.install()
 seen = witness.Witness()
 seen.begin()
 pathlib.Path(sys.argv[1]).exists()

@@ -41,8 +41,8 @@ PROGRAM = """\
 import marshal, sys
 spec = marshal.load(sys.stdin.buffer)
 sys.path[:] = spec["path"]
-from waflib_extras import witness
-witness.install()
+from waflib_extras import watched
+watched.install()
 from waflib_extras import keeper
 keeper.main(spec)
 """
