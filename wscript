@@ -173,25 +173,25 @@ class Check:
 
 	def step_cargo_test(self):
 		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
-		programs = self.build_engine_tests()
-		with concurrent.futures.ThreadPoolExecutor(os.cpu_count() + 1) as pool:
-			results = list(pool.map(self.run_engine_tests, programs))
-		failed = [name for name, status in zip(programs, results) if status]
-		if failed:
-			raise Failed("tests of the engine: %s" % " ".join(programs[name] for name in failed))
+		programs = self.build_programs(["test", "--locked", "--no-run"])
+		self.run_programs([([path], source) for path, source in programs.items()], os.cpu_count() + 1)
 
 	def step_fuzz(self):
 		"""Throw changed examples at each decoder for some seconds."""
 		fuzz = os.path.join(self.root, "engine", "fuzz")
-		cargo = [self.bootstrap.find_cargo() or "cargo", "run", "--locked", "--package", "wafengine-fuzz", "--bin"]
+		wrapper = {"RUSTC_WORKSPACE_WRAPPER": os.path.join(fuzz, "instrument")}
+		programs = self.build_programs(["build", "--locked", "--package", "wafengine-fuzz", "--bins"], **wrapper)
+		forgotten = set(os.listdir(os.path.join(fuzz, "fuzz_targets"))) - set(map(os.path.basename, programs.values()))
+		if forgotten:
+			raise Failed("engine/fuzz/Cargo.toml has no [[bin]] for %s" % " ".join(sorted(forgotten)))
 		# no input takes that long, but whoever runs this may be stopped for a while
 		limits = ["-max_total_time=%d" % FUZZING, "-timeout=600", "-verbosity=0"]
-		for name in sorted(os.listdir(os.path.join(fuzz, "fuzz_targets"))):
-			target = os.path.splitext(name)[0]
-			corpus = os.path.join(self.build, "fuzz", target)
+		commands = []
+		for path, source in programs.items():
+			corpus = os.path.join(self.build, "fuzz", os.path.basename(path))
 			os.makedirs(corpus, exist_ok=True)
-			command = [*cargo, target, "--", *limits, "-artifact_prefix=%s-" % corpus, corpus]
-			self.call(command, cwd="engine", RUSTC_WORKSPACE_WRAPPER=os.path.join(fuzz, "instrument"))
+			commands.append(([path, *limits, "-artifact_prefix=%s-" % corpus, corpus], source))
+		self.run_programs(commands, os.cpu_count())
 
 	def step_cpython(self):
 		self.test_python(self.prepare_cpython())
@@ -215,20 +215,33 @@ class Check:
 		if status:
 			raise Failed("%s ended with status %d" % (" ".join(map(os.path.basename, command[:3])), status))
 
-	def build_engine_tests(self):
-		"""The programs with the engine's tests, and what they were made of."""
-		command = [self.bootstrap.find_cargo() or "cargo", "test", "--locked", "--no-run"]
-		command.append("--message-format=json-render-diagnostics")
-		built = subprocess.run(command, cwd=os.path.join(self.root, "engine"), stdout=subprocess.PIPE, check=False)
+	def build_programs(self, arguments, **more):
+		"""The programs that cargo makes with these arguments, and what they were made of."""
+		command = [self.bootstrap.find_cargo() or "cargo", *arguments, "--message-format=json-render-diagnostics"]
+		folder, environ = os.path.join(self.root, "engine"), dict(self.environ, **more)
+		built = subprocess.run(command, cwd=folder, env=environ, stdout=subprocess.PIPE, check=False)
 		if built.returncode:
-			raise Failed("cargo test --no-run ended with status %d" % built.returncode)
+			raise Failed("cargo %s ended with status %d" % (arguments[0], built.returncode))
 		made = [json.loads(line) for line in built.stdout.splitlines()]
-		return {x["executable"]: x["target"]["src_path"] for x in made if x.get("executable") and x["profile"]["test"]}
+		is_test = arguments[0] == "test"  # whose programs without tests are only there to be called
+		return {
+			x["executable"]: x["target"]["src_path"]
+			for x in made
+			if x.get("executable") and x["profile"]["test"] == is_test
+		}
 
-	def run_engine_tests(self, program):
-		"""Run the tests of one program, and show what they said when they have ended."""
+	def run_programs(self, commands, at_once):
+		"""Run each command of a list of commands and sources, some at once."""
+		with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+			results = list(pool.map(self.run_program, [command for command, _ in commands]))
+		failed = [source for (_, source), status in zip(commands, results) if status]
+		if failed:
+			raise Failed("programs of %s" % " ".join(failed))
+
+	def run_program(self, command):
+		"""Run a program of the engine, and show what it said when it has ended."""
 		done = subprocess.run(
-			[program],
+			command,
 			cwd=os.path.join(self.root, "engine"),
 			env=self.environ,
 			stdin=subprocess.DEVNULL,
@@ -236,7 +249,7 @@ class Check:
 			stderr=subprocess.STDOUT,
 			check=False,
 		)
-		Logs.info("%s\n%s", os.path.basename(program), done.stdout.decode(errors="replace").strip())
+		Logs.info("%s\n%s", os.path.basename(command[0]), done.stdout.decode(errors="replace").strip())
 		return done.returncode
 
 	def find_cargo(self, command, component):

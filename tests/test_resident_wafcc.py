@@ -33,17 +33,18 @@ def build(bld):
 
 
 @pytest.fixture
-def made(
+def make(
 	resident: Callable[..., Resident], engine: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> Resident:
-	"""A project that was built with the cache, and has a resident."""
+) -> Callable[[], Resident]:
+	"""A function that makes a project with the cache and a resident, with a store and settings of the test's own."""
 	if not any(shutil.which(name) for name in ("gcc", "clang")):
 		pytest.skip("needs a compiler of C")
 	for name in list(os.environ):
 		if name.startswith(("WAFCC_", "XDG_CACHE", "XDG_CONFIG")):
 			monkeypatch.delenv(name)
 	monkeypatch.setenv("HOME", str(tmp_path / "home"))
-	return resident(FILES)
+	# called by the test itself: pytest tells in the environment which part of a test runs
+	return lambda: resident(FILES)
 
 
 def edit(made: Resident, number: int) -> None:
@@ -56,8 +57,9 @@ def set_user_file(tmp_path: pathlib.Path, text: str) -> None:
 	(folder / "wafcc.conf").write_text(text)
 
 
-def test_answered_and_begun_ahead(made: Resident) -> None:
+def test_answered_and_begun_ahead(make: Callable[[], Resident]) -> None:
 	"""A build with nothing to do is answered, and one after an edit has been begun before."""
+	made = make()
 	made.settle("build")
 	for number in range(2):
 		edit(made, 7 + number)
@@ -66,8 +68,9 @@ def test_answered_and_begun_ahead(made: Resident) -> None:
 	assert made.count("thawed")
 
 
-def test_settings_are_asked_again(made: Resident, tmp_path: pathlib.Path) -> None:
+def test_settings_are_asked_again(make: Callable[[], Resident], tmp_path: pathlib.Path) -> None:
 	"""A file of settings that comes, changes or goes is seen, though nothing in Waf has ever looked at it."""
+	made = make()
 	made.settle("build")
 	texts = ["namespace = one\n", "namespace = two\n", "disable = yes\n", "no such thing\n", ""]
 	for text in texts:
@@ -87,8 +90,9 @@ def test_settings_are_asked_again(made: Resident, tmp_path: pathlib.Path) -> Non
 	assert made.count("thawed") == thawed and " hit" not in done.stdout + done.stderr
 
 
-def test_the_same_environment_otherwise(made: Resident, tmp_path: pathlib.Path) -> None:
+def test_the_same_environment_otherwise(make: Callable[[], Resident], tmp_path: pathlib.Path) -> None:
 	"""Another variable of the settings is another environment, which has a process of its own."""
+	made = make()
 	made.settle("build")
 	answered = made.count("answered")
 	assert made.run("build", env={"WAFCC_NAMESPACE": "other"}).returncode == 0
