@@ -333,7 +333,8 @@ class Check:
 		if "WAF_SOURCES" not in self.environ:
 			self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
 		pattern = ["-k", Options.options.tests] if Options.options.tests else []
-		self.call([python, "-m", "pytest", "-n", "auto", "--dist", "worksteal", "--durations=30", *options, *pattern])
+		workers = str(os.cpu_count() + 1)  # tests wait a quarter of their time
+		self.call([python, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--durations=30", *options, *pattern])
 
 	def fetch_waf(self, python):
 		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""

@@ -4,10 +4,12 @@ Commands through the engine and Waf's own way: each does the same both ways.
 That nothing changes is the main promise of the tool prefork, so most of its tests do a thing both ways, and compare.
 """
 
+import contextlib
 import gc
 import os
 import pathlib
 import re
+import subprocess
 import sys
 import types
 from typing import Any, Callable, Dict, NamedTuple
@@ -208,7 +210,19 @@ def test_a_command_does_what_it_does_without_us(
 	for reason in hook.reasons:
 		assert re.search(case.reason, reason)
 	assert not hook.lost
+	end_strays()
+
+
+def end_strays() -> None:
+	"""End what ``Popen`` has left to its fate, before it closes the pipes of that in another test."""
 	gc.collect()
+	for stray in list(subprocess._active):  # type: ignore[attr-defined]
+		for stream in filter(None, (stray.stdin, stray.stdout, stray.stderr)):
+			with contextlib.suppress(BrokenPipeError):
+				stream.close()
+		stray.kill()
+		stray.wait(PATIENT)
+	subprocess._cleanup()  # type: ignore[attr-defined]
 
 
 def test_files_can_be_all_three_streams(hook: prefork.Prefork, here: pathlib.Path) -> None:
