@@ -127,6 +127,9 @@ class ResidentWaf(Waf):
 		"""So many runs that it had begun ahead must have gone on."""
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		if "WAFD_RUNTIME_DIR" in run.environment:
+			# the folder of the cache's engine; each folder of builds has a variable, and so a process, of its own
+			return super().waf(run, *args, WAF_RESIDENT_IDLE="600", **variables)
 		if not self.folder:
 			self.folder = tempfile.mkdtemp(prefix="waf-bench-")
 			atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
@@ -437,6 +440,7 @@ BUILDERS: Dict[str, Builder] = {
 	"resident-large": ResidentWaf(tools=("resident", "large")),
 	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
 	"waf+wafcc-serve": Waf(tools=("prefork", "wafcc")),
+	"waf+wafcc-resident": ResidentWaf(tools=("prefork", "wafcc", "large", "resident")),
 	"waf+wafcache": CachedWaf(),
 	"waf-batched_cc": Batched(UPSTREAM, note="Waf's own tool, of C and C++ only"),
 	"waf-batch": Batched(("batch",), SHARED),
@@ -478,6 +482,7 @@ BUILDERS: Dict[str, Builder] = {
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 	"waf+wafcc": EngineCache,
 	"waf+wafcc-serve": FarEngineCache,
+	"waf+wafcc-resident": EngineCache,
 	"waf+wafcache": Wafcache,
 	"socket": EngineCache,
 	"pipelined": EngineCache,
