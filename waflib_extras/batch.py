@@ -45,7 +45,7 @@ from waflib import Context, Errors, Logs, Options, Runner, Task, Utils
 from waflib.TaskGen import after_method, feature
 
 if __package__:
-	from . import invocation, runner
+	from . import invocation, original
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -54,7 +54,7 @@ else:
 	sys.path.append(os.path.dirname(_folder))
 	_package = os.path.basename(_folder)
 	invocation = importlib.import_module(_package + ".invocation")
-	runner = importlib.import_module(_package + ".runner")
+	original = importlib.import_module(_package + ".original")
 
 SIZE = 50
 """At most so many tasks in one call where nobody says how many."""
@@ -210,7 +210,7 @@ def find_plan(task: Any) -> Tuple[Any, Any]:
 
 
 def find_compile(task: Any, cls: Any) -> Tuple[Compile, Any]:
-	if not runner.is_compiled(cls.run):
+	if not original.is_compiled(cls.run):
 		raise Left("its class has a run of its own")
 	if len(task.inputs) != 1 or len(task.outputs) != 1:
 		raise Left("it has not one source and one output")
@@ -243,7 +243,7 @@ def find_joint(task: Any, cls: Any) -> Tuple[Joint, Any]:
 		raise Left("batch_run_str must name all sources by ${SRC}") from None
 	sources = sorted({path for node in task.inputs for path in (node.path_from(kwargs["cwd"]), node.abspath())})
 	plain: Any = None
-	if runner.is_compiled(cls.run):
+	if original.is_compiled(cls.run):
 		targets = [path for node in task.outputs for path in (node.path_from(kwargs["cwd"]), node.abspath())]
 		said = capture(task, cls.run)[0]
 		texts = [said] if isinstance(said, str) else said
