@@ -13,7 +13,7 @@ BENCH = ROOT / "utils" / "bench.py"
 sys.path.insert(0, str(BENCH.parent))
 
 import bench  # noqa: E402
-from benchmark import contender, scenario, workshop  # noqa: E402
+from benchmark import contender, phases, scenario, workshop  # noqa: E402
 from benchmark.compiler import both_commands  # noqa: E402
 from benchmark.mistake import Failed  # noqa: E402
 from benchmark.project import Project  # noqa: E402
@@ -54,7 +54,7 @@ def test_a_configure_that_wrote_nothing(tmp_path: pathlib.Path) -> None:
 	project = Project(str(tmp_path), "c")
 	run = SimpleNamespace(project=project, lane=SimpleNamespace(label="waf"), path=lambda name: str(tmp_path / name))
 	with pytest.raises(Failed, match="it wrote no answers: No such file"):
-		scenario.compare_answers(run)  # type: ignore[arg-type]
+		phases.compare_answers(run)  # type: ignore[arg-type]
 
 
 def load_project() -> Dict[str, Any]:

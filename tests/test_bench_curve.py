@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BENCH = ROOT / "utils" / "bench.py"
 sys.path.insert(0, str(BENCH.parent))
 
-from benchmark import campaign, contender, report, scenario  # noqa: E402
+from benchmark import campaign, contender, phases, report, scenario  # noqa: E402
 from benchmark.mistake import Failed  # noqa: E402
 from benchmark.run import Lane  # noqa: E402
 from test_bench import filled_record, run_of  # noqa: E402
@@ -68,14 +68,14 @@ def naps(wall: float, jobs: int = 4, count: int = 8) -> SimpleNamespace:
 def test_occupancy_of_the_slots() -> None:
 	"""It is the time that the commands sleep in percent of what the slots could have slept meanwhile."""
 	run = naps(0.4)
-	scenario.check_naps(run)  # type: ignore[arg-type]
+	phases.check_naps(run)  # type: ignore[arg-type]
 	assert run.results[0][1]["occupancy"] == pytest.approx(50.0)
 
 
 def test_too_short_a_run_is_refused() -> None:
 	"""Who is done before the commands can have slept has left some out."""
 	with pytest.raises(Failed, match=r"8 commands took 0\.190 s, which is less than the 0\.200 s that they sleep"):
-		scenario.check_naps(naps(0.19))  # type: ignore[arg-type]
+		phases.check_naps(naps(0.19))  # type: ignore[arg-type]
 
 
 # ---- the report

@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 from waflib import Logs, Options, Task
 from waflib.Tools import c_preproc, ccroot
 
-from . import engine, protocol, runner
+from . import engine, original, protocol
 from .settings import Settings, find_terminal, find_variables, read_settings
 
 KNOWN = ("uncached", "hit", "miss")
@@ -155,7 +155,7 @@ def find_joining(cls: Any) -> int:
 
 def find_learning(cls: Any) -> int:
 	"""We can say what a task depends on if it runs one command, and asks nobody else."""
-	if not runner.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
+	if not original.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
 		return 0
 	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
 	return protocol.INPUTS if is_usual else 0

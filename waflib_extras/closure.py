@@ -10,7 +10,8 @@ import os
 import subprocess
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
 
-from . import grouping, names
+from . import grouping, names, tokens
+from .foreign import Foreign, read_foreign
 
 Include = Tuple[Optional[Tuple[str, str]], str]
 """Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
@@ -109,22 +110,22 @@ class System:
 		self.saved: Dict[str, Any] = {} if saved is None else saved
 		self.folders = folders
 		self.new: Dict[str, Any] = {}
-		self.files: Dict[str, names.Foreign] = {}
+		self.files: Dict[str, Foreign] = {}
 		self.reached: Dict[str, FrozenSet[str]] = {}
 		self.sets: Dict[Tuple[str, str], FrozenSet[str]] = {}
 
-	def read(self, path: str) -> names.Foreign:
+	def read(self, path: str) -> Foreign:
 		if path not in self.files:
 			stamp = stamp_of(path)
 			known = self.saved.get(path)
 			if not known or known[0] != stamp:
 				try:
 					with open(path, encoding="latin-1") as f:
-						foreign = names.read_foreign(f.read())
+						foreign = read_foreign(f.read())
 				except OSError:
-					foreign = names.read_foreign("")
+					foreign = read_foreign("")
 				known = self.saved[path] = self.new[path] = [stamp, list(foreign)]
-			self.files[path] = names.Foreign(*known[1])
+			self.files[path] = Foreign(*known[1])
 		return self.files[path]
 
 	def reach(self, include: str) -> FrozenSet[str]:
@@ -280,7 +281,7 @@ class Finder:
 		includes = [each for each in includes if not self.is_text(each[0])]
 		if directive.startswith("pragma"):
 			return bool(includes)
-		name = names.WORD.findall(directive)[1]
+		name = tokens.WORD.findall(directive)[1]
 		headers, systems = self.reach(file, includes)
 		return any(name in header.words or name in header.members for header in headers.values()) or any(
 			name in self.system.told(include, "words") for include in systems

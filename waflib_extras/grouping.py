@@ -9,7 +9,7 @@ pieces of those that cannot notice each other.
 import hashlib
 from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
-from . import names
+from . import declarations, names
 
 UNIT = 1 << 16
 """What a group may weigh."""
@@ -118,7 +118,7 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		set(facts.members.split()),
 		spaces,
 		set(facts.quals.split()),
-		{name for kind, _, name in leaves if kind != names.EXTERNAL},
+		{name for kind, _, name in leaves if kind != declarations.EXTERNAL},
 		{name for _, _, name in leaves},
 		set(facts.tags.split()),
 		[(name, Left(kind, space, path)) for kind, space, name in leaves],
@@ -257,11 +257,11 @@ class Piece:
 		is_seen = left.space in file.spaces or left.space in spaces or not file.quals.isdisjoint(left.space.split("::"))
 		if not is_seen:
 			return False
-		if left.kind == names.TAG:
+		if left.kind == declarations.TAG:
 			return name in file.declared or not any(
 				name in each.tags for each in [source.file, *source.headers.values()]
 			)
-		if left.kind == names.EXTERNAL:
+		if left.kind == declarations.EXTERNAL:
 			if not self.is_cxx:
 				return name in file.hidden
 			# unless it comes from a header that both include, it is an overload that the source does not know of

@@ -8,25 +8,12 @@ Pure: a text goes in, facts come out. It is read in one pass and without its pre
 import re
 from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
+from .declarations import Declarations
+from .tokens import COMMENT, KEYWORDS, RAW, TOKEN, TYPES, WORD
+
 VERSION = 1
 """Of the facts: those of another one are not read."""
 
-INTERNAL, EXTERNAL, TAG = "i", "e", "t"
-
-TOKEN = re.compile(
-	r"""
-	^[ \t]*\#(?:[^\n\\/]|\\(?:\n|.)|/(?![*/])|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//(?:[^\\\n]|\\(?:\n|.))*)*
-	|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/
-	|//(?:[^\\\n]|\\(?:\n|.))*
-	|(?:u8|[uUL])?"(?:[^"\\\n]|\\(?:\n|.))*"
-	|(?:u8|[uUL])?'(?:[^'\\\n]|\\(?:\n|.))*'
-	|\.?[0-9](?:[eEpP][+-]|'?[.\w])*
-	|[A-Za-z_$\x80-\xff][\w$\x80-\xff]*
-	|::|->|\.\.\.|\S
-	""",
-	re.VERBOSE | re.MULTILINE,
-)
-RAW = re.compile(r'(?:u8|[uUL])?R"([^()\\\s]{0,16})\([\s\S]*?\)\1"')
 PLAIN_INCLUDE = re.compile(r'#include ("[^"\n]+(?=")|<[^>\n]+(?=>)).$')
 """Nearly all of them."""
 INCLUDES = re.compile(
@@ -38,8 +25,6 @@ INCLUDES = re.compile(
 )
 """A file often begins with a comment and many of them."""
 INCLUDE_OF_MANY = re.compile(r'("[^"\n]+(?=")|<[^>\n]+(?=>)).\n')
-WORD = re.compile(r"[A-Za-z_$\x80-\xff][\w$\x80-\xff]*")
-COMMENT = re.compile(r"/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//.*|\\\n")
 OPT_OUT = re.compile(r"\bunity: *alone\b")
 ODD_SPELLING = re.compile(r"\?\?[=/'()!<>-]|<%|<:|%:")
 BALANCED = {
@@ -62,22 +47,6 @@ COVERED = {
 HARMLESS = re.compile(r"once\b|omp\b|region\b|endregion\b|mark\b|GCC\s+(unroll|ivdep)|unroll\b")
 
 MEMBER = (".", "->")
-TYPES = frozenset(("class", "struct", "union", "enum"))
-ATTRIBUTES = frozenset(("__attribute__", "__declspec", "alignas", "_Alignas", "noexcept", "decltype", "__asm__", "asm"))
-KEYWORDS = frozenset(
-	WORD.findall(
-		"""
-	_Bool __attribute__ __const __extension__ __inline __inline__ __restrict alignas alignof auto bool break
-	case catch char char16_t char32_t char8_t class const const_cast consteval constexpr constinit continue
-	decltype default defined delete do double dynamic_cast else enum explicit export extern false final float
-	for friend goto if inline int long mutable namespace new noexcept nullptr operator override private
-	protected public register reinterpret_cast restrict return short signed sizeof static static_assert
-	static_cast struct switch template this thread_local throw true try typedef typeid typename union unsigned
-	using virtual void volatile wchar_t while
-	"""
-	)
-)
-HIDING = frozenset(("static", "typedef", "const", "constexpr", "inline", "__inline", "__inline__", "template"))
 ALONE_WORDS = {
 	"__COUNTER__": "counts with __COUNTER__",
 	"__INCLUDE_LEVEL__": "asks for __INCLUDE_LEVEL__",
@@ -135,32 +104,21 @@ def read_facts(text: str) -> Facts:
 		return Reader("").facts()._replace(alone="is not understood")
 
 
-class Reader:
+class Reader(Declarations):
 	"""One pass over the tokens of a file."""
 
 	def __init__(self, text: str) -> None:
-		self.alone = self.last = self.takes = self.own = self.starts = ""
-		self.operator = ""
+		super().__init__()
+		self.last = self.takes = ""
 		self.includes: List[str] = []
-		self.leaves: Dict[str, None] = {}
 		self.macros: Dict[str, str] = {}
 		self.prelude: List[Any] = []
 		self.directive_words: Set[str] = set()
-		self.usings: Dict[str, None] = {}
 		self.optional: List[int] = []
 		self.conditions: List[Tuple[Set[str], Any, List[Any]]] = []
 		self.balance: Dict[str, int] = {}
 		self.once = False
 		self.guard = ""
-		self.spaces: Dict[str, None] = {}
-		self.stack: List[str] = []
-		self.inside = 0
-		"""Braces that are no namespace's."""
-		self.parens = 0
-		self.space = ""
-		self.hidden = 0
-		"""Anonymous namespaces around us."""
-		self.decl: List[str] = []
 		self.first_directives: List[str] = []
 		if 'R"' in text:
 			text = RAW.sub('""', text)
@@ -359,13 +317,6 @@ class Reader:
 			elif is_out:
 				self.restore(before)
 
-	def save(self) -> Tuple[Any, ...]:
-		return self.stack[:], self.inside, self.parens, self.space, self.hidden, self.decl[:]
-
-	def restore(self, state: Tuple[Any, ...]) -> None:
-		stack, self.inside, self.parens, self.space, self.hidden, decl = state
-		self.stack, self.decl = stack[:], decl[:]
-
 	def take_pragma(self, rest: str) -> None:
 		if rest.startswith("once"):
 			self.once = True
@@ -383,285 +334,3 @@ class Reader:
 				return
 		self.prelude.append("pragma " + rest)
 		self.last = self.last or "leaves a pragma behind"
-
-	# ---- declarations
-
-	def open_brace(self) -> None:
-		kind = "b"
-		if not self.inside and not self.parens:
-			kind = self.find_kind()
-		self.stack.append(kind)
-		if not kind.startswith("n"):
-			if not self.inside:
-				self.decl.append("{")
-			self.inside += 1
-
-	def find_kind(self) -> str:
-		"""What a brace at file scope opens."""
-		decl = self.decl
-		words = [word for word in decl if word != "inline"]
-		if words[:1] == ["namespace"]:
-			path = [word for word in strip_groups(words[1:]) if WORD.match(word) and word not in ATTRIBUTES]
-			outer = self.space
-			if path:
-				for name in path:
-					self.space = self.space + "::" + name if self.space else name
-					self.spaces[self.space] = None
-			else:
-				self.hidden += 1
-			self.decl = []
-			return "n%d%s" % (not path, outer)
-		if words[-2:] == ["extern", '"']:
-			self.decl = []
-			return "n0" + self.space
-		if TYPES.isdisjoint(decl) or "(" in strip_groups(decl, ATTRIBUTES) or "=" in decl:
-			return "b"
-		if "enum" in decl:
-			return "b" if {"class", "struct"} & set(decl) else "e"
-		return "t"
-
-	def close_brace(self) -> None:
-		if not self.stack:
-			self.alone = self.alone or "its braces are not understood"
-			return
-		kind = self.stack.pop()
-		if kind.startswith("n"):
-			self.hidden -= int(kind[1])
-			self.space = kind[2:]
-			self.decl = []
-			return
-		self.inside -= 1
-		if not self.inside and not self.parens and kind == "b":
-			flat = strip_groups(self.decl, ATTRIBUTES)
-			if "(" in flat and "=" not in flat[: flat.index("(")]:
-				self.finish()
-
-	def take_enumerator(self, token: str) -> None:
-		if self.decl[-1] in ("{", ",") and WORD.match(token):
-			self.leave(INTERNAL, token)
-		if token == "," or self.decl[-1] in ("{", ","):
-			self.decl.append(token)
-
-	def take_local(self, token: str) -> None:
-		"""What follows ``static`` within braces: in a function of which each unit has its own, it has that, too."""
-		is_shared = "t" in self.stack or not (self.hidden or "static" in self.decl)
-		if token not in ("const", "constexpr") and not is_shared:
-			self.own = self.own or "a static variable in a function"
-
-	def leave(self, kind: str, name: str) -> None:
-		if name not in KEYWORDS:
-			self.leaves["%s %s %s" % (INTERNAL if self.hidden else kind, self.space, name)] = None
-
-	def finish(self) -> None:
-		decl, self.decl, self.parens = self.decl, [], 0
-		if decl:
-			self.take_declaration(decl)
-
-	def take_declaration(self, decl: List[str]) -> None:
-		is_template = decl[0] == "template"
-		if is_template:
-			if decl[1:2] != ["<"]:
-				return  # an instantiation
-			decl = decl[end_of_angle(decl, 1) :]
-		decl = strip_angles(decl)
-		if not decl:
-			return
-		first = decl[0]
-		if first == "using":
-			if "=" in decl:
-				self.leave(INTERNAL, decl[1])
-			else:
-				self.usings["%s: %s" % (self.space, " ".join(decl))] = None
-				if decl[1:2] == ["namespace"]:
-					self.spaces["".join(decl[2:]).lstrip(":")] = None
-			return
-		if first == "namespace":
-			self.leave(INTERNAL, decl[1])
-			return
-		if first in ("static_assert", "_Static_assert", "extern") and len(decl) > 1 and decl[1] == "template":
-			return
-		if first in ("asm", "__asm__", "__asm"):
-			self.alone = self.alone or "has assembler at file scope"
-			return
-		if first in ("import", "module", "export"):
-			self.alone = self.alone or "has modules"
-			return
-		if "operator" in decl and decl[decl.index("operator") - 1] != "::":
-			self.operator = "any" if is_template else self.operator or "one"
-		if first in TYPES and "{" not in decl and sum(word not in KEYWORDS for word in decl if WORD.match(word)) < 2:
-			return  # it only says that there is one
-		is_hidden = is_template or not HIDING.isdisjoint(decl)
-		if TYPES.intersection(decl) and "{" in decl and "=" not in decl[: decl.index("{")]:
-			self.take_tag(decl)
-			decl = ["type", *decl[decl.index("{") + 1 :]]
-			if len(decl) == 1:
-				return
-		self.find_start(decl)
-		for name, is_function in declarators(decl):
-			self.leave(INTERNAL if is_hidden else EXTERNAL, name)
-			is_variable = not is_function and "typedef" not in decl and "extern" not in decl
-			if is_variable and ("static" in decl or self.hidden) and is_mutable(decl):
-				self.own = self.own or name
-
-	def find_start(self, decl: List[str]) -> None:
-		"""Whether a declaration may make something run before ``main``."""
-		if {"typedef", "constexpr", "constinit"}.intersection(decl):
-			return
-		if "=" not in decl and ("extern" in decl or (decl[-1] == "{" and "(" in decl)):
-			return  # a declaration, or a function with its body
-		if decl[0] not in KEYWORDS and decl[1:2] == ["("]:
-			self.starts = decl[0]
-			return
-		ends = [i for i, word in enumerate(decl) if word in ("=", "(", "[", "{")]
-		end = ends[0] if ends else len(decl)
-		types = [word for word in decl[:end] if WORD.match(word) and word not in KEYWORDS]
-		if (len(types) > 1 and "*" not in decl[:end]) or ("=" in decl and "(" in decl[decl.index("=") :]):
-			self.starts = types[-1] if types else decl[0]
-
-	def take_tag(self, decl: List[str]) -> None:
-		"""A class, struct, union or enum with its body."""
-		head = strip_groups(decl[: decl.index("{")])
-		if ":" in head:
-			head = head[: head.index(":")]
-		names = [i for i, word in enumerate(head) if WORD.match(word) and word not in KEYWORDS]
-		if names and head[names[-1] - 1] != "::":
-			self.leave(TAG, head[names[-1]])
-
-
-def strip_groups(decl: List[str], only: Any = None) -> List[str]:
-	"""Without what is between parentheses and brackets; with ``only``, such groups after these words."""
-	found: List[str] = []
-	depth = 0
-	for word in decl:
-		if word in ("(", "[") and (depth or only is None or (found and found[-1] in only)):
-			depth += 1
-		elif word in (")", "]") and depth:
-			depth -= 1
-		elif not depth:
-			found.append(word)
-	return found
-
-
-def end_of_angle(decl: List[str], start: int) -> int:
-	"""Where what a ``<`` opens ends."""
-	depth = 0
-	for i in range(start, len(decl)):
-		if decl[i] == "<":
-			depth += 1
-		elif decl[i] == ">":
-			depth -= 1
-			if not depth:
-				return i + 1
-	return len(decl)
-
-
-def strip_angles(decl: List[str]) -> List[str]:
-	"""Without arguments of templates, up to the value."""
-	if "<" not in decl:
-		return decl
-	found: List[str] = []
-	i = 0
-	while i < len(decl):
-		if decl[i] == "=" and "operator" not in found:
-			return found + decl[i:]
-		if decl[i] == "<" and found and WORD.match(found[-1]) and found[-1] != "operator":
-			i = end_of_angle(decl, i)
-			continue
-		found.append(decl[i])
-		i += 1
-	return found
-
-
-def is_mutable(decl: List[str]) -> bool:
-	"""A variable that is declared so can be changed."""
-	end = decl.index("=") if "=" in decl else len(decl)
-	stars = [i for i in range(end) if decl[i] == "*"]
-	if stars:
-		return "const" not in decl[stars[-1] : end]
-	return not {"const", "constexpr"}.intersection(decl)
-
-
-def declarators(decl: List[str]) -> List[Tuple[str, bool]]:
-	"""The names that a declaration declares, and whether of functions; none that were declared elsewhere."""
-	found: List[Tuple[str, bool]] = []
-	name, name_at, seen, done, i = "", 0, 0, False, 0
-	while i < len(decl):
-		word = decl[i]
-		if word == "(":
-			end = end_of_group(decl, i)
-			if not done and i and decl[i - 1] in ATTRIBUTES:
-				pass
-			elif not done and i + 1 < len(decl) and decl[i + 1] in ("*", "&", "^"):
-				inner = [w for w in decl[i:end] if WORD.match(w) and w not in KEYWORDS]
-				found += [(each, False) for each in inner[:1]]
-				done = True
-			elif not done and name and name_at == i - 1 and seen > 1:
-				if decl[name_at - 1] != "::":
-					found.append((name, True))
-				done = True
-			i = end
-			continue
-		if word == ":" and "(" in decl[:i]:
-			return found  # a constructor with what it makes its members of
-		if word in ("=", "[", ",", ":", "{"):
-			if not done and name and seen > 1 and decl[name_at - 1] != "::":
-				found.append((name, False))
-			done = word != ","
-			if word == "[":
-				i = end_of_group(decl, i)
-				continue
-			if word == ",":
-				name, seen = "", 1
-		elif WORD.match(word) and not done:
-			seen += 1
-			if word not in KEYWORDS:
-				name, name_at = word, i
-		i += 1
-	if not done and name and seen > 1 and decl[name_at - 1] != "::":
-		found.append((name, False))
-	return found
-
-
-def end_of_group(decl: List[str], start: int) -> int:
-	"""Where what a parenthesis or bracket opens ends."""
-	depth = 0
-	for i in range(start, len(decl)):
-		if decl[i] in ("(", "["):
-			depth += 1
-		elif decl[i] in (")", "]"):
-			depth -= 1
-			if not depth:
-				return i + 1
-	return len(decl)
-
-
-# ---- headers of the system
-
-
-DEFINE = re.compile(r"^[ \t]*#[ \t]*(?:define|undef)[ \t]+(\w+)", re.MULTILINE)
-CONDITION = re.compile(r"^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b((?:[^\n\\]|\\\n)*)", re.MULTILINE)
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"][^>"\n]+)', re.MULTILINE)
-
-
-class Foreign(NamedTuple):
-	"""What a header of the system says; it is not doubted that it keeps to itself otherwise."""
-
-	includes: List[str]
-	macros: str
-	"""Those that it may define or take away."""
-	asked: str
-	"""What its conditions ask for."""
-	words: str
-	"""Every identifier."""
-
-
-def read_foreign(text: str) -> Foreign:
-	text = COMMENT.sub(" ", text) if "/*" in text else text
-	asked = {word for condition in CONDITION.findall(text) for word in WORD.findall(condition)}
-	macros = set(DEFINE.findall(text))
-	return Foreign(
-		list(dict.fromkeys(INCLUDE.findall(text))),
-		" ".join(sorted(macros)),
-		" ".join(sorted(asked)),
-		" ".join(sorted(set(WORD.findall(text)))),
-	)

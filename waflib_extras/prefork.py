@@ -32,7 +32,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from waflib import Context, Errors, Logs, Options, Runner, Utils
 
 if __package__:
-	from . import engine, neighbour, protocol, runner, terminal, timeline, why
+	from . import engine, neighbour, original, protocol, runner, terminal, timeline, why
 else:
 	# loaded with tooldir=, which makes a module without a package of this file
 	import importlib
@@ -41,6 +41,7 @@ else:
 	sys.path.append(os.path.dirname(_folder))
 	engine = importlib.import_module(os.path.basename(_folder) + ".engine")
 	neighbour = importlib.import_module(os.path.basename(_folder) + ".neighbour")
+	original = importlib.import_module(os.path.basename(_folder) + ".original")
 	protocol = importlib.import_module(os.path.basename(_folder) + ".protocol")
 	runner = importlib.import_module(os.path.basename(_folder) + ".runner")
 	terminal = importlib.import_module(os.path.basename(_folder) + ".terminal")
@@ -238,7 +239,7 @@ class Prefork:
 
 	def __init__(self) -> None:
 		self.stock = Utils.run_process, Utils.alloc_process_pool
-		self.hooks = runner.Hooks()
+		self.hooks = original.Hooks()
 		self.captors: Dict[int, Any] = {}
 		"""By thread: what takes the next command in place of the engine."""
 		self.session: Optional[engine.Session] = None

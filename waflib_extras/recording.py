@@ -19,7 +19,8 @@ class Recording:
 	"""
 	Of one build. All times are those of ``clock``.
 
-	``runner`` and ``prefork`` write into these lists themselves: a call per task would cost more than what it notes.
+	``runner``, ``threads`` and ``prefork`` write into these lists themselves: a call per task would cost more
+	than what it notes.
 	"""
 
 	def __init__(self, bld: Any) -> None:

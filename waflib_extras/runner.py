@@ -13,15 +13,14 @@ that, since there is a ``recipe`` for them.
 
 import collections
 import os
-import select
 import threading
 import time
-import types
-from typing import Any, Deque, Dict, List, Optional, Set, Tuple
+from typing import Any, Deque, Dict, List, Optional, Set
 
-from waflib import Context, Logs, Runner, Task
+from waflib import Logs, Runner, Task
 
-from . import collector, messages, pipeline, protocol, recipe
+from . import captor, collector, messages, pipeline, protocol, recipe, threads
+from .original import is_compiled
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
@@ -33,60 +32,10 @@ NAP = 0.002
 """Seconds for which hits are left to gather: to be woken for each of them costs both sides more than the hit itself."""
 BATCH = 4 << 10
 """Bytes of commands that go to a cache with one call of the system."""
-WORTH = 0.001
-"""Seconds: what a task takes that takes less is not even noted."""
 MOST_WORDS = 10000
 """In the command of a task that is not run by Waf's code, which puts more of them into a file."""
 TURN = 8
 """So many tasks are handed to a cache before its answers are taken."""
-
-Stock = collections.namedtuple("Stock", "process task_exec context_exec process_task consumer spawner")
-
-_compiled: Dict[Any, bool] = {}
-
-
-class Captured(BaseException):
-	"""Leaves ``process`` at the point where the command would run."""
-
-	__slots__ = ()
-
-
-class Hooks:
-	"""Waf as it was when we came; what differs from it later was patched by others."""
-
-	def __init__(self) -> None:
-		self.stock = Stock(
-			Task.Task.process,
-			Task.Task.exec_command,
-			Context.Context.exec_command,
-			Runner.Parallel.process_task,
-			Runner.Consumer,
-			Runner.Spawner,
-		)
-		self.clean = all(
-			function.__module__ == module
-			for function, module in zip(
-				self.stock,
-				("waflib.Task", "waflib.Task", "waflib.Context", "waflib.Runner", "waflib.Runner", "waflib.Runner"),
-			)
-		)
-
-
-def is_compiled(run: Any) -> bool:
-	"""Waf made this ``run`` of one string, so that it ends with its only command."""
-	if run.__class__ is not types.FunctionType:
-		return False
-	known = _compiled.get(run)
-	if known is None:
-		code = run.__code__
-		known = _compiled[run] = (
-			code.co_name == "f"
-			and code.co_filename == "<string>"
-			and code.co_varnames[:1] == ("tsk",)
-			and "exec_command" in code.co_names
-			and {"env", "gen", "bld", "cwdx", "to_list"} <= {*code.co_varnames, *code.co_cellvars}
-		)
-	return known
 
 
 class Dispatcher:
@@ -119,7 +68,7 @@ class Dispatcher:
 		self.recipes: Dict[type, Optional[recipe.Recipe]] = {}
 		"""By task class."""
 		self.cancelled = False
-		self.threads: Optional[Threads] = None
+		self.threads: Optional[threads.Threads] = None
 		self.turn = threading.Lock()
 		"""Messages come one at a time, with numbers that rise."""
 		self.messages = messages.Messages()
@@ -215,7 +164,7 @@ class Dispatcher:
 		try:
 			command, env = self.prepare(task), None
 			if command is None:
-				command, env = self.capture(task)
+				command, env = captor.capture(self.prefork, task)
 			if command is None:
 				# it is done without a command, or failed before that
 				if ahead:
@@ -261,42 +210,6 @@ class Dispatcher:
 		# as Task.process does it
 		bld.task_sigs.pop(task.uid(), None)
 		return encoded
-
-	def capture(self, task: Any) -> Tuple[Optional[bytes], Optional[Dict[Any, Any]]]:
-		"""The command that this task would run, and its environment; none if the task is over without one."""
-		captured: List[Any] = []
-		captors = self.prefork.captors
-		ident = threading.get_ident()
-
-		def captor(cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Any:
-			if cmd is not getattr(task, "last_cmd", None) or cargs:
-				# the command of an expression within the command, or the arguments are in a file that is removed
-				del captors[ident]
-				try:
-					return self.prefork.run_process(cmd, kwargs, cargs)
-				finally:
-					captors[ident] = captor
-			try:
-				captured.append(self.prefork.encode(cmd, kwargs, cargs))
-			except protocol.EngineError as e:
-				# not from here: Waf makes an error of the task of any usual exception
-				captured.append(e)
-			raise Captured
-
-		outer = captors.get(ident)
-		captors[ident] = captor
-		try:
-			task.process()
-		except Captured:
-			if isinstance(captured[0], protocol.EngineError):
-				raise captured[0] from None
-			return captured[0].encoded, captured[0].env
-		finally:
-			if outer is None:
-				del captors[ident]
-			else:
-				captors[ident] = outer
-		return None, None
 
 	def complete_all(self, answers: List[Any]) -> None:
 		if len(answers) > 1:
@@ -361,7 +274,7 @@ class Dispatcher:
 		def run() -> int:
 			if out or err:
 				self.write()
-				self.log(task, outcome.code, out, err)
+				captor.log(self.prefork, task, outcome.code, out, err)
 			return outcome.code
 
 		task.run = run
@@ -370,21 +283,6 @@ class Dispatcher:
 		finally:
 			del task.run
 			self.done.append(task)
-
-	def log(self, task: Any, code: int, out: bytes, err: bytes) -> None:
-		"""Have Waf decode and write the output of a command."""
-		captors = self.prefork.captors
-		ident = threading.get_ident()
-		outer = captors.get(ident)
-		captors[ident] = lambda cmd, kwargs, cargs: (code, out, err)
-		try:
-			# a text, since Waf looks for the program of a list
-			self.stock.context_exec(Listener(task.generator.bld), "")
-		finally:
-			if outer is None:
-				del captors[ident]
-			else:
-				captors[ident] = outer
 
 	def give_up_waiting(self) -> None:
 		"""After an error: what has not begun is not run."""
@@ -412,7 +310,7 @@ class Dispatcher:
 
 	def hand_to_thread(self, task: Any, shown: bool = False) -> None:
 		if self.threads is None:
-			self.threads = Threads(self)
+			self.threads = threads.Threads(self)
 		self.threads.put(task, shown)
 
 	def wait(self) -> None:
@@ -467,162 +365,3 @@ class Dispatcher:
 
 
 CHANGED = frozenset(("run", "process", "exec_command", "log_display"))
-
-
-class Listener:
-	"""What Waf's ``exec_command`` needs of a context to write a command's output, but not the command again."""
-
-	def __init__(self, context: Any) -> None:
-		self.logger = Scribe(context.logger) if context.logger else None
-
-	def log_command(self, cmd: Any, kw: Dict[str, Any]) -> None:
-		pass
-
-
-class Scribe:
-	"""A logger for output only: the command itself is in the log already."""
-
-	def __init__(self, logger: Any) -> None:
-		self.debug = logger.debug
-		self.error = logger.error
-
-	def info(self, *args: Any, **kwargs: Any) -> None:
-		pass
-
-
-class Threads:
-	"""The threads for Python's own tasks: started when one is needed and none is idle, up to -j, and kept."""
-
-	def __init__(self, dispatcher: Dispatcher) -> None:
-		self.dispatcher = dispatcher
-		self.heap = Runner.PriorityTasks()
-		self.shown: Set[Any] = set()
-		"""Those whose message is out already."""
-		self.lock = threading.Lock()
-		self.work = threading.Condition(self.lock)
-		self.alive = 0
-		self.idle = 0
-		self.count = 0
-		"""Tasks that were put and not delivered."""
-		self.closed = False
-		self.waiting = False
-		self.eager = False
-		self.bell, self.rope = os.pipe()
-		os.set_blocking(self.bell, False)
-		os.set_blocking(self.rope, False)
-		self.poll = select.poll()
-		self.poll.register(self.bell, select.POLLIN)
-
-	def put(self, task: Any, shown: bool) -> None:
-		with self.lock:
-			self.count += 1
-			if shown:
-				self.shown.add(task)
-			self.heap.append(task)
-			if len(self.heap) <= self.idle:
-				self.work.notify()
-				return
-			if self.alive >= self.dispatcher.jobs:
-				return
-			self.alive += 1
-		self.start_thread()
-
-	def start_thread(self) -> None:
-		thread = threading.Thread(target=self.work_on)
-		thread.daemon = True
-		thread.start()
-
-	def replace_thread(self) -> None:
-		"""A task has ended its thread, as with ``sys.exit``: there must be one for those that wait."""
-		with self.lock:
-			needed = bool(self.heap)
-			if not needed:
-				self.alive -= 1
-		if needed:
-			self.start_thread()
-
-	def work_on(self) -> None:
-		"""What a thread does."""
-		while True:
-			with self.lock:
-				while not self.heap:
-					if self.closed:
-						self.leave()
-						return
-					self.idle += 1
-					self.work.wait()
-					self.idle -= 1
-				task = self.heap.pop()
-			try:
-				self.run(task)
-			except BaseException:
-				self.replace_thread()
-				raise
-
-	def run(self, task: Any) -> None:
-		dispatcher = self.dispatcher
-		try:
-			if not dispatcher.master.stop:
-				if task in self.shown:
-					self.shown.discard(task)
-				else:
-					dispatcher.show(task)
-				dispatcher.write()
-				dispatcher.prefork.running[threading.get_ident()] = task
-				began = time.monotonic()
-				recording = dispatcher.recording
-				if recording is None:
-					dispatcher.master.process_task(task)
-				else:
-					# here and not in a function of its own, which would cost as much as all of this
-					entry = [task, recording.clock(), 0.0]
-					recording.tasks.append(entry)
-					try:
-						dispatcher.master.process_task(task)
-					finally:
-						entry[2] = recording.clock()
-				took = time.monotonic() - began
-				if took > WORTH:
-					dispatcher.prefork.terminal.note(task, int(took * 1e6))
-		finally:
-			dispatcher.prefork.running.pop(threading.get_ident(), None)
-			with self.lock:
-				self.count -= 1
-				dispatcher.done.append(task)
-				ring = self.waiting and (self.eager or not self.heap)
-				if ring:
-					self.waiting = False
-			if ring:
-				os.write(self.rope, b"!")
-
-	def start_waiting(self, eager: bool) -> bool:
-		"""Have the bell rung for every task, or when there is no further one to run; not if one is done already."""
-		with self.lock:
-			if self.dispatcher.done:
-				return False
-			self.eager = eager
-			self.waiting = True
-			return True
-
-	def stop_waiting(self) -> None:
-		with self.lock:
-			self.waiting = False
-		try:
-			os.read(self.bell, 64)
-		except BlockingIOError:
-			pass
-
-	def close(self) -> None:
-		with self.lock:
-			self.closed = True
-			self.work.notify_all()
-			if not self.alive:
-				os.close(self.bell)
-				os.close(self.rope)
-
-	def leave(self) -> None:
-		"""A thread ends; the last one after ``close`` closes the bell."""
-		self.alive -= 1
-		if not self.alive:
-			os.close(self.bell)
-			os.close(self.rope)

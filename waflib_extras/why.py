@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from waflib import Build, Errors, Logs, Options, Runner, Task, Utils
 
-from . import causes, past, protocol, runner
+from . import causes, original, past, protocol
 
 TOLD = {protocol.HIT: "cache: hit", protocol.MISS: "cache: miss", protocol.UNCACHED: "not cached"}
 STATES = {
@@ -284,7 +284,7 @@ def watch(bld: Any) -> None:
 		return
 
 	def add_task(self: Any, tsk: Any) -> None:
-		if find_wanted() or (self.numjobs == 1 and runner.is_compiled(tsk.__class__.run)):
+		if find_wanted() or (self.numjobs == 1 and original.is_compiled(tsk.__class__.run)):
 			Utils.prefork.diary.begin(tsk)
 		stock(self, tsk)
 

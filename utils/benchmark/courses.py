@@ -8,7 +8,7 @@ empty file, so that what is measured is the build system itself.
 import os
 from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
 
-from . import scenario
+from . import phases
 from .builder import BUILD, REBUILD
 from .contender import Contender, Large, Together, Waf
 from .large import LIMIT, Sizes, limiter
@@ -100,11 +100,11 @@ def courses_of(work: str, wanted: Sequence[str], one: Contender) -> List[Course]
 	takes_all = isinstance(one.builder, (Large, Together))
 	if takes_all or BUILD in one.abilities:
 		if not one.cache and "full" in wanted:
-			found.append(Course("full", ("full",), (scenario.take_new_folder, scenario.build, check_all)))
+			found.append(Course("full", ("full",), (phases.take_new_folder, phases.build, check_all)))
 		elif one.cache and "warm" in wanted:
 			found.append(Course("cold and warm", ("cold", "warm"), (build_cold_and_warm,), 2))
 		elif one.cache and {"full", "cold"} & set(wanted):
-			found.append(Course("cold", ("cold",), (scenario.take_new_folder, scenario.build, check_all)))
+			found.append(Course("cold", ("cold",), (phases.take_new_folder, phases.build, check_all)))
 	if takes_all or REBUILD in one.abilities:
 		found += [REBUILDS[name] for name in SCENARIOS if name in wanted and name in REBUILDS]
 	return found
@@ -120,9 +120,9 @@ def build_idle(run: Run) -> None:
 
 def build_cold_and_warm(run: Run) -> None:
 	"""Build with an empty cache, and then into another folder with what that has left in it."""
-	for go in (scenario.take_new_folder, scenario.take_next_folder):
+	for go in (phases.take_new_folder, phases.take_next_folder):
 		go(run)
-		scenario.build_from_cache(run)
+		phases.build_from_cache(run)
 		check_all(run)
 
 
@@ -133,7 +133,7 @@ def check_all(run: Run) -> None:
 	if isinstance(run.lane.contender.builder, Together):
 		run.built(run.folder)
 	else:
-		scenario.check_all_objects(run)
+		phases.check_all_objects(run)
 
 
 def check_libraries(run: Run) -> None:
@@ -142,13 +142,13 @@ def check_libraries(run: Run) -> None:
 	wanted = {os.path.dirname(source) for source in run.project.sources()}
 	if len(libraries) != len(wanted):
 		raise Failed("it made %d libraries instead of %d" % (len(libraries), len(wanted)))
-	scenario.check_same_symbols(run)
+	phases.check_same_symbols(run)
 
 
 def check_edited(run: Run) -> None:
 	"""See that one object was made anew; where files are put together, it may be a few."""
 	if not isinstance(run.lane.contender.builder, Together):
-		scenario.check_new_objects(1)(run)
+		phases.check_new_objects(1)(run)
 	elif run.project.objects(run.folder) == run.before:
 		raise Failed("it made no object anew")
 
@@ -158,21 +158,21 @@ REBUILDS: Dict[str, Course] = {
 		"noop",
 		("noop",),
 		(
-			scenario.take_built_folder,
-			scenario.settle,
-			scenario.look_at_objects,
-			scenario.build,
-			scenario.check_new_objects(0),
+			phases.take_built_folder,
+			phases.settle,
+			phases.look_at_objects,
+			phases.build,
+			phases.check_new_objects(0),
 		),
 	),
 	"onefile": Course(
 		"onefile",
 		("onefile",),
 		(
-			scenario.take_built_folder,
-			scenario.look_at_objects,
-			scenario.edit_one_source,
-			scenario.build,
+			phases.take_built_folder,
+			phases.look_at_objects,
+			phases.edit_one_source,
+			phases.build,
 			check_edited,
 		),
 	),

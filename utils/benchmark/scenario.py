@@ -1,27 +1,49 @@
 """
 The scenarios: what is measured, each a sequence of phases.
 
-To add one, add a row to SCENARIOS, and the phases that are not there yet.
+To add one, add a row to SCENARIOS, and to ``phases`` those that are not there yet.
 """
 
-import glob
-import hashlib
-import itertools
-import json
-import os
-import subprocess
-import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import builder
-from .foreground import Foreground
-from .hit import PARTS
-from .large import Sizes
-from .mistake import Failed
-from .price import EXTRAS, Prices
-from .project import NAP, SHAPES, Answers, digest_of
-from .room import sizes
-from .run import Run
+from .phases import (
+	Phase,
+	build,
+	build_beside_another,
+	build_cold_and_warm,
+	build_from_cache,
+	build_sizes,
+	build_together,
+	catch_up,
+	check_all_objects,
+	check_naps,
+	check_new_objects,
+	check_one_object,
+	check_same_objects,
+	check_sums,
+	compare_answers,
+	configure,
+	edit_one_source,
+	look_at_objects,
+	rest,
+	run_client,
+	run_spawns,
+	run_tasks,
+	settle,
+	take_bare_folder,
+	take_built_folder,
+	take_crowd,
+	take_hits,
+	take_new_folder,
+	take_prices,
+	take_room,
+	take_second_machine,
+	take_served,
+	take_warm_folder,
+)
+from .price import EXTRAS
+from .project import NAP, SHAPES
 from .workshop import (
 	CLIENT,
 	COMPILED,
@@ -39,9 +61,6 @@ from .workshop import (
 	VALUES,
 )
 
-ALONE = 2.0  # seconds for which a job is watched alone
-
-Phase = Callable[[Run], None]
 Measures = List[Tuple[str, str]]
 
 TIMES: Measures = [("wall", "s"), ("processor", "s"), ("peak", "MiB")]
@@ -101,315 +120,6 @@ class Scenario(NamedTuple):
 	def language(self, wanted: str) -> str:
 		"""What a compiler must be able to compile, where this is asked for."""
 		return COMPILED[self.project] or wanted
-
-
-# ---- phases
-
-
-def take_new_folder(run: Run) -> None:
-	"""Go where nothing is built yet, on a machine that is not still writing what came before."""
-	run.new_folder()
-	os.sync()
-
-
-def take_warm_folder(run: Run) -> None:
-	"""Go where nothing is built yet, when the lane's cache has seen it all built elsewhere."""
-	run.new_folder()
-	run.aside("fill", run.lane.contender.builder.command(run))
-	take_next_folder(run)
-
-
-def take_second_machine(run: Run) -> None:
-	"""Go to a machine with an empty cache, when another one has built it all and given it to the server."""
-	hosts = run.workshop.hosts()
-	lane = run.lane.names
-	if lane not in run.workshop.filled:
-		folder = os.path.join(run.workshop.path, "servers", run.lane.label)
-		run.server = run.workshop.start_server(run.lane.contender.cache.server, folder, hosts[0])
-		run.host = hosts[1]
-		run.new_folder()
-		run.aside("fill", run.lane.contender.builder.command(run))
-		run.cache.settle()
-		run.workshop.filled[lane] = run.server
-	run.server = run.workshop.filled[lane]
-	run.host = hosts[2]
-	run.new_folder()
-	os.sync()
-
-
-def take_next_folder(run: Run) -> None:
-	"""Go where nothing is built yet, with what the lane's cache holds by now."""
-	run.another_folder()
-	os.sync()
-
-
-def take_bare_folder(run: Run) -> None:
-	"""Go where nothing is configured yet."""
-	run.folder = run.project.new_folder(run.lane.label)
-	os.sync()
-
-
-def take_built_folder(run: Run) -> None:
-	"""Go where this lane has built everything; build it first where it has not."""
-	standing = run.standing_folder()
-	if standing:
-		run.folder = standing
-	else:
-		run.new_folder()
-		run.aside("build", run.lane.contender.builder.command(run))
-		run.built(run.folder)
-
-
-def catch_up(run: Run) -> None:
-	"""Build what others have edited, or edited back, since this lane was here."""
-	run.aside("build", run.lane.contender.builder.command(run))
-
-
-def settle(run: Run) -> None:
-	"""Let what stays between builds see that there is nothing to do."""
-	run.lane.contender.builder.settle(run)
-
-
-def rest(run: Run) -> None:
-	"""Let what stays between builds become idle, as it is when somebody has just edited a source."""
-	run.lane.contender.builder.rest(run)
-
-
-def edit_one_source(run: Run) -> None:
-	"""Change the content of one source."""
-	run.project.edit(run.version)
-
-
-def configure(run: Run) -> None:
-	"""Configure: this is what is measured."""
-	count = str(run.settings["commands"]["configure"])
-	run.keep(run.execute(run.lane.contender.builder.configure(run, "-j%d" % run.jobs, BENCH_COMMANDS=count)))
-
-
-def compare_answers(run: Run) -> None:
-	"""See that this configure found what the first one did: nobody wins by finding less."""
-	found = Answers(run.lane.label, {name: read_answers(run.path(name)) for name in ("answers", "config.h")})
-	if not run.project.answers:
-		run.project.answers = found
-	first = run.project.answers
-	for name, text in first.texts.items():
-		ours, theirs = found.texts[name].splitlines(), text.splitlines()
-		odd = next((pair for pair in itertools.zip_longest(ours, theirs) if pair[0] != pair[1]), None)
-		if odd:
-			raise Failed("its %s has %r where that of %s has %r" % (name, odd[0], first.who, odd[1]))
-
-
-def read_answers(path: str) -> str:
-	"""The text of a file that configure has written."""
-	try:
-		with open(path, encoding="utf-8") as f:
-			return f.read()
-	except OSError as e:
-		raise Failed("it wrote no %s: %s" % (os.path.basename(path), e.strerror)) from None
-
-
-def look_at_objects(run: Run) -> None:
-	"""Remember the objects that are there."""
-	run.before = run.project.objects(run.folder)
-
-
-def build(run: Run) -> None:
-	"""Build: this is what is measured."""
-	run.keep(run.execute(run.lane.contender.builder.command(run)))
-
-
-def build_from_cache(run: Run) -> None:
-	"""Build, and tell how many answers of the cache there were for each hundred sources, if there is one that tells."""
-	before = run.cache.hits() if run.cache else None
-	build(run)
-	if before is not None:
-		sources = len(run.project.sources())
-		# there are more of them where it answers for libraries, too
-		run.results[-1][1]["hits"] = 100 * min(run.cache.hits() - before, sources) / sources
-
-
-def build_cold_and_warm(run: Run) -> None:
-	"""Build with an empty cache, and then into another folder with what that has left in it."""
-	for part, go in (("cold", take_new_folder), ("warm", take_next_folder)):
-		go(run)
-		build_from_cache(run)
-		run.results[-1] = (part, run.results[-1][1])
-		check_all_objects(run)
-		check_same_objects(run)
-
-
-def take_prices(run: Run) -> None:
-	"""Build with one set of flags after the other, with an empty cache and with a full one."""
-	Prices(run, build_from_cache, check_all_objects).take()
-
-
-def build_together(run: Run) -> None:
-	"""Build everything, then edit one source twice and build after each edit."""
-	for edit, part in enumerate(("full", "first edit", "second edit")):
-		if edit:
-			rest(run)
-		run.project.edit(3 * run.version + edit)
-		if not edit:
-			take_new_folder(run)
-		build(run)
-		run.results[-1] = (part, run.results[-1][1])
-		check_same_symbols(run)
-
-
-def check_same_symbols(run: Run) -> None:
-	"""See that the libraries define what those of who came first define: nobody wins by leaving something out."""
-	libraries = sorted(glob.glob(run.path("**/*.a"), recursive=True))
-	done = subprocess.run(["nm", "-g", *libraries], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-	defined = {os.fsdecode(line.split()[-1]) for line in done.stdout.splitlines() if line.split()[-2:-1] == [b"T"]}
-	digest = hashlib.sha256("\n".join(sorted(defined)).encode()).hexdigest()
-	expect_same(*run.project.compare_digests({"all libraries": digest}, " ".join(filter(None, run.lane.names))))
-
-
-def build_beside_another(run: Run) -> None:
-	"""Build while a job in the foreground keeps all processors busy: what that still gets done is measured."""
-	with Foreground(run.path("counts"), run.settings["cores"], run.environment) as job:
-		alone = job.rate(ALONE)
-		started, before = time.monotonic(), job.count()
-		reading = run.execute(run.lane.contender.builder.command(run))
-		rate = (job.count() - before) / (time.monotonic() - started)
-	values = {"work": 100 * rate / alone, "wall": reading.wall, "processor": reading.used.user + reading.used.system}
-	run.results.append(("", values))
-
-
-def check_all_objects(run: Run) -> None:
-	"""See that every source was compiled: nobody wins by leaving something out."""
-	found, wanted = len(run.project.objects(run.folder)), len(run.project.sources())
-	if found != wanted:
-		raise Failed("it made %d objects of %d sources" % (found, wanted))
-	run.built(run.folder)
-
-
-def check_same_objects(run: Run) -> None:
-	"""See that the objects are, byte for byte, those of who came first with this compiler."""
-	expect_same(*run.project.compare(run.folder, " ".join(filter(None, run.lane.names))))
-
-
-def expect_same(first: str, different: Sequence[str]) -> None:
-	"""Refuse objects that differ from those of who was first."""
-	if different:
-		raise Failed("%d of its objects differ from those of %s: that of %s" % (len(different), first, different[0]))
-
-
-def check_new_objects(wanted: int) -> Phase:
-	"""A phase that sees that so many objects were made since they were looked at, no more and no fewer."""
-
-	def check(run: Run) -> None:
-		now = run.project.objects(run.folder)
-		new = [path for path, stamp in now.items() if run.before.get(path) != stamp]
-		if len(new) != wanted:
-			raise Failed("it made %d objects anew instead of %d" % (len(new), wanted))
-
-	return check
-
-
-def check_naps(run: Run) -> None:
-	"""See that no command was left out: together they cannot take less than this. Note how busy they kept the slots."""
-	count = len(run.project.commands)
-	least = -(-count // run.jobs) * NAP
-	values = run.results[-1][1]
-	if values["wall"] < least:
-		said = (count, values["wall"], least)
-		raise Failed("%d commands took %.3f s, which is less than the %.3f s that they sleep" % said)
-	values["occupancy"] = 100 * count * NAP / (values["wall"] * run.jobs)
-
-
-def check_sums(run: Run) -> None:
-	"""See that every source was translated."""
-	found, wanted = len(run.project.found(run.folder, ".sum")), len(run.project.found(".", ".shape"))
-	if found != wanted:
-		raise Failed("it made %d outputs of %d sources" % (found, wanted))
-
-
-def run_client(run: Run) -> None:
-	"""Let Waf run the smallest command many times, from one thread and from two."""
-	run.folder = run.project.new_folder(run.lane.label)
-	for threads in (1, 2):
-		answer = run.path("%d.json" % threads)
-		command = run.lane.contender.builder.waf(
-			run,
-			"client",
-			"-j2",
-			BENCH_COMMANDS=str(run.settings["commands"]["client"]),
-			BENCH_THREADS=str(threads),
-			BENCH_RESULT=answer,
-		)
-		run.aside("client", command)
-		with open(answer, encoding="utf-8") as f:
-			run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), json.load(f)))
-
-
-def run_spawns(run: Run) -> None:
-	"""Start the smallest program many times, from parents that hold more and more memory."""
-	run.new_folder()
-	for parent in run.settings["parents"]:
-		run.results.append(("parent of %d MiB" % parent, run.lane.contender.builder.spawn(run, parent)))
-
-
-def take_hits(run: Run) -> None:
-	"""Have the same compile done many times, of one source after the other."""
-	run.new_folder()
-	for part, source in PARTS.items():
-		run.results.append((part, run.lane.contender.builder.time_part(run, source)))
-
-
-def take_room(run: Run) -> None:
-	"""Fill a store more and more, and see what it takes; an entry costs what it adds to the memory for a single one."""
-	run.new_folder()
-	run.lane.contender.builder.compile(run)
-	for entries in sizes(run.settings["commands"]["room"]):
-		values = run.lane.contender.builder.take_room(run, entries)
-		if run.results:
-			added = values["memory"] - run.results[0][1]["memory"]
-			values["entry"] = added * 2**20 / (entries - 1)
-		run.results.append(("%d entr%s" % (entries, "y" if entries == 1 else "ies"), values))
-
-
-def take_served(run: Run) -> None:
-	"""Have a server asked by few and by many."""
-	run.new_folder()
-	run.results += run.lane.contender.builder.take_served(run)
-
-
-def take_crowd(run: Run) -> None:
-	"""Have a few ask a server to which more and more are connected."""
-	run.new_folder()
-	for count in run.settings["crowds"]:
-		values = run.lane.contender.builder.take_crowd(run, count)
-		run.results.append(("%d connections" % count, values))
-
-
-def check_one_object(run: Run) -> None:
-	"""See that every compile of a source gave one and the same object, and that of who came first."""
-	digests = {}
-	for source in PARTS.values():
-		found = sorted({digest_of(path) for path in run.project.objects(os.path.join(run.folder, source))})
-		if len(found) > 1:
-			raise Failed("its objects of %s are not the same" % source)
-		if found:
-			digests[source] = found[0]
-	if digests:
-		expect_same(*run.project.compare_digests(digests, " ".join(filter(None, run.lane.names))))
-
-
-def run_tasks(run: Run) -> None:
-	"""Let Waf run tasks that do nothing, and see that it has run them all."""
-	count = run.settings["commands"]["tasks"]
-	run.new_folder()
-	run.keep(run.execute(run.lane.contender.builder.waf(run, "build", "-j%d" % run.jobs, BENCH_COMMANDS=str(count))))
-	with open(run.path("done"), encoding="utf-8") as f:
-		done = int(f.read())
-	if done != count:
-		raise Failed("it ran %d of %d tasks" % (done, count))
-
-
-def build_sizes(scenario: str) -> Phase:
-	"""A phase that builds more and more tasks, each time from nothing and once more."""
-	return lambda run: Sizes(run, scenario).take()
 
 
 # ---- the table of them: what leaves the tree as it is comes before what changes it

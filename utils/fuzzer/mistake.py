@@ -1,0 +1,5 @@
+"""What whoever has called us can mend."""
+
+
+class Mistake(Exception):
+	"""The caller can mend this; the message says how."""

@@ -1,0 +1,124 @@
+"""Commands run through the wrapper and without it, after one edit each, until they leave something else."""
+
+import os
+import pathlib
+import random
+import subprocess
+import time
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+from .command import Command, Step, Tool, choose_command, choose_tool
+from .edits import EDITS, TOOL_EDITS, make_objects
+from .patience import Stuck, wait
+from .project import CHECKOUTS, Project
+
+
+class Trace(NamedTuple):
+	"""All that a command leaves."""
+
+	status: int
+	stdout: bytes
+	stderr: bytes
+	files: Dict[str, bytes]
+
+
+class Fuzzer:
+	"""Runs commands through wafcc and without it."""
+
+	def __init__(self, root: pathlib.Path, wafcc: str, rng: random.Random) -> None:
+		self.root, self.wafcc, self.rng = root, wafcc, rng
+		self.environ = {name: os.environ[name] for name in ("PATH", "HOME", "WAFD_RUNTIME_DIR") if name in os.environ}
+		self.ours = {"WAFCC_DIR": str(root / "store"), "WAFCC_BASEDIR": str(root)}
+		self.project = Project(root, rng)
+
+	def start(self, command: Step, is_cached: bool) -> "subprocess.Popen[bytes]":
+		argv = command.argv(self.root)
+		return subprocess.Popen(
+			[self.wafcc, *command.options, *argv] if is_cached else argv,
+			cwd=self.root / command.checkout / command.folder,
+			env={**self.environ, **(self.ours if is_cached else {}), **command.env},
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.PIPE,
+			stderr=subprocess.PIPE,
+		)
+
+	def look(self) -> Dict[str, bytes]:
+		"""All files of both checkouts."""
+		paths = [path for name in CHECKOUTS for path in (self.root / name).rglob("*") if path.is_file()]
+		return {str(path): path.read_bytes() for path in paths}
+
+	def run(self, command: Step, is_cached: bool) -> Trace:
+		"""What a command leaves; its files are removed again."""
+		before = self.look()
+		child = self.start(command, is_cached)
+		stdout, stderr = wait(child, is_cached)
+		made = {path: content for path, content in self.look().items() if before.get(path) != content}
+		for path in made:
+			os.unlink(path)
+		return Trace(child.returncode, stdout, stderr, made)
+
+	def disturb(self, command: Step) -> None:
+		"""Edits while a command runs, whose own result may then be either."""
+		before = self.look()
+		child = self.start(command, True)
+		for _ in range(self.rng.randint(1, 3)):
+			time.sleep(self.rng.uniform(0, 0.015))
+			self.rng.choice(EDITS)(self.project)
+		wait(child, True)
+		for path in self.look():
+			if path not in before and not path.endswith((".h", ".c", ".sh", ".py")):
+				os.unlink(path)
+
+	def difference(self, command: Step) -> str:
+		"""What wafcc leaves that a plain run does not, nor another one."""
+		found, wanted = self.run(command, True), self.run(command, False)
+		if found == wanted:
+			return ""
+		again = self.run(command, False)
+		for field in ("status", "stdout", "stderr"):
+			if getattr(wanted, field) == getattr(again, field) != getattr(found, field):
+				return "%s: %r instead of %r" % (field, getattr(found, field), getattr(wanted, field))
+		if sorted(found.files) != sorted(wanted.files):
+			return "files: %s instead of %s" % (sorted(found.files), sorted(wanted.files))
+		wrong = [path for path in wanted.files if wanted.files[path] == again.files.get(path) != found.files[path]]
+		return "other content: %s" % ", ".join(wrong) if wrong else ""
+
+
+def fuzz(
+	fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[int, int], None], tools: int = 0
+) -> Optional[str]:
+	"""The first difference, with what led to it; nothing if there is none."""
+	command: Optional[Command] = None
+	tool: Optional[Tool] = None
+	chosen: Step
+	history: List[str] = []
+	if tools:
+		fuzzer.project.prepare_tools()
+		make_objects(fuzzer.project)
+	for step in range(steps):
+		is_tool = tools > 0 and fuzzer.rng.random() * 100 < tools
+		edit = fuzzer.rng.choice(TOOL_EDITS if is_tool else EDITS)
+		history.append("%d %s: %s" % (step, edit.__name__, edit(fuzzer.project) or "-"))
+		if is_tool:
+			chosen = tool = choose_tool(fuzzer.rng, tool)
+		else:
+			chosen = command = choose_command(fuzzer.rng, compilers, command)
+		wrong = try_out(fuzzer, step, chosen, history)
+		if wrong:
+			return wrong
+		say(step + 1, steps)
+	return None
+
+
+def try_out(fuzzer: Fuzzer, step: int, command: Step, history: List[str]) -> Optional[str]:
+	"""A difference, with what led to it."""
+	try:
+		if fuzzer.rng.random() < 0.05:
+			fuzzer.disturb(command)
+			history.append("%d disturbed" % step)
+		wrong = fuzzer.difference(command)
+	except Stuck as e:
+		wrong = str(e)
+	argv = " ".join(command.argv(fuzzer.root))
+	history.append("%d (cd %s/%s && %s %s)" % (step, command.checkout, command.folder, command.env or "", argv))
+	return "\n".join(["step %d: %s" % (step, wrong), *history[-12:]]) if wrong else None

@@ -1,0 +1,116 @@
+"""
+The tokens of one declaration: without what is in brackets of some kind, and the names that it declares.
+
+Pure, and knows nothing of where in a file the declaration is.
+"""
+
+from typing import Any, List, Tuple
+
+from .tokens import ATTRIBUTES, KEYWORDS, WORD
+
+
+def strip_groups(decl: List[str], only: Any = None) -> List[str]:
+	"""Without what is between parentheses and brackets; with ``only``, such groups after these words."""
+	found: List[str] = []
+	depth = 0
+	for word in decl:
+		if word in ("(", "[") and (depth or only is None or (found and found[-1] in only)):
+			depth += 1
+		elif word in (")", "]") and depth:
+			depth -= 1
+		elif not depth:
+			found.append(word)
+	return found
+
+
+def end_of_angle(decl: List[str], start: int) -> int:
+	"""Where what a ``<`` opens ends."""
+	depth = 0
+	for i in range(start, len(decl)):
+		if decl[i] == "<":
+			depth += 1
+		elif decl[i] == ">":
+			depth -= 1
+			if not depth:
+				return i + 1
+	return len(decl)
+
+
+def strip_angles(decl: List[str]) -> List[str]:
+	"""Without arguments of templates, up to the value."""
+	if "<" not in decl:
+		return decl
+	found: List[str] = []
+	i = 0
+	while i < len(decl):
+		if decl[i] == "=" and "operator" not in found:
+			return found + decl[i:]
+		if decl[i] == "<" and found and WORD.match(found[-1]) and found[-1] != "operator":
+			i = end_of_angle(decl, i)
+			continue
+		found.append(decl[i])
+		i += 1
+	return found
+
+
+def is_mutable(decl: List[str]) -> bool:
+	"""A variable that is declared so can be changed."""
+	end = decl.index("=") if "=" in decl else len(decl)
+	stars = [i for i in range(end) if decl[i] == "*"]
+	if stars:
+		return "const" not in decl[stars[-1] : end]
+	return not {"const", "constexpr"}.intersection(decl)
+
+
+def declarators(decl: List[str]) -> List[Tuple[str, bool]]:
+	"""The names that a declaration declares, and whether of functions; none that were declared elsewhere."""
+	found: List[Tuple[str, bool]] = []
+	name, name_at, seen, done, i = "", 0, 0, False, 0
+	while i < len(decl):
+		word = decl[i]
+		if word == "(":
+			end = end_of_group(decl, i)
+			if not done and i and decl[i - 1] in ATTRIBUTES:
+				pass
+			elif not done and i + 1 < len(decl) and decl[i + 1] in ("*", "&", "^"):
+				inner = [w for w in decl[i:end] if WORD.match(w) and w not in KEYWORDS]
+				found += [(each, False) for each in inner[:1]]
+				done = True
+			elif not done and name and name_at == i - 1 and seen > 1:
+				if decl[name_at - 1] != "::":
+					found.append((name, True))
+				done = True
+			i = end
+			continue
+		if word == ":" and "(" in decl[:i]:
+			return found  # a constructor with what it makes its members of
+		if word in ("=", "[", ",", ":", "{"):
+			if not done and name and seen > 1 and decl[name_at - 1] != "::":
+				found.append((name, False))
+			done = word != ","
+			if word == "[":
+				i = end_of_group(decl, i)
+				continue
+			if word == ",":
+				name, seen = "", 1
+		elif WORD.match(word) and not done:
+			seen += 1
+			if word not in KEYWORDS:
+				name, name_at = word, i
+		i += 1
+	if not done and name and seen > 1 and decl[name_at - 1] != "::":
+		found.append((name, False))
+	return found
+
+
+def end_of_group(decl: List[str], start: int) -> int:
+	"""Where what a parenthesis or bracket opens ends."""
+	depth = 0
+	for i in range(start, len(decl)):
+		if decl[i] in ("(", "["):
+			depth += 1
+		elif decl[i] in (")", "]"):
+			depth -= 1
+			if not depth:
+				return i + 1
+	return len(decl)

@@ -1,0 +1,80 @@
+"""
+What a call for several tasks has made and said: taken to where it belongs, shown, or removed.
+
+Knows nothing of how a call is made.
+"""
+
+import os
+import shutil
+import sys
+from typing import Any, List
+
+from waflib import Context, Logs
+
+from .membership import Member
+
+FOLDERS = ".batch-"
+"""What the folders of calls begin with, in the build folder."""
+NAMES = "names"
+"""The file in such a folder with what its call may leave in the build folder itself."""
+
+
+def accept(crew: List[Member], made: List[List[str]], doubted: List[Member]) -> None:
+	"""Move what a call has made to where it belongs; of tasks that are to be done again, nothing is left."""
+	for member, paths in zip(crew, made):
+		if member in doubted:
+			remove(paths)
+		else:
+			for path, node in zip(paths, member.task.outputs):
+				os.replace(path, node.abspath())
+			member.record()
+
+
+def find_doubted(crew: List[Member], made: List[List[str]], code: Any, text: bytes) -> List[Member]:
+	"""The tasks that are to be done again alone after a call with this status that has said this."""
+	keeps = not code or (code > 0 and crew[0].plan.keeps)
+	doubted = []
+	for member, paths in zip(crew, made):
+		is_named = code and any(os.fsencode(path) in text for path in member.plan.paths)
+		if not keeps or is_named or not all(map(os.path.isfile, paths)):
+			doubted.append(member)
+	# something has failed that nobody is named for
+	return doubted if doubted or not code else list(crew)
+
+
+def show(bld: Any, said: List[bytes]) -> None:
+	"""Write what a command has said, as ``Context.exec_command`` does."""
+	for data, stream, level, word in zip(said, (sys.stdout, sys.stderr), ("debug", "error"), ("out", "err")):
+		if data:
+			text = data.decode(getattr(Context, "default_encoding", "utf-8"), errors="replace")
+			if bld.logger:
+				getattr(bld.logger, level)("%s: %s" % (word, text))
+			else:
+				Logs.info(text, extra={"stream": stream, "c1": ""})
+
+
+def write_names(folder: str, paths: List[str]) -> None:
+	"""Note what is ours in the build folder until the call is over, in case that we do not see its end."""
+	with open(os.path.join(folder, NAMES), "wb") as f:
+		f.write(b"\0".join(os.fsencode(os.path.relpath(path, os.path.dirname(folder))) for path in paths))
+
+
+def remove(paths: List[str]) -> None:
+	for path in paths:
+		try:
+			os.remove(path)
+		except OSError:
+			continue
+
+
+def sweep(build: str) -> None:
+	"""Remove what builds have left that were killed."""
+	for name in os.listdir(build):
+		if name.startswith(FOLDERS):
+			folder = os.path.join(build, name)
+			try:
+				with open(os.path.join(folder, NAMES), "rb") as f:
+					remove([os.path.join(build, os.fsdecode(path)) for path in f.read().split(b"\0") if path])
+			except OSError:
+				pass
+			shutil.rmtree(folder, ignore_errors=True)

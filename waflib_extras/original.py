@@ -1,0 +1,53 @@
+"""
+What is Waf's own: how its functions were when we came, and which ``run`` of a task it has made of a string.
+
+Knows nothing of how commands are run.
+"""
+
+import collections
+import types
+from typing import Any, Dict
+
+from waflib import Context, Runner, Task
+
+Stock = collections.namedtuple("Stock", "process task_exec context_exec process_task consumer spawner")
+
+_compiled: Dict[Any, bool] = {}
+
+
+class Hooks:
+	"""Waf as it was when we came; what differs from it later was patched by others."""
+
+	def __init__(self) -> None:
+		self.stock = Stock(
+			Task.Task.process,
+			Task.Task.exec_command,
+			Context.Context.exec_command,
+			Runner.Parallel.process_task,
+			Runner.Consumer,
+			Runner.Spawner,
+		)
+		self.clean = all(
+			function.__module__ == module
+			for function, module in zip(
+				self.stock,
+				("waflib.Task", "waflib.Task", "waflib.Context", "waflib.Runner", "waflib.Runner", "waflib.Runner"),
+			)
+		)
+
+
+def is_compiled(run: Any) -> bool:
+	"""Waf made this ``run`` of one string, so that it ends with its only command."""
+	if run.__class__ is not types.FunctionType:
+		return False
+	known = _compiled.get(run)
+	if known is None:
+		code = run.__code__
+		known = _compiled[run] = (
+			code.co_name == "f"
+			and code.co_filename == "<string>"
+			and code.co_varnames[:1] == ("tsk",)
+			and "exec_command" in code.co_names
+			and {"env", "gen", "bld", "cwdx", "to_list"} <= {*code.co_varnames, *code.co_cellvars}
+		)
+	return known

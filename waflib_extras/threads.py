@@ -1,0 +1,154 @@
+"""
+The threads for tasks whose ``run`` is Python: few, kept, and waited for together with what the engine answers.
+
+Knows nothing of commands. What is done is given to the dispatcher, and a bell is rung for whoever waits.
+"""
+
+import os
+import select
+import threading
+import time
+from typing import Any, Set
+
+from waflib import Runner
+
+WORTH = 0.001
+"""Seconds: what a task takes that takes less is not even noted."""
+
+
+class Threads:
+	"""The threads for Python's own tasks: started when one is needed and none is idle, up to -j, and kept."""
+
+	def __init__(self, dispatcher: Any) -> None:
+		self.dispatcher = dispatcher
+		self.heap = Runner.PriorityTasks()
+		self.shown: Set[Any] = set()
+		"""Those whose message is out already."""
+		self.lock = threading.Lock()
+		self.work = threading.Condition(self.lock)
+		self.alive = 0
+		self.idle = 0
+		self.count = 0
+		"""Tasks that were put and not delivered."""
+		self.closed = False
+		self.waiting = False
+		self.eager = False
+		self.bell, self.rope = os.pipe()
+		os.set_blocking(self.bell, False)
+		os.set_blocking(self.rope, False)
+		self.poll = select.poll()
+		self.poll.register(self.bell, select.POLLIN)
+
+	def put(self, task: Any, shown: bool) -> None:
+		with self.lock:
+			self.count += 1
+			if shown:
+				self.shown.add(task)
+			self.heap.append(task)
+			if len(self.heap) <= self.idle:
+				self.work.notify()
+				return
+			if self.alive >= self.dispatcher.jobs:
+				return
+			self.alive += 1
+		self.start_thread()
+
+	def start_thread(self) -> None:
+		thread = threading.Thread(target=self.work_on)
+		thread.daemon = True
+		thread.start()
+
+	def replace_thread(self) -> None:
+		"""A task has ended its thread, as with ``sys.exit``: there must be one for those that wait."""
+		with self.lock:
+			needed = bool(self.heap)
+			if not needed:
+				self.alive -= 1
+		if needed:
+			self.start_thread()
+
+	def work_on(self) -> None:
+		"""What a thread does."""
+		while True:
+			with self.lock:
+				while not self.heap:
+					if self.closed:
+						self.leave()
+						return
+					self.idle += 1
+					self.work.wait()
+					self.idle -= 1
+				task = self.heap.pop()
+			try:
+				self.run(task)
+			except BaseException:
+				self.replace_thread()
+				raise
+
+	def run(self, task: Any) -> None:
+		dispatcher = self.dispatcher
+		try:
+			if not dispatcher.master.stop:
+				if task in self.shown:
+					self.shown.discard(task)
+				else:
+					dispatcher.show(task)
+				dispatcher.write()
+				dispatcher.prefork.running[threading.get_ident()] = task
+				began = time.monotonic()
+				recording = dispatcher.recording
+				if recording is None:
+					dispatcher.master.process_task(task)
+				else:
+					# here and not in a function of its own, which would cost as much as all of this
+					entry = [task, recording.clock(), 0.0]
+					recording.tasks.append(entry)
+					try:
+						dispatcher.master.process_task(task)
+					finally:
+						entry[2] = recording.clock()
+				took = time.monotonic() - began
+				if took > WORTH:
+					dispatcher.prefork.terminal.note(task, int(took * 1e6))
+		finally:
+			dispatcher.prefork.running.pop(threading.get_ident(), None)
+			with self.lock:
+				self.count -= 1
+				dispatcher.done.append(task)
+				ring = self.waiting and (self.eager or not self.heap)
+				if ring:
+					self.waiting = False
+			if ring:
+				os.write(self.rope, b"!")
+
+	def start_waiting(self, eager: bool) -> bool:
+		"""Have the bell rung for every task, or when there is no further one to run; not if one is done already."""
+		with self.lock:
+			if self.dispatcher.done:
+				return False
+			self.eager = eager
+			self.waiting = True
+			return True
+
+	def stop_waiting(self) -> None:
+		with self.lock:
+			self.waiting = False
+		try:
+			os.read(self.bell, 64)
+		except BlockingIOError:
+			pass
+
+	def close(self) -> None:
+		with self.lock:
+			self.closed = True
+			self.work.notify_all()
+			if not self.alive:
+				os.close(self.bell)
+				os.close(self.rope)
+
+	def leave(self) -> None:
+		"""A thread ends; the last one after ``close`` closes the bell."""
+		self.alive -= 1
+		if not self.alive:
+			os.close(self.bell)
+			os.close(self.rope)
