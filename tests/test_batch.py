@@ -246,6 +246,19 @@ def test_it_works_with_the_engine(waf: Any, project: Any, engine: str, tools: st
 		assert read_status(engine)["totals"]["succeeded"] > 0
 
 
+@pytest.mark.parametrize("unity", ["off", "on"])
+def test_it_works_beside_unity(waf: Any, project: Any, unity: str) -> None:
+	"""Sources that unity compiles as one are left alone; with unity off they share calls."""
+	# a header that leaves a macro behind would keep unity from it
+	folder = write_project(project, {"src/shared.h": "#pragma once\n" + SOURCES["src/shared.h"]})
+	wscript = folder / "wscript"
+	wscript.write_text(wscript.read_text().replace("compiler_c batch", "compiler_c unity batch"))
+	counts = told(waf(folder, "configure", "build", "-j2", "--zones=batch", "--unity=" + unity))
+	assert counts["again"] == 0
+	assert (counts["shared"] > 1) == (unity == "off")
+	assert bool(list((folder / "build").rglob("*unity*.c"))) == (unity == "on")
+
+
 def test_parked_clang_is_left_alone(waf: Any, project: Any, engine: str) -> None:
 	"""It would start each of several sources anew: with the engine, each clang is called for one."""
 	need("clang")

@@ -68,7 +68,8 @@ def find_size(task: Any, generator: Any, pool: gathering.Pool) -> int:
 	option = getattr(Options.options, "batch", None)
 	if option is not None and option <= 0:
 		return 0
-	for asked in (getattr(generator, "batch_size", None), option, getattr(task, "batch_size", None)):
+	# of the generator itself: unity gives all of them a method of this name
+	for asked in (vars(generator).get("batch_size"), option, getattr(task, "batch_size", None)):
 		if asked is not None:
 			return int(asked)
 	return SIZE if pool.for_all or "batch" in Utils.to_list(generator.features) else 0
