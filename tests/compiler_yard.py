@@ -8,6 +8,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import pytest
@@ -40,6 +41,7 @@ SOURCES = {
 	"endlessasm.c": 'void f(void) { __asm__(".rept 50000000\\n nop\\n .endr"); }\n',
 	"undefined.c": "int nowhere(void);\nint main(void) { return nowhere(); }\n",
 }
+GOING = 5.0  # seconds in which a trial is over
 STDIN = "int from_stdin(void) { return 1; }\n"
 
 
@@ -95,7 +97,7 @@ class Yard:
 			preexec_fn=self.prepare,
 		)
 		files = {str(p.relative_to(work)): p.read_bytes() for p in work.rglob("*") if p.is_file()}
-		left = sorted(even_out(p.name) for p in temporary.iterdir())
+		left = list_left(temporary)
 		stderr = even_out(done.stderr)
 		if "-pipe" in argv:  # two programs write at a time, even within a line
 			stderr = "".join(sorted(stderr))
@@ -114,6 +116,16 @@ class Yard:
 			return ""
 		again = self.run(argv, env, False)
 		return ", ".join(name for name in differ if again.files[name] == wanted.files[name])
+
+
+def list_left(folder: pathlib.Path) -> List[str]:
+	"""The names that stay in a folder; a trial that the engine makes just now with these variables has files there."""
+	deadline = time.monotonic() + GOING
+	while True:
+		left = sorted(even_out(path.name) for path in folder.iterdir())
+		if not left or time.monotonic() > deadline:
+			return left
+		time.sleep(0.02)
 
 
 def tell_lines(wanted: object, found: object) -> str:
