@@ -41,7 +41,7 @@ SOURCES = {
 	"endlessasm.c": 'void f(void) { __asm__(".rept 50000000\\n nop\\n .endr"); }\n',
 	"undefined.c": "int nowhere(void);\nint main(void) { return nowhere(); }\n",
 }
-GOING = 5.0  # seconds in which a trial is over
+SURVEYED = 5.0  # seconds in which a driver has been surveyed
 STDIN = "int from_stdin(void) { return 1; }\n"
 
 
@@ -119,8 +119,8 @@ class Yard:
 
 
 def list_left(folder: pathlib.Path) -> List[str]:
-	"""The names that stay in a folder; a trial that the engine makes just now with these variables has files there."""
-	deadline = time.monotonic() + GOING
+	"""The names that stay in a folder: the engine may be surveying a driver, which has an empty file there for that."""
+	deadline = time.monotonic() + SURVEYED
 	while True:
 		left = sorted(even_out(path.name) for path in folder.iterdir())
 		if not left or time.monotonic() > deadline:
