@@ -80,7 +80,8 @@ def test_what_happened(waf: Any, project: Any, engine: str, tool: str, options: 
 	assert {row.lane.split()[0] for row in (one, two, slow, last)} == {lane}
 	assert slow.start >= max(one.end, two.end) and last.start >= slow.end
 	assert slow.blocker in (one.number, two.number) and last.blocker == slow.number
-	assert slow.end - slow.start >= 300000 and last.end - last.start >= 200000
+	# that it has begun may be heard late on a busy machine
+	assert slow.end - slow.start >= 0.7 * 300000 and last.end - last.start >= 0.7 * 200000
 	assert (own.kind, own.target, own.lane.split()[0]) == ("Python", "by hand", "thread")
 	assert picture.chain() in (["one.txt", "slow.txt", "last.txt"], ["two.txt", "slow.txt", "last.txt"])
 	reasons = picture.reasons()
