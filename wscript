@@ -180,7 +180,14 @@ class Check:
 	def step_cargo_test(self):
 		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
 		programs = self.build_programs(["test", "--locked", "--no-run"])
-		self.run_programs([([path], source) for path, source in programs.items()], os.cpu_count() + 1)
+		commands = {source: [path] for path, source in programs.items()}
+		failed = self.run_programs(commands, os.cpu_count() + 1)
+		if 0 < len(failed) <= SECOND_CHANCES:
+			Logs.info("---- failed, and run again: %s", " ".join(failed))
+			again, failed = failed, self.run_programs({source: commands[source] for source in failed}, 1)
+			self.doubted += [source for source in again if source not in failed]
+		if failed:
+			raise Failed("tests of the engine: %s" % " ".join(failed))
 
 	def step_fuzz(self):
 		"""Throw changed examples at each decoder for some seconds."""
@@ -192,12 +199,15 @@ class Check:
 			raise Failed("engine/fuzz/Cargo.toml has no [[bin]] for %s" % " ".join(sorted(forgotten)))
 		# no input takes that long, but whoever runs this may be stopped for a while
 		limits = ["-max_total_time=%d" % FUZZING, "-timeout=600", "-verbosity=0"]
-		commands = []
+		commands = {}
 		for path, source in programs.items():
 			corpus = os.path.join(self.build, "fuzz", os.path.basename(path))
 			os.makedirs(corpus, exist_ok=True)
-			commands.append(([path, *limits, "-artifact_prefix=%s-" % corpus, corpus], source))
-		self.run_programs(commands, os.cpu_count())
+			commands[source] = [path, *limits, "-artifact_prefix=%s-" % corpus, corpus]
+		# what has been found once need not be found again: there is no second chance here
+		failed = self.run_programs(commands, os.cpu_count())
+		if failed:
+			raise Failed("what broke a decoder is in %s: %s" % (os.path.join("build", "fuzz"), " ".join(failed)))
 
 	def step_cpython(self):
 		self.test_python(self.prepare_cpython())
@@ -237,15 +247,10 @@ class Check:
 		}
 
 	def run_programs(self, commands, at_once):
-		"""Run each command of a list of commands and sources, some at once."""
+		"""Run the command of each source, some at once; the sources of those that fail."""
 		with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-			results = list(pool.map(self.run_program, [command for command, _ in commands]))
-		failed = [command for command, status in zip(commands, results) if status]
-		again = failed if len(failed) <= SECOND_CHANCES else []
-		Logs.info("".join("---- failed, and run again: %s\n" % source for _, source in again))
-		if len(again) < len(failed) or any(self.run_program(command) for command, _ in again):
-			raise Failed("programs of %s" % " ".join(source for _, source in failed))
-		self.doubted += [source for _, source in again]
+			results = list(pool.map(self.run_program, commands.values()))
+		return [source for source, status in zip(commands, results) if status]
 
 	def run_program(self, command):
 		"""Run a program of the engine, and show what it said when it has ended."""

@@ -246,17 +246,18 @@ def test_it_works_with_the_engine(waf: Any, project: Any, engine: str, tools: st
 		assert read_status(engine)["totals"]["succeeded"] > 0
 
 
-@pytest.mark.parametrize("unity", ["off", "on"])
-def test_it_works_beside_unity(waf: Any, project: Any, unity: str) -> None:
-	"""Sources that unity compiles as one are left alone; with unity off they share calls."""
-	# a header that leaves a macro behind would keep unity from it
-	folder = write_project(project, {"src/shared.h": "#pragma once\n" + SOURCES["src/shared.h"]})
+@pytest.mark.parametrize(("unity", "guard"), [("off", "#pragma once\n"), ("on", "#pragma once\n"), ("on", "")])
+def test_it_works_beside_unity(waf: Any, project: Any, unity: str, guard: str) -> None:
+	"""Sources that unity compiles as one are left alone; with unity off, or where it leaves them alone, they share."""
+	# a header that may be included again, and leaves a macro behind, keeps unity from its sources
+	folder = write_project(project, {"src/shared.h": guard + SOURCES["src/shared.h"]})
 	wscript = folder / "wscript"
 	wscript.write_text(wscript.read_text().replace("compiler_c batch", "compiler_c unity batch"))
 	counts = told(waf(folder, "configure", "build", "-j2", "--zones=batch", "--unity=" + unity))
 	assert counts["again"] == 0
-	assert (counts["shared"] > 1) == (unity == "off")
-	assert bool(list((folder / "build").rglob("*unity*.c"))) == (unity == "on")
+	is_together = unity == "on" and bool(guard)
+	assert (counts["shared"] > 1) == (not is_together)
+	assert bool(list((folder / "build").rglob("*unity*.c"))) == is_together
 
 
 def test_parked_clang_is_left_alone(waf: Any, project: Any, engine: str) -> None:

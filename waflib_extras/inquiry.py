@@ -1,7 +1,7 @@
 """
 What a program tells that only looks: the same as long as what it looks at is as it was.
 
-The resident asks again for a run that has asked; ``witness`` has us tell it what was asked.
+The resident asks again for a run that has asked; ``watched`` has us tell what was asked.
 """
 
 import os
