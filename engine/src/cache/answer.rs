@@ -18,7 +18,7 @@ use super::action::{Action, Call};
 use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
-use super::environment::Environment;
+use super::environment::{Circumstances, Environment};
 use super::explain::Reasons;
 use super::fact::Kind;
 use super::flight::{Boarding, Flight};
@@ -48,8 +48,9 @@ pub struct Question {
     pub umask: u32,
     /// It may be cached by its facts alone, and finds this on its standard input.
     pub by_facts: Option<Input>,
-    /// What else it has of its client: names and values.
-    pub circumstances: Vec<(&'static str, String)>,
+    pub input: Input,
+    /// What else it has of its client, which few programs can know.
+    pub circumstances: Circumstances,
     /// When it came, or came again.
     pub arrived: Instant,
     pub wishes: Arc<Wishes>,
@@ -80,6 +81,8 @@ pub struct Wishes {
 
 /// Under this name facts have the terminal among the variables: none can be called so.
 pub(super) const TERMINAL: &[u8] = b"=terminal";
+/// And so what is found on standard input.
+pub(super) const INPUT: &[u8] = b"=input";
 
 impl Question {
     /// All variables, and what the client's terminal is.
@@ -87,11 +90,10 @@ impl Question {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
         let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
-        self.circumstances
-            .iter()
-            .fold(environment, |environment, (name, value)| {
-                environment.with(name.as_bytes(), Some(value.clone().into_bytes()))
-            })
+        let input = self.input.tell().into_bytes();
+        environment
+            .with(INPUT, Some(input))
+            .with_circumstances(&self.circumstances)
     }
 }
 
