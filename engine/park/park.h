@@ -38,7 +38,8 @@ struct wafpark_context {
 /* The first packet to a program that is about to park, with the roster and perhaps the arena. Then follows the path of the
  * arena, with its zero. */
 struct wafpark_welcome {
-	uint32_t magic, roster, arena; /* sizes in bytes */
+	uint32_t magic, roster; /* the roster's size in bytes */
+	uint32_t arena; /* how many berths it has */
 };
 
 /* The engine, or a program that wants to exec, asks for a command. Then follow, each with its zero bytes: the path of the

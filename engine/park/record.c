@@ -27,7 +27,7 @@ static uint32_t berth, generation;
 /* Of a parked program: where the arena is, as a place in `wafpark_trace_entry`, after which berth and generation follow. */
 static struct {
 	char *place, *end;
-	uint32_t size;
+	size_t size;
 } arena;
 static int observed; /* the process whose folder the engine was told; not its forks */
 static int expects_loads, did_before;
@@ -603,8 +603,9 @@ HIDDEN int wafpark_is_observed(void) {
 
 /* ---- parked programs */
 
-HIDDEN void wafpark_take_arena(int file, uint32_t size, const char *path) {
+HIDDEN void wafpark_take_arena(int file, uint32_t berths, const char *path) {
 	const uint32_t length = length_of(path), numbers = 3 * sizeof ":4294967295";
+	const size_t size = (size_t)berths * WAFPARK_BERTH;
 	if (sizeof WAFPARK_TRACE + length + numbers > LONGEST || !write_preload_entry())
 		return;
 	long place = SYSTEM(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
@@ -618,7 +619,7 @@ HIDDEN void wafpark_take_arena(int file, uint32_t size, const char *path) {
 
 /* Other commands' berths are no business of this one. */
 static void keep_log(void) {
-	const uint32_t start = berth * WAFPARK_BERTH, end = start + WAFPARK_BERTH;
+	const size_t start = (size_t)berth * WAFPARK_BERTH, end = start + WAFPARK_BERTH;
 	arena_log = (void *)(arena.place + start);
 	if (start)
 		SYSTEM(SYS_munmap, arena.place, start);

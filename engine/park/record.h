@@ -81,7 +81,7 @@ extern enum wafpark_watch wafpark_watch;
 void wafpark_start_watch(void);
 int wafpark_is_observed(void);
 /* A program that parks gets the arena, and from then on nothing is noted until it has become a command. */
-void wafpark_take_arena(int file, uint32_t size, const char *path);
+void wafpark_take_arena(int file, uint32_t berths, const char *path);
 struct wafpark_child;
 void wafpark_watch_child(const struct wafpark_child *child);
 /* Where a command notes what it does that is to run for this one, and by which exec it starts. */

@@ -166,6 +166,7 @@ impl Cache {
                 is_unknown: false,
             }));
         }
+        self.heal();
         let is_asked_again = question.only_known;
         let answer = self.answer(question, moment)?;
         match &answer {

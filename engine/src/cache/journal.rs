@@ -29,6 +29,8 @@ pub const LAST: usize = 10;
 const MISSES: usize = 20;
 /// What is new is on disk no later than this and one request.
 const OFTEN: Duration = Duration::from_secs(1);
+/// So many lines wait for a disk that is full.
+const UNWRITTEN: usize = 2000;
 /// A file that is longer loses its first half.
 const LONGEST: u64 = 4 << 20;
 /// So many differences are remembered, and so much of each.
@@ -125,11 +127,17 @@ impl Journal {
     pub fn flush(&self) {
         let _writing = locked(&self.writing);
         let mut fresh = locked(&self.fresh);
-        let lines = std::mem::take(&mut fresh.unwritten);
+        let mut lines = std::mem::take(&mut fresh.unwritten);
         fresh.since = Instant::now();
         drop(fresh);
         if let Err(error) = self.write(&lines) {
-            log::warn!("write {}: {error}", self.path.display());
+            log::debug!("write {}: {error}", self.path.display());
+            // There may be room later.
+            let mut fresh = locked(&self.fresh);
+            lines.append(&mut fresh.unwritten);
+            let excess = lines.len().saturating_sub(UNWRITTEN);
+            lines.drain(..excess);
+            fresh.unwritten = lines;
         }
     }
 

@@ -58,7 +58,7 @@ pub mod world;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use action::Action;
@@ -79,6 +79,8 @@ use crate::tier::Tiers;
 pub struct Cache {
     folder: PathBuf,
     store: Arc<Store>,
+    /// How often the store was opened when counts began.
+    openings: AtomicU64,
     world: World,
     flights: Arc<Flights<Question>>,
     journal: Journal,
@@ -100,6 +102,7 @@ impl Cache {
         let after_flights = again.clone();
         let cache = Cache {
             folder,
+            openings: AtomicU64::new(store.openings()),
             store: Arc::new(store),
             world: World::new(world::Room::default()),
             flights: Flights::new(move |question| after_flights(question)),
@@ -152,6 +155,15 @@ impl Cache {
 
     fn is_due_for_audit(&self) -> bool {
         self.audit.is_due()
+    }
+
+    /// Looks whether the store is where it was; counts begin anew with another one.
+    fn heal(&self) {
+        self.store.heal();
+        let openings = self.store.openings();
+        if self.openings.swap(openings, Ordering::Relaxed) != openings {
+            self.begin_counts();
+        }
     }
 
     fn count(&self, name: impl Into<String>) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::store::Store;
@@ -32,31 +32,46 @@ impl Default for Tally {
 
 impl Tally {
     pub fn add(&self, store: &Store, name: impl Into<String>, n: u64) {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending();
         *pending.counts.entry(name.into()).or_default() += n;
         if pending.since.elapsed() < OFTEN {
             return;
         }
-        let counts = std::mem::take(&mut pending.counts);
-        pending.since = Instant::now();
         drop(pending);
-        if let Err(error) = write(store, &counts) {
-            log::warn!("count in the store: {error}");
+        if let Err(error) = self.flush(store) {
+            log::debug!("count in the store: {error}");
         }
     }
 
-    /// Has all that was counted on disk.
+    /// Has all that was counted on disk. What cannot be written, on a full disk, is counted still, and written later.
     pub fn flush(&self, store: &Store) -> io::Result<()> {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = self.pending();
         let counts = std::mem::take(&mut pending.counts);
+        pending.since = Instant::now();
         drop(pending);
-        write(store, &counts)
+        let written = write(store, &counts);
+        if written.is_err() {
+            let mut pending = self.pending();
+            for (name, n) in counts {
+                *pending.counts.entry(name).or_default() += n;
+            }
+        }
+        written
+    }
+
+    /// Forgets what is not on disk yet.
+    pub fn clear(&self) {
+        self.pending().counts.clear();
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All counts, also those that are not on disk yet; waits for no disk.
     pub fn look(&self, store: &Store) -> BTreeMap<String, u64> {
         let mut all = store.counters();
-        let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending = self.pending();
         for (name, n) in &pending.counts {
             *all.entry(name.clone()).or_default() += n;
         }

@@ -11,7 +11,8 @@ mod program;
 mod reader;
 mod record;
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use log::debug;
 use rustix::fs::{fallocate, ftruncate, memfd_create, FallocateFlags, MemfdFlags};
+use rustix::process::{getrlimit, Resource};
 
 use self::reader::{Reader, UNSEEN};
 use self::record::{Record, HEAD};
@@ -28,8 +31,14 @@ use super::access::{Access, Bytes, What};
 
 /// Bytes of a berth; a page that is never written takes no memory.
 pub const BERTH: usize = 4 << 20;
-/// What a berth keeps in memory for the next command.
+/// As many as commands can run at once (`guardian.rs`), and as many again that wait to be stored: 64 GiB of addresses.
+const BERTHS: usize = 16 << 10;
+/// Where addresses are limited, the arena takes one part of this many, but never less than `FEWEST` berths.
+const SHARE: u64 = 4;
+const FEWEST: usize = 64;
+/// What a berth keeps in memory for the next command. Berths above the first `FEWEST` are seldom used, and keep less.
 const KEPT: usize = 1 << 20;
+const KEPT_ABOVE: usize = 16 << 10;
 /// Where the first record is.
 const FIRST: u32 = 8;
 /// A cursor's place when something could not be noted.
@@ -81,12 +90,29 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 struct Free {
-    berths: Vec<usize>,
+    /// The lowest goes first, so that a build with few commands at once writes to few pages.
+    berths: BinaryHeap<Reverse<usize>>,
     /// Each reservation has its own, so that a process of an earlier command is told apart.
     generation: u32,
 }
 
 impl Arena {
+    /// One that has a berth for each command that can run at once. All of it is only addresses: a file in memory takes pages
+    /// when they are written, and is not accounted before.
+    pub fn open() -> io::Result<Arena> {
+        let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+        let share = usize::try_from(limit / SHARE / BERTH as u64).unwrap_or(BERTHS);
+        let mut berths = share.clamp(FEWEST, BERTHS);
+        loop {
+            match Arena::new(berths) {
+                // Something else limits addresses or the sizes of files.
+                Err(error) if berths > FEWEST => debug!("an arena of {berths} berths: {error}"),
+                made => return made,
+            }
+            berths = (berths / 4).max(FEWEST);
+        }
+    }
+
     pub fn new(berths: usize) -> io::Result<Arena> {
         let file = memfd_create("wafpark", MemfdFlags::CLOEXEC)?;
         let size = berths * BERTH;
@@ -98,7 +124,7 @@ impl Arena {
             return Err(io::Error::last_os_error());
         }
         let free = Free {
-            berths: (0..berths).rev().collect(),
+            berths: (0..berths).map(Reverse).collect(),
             generation: 0,
         };
         let memory = Memory {
@@ -114,9 +140,8 @@ impl Arena {
         self.memory.file.as_fd()
     }
 
-    /// Bytes of all of it.
-    pub fn size(&self) -> usize {
-        self.memory.berths * BERTH
+    pub fn berths(&self) -> usize {
+        self.memory.berths
     }
 
     /// Where programs find it.
@@ -127,7 +152,7 @@ impl Arena {
     /// A berth for a command; none if all are taken.
     pub fn reserve(&self) -> Option<Berth> {
         let mut free = self.memory.free();
-        let number = free.berths.pop()?;
+        let Reverse(number) = free.berths.pop()?;
         free.generation = free.generation.checked_add(1).unwrap_or(1);
         let generation = free.generation;
         drop(free);
@@ -273,13 +298,14 @@ impl Berth {
     }
 
     fn free(&self, end: u32) {
-        if end as usize > KEPT {
+        let kept = if self.number < FEWEST { KEPT } else { KEPT_ABOVE };
+        if end as usize > kept {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let start = self.number * BERTH + KEPT;
+            let start = self.number * BERTH + kept;
             // What is not given back now is used again later.
-            let _ = fallocate(&self.memory.file, flags, start as u64, (BERTH - KEPT) as u64);
+            let _ = fallocate(&self.memory.file, flags, start as u64, (BERTH - kept) as u64);
         }
-        self.memory.free().berths.push(self.number);
+        self.memory.free().berths.push(Reverse(self.number));
     }
 
     /// A process that was killed while it noted something, or that is about to go on, may yet write there: then the berth

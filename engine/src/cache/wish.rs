@@ -62,9 +62,13 @@ impl Cache {
 
     fn zero(&self) -> Answer {
         self.journal.forget_differences();
-        let done = self.tally.flush(&self.store).and_then(|()| self.store.zero_counters());
-        match done.and_then(|()| self.store.count(&[(SINCE, now())])) {
-            Ok(()) => Answer::Done,
+        self.store.heal();
+        match self.store.zero_counters() {
+            Ok(()) => {
+                self.tally.clear();
+                self.tally.add(&self.store, SINCE, now());
+                Answer::Done
+            }
             Err(error) => Answer::Refusal(format!("the counts could not be written: {error}")),
         }
     }
@@ -110,12 +114,14 @@ impl Cache {
     }
 
     fn statistics(&self) -> Statistics {
+        self.heal();
+        // What cannot be written is told all the same.
         if let Err(error) = self.tally.flush(&self.store) {
-            log::warn!("count in the store: {error}");
+            log::debug!("count in the store: {error}");
         }
         Statistics {
             differences: self.journal.differences(),
-            ..self.gather(&self.store.counters(), self.store.usage())
+            ..self.gather(&self.tally.look(&self.store), self.store.usage())
         }
     }
 
@@ -170,8 +176,8 @@ impl Cache {
 
     /// Counts begin with the store.
     pub(super) fn begin_counts(&self) {
-        if !self.store.counters().contains_key(SINCE) {
-            let _ = self.store.count(&[(SINCE, now())]);
+        if !self.tally.look(&self.store).contains_key(SINCE) {
+            self.tally.add(&self.store, SINCE, now());
         }
     }
 }

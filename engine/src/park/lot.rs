@@ -44,9 +44,6 @@ const ROUTERS: usize = 16;
 /// As `waitpid` tells of a program that exits with 1.
 const FAILED: i32 = 1 << 8;
 
-/// Commands that are observed at the same time; they are of 4 MiB, of which only what is written takes memory.
-const BERTHS: usize = 64;
-
 /// A place in the roster, with its number.
 type Berth<'a> = (usize, &'a AtomicI32);
 /// What a command gets as its streams, where that is not the null device.
@@ -132,7 +129,9 @@ impl Lot {
             desks: AtomicU64::new(0),
             own: own.clone(),
             route: route.into_bytes_with_nul(),
-            arena: Arena::new(BERTHS).ok(),
+            arena: Arena::open()
+                .inspect_err(|error| warn!("commands are not observed, and so not stored: {error}"))
+                .ok(),
             library: OnceLock::new(),
         };
         if lot.pool.is_on() {

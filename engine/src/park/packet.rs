@@ -195,10 +195,8 @@ fn send(socket: BorrowedFd<'_>, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>])
 /// The first packet to a program that is about to park.
 pub fn send_welcome(socket: BorrowedFd<'_>, roster: (BorrowedFd<'_>, usize), arena: Option<&Arena>) -> io::Result<()> {
     let (roster, size) = roster;
-    let size_of_arena = arena.map_or(0, Arena::size);
-    let head = [MAGIC, size as u32, size_of_arena as u32]
-        .map(u32::to_ne_bytes)
-        .concat();
+    let berths = arena.map_or(0, Arena::berths);
+    let head = [MAGIC, size as u32, berths as u32].map(u32::to_ne_bytes).concat();
     let path = arena.map(Arena::path).unwrap_or_default();
     let descriptors: Vec<_> = [roster].into_iter().chain(arena.map(Arena::descriptor)).collect();
     send(socket, &[&head, path.as_bytes(), &[0]], &descriptors)

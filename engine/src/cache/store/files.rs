@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{mkdirat, openat, unlinkat, AtFlags, Dir, Mode, OFlags};
+use rustix::fs::{mkdirat, openat, statat, unlinkat, AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::number::Number;
@@ -30,6 +30,10 @@ impl Files {
             Mode::empty(),
         )?;
         Ok(Files { folder })
+    }
+
+    pub fn folder(&self) -> &OwnedFd {
+        &self.folder
     }
 
     /// A new file that `fill` has filled. If that fails, it is gone again.
@@ -60,6 +64,12 @@ impl Files {
     pub fn read(&self, number: Number) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         Ok(openat(&self.folder, path(number), flags, Mode::empty())?.into())
+    }
+
+    /// Also true where that cannot be told.
+    pub fn has(&self, number: Number) -> bool {
+        let found = statat(&self.folder, path(number), AtFlags::SYMLINK_NOFOLLOW);
+        !matches!(found, Err(Errno::NOENT))
     }
 
     /// One that is left behind is found by the next process.

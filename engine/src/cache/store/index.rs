@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::clock::Instant;
+use super::health::is_at;
 use super::item::{frame, Frames, Item, Items};
 use super::number::Number;
 use super::spot::{Freed, Spot};
@@ -27,6 +28,8 @@ pub struct Index {
     pub length: u64,
     /// What is appended while the index is written anew.
     meanwhile: Option<Vec<u8>>,
+    /// The store is elsewhere by now.
+    is_retired: bool,
 }
 
 /// What was found on the disk.
@@ -64,6 +67,7 @@ impl Index {
             file,
             length: length as u64,
             meanwhile: None,
+            is_retired: false,
         };
         if length == 0 {
             index.write(TITLE)?;
@@ -87,6 +91,9 @@ impl Index {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.is_retired {
+            return Err(retired());
+        }
         let written = self.file.write_all(bytes);
         match written {
             Ok(()) => self.length += bytes.len() as u64,
@@ -116,6 +123,9 @@ impl Index {
     pub fn end_anew(&mut self, anew: io::Result<File>) -> io::Result<()> {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         let mut file = anew?;
+        if self.is_retired {
+            return Ok(());
+        }
         file.write_all(&meanwhile)?;
         let length = file.metadata()?.len();
         fs::rename(self.path.with_extension("new"), &self.path)?;
@@ -125,10 +135,29 @@ impl Index {
 }
 
 impl Index {
+    /// Nothing is written any more: the folder is not the store's now.
+    pub fn retire(&mut self) {
+        self.is_retired = true;
+    }
+
+    /// The path names the file that is open, and nothing of it was cut off.
+    pub fn is_sound(&self) -> bool {
+        let is_whole = |file: &File| file.metadata().is_ok_and(|status| status.len() >= self.length);
+        is_at(&self.file, &self.path) && is_whole(&self.file)
+    }
+
+    pub fn is_being_written(&self) -> bool {
+        self.meanwhile.is_some()
+    }
+
     /// The file, to be synced without a lock.
     pub fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
+}
+
+pub fn retired() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the store was removed or replaced")
 }
 
 /// An index that is to take the old one's place.

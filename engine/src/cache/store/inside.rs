@@ -4,15 +4,17 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::blob::{is_passing, load, Blob, Place};
 use super::clock::{self, Clock};
 use super::files::Files;
-use super::index::Index;
+use super::index::{retired, Index};
 use super::item::Item;
+use super::keeper::Bell;
 use super::number::{Number, Numbers};
 use super::spot::{Freed, Spot};
 use super::table::{self, Blobs, Slot, Table};
@@ -35,7 +37,11 @@ pub struct Inside {
     pub max_size: AtomicU64,
     pub damaged: AtomicU64,
     pub stopped: AtomicBool,
-    pub _lock: File,
+    /// The folder is not the store's any more.
+    pub retired: AtomicBool,
+    /// Wakes the keeper.
+    pub bell: Bell,
+    pub lock: Arc<File>,
 }
 
 pub struct NewEntry {
@@ -84,9 +90,19 @@ impl Inside {
         (index, self.table())
     }
 
+    /// For an hour it waits for an entry. Whether it is there: one whose file somebody has removed must be stored again.
     pub fn pin(&self, digest: &Digest) -> bool {
-        let table = self.table();
-        table.find_blob(digest).inspect(|slot| table.pin(*slot)).is_some()
+        let place = {
+            let table = self.table();
+            let slot = table.find_blob(digest).inspect(|slot| table.pin(*slot));
+            slot.and_then(|slot| self.place_of(&table, slot))
+        };
+        let Some(place) = place else { return false };
+        let is_there = match &place.spot {
+            Spot::File { .. } => self.files.has(place.number),
+            Spot::Piece(piece) => piece.is_within(),
+        };
+        is_there || self.lose(&place).is_some()
     }
 
     pub fn place_of(&self, table: &Table, slot: Slot) -> Option<Place> {
@@ -209,6 +225,26 @@ impl Inside {
 
     pub fn is_full(&self) -> bool {
         self.size() > self.max_size()
+    }
+
+    /// Nothing more is written to where it is: its folder was removed, or another one is in its place.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.index().retire();
+    }
+
+    pub fn require_place(&self) -> io::Result<()> {
+        match self.retired.load(Ordering::Relaxed) {
+            true => Err(retired()),
+            false => Ok(()),
+        }
+    }
+
+    pub fn wake_if_full(&self, index: &Index) {
+        let is_full = self.size_with(index) > self.max_size();
+        if is_full || self.table().full_shares().next().is_some() {
+            self.bell.ring();
+        }
     }
 
     pub fn limits(&self) -> Limits {

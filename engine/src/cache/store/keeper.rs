@@ -22,18 +22,18 @@ use super::{EntryRef, Store, BATCH, PATIENCE};
 const ROUND: Duration = Duration::from_secs(60);
 
 pub struct Keeper {
-    bell: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// Wakes it.
 #[derive(Default)]
-struct Bell {
+pub struct Bell {
     rung: Mutex<bool>,
     heard: Condvar,
 }
 
 impl Bell {
-    fn ring(&self) {
+    pub fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.heard.notify_one();
     }
@@ -47,31 +47,28 @@ impl Bell {
 
 impl Keeper {
     pub fn start(inside: Arc<Inside>) -> io::Result<Keeper> {
-        let bell = Arc::new(Bell::default());
-        let (heard, keeper) = (bell.clone(), thread::Builder::new().name("store".into()));
-        let thread = keeper.spawn(move || inside.keep(&heard))?;
-        Ok(Keeper {
-            bell,
-            thread: Some(thread),
-        })
+        let keeper = thread::Builder::new().name("store".into());
+        let thread = keeper.spawn(move || inside.keep())?;
+        Ok(Keeper { thread: Some(thread) })
     }
 
-    pub fn wake(&self) {
-        self.bell.ring();
+    fn join(&mut self) {
+        self.thread.take().map(JoinHandle::join);
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        self.inside.stopped.store(true, Ordering::Relaxed);
-        self.keeper.bell.ring();
-        self.keeper.thread.take().map(JoinHandle::join);
-        self.inside.note_uses();
+        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
+        open.inside.stop();
+        open.keeper.join();
+        open.inside.note_uses();
+        open.inside.end();
     }
 }
 
 impl Inside {
-    fn keep(&self, bell: &Bell) {
+    fn keep(&self) {
         self.sweep();
         // None was there, or another engine uses it.
         drop(remove_former(&self.cache, || self.is_stopped()));
@@ -81,8 +78,14 @@ impl Inside {
             self.let_go();
             self.note_uses();
             drop(self.tidy_index());
-            bell.wait();
+            self.bell.wait();
         }
+    }
+
+    /// The keeper ends when it has done what it is at.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.bell.ring();
     }
 
     pub fn is_stopped(&self) -> bool {

@@ -13,6 +13,7 @@ mod blob;
 mod clock;
 mod files;
 mod former;
+mod health;
 mod index;
 mod inside;
 pub mod item;
@@ -32,9 +33,9 @@ use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation};
@@ -42,10 +43,11 @@ use rustix::fs::{flock, FlockOperation};
 use super::digest::Digest;
 use clock::Clock;
 use files::Files;
+use health::Health;
 use index::Index;
 use inside::Inside;
 use item::Item;
-use keeper::Keeper;
+use keeper::{Bell, Keeper};
 use number::Numbers;
 use table::{Slot, Table};
 use volumes::Volumes;
@@ -57,6 +59,9 @@ pub use table::Share;
 
 /// Another format is in another folder beside it.
 pub const FOLDER: &str = "store-2";
+const LOCK: &str = "lock";
+const BLOBS: &str = "blobs";
+const VOLUMES: &str = "volumes";
 /// For so long a blob waits for the entry that needs it.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Entries that are evicted at once.
@@ -71,8 +76,16 @@ pub struct Settings {
 
 /// Dropped, it writes down what it kept in memory.
 pub struct Store {
-    keeper: Keeper,
+    /// The folder that has the store's.
+    cache: PathBuf,
+    /// What is open now. It is replaced when the folder is not the one any more that was opened.
+    open: RwLock<Open>,
+    health: Health,
+}
+
+struct Open {
     inside: Arc<Inside>,
+    keeper: Keeper,
 }
 
 /// An entry that was found. It may be gone when it is read.
@@ -94,19 +107,20 @@ pub struct Usage {
     pub damaged: u64,
 }
 
-impl Store {
-    /// Makes the folder if need be. Refuses one that another process has open.
-    pub fn open(cache: &Path, settings: Settings) -> io::Result<Store> {
+impl Open {
+    /// With the lock that is held already, if that is the folder's.
+    fn at(cache: &Path, settings: Settings, held: Option<&Arc<File>>) -> io::Result<Open> {
         let folder = cache.join(FOLDER);
         DirBuilder::new()
             .mode(0o700)
             .recursive(true)
             .create(&folder)
             .map_err(|e| named("make the folder", &folder, e))?;
-        let lock = lock(&folder)?;
+        let held = held.filter(|held| health::is_at(held, &folder.join(LOCK)));
+        let lock = held.map_or_else(|| lock(&folder).map(Arc::new), |held| Ok(held.clone()))?;
         let found = Index::open(&folder).map_err(|error| named("open the index of", &folder, error))?;
-        let files = Files::open(&folder.join("blobs")).map_err(|error| named("open the blobs of", &folder, error))?;
-        let volumes = Volumes::open(&folder.join("volumes"), found.volumes);
+        let files = Files::open(&folder.join(BLOBS)).map_err(|error| named("open the blobs of", &folder, error))?;
+        let volumes = Volumes::open(&folder.join(VOLUMES), found.volumes);
         let volumes = volumes.map_err(|error| named("open the volumes of", &folder, error))?;
         let inside = Arc::new(Inside {
             cache: cache.to_owned(),
@@ -121,28 +135,47 @@ impl Store {
             max_size: AtomicU64::new(settings.max_size),
             damaged: AtomicU64::new(u64::from(found.damaged)),
             stopped: AtomicBool::new(false),
-            _lock: lock,
+            retired: AtomicBool::new(false),
+            bell: Bell::default(),
+            lock,
         });
         let keeper = Keeper::start(inside.clone())?;
-        Ok(Store { keeper, inside })
+        Ok(Open { inside, keeper })
+    }
+}
+
+impl Store {
+    /// Makes the folder if need be. Refuses one that another process has open.
+    pub fn open(cache: &Path, settings: Settings) -> io::Result<Store> {
+        Ok(Store {
+            cache: cache.to_owned(),
+            open: RwLock::new(Open::at(cache, settings, None)?),
+            health: Health::default(),
+        })
+    }
+
+    fn inside(&self) -> Arc<Inside> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.inside.clone()
     }
 
     /// The entries of a key, the one that was used last first. Never looks at the disk.
     pub fn find(&self, key: &Digest) -> Vec<EntryRef> {
-        by_use(&self.inside.table(), key).collect()
+        let inside = self.inside();
+        let table = inside.table();
+        by_use(&table, key).collect()
     }
 
     /// An entry's bytes. One that is damaged is removed.
     pub fn read(&self, entry: &EntryRef) -> Option<Vec<u8>> {
+        let inside = self.inside();
         let place = {
-            let table = self.inside.table();
+            let table = inside.table();
             let body = table.entry(entry.slot).filter(|found| entry.is(found))?.body();
-            self.inside.place_of(&table, body)
+            inside.place_of(&table, body)
         };
-        let bytes = place
-            .and_then(|place| self.inside.content(place))
-            .and_then(Blob::into_bytes);
-        if bytes.is_none() && self.inside.is_lost(entry) {
+        let bytes = place.and_then(|place| inside.content(place)).and_then(Blob::into_bytes);
+        if bytes.is_none() && inside.is_lost(entry) {
             self.remove_entry(entry);
         }
         bytes
@@ -150,8 +183,9 @@ impl Store {
 
     /// This entry was of use.
     pub fn touch(&self, entry: &EntryRef) {
-        let now = self.inside.clock.now();
-        let table = self.inside.table();
+        let inside = self.inside();
+        let now = inside.clock.now();
+        let table = inside.table();
         table
             .entry(entry.slot)
             .filter(|found| entry.is(found))
@@ -160,24 +194,29 @@ impl Store {
     }
 
     pub fn has_blob(&self, digest: &Digest) -> bool {
-        self.inside.table().find_blob(digest).is_some()
+        let inside = self.inside();
+        let table = inside.table();
+        table.find_blob(digest).is_some()
     }
 
     /// Like a blob that was just stored: for an hour it waits for an entry that needs it. Tells whether it is there.
     pub fn hold_blob(&self, digest: &Digest) -> bool {
-        self.inside.pin(digest)
+        let inside = self.inside();
+        inside.pin(digest)
     }
 
     /// What the disk holds for a blob, in bytes; never looks there.
     pub fn size_of(&self, digest: &Digest) -> Option<u64> {
-        let table = self.inside.table();
+        let inside = self.inside();
+        let table = inside.table();
         let blob = table.find_blob(digest).and_then(|slot| table.blob(slot));
         blob.map(|blob| blob.spot.size())
     }
 
     /// The blobs of an entry: its bytes, then what it needs. Never looks at the disk.
     pub fn blobs_of(&self, entry: &EntryRef) -> Option<Vec<Digest>> {
-        let table = self.inside.table();
+        let inside = self.inside();
+        let table = inside.table();
         let found = table.entry(entry.slot).filter(|found| entry.is(found))?;
         found
             .blobs
@@ -188,94 +227,106 @@ impl Store {
 
     /// A blob's content, all of which was held against the digest; `None` if it is not there, or was damaged.
     pub fn open_blob(&self, digest: &Digest) -> Option<Blob> {
+        let inside = self.inside();
         let place = {
-            let table = self.inside.table();
-            table
-                .find_blob(digest)
-                .and_then(|slot| self.inside.place_of(&table, slot))
+            let table = inside.table();
+            table.find_blob(digest).and_then(|slot| inside.place_of(&table, slot))
         };
-        self.inside.content(place?)
+        inside.content(place?)
     }
 
     pub fn remove_entry(&self, entry: &EntryRef) {
-        self.inside.remove(&[*entry]);
+        let inside = self.inside();
+        inside.remove(&[*entry]);
     }
 
     /// Removes all entries and blobs; counters stay. Takes as long as it takes to remove the files, during which everybody
     /// else goes on.
     pub fn clear(&self) -> io::Result<()> {
-        let mut index = self.inside.index();
+        let inside = self.inside();
+        let mut index = inside.index();
         index.append(&[Item::Clear])?;
-        let mut table = self.inside.change();
+        let mut table = inside.change();
         let cleared = table.cleared();
         let old = std::mem::replace(&mut *table, cleared);
         drop((table, index));
         let mut freed = Vec::new();
         let there = old.blobs().filter(|(_, blob)| !blob.lost);
         there.for_each(|(_, blob)| blob.spot.leave(blob.number, &mut freed));
-        self.inside.free(&freed);
-        self.inside.tidy_index()
+        inside.free(&freed);
+        inside.tidy_index()
     }
 
     /// Removes the entries that were not used for so long, and tells how many.
     pub fn evict_older_than(&self, age: Duration) -> usize {
-        let now = self.inside.clock.now();
+        let inside = self.inside();
+        let now = inside.clock.now();
         let oldest = now.saturating_sub(clock::milliseconds(age));
-        self.inside.evict(oldest, BATCH, |_, _| true, || false)
+        inside.evict(oldest, BATCH, |_, _| true, || false)
     }
 
     /// From now on. What is too much is evicted in the background.
     pub fn set_max_size(&self, max_size: u64) {
-        self.inside.max_size.store(max_size, Ordering::Relaxed);
-        self.wake_if_full(&self.inside.index());
+        let inside = self.inside();
+        inside.max_size.store(max_size, Ordering::Relaxed);
+        inside.wake_if_full(&inside.index());
     }
 
     /// From now on the entries that need the blob with these bytes hold no more than that together, or what they have not used
     /// longest is evicted in the background. How much they hold already is counted now.
     pub fn set_share(&self, mark: &Digest, most: u64) {
-        let index = self.inside.index();
-        self.inside.change().share(*mark, most);
-        self.wake_if_full(&index);
+        let inside = self.inside();
+        let index = inside.index();
+        inside.change().share(*mark, most);
+        inside.wake_if_full(&index);
     }
 
     pub fn share_of(&self, mark: &Digest) -> Option<Share> {
-        self.inside.table().share_of(mark)
+        let inside = self.inside();
+        let table = inside.table();
+        table.share_of(mark)
     }
 
     /// From now on blobs are stored as they are, so that they can be linked.
     pub fn set_plain(&self, is_plain: bool) {
-        self.inside.is_plain.store(is_plain, Ordering::Relaxed);
+        let inside = self.inside();
+        inside.is_plain.store(is_plain, Ordering::Relaxed);
     }
 
     /// Adds to counters, which are made with the first number that is added. They survive as entries do.
     pub fn count(&self, added: &[(&str, u64)]) -> io::Result<()> {
+        let inside = self.inside();
         let item = |(name, added): &(&str, u64)| Item::Count {
             name: cut(name).to_owned(),
             added: *added,
         };
-        let mut index = self.inside.index();
+        let mut index = inside.index();
         index.append(&added.iter().map(item).collect::<Vec<_>>())?;
-        let mut table = self.inside.change();
+        let mut table = inside.change();
         added.iter().for_each(|(name, added)| table.count(cut(name), *added));
         Ok(())
     }
 
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        self.inside.table().counters.clone()
+        let inside = self.inside();
+        let table = inside.table();
+        table.counters.clone()
     }
 
     pub fn zero_counters(&self) -> io::Result<()> {
-        let mut index = self.inside.index();
+        let inside = self.inside();
+        let mut index = inside.index();
         index.append(&[Item::Zero])?;
-        self.inside.change().counters.clear();
+        inside.change().counters.clear();
         Ok(())
     }
 
     pub fn usage(&self) -> Usage {
-        let size = self.inside.size();
-        let (entries, blobs) = self.inside.table().counts();
-        let max_size = self.inside.max_size.load(Ordering::Relaxed);
-        let damaged = self.inside.damaged.load(Ordering::Relaxed);
+        let inside = self.inside();
+        let size = inside.size();
+        let (entries, blobs) = inside.table().counts();
+        let max_size = inside.max_size.load(Ordering::Relaxed);
+        let damaged = inside.damaged.load(Ordering::Relaxed);
         Usage {
             entries,
             blobs,
@@ -287,21 +338,15 @@ impl Store {
 
     /// The same but for the index's own size, without waiting for whoever writes to the disk.
     pub fn glance(&self) -> Usage {
-        let table = self.inside.table();
+        let inside = self.inside();
+        let table = inside.table();
         let (entries, blobs) = table.counts();
         Usage {
             entries,
             blobs,
-            size: table.files + self.inside.volumes.held(),
-            max_size: self.inside.max_size.load(Ordering::Relaxed),
-            damaged: self.inside.damaged.load(Ordering::Relaxed),
-        }
-    }
-
-    fn wake_if_full(&self, index: &Index) {
-        let is_full = self.inside.size_with(index) > self.inside.max_size();
-        if is_full || self.inside.table().full_shares().next().is_some() {
-            self.keeper.wake();
+            size: table.files + inside.volumes.held(),
+            max_size: inside.max_size.load(Ordering::Relaxed),
+            damaged: inside.damaged.load(Ordering::Relaxed),
         }
     }
 }
@@ -331,7 +376,7 @@ fn cut(name: &str) -> &str {
 }
 
 fn lock(folder: &Path) -> io::Result<File> {
-    let path = folder.join("lock");
+    let path = folder.join(LOCK);
     let open = OpenOptions::new()
         .write(true)
         .create(true)

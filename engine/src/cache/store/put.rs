@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::blob::clone;
 use super::files::holding;
 use super::index::Index;
-use super::inside::NewEntry;
+use super::inside::{Inside, NewEntry};
 use super::item::Item;
 use super::number::Number;
 use super::pack::{self, Compression};
@@ -108,9 +108,93 @@ impl Store {
 
     /// The same for several, of which the small ones are written at once.
     pub fn put_blobs(&self, parcels: &[Parcel]) -> io::Result<()> {
+        self.heal();
+        self.inside().put_blobs(parcels)
+    }
+
+    /// Stores all that is left to read in a file. What is stored is a copy, and the digest is the copy's.
+    pub fn put_file(&self, file: &File) -> io::Result<Digest> {
+        self.heal();
+        self.inside().put_file(file)
+    }
+
+    /// Stores an entry, which from then on survives the death of this process. All blobs that it needs are there, or this
+    /// fails and names the one that is not.
+    pub fn put_entry(&self, key: &Digest, bytes: &[u8], needs: &[Digest]) -> io::Result<EntryRef> {
+        self.put_entry_with(key, bytes, needs, Vec::new())
+    }
+
+    /// The same, with some of the blobs that it needs.
+    pub fn put_entry_with<'a>(
+        &self,
+        key: &Digest,
+        bytes: &'a [u8],
+        needs: &[Digest],
+        parcels: Vec<Parcel<'a>>,
+    ) -> io::Result<EntryRef> {
+        self.put_draft(ENTRIES_PER_KEY, key, bytes, needs, parcels)
+    }
+
+    /// The same in the place of all other entries of its key.
+    pub fn put_only_entry_with<'a>(
+        &self,
+        key: &Digest,
+        bytes: &'a [u8],
+        needs: &[Digest],
+        parcels: Vec<Parcel<'a>>,
+    ) -> io::Result<EntryRef> {
+        self.put_draft(1, key, bytes, needs, parcels)
+    }
+
+    fn put_draft<'a>(
+        &self,
+        most: usize,
+        key: &Digest,
+        bytes: &'a [u8],
+        needs: &[Digest],
+        parcels: Vec<Parcel<'a>>,
+    ) -> io::Result<EntryRef> {
+        let draft = Draft {
+            key: *key,
+            bytes,
+            needs: needs.to_vec(),
+            parcels,
+        };
+        self.heal();
+        let mut done = self.inside().put_drafts(most, &[draft]);
+        done.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
+    }
+
+    /// The same for several, which together take not much longer than one; each in the place of all other entries of its key:
+    /// nobody ever finds none, or two. What became of each, in their order.
+    pub fn put_only_entries(&self, mut drafts: &[Draft]) -> Vec<io::Result<EntryRef>> {
+        self.heal();
+        let inside = self.inside();
+        let mut done = Vec::with_capacity(drafts.len());
+        while !drafts.is_empty() {
+            // One that is replaced at once has to be there first.
+            let mut keys = HashSet::new();
+            let count = drafts.iter().take_while(|draft| keys.insert(draft.key)).count();
+            done.extend(inside.put_drafts(1, &drafts[..count]));
+            drafts = &drafts[count..];
+        }
+        done
+    }
+}
+
+impl Inside {
+    /// Stores bytes; what is there already is not stored twice. For an hour it waits for an entry that needs it.
+    fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
+        let parcel = Parcel::of(bytes);
+        self.put_blobs(&[parcel])?;
+        Ok(parcel.digest)
+    }
+
+    /// The same for several, of which the small ones are written at once.
+    fn put_blobs(&self, parcels: &[Parcel]) -> io::Result<()> {
         let (fresh, written) = self.write(parcels);
         if !fresh.is_empty() {
-            self.adopt(&self.inside.index(), fresh);
+            self.adopt(&self.index(), fresh);
         }
         written
     }
@@ -123,19 +207,20 @@ impl Store {
     }
 
     fn write_to(&self, parcels: &[Parcel], fresh: &mut Vec<Fresh>) -> io::Result<()> {
-        let is_plain = self.inside.is_plain.load(Ordering::Relaxed);
+        self.require_place()?;
+        let is_plain = self.is_plain.load(Ordering::Relaxed);
         let (compression, largest) = match is_plain {
             // What is in a volume cannot be linked.
             true => (Compression::Off, 0),
-            false => (self.inside.compression, self.inside.limits().piece as usize),
+            false => (self.compression, self.limits().piece as usize),
         };
         let (mut lot, mut size) = (Vec::new(), 0);
-        for parcel in parcels.iter().filter(|parcel| !self.inside.pin(&parcel.digest)) {
+        for parcel in parcels.iter().filter(|parcel| !self.pin(&parcel.digest)) {
             let (stored, is_packed) = parcel.stored(compression);
-            let number = self.inside.numbers.draw(is_packed);
+            let number = self.numbers.draw(is_packed);
             self.check_room(stored.len() as u64)?;
             if is_plain || stored.len() > largest {
-                let blocks = self.inside.files.write(number, holding(&stored))?.blocks;
+                let blocks = self.files.write(number, holding(&stored))?.blocks;
                 fresh.push((parcel.digest, number, Spot::File { blocks }));
                 continue;
             }
@@ -154,15 +239,14 @@ impl Store {
             return Ok(());
         }
         let stored: Vec<&[u8]> = lot.iter().map(|(_, _, stored)| &stored[..]).collect();
-        let inside = &self.inside;
-        let pieces = inside.volumes.append(&stored, inside.limits(), &inside.numbers)?;
+        let pieces = self.volumes.append(&stored, self.limits(), &self.numbers)?;
         let pieces = lot.iter().zip(pieces);
         fresh.extend(pieces.map(|((digest, number, _), piece)| (*digest, *number, Spot::Piece(piece))));
         Ok(())
     }
 
     /// Stores all that is left to read in a file. What is stored is a copy, and the digest is the copy's.
-    pub fn put_file(&self, mut file: &File) -> io::Result<Digest> {
+    fn put_file(&self, mut file: &File) -> io::Result<Digest> {
         let length = file.metadata()?.len();
         if length <= pack::LARGEST as u64 {
             let mut bytes = Vec::with_capacity(length as usize);
@@ -176,22 +260,23 @@ impl Store {
     }
 
     fn put_large(&self, mut file: &File, length: u64) -> io::Result<Digest> {
+        self.require_place()?;
         self.check_room(length)?;
-        let number = self.inside.numbers.draw(false);
-        let written = self.inside.files.write(number, |mut copy| match clone(file, copy) {
+        let number = self.numbers.draw(false);
+        let written = self.files.write(number, |mut copy| match clone(file, copy) {
             true => Ok(()),
             false => io::copy(&mut file, &mut copy).map(drop),
         })?;
         let rewound = io::Seek::rewind(&mut &written.file);
         let digest = rewound.and_then(|()| Digest::of_file(&written.file));
-        let digest = digest.inspect_err(|_| self.inside.files.remove(number))?;
+        let digest = digest.inspect_err(|_| self.files.remove(number))?;
         let blocks = written.blocks;
-        self.adopt(&self.inside.index(), vec![(digest, number, Spot::File { blocks })]);
+        self.adopt(&self.index(), vec![(digest, number, Spot::File { blocks })]);
         Ok(digest)
     }
 
     fn check_room(&self, length: u64) -> io::Result<()> {
-        let max_size = self.inside.max_size.load(Ordering::Relaxed);
+        let max_size = self.max_size.load(Ordering::Relaxed);
         match length > max_size / 2 {
             true => Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -206,7 +291,7 @@ impl Store {
     /// Another thread may have stored the same meanwhile.
     fn adopt(&self, index: &Index, fresh: Vec<Fresh>) {
         let mut past = Vec::new();
-        let mut table = self.inside.change();
+        let mut table = self.change();
         for (digest, number, spot) in fresh {
             let slot = match table.find_blob(&digest) {
                 Some(slot) => {
@@ -218,47 +303,8 @@ impl Store {
             table.pin(slot);
         }
         drop(table);
-        past.iter()
-            .for_each(|(number, spot)| self.inside.forsake(*number, spot));
+        past.iter().for_each(|(number, spot)| self.forsake(*number, spot));
         self.wake_if_full(index);
-    }
-
-    /// Stores an entry, which from then on survives the death of this process. All blobs that it needs are there, or this
-    /// fails and names the one that is not.
-    pub fn put_entry(&self, key: &Digest, bytes: &[u8], needs: &[Digest]) -> io::Result<EntryRef> {
-        self.put_entry_with(key, bytes, needs, Vec::new())
-    }
-
-    /// The same, with some of the blobs that it needs.
-    pub fn put_entry_with<'a>(
-        &self,
-        key: &Digest,
-        bytes: &'a [u8],
-        needs: &[Digest],
-        parcels: Vec<Parcel<'a>>,
-    ) -> io::Result<EntryRef> {
-        let draft = Draft {
-            key: *key,
-            bytes,
-            needs: needs.to_vec(),
-            parcels,
-        };
-        let mut done = self.put_drafts(ENTRIES_PER_KEY, &[draft]);
-        done.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
-    }
-
-    /// The same for several, which together take not much longer than one; each in the place of all other entries of its key:
-    /// nobody ever finds none, or two. What became of each, in their order.
-    pub fn put_only_entries(&self, mut drafts: &[Draft]) -> Vec<io::Result<EntryRef>> {
-        let mut done = Vec::with_capacity(drafts.len());
-        while !drafts.is_empty() {
-            // One that is replaced at once has to be there first.
-            let mut keys = HashSet::new();
-            let count = drafts.iter().take_while(|draft| keys.insert(draft.key)).count();
-            done.extend(self.put_drafts(1, &drafts[..count]));
-            drafts = &drafts[count..];
-        }
-        done
     }
 
     /// Drafts of different keys. Where they cannot all be written, each is tried alone.
@@ -268,7 +314,7 @@ impl Store {
         parcels.extend(&bodies);
         parcels.dedup_by_key(|parcel| parcel.digest);
         let (fresh, written) = self.write(&parcels);
-        let mut index = self.inside.index();
+        let mut index = self.index();
         self.adopt(&index, fresh);
         if let Err(error) = written {
             drop(index);
@@ -282,7 +328,7 @@ impl Store {
         let done = plans.into_iter().map(|plan| match (plan?, &appended) {
             (Plan::Same(entry), _) => Ok(entry),
             (Plan::New(..), Err(error)) => Err(io::Error::new(error.kind(), error.to_string())),
-            (Plan::New(entry, excess), Ok(())) => Ok(self.inside.add(entry, &excess)),
+            (Plan::New(entry, excess), Ok(())) => Ok(self.add(entry, &excess)),
         });
         let done = done.collect();
         self.wake_if_full(&index);
@@ -291,7 +337,7 @@ impl Store {
 
     /// What is to become of each, whose blobs are there, and what the index must be told.
     fn plan(&self, most: usize, drafts: &[Draft], bodies: &[Parcel]) -> (Vec<io::Result<Plan>>, Vec<Item>) {
-        let table = self.inside.table();
+        let table = self.table();
         let (mut items, mut told, mut id) = (Vec::new(), HashSet::new(), table.next_id);
         let plan = |(draft, body): (&Draft, &Parcel)| {
             let blobs = find_all(&table, &body.digest, &draft.needs)?;
@@ -299,11 +345,11 @@ impl Store {
             let same = table.entries_of(&key).find(|(_, entry)| entry.blobs == blobs);
             if let Some((slot, entry)) = same {
                 table.unpin(&blobs);
-                entry.touch(self.inside.clock.now());
+                entry.touch(self.clock.now());
                 let id = entry.id;
                 return Ok(Plan::Same(EntryRef { key, slot, id }));
             }
-            let used = self.inside.clock.now();
+            let used = self.clock.now();
             let entry = NewEntry { id, key, used, blobs };
             let excess: Vec<_> = by_use(&table, &key).skip(most - 1).collect();
             items.extend(entry.items(&table, &excess, &mut told));

@@ -342,6 +342,10 @@ impl Table {
         self.shares.get(mark).copied()
     }
 
+    pub fn shares(&self) -> impl Iterator<Item = (Digest, Share)> + '_ {
+        self.shares.iter().map(|(mark, share)| (*mark, *share))
+    }
+
     pub fn full_shares(&self) -> impl Iterator<Item = (Digest, Share)> + '_ {
         let full = self.shares.iter().filter(|(_, share)| share.is_full());
         full.map(|(mark, share)| (*mark, *share))

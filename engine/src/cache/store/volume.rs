@@ -88,6 +88,11 @@ impl Piece {
         self.volume.unclaim(1)
     }
 
+    /// As far as is known of the volume's length.
+    pub fn is_within(&self) -> bool {
+        u64::from(self.offset) + u64::from(self.length) <= u64::from(self.volume.length())
+    }
+
     pub fn read(&self, file: &File) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; self.length as usize];
         file.read_exact_at(&mut bytes, u64::from(self.offset))?;

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{openat, unlinkat, AtFlags, Mode, OFlags};
 
@@ -17,6 +18,9 @@ use super::volume::{Piece, Volume};
 
 /// More than that the kernel does not take at once.
 const MOST_SLICES: usize = 1024;
+
+/// A folder that was left alone for so long shows in its time what is done to it next.
+const QUIET: Duration = Duration::from_secs(3);
 
 /// Descriptors that are kept open for the next reader.
 const OPEN: usize = 128;
@@ -77,6 +81,36 @@ impl Volumes {
         }
         volumes.state().all = known;
         Ok(volumes)
+    }
+
+    pub fn folder(&self) -> &OwnedFd {
+        &self.folder
+    }
+
+    /// Whether files came or went can be told from two of these.
+    pub fn look(&self) -> io::Result<Look> {
+        let status = rustix::fs::fstat(&self.folder)?;
+        Ok(Look {
+            changed: (status.st_ctime as i64, status.st_ctime_nsec as i64),
+            at: SystemTime::now(),
+        })
+    }
+
+    /// Those that are not in the folder any more, though nobody of us has removed them; nothing is appended to them from now on.
+    pub fn vanished(&self) -> Vec<Arc<Volume>> {
+        let mut state = self.state();
+        let is_gone = |volume: &Volume| {
+            let found = rustix::fs::statat(&self.folder, volume.number.to_string(), AtFlags::SYMLINK_NOFOLLOW);
+            matches!(found, Err(rustix::io::Errno::NOENT))
+        };
+        let gone: Vec<_> = state.all.values().filter(|volume| is_gone(volume)).cloned().collect();
+        for volume in &gone {
+            if state.is_tail(volume) {
+                state.tail = None;
+            }
+            volume.file().take();
+        }
+        gone
     }
 
     fn measure(&self, number: Number) -> io::Result<u32> {
@@ -250,6 +284,22 @@ impl Volumes {
                 self.unlink(number);
             }
         }
+    }
+}
+
+/// When the folder was changed last, and when that was looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    changed: (i64, i64),
+    at: SystemTime,
+}
+
+impl Look {
+    /// Nothing came or went between the two. What happens in the tick of the first look need not show.
+    pub fn is_as(&self, later: &Look) -> bool {
+        let changed = SystemTime::UNIX_EPOCH + Duration::new(self.changed.0.max(0) as u64, 0);
+        let was_quiet = self.at.duration_since(changed).is_ok_and(|age| age > QUIET);
+        self.changed == later.changed && was_quiet
     }
 }
 

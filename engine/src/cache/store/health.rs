@@ -1,0 +1,225 @@
+//! Whether what is open is still what the store's path names; and what is done if it is not.
+//!
+//! ```text
+//! heal ─► the folders and the lock are those that were opened ─► the index is, too ─► volumes that vanished are forgotten
+//!                        └─► no: all is opened anew                └─► no: it is written anew, from memory
+//! ```
+//!
+//! People remove stores, move them and put others in their place while an engine runs. A process that holds a folder open
+//! would write to the one that is gone until it ends. So whoever asks or stores has this looked at, once a second at most.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::inside::Inside;
+use super::spot::Spot;
+use super::volumes::Look;
+use super::{Open, Settings, Store, BLOBS, FOLDER, LOCK, VOLUMES};
+
+/// So often it is looked at, if anything happens at all.
+const OFTEN: Duration = Duration::from_secs(1);
+
+pub struct Health {
+    began: Instant,
+    /// Milliseconds after that, of the last look.
+    looked: AtomicU64,
+    state: Mutex<State>,
+    /// How often it was opened.
+    openings: AtomicU64,
+    /// Of them, the last ones after which it was never found in its place.
+    in_vain: AtomicU32,
+}
+
+#[derive(Default)]
+struct State {
+    /// The last trouble, which is not told again and again.
+    told: Option<String>,
+    /// What the folder of volumes was when all of them were there.
+    look: Option<Look>,
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        Health {
+            began: Instant::now(),
+            looked: AtomicU64::new(0),
+            state: Mutex::default(),
+            openings: AtomicU64::new(1),
+            in_vain: AtomicU32::new(0),
+        }
+    }
+}
+
+impl Health {
+    fn is_due(&self) -> bool {
+        let now = self.began.elapsed().as_millis() as u64;
+        let last = self.looked.load(Ordering::Relaxed);
+        // Where a file system numbers its files anew, each look finds another store.
+        let patience = OFTEN * (1 << self.in_vain.load(Ordering::Relaxed).min(6));
+        let is_due = now.saturating_sub(last) >= patience.as_millis() as u64;
+        is_due
+            && self
+                .looked
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+impl State {
+    /// Tells of a trouble that is new, and of its end.
+    fn tell(&mut self, trouble: Option<String>) {
+        if self.told != trouble {
+            match &trouble {
+                Some(words) => log::warn!("nothing is stored: {words}"),
+                None => log::warn!("the store works again"),
+            }
+        }
+        self.told = trouble;
+    }
+}
+
+impl Store {
+    /// Looks, if that was not done just now, whether the store is where it was opened, and mends what is not.
+    pub fn heal(&self) {
+        if !self.health.is_due() {
+            return;
+        }
+        let mut state = match self.health.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Somebody is at it.
+            Err(TryLockError::WouldBlock) => return,
+        };
+        let inside = self.inside();
+        let mended = match inside.is_in_place() {
+            true => {
+                self.health.in_vain.store(0, Ordering::Relaxed);
+                inside.mend(&mut state.look)
+            }
+            false => {
+                state.look = None;
+                self.open_anew(&inside)
+            }
+        };
+        state.tell(mended.err().map(|error| error.to_string()));
+    }
+
+    /// How often it was opened: counts and entries begin anew with each time.
+    pub fn openings(&self) -> u64 {
+        self.health.openings.load(Ordering::Relaxed)
+    }
+
+    fn open_anew(&self, old: &Arc<Inside>) -> io::Result<()> {
+        // From now on nothing more is written to where it was.
+        old.retire();
+        let settings = Settings {
+            max_size: old.max_size(),
+            compression: old.compression,
+        };
+        let new = Open::at(&self.cache, settings, Some(&old.lock))?;
+        let is_plain = old.is_plain.load(Ordering::Relaxed);
+        new.inside.is_plain.store(is_plain, Ordering::Relaxed);
+        let index = new.inside.index();
+        let shares: Vec<_> = old.table().shares().collect();
+        for (mark, share) in shares {
+            new.inside.change().share(mark, share.most);
+        }
+        drop(index);
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let former = std::mem::replace(&mut *open, new);
+        drop(open);
+        // Its keeper ends by itself: what it is at may take a while.
+        former.inside.stop();
+        self.health.openings.fetch_add(1, Ordering::Relaxed);
+        self.health.in_vain.fetch_add(1, Ordering::Relaxed);
+        log::warn!(
+            "the store {} was removed or replaced: it is opened anew",
+            self.cache.display()
+        );
+        Ok(())
+    }
+}
+
+impl Inside {
+    /// The folders and the lock that the path names are those that are open.
+    fn is_in_place(&self) -> bool {
+        let folder = self.cache.join(FOLDER);
+        is_at(&self.lock, &folder.join(LOCK))
+            && is_at(self.files.folder(), &folder.join(BLOBS))
+            && is_at(self.volumes.folder(), &folder.join(VOLUMES))
+    }
+
+    /// Whoever opens it next finds all that we know.
+    pub fn end(&self) {
+        if self.is_in_place() {
+            if let Err(error) = self.mend_index() {
+                log::warn!("write the index of the store {}: {error}", self.cache.display());
+            }
+        }
+    }
+
+    fn mend(&self, look: &mut Option<Look>) -> io::Result<()> {
+        self.mend_index()?;
+        let now = self.volumes.look()?;
+        if look.as_ref().is_some_and(|look| look.is_as(&now)) {
+            return Ok(());
+        }
+        self.forget_vanished();
+        *look = Some(now);
+        Ok(())
+    }
+
+    /// An index that was removed, cut or exchanged is written anew: we know all that it said.
+    fn mend_index(&self) -> io::Result<()> {
+        let anew = {
+            let (mut index, table) = self.whole_table();
+            match index.is_sound() || index.is_being_written() {
+                true => return Ok(()),
+                false => index.begin_anew(&table),
+            }
+        };
+        log::warn!(
+            "the index of the store {} was removed or cut: it is written anew",
+            self.cache.display()
+        );
+        let written = anew.write();
+        self.index().end_anew(written)
+    }
+
+    /// Blobs whose volume is gone are lost, though its open file could be read: nothing of it would be there after us.
+    fn forget_vanished(&self) {
+        let gone = self.volumes.vanished();
+        if gone.is_empty() {
+            return;
+        }
+        let places: Vec<_> = {
+            let table = self.table();
+            let is_gone = |spot: &Spot| match spot {
+                Spot::Piece(piece) => gone.iter().any(|volume| Arc::ptr_eq(volume, &piece.volume)),
+                Spot::File { .. } => false,
+            };
+            let slots = table.blobs().filter(|(_, blob)| is_gone(&blob.spot));
+            slots.filter_map(|(slot, _)| self.place_of(&table, slot)).collect()
+        };
+        log::warn!(
+            "{} volumes of the store {} were removed",
+            gone.len(),
+            self.cache.display()
+        );
+        for place in places {
+            self.lose(&place);
+        }
+    }
+}
+
+/// The path names what is open.
+pub fn is_at(open: &impl AsFd, path: &Path) -> bool {
+    let (Ok(open), Ok(found)) = (rustix::fs::fstat(open), rustix::fs::stat(path)) else {
+        return false;
+    };
+    (open.st_dev, open.st_ino) == (found.st_dev, found.st_ino)
+}
