@@ -14,7 +14,7 @@ use super::compiler::Compiler;
 use super::digest::Digest;
 use super::input::Input;
 use super::language::Language;
-use super::line::{Kind, Line};
+use super::line::{Kind, Line, Target};
 use super::manners::{archives_no_times, Manners, Times};
 use super::options::Stage;
 use super::outputs::{self, Output, Role};
@@ -26,7 +26,7 @@ use super::story::{Policy, Statuses};
 use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
-const VERSION: &[u8] = b"action 1";
+const VERSION: &[u8] = b"action 2";
 const BY_FACTS: &[u8] = b"facts 1";
 /// Variables by which compilers do more than their command line tells.
 const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
@@ -268,9 +268,24 @@ fn is_about_folders(word: &[u8]) -> bool {
 
 /// The name by which a dependency file calls the main output, where its command does not say another.
 fn target(line: &Line, outputs: &[Output]) -> Option<Bytes> {
-    line.dependencies.as_ref().filter(|wanted| !wanted.has_target)?;
-    let main = outputs.iter().find(|output| output.role == Role::Main);
-    main.map(|main| main.path.clone())
+    line.dependencies
+        .as_ref()
+        .filter(|wanted| wanted.target == Target::Output)?;
+    let main = outputs.iter().find(|output| output.role == Role::Main)?;
+    Some(match line.compiler {
+        Compiler::Gcc => without_dots(&main.path).to_vec(),
+        Compiler::Clang => main.path.clone(),
+    })
+}
+
+/// gcc leaves out `./` at the beginning of what its dependency files name.
+fn without_dots(path: &[u8]) -> &[u8] {
+    let mut rest = path;
+    while let Some(below) = rest.strip_prefix(b"./") {
+        let slashes = below.iter().take_while(|b| **b == b'/').count();
+        rest = &below[slashes..];
+    }
+    rest
 }
 
 /// Makefiles quote nothing of it.
@@ -280,7 +295,11 @@ fn is_plain(name: &[u8]) -> bool {
 
 /// Whether the content of an output depends on how the main one is called.
 fn is_bound(line: &Line) -> bool {
-    line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
+    let is_amid = line
+        .dependencies
+        .as_ref()
+        .is_some_and(|wanted| wanted.target == Target::Amid);
+    is_amid || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
 }
 
 /// Bytes that no two different lists of words make.
@@ -307,6 +326,9 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
     }
     for output in outputs {
         text.add(format!("{:?}", output.role).as_bytes());
+    }
+    if let Some(wanted) = &line.dependencies {
+        text.add(format!("{:?}", wanted.target).as_bytes());
     }
     let is_quoted = target(line, outputs).is_some_and(|target| !is_plain(&target));
     if is_bound(line) || is_quoted {
