@@ -336,6 +336,43 @@ def test_a_command_that_runs_itself(yard: Facts) -> None:
 	assert (yard.folder / "said").read_text() == "1\n\n"
 
 
+NATIVE = {
+	"march": "gcc -march=native -O2 -c a.c -o made.o",
+	"mtune": "gcc -mtune=native -c a.c -o made.o",
+	"response file": "gcc -c a.c -o made.o @native.args",
+	"specs": "gcc -specs=native.specs -c a.c -o made.o",
+	"assembly": "gcc -march=native -S a.c -o made.o",
+	"g++": "g++ -march=native -x c++ -c a.c -o made.o",
+	"gfortran": "gfortran -march=native -c m.f90 -o made.o",
+	"clang": "clang -march=native -c a.c -o made.o",
+	"configuration": "clang --config ./native.cfg -c a.c -o made.o",
+	"link": "gcc -march=native -flto -o made.o a.c b.c",
+	"script": "sh tool/run.sh",
+}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_the_processor(name: str, yard: Facts) -> None:
+	"""What is compiled for this processor is a miss on another one, and a hit on this one."""
+	line = NATIVE[name]
+	need(line)
+	yard.write("native.args", "-O1 -march=native\n")
+	yard.write("native.specs", "*cc1:\n+ -mtune=native\n")
+	yard.write("native.cfg", "-march=native\n")
+	yard.write("tool/run.sh", "cat a.c > made.o\n")
+	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+	assert yard.check(line, "made.o", WAFCC_PROCESSOR="one").startswith("hit")
+	assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("miss: the processor is")
+	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="two")
+
+
+def test_the_processor_is_all_the_same(yard: Facts) -> None:
+	"""What is compiled for any processor is a hit on any."""
+	for line in ("gcc -march=x86-64 -c a.c -o made.o", "gcc -o made.o a.o b.o"):
+		yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+		assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
+
+
 def test_users_of_modules(yard: Facts) -> None:
 	"""Whoever imports a module depends on what was made of it."""
 	need("g++")

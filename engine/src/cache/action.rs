@@ -14,10 +14,11 @@ use super::compiler::Compiler;
 use super::digest::Digest;
 use super::input::Input;
 use super::language::Language;
-use super::line::{Kind, Line, Target};
+use super::line::{Kind, Line, Target, Word};
 use super::manners::{archives_no_times, Manners, Times};
 use super::options::Stage;
 use super::outputs::{self, Output, Role};
+use super::processor;
 use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
@@ -90,6 +91,8 @@ pub struct Knowledge {
     pub is_shell: bool,
     /// Whether times of files count.
     pub statuses: Statuses,
+    /// It asks for this machine's processor.
+    pub asks_processor: bool,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
 }
@@ -103,11 +106,12 @@ pub struct Action {
 impl Knowledge {
     /// Known compilers read the clock to seed names that need not be foreseen; what they make a date of they write.
     pub fn policy(&self) -> Policy {
-        let statuses = self.statuses;
+        let (statuses, processor) = (self.statuses, self.asks_processor);
         match self.compiler {
             None => Policy {
                 shell: self.is_shell,
                 statuses,
+                processor,
                 ..Policy::default()
             },
             Some(_) => Policy {
@@ -117,6 +121,7 @@ impl Knowledge {
                 folder: self.tells_folder && self.base.is_none(),
                 shell: false,
                 statuses,
+                processor,
             },
         }
     }
@@ -168,6 +173,7 @@ impl Action {
                 tells_folder: true,
                 is_shell,
                 statuses: statuses(Compiler::of(call.program, call.real).ok(), manners, &argv, &reason),
+                asks_processor: asks_processor(call),
                 target: None,
             },
         })
@@ -187,6 +193,7 @@ impl Action {
                 },
                 tells_folder: tells_folder(&line),
                 is_shell: false,
+                asks_processor: line.words.iter().any(Word::asks_processor),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
@@ -204,6 +211,29 @@ fn statuses(compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason
         Some(Compiler::Clang) if !links => Statuses::Kept,
         None if manners.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
         _ => Statuses::ByProgram,
+    }
+}
+
+/// A command that is no compile we know. What cannot be read may say anything.
+fn asks_processor(call: &Call) -> bool {
+    let read = |name: &[u8]| call.read(name);
+    let expanded = response::expand(call.argv.iter().skip(1), &read);
+    let asks = |word: &Bytes| processor::is_asked_by(word) || gives_options(word);
+    expanded.map_or(true, |expanded| expanded.words.iter().any(asks))
+}
+
+/// It names a file of further options, which is not read here.
+fn gives_options(word: &[u8]) -> bool {
+    const NAMES: [&[u8]; 4] = [b"-specs", b"--specs", b"--config", b"--driver-mode"];
+    NAMES.iter().any(|name| word.starts_with(name))
+}
+
+impl Word {
+    fn asks_processor(&self) -> bool {
+        self.kind != Kind::Source
+            && (gives_options(&self.option)
+                || processor::is_asked_by(&self.option)
+                || processor::is_asked_by(&self.operand))
     }
 }
 

@@ -28,6 +28,7 @@ use super::moment::Moment;
 use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
+use super::processor::{self, PROCESSOR};
 use super::restore::{freshen, mode_of_output, restore, Output, Unrestored};
 use super::search::{Search, Searched};
 use super::status::Stamp;
@@ -87,6 +88,8 @@ impl Question {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
         let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
+        let processor = processor::tell(environment.value(processor::NAMED));
+        let environment = environment.with(PROCESSOR, Some(processor));
         self.circumstances
             .iter()
             .fold(environment, |environment, (name, value)| {

@@ -34,6 +34,8 @@ pub enum Special {
     Random,
     /// How large the machine is, for allocators and thread pools: harmless to whoever is known to ask for that.
     Machine,
+    /// What kind of processor it is, among what changes all the time.
+    Processor,
     /// Says another thing each time, or something that only this machine knows.
     Device,
 }
@@ -66,6 +68,9 @@ pub fn special(path: &[u8]) -> Option<Special> {
     if MACHINE.iter().any(is_in) {
         return Some(Special::Machine);
     }
+    if path == b"/proc/cpuinfo" {
+        return Some(Special::Processor);
+    }
     if matches!(path, b"/dev/urandom" | b"/dev/random") {
         return Some(Special::Random);
     }
@@ -81,7 +86,7 @@ mod tests {
     fn devices_are_told_from_files() {
         assert_eq!(special(b"/dev/null"), Some(Special::Harmless));
         assert_eq!(special(b"/dev/urandom"), Some(Special::Random));
-        assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Device));
+        assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Processor));
         assert_eq!(special(b"/sys/devices/system/cpu/online"), Some(Special::Machine));
         assert_eq!(special(b"/dev/shm/x"), None);
         assert_eq!(special(b"/development/x"), None);

@@ -39,6 +39,7 @@ pub mod options;
 pub mod outputs;
 pub mod packed;
 pub mod path;
+pub mod processor;
 pub mod reason;
 pub mod recent;
 pub mod relocation;

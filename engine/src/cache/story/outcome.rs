@@ -14,6 +14,7 @@ use super::super::fact::{Fact, Kind};
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, Path, Root};
+use super::super::processor::{self, PROCESSOR};
 use super::super::status::Stamp;
 use super::super::world::View;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
@@ -24,9 +25,11 @@ const LONGEST_SOURCE: u64 = 64 << 20;
 impl Story<'_, '_, '_> {
     pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
         let outputs = self.outputs()?;
-        let mut facts = self.variables();
         let mut claims: Vec<Claim> = self.claims.drain().collect();
         claims.sort();
+        let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
+        self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
+        let mut facts = self.variables();
         self.view.begin();
         let mut files = BTreeMap::new();
         for claim in &claims {
@@ -105,6 +108,9 @@ impl Story<'_, '_, '_> {
             facts.push(Fact::Names { digest });
             facts.extend(environment.telling(folder).map(|(name, _)| fact(name)));
             return facts;
+        }
+        if self.knows_processor {
+            self.asked.insert(PROCESSOR.to_vec());
         }
         self.asked.extend(ALWAYS_ASKED.iter().map(|name| name.to_vec()));
         let counts = |name: &&Bytes| {
