@@ -373,6 +373,37 @@ def test_the_processor_is_all_the_same(yard: Facts) -> None:
 		assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
 
 
+PRAGMAS = {
+	"pragma": '#pragma GCC dependency "in.txt"\n',
+	"spliced": '#pragma GCC depen\\\ndency "in.txt"\n',
+	"operator": '_Pragma("GCC dependency \\"in.txt\\"")\n',
+	"of clang": '#pragma clang dependency "in.txt"\n',
+	"argument": "TOLD\n",
+	"included": '#include "p.h"\n',
+}
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize("name", PRAGMAS)
+@pytest.mark.parametrize("by_facts", [False, True], ids=["compile", "by facts"])
+def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, yard: Facts) -> None:
+	"""``#pragma GCC dependency`` warns of files that are newer than the source: their times count."""
+	need(cc)
+	yard.write("p.h", PRAGMAS["pragma"])
+	yard.write("p.c", PRAGMAS[name] + "int f;\n")
+	yard.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
+	for name_of_file in ("p.c", "p.h", "in.txt"):
+		os.utime(yard.folder / name_of_file, (10**9, 10**9))
+	line = f"{cc} -Werror=comment {'-save-temps' if by_facts else ''} -c p.c -o made.o @p.args"
+	yard.check_until_hit(line, "made.o")
+	assert yard.check(line, "made.o").startswith("hit")
+	os.utime(yard.folder / "in.txt", (10**9 + 9, 10**9 + 9))
+	warned = yard.run(line, False).stderr
+	assert (b"in.txt" in warned) == (cc == "clang" or name != "of clang")
+	said = yard.check(line, "made.o")
+	assert said.startswith("miss: in.txt was written anew") or not warned, said
+
+
 def test_users_of_modules(yard: Facts) -> None:
 	"""Whoever imports a module depends on what was made of it."""
 	need("g++")

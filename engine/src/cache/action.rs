@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::access::Bytes;
 use super::compiler::Compiler;
+use super::dated::word_compares_times;
 use super::digest::Digest;
 use super::input::Input;
 use super::language::Language;
@@ -172,7 +173,13 @@ impl Action {
                 base: None,
                 tells_folder: true,
                 is_shell,
-                statuses: statuses(Compiler::of(call.program, call.real).ok(), manners, &argv, &reason),
+                statuses: statuses(
+                    call,
+                    Compiler::of(call.program, call.real).ok(),
+                    manners,
+                    &argv,
+                    &reason,
+                ),
                 asks_processor: asks_processor(call),
                 target: None,
             },
@@ -181,13 +188,14 @@ impl Action {
 
     /// `read` reads a response file, by its name as the command has it.
     fn of(call: &Call, read: Read) -> Result<Action, Reason> {
-        let (line, outputs) = understand(call, read)?;
+        let (expanded, line, outputs) = understand(call, read)?;
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
             key: key(call, &line, &outputs, base),
             knows: Knowledge {
                 compiler: Some(line.compiler),
                 statuses: match line.compiler {
+                    _ if expanded.iter().any(|word| word_compares_times(word)) => Statuses::Kept,
                     Compiler::Gcc => Statuses::Ignored,
                     Compiler::Clang => Statuses::WithPrecompiled,
                 },
@@ -204,7 +212,13 @@ impl Action {
 }
 
 /// Whether times of files count for a command that is cached by its facts.
-fn statuses(compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+fn statuses(call: &Call, compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+    let read = |name: &[u8]| call.read(name);
+    let expanded = response::expand(argv.iter().copied(), &read).map(|expanded| expanded.words);
+    let compares = |words: Vec<Bytes>| words.iter().any(|word| word_compares_times(word));
+    if manners.compiles && expanded.map_or(true, compares) {
+        return Statuses::Kept;
+    }
     let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
     match compiler {
         // What it prepares tells when its parts were written.
@@ -245,14 +259,14 @@ impl Call<'_> {
 }
 
 /// What the command asks for, and the files that it makes.
-fn understand(call: &Call, read: Read) -> Result<(Line, Vec<Output>), Reason> {
+fn understand(call: &Call, read: Read) -> Result<(Vec<Bytes>, Line, Vec<Output>), Reason> {
     let compiler = Compiler::of(call.program, call.real)?;
     let expanded = response::expand(call.argv.iter().skip(1), read)?;
     let line = Line::read(compiler, &expanded.words)?;
     refuse_variables(compiler, call.environment)?;
     refuse_times_of_files(&line)?;
     let outputs = outputs::of(&line)?;
-    Ok((line, outputs))
+    Ok((expanded.words, line, outputs))
 }
 
 fn variable<'a>(environment: &'a Strings, name: &str) -> Option<&'a [u8]> {

@@ -15,6 +15,7 @@ pub mod answer;
 pub mod audit;
 pub mod clerks;
 pub mod compiler;
+pub mod dated;
 pub mod diary;
 pub mod digest;
 mod elsewhere;

@@ -40,7 +40,7 @@ impl Story<'_, '_, '_> {
                 facts.push(fact);
             }
         }
-        if self.statuses_count(&claims) {
+        if self.statuses_count(&claims) || self.compares_times(&claims) {
             self.add_statuses(&mut facts)?;
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
@@ -240,6 +240,12 @@ impl Story<'_, '_, '_> {
             Statuses::WithPrecompiled => claims.iter().any(is_prepared),
             Statuses::Kept => true,
         }
+    }
+
+    /// A source that a compiler has read tells it to.
+    fn compares_times(&mut self, claims: &[Claim]) -> bool {
+        let mut read = claims.iter().filter(|claim| claim.how == How::Read && claim.careless);
+        read.any(|claim| self.view.compares_times(&claim.path))
     }
 
     /// Of all files that a compiler read or looked at.
