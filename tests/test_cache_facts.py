@@ -404,6 +404,23 @@ def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, ya
 	assert said.startswith("miss: in.txt was written anew") or not warned, said
 
 
+def test_variables_that_libc_asks_for(yard: Facts) -> None:
+	"""How words of a command line are ordered, where character sets are described: libc asks inside itself."""
+	deadline = time.monotonic() + PATIENCE
+	while yard.hits() < 1:
+		assert time.monotonic() < deadline
+		assert yard.run_by_facts("cat in.txt -n").stdout == b"     1\tone\n"
+	assert yard.run_by_facts("cat in.txt -n", POSIXLY_CORRECT="1").returncode != 0
+	yard.write("gconv/gconv-modules", "alias OURS// ISO-8859-15//\n")
+	here, line = str(yard.folder / "gconv"), "gcc -finput-charset=OURS -c a.c -o made.o"
+	assert yard.run(line, False).status != 0
+	yard.check_until_hit(line, "made.o", GCONV_PATH=here)
+	assert yard.check(line, "made.o").startswith("miss: what the C library is told is not set")
+	yard.check_until_hit("gcc -c a.c -o made.o", "made.o")
+	for name in ("GLIBC_TUNABLES", "LD_BIND_NOW", "MALLOC_PERTURB_", "LOCPATH"):
+		assert yard.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
+
+
 def test_users_of_modules(yard: Facts) -> None:
 	"""Whoever imports a module depends on what was made of it."""
 	need("g++")

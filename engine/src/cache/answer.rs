@@ -19,6 +19,7 @@ use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::Environment;
+use super::exception::LIBC;
 use super::explain::Reasons;
 use super::fact::Kind;
 use super::flight::{Boarding, Flight};
@@ -89,7 +90,8 @@ impl Question {
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
         let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
         let processor = processor::tell(environment.value(processor::NAMED));
-        let environment = environment.with(PROCESSOR, Some(processor));
+        let for_libc = environment.for_libc();
+        let environment = environment.with(PROCESSOR, Some(processor)).with(LIBC, for_libc);
         self.circumstances
             .iter()
             .fold(environment, |environment, (name, value)| {

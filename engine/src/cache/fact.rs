@@ -8,6 +8,7 @@ use std::fmt;
 use rustix::io::Errno;
 
 use super::digest::Digest;
+use super::exception::LIBC;
 use super::path::Path;
 use super::processor::PROCESSOR;
 use super::world::View;
@@ -433,6 +434,7 @@ impl fmt::Display for Words<'_> {
 fn shown_name(name: &[u8]) -> std::borrow::Cow<'_, str> {
     match name {
         PROCESSOR => "the processor".into(),
+        LIBC => "what the C library is told".into(),
         name => String::from_utf8_lossy(name),
     }
 }

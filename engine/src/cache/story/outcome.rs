@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::super::access::Bytes;
 use super::super::environment::is_silent;
-use super::super::exception::{ALWAYS_ASKED, TEMPORARY};
+use super::super::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use super::super::fact::{Fact, Kind};
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
@@ -112,6 +112,7 @@ impl Story<'_, '_, '_> {
         if self.knows_processor {
             self.asked.insert(PROCESSOR.to_vec());
         }
+        self.asked.insert(LIBC.to_vec());
         self.asked.extend(ALWAYS_ASKED.iter().map(|name| name.to_vec()));
         let counts = |name: &&Bytes| {
             let name = name.as_slice();
