@@ -9,8 +9,18 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 10] = [
-    "park.c", "before.c", "become.c", "memory.c", "route.c", "symbol.c", "record.c", "watch.c", "clock.c", "launch.c",
+const SOURCES: [&str; 11] = [
+    "park.c",
+    "before.c",
+    "become.c",
+    "memory.c",
+    "route.c",
+    "symbol.c",
+    "record.c",
+    "watch.c",
+    "clock.c",
+    "launch.c",
+    "program.c",
 ];
 const FLAGS: [&str; 12] = [
     "-std=gnu11",

@@ -31,7 +31,12 @@ fn accesses(root: &Path, case: &Case) -> Vec<Access> {
     let mut list = Vec::new();
     let mut add = |what, error: i32| {
         let (process, error) = (1, error as u16);
-        list.push(Access { process, what, error });
+        list.push(Access {
+            process,
+            what,
+            error,
+            identity: 0,
+        });
     };
     let folder = root.display().to_string().into_bytes();
     let program = b"/bin/sh".to_vec();
@@ -95,8 +100,6 @@ fn main() {
     let knowledge = Knowledge {
         policy: Policy {
             compiler: true,
-            clock: false,
-            random: false,
             folder: false,
             shell: false,
             statuses: Statuses::Ignored,

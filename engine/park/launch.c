@@ -58,30 +58,58 @@ static int put_before(char *place, const char *theirs) {
 /* Room for an environment that is passed on. */
 #define PASSED(env) count_of(env) > MOST_VARIABLES ? 1 : count_of(env) + 3
 
+/* What is put into it. */
+struct passed {
+	char preload[LONGEST], trace[LONGEST];
+};
+
+/* The start of a program: the token with which it is to begin, and whether it can be observed at all. */
+struct start {
+	uint32_t token;
+	int is_seen;
+};
+
+/* "WAFPARK_TRACE=arena:berth:generation:token" */
+static void put_trace(char *place, uint32_t token) {
+	char digits[10];
+	int count = 0;
+	for (const char *at = wafpark_trace_entry; *at; at++)
+		*place++ = *at;
+	*place++ = ':';
+	do
+		digits[count++] = (char)('0' + token % 10);
+	while (token /= 10);
+	while (count)
+		*place++ = digits[--count];
+	*place = 0;
+}
+
 static int is_first(const char *library, const char *list) {
 	while (*library && *library == *list)
 		library++, list++;
 	return !*library && (!*list || *list == ':' || *list == ' ');
 }
 
-/* `env` with what makes a program observed, in `list` and `preload`; or as it is. */
-static char *const *pass_on(char *const *env, char **list, char preload[LONGEST]) {
+/* `env` with what makes a program observed, in `list` and `passed`; or as it is. A program that cannot be observed gets none
+ * of it, since it would find variables of ours. */
+static char *const *pass_on(const struct start *start, char *const *env, char **list, struct passed *passed) {
 	const char *ours = wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1, *theirs;
 	char *entry = wafpark_preload_entry;
 	size_t count = 0;
-	if (wafpark_watch != WAFPARK_WATCH_ON || count_of(env) > MOST_VARIABLES)
+	if (wafpark_watch != WAFPARK_WATCH_ON || !start->is_seen || count_of(env) > MOST_VARIABLES)
 		return env;
 	for (; env && *env; env++) {
 		if ((theirs = value_in(*env, "LD_PRELOAD="))) {
 			if (is_first(ours, theirs))
 				entry = *env;
-			else if (*theirs && put_before(preload, theirs))
-				entry = preload;
+			else if (*theirs && put_before(passed->preload, theirs))
+				entry = passed->preload;
 		} else if (!value_in(*env, WAFPARK_TRACE "="))
 			list[count++] = *env;
 	}
 	list[count++] = entry;
-	list[count++] = wafpark_trace_entry;
+	put_trace(passed->trace, start->token);
+	list[count++] = passed->trace;
 	list[count] = NULL;
 	return list;
 }
@@ -154,9 +182,14 @@ static const char *look_along(const char *name, char buffer[LONGEST]) {
 
 /* ---- exec */
 
-static void note_execute(const char *path) {
-	if (wafpark_watch)
-		wafpark_note(WAFPARK_EXECUTE, 0, 0, AT_FDCWD, path);
+static struct start note_start(int folder, const char *path) {
+	struct start start = {0};
+	if (wafpark_is_observed() && path) {
+		const uint64_t identity = wafpark_inspect(folder, path);
+		start.token = wafpark_note_execute(folder, path, identity);
+		start.is_seen = start.token && identity;
+	}
+	return start;
 }
 
 static int note_refusal(long result, const char *path) {
@@ -167,10 +200,11 @@ static int note_refusal(long result, const char *path) {
 }
 
 __attribute__((noinline)) static int execute(const char *path, char *const *argv, char *const *env) {
-	char *list[PASSED(env)], preload[LONGEST];
-	note_execute(path);
-	wafpark_offer(path, argv, env);
-	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(env, list, preload)), path);
+	char *list[PASSED(env)];
+	struct passed passed;
+	const struct start start = note_start(AT_FDCWD, path);
+	wafpark_offer(path, argv, env, start.token);
+	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(&start, env, list, &passed)), path);
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const env[]) {
@@ -184,14 +218,16 @@ EXPORT int execv(const char *path, char *const argv[]) {
 /* The engine looks along PATH, as this would; what it does not have parked is left to libc. */
 static int execute_found(const char *name, char *const *argv, char *const *env) {
 	REAL(int, execvpe, (const char *, char *const *, char *const *))
-	char *list[PASSED(env)], preload[LONGEST], buffer[LONGEST];
+	char *list[PASSED(env)], buffer[LONGEST];
+	struct passed passed;
+	struct start start = {0};
 	const char *path = name;
 	if (wafpark_watch == WAFPARK_WATCH_ON) {
 		path = look_along(name, buffer);
-		note_execute(path);
+		start = note_start(AT_FDCWD, path);
 	}
-	wafpark_offer(name, argv, env);
-	real(name, argv, pass_on(env, list, preload));
+	wafpark_offer(name, argv, env, start.token);
+	real(name, argv, pass_on(&start, env, list, &passed));
 	return note_refusal(-errno, path);
 }
 
@@ -203,16 +239,42 @@ EXPORT int execvpe(const char *name, char *const argv[], char *const env[]) {
 	return execute_found(name, argv, env);
 }
 
+/* The path by which an open file can be opened again. */
+static const char *path_of_file(int file, char path[40]) {
+	char digits[10], *at = path;
+	int count = 0;
+	for (const char *start = "/proc/self/fd/"; *start; start++)
+		*at++ = *start;
+	do
+		digits[count++] = (char)('0' + file % 10);
+	while (file /= 10);
+	while (count)
+		*at++ = digits[--count];
+	*at = 0;
+	return path;
+}
+
 EXPORT int fexecve(int file, char *const argv[], char *const env[]) {
 	REAL(int, fexecve, (int, char *const *, char *const *))
-	char *list[PASSED(env)], preload[LONGEST];
+	char *list[PASSED(env)], path[40];
+	struct passed passed;
+	struct start start = {0};
+	if (file >= 0)
+		start = note_start(AT_FDCWD, path_of_file(file, path));
+	real(file, argv, pass_on(&start, env, list, &passed));
+	return file < 0 ? -1 : note_refusal(-errno, path);
+}
+
+EXPORT int execveat(int folder, const char *name, char *const argv[], char *const env[], int flags) {
+	char *list[PASSED(env)], link[40];
+	struct passed passed;
+	const int is_file = (flags & AT_EMPTY_PATH) && folder >= 0 && !name[0];
+	const char *path = is_file ? path_of_file(folder, link) : name;
+	const struct start start = note_start(is_file ? AT_FDCWD : folder, path);
+	const long result = SYSTEM(SYS_execveat, folder, name, argv, pass_on(&start, env, list, &passed), flags);
 	if (wafpark_watch)
-		wafpark_note_file(WAFPARK_EXECUTE, 0, 0, file);
-	real(file, argv, pass_on(env, list, preload));
-	const int error = errno;
-	if (wafpark_watch)
-		wafpark_note_file(WAFPARK_REFUSED, -error, 0, file);
-	errno = error;
+		wafpark_note(WAFPARK_REFUSED, result, 0, AT_FDCWD, path);
+	errno = (int)-result;
 	return -1;
 }
 
@@ -257,9 +319,10 @@ typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions
 static int spawn(spawn_function *real, const char *path, pid_t *child, const char *name,
                  const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, char *const *argv,
                  char *const *env) {
-	char *list[PASSED(env)], preload[LONGEST];
-	note_execute(path);
-	int error = real(child, name, actions, attributes, argv, pass_on(env, list, preload));
+	char *list[PASSED(env)];
+	struct passed passed;
+	const struct start start = note_start(AT_FDCWD, path);
+	int error = real(child, name, actions, attributes, argv, pass_on(&start, env, list, &passed));
 	if (error && wafpark_watch)
 		wafpark_note(WAFPARK_REFUSED, -error, 0, AT_FDCWD, path);
 	return error;
@@ -279,19 +342,39 @@ EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict name, const 
 	return spawn(real, path, child, name, actions, attributes, argv, env);
 }
 
+/* A child of posix_spawn goes into a folder before it opens what it is told to. */
+static int spawns_elsewhere;
+
+EXPORT int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *restrict actions, const char *restrict path) {
+	REAL(int, posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t *, const char *))
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
+	spawns_elsewhere = 1;
+	return real ? real(actions, path) : ENOSYS;
+}
+
+EXPORT int posix_spawn_file_actions_addfchdir_np(posix_spawn_file_actions_t *actions, int folder) {
+	REAL(int, posix_spawn_file_actions_addfchdir_np, (posix_spawn_file_actions_t *, int))
+	spawns_elsewhere = 1;
+	return real ? real(actions, folder) : ENOSYS;
+}
+
 EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict actions, int number,
                                             const char *restrict path, int flags, mode_t mode) {
 	REAL(int, posix_spawn_file_actions_addopen, (posix_spawn_file_actions_t *, int, const char *, int, mode_t))
-	if (wafpark_watch)
+	if (wafpark_watch && spawns_elsewhere && path[0] != '/')
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_FOLDER, "");
+	else if (wafpark_watch)
 		wafpark_note(WAFPARK_OPEN, 0, (uint32_t)flags, AT_FDCWD, path);
 	return real(actions, number, path, flags, mode);
 }
 
 /* libc gives the shell the environment that it finds: for that long it is the one that is passed on. */
 #define WITH_SHELL(call)                                                                                                     \
-	char **kept = environ, *list[PASSED(kept)], preload[LONGEST];                                                            \
-	note_execute("/bin/sh");                                                                                                 \
-	environ = (char **)(uintptr_t)pass_on(kept, list, preload);                                                              \
+	char **kept = environ, *list[PASSED(kept)];                                                                              \
+	struct passed passed;                                                                                                    \
+	const struct start start = note_start(AT_FDCWD, "/bin/sh");                                                              \
+	environ = (char **)(uintptr_t)pass_on(&start, kept, list, &passed);                                                      \
 	call;                                                                                                                    \
 	if (environ == list)                                                                                                     \
 		environ = kept;
@@ -324,7 +407,7 @@ EXPORT void *dlopen(const char *path, int flags) {
 		is_path |= *c == '/';
 	if (wafpark_watch && is_path)
 		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
-	wafpark_expect_loads();
+	wafpark_expect_loads(is_path ? NULL : path);
 	return real(path, flags);
 }
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WAFPARK_MAGIC 0x32504157u /* "WAP2": to be changed with any change of these structures */
+#define WAFPARK_MAGIC 0x33504157u /* "WAP3": to be changed with any change of these structures */
 #define WAFPARK_PACKET (192 << 10) /* the largest packet; a longer command is spawned */
 #define WAFPARK_STRINGS (16 << 10) /* the most arguments and variables together */
 #define WAFPARK_LIMITS 16
@@ -48,6 +48,7 @@ struct wafpark_request {
 	uint32_t flags, berth; /* where the child notes its process in the roster */
 	int32_t group, engine; /* the process group to join; the process that is to be its parent */
 	uint32_t log, generation; /* the berth of the arena in which it notes what it does; none if the generation is 0 */
+	uint32_t token; /* of the exec that it is, or 0 */
 	int32_t asker; /* the process that would have become it, or 0 */
 	uint32_t path, folder, argv, argc, env, envc, route; /* sizes in bytes with the zeros, and counts */
 	struct wafpark_context context;
@@ -118,7 +119,7 @@ void wafpark_enlarge_pages(void);
 /* route.c: sends what the command would exec to the engine. */
 void wafpark_route(const char *address, const struct wafpark_request *request);
 /* Returns if the program is to be executed here. */
-void wafpark_offer(const char *path, char *const *argv, char *const *env);
+void wafpark_offer(const char *path, char *const *argv, char *const *env, uint32_t token);
 
 /* watch.c: looks up all that it forwards to, so that no child has to. */
 void wafpark_find_watched(void);

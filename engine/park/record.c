@@ -9,9 +9,11 @@
 #include "park.h"
 #include "system.h"
 
+#include <elf.h>
 #include <fcntl.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #define LONGEST 4096
 
@@ -31,6 +33,7 @@ static int observed; /* the process whose folder the engine was told; not its fo
 static int expects_loads, did_before;
 static uint32_t noted_once;
 static unsigned known_objects;
+static char expected_library[256];
 
 /* A text of a record in two parts, with a slash between them if there are two. */
 struct text {
@@ -78,23 +81,64 @@ static struct wafpark_record *make_room(uint32_t size) {
 	return next == WAFPARK_FULL ? NULL : (void *)((char *)arena_log + place);
 }
 
-static void append(enum wafpark_kind kind, long result, uint32_t detail, const struct text *first, const struct text *second) {
+/* What a record says beside its texts. */
+struct note {
+	enum wafpark_kind kind;
+	long result;
+	uint32_t detail, token;
+	uint64_t identity;
+};
+
+/* A record's place in the berth, or 0. An exec's token is this place in units of eight bytes. */
+static uint32_t append_note(const struct note *note, const struct text *first, const struct text *second) {
 	uint32_t first_size = size_of(first), second_size = second ? size_of(second) : 0;
 	uint32_t size = ((uint32_t)sizeof(struct wafpark_record) + first_size + second_size + 7) & ~7u;
 	struct wafpark_record *record = make_room(size);
 	if (!record)
-		return;
+		return 0;
+	const uint32_t place = (uint32_t)((char *)record - (char *)arena_log);
 	record->size = size;
 	record->process = (uint32_t)SYSTEM(SYS_getpid);
-	record->kind = (uint16_t)kind;
-	record->error = result < 0 && result > -4096 ? (uint16_t)-result : 0;
-	record->detail = detail;
+	record->kind = (uint16_t)note->kind;
+	record->error = note->result < 0 && note->result > -4096 ? (uint16_t)-note->result : 0;
+	record->detail = note->detail;
+	record->token = note->kind == WAFPARK_EXECUTE ? place / 8 : note->token;
+	record->identity = note->identity;
 	record->first = first_size;
 	record->second = second_size;
 	char *at = put_text((char *)(record + 1), first);
 	if (second)
 		put_text(at, second);
 	__atomic_store_n(&record->commit, generation, __ATOMIC_RELEASE);
+	return place;
+}
+
+static void append(enum wafpark_kind kind, long result, uint32_t detail, const struct text *first, const struct text *second) {
+	append_note(&(struct note){.kind = kind, .result = result, .detail = detail}, first, second);
+}
+
+/* ---- telling files and texts apart */
+
+HIDDEN uint64_t wafpark_identity(uint64_t device, uint64_t inode) {
+	const uint64_t mixed = inode * 0x9e3779b97f4a7c15u ^ device * 0xc2b2ae3d27d4eb4fu;
+	return mixed ? mixed : 1;
+}
+
+HIDDEN uint64_t wafpark_identity_of_file(int file) {
+	struct stat status;
+	return SYSTEM(SYS_newfstatat, file, "", &status, AT_EMPTY_PATH) == 0 ? wafpark_identity(status.st_dev, status.st_ino) : 0;
+}
+
+HIDDEN uint64_t wafpark_digest(const char *text, uint64_t size) {
+	uint64_t digest = 0xcbf29ce484222325u; /* FNV-1a */
+	for (uint64_t i = 0; i < size; i++)
+		digest = (digest ^ (unsigned char)text[i]) * 0x100000001b3u;
+	return digest ? digest : 1;
+}
+
+static uint64_t identity_of_path(const char *path) {
+	struct stat status;
+	return SYSTEM(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 ? wafpark_identity(status.st_dev, status.st_ino) : 0;
 }
 
 /* ---- paths */
@@ -152,13 +196,77 @@ static void note_blindness(enum wafpark_blindness why) {
 	append(WAFPARK_BLIND, 0, why, &none, NULL);
 }
 
-__attribute__((noinline)) static void note_far(enum wafpark_kind kind, long result, uint32_t detail, int folder,
-                                               struct text *path) {
+__attribute__((noinline)) static uint32_t note_far(const struct note *note, int folder, struct text *path) {
 	char buffer[LONGEST];
 	if (find_head(folder, path, buffer))
-		append(kind, result, detail, path, NULL);
-	else if (result >= 0)
+		return append_note(note, path, NULL);
+	if (note->result >= 0)
 		note_blindness(WAFPARK_BLIND_FOLDER);
+	return 0;
+}
+
+/* ---- names that lead elsewhere */
+
+static const char *after(const char *path, const char *start) {
+	while (*start && *path == *start)
+		path++, start++;
+	return *start ? NULL : path;
+}
+
+static const char *after_number(const char *path) {
+	const char *at = path;
+	while (*at >= '0' && *at <= '9')
+		at++;
+	return at == path ? NULL : at;
+}
+
+static int is_end(const char *at) {
+	return at && (!*at || *at == '/');
+}
+
+/* Where the part of a path ends that the kernel resolves by a process's own state: an open file, its folder, its root. */
+static const char *end_of_state(const char *path) {
+	const char *at, *rest;
+	if ((at = after(path, "/dev/fd/")))
+		return is_end(at = after_number(at)) ? at : NULL;
+	if ((is_end(at = after(path, "/dev/stdin"))) || (is_end(at = after(path, "/dev/stdout"))) ||
+	    (is_end(at = after(path, "/dev/stderr"))))
+		return at;
+	if (!(at = after(path, "/proc/")))
+		return NULL;
+	rest = after(at, "self/");
+	if (!rest)
+		rest = after(at, "thread-self/");
+	if (!rest && (rest = after_number(at)))
+		rest = after(rest, "/");
+	if (!rest)
+		return NULL;
+	if ((at = after(rest, "task/")) && (at = after_number(at)) && (at = after(at, "/")))
+		rest = at;
+	if ((at = after(rest, "fd/")))
+		return is_end(at = after_number(at)) ? at : NULL;
+	if (is_end(at = after(rest, "cwd")) || is_end(at = after(rest, "root")))
+		return at;
+	return NULL;
+}
+
+/* The path of the file itself, in `buffer`, for a path by way of a process's state. NULL for all others, and where an open
+ * file has no path: a pipe, a socket. */
+__attribute__((noinline)) static const char *follow_state(const char *path, char buffer[LONGEST]) {
+	char link[64];
+	const char *end = end_of_state(path);
+	if (!end || (size_t)(end - path) >= sizeof link)
+		return NULL;
+	*put_bytes(link, path, (uint32_t)(end - path)) = 0;
+	/* `/dev/fd` and `/dev/stdin` are links to links. */
+	if (after(path, "/dev/std"))
+		put_bytes(link, path[8] == 'i' ? "/proc/self/fd/0" : path[8] == 'o' ? "/proc/self/fd/1" : "/proc/self/fd/2", 16);
+	const uint32_t rest = length_of(end);
+	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST);
+	if (size <= 0 || (uint64_t)size + rest >= LONGEST || buffer[0] != '/')
+		return NULL;
+	put_bytes(buffer + size, end, rest + 1);
+	return buffer;
 }
 
 /* ---- what the other files call */
@@ -175,17 +283,67 @@ static int is_watched(void) {
 	return wafpark_watch == WAFPARK_WATCH_ON;
 }
 
-HIDDEN void wafpark_note(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path) {
-	if (!path || result == -14 /* EFAULT: there is nothing to read */ || !is_watched())
-		return;
+/* A path that only this process can follow is noted as the one that it leads to. Programs that read such a link are told
+ * an absolute path. */
+__attribute__((noinline)) static uint32_t note_state(const struct note *note, const char *path) {
+	char buffer[LONGEST];
+	const char *real = follow_state(path, buffer);
+	const int reads_link = note->kind == WAFPARK_LINK || (note->kind == WAFPARK_LOOK && !note->detail) || note->kind == WAFPARK_RESOLVE;
+	if (real && reads_link) {
+		const struct text none = {0};
+		append(WAFPARK_LOCATE, 0, 0, &none, NULL);
+	}
+	if (real && !(reads_link && !*end_of_state(path))) {
+		note_place();
+		path = real;
+	}
+	const struct text text = text_of(path);
+	return append_note(note, &text, NULL);
+}
+
+static uint32_t note_path(const struct note *note, int folder, const char *path) {
+	if (!path || note->result == -14 /* EFAULT: there is nothing to read */ || !is_watched())
+		return 0;
 	/* Interpreters seed and measure before they open the first file; what comes later is another matter. */
-	if (kind == WAFPARK_OPEN && result >= 0)
+	if (note->kind == WAFPARK_OPEN && note->result >= 0)
 		noted_once = 0;
 	struct text text = text_of(path);
-	if (path[0] == '/')
-		append(kind, result, detail, &text, NULL);
-	else
-		note_far(kind, result, detail, folder, &text);
+	if (path[0] != '/')
+		return note_far(note, folder, &text);
+	if (end_of_state(path))
+		return note_state(note, path);
+	return append_note(note, &text, NULL);
+}
+
+HIDDEN void wafpark_note(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path) {
+	note_path(&(struct note){.kind = kind, .result = result, .detail = detail}, folder, path);
+}
+
+HIDDEN void wafpark_note_found(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path, uint64_t identity) {
+	note_path(&(struct note){.kind = kind, .result = result, .detail = detail, .identity = identity}, folder, path);
+}
+
+HIDDEN uint32_t wafpark_note_execute(int folder, const char *path, uint64_t identity) {
+	return note_path(&(struct note){.kind = WAFPARK_EXECUTE, .identity = identity}, folder, path) / 8;
+}
+
+/* A fork's folder is told by the kernel, which knows it only as long as it is the one from which the path is meant. */
+HIDDEN long wafpark_enter(const char *path) {
+	char buffer[LONGEST];
+	struct text text = {0};
+	int is_told = 0;
+	if (path && path[0] && wafpark_watch && is_watched()) {
+		text = text_of(path);
+		is_told = end_of_state(path) ? 0 : find_head(AT_FDCWD, &text, buffer);
+	}
+	const long result = SYSTEM(SYS_chdir, path);
+	if (is_told)
+		append(WAFPARK_ENTER, result, 0, &text, NULL);
+	else if (wafpark_watch && result == 0 && path[0] == '/')
+		wafpark_note(WAFPARK_ENTER, 0, 0, AT_FDCWD, path);
+	else if (wafpark_watch == WAFPARK_WATCH_ON && result == 0)
+		note_blindness(WAFPARK_BLIND_FOLDER);
+	return result;
 }
 
 HIDDEN void wafpark_note_two(enum wafpark_kind kind, long result, int from_folder, const char *from, int to_folder,
@@ -221,12 +379,34 @@ HIDDEN void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t deta
 	const struct text path = {NULL, buffer, 0, (uint32_t)size};
 	if (size > 0 && size < LONGEST && buffer[0] == '/') {
 		note_place();
-		append(kind, result, detail, &path, NULL);
+		append_note(&(struct note){.kind = kind, .result = result, .detail = detail, .identity = wafpark_identity_of_file(file)}, &path,
+		            NULL);
 	} else
 		note_blindness(WAFPARK_BLIND_FOLDER);
 }
 
 /* ---- libraries */
+
+/* What the kernel tells a program at its start. */
+static unsigned long ask_kernel(unsigned long what) {
+	static unsigned long (*ask)(unsigned long);
+	if (!ask)
+		*(void **)(&ask) = wafpark_find("getauxval");
+	return ask ? ask(what) : 0;
+}
+
+/* The kernel's own object has a name and no file. Its name alone says nothing: a library's may begin like it. */
+static int is_of_kernel(const struct dl_phdr_info *object) {
+	static uintptr_t place;
+	if (!place && !(place = (uintptr_t)ask_kernel(AT_SYSINFO_EHDR)))
+		place = 1;
+	for (int i = 0; i < object->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+		if (part->p_type == PT_LOAD && place - (object->dlpi_addr + part->p_vaddr) < part->p_memsz)
+			return 1;
+	}
+	return 0;
+}
 
 static int note_object(struct dl_phdr_info *object, size_t size, void *data) {
 	unsigned *left = data;
@@ -236,24 +416,51 @@ static int note_object(struct dl_phdr_info *object, size_t size, void *data) {
 		return 0;
 	}
 	known_objects++;
-	if (object->dlpi_name && object->dlpi_name[0] && object->dlpi_name[0] != 'l') {
+	if (object->dlpi_name && object->dlpi_name[0] && !is_of_kernel(object)) {
 		struct text path = text_of(object->dlpi_name);
+		const struct note note = {.kind = WAFPARK_LOAD, .identity = identity_of_path(object->dlpi_name)};
 		if (path.tail[0] == '/')
-			append(WAFPARK_LOAD, 0, 0, &path, NULL);
+			append_note(&note, &path, NULL);
 		else
-			note_far(WAFPARK_LOAD, 0, 0, AT_FDCWD, &path);
+			note_far(&note, AT_FDCWD, &path);
 	}
 	return 0;
 }
 
+/* The last part of a path is this name. */
+static int ends_with_name(const char *path, const char *name) {
+	const uint32_t size = length_of(path), wanted = length_of(name);
+	if (size < wanted || (size > wanted && path[size - wanted - 1] != '/'))
+		return 0;
+	for (uint32_t i = 0; i < wanted; i++)
+		if (path[size - wanted + i] != name[i])
+			return 0;
+	return 1;
+}
+
+static int is_expected(struct dl_phdr_info *object, size_t size, void *data) {
+	(void)size;
+	return object->dlpi_name && ends_with_name(object->dlpi_name, data);
+}
+
+/* Where the loader has looked for a library in vain is not seen. */
 static void note_loads(void) {
 	unsigned left = known_objects;
 	expects_loads = 0;
-	if (wafpark_watch == WAFPARK_WATCH_ON)
-		dl_iterate_phdr(note_object, &left);
+	if (wafpark_watch != WAFPARK_WATCH_ON)
+		return;
+	dl_iterate_phdr(note_object, &left);
+	if (expected_library[0] && !dl_iterate_phdr(is_expected, expected_library))
+		note_blindness(WAFPARK_BLIND_WALK);
+	expected_library[0] = 0;
 }
 
-HIDDEN void wafpark_expect_loads(void) {
+HIDDEN void wafpark_expect_loads(const char *name) {
+	/* One that is still expected is looked for first. */
+	wafpark_note_loads_left();
+	const uint32_t size = name ? length_of(name) : 0;
+	if (size && size < sizeof expected_library)
+		put_bytes(expected_library, name, size + 1);
 	expects_loads = 1;
 }
 
@@ -289,11 +496,28 @@ static int write_preload_entry(void) {
 	return 1;
 }
 
+static const char *find_value(const char *name) {
+	uint32_t length = length_of(name);
+	for (char **entry = environ; *entry; entry++) {
+		uint32_t i = 0;
+		while (i < length && (*entry)[i] == name[i])
+			i++;
+		if (i == length && (*entry)[i] == '=')
+			return *entry + length + 1;
+	}
+	return NULL;
+}
+
 /* A log that is full, or of another command by now, takes nothing more. */
-static void note_beginning(const struct text *program, const struct text *folder, int parent) {
+static void note_beginning(const struct text *program, const struct text *folder, int parent, uint32_t token) {
 	observed = (int)SYSTEM(SYS_getpid);
-	append(WAFPARK_BEGIN, 0, (uint32_t)parent, program, folder);
+	const struct note note = {
+		.kind = WAFPARK_BEGIN, .detail = (uint32_t)parent, .token = token, .identity = identity_of_path("/proc/self/exe")};
+	append_note(&note, program, folder);
 	note_loads();
+	/* What audits the loader is loaded where we do not see it. */
+	if (find_value("LD_AUDIT"))
+		note_blindness(WAFPARK_BLIND_CALL);
 }
 
 static int is_ours(void) {
@@ -326,32 +550,23 @@ static int cut_number(char *text, uint32_t *number) {
 	return 1;
 }
 
-static int open_log(const char *value) {
+static int open_log(const char *value, uint32_t *token) {
 	char path[LONGEST];
 	uint32_t size = length_of(value);
-	if (size + sizeof WAFPARK_TRACE "=" > LONGEST)
+	if (size + sizeof WAFPARK_TRACE "=" + sizeof ":4294967295" > LONGEST)
 		return 0;
 	put_bytes(path, value, size + 1);
+	if (!cut_number(path, token))
+		return 0;
 	char *at = put_bytes(wafpark_trace_entry, WAFPARK_TRACE "=", sizeof WAFPARK_TRACE);
-	put_bytes(at, value, size + 1);
+	put_bytes(at, path, length_of(path) + 1);
 	return cut_number(path, &generation) && cut_number(path, &berth) && map_log(path);
-}
-
-static const char *find_value(const char *name) {
-	uint32_t length = length_of(name);
-	for (char **entry = environ; *entry; entry++) {
-		uint32_t i = 0;
-		while (i < length && (*entry)[i] == name[i])
-			i++;
-		if (i == length && (*entry)[i] == '=')
-			return *entry + length + 1;
-	}
-	return NULL;
 }
 
 static void watch_this(const char *value) {
 	char program[LONGEST], folder[LONGEST];
-	if (!open_log(value) || !write_preload_entry() || !is_ours())
+	uint32_t token;
+	if (!open_log(value, &token) || !write_preload_entry() || !is_ours())
 		return;
 	long program_size = SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", program, LONGEST);
 	long folder_size = SYSTEM(SYS_getcwd, folder, LONGEST) - 1;
@@ -359,7 +574,16 @@ static void watch_this(const char *value) {
 		return;
 	wafpark_watch = WAFPARK_WATCH_ON;
 	note_beginning(&(struct text){NULL, program, 0, (uint32_t)program_size},
-	               &(struct text){NULL, folder, 0, (uint32_t)folder_size}, (int)SYSTEM(SYS_getppid));
+	               &(struct text){NULL, folder, 0, (uint32_t)folder_size}, (int)SYSTEM(SYS_getppid), token);
+	/* A program that the loader runs, as a command of its own, is not the one that the kernel tells of. */
+	if (!ask_kernel(AT_BASE))
+		note_blindness(WAFPARK_BLIND_LOADER);
+	/* By which path the engine has started it, and if that is a script, by which its interpreter. */
+	const char *called = (const char *)ask_kernel(AT_EXECFN);
+	if (!token && called) {
+		wafpark_note_found(WAFPARK_LOAD, 0, 0, AT_FDCWD, called, identity_of_path(called));
+		wafpark_inspect(AT_FDCWD, called);
+	}
 }
 
 /* Libraries of the program may call what is watched before libc has an environment. */
@@ -380,7 +604,7 @@ HIDDEN int wafpark_is_observed(void) {
 /* ---- parked programs */
 
 HIDDEN void wafpark_take_arena(int file, uint32_t size, const char *path) {
-	const uint32_t length = length_of(path), numbers = 2 * sizeof ":4294967295";
+	const uint32_t length = length_of(path), numbers = 3 * sizeof ":4294967295";
 	if (sizeof WAFPARK_TRACE + length + numbers > LONGEST || !write_preload_entry())
 		return;
 	long place = SYSTEM(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
@@ -423,15 +647,16 @@ HIDDEN void wafpark_watch_child(const struct wafpark_child *child) {
 		return;
 	wafpark_watch = WAFPARK_WATCH_ON;
 	const struct text program = text_of(child->path), folder = text_of(child->folder);
-	note_beginning(&program, &folder, request->asker ? request->asker : (int)SYSTEM(SYS_getppid));
+	note_beginning(&program, &folder, request->asker ? request->asker : (int)SYSTEM(SYS_getppid), request->token);
 	wafpark_note_names();
 	if (did_before)
 		note_blindness(WAFPARK_BLIND_BEFORE);
 }
 
-HIDDEN void wafpark_tell_log(struct wafpark_request *request) {
+HIDDEN void wafpark_tell_log(struct wafpark_request *request, uint32_t token) {
 	if (wafpark_watch == WAFPARK_WATCH_ON) {
 		request->log = berth;
+		request->token = token;
 		request->generation = generation;
 	}
 }

@@ -11,8 +11,8 @@
 #define WAFPARK_BERTH (4u << 20) /* bytes; memory that is never written takes none */
 #define WAFPARK_FULL 0xffffffffu /* a cursor's place when something could not be noted */
 
-/* Set in the environment of a program that is to be observed: where the arena is, the berth and its generation, in
- * decimal, with colons between them. */
+/* Set in the environment of a program that is to be observed: where the arena is, the berth, its generation, and the token
+ * of the exec by which the program starts, in decimal, with colons between them. */
 #define WAFPARK_TRACE "WAFPARK_TRACE"
 
 /* A berth begins with the generation, in the higher half, and the place for the next record, in the lower. */
@@ -28,12 +28,13 @@ struct wafpark_record {
 	uint16_t error; /* an errno */
 	uint32_t detail;
 	uint32_t first, second; /* sizes of the texts */
-	uint32_t unused;
+	uint32_t token; /* EXECUTE: its own number; BEGIN: that of the exec by which the program started, 0 for the first */
+	uint64_t identity; /* of what was found, or 0: of a file as wafpark_identity() makes it, of a text as wafpark_digest() */
 };
 
 enum wafpark_kind {
 	WAFPARK_BEGIN = 1, /* program, folder; detail: the parent */
-	WAFPARK_EXECUTE, /* path; it is about to be */
+	WAFPARK_EXECUTE, /* path; it is about to be. The identity is that of the program that begins then: a script's interpreter */
 	WAFPARK_REFUSED, /* path; it was not executed after all */
 	WAFPARK_LOAD, /* path */
 	WAFPARK_ENTER, /* path */
@@ -61,6 +62,8 @@ enum wafpark_blindness {
 	WAFPARK_BLIND_WALK, /* it lets libc walk through folders */
 	WAFPARK_BLIND_CALL, /* it makes system calls of its own */
 	WAFPARK_BLIND_TALK, /* it talks to other processes */
+	WAFPARK_BLIND_LOADER, /* it is run by the loader, called as a program */
+	WAFPARK_BLIND_PLACE, /* it changes what its paths mean */
 };
 
 enum wafpark_watch {
@@ -81,23 +84,39 @@ int wafpark_is_observed(void);
 void wafpark_take_arena(int file, uint32_t size, const char *path);
 struct wafpark_child;
 void wafpark_watch_child(const struct wafpark_child *child);
-/* Where a command notes what it does that is to run for this one. */
+/* Where a command notes what it does that is to run for this one, and by which exec it starts. */
 struct wafpark_request;
-void wafpark_tell_log(struct wafpark_request *request);
+void wafpark_tell_log(struct wafpark_request *request, uint32_t token);
 
 /* `result`: as of a system call. What `folder` means is up to the *at functions. */
 void wafpark_note(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path);
+/* The same, with what was found there; see `wafpark_record`. */
+void wafpark_note_found(enum wafpark_kind kind, long result, uint32_t detail, int folder, const char *path, uint64_t identity);
+/* A program is about to be executed: returns the token that it is to begin with, or 0 if nothing was noted. */
+uint32_t wafpark_note_execute(int folder, const char *path, uint64_t identity);
+/* Goes into a folder: what the system call returns. */
+long wafpark_enter(const char *path);
 void wafpark_note_two(enum wafpark_kind kind, long result, int from_folder, const char *from, int to_folder,
                       const char *to);
 void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const char *word);
 /* The path of an open file. */
 void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t detail, int file);
-/* Libraries will have been loaded when something is noted next. */
-void wafpark_expect_loads(void);
+/* Libraries will have been loaded when something is noted next; the one of this name, if it is looked for in many folders. */
+void wafpark_expect_loads(const char *name);
 void wafpark_note_loads_left(void);
 
-/* What programs that are executed must find in their environment. */
+/* What programs that are executed must find in their environment: after the first comes a colon and the token. */
 extern char wafpark_trace_entry[], wafpark_preload_entry[];
+
+/* Tells one file from another, as `Status::identity` of the engine does. */
+uint64_t wafpark_identity(uint64_t device, uint64_t inode);
+/* Of an open file; 0 if that cannot be told. */
+uint64_t wafpark_identity_of_file(int file);
+uint64_t wafpark_digest(const char *text, uint64_t size);
+
+/* program.c: what the kernel will start for a path. 0 if that cannot be observed: static, of another kind of processor, or
+ * not to be told. Interpreters of scripts are noted as loaded. */
+uint64_t wafpark_inspect(int folder, const char *path);
 
 
 /* launch.c: takes that out of an environment again. */

@@ -125,13 +125,13 @@ static int read_context(struct wafpark_context *context) {
 	return SYSTEM(SYS_sched_getaffinity, 0, WAFPARK_PROCESSORS, context->processors) > 0;
 }
 
-static int compose(struct letter *letter, const char *path, char *const *argv, char *const *env) {
+static int compose(struct letter *letter, const char *path, char *const *argv, char *const *env, uint32_t token) {
 	struct wafpark_request *request = letter->request;
 	request->magic = WAFPARK_MAGIC;
 	request->flags = WAFPARK_JOIN | (uint32_t)router.has_score;
 	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
 	request->asker = (int32_t)SYSTEM(SYS_getpid);
-	wafpark_tell_log(request);
+	wafpark_tell_log(request, token);
 	letter->at = (char *)(request + 1);
 	letter->end = (char *)request + WAFPARK_PACKET;
 	if (!add_text(letter, path, &request->path) || !add_folder(letter) ||
@@ -174,14 +174,14 @@ static void end_like(int status) {
 
 /* Returns if the program is to be executed here. An engine that goes away after it has taken a command had its guardian
  * end that, and us with it: so a connection that ends without an answer before that says that nothing runs. */
-static void ask_engine(const char *path, char *const *argv, char *const *env) {
+static void ask_engine(const char *path, char *const *argv, char *const *env, uint32_t token) {
 	struct letter letter;
 	long place = SYSTEM(SYS_mmap, NULL, WAFPARK_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (place < 0 && place > -4096)
 		return;
 	letter.request = (struct wafpark_request *)place;
 	int connection = (int)SYSTEM(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (connection >= 0 && compose(&letter, path, argv, env) &&
+	if (connection >= 0 && compose(&letter, path, argv, env, token) &&
 	    SYSTEM(SYS_connect, connection, &router.address, offsetof(struct sockaddr_un, sun_path) + router.length) == 0 &&
 	    send_letter(connection, letter.request)) {
 		struct wafpark_routed routed;
@@ -215,7 +215,7 @@ static int is_wanted(const char *path, char *const *argv, char *const *env) {
 	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
 }
 
-HIDDEN void wafpark_offer(const char *path, char *const *argv, char *const *env) {
+HIDDEN void wafpark_offer(const char *path, char *const *argv, char *const *env, uint32_t token) {
 	if (is_wanted(path, argv, env))
-		ask_engine(path, argv, env);
+		ask_engine(path, argv, env, token);
 }

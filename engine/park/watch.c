@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,11 @@
 	each(open) each(open64) each(openat) each(openat64) each(creat) each(creat64) each(__open_2) each(__open64_2)            \
 	each(__openat_2) each(__openat64_2) each(fopen) each(fopen64) each(freopen) each(freopen64) each(faccessat)              \
 	each(eaccess) each(euidaccess) each(realpath) each(__realpath_chk) each(canonicalize_file_name) each(opendir)            \
-	each(fdopendir) each(scandir) each(scandir64) each(getdents64) each(mkstemp) each(mkstemp64) each(mkostemp)              \
+	each(fdopendir) each(scandir) each(scandir64) each(scandirat) each(scandirat64) each(getdents64) each(getdirentries)     \
+	each(getdirentries64) each(fileno) each(dirfd) each(__open) each(__open64) each(_IO_fopen) each(statvfs)                 \
+	each(statvfs64) each(fstatvfs) each(fstatvfs64) each(pathconf) each(lchmod) each(lutimes) each(futimesat) each(futimes)  \
+	each(tmpfile) each(tmpfile64) each(tempnam) each(tmpnam) each(tmpnam_r) each(mktemp) each(setmntent) each(catopen)       \
+	each(iconv_open) each(clone) each(futimens) each(mkstemp) each(mkstemp64) each(mkostemp)              \
 	each(mkostemp64) each(mkstemps) each(mkstemps64) each(mkostemps) each(mkostemps64) each(mkdtemp) each(remove)            \
 	each(glob) each(glob64) each(getcwd) each(getwd) each(get_current_dir_name) each(fchmodat) each(utimes) each(utime)      \
 	each(utimensat) each(__readlink_chk) each(__readlinkat_chk) each(__getcwd_chk) each(__getwd_chk) each(ftw) each(ftw64)   \
@@ -81,6 +86,24 @@ static uint32_t tell_new(int folder, const char *path, int flags) {
 	return (uint32_t)(is_new ? flags | O_EXCL : flags);
 }
 
+/* What an open file is, where it counts: what is only written to is the command's own. */
+static uint64_t identity_of(int file, uint32_t flags) {
+	return wafpark_watch && file >= 0 && (flags & O_ACCMODE) != O_WRONLY ? wafpark_identity_of_file(file) : 0;
+}
+
+static void note_open(int file, uint32_t flags, int folder, const char *path) {
+	const int error = errno;
+	struct stat status;
+	if (file >= 0 && (flags & O_PATH)) {
+		/* Its status can be asked for, where it leads can be read, and it can be opened again: all by the file itself. */
+		wafpark_note_found(WAFPARK_LOOK, 0, !(flags & O_NOFOLLOW), folder, path, wafpark_identity_of_file(file));
+		if ((flags & O_NOFOLLOW) && SYSTEM(SYS_newfstatat, file, "", &status, AT_EMPTY_PATH) == 0 && S_ISLNK(status.st_mode))
+			wafpark_note(WAFPARK_LINK, 0, 0, folder, path);
+	} else
+		wafpark_note_found(WAFPARK_OPEN, outcome(file < 0), flags, folder, path, identity_of(file, flags));
+	errno = error;
+}
+
 #define OPEN(name)                                                                                                           \
 	EXPORT int name(const char *path, int flags, ...) {                                                                      \
 		va_list list;                                                                                                        \
@@ -91,11 +114,15 @@ static uint32_t tell_new(int folder, const char *path, int flags) {
 		const uint32_t told = tell_new(AT_FDCWD, path, flags);                                                               \
 		int file = real(path, flags, mode);                                                                                  \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(file < 0), told, AT_FDCWD, path);                                             \
+			note_open(file, told, AT_FDCWD, path);                                                                           \
 		return file;                                                                                                         \
 	}
 OPEN(open)
 OPEN(open64)
+int __open(const char *path, int flags, ...);
+int __open64(const char *path, int flags, ...);
+OPEN(__open)
+OPEN(__open64)
 
 #define OPENAT(name)                                                                                                         \
 	EXPORT int name(int folder, const char *path, int flags, ...) {                                                          \
@@ -107,7 +134,7 @@ OPEN(open64)
 		const uint32_t told = tell_new(folder, path, flags);                                                                 \
 		int file = real(folder, path, flags, mode);                                                                          \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(file < 0), told, folder, path);                                               \
+			note_open(file, told, folder, path);                                                                             \
 		return file;                                                                                                         \
 	}
 OPENAT(openat)
@@ -124,14 +151,24 @@ OPENAT(openat64)
 		return result;                                                                                                       \
 	}
 
+#define CHECKED_OPEN(folder, name, parameters, arguments)                                                                    \
+	EXPORT int name parameters;                                                                                              \
+	EXPORT int name parameters {                                                                                             \
+		REAL(int, name, parameters, -1)                                                                                      \
+		int file = real arguments;                                                                                           \
+		if (wafpark_watch)                                                                                                   \
+			note_open(file, (uint32_t)flags, folder, path);                                                                  \
+		return file;                                                                                                         \
+	}
+
 #define CREATES (O_WRONLY | O_CREAT | O_TRUNC)
 #define FRESH (O_RDWR | O_CREAT | O_EXCL)
 PATH(WAFPARK_OPEN, CREATES, AT_FDCWD, creat, (const char *path, mode_t mode), (path, mode))
 PATH(WAFPARK_OPEN, CREATES, AT_FDCWD, creat64, (const char *path, mode_t mode), (path, mode))
-PATH(WAFPARK_OPEN, flags, AT_FDCWD, __open_2, (const char *path, int flags), (path, flags))
-PATH(WAFPARK_OPEN, flags, AT_FDCWD, __open64_2, (const char *path, int flags), (path, flags))
-PATH(WAFPARK_OPEN, flags, folder, __openat_2, (int folder, const char *path, int flags), (folder, path, flags))
-PATH(WAFPARK_OPEN, flags, folder, __openat64_2, (int folder, const char *path, int flags), (folder, path, flags))
+CHECKED_OPEN(AT_FDCWD, __open_2, (const char *path, int flags), (path, flags))
+CHECKED_OPEN(AT_FDCWD, __open64_2, (const char *path, int flags), (path, flags))
+CHECKED_OPEN(folder, __openat_2, (int folder, const char *path, int flags), (folder, path, flags))
+CHECKED_OPEN(folder, __openat64_2, (int folder, const char *path, int flags), (folder, path, flags))
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkstemp, (char *path), (path))
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkstemp64, (char *path), (path))
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkostemp, (char *path, int flags), (path, flags))
@@ -141,8 +178,9 @@ PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkstemps64, (char *path, int suffix), (path,
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkostemps, (char *path, int suffix, int flags), (path, suffix, flags))
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkostemps64, (char *path, int suffix, int flags), (path, suffix, flags))
 PATH(WAFPARK_FIND, 0, folder, faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags))
-PATH(WAFPARK_FIND, 0, AT_FDCWD, eaccess, (const char *path, int mode), (path, mode))
-PATH(WAFPARK_FIND, 0, AT_FDCWD, euidaccess, (const char *path, int mode), (path, mode))
+/* Where the kernel need not be asked, libc goes by the file's mode. */
+PATH(WAFPARK_LOOK, 1, AT_FDCWD, eaccess, (const char *path, int mode), (path, mode))
+PATH(WAFPARK_LOOK, 1, AT_FDCWD, euidaccess, (const char *path, int mode), (path, mode))
 PATH(WAFPARK_REMOVE, 0, AT_FDCWD, remove, (const char *path), (path))
 /* A file that is changed in another way than by its content is one that is written. */
 PATH(WAFPARK_OPEN, O_WRONLY, folder, fchmodat, (int folder, const char *path, mode_t mode, int flags), (folder, path, mode, flags))
@@ -151,8 +189,57 @@ struct timespec;
 struct utimbuf;
 PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, utimes, (const char *path, const struct timeval times[2]), (path, times))
 PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, utime, (const char *path, const struct utimbuf *times), (path, times))
-PATH(WAFPARK_OPEN, O_WRONLY, folder, utimensat, (int folder, const char *path, const struct timespec times[2], int flags),
-     (folder, path, times, flags))
+PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, lutimes, (const char *path, const struct timeval times[2]), (path, times))
+PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, lchmod, (const char *path, mode_t mode), (path, mode))
+
+/* An open file is changed. If it was opened to be written to, that has been noted. */
+static void note_change(long result, int file) {
+	const int error = errno;
+	const long flags = SYSTEM(SYS_fcntl, file, F_GETFL);
+	if (wafpark_watch && flags >= 0 && ((flags & O_PATH) || (flags & O_ACCMODE) == O_RDONLY))
+		wafpark_note_file(WAFPARK_OPEN, result, O_WRONLY, file);
+	errno = error;
+}
+
+#define CHANGE(name, parameters, arguments)                                                                                  \
+	EXPORT int name parameters {                                                                                             \
+		REAL(int, name, parameters, -1)                                                                                      \
+		int result = real arguments;                                                                                         \
+		note_change(outcome(result < 0), file);                                                                              \
+		return result;                                                                                                       \
+	}
+CHANGE(futimens, (int file, const struct timespec times[2]), (file, times))
+CHANGE(futimes, (int file, const struct timeval times[2]), (file, times))
+
+EXPORT int fchmod(int file, mode_t mode) {
+	long result = SYSTEM(SYS_fchmod, file, mode);
+	note_change(result, file);
+	return (int)settle(result);
+}
+
+EXPORT int fchown(int file, uid_t user, gid_t group) {
+	long result = SYSTEM(SYS_fchown, file, user, group);
+	note_change(result, file);
+	return (int)settle(result);
+}
+
+static int is_empty(const char *path) {
+	return !path || !path[0];
+}
+
+/* Without a path it is the open file that is changed. */
+#define CHANGE_AT(name, parameters, arguments)                                                                               \
+	EXPORT int name parameters {                                                                                             \
+		REAL(int, name, parameters, -1)                                                                                      \
+		int result = real arguments;                                                                                         \
+		if (is_empty(path))                                                                                                  \
+			note_change(outcome(result < 0), folder);                                                                        \
+		else if (wafpark_watch)                                                                                              \
+			wafpark_note(WAFPARK_OPEN, outcome(result < 0), O_WRONLY, folder, path);                                         \
+		return result;                                                                                                       \
+	}
+CHANGE_AT(utimensat, (int folder, const char *path, const struct timespec times[2], int flags), (folder, path, times, flags))
+CHANGE_AT(futimesat, (int folder, const char *path, const struct timeval times[2]), (folder, path, times))
 
 static int flags_of(const char *mode) {
 	int flags = *mode == 'r' ? O_RDONLY : *mode == 'w' ? CREATES : O_WRONLY | O_CREAT | O_APPEND;
@@ -165,6 +252,18 @@ static int flags_of(const char *mode) {
 	return flags;
 }
 
+/* The descriptor of a stream. */
+static int file_of(FILE *stream) {
+	int (*real)(FILE *) = (int (*)(FILE *))(uintptr_t)find(number_of_fileno);
+	return stream && real ? real(stream) : -1;
+}
+
+static void note_stream(FILE *stream, uint32_t flags, const char *path) {
+	const int error = errno;
+	wafpark_note_found(WAFPARK_OPEN, outcome(!stream), flags, AT_FDCWD, path, identity_of(file_of(stream), flags));
+	errno = error;
+}
+
 #define FOPEN(name)                                                                                                          \
 	EXPORT FILE *name(const char *path, const char *mode) {                                                                  \
 		REAL(FILE *, name, (const char *, const char *), NULL)                                                               \
@@ -172,18 +271,22 @@ static int flags_of(const char *mode) {
 		const uint32_t told = tell_new(AT_FDCWD, path, flags_of(mode));                                                      \
 		FILE *file = real(path, mode);                                                                                       \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(!file), told, AT_FDCWD, path);                                                \
+			note_stream(file, told, path);                                                                                   \
 		return file;                                                                                                         \
 	}
 FOPEN(fopen)
 FOPEN(fopen64)
+FILE *_IO_fopen(const char *path, const char *mode);
+FOPEN(_IO_fopen)
 
 #define FREOPEN(name)                                                                                                        \
 	EXPORT FILE *name(const char *path, const char *mode, FILE *old) {                                                       \
 		REAL(FILE *, name, (const char *, const char *, FILE *), NULL)                                                       \
+		if (wafpark_watch && !path)                                                                                          \
+			wafpark_note_file(WAFPARK_OPEN, 0, (uint32_t)flags_of(mode), file_of(old));                                      \
 		FILE *file = real(path, mode, old);                                                                                  \
-		if (wafpark_watch)                                                                                                   \
-			wafpark_note(WAFPARK_OPEN, outcome(!file), (uint32_t)flags_of(mode), AT_FDCWD, path);                            \
+		if (wafpark_watch && path)                                                                                           \
+			note_stream(file, (uint32_t)flags_of(mode), path);                                                               \
 		return file;                                                                                                         \
 	}
 FREOPEN(freopen)
@@ -192,14 +295,16 @@ FREOPEN(freopen64)
 /* ---- looking */
 
 /* Without a path it is the open file that is asked for. */
-static int settle_look(long result, int folder, const char *path, int flags) {
+static int settle_look(long result, int folder, const char *path, int flags, uint64_t identity) {
 	if (wafpark_watch && path && result != -EFAULT && path[0])
-		wafpark_note(WAFPARK_LOOK, result, !(flags & AT_SYMLINK_NOFOLLOW), folder, path);
+		wafpark_note_found(WAFPARK_LOOK, result, !(flags & AT_SYMLINK_NOFOLLOW), folder, path, identity);
 	return (int)settle(result);
 }
 
 static int look(int folder, const char *path, void *status, int flags) {
-	return settle_look(SYSTEM(SYS_newfstatat, folder, path, status, flags), folder, path, flags);
+	const struct stat *found = status;
+	const long result = SYSTEM(SYS_newfstatat, folder, path, status, flags);
+	return settle_look(result, folder, path, flags, result ? 0 : wafpark_identity(found->st_dev, found->st_ino));
 }
 
 EXPORT int stat(const char *path, struct stat *status) {
@@ -243,7 +348,13 @@ OLD_STATAT(__fxstatat)
 OLD_STATAT(__fxstatat64)
 
 EXPORT int statx(int folder, const char *path, int flags, unsigned mask, struct statx *status) {
-	return settle_look(SYSTEM(SYS_statx, folder, path, flags, mask, status), folder, path, flags);
+	const long result = SYSTEM(SYS_statx, folder, path, flags, mask, status);
+	uint64_t identity = 0;
+	if (result == 0 && (status->stx_mask & STATX_INO)) {
+		const uint64_t major = status->stx_dev_major, minor = status->stx_dev_minor;
+		identity = wafpark_identity((minor & 0xff) | (major & 0xfff) << 8 | (minor & ~(uint64_t)0xff) << 12, status->stx_ino);
+	}
+	return settle_look(result, folder, path, flags, identity);
 }
 
 EXPORT int access(const char *path, int mode) {
@@ -253,10 +364,16 @@ EXPORT int access(const char *path, int mode) {
 	return (int)settle(result);
 }
 
+/* A text that was cut off says nothing of the whole. */
+static void note_link(long result, int folder, const char *path, const char *text, size_t room) {
+	const int is_whole = result > 0 && (size_t)result < room;
+	wafpark_note_found(WAFPARK_LINK, result, 0, folder, path, is_whole ? wafpark_digest(text, (uint64_t)result) : 0);
+}
+
 static long read_link(int folder, const char *path, char *buffer, size_t size) {
 	long result = SYSTEM(SYS_readlinkat, folder, path, buffer, size);
 	if (wafpark_watch && path && result != -EFAULT && path[0])
-		wafpark_note(WAFPARK_LINK, result, 0, folder, path);
+		note_link(result, folder, path, buffer, size);
 	return settle(result);
 }
 
@@ -272,7 +389,7 @@ EXPORT ssize_t __readlink_chk(const char *path, char *buffer, size_t size, size_
 	REAL(ssize_t, __readlink_chk, (const char *, char *, size_t, size_t), -1)
 	ssize_t result = real(path, buffer, size, room);
 	if (wafpark_watch && path && path[0])
-		wafpark_note(WAFPARK_LINK, outcome(result < 0), 0, AT_FDCWD, path);
+		note_link(result < 0 ? -errno : result, AT_FDCWD, path, buffer, size);
 	return result;
 }
 EXPORT ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size_t size, size_t room);
@@ -280,15 +397,22 @@ EXPORT ssize_t __readlinkat_chk(int folder, const char *path, char *buffer, size
 	REAL(ssize_t, __readlinkat_chk, (int, const char *, char *, size_t, size_t), -1)
 	ssize_t result = real(folder, path, buffer, size, room);
 	if (wafpark_watch && path && path[0])
-		wafpark_note(WAFPARK_LINK, outcome(result < 0), 0, folder, path);
+		note_link(result < 0 ? -errno : result, folder, path, buffer, size);
 	return result;
+}
+
+static void note_resolved(const char *result, const char *path) {
+	uint64_t size = 0;
+	while (result && result[size])
+		size++;
+	wafpark_note_found(WAFPARK_RESOLVE, outcome(!result), 0, AT_FDCWD, path, result ? wafpark_digest(result, size) : 0);
 }
 
 EXPORT char *realpath(const char *path, char *resolved) {
 	REAL(char *, realpath, (const char *, char *), NULL)
 	char *result = real(path, resolved);
 	if (wafpark_watch)
-		wafpark_note(WAFPARK_RESOLVE, outcome(!result), 0, AT_FDCWD, path);
+		note_resolved(result, path);
 	return result;
 }
 EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size);
@@ -296,14 +420,14 @@ EXPORT char *__realpath_chk(const char *path, char *resolved, size_t size) {
 	REAL(char *, __realpath_chk, (const char *, char *, size_t), NULL)
 	char *result = real(path, resolved, size);
 	if (wafpark_watch)
-		wafpark_note(WAFPARK_RESOLVE, outcome(!result), 0, AT_FDCWD, path);
+		note_resolved(result, path);
 	return result;
 }
 EXPORT char *canonicalize_file_name(const char *path) {
 	REAL(char *, canonicalize_file_name, (const char *), NULL)
 	char *result = real(path);
 	if (wafpark_watch)
-		wafpark_note(WAFPARK_RESOLVE, outcome(!result), 0, AT_FDCWD, path);
+		note_resolved(result, path);
 	return result;
 }
 
@@ -312,8 +436,11 @@ EXPORT char *canonicalize_file_name(const char *path) {
 EXPORT DIR *opendir(const char *path) {
 	REAL(DIR *, opendir, (const char *), NULL)
 	DIR *result = real(path);
-	if (wafpark_watch)
-		wafpark_note(WAFPARK_LIST, outcome(!result), 0, AT_FDCWD, path);
+	if (wafpark_watch) {
+		int (*folder_of)(DIR *) = (int (*)(DIR *))(uintptr_t)find(number_of_dirfd);
+		wafpark_note_found(WAFPARK_LIST, outcome(!result), 0, AT_FDCWD, path,
+		                   result && folder_of ? wafpark_identity_of_file(folder_of(result)) : 0);
+	}
 	return result;
 }
 
@@ -332,6 +459,26 @@ EXPORT ssize_t getdents64(int file, void *buffer, size_t size) {
 		wafpark_note_file(WAFPARK_LIST, outcome(result < 0), 0, file);
 	return result;
 }
+
+#define GETDIRENTRIES(name, offset)                                                                                          \
+	EXPORT ssize_t name(int file, char *buffer, size_t size, offset *base) {                                                 \
+		REAL(ssize_t, name, (int, char *, size_t, offset *), -1)                                                             \
+		ssize_t result = real(file, buffer, size, base);                                                                     \
+		if (wafpark_watch)                                                                                                   \
+			wafpark_note_file(WAFPARK_LIST, outcome(result < 0), 0, file);                                                   \
+		return result;                                                                                                       \
+	}
+GETDIRENTRIES(getdirentries, off_t)
+GETDIRENTRIES(getdirentries64, off64_t)
+
+PATH(WAFPARK_LIST, 0, folder, scandirat,
+     (int folder, const char *path, struct dirent ***names, int (*choose)(const struct dirent *),
+      int (*order)(const struct dirent **, const struct dirent **)),
+     (folder, path, names, choose, order))
+PATH(WAFPARK_LIST, 0, folder, scandirat64,
+     (int folder, const char *path, struct dirent64 ***names, int (*choose)(const struct dirent64 *),
+      int (*order)(const struct dirent64 **, const struct dirent64 **)),
+     (folder, path, names, choose, order))
 
 PATH(WAFPARK_LIST, 0, AT_FDCWD, scandir,
      (const char *path, struct dirent ***names, int (*choose)(const struct dirent *),
@@ -372,10 +519,7 @@ WALK(wordexp)
 /* ---- folders */
 
 EXPORT int chdir(const char *path) {
-	long result = SYSTEM(SYS_chdir, path);
-	if (wafpark_watch)
-		wafpark_note(WAFPARK_ENTER, result, 0, AT_FDCWD, path);
-	return (int)settle(result);
+	return (int)settle(wafpark_enter(path));
 }
 
 EXPORT int fchdir(int file) {
@@ -438,6 +582,7 @@ CALL(WAFPARK_MAKE, 0, AT_FDCWD, symlink, (const char *target, const char *path),
 CALL(WAFPARK_MAKE, 0, folder, symlinkat, (const char *target, int folder, const char *path), SYS_symlinkat, target, folder, path)
 CALL(WAFPARK_MAKE, 0, AT_FDCWD, mknod, (const char *path, mode_t mode, dev_t device), SYS_mknodat, AT_FDCWD, path, mode, device)
 CALL(WAFPARK_MAKE, 0, folder, mknodat, (int folder, const char *path, mode_t mode, dev_t device), SYS_mknodat, folder, path, mode, device)
+CALL(WAFPARK_MAKE, 0, folder, mkfifoat, (int folder, const char *path, mode_t mode), SYS_mknodat, folder, path, mode | S_IFIFO, 0)
 CALL(WAFPARK_MAKE, 0, AT_FDCWD, mkfifo, (const char *path, mode_t mode), SYS_mknodat, AT_FDCWD, path, mode | S_IFIFO, 0)
 CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, truncate, (const char *path, off_t size), SYS_truncate, path, size)
 CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, truncate64, (const char *path, off64_t size), SYS_truncate, path, size)
@@ -445,6 +590,18 @@ CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, chmod, (const char *path, mode_t mode), S
 CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, chown, (const char *path, uid_t user, gid_t group), SYS_fchownat, AT_FDCWD, path, user, group, 0)
 CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, lchown, (const char *path, uid_t user, gid_t group), SYS_fchownat, AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW)
 CALL(WAFPARK_OPEN, O_WRONLY, folder, fchownat, (int folder, const char *path, uid_t user, gid_t group, int flags), SYS_fchownat, folder, path, user, group, flags)
+
+/* As programs call them that were made for glibc before 2.33. */
+EXPORT int __xmknod(int version, const char *path, mode_t mode, dev_t *device);
+EXPORT int __xmknod(int version, const char *path, mode_t mode, dev_t *device) {
+	(void)version;
+	return mknod(path, mode, *device);
+}
+EXPORT int __xmknodat(int version, int folder, const char *path, mode_t mode, dev_t *device);
+EXPORT int __xmknodat(int version, int folder, const char *path, mode_t mode, dev_t *device) {
+	(void)version;
+	return mknodat(folder, path, mode, *device);
+}
 
 EXPORT char *mkdtemp(char *path) {
 	REAL(char *, mkdtemp, (char *), NULL)
@@ -487,4 +644,157 @@ EXPORT int link(const char *from, const char *to) {
 }
 EXPORT int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
 	return join(from_folder, from, to_folder, to, flags);
+}
+
+/* ---- what a file system is like: how much of it is free is another thing each time */
+
+struct statfs;
+struct statfs64;
+struct statvfs;
+struct statvfs64;
+
+/* libselinux asks at its start whether the kernel has a file system for it. */
+static int is_made_up(const char *path) {
+	return path[0] == '/' && path[1] == 's' && path[2] == 'y' && path[3] == 's' && path[4] == '/';
+}
+
+static void note_system(long result, const char *path) {
+	if (!wafpark_watch || result == -EFAULT)
+		return;
+	wafpark_note(WAFPARK_LOOK, result, 1, AT_FDCWD, path);
+	if (!is_made_up(path))
+		wafpark_note_word(WAFPARK_TIME, 0, "");
+}
+
+#define STATFS(name, type)                                                                                                   \
+	EXPORT int name(const char *path, struct type *found);                                                                   \
+	EXPORT int name(const char *path, struct type *found) {                                                                  \
+		long result = SYSTEM(SYS_statfs, path, found);                                                                       \
+		note_system(result, path);                                                                                           \
+		return (int)settle(result);                                                                                          \
+	}
+STATFS(statfs, statfs)
+STATFS(statfs64, statfs64)
+STATFS(__statfs, statfs)
+
+#define STATVFS(name, type)                                                                                                  \
+	EXPORT int name(const char *restrict path, struct type *restrict found);                                                 \
+	EXPORT int name(const char *restrict path, struct type *restrict found) {                                                \
+		REAL(int, name, (const char *, struct type *), -1)                                                                   \
+		int result = real(path, found);                                                                                      \
+		note_system(outcome(result < 0), path);                                                                              \
+		return result;                                                                                                       \
+	}
+STATVFS(statvfs, statvfs)
+STATVFS(statvfs64, statvfs64)
+
+#define FSTATFS(name, type)                                                                                                  \
+	EXPORT int name(int file, struct type *found);                                                                           \
+	EXPORT int name(int file, struct type *found) {                                                                          \
+		if (wafpark_watch)                                                                                                   \
+			wafpark_note_word(WAFPARK_TIME, 0, "");                                                                          \
+		return (int)settle(SYSTEM(SYS_fstatfs, file, found));                                                                \
+	}
+FSTATFS(fstatfs, statfs)
+FSTATFS(fstatfs64, statfs64)
+
+#define FSTATVFS(name, type)                                                                                                 \
+	EXPORT int name(int file, struct type *found);                                                                           \
+	EXPORT int name(int file, struct type *found) {                                                                          \
+		REAL(int, name, (int, struct type *), -1)                                                                            \
+		if (wafpark_watch)                                                                                                   \
+			wafpark_note_word(WAFPARK_TIME, 0, "");                                                                          \
+		return real(file, found);                                                                                            \
+	}
+FSTATVFS(fstatvfs, statvfs)
+FSTATVFS(fstatvfs64, statvfs64)
+
+EXPORT long pathconf(const char *path, int name) {
+	REAL(long, pathconf, (const char *, int), -1)
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_LOOK, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 1, AT_FDCWD, path);
+	return real(path, name);
+}
+
+/* A key of a file's device and inode. */
+EXPORT int ftok(const char *path, int project);
+EXPORT int ftok(const char *path, int project) {
+	struct stat status;
+	if (stat(path, &status) < 0)
+		return -1;
+	return (int)((uint32_t)(status.st_ino & 0xffff) | (uint32_t)(status.st_dev & 0xff) << 16 | ((uint32_t)project & 0xff) << 24);
+}
+
+/* ---- names by chance: libc looks at some until one is free */
+
+#define TEMPORARY_FILE(name)                                                                                                 \
+	EXPORT FILE *name(void) {                                                                                                \
+		REAL(FILE *, name, (void), NULL)                                                                                     \
+		if (wafpark_watch)                                                                                                   \
+			wafpark_note(WAFPARK_FIND, 0, 0, AT_FDCWD, "/tmp");                                                              \
+		return real();                                                                                                       \
+	}
+TEMPORARY_FILE(tmpfile)
+TEMPORARY_FILE(tmpfile64)
+
+#define TEMPORARY_NAME(name, parameters, arguments)                                                                          \
+	EXPORT char *name parameters {                                                                                           \
+		REAL(char *, name, parameters, NULL)                                                                                 \
+		if (wafpark_watch) {                                                                                                 \
+			wafpark_note_word(WAFPARK_RANDOM, 0, "");                                                                        \
+			wafpark_note_word(WAFPARK_ASK, 0, "TMPDIR");                                                                     \
+		}                                                                                                                    \
+		char *result = real arguments;                                                                                       \
+		if (wafpark_watch && result && *result)                                                                              \
+			wafpark_note(WAFPARK_FIND, -ENOENT, 0, AT_FDCWD, result);                                                        \
+		return result;                                                                                                       \
+	}
+TEMPORARY_NAME(tempnam, (const char *folder, const char *start), (folder, start))
+TEMPORARY_NAME(tmpnam, (char place[L_tmpnam]), (place))
+TEMPORARY_NAME(tmpnam_r, (char place[L_tmpnam]), (place))
+TEMPORARY_NAME(mktemp, (char *path), (path))
+
+/* ---- what libc opens by itself */
+
+EXPORT FILE *setmntent(const char *path, const char *mode);
+EXPORT FILE *setmntent(const char *path, const char *mode) {
+	REAL(FILE *, setmntent, (const char *, const char *), NULL)
+	FILE *file = real(path, mode);
+	if (wafpark_watch)
+		note_stream(file, (uint32_t)flags_of(mode), path);
+	return file;
+}
+
+/* A name without a slash is looked for along NLSPATH. */
+EXPORT void *catopen(const char *name, int flags);
+EXPORT void *catopen(const char *name, int flags) {
+	REAL(void *, catopen, (const char *, int), (void *)-1)
+	int is_path = 0;
+	for (const char *c = name; c && *c; c++)
+		is_path |= *c == '/';
+	if (wafpark_watch && is_path)
+		wafpark_note(WAFPARK_OPEN, SYSTEM(SYS_faccessat, AT_FDCWD, name, R_OK), O_RDONLY, AT_FDCWD, name);
+	else if (wafpark_watch)
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_WALK, "");
+	return real(name, flags);
+}
+
+/* What converts is a library that libc loads. */
+EXPORT void *iconv_open(const char *to, const char *from);
+EXPORT void *iconv_open(const char *to, const char *from) {
+	REAL(void *, iconv_open, (const char *, const char *), (void *)-1)
+	wafpark_expect_loads(NULL);
+	return real(to, from);
+}
+
+/* A child that shares its folder with us would take us with it. */
+EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument, ...) {
+	REAL(int, clone, (int (*)(void *), void *, int, void *, ...), -1)
+	va_list list;
+	va_start(list, argument);
+	void *parent = va_arg(list, void *), *tls = va_arg(list, void *), *child = va_arg(list, void *);
+	va_end(list);
+	if (wafpark_watch && (flags & CLONE_FS) && !(flags & CLONE_THREAD))
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_PLACE, "");
+	return real(function, stack, flags, argument, parent, tls, child);
 }

@@ -132,17 +132,27 @@ fn each_process_is_in_its_own_folder() {
     scene = scene.does(What::Enter { path: bytes("d") }, 0).reads("a.h");
     let folder = bytes(&scene.folder);
     let what = What::Begin {
-        program: bytes("/bin/sh"),
+        program: bytes(scene.program()),
         folder,
         parent: 1,
     };
     let (process, error) = (2, 0);
-    scene.accesses.push(Access { process, what, error });
+    scene.accesses.push(Access {
+        process,
+        what,
+        error,
+        identity: 0,
+    });
     let what = What::Open {
         path: bytes("a.h"),
         mode: READS,
     };
-    scene.accesses.push(Access { process, what, error });
+    scene.accesses.push(Access {
+        process,
+        what,
+        error,
+        identity: 0,
+    });
     assert_eq!(scene.paths(), ["a.h", "d/a.h", "d"]);
 }
 
@@ -253,6 +263,7 @@ fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
             parent: 1,
         },
         error: 0,
+        identity: 0,
     };
     let ask = || What::Ask { name: bytes("PWD") };
     // Which program runs in which process, what it asks, and whether the folder counts then.
@@ -278,6 +289,7 @@ fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
             process,
             what,
             error: 0,
+            identity: 0,
         }));
         let entry = scene.entry();
         let has_folder = entry.facts.iter().any(|fact| matches!(fact, Fact::Folder { .. }));

@@ -111,7 +111,7 @@ impl Player<'_> {
             compiler,
             here: root.to_path_buf(),
             sight: Sight::default(),
-            accesses: vec![begin(root)],
+            accesses: vec![begin(root, if compiler { "/usr/bin/gcc" } else { "/bin/sh" })],
         };
         steps.iter().for_each(|step| player.step(step));
         (player.sight, player.accesses)
@@ -132,6 +132,7 @@ impl Player<'_> {
             process: 1,
             what,
             error,
+            identity: 0,
         });
     }
 
@@ -233,14 +234,19 @@ fn look(path: &Path, follows: bool) -> Result<Status, std::io::Error> {
     Ok(found?)
 }
 
-fn begin(root: &Path) -> Access {
+fn begin(root: &Path, program: &str) -> Access {
     let what = What::Begin {
-        program: b"/bin/sh".to_vec(),
+        program: program.as_bytes().to_vec(),
         folder: root.display().to_string().into(),
         parent: 0,
     };
     let (process, error) = (1, 0);
-    Access { process, what, error }
+    Access {
+        process,
+        what,
+        error,
+        identity: 0,
+    }
 }
 
 fn random_step(dice: &mut Dice, root: &Path) -> What {

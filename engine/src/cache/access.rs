@@ -11,6 +11,21 @@ pub struct Access {
     pub what: What,
     /// 0, or the `errno` with which it failed.
     pub error: u16,
+    /// Of what was found: of a file as `identity` makes it, of a link's target or a resolved path as `identity_of_text`. 0 if
+    /// that is not known.
+    pub identity: u64,
+}
+
+/// Tells one file from another: the other side of `wafpark_identity` in `engine/park/record.c`.
+pub fn identity(device: u64, inode: u64) -> u64 {
+    let mixed = inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ device.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    mixed.max(1)
+}
+
+/// Tells one text from another: FNV-1a, as in `wafpark_digest`.
+pub fn identity_of_text(text: &[u8]) -> u64 {
+    let step = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+    text.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

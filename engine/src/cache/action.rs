@@ -117,8 +117,6 @@ impl Knowledge {
             },
             Some(_) => Policy {
                 compiler: true,
-                clock: false,
-                random: false,
                 folder: self.tells_folder && self.base.is_none(),
                 shell: false,
                 statuses,

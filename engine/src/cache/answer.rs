@@ -18,8 +18,12 @@ use super::action::{Action, Call};
 use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
+<<<<<<< HEAD
 use super::environment::Environment;
 use super::exception::LIBC;
+=======
+use super::environment::{Circumstances, Environment};
+>>>>>>> 588af3f57ddab1046212ac87185f1ea1b2fd3a21
 use super::explain::Reasons;
 use super::fact::Kind;
 use super::flight::{Boarding, Flight};
@@ -50,8 +54,9 @@ pub struct Question {
     pub umask: u32,
     /// It may be cached by its facts alone, and finds this on its standard input.
     pub by_facts: Option<Input>,
-    /// What else it has of its client: names and values.
-    pub circumstances: Vec<(&'static str, String)>,
+    pub input: Input,
+    /// What else it has of its client, which few programs can know.
+    pub circumstances: Circumstances,
     /// When it came, or came again.
     pub arrived: Instant,
     pub wishes: Arc<Wishes>,
@@ -82,6 +87,8 @@ pub struct Wishes {
 
 /// Under this name facts have the terminal among the variables: none can be called so.
 pub(super) const TERMINAL: &[u8] = b"=terminal";
+/// And so what is found on standard input.
+pub(super) const INPUT: &[u8] = b"=input";
 
 impl Question {
     /// All variables, and what the client's terminal is.
@@ -89,6 +96,7 @@ impl Question {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
         let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
+<<<<<<< HEAD
         let processor = processor::tell(environment.value(processor::NAMED));
         let for_libc = environment.for_libc();
         let environment = environment.with(PROCESSOR, Some(processor)).with(LIBC, for_libc);
@@ -97,6 +105,12 @@ impl Question {
             .fold(environment, |environment, (name, value)| {
                 environment.with(name.as_bytes(), Some(value.clone().into_bytes()))
             })
+=======
+        let input = self.input.tell().into_bytes();
+        environment
+            .with(INPUT, Some(input))
+            .with_circumstances(&self.circumstances)
+>>>>>>> 588af3f57ddab1046212ac87185f1ea1b2fd3a21
     }
 }
 

@@ -135,6 +135,7 @@ impl Cache {
             umask: question.umask,
             arrived: question.arrived,
             by_facts: question.by_facts,
+            input: question.input,
             circumstances: question.circumstances.clone(),
             wishes: question.wishes.clone(),
             inputs: false,

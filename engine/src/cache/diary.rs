@@ -83,6 +83,8 @@ impl Observed {
         let even = |access: &Access| {
             let mut access = access.clone();
             access.process = number(access.process);
+            // What was found is compared with what `Seen` keeps of it.
+            access.identity = 0;
             match &mut access.what {
                 What::Begin { parent, .. } => *parent = 0,
                 What::Find { path } | What::Look { path, .. } | What::Resolve { path } if *path == self.output => {
@@ -279,7 +281,12 @@ impl Telling {
         if chapters.len() != parts.len() + 1 {
             let why = "not all of its parts were observed";
             let (process, what, error) = (0, What::Blind { why }, 0);
-            return vec![Access { process, what, error }];
+            return vec![Access {
+                process,
+                what,
+                error,
+                identity: 0,
+            }];
         }
         let mut parts = parts.into_iter();
         let together = chapters.into_iter().flat_map(|chapter| {

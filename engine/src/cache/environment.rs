@@ -1,8 +1,35 @@
 //! A command's variables, to be asked for by name.
 
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::Arc;
+
 use super::digest::Digest;
 use super::exception::is_asked_by_libc;
 use crate::wire::Strings;
+
+/// What a command has of its client beside its variables, under names that no variable can have: they begin with an equals sign.
+/// Made when it is asked for, which is seldom.
+#[derive(Clone)]
+pub struct Circumstances(Arc<dyn Fn() -> Vec<(&'static str, String)> + Send + Sync>);
+
+impl Circumstances {
+    pub fn new(tell: impl Fn() -> Vec<(&'static str, String)> + Send + Sync + 'static) -> Circumstances {
+        Circumstances(Arc::new(tell))
+    }
+}
+
+impl Default for Circumstances {
+    fn default() -> Circumstances {
+        Circumstances::new(Vec::new)
+    }
+}
+
+impl fmt::Debug for Circumstances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Circumstances")
+    }
+}
 
 /// One copy of all, since it is made for each command and asked for a few of its variables.
 #[derive(Debug, Clone, Default)]
@@ -10,6 +37,8 @@ pub struct Environment {
     text: Vec<u8>,
     /// Sorted by name; of a name that is there twice the first counts, as for `getenv`.
     variables: Vec<Variable>,
+    circumstances: Circumstances,
+    told: OnceCell<Vec<(&'static str, String)>>,
 }
 
 /// Where one is in the text.
@@ -53,7 +82,21 @@ impl Environment {
         let mut variables: Vec<_> = places.collect();
         variables.sort_by(|a, b| a.name(&text).cmp(b.name(&text)));
         variables.dedup_by(|later, first| later.name(&text) == first.name(&text));
-        Environment { text, variables }
+        Environment {
+            text,
+            variables,
+            ..Environment::default()
+        }
+    }
+
+    pub fn with_circumstances(mut self, circumstances: &Circumstances) -> Environment {
+        self.circumstances = circumstances.clone();
+        self.told = OnceCell::new();
+        self
+    }
+
+    fn circumstances(&self) -> &[(&'static str, String)] {
+        self.told.get_or_init(|| (self.circumstances.0)())
     }
 
     /// The same with something more that can be asked for.
@@ -74,7 +117,15 @@ impl Environment {
         let at = self
             .variables
             .binary_search_by(|known| known.name(&self.text).cmp(name));
-        at.ok().map(|at| self.variables[at].value(&self.text))
+        match at {
+            Ok(at) => Some(self.variables[at].value(&self.text)),
+            Err(_) if name.first() == Some(&b'=') => {
+                let mut all = self.circumstances().iter();
+                all.find(|(known, _)| known.as_bytes() == name)
+                    .map(|(_, value)| value.as_bytes())
+            }
+            Err(_) => None,
+        }
     }
 
     /// What libc asks for inside itself and is hardly ever set, as one value; `None` if nothing of it is.
@@ -92,8 +143,11 @@ impl Environment {
         let tells = move |(name, value): &(&[u8], &[u8])| {
             !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
         };
-        let all = self.variables.iter();
-        all.map(|found| (found.name(&self.text), found.value(&self.text)))
+        let variables = self.variables.iter();
+        let variables = variables.map(|found| (found.name(&self.text), found.value(&self.text)));
+        let circumstances = self.circumstances().iter();
+        variables
+            .chain(circumstances.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
             .filter(tells)
     }
 

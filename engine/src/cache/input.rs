@@ -17,6 +17,20 @@ pub enum Input {
     Unknown,
 }
 
+impl Input {
+    /// How `Unknown` is told.
+    pub const UNKNOWN: &'static str = "unknown";
+
+    /// As a fact has it.
+    pub fn tell(&self) -> String {
+        match self {
+            Input::Nothing => "nothing".to_owned(),
+            Input::Text(digest) => digest.to_string(),
+            Input::Unknown => Input::UNKNOWN.to_owned(),
+        }
+    }
+}
+
 const NULL: (u32, u32) = (1, 3);
 
 impl Input {

@@ -20,6 +20,8 @@ pub enum Obstacle {
     },
     ReadsClock,
     ReadsRandom,
+    /// It may read its standard input, of which is not known what it holds.
+    ReadsInput,
     /// It writes into a file that was there before, and whose content counts.
     InPlace {
         path: String,
@@ -75,6 +77,7 @@ impl Obstacle {
             Obstacle::Changed { .. } | Obstacle::Inconsistent { .. } => "inputs changed while it ran",
             Obstacle::ReadsClock => "reads the clock",
             Obstacle::ReadsRandom => "reads random numbers",
+            Obstacle::ReadsInput => "reads standard input",
             Obstacle::InPlace { .. } | Obstacle::Replaces { .. } => "updates a file in place",
             Obstacle::Removes { .. } => "removes what it did not make",
             Obstacle::Device { .. } => "uses a device",
@@ -98,6 +101,7 @@ impl fmt::Display for Obstacle {
             Obstacle::Inconsistent { path } => write!(f, "{path} is not what it was while it ran"),
             Obstacle::ReadsClock => write!(f, "it asks for the time"),
             Obstacle::ReadsRandom => write!(f, "it asks for random numbers"),
+            Obstacle::ReadsInput => write!(f, "a program of it may read the standard input"),
             Obstacle::InPlace { path } => write!(f, "it writes into {path}, which was there before"),
             Obstacle::Replaces { path } => write!(f, "it reads {path} and makes it anew"),
             Obstacle::Removes { path } => write!(f, "it removes or renames {path}, which it did not make"),

@@ -74,6 +74,11 @@ impl Status {
         self.changed.is_before(moment)
     }
 
+    /// By which it is told from other files; see `Access::identity`.
+    pub fn identity(&self) -> u64 {
+        super::access::identity(self.device, self.inode)
+    }
+
     pub fn kind(&self) -> Kind {
         match FileType::from_raw_mode(self.mode) {
             FileType::RegularFile if self.mode & 0o111 != 0 => Kind::Program,

@@ -7,6 +7,7 @@
 //! The memory belongs to the commands as much as to us: nothing that is found in it is believed. Knows nothing of what the
 //! accesses mean.
 
+mod program;
 mod reader;
 mod record;
 
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +52,8 @@ pub struct Place {
     pub berth: u32,
     /// 0 of none.
     pub generation: u32,
+    /// Of the exec by which the program starts; 0 if the engine starts it.
+    pub token: u32,
 }
 
 /// The part of it in which one command notes what it does.
@@ -59,6 +63,8 @@ pub struct Berth {
     generation: u32,
     /// Where the records of each further part of the command begin.
     marks: Vec<u32>,
+    /// The program that is started for each part, where that is known.
+    started: Vec<Option<PathBuf>>,
     is_finished: bool,
 }
 
@@ -130,6 +136,7 @@ impl Arena {
             number,
             generation,
             marks: Vec::new(),
+            started: Vec::new(),
             is_finished: false,
         };
         berth
@@ -162,6 +169,7 @@ impl Berth {
         Place {
             berth: self.number as u32,
             generation: self.generation,
+            token: 0,
         }
     }
 
@@ -174,12 +182,19 @@ impl Berth {
             preload.extend_from_slice(theirs);
         }
         let trace = format!(
-            "WAFPARK_TRACE={}:{}:{}",
+            "WAFPARK_TRACE={}:{}:{}:0",
             self.memory.path(),
             self.number,
             self.generation
         );
         [preload, trace.into_bytes()]
+    }
+
+    /// This program is started next, an absolute path: what it notes counts only if it is this file that has begun. A program that is not
+    /// observed may start another one that is.
+    pub fn expect(&mut self, program: Option<PathBuf>) {
+        self.started.resize(self.marks.len(), None);
+        self.started.push(program);
     }
 
     /// What is noted from now on is another part's: the one before has ended.
@@ -214,18 +229,25 @@ impl Berth {
         }
         let why = why
             .or_else(|| find_unseen(&reader))
+            .or_else(|| reader.find_exchanged(&self.find_started()))
             .or_else(|| find_survivor(&reader.accesses));
         let mut parts = reader.into_parts();
         let blindness = why.map(|why| Access {
             process: 0,
             what: What::Blind { why },
             error: 0,
+            identity: 0,
         });
         parts
             .last_mut()
             .into_iter()
             .for_each(|part| part.extend(blindness.clone()));
         parts
+    }
+
+    fn find_started(&self) -> Vec<Option<u64>> {
+        let find = |program: &Option<PathBuf>| program.as_deref().map(program::find);
+        self.started.iter().map(find).collect()
     }
 
     fn at(&self, offset: usize) -> *mut u8 {

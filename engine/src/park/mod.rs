@@ -21,7 +21,7 @@ mod packet;
 mod parked;
 mod policy;
 mod pool;
-mod program;
+pub mod program;
 mod router;
 mod shape;
 mod survey;

@@ -13,7 +13,7 @@ use rustix::net::{
 
 use crate::cache::trace::{Arena, Place};
 
-pub const MAGIC: u32 = 0x3250_4157;
+pub const MAGIC: u32 = 0x3350_4157;
 /// The largest packet.
 pub const PACKET: usize = 192 << 10;
 /// The most arguments and variables together.
@@ -57,6 +57,7 @@ pub struct Head {
     pub engine: i32,
     pub log: u32,
     pub generation: u32,
+    pub token: u32,
     pub asker: i32,
     pub path: u32,
     pub folder: u32,
@@ -164,6 +165,7 @@ impl Request<'_> {
             engine: std::process::id() as i32,
             log: self.log.berth,
             generation: self.log.generation,
+            token: self.log.token,
             asker: self.asker,
             path: self.path.len() as u32,
             folder: self.folder.len() as u32,
@@ -317,6 +319,7 @@ impl Wanted {
             log: Place {
                 berth: head.log,
                 generation: head.generation,
+                token: head.token,
             },
             asker: head.asker,
             path,

@@ -1,11 +1,11 @@
 //! Commands that may be cached: asked of the cache before they get a slot, and handed to it when they have run.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +17,7 @@ use super::Server;
 use crate::auditor;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
 use crate::cache::clerks::{Done, Errand, Errands};
+use crate::cache::environment::Circumstances;
 use crate::cache::input::Input;
 use crate::cache::inputs::{Inputs, Numbered};
 use crate::cache::keep::{Ended, Unkept};
@@ -29,9 +30,10 @@ use crate::connection::ConnectionKey;
 use crate::context::{Adjustment, Context};
 use crate::crew::{Log, What};
 use crate::folder::Folder;
+use crate::park::program::Program;
 use crate::park::Lot;
 use crate::slots::CommandKey;
-use crate::spawn::NotStarted;
+use crate::spawn::{self, NotStarted};
 use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
 use crate::wafcc::settings::{self, Key, Settings};
@@ -109,7 +111,8 @@ impl Server {
 
     /// Whether a command is known; its slot waits until the answer is there.
     pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order, supplies: &Supplies) {
-        let by_facts = order.execute.by_facts.then(|| input(order, supplies));
+        let input = input(order, supplies);
+        let context = order.context.clone();
         let connection = self.connections.get(&order.connection);
         let client = connection.and_then(|connection| connection.client.as_ref());
         self.ask(Question {
@@ -118,8 +121,9 @@ impl Server {
             environment: order.env.clone(),
             folder: order.execute.cwd.clone(),
             umask: order.context.umask,
-            by_facts,
-            circumstances: by_facts.map(|_| circumstances(&order.context)).unwrap_or_default(),
+            by_facts: order.execute.by_facts.then_some(input),
+            input,
+            circumstances: Circumstances::new(move || circumstances(&context)),
             arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,
@@ -385,11 +389,12 @@ pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> 
         return None;
     }
     let berth = lot.arena().and_then(|arena| arena.reserve());
-    let (Some(berth), Some(library)) = (berth, lot.library()) else {
+    let (Some(mut berth), Some(library)) = (berth, lot.library()) else {
         case.give_up("it cannot be observed");
         return None;
     };
     let log = note_in(&berth, library, &order.env);
+    berth.expect(started(&order.execute.argv, &order.env, &order.execute.cwd));
     case.berth = Some(berth);
     case.started = Stamp::now();
     Some(log)
@@ -397,13 +402,24 @@ pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> 
 
 /// The same for what is to run next of it. A driver that is told how its parts ended is not observed, and so nothing is known of
 /// the command then.
-pub(super) fn observe_next(case: &mut Case, what: &What, lot: &Lot) -> Option<Log> {
+pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, lot: &Lot) -> Option<Log> {
     let berth = case.berth.as_mut()?;
     berth.mark();
     match what {
-        What::Part(part) => Some(note_in(berth, lot.library()?, &part.env)),
+        What::Part(part) => {
+            berth.expect(started(&part.argv, &part.env, &order.execute.cwd));
+            Some(note_in(berth, lot.library()?, &part.env))
+        }
         What::Command | What::Driver(_) => None,
     }
+}
+
+/// The file that is executed for a command: one that cannot be told is none.
+fn started(argv: &Strings, env: &Strings, folder: &[u8]) -> Option<PathBuf> {
+    let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
+    let found = Program::find(&candidates, folder);
+    let path = found.map(|(program, _)| program.path.into_bytes()).unwrap_or_default();
+    Some(OsString::from_vec(path).into())
 }
 
 fn note_in(berth: &Berth, library: &CStr, env: &Strings) -> Log {

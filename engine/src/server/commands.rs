@@ -348,7 +348,7 @@ impl Server {
         match (next, streams) {
             (Some(what), Some(stdio)) => {
                 let case = command.case.as_mut();
-                let log = case.and_then(|case| observe_next(case, &what, &self.lot));
+                let log = case.and_then(|case| observe_next(case, &order, &what, &self.lot));
                 let job = Job {
                     key,
                     order,

@@ -6,8 +6,6 @@ use wafengine::cache::story::{Policy, Statuses};
 
 pub const COMPILER: Policy = Policy {
     compiler: true,
-    clock: false,
-    random: false,
     folder: false,
     shell: false,
     statuses: Statuses::Ignored,

@@ -94,16 +94,30 @@ impl Scene {
         next_tick();
         self.started = Stamp::now();
         let what = What::Begin {
-            program: bytes("/bin/sh"),
+            program: bytes(self.program()),
             folder: bytes(&self.folder),
             parent: 0,
         };
         self.does(what, 0)
     }
 
+    /// The one that begins: a compiler's own, or a stranger.
+    pub fn program(&self) -> &'static str {
+        if self.policy.compiler {
+            "/usr/bin/gcc"
+        } else {
+            "/bin/sh"
+        }
+    }
+
     pub fn does(mut self, what: What, error: i32) -> Scene {
         let (process, error) = (1, error as u16);
-        self.accesses.push(Access { process, what, error });
+        self.accesses.push(Access {
+            process,
+            what,
+            error,
+            identity: 0,
+        });
         self
     }
 
@@ -174,7 +188,7 @@ impl Scene {
     pub fn paths(&self) -> Vec<String> {
         let facts = self.understand().unwrap().facts;
         let paths = facts.iter().filter_map(Fact::path).map(ToString::to_string);
-        paths.filter(|path| path != "/bin/sh").collect()
+        paths.filter(|path| path != self.program()).collect()
     }
 
     pub fn outputs(&self) -> Vec<(String, Kind)> {

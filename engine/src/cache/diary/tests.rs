@@ -9,7 +9,12 @@ const FOLDER: &str = "/no-such-folder";
 
 fn access(process: u32, what: What, error: i32) -> Access {
     let error = error as u16;
-    Access { process, what, error }
+    Access {
+        process,
+        what,
+        error,
+        identity: 0,
+    }
 }
 
 fn find(process: u32, path: &str, error: i32) -> Access {

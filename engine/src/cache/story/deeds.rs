@@ -17,6 +17,7 @@ impl Story<'_, '_, '_> {
     pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
         let error = access.error;
         self.now = self.manners_of(access.process);
+        self.seen = access.identity;
         match &access.what {
             What::Begin {
                 program,
@@ -25,8 +26,8 @@ impl Story<'_, '_, '_> {
             } => self.begin(access.process, program, folder, *parent),
             What::Enter { path } => self.enter(access.process, path, error),
             What::Blind { why } => Err(Obstacle::Blind { why }),
-            What::Time if self.knowledge.policy.clock && !self.seeds(access.process) => Err(Obstacle::ReadsClock),
-            What::Random if self.knowledge.policy.random && !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
+            What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
+            What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Time | What::Random | What::Date => Ok(()),
             What::Ask { name } => {
@@ -44,9 +45,7 @@ impl Story<'_, '_, '_> {
                 Ok(())
             }
             What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
-            What::Load { path } if hides_calls(path) && !self.knowledge.policy.compiler => {
-                Err(Obstacle::Blind { why: OWN_CALLS })
-            }
+            What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind { why: OWN_CALLS }),
             What::Execute { path } | What::Load { path } => {
                 let path = self.path(access.process, path)?;
                 self.look(How::Run, path, error)
@@ -101,7 +100,9 @@ impl Story<'_, '_, '_> {
         else {
             return HashSet::new();
         };
-        let asks = |access: &Access| matches!(&access.what, What::Ask { name } if name == b"PWD");
+        let compilers: HashSet<u32> = accesses.iter().filter_map(compiler).collect();
+        let is_asked = |access: &Access| matches!(&access.what, What::Ask { name } if name == b"PWD");
+        let asks = |access: &Access| is_asked(access) && compilers.contains(&access.process);
         let looks = |access: &Access, at: &[u8]| match &access.what {
             What::Find { path } | What::Look { path, follows: true } => access.error == 0 && path == at,
             _ => false,
@@ -119,11 +120,11 @@ impl Story<'_, '_, '_> {
         idle
     }
 
+    /// A child that becomes no program goes on with what its parent does, which is known if all do the same.
     fn manners_of(&self, process: u32) -> Manners {
-        if self.knowledge.policy.compiler {
-            return COMPILER;
-        }
-        self.manners.get(&process).copied().unwrap_or(STRANGER)
+        let is_of_compiler = self.knowledge.policy.compiler && self.all_compile;
+        let fork = if is_of_compiler { COMPILER } else { STRANGER };
+        self.manners.get(&process).copied().unwrap_or(fork)
     }
 
     /// The clock and random numbers do not show in what it makes, as yet.
@@ -239,7 +240,7 @@ impl Story<'_, '_, '_> {
             return Ok(());
         }
         // gcc's driver resolves it, to compare it with its sources.
-        if self.declared.contains(&name) && !(opens && found) {
+        if compiler && self.declared.contains(&name) && !(opens && found) {
             return Ok(());
         }
         let how = match (i32::from(error), how) {
@@ -257,12 +258,14 @@ impl Story<'_, '_, '_> {
         trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
         let careless = compiler;
+        let seen = if error == 0 { self.seen } else { 0 };
         if how == How::Read && self.heeds_times() {
             self.claims.insert(Claim {
                 how: How::Status { follows: true },
                 path: path.clone(),
                 name: name.clone(),
                 careless,
+                seen,
             });
         }
         self.claims.insert(Claim {
@@ -270,6 +273,7 @@ impl Story<'_, '_, '_> {
             path,
             name,
             careless,
+            seen,
         });
         Ok(())
     }
@@ -287,7 +291,7 @@ impl Story<'_, '_, '_> {
 
     fn open(&mut self, process: u32, given: &[u8], mode: Mode, error: u16) -> Result<(), Obstacle> {
         let path = self.path(process, given)?;
-        let is_random_told = self.knowledge.policy.random && !self.seeds(process);
+        let is_random_told = !self.seeds(process);
         match special(&self.view.place.absolute(&path)) {
             Some(Special::Harmless) => return Ok(()),
             Some(Special::Machine) if self.now.compiles => return Ok(()),
@@ -412,5 +416,13 @@ impl Story<'_, '_, '_> {
             libc::ENOENT => self.look(How::There { follows: true }, path, error),
             _ => Err(Obstacle::Denied { path: self.show(&path) }),
         }
+    }
+}
+
+/// The process, if a compiler begins in it.
+fn compiler(access: &Access) -> Option<u32> {
+    match &access.what {
+        What::Begin { program, .. } if Manners::of(program).compiles => Some(access.process),
+        _ => None,
     }
 }

@@ -24,15 +24,12 @@ use super::world::View;
 /// An entry with more would take longer to check than most commands to run.
 pub const MOST_FACTS: usize = 20_000;
 
-/// What is known of a command's kind. The default knows nothing, and has everything count.
+/// What is known of a command's kind. The default knows nothing, and has everything count. Each of its processes is judged by its own
+/// program all the same: a script or another program that stands before a compiler is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// A known compiler: takes what it only looks at for what it is, not for when it was written; looks at its results
-    /// without caring; keeps the names of its temporary files to itself; has the variables that it asks for, and no others.
+    /// A known compiler's command line: what it makes is foretold.
     pub compiler: bool,
-    /// Its result may tell the time at which it was made.
-    pub clock: bool,
-    pub random: bool,
     /// Its result may tell the name of the folder in which it was made.
     pub folder: bool,
     /// Its first program is a shell, which always knows where it is, and its line does not tell that.
@@ -57,8 +54,6 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             compiler: false,
-            clock: true,
-            random: true,
             folder: true,
             shell: false,
             statuses: Statuses::ByProgram,
@@ -149,6 +144,8 @@ struct Claim {
     name: Bytes,
     /// By a program to which its own results make no difference.
     careless: bool,
+    /// What was found, as `Access::identity` tells it; 0 if that is not known.
+    seen: u64,
 }
 
 struct Story<'v, 'w, 'k> {
@@ -162,10 +159,14 @@ struct Story<'v, 'w, 'k> {
     manners: FxHashMap<u32, Manners>,
     /// Those of the process of which is told.
     now: Manners,
+    /// What the access of which is told has found.
+    seen: u64,
     /// All programs ask for variables one by one; all compile; some do.
     all_ask: bool,
     all_compile: bool,
     some_compile: bool,
+    /// Some may read the standard input.
+    some_listen: bool,
     /// Processes that have opened their first file.
     reading: FxHashSet<u32>,
     first: Option<Path>,
@@ -197,9 +198,11 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         folders: FxHashMap::default(),
         manners: FxHashMap::default(),
         now: STRANGER,
+        seen: 0,
         all_ask: true,
         all_compile: true,
         some_compile: knowledge.policy.compiler,
+        some_listen: false,
         reading: FxHashSet::default(),
         first: None,
         traces: FxHashMap::default(),

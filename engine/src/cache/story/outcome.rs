@@ -7,10 +7,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use super::super::access::Bytes;
+use super::super::access::{identity_of_text, Bytes};
+use super::super::answer::INPUT;
 use super::super::environment::is_silent;
 use super::super::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use super::super::fact::{Fact, Kind};
+use super::super::input::Input;
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, Path, Root};
@@ -30,6 +32,7 @@ impl Story<'_, '_, '_> {
         let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
         self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
         let mut facts = self.variables();
+        facts.extend(self.input()?);
         self.view.begin();
         let mut files = BTreeMap::new();
         for claim in &claims {
@@ -125,6 +128,19 @@ impl Story<'_, '_, '_> {
         facts
     }
 
+    /// What it finds on its standard input, where a program may read that and the key has nothing of it.
+    fn input(&self) -> Result<Option<Fact>, Obstacle> {
+        if !self.some_listen || !self.knowledge.policy.compiler {
+            return Ok(None);
+        }
+        let value = self.view.environment.value(INPUT).map(<[u8]>::to_vec);
+        if value.as_deref() == Some(Input::UNKNOWN.as_bytes()) {
+            return Err(Obstacle::ReadsInput);
+        }
+        let name = INPUT.to_vec();
+        Ok(Some(Fact::Variable { name, value }))
+    }
+
     /// What a claim is now, unless it is about what the command made afterwards.
     fn fact(&mut self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
         let trace = self.traces.get(&claim.name);
@@ -135,6 +151,9 @@ impl Story<'_, '_, '_> {
             path: self.show(&claim.path),
         };
         let path = claim.path.clone();
+        if !self.is_as_seen(claim) {
+            return Err(Obstacle::Changed { path: self.show(&path) });
+        }
         let fact = match claim.how {
             How::Read | How::Run => return self.file(path, claim.how),
             How::There { follows } => self.there(path, follows).map_err(|_| changed)?,
@@ -170,6 +189,27 @@ impl Story<'_, '_, '_> {
             }
         };
         Ok(Some(fact))
+    }
+
+    /// The path leads to what the command has found there: neither a link nor a folder on the way was turned since, and it was not
+    /// a path that means another file to each process.
+    fn is_as_seen(&mut self, claim: &Claim) -> bool {
+        if claim.seen == 0 {
+            return true;
+        }
+        let path = &claim.path;
+        let found = match claim.how {
+            How::Read | How::Run | How::List | How::There { follows: true } | How::Status { follows: true } => {
+                self.view.status(path).map(|status| status.identity())
+            }
+            How::There { follows: false } | How::Status { follows: false } => {
+                self.view.status_of_name(path).map(|status| status.identity())
+            }
+            How::Target => self.view.target(path).map(|text| identity_of_text(&text)),
+            How::Resolve => self.view.resolved(path).map(|real| identity_of_text(&real)),
+            How::Absent { .. } | How::Refused { .. } => return true,
+        };
+        found == Ok(claim.seen)
     }
 
     /// What was there, or not, before the command made it.

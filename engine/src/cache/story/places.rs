@@ -3,7 +3,7 @@
 //! Knows nothing of what is done to the paths.
 
 use super::super::access::Bytes;
-use super::super::manners::{is_of_go, Manners, COMPILER, OWN_CALLS, STRANGER};
+use super::super::manners::{is_of_go, Manners, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, tidy, trimmed, Path};
 use super::super::shell::is_known;
@@ -27,9 +27,6 @@ impl Story<'_, '_, '_> {
     }
 
     fn introduce(&mut self, process: u32, program: &[u8]) -> Result<Manners, Obstacle> {
-        if self.knowledge.policy.compiler {
-            return Ok(COMPILER);
-        }
         let manners = Manners::of(program);
         if manners == STRANGER && is_of_go(program) {
             return Err(Obstacle::Blind { why: OWN_CALLS });
@@ -45,6 +42,7 @@ impl Story<'_, '_, '_> {
         self.all_ask &= manners.asks;
         self.all_compile &= manners.compiles;
         self.some_compile |= manners.compiles;
+        self.some_listen |= manners.listens;
         Ok(manners)
     }
 

@@ -4,7 +4,7 @@ use super::DAMAGED;
 use crate::cache::access::{Bytes, Mode, What};
 
 /// Size of a `struct wafpark_record`.
-pub const HEAD: u32 = 32;
+pub const HEAD: u32 = 40;
 
 /// A note of a command, as it was found.
 pub struct Record {
@@ -13,6 +13,9 @@ pub struct Record {
     pub kind: u16,
     pub error: u16,
     pub detail: u32,
+    /// Of an exec: its own; of a begin: that of the exec by which the program has started.
+    pub token: u32,
+    pub identity: u64,
     pub first: Bytes,
     pub second: Bytes,
 }
@@ -43,6 +46,8 @@ impl Record {
             kind: short(head, 12),
             error: short(head, 14),
             detail: number(head, 16),
+            token: number(head, 28),
+            identity: u64::from(number(head, 32)) | u64::from(number(head, 36)) << 32,
             first: texts,
             second,
         })
@@ -50,13 +55,15 @@ impl Record {
 }
 
 /// By `enum wafpark_blindness`.
-const BLINDNESS: [&str; 6] = [
+const BLINDNESS: [&str; 8] = [
     DAMAGED,
     "it uses a folder whose path cannot be told",
     "it used files before it was parked",
     "it lets the C library walk through folders",
     "it makes system calls of its own",
     "it talks to other processes",
+    "it is run by the loader, called as a program",
+    "it changes what its paths mean",
 ];
 
 /// `enum wafpark_kind`, of those that are not accesses of their own.
@@ -109,8 +116,8 @@ fn open(path: Bytes, flags: i32) -> What {
     if matches!(path.as_slice(), b"/dev/urandom" | b"/dev/random") {
         return What::Random;
     }
-    if has(libc::O_TMPFILE) || has(libc::O_PATH) {
-        // Nobody else sees what it writes there, or it reads nothing.
+    if has(libc::O_TMPFILE) {
+        // What it writes there is seen by this command only.
         return What::Find { path };
     }
     if has(libc::O_DIRECTORY) {

@@ -4,14 +4,26 @@ use super::*;
 
 /// A record as the library writes it, but for its first word.
 fn record(kind: u16, process: u32, detail: u32, first: &[u8], second: &[u8]) -> Bytes {
+    record_of(kind, process, detail, [first, second], (0, 0))
+}
+
+/// The same, with a token and an identity.
+fn record_of(
+    kind: u16,
+    process: u32,
+    detail: u32,
+    [first, second]: [&[u8]; 2],
+    (token, identity): (u32, u64),
+) -> Bytes {
     let size = (HEAD as usize + first.len() + second.len()).next_multiple_of(ALIGNMENT as usize);
     let mut bytes = [0, size as u32, process].map(u32::to_ne_bytes).concat();
     bytes.extend([kind, 0].map(u16::to_ne_bytes).concat());
     bytes.extend(
-        [detail, first.len() as u32, second.len() as u32, 0]
+        [detail, first.len() as u32, second.len() as u32, token]
             .map(u32::to_ne_bytes)
             .concat(),
     );
+    bytes.extend(identity.to_ne_bytes());
     bytes.extend([first, second].concat());
     bytes.resize(size, 0);
     bytes
@@ -55,28 +67,80 @@ fn why_of(records: &[Bytes]) -> Option<&'static str> {
     why(berth)
 }
 
+const OTHER: u64 = 77;
+
+/// The exec of this number is about to start a program.
+fn execute(token: u32) -> Bytes {
+    record_of(2, PROCESS, 0, [b"/other", b""], (token, OTHER))
+}
+
+/// A program begins that an exec has started.
+fn begin_by(token: u32, identity: u64, [process, parent]: [u32; 2]) -> Bytes {
+    record_of(1, process, parent, [b"/other", b"/folder"], (token, identity))
+}
+
 #[test]
 fn a_program_that_is_executed_must_begin() {
-    let execute = || record(2, PROCESS, 0, b"/other", b"");
     let refused = || record(REFUSED, PROCESS, 0, b"/other", b"");
-    assert_eq!(why_of(&[begin(PROCESS, 1)]), None);
-    assert_eq!(why_of(&[begin(PROCESS, 1), execute()]), Some(UNSEEN_CHILD));
-    assert_eq!(why_of(&[begin(PROCESS, 1), execute(), begin(PROCESS, 1)]), None);
-    assert_eq!(
-        why_of(&[begin(PROCESS, 1), execute(), begin(PROCESS - 1, PROCESS)]),
-        None
-    );
-    assert_eq!(
-        why_of(&[begin(PROCESS, 1), execute(), begin(PROCESS - 1, 1)]),
-        Some(UNSEEN_CHILD)
-    );
-    assert_eq!(why_of(&[begin(PROCESS, 1), execute(), refused()]), None);
-    assert_eq!(
-        why_of(&[begin(PROCESS, 1), execute(), execute(), refused()]),
-        Some(UNSEEN_CHILD)
-    );
-    assert_eq!(why_of(&[execute()]), Some(UNSEEN));
+    let (itself, child) = ([PROCESS, 1], [PROCESS - 1, PROCESS]);
+    for (more, why) in [
+        (vec![], None),
+        (vec![execute(5)], Some(UNSEEN_CHILD)),
+        (vec![execute(5), begin_by(5, OTHER, itself)], None),
+        (vec![execute(5), begin_by(5, OTHER, child)], None),
+        (vec![execute(5), refused()], None),
+        (vec![execute(5), execute(6), refused()], Some(UNSEEN_CHILD)),
+        (vec![execute(5), execute(6), refused(), begin_by(5, OTHER, child)], None),
+    ] {
+        let records = [vec![begin(PROCESS, 1)], more].concat();
+        assert_eq!(why_of(&records), why, "{records:?}");
+    }
+    assert_eq!(why_of(&[execute(5)]), Some(UNSEEN));
     assert_eq!(why_of(&[]), Some(UNSEEN));
+}
+
+/// What an unobserved program starts is not taken for what was to start in its place.
+#[test]
+fn a_begin_belongs_to_one_exec_of_one_process_and_of_one_file() {
+    let child = [PROCESS - 1, PROCESS];
+    for (of, begins) in [
+        ("another file", vec![begin_by(5, OTHER + 1, child)]),
+        ("a file that cannot be told", vec![begin_by(5, 0, child)]),
+        ("another exec", vec![begin_by(6, OTHER, child)]),
+        ("no exec", vec![begin_by(0, OTHER, child)]),
+        (
+            "a process of another",
+            vec![begin_by(5, OTHER, [PROCESS - 1, PROCESS - 2])],
+        ),
+        (
+            "one that has begun",
+            vec![begin_by(5, OTHER, child), begin_by(5, OTHER, child)],
+        ),
+    ] {
+        let records = [vec![begin(PROCESS, 1), execute(5)], begins].concat();
+        assert_eq!(why_of(&records), Some(UNSEEN_CHILD), "{of}");
+    }
+    let unknown = record_of(2, PROCESS, 0, [b"/other", b""], (5, 0));
+    assert_eq!(
+        why_of(&[begin(PROCESS, 1), unknown, begin_by(5, 0, child)]),
+        Some(UNSEEN_CHILD)
+    );
+}
+
+#[test]
+fn the_first_program_is_the_one_that_was_started() {
+    let shell = std::path::PathBuf::from("/bin/sh");
+    let why_with = |identity: u64, started: Option<std::path::PathBuf>| {
+        let mut berth = Arena::new(1).unwrap().reserve().unwrap();
+        berth.expect(started);
+        put(&berth, &[begin_by(0, identity, [PROCESS, 1])]);
+        why(berth)
+    };
+    let is_shell = program::find(&shell);
+    assert_eq!(why_with(is_shell, Some(shell.clone())), None);
+    assert_eq!(why_with(is_shell, None), None);
+    assert_eq!(why_with(is_shell + 1, Some(shell)), Some(UNSEEN));
+    assert_eq!(why_with(is_shell, Some("/nowhere".into())), Some(UNSEEN));
 }
 
 #[test]

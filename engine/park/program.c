@@ -1,0 +1,111 @@
+/* What the kernel will start for a path: by its first bytes, as the kernel itself tells programs.
+ *
+ * A program that starts is observed if the loader loads this library into it. So what is linked statically, made for another
+ * kind of processor, or cannot be read is not observed, and must not find our variables either: the loader of another
+ * kind of processor would complain about them on standard error. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "record.h"
+#include "system.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#define HEAD 256 /* the kernel reads no more of a script's first line */
+#define SCRIPTS 5 /* an interpreter may be a script itself; the kernel gives up after so many */
+#define PARTS 8 /* so many of a program's headers are read at once */
+
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#else
+#define MACHINE EM_AARCH64
+#endif
+
+/* A file that is to be executed, and its beginning. */
+struct program {
+	int file;
+	uint64_t identity;
+	long size;
+	union {
+		ElfW(Ehdr) elf;
+		char bytes[HEAD];
+	} head;
+};
+
+/* Anything else than a plain file is not opened: a pipe would block. */
+static int open_program(int folder, const char *path, struct program *program) {
+	struct stat status;
+	if (SYSTEM(SYS_newfstatat, folder, path, &status, 0) < 0 || !S_ISREG(status.st_mode))
+		return 0;
+	program->identity = wafpark_identity(status.st_dev, status.st_ino);
+	program->file = (int)SYSTEM(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+	if (program->file < 0)
+		return 0;
+	program->size = SYSTEM(SYS_pread64, program->file, program->head.bytes, HEAD, 0);
+	return 1;
+}
+
+/* The loader is named in the program's own headers. The loader itself has none. */
+static int has_loader(const struct program *program) {
+	const ElfW(Ehdr) *elf = &program->head.elf;
+	ElfW(Phdr) parts[PARTS];
+	if (program->size < (long)sizeof *elf || elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != MACHINE ||
+	    elf->e_phentsize != sizeof *parts)
+		return 0;
+	for (unsigned i = 0; i < elf->e_phnum; i++) {
+		const uint64_t place = elf->e_phoff + i * sizeof *parts;
+		if (i % PARTS == 0 && SYSTEM(SYS_pread64, program->file, parts, sizeof parts, place) < (long)sizeof *parts)
+			return 0;
+		if (parts[i % PARTS].p_type == PT_INTERP)
+			return 1;
+	}
+	return 0;
+}
+
+static int is_elf(const struct program *program) {
+	const char *bytes = program->head.bytes;
+	return program->size > SELFMAG && bytes[0] == ELFMAG0 && bytes[1] == ELFMAG1 && bytes[2] == ELFMAG2 && bytes[3] == ELFMAG3;
+}
+
+/* The interpreter of a script, which ends with a zero then; NULL if it cannot be told. */
+static const char *find_interpreter(struct program *program) {
+	char *at = program->head.bytes, *end = at + program->size;
+	/* Text without such a line is what libc has a shell execute, for those who search along PATH. */
+	if (program->size < 3 || at[0] != '#' || at[1] != '!')
+		return "/bin/sh";
+	at += 2;
+	while (at < end && (*at == ' ' || *at == '\t'))
+		at++;
+	char *path = at;
+	while (at < end && *at && *at != ' ' && *at != '\t' && *at != '\n')
+		at++;
+	if (at == end || at == path)
+		return NULL;
+	*at = 0;
+	return path;
+}
+
+/* Notes the interpreters on the way. */
+static uint64_t inspect(int folder, const char *path, int depth) {
+	struct program program;
+	if (!open_program(folder, path, &program))
+		return 0;
+	uint64_t found = 0;
+	if (is_elf(&program))
+		found = has_loader(&program) ? program.identity : 0;
+	else if (depth < SCRIPTS) {
+		const char *interpreter = find_interpreter(&program);
+		if (interpreter) {
+			wafpark_note(WAFPARK_LOAD, 0, 0, AT_FDCWD, interpreter);
+			found = inspect(AT_FDCWD, interpreter, depth + 1);
+		}
+	}
+	SYSTEM(SYS_close, program.file);
+	return found;
+}
+
+HIDDEN uint64_t wafpark_inspect(int folder, const char *path) {
+	return path ? inspect(folder, path, 0) : 0;
+}
