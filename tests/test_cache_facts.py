@@ -336,6 +336,91 @@ def test_a_command_that_runs_itself(yard: Facts) -> None:
 	assert (yard.folder / "said").read_text() == "1\n\n"
 
 
+NATIVE = {
+	"march": "gcc -march=native -O2 -c a.c -o made.o",
+	"mtune": "gcc -mtune=native -c a.c -o made.o",
+	"response file": "gcc -c a.c -o made.o @native.args",
+	"specs": "gcc -specs=native.specs -c a.c -o made.o",
+	"assembly": "gcc -march=native -S a.c -o made.o",
+	"g++": "g++ -march=native -x c++ -c a.c -o made.o",
+	"gfortran": "gfortran -march=native -c m.f90 -o made.o",
+	"clang": "clang -march=native -c a.c -o made.o",
+	"configuration": "clang --config ./native.cfg -c a.c -o made.o",
+	"link": "gcc -march=native -flto -o made.o a.c b.c",
+	"script": "sh tool/run.sh",
+}
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_the_processor(name: str, yard: Facts) -> None:
+	"""What is compiled for this processor is a miss on another one, and a hit on this one."""
+	line = NATIVE[name]
+	need(line)
+	yard.write("native.args", "-O1 -march=native\n")
+	yard.write("native.specs", "*cc1:\n+ -mtune=native\n")
+	yard.write("native.cfg", "-march=native\n")
+	yard.write("tool/run.sh", "cat a.c > made.o\n")
+	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+	assert yard.check(line, "made.o", WAFCC_PROCESSOR="one").startswith("hit")
+	assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("miss: the processor is")
+	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="two")
+
+
+def test_the_processor_is_all_the_same(yard: Facts) -> None:
+	"""What is compiled for any processor is a hit on any."""
+	for line in ("gcc -march=x86-64 -c a.c -o made.o", "gcc -o made.o a.o b.o"):
+		yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+		assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
+
+
+PRAGMAS = {
+	"pragma": '#pragma GCC dependency "in.txt"\n',
+	"spliced": '#pragma GCC depen\\\ndency "in.txt"\n',
+	"operator": '_Pragma("GCC dependency \\"in.txt\\"")\n',
+	"of clang": '#pragma clang dependency "in.txt"\n',
+	"argument": "TOLD\n",
+	"included": '#include "p.h"\n',
+}
+
+
+@pytest.mark.parametrize("cc", ["gcc", "clang"])
+@pytest.mark.parametrize("name", PRAGMAS)
+@pytest.mark.parametrize("by_facts", [False, True], ids=["compile", "by facts"])
+def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, yard: Facts) -> None:
+	"""``#pragma GCC dependency`` warns of files that are newer than the source: their times count."""
+	need(cc)
+	yard.write("p.h", PRAGMAS["pragma"])
+	yard.write("p.c", PRAGMAS[name] + "int f;\n")
+	yard.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
+	for name_of_file in ("p.c", "p.h", "in.txt"):
+		os.utime(yard.folder / name_of_file, (10**9, 10**9))
+	line = f"{cc} -Werror=comment {'-save-temps' if by_facts else ''} -c p.c -o made.o @p.args"
+	yard.check_until_hit(line, "made.o")
+	assert yard.check(line, "made.o").startswith("hit")
+	os.utime(yard.folder / "in.txt", (10**9 + 9, 10**9 + 9))
+	warned = yard.run(line, False).stderr
+	assert (b"in.txt" in warned) == (cc == "clang" or name != "of clang")
+	said = yard.check(line, "made.o")
+	assert said.startswith("miss: in.txt was written anew") or not warned, said
+
+
+def test_variables_that_libc_asks_for(yard: Facts) -> None:
+	"""How words of a command line are ordered, where character sets are described: libc asks inside itself."""
+	deadline = time.monotonic() + PATIENCE
+	while yard.hits() < 1:
+		assert time.monotonic() < deadline
+		assert yard.run_by_facts("cat in.txt -n").stdout == b"     1\tone\n"
+	assert yard.run_by_facts("cat in.txt -n", POSIXLY_CORRECT="1").returncode != 0
+	yard.write("gconv/gconv-modules", "alias OURS// ISO-8859-15//\n")
+	here, line = str(yard.folder / "gconv"), "gcc -finput-charset=OURS -c a.c -o made.o"
+	assert yard.run(line, False).status != 0
+	yard.check_until_hit(line, "made.o", GCONV_PATH=here)
+	assert yard.check(line, "made.o").startswith("miss: what the C library is told is not set")
+	yard.check_until_hit("gcc -c a.c -o made.o", "made.o")
+	for name in ("GLIBC_TUNABLES", "LD_BIND_NOW", "MALLOC_PERTURB_", "LOCPATH"):
+		assert yard.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
+
+
 def test_users_of_modules(yard: Facts) -> None:
 	"""Whoever imports a module depends on what was made of it."""
 	need("g++")

@@ -103,6 +103,7 @@ fn main() {
             folder: false,
             shell: false,
             statuses: Statuses::Ignored,
+            processor: false,
         },
         outputs: None,
         modules: None,

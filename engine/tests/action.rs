@@ -389,6 +389,121 @@ fn what_a_key_leaves_out_changes_no_output() {
     assert!(shared > 60, "only {shared} lines share their key with others");
 }
 
+/// Ways to ask for a dependency file, which is called `d/q`.
+const DEPENDENCIES: &[&str] = &[
+    "-c -MD -MF d/q",
+    "-c -MMD -MF d/q -MT t",
+    "-c -MMD -MF d/q -MQ $x",
+    "-c -Wp,-MD,d/q",
+    "-c -Wp,-MMD,d/q",
+    "-c -Wp,-MMD,d/q -MT t",
+    "-c -Wp,-MD,d/q -Wp,-MT,t",
+    "-c -Wp,-MD,d/q -Wp,-MT,t -Wp,-MT,u",
+    "-c -Wp,-MD,d/q -MD",
+    "-c -MD -Wp,-MMD,d/q -MP",
+    "-c -Wp,-MD,d/q -MF d/r",
+    "-c -MF d/r -Wp,-MD,d/q",
+    "-c -MMD -MF d/r -Wp,-MD,d/q",
+    "-c -MD -MF d/q -Wp,-MT,t",
+    "-c -MD -MF d/q -Wp,-MQ,t",
+    "-c -MD -MF d/q -Wp,-MT,t -MT s",
+    "-S -MD -MF d/q",
+    "-S -Wp,-MD,d/q",
+    "-S -MD -MF d/q -Wp,-MT,t",
+    "-E -MD -MF d/q",
+    "-c -E -MMD -MF d/q",
+    "-E -Wp,-MD,d/q",
+    "-E -MD -MF d/q -Wp,-MT,t",
+    "-c -flto -MD -MF d/q",
+    "-x c-header -MD -MF d/q",
+    "-x c-header -Wp,-MD,d/q",
+];
+const CALLED: &[&str] = &[
+    "",
+    " -o a.o",
+    " -o a.x",
+    " -o ./a.o",
+    " -o d/x.o",
+    " -o e/longer-than-the-other.o",
+    " -o t",
+];
+
+/// A dependency file as it comes back for a command is the one that the compiler would write for it.
+#[test]
+fn a_dependency_file_comes_back_for_any_output() {
+    let (mut told, mut wrong) = (0, Vec::new());
+    let of_language = |compiler: &str| match compiler {
+        "gfortran" => ("-cpp", "m.f90"),
+        _ => ("", "sub/a.c"),
+    };
+    for compiler in ["gcc", "clang", "g++", "gfortran"]
+        .into_iter()
+        .filter(|name| found(name).is_some())
+    {
+        let (prefix, source) = of_language(compiler);
+        for options in DEPENDENCIES
+            .iter()
+            .filter(|line| compiler != "gfortran" || !line.contains("-x "))
+        {
+            let space = Space::new();
+            let mut known = Vec::new();
+            for called in CALLED {
+                let line = format!("{prefix} {options}{called} {source}");
+                let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+                let words = if compiler == "clang" && options.contains("-header") {
+                    [&["-Xclang".to_owned(), "-fno-pch-timestamp".to_owned()][..], &words].concat()
+                } else {
+                    words
+                };
+                let Ok(action) = space.action(compiler, &words, &[]) else {
+                    continue;
+                };
+                let (succeeds, said, made) = space.run(compiler, &words);
+                assert!(succeeds, "{compiler} {line}: {said}");
+                made.keys()
+                    .for_each(|name| fs::remove_file(space.0.join(name)).unwrap());
+                let mut outputs = action.knows.outputs.iter();
+                let file = outputs.find(|output| output.role == Role::Dependencies).unwrap();
+                let Some(text) = made.get(std::str::from_utf8(&file.path).unwrap()) else {
+                    wrong.push(format!("{compiler} {line}: made {:?}", made.keys()));
+                    continue;
+                };
+                known.push((line, action, text.clone()));
+            }
+            for (line, action, text) in &known {
+                let compiler = action.knows.compiler.unwrap();
+                let stored = match &action.knows.target {
+                    Some(target) => neutral::without_target(text, compiler, target),
+                    None => Some(text.clone()),
+                };
+                let Some(stored) = stored else {
+                    wrong.push(format!(
+                        "{compiler:?} {line}: nothing is stored of {}",
+                        String::from_utf8_lossy(text)
+                    ));
+                    continue;
+                };
+                for (other, others_action, expected) in &known {
+                    if others_action.key != action.key {
+                        continue;
+                    }
+                    let back = match &others_action.knows.target {
+                        Some(target) => neutral::with_target(&stored, compiler, target).unwrap(),
+                        None => stored.clone(),
+                    };
+                    told += 1;
+                    if back != *expected {
+                        let text = String::from_utf8_lossy(&back).into_owned();
+                        wrong.push(format!("{compiler:?} {line} for {other}: {text}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {told}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(told > 300, "only {told}");
+}
+
 const SHARED: &[(&str, &str)] = &[
     ("", "-c -g -ffile-prefix-map={}=. -MD -I{}/sub {}/a.c -o {}/d/x.o"),
     (

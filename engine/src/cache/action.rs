@@ -11,13 +11,15 @@ use std::path::Path;
 
 use super::access::Bytes;
 use super::compiler::Compiler;
+use super::dated::word_compares_times;
 use super::digest::Digest;
 use super::input::Input;
 use super::language::Language;
-use super::line::{Kind, Line};
+use super::line::{Kind, Line, Target, Word};
 use super::manners::{archives_no_times, Manners, Times};
 use super::options::Stage;
 use super::outputs::{self, Output, Role};
+use super::processor;
 use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
@@ -26,7 +28,7 @@ use super::story::{Policy, Statuses};
 use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
-const VERSION: &[u8] = b"action 1";
+const VERSION: &[u8] = b"action 2";
 const BY_FACTS: &[u8] = b"facts 1";
 /// Variables by which compilers do more than their command line tells.
 const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
@@ -90,6 +92,8 @@ pub struct Knowledge {
     pub is_shell: bool,
     /// Whether times of files count.
     pub statuses: Statuses,
+    /// It asks for this machine's processor.
+    pub asks_processor: bool,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
 }
@@ -103,11 +107,12 @@ pub struct Action {
 impl Knowledge {
     /// Known compilers read the clock to seed names that need not be foreseen; what they make a date of they write.
     pub fn policy(&self) -> Policy {
-        let statuses = self.statuses;
+        let (statuses, processor) = (self.statuses, self.asks_processor);
         match self.compiler {
             None => Policy {
                 shell: self.is_shell,
                 statuses,
+                processor,
                 ..Policy::default()
             },
             Some(_) => Policy {
@@ -115,6 +120,7 @@ impl Knowledge {
                 folder: self.tells_folder && self.base.is_none(),
                 shell: false,
                 statuses,
+                processor,
             },
         }
     }
@@ -165,7 +171,14 @@ impl Action {
                 base: None,
                 tells_folder: true,
                 is_shell,
-                statuses: statuses(Compiler::of(call.program, call.real).ok(), manners, &argv, &reason),
+                statuses: statuses(
+                    call,
+                    Compiler::of(call.program, call.real).ok(),
+                    manners,
+                    &argv,
+                    &reason,
+                ),
+                asks_processor: asks_processor(call),
                 target: None,
             },
         })
@@ -173,18 +186,20 @@ impl Action {
 
     /// `read` reads a response file, by its name as the command has it.
     fn of(call: &Call, read: Read) -> Result<Action, Reason> {
-        let (line, outputs) = understand(call, read)?;
+        let (expanded, line, outputs) = understand(call, read)?;
         let base = sharing::base(&line, call.folder, call.bases);
         Ok(Action {
             key: key(call, &line, &outputs, base),
             knows: Knowledge {
                 compiler: Some(line.compiler),
                 statuses: match line.compiler {
+                    _ if expanded.iter().any(|word| word_compares_times(word)) => Statuses::Kept,
                     Compiler::Gcc => Statuses::Ignored,
                     Compiler::Clang => Statuses::WithPrecompiled,
                 },
                 tells_folder: tells_folder(&line),
                 is_shell: false,
+                asks_processor: line.words.iter().any(Word::asks_processor),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
@@ -195,13 +210,42 @@ impl Action {
 }
 
 /// Whether times of files count for a command that is cached by its facts.
-fn statuses(compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+fn statuses(call: &Call, compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+    let read = |name: &[u8]| call.read(name);
+    let expanded = response::expand(argv.iter().copied(), &read).map(|expanded| expanded.words);
+    let compares = |words: Vec<Bytes>| words.iter().any(|word| word_compares_times(word));
+    if manners.compiles && expanded.map_or(true, compares) {
+        return Statuses::Kept;
+    }
     let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
     match compiler {
         // What it prepares tells when its parts were written.
         Some(Compiler::Clang) if !links => Statuses::Kept,
         None if manners.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
         _ => Statuses::ByProgram,
+    }
+}
+
+/// A command that is no compile we know. What cannot be read may say anything.
+fn asks_processor(call: &Call) -> bool {
+    let read = |name: &[u8]| call.read(name);
+    let expanded = response::expand(call.argv.iter().skip(1), &read);
+    let asks = |word: &Bytes| processor::is_asked_by(word) || gives_options(word);
+    expanded.map_or(true, |expanded| expanded.words.iter().any(asks))
+}
+
+/// It names a file of further options, which is not read here.
+fn gives_options(word: &[u8]) -> bool {
+    const NAMES: [&[u8]; 4] = [b"-specs", b"--specs", b"--config", b"--driver-mode"];
+    NAMES.iter().any(|name| word.starts_with(name))
+}
+
+impl Word {
+    fn asks_processor(&self) -> bool {
+        self.kind != Kind::Source
+            && (gives_options(&self.option)
+                || processor::is_asked_by(&self.option)
+                || processor::is_asked_by(&self.operand))
     }
 }
 
@@ -213,14 +257,14 @@ impl Call<'_> {
 }
 
 /// What the command asks for, and the files that it makes.
-fn understand(call: &Call, read: Read) -> Result<(Line, Vec<Output>), Reason> {
+fn understand(call: &Call, read: Read) -> Result<(Vec<Bytes>, Line, Vec<Output>), Reason> {
     let compiler = Compiler::of(call.program, call.real)?;
     let expanded = response::expand(call.argv.iter().skip(1), read)?;
     let line = Line::read(compiler, &expanded.words)?;
     refuse_variables(compiler, call.environment)?;
     refuse_times_of_files(&line)?;
     let outputs = outputs::of(&line)?;
-    Ok((line, outputs))
+    Ok((expanded.words, line, outputs))
 }
 
 fn variable<'a>(environment: &'a Strings, name: &str) -> Option<&'a [u8]> {
@@ -266,9 +310,24 @@ fn is_about_folders(word: &[u8]) -> bool {
 
 /// The name by which a dependency file calls the main output, where its command does not say another.
 fn target(line: &Line, outputs: &[Output]) -> Option<Bytes> {
-    line.dependencies.as_ref().filter(|wanted| !wanted.has_target)?;
-    let main = outputs.iter().find(|output| output.role == Role::Main);
-    main.map(|main| main.path.clone())
+    line.dependencies
+        .as_ref()
+        .filter(|wanted| wanted.target == Target::Output)?;
+    let main = outputs.iter().find(|output| output.role == Role::Main)?;
+    Some(match line.compiler {
+        Compiler::Gcc => without_dots(&main.path).to_vec(),
+        Compiler::Clang => main.path.clone(),
+    })
+}
+
+/// gcc leaves out `./` at the beginning of what its dependency files name.
+fn without_dots(path: &[u8]) -> &[u8] {
+    let mut rest = path;
+    while let Some(below) = rest.strip_prefix(b"./") {
+        let slashes = below.iter().take_while(|b| **b == b'/').count();
+        rest = &below[slashes..];
+    }
+    rest
 }
 
 /// Makefiles quote nothing of it.
@@ -278,7 +337,11 @@ fn is_plain(name: &[u8]) -> bool {
 
 /// Whether the content of an output depends on how the main one is called.
 fn is_bound(line: &Line) -> bool {
-    line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
+    let is_amid = line
+        .dependencies
+        .as_ref()
+        .is_some_and(|wanted| wanted.target == Target::Amid);
+    is_amid || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
 }
 
 /// Bytes that no two different lists of words make.
@@ -305,6 +368,9 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
     }
     for output in outputs {
         text.add(format!("{:?}", output.role).as_bytes());
+    }
+    if let Some(wanted) = &line.dependencies {
+        text.add(format!("{:?}", wanted.target).as_bytes());
     }
     let is_quoted = target(line, outputs).is_some_and(|target| !is_plain(&target));
     if is_bound(line) || is_quoted {

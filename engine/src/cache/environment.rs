@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::digest::Digest;
+use super::exception::is_asked_by_libc;
 use crate::wire::Strings;
 
 /// What a command has of its client beside its variables, under names that no variable can have: they begin with an equals sign.
@@ -127,6 +128,16 @@ impl Environment {
         }
     }
 
+    /// What libc asks for inside itself and is hardly ever set, as one value; `None` if nothing of it is.
+    pub fn for_libc(&self) -> Option<Vec<u8>> {
+        let all = self
+            .variables
+            .iter()
+            .filter(|found| is_asked_by_libc(found.name(&self.text)));
+        let texts: Vec<_> = all.map(|found| &self.text[found.start..found.end]).collect();
+        (!texts.is_empty()).then(|| texts.join(&b' '))
+    }
+
     /// All that a program may have seen: not `PWD` where it says only what the folder says.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let tells = move |(name, value): &(&[u8], &[u8])| {
@@ -175,6 +186,13 @@ mod tests {
         assert_eq!(found.value(b"A"), Some(&b"1=x"[..]));
         assert_eq!(found.value(b"B"), Some(&b"2"[..]));
         assert_eq!(found.value(b"odd"), None);
+    }
+
+    #[test]
+    fn what_libc_asks_for_is_told_as_one() {
+        assert_eq!(environment(&["A=1", "LD_PRELOAD=x"]).for_libc(), None);
+        let found = environment(&["POSIXLY_CORRECT=", "LD_BIND_NOW=1", "B=2"]).for_libc();
+        assert_eq!(found, Some(b"LD_BIND_NOW=1 POSIXLY_CORRECT=".to_vec()));
     }
 
     #[test]

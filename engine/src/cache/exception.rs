@@ -21,6 +21,40 @@ pub const ALWAYS_ASKED: [&[u8]; 16] = [
     b"PATH",
 ];
 
+/// Under this name facts have all further variables for libc, those that are set: none can be called so.
+pub const LIBC: &[u8] = b"=libc";
+
+/// What libc and the loader ask inside themselves and is hardly ever set, of glibc and musl.
+const LIBC_NAMES: [&[u8]; 16] = [
+    // Locales, messages and character sets.
+    b"LOCPATH",
+    b"MUSL_LOCPATH",
+    b"OUTPUT_CHARSET",
+    b"GCONV_PATH",
+    // Command lines, and what is said of them.
+    b"POSIXLY_CORRECT",
+    b"ARGP_HELP_FMT",
+    b"MSGVERB",
+    b"SEV_LEVEL",
+    // Dates.
+    b"TZDIR",
+    b"DATEMSK",
+    b"GETCONF_DIR",
+    // Names of hosts.
+    b"RES_OPTIONS",
+    b"LOCALDOMAIN",
+    b"HOSTALIASES",
+    b"LIBC_FATAL_STDERR_",
+    b"NIS_PATH",
+];
+const LIBC_PREFIXES: [&[u8]; 4] = [b"LD_", b"MALLOC_", b"GLIBC_", b"RESOLV_"];
+
+/// Whether libc or the loader may ask for this variable inside itself, and no fact has its name.
+pub fn is_asked_by_libc(name: &[u8]) -> bool {
+    let is_asked = LIBC_NAMES.contains(&name) || LIBC_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    is_asked && !ALWAYS_ASKED.contains(&name)
+}
+
 /// Where temporary files go: their names do not show in what compilers make. `TMPDIR` is therefore asked for by nobody
 /// that is known, and counts for everybody else.
 pub const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
@@ -34,6 +68,8 @@ pub enum Special {
     Random,
     /// How large the machine is, for allocators and thread pools: harmless to whoever is known to ask for that.
     Machine,
+    /// What kind of processor it is, among what changes all the time.
+    Processor,
     /// Says another thing each time, or something that only this machine knows.
     Device,
 }
@@ -66,6 +102,9 @@ pub fn special(path: &[u8]) -> Option<Special> {
     if MACHINE.iter().any(is_in) {
         return Some(Special::Machine);
     }
+    if path == b"/proc/cpuinfo" {
+        return Some(Special::Processor);
+    }
     if matches!(path, b"/dev/urandom" | b"/dev/random") {
         return Some(Special::Random);
     }
@@ -78,10 +117,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_libc_asks_for_is_known_by_its_name() {
+        for name in [
+            "POSIXLY_CORRECT",
+            "GCONV_PATH",
+            "LD_BIND_NOW",
+            "MALLOC_PERTURB_",
+            "GLIBC_TUNABLES",
+        ] {
+            assert!(is_asked_by_libc(name.as_bytes()), "{name}");
+        }
+        for name in ["LD_PRELOAD", "LDFLAGS", "HOME", "PATH", "MALLOC"] {
+            assert!(!is_asked_by_libc(name.as_bytes()), "{name}");
+        }
+    }
+
+    #[test]
     fn devices_are_told_from_files() {
         assert_eq!(special(b"/dev/null"), Some(Special::Harmless));
         assert_eq!(special(b"/dev/urandom"), Some(Special::Random));
-        assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Device));
+        assert_eq!(special(b"/proc/cpuinfo"), Some(Special::Processor));
         assert_eq!(special(b"/sys/devices/system/cpu/online"), Some(Special::Machine));
         assert_eq!(special(b"/dev/shm/x"), None);
         assert_eq!(special(b"/development/x"), None);

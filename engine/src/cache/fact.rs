@@ -8,7 +8,9 @@ use std::fmt;
 use rustix::io::Errno;
 
 use super::digest::Digest;
+use super::exception::LIBC;
 use super::path::Path;
+use super::processor::PROCESSOR;
 use super::world::View;
 
 /// What something is, to whom does not read it.
@@ -429,6 +431,14 @@ impl fmt::Display for Words<'_> {
     }
 }
 
+fn shown_name(name: &[u8]) -> std::borrow::Cow<'_, str> {
+    match name {
+        PROCESSOR => "the processor".into(),
+        LIBC => "what the C library is told".into(),
+        name => String::from_utf8_lossy(name),
+    }
+}
+
 fn or_unset(value: Option<&[u8]>) -> String {
     value.map_or_else(|| "not set".to_string(), |value| Words(value).to_string())
 }
@@ -453,7 +463,7 @@ impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fact::Variable { name, value } => {
-                let name = String::from_utf8_lossy(name);
+                let name = shown_name(name);
                 write!(f, "{name} is {}", or_unset(value.as_deref()))
             }
             Fact::Names { .. } => write!(f, "which variables there are"),
@@ -484,7 +494,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Change::Variable { name, was, is } => {
-                let name = String::from_utf8_lossy(name);
+                let name = shown_name(name);
                 write!(
                     f,
                     "{name} is {}, was {}",

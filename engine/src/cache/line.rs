@@ -36,8 +36,19 @@ pub struct Word {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies {
     pub file: Option<Bytes>,
-    /// A target is told, so that it is not called like the output.
-    pub has_target: bool,
+    pub target: Target,
+}
+
+/// What a dependency file is about, by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Target {
+    /// What the words of the line say: a target, or else the source.
+    #[default]
+    Told,
+    /// The main output.
+    Output,
+    /// The main output among others.
+    Amid,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +78,16 @@ struct Reader {
     language: Option<Bytes>,
     source: Option<(Bytes, Option<Language>)>,
     output: Option<Bytes>,
+    /// By an option of the driver, which then may tell the compiler how the output is called.
     depends: bool,
     file: Option<Bytes>,
-    /// By `-Wp,-MD,file`, which is stronger.
+    /// By `-Wp,-MD,file`.
     given: Option<Bytes>,
+    /// By `-MF` or `-Wp,-MD,file`, the last of them.
+    last_file: Option<Bytes>,
     has_target: bool,
+    /// By `-Wp,-MT,target`: one more, or one in place of the source's.
+    has_other_target: bool,
     sides: Vec<Side>,
     named: BTreeMap<Named, Bytes>,
     modules: Bytes,
@@ -190,7 +206,10 @@ impl Reader {
             Does::Language => self.language = (operand != b"none").then(|| operand.clone()),
             Does::Stage(stage) => self.stages.push(stage),
             Does::Dependencies => self.depends = true,
-            Does::DependencyFile => (self.file, kind) = (Some(operand.clone()), None),
+            Does::DependencyFile => {
+                (self.file, kind) = (Some(operand.clone()), None);
+                self.last_file.clone_from(&self.file);
+            }
             Does::DependencyTarget => (self.has_target, kind) = (true, Some(Kind::Target)),
             Does::Side(side) => {
                 self.sides.retain(|other| *other != side);
@@ -228,14 +247,14 @@ impl Reader {
         match whom {
             For::Preprocessor => match parts[..] {
                 [b"-MD" | b"-MMD", file] if !file.is_empty() => {
-                    self.depends = true;
                     self.given = Some(file.to_vec());
+                    self.last_file.clone_from(&self.given);
                     // Which of the two it is does matter.
                     self.keep(b"-Wp,", parts[0].to_vec(), false, Kind::Plain);
                     Ok(None)
                 }
                 [b"-MT" | b"-MQ", _] => {
-                    self.has_target = true;
+                    self.has_other_target = true;
                     Ok(Some(Kind::Plain))
                 }
                 [b"-MP"] => Ok(Some(Kind::Plain)),
@@ -279,6 +298,34 @@ impl Reader {
         }
     }
 
+    /// gcc's driver hands a name on only where it was asked for dependencies itself; clang understands `-Wp,` as its own options.
+    fn dependencies(&self, compiler: Compiler, stage: Stage, language: Language) -> Option<Dependencies> {
+        let (file, is_handed_on) = match compiler {
+            Compiler::Gcc => {
+                let (given, named) = (self.given.as_ref(), self.file.as_ref());
+                let file = match language {
+                    Language::Fortran => named.or(given),
+                    _ => given.or(named),
+                };
+                (file, self.depends && stage != Stage::Preprocess)
+            }
+            Compiler::Clang => (self.last_file.as_ref(), true),
+        };
+        // Where the output is not named, it is called like the source, and so is the target: as an object.
+        let is_like_source =
+            stage == Stage::Object && !self.precompiles && language != Language::Header && !self.bitcode;
+        let is_plain = !self.has_other_target && language != Language::Fortran;
+        let target = match is_handed_on && !self.has_target {
+            true if is_plain && (self.output.is_some() || is_like_source) => Target::Output,
+            true if self.output.is_some() => Target::Amid,
+            _ => Target::Told,
+        };
+        (self.depends || self.given.is_some()).then(|| Dependencies {
+            file: file.cloned(),
+            target,
+        })
+    }
+
     fn finish(self, compiler: Compiler) -> Result<Line, Reason> {
         if let Some(option) = &self.wants {
             return Err(Reason::Incomplete(option.clone()));
@@ -297,17 +344,14 @@ impl Reader {
             return Err(unknown());
         }
         let stage = self.stage(language)?;
-        let file = self.given.or(self.file);
+        let dependencies = self.dependencies(compiler, stage, language);
         Ok(Line {
             compiler,
             stage,
             language,
             source: source.clone(),
             output: self.output,
-            dependencies: self.depends.then_some(Dependencies {
-                file,
-                has_target: self.has_target,
-            }),
+            dependencies,
             sides: self.sides,
             named: self.named,
             modules: self.modules,

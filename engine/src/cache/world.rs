@@ -13,6 +13,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
 use rustix::io::Errno;
 
+use super::dated::compares_times;
 use super::digest::Digest;
 use super::environment::Environment;
 use super::fact::Kind;
@@ -42,6 +43,8 @@ type Identity = (u64, u64);
 
 pub struct World {
     digests: Recent<Identity, (Status, Digest)>,
+    /// Whether files have compilers compare when others were written.
+    dated: Recent<Identity, (Status, bool)>,
     folders: Recent<Identity, (Status, Arc<Listing>)>,
     /// Paths of what was a link when it was last looked at, by their hashes: no more than a hint.
     links: Recent<u64, ()>,
@@ -62,6 +65,8 @@ const TRUSTED: [u32; 6] = [
 const CASEFOLD: u32 = 0x4000_0000;
 /// A folder that changes all the time, as one of objects does, is read anew more often than it pays.
 const QUIET_SECONDS: i64 = 2;
+/// No compiler reads one that is longer.
+const LONGEST_SOURCE: u64 = 1 << 30;
 /// So often a file may change under our eyes.
 const ATTEMPTS: usize = 3;
 
@@ -69,6 +74,7 @@ impl World {
     pub fn new(room: Room) -> World {
         World {
             digests: Recent::new(room.files),
+            dated: Recent::new(room.files),
             folders: Recent::new(room.folders),
             links: Recent::new(room.folders),
             hasher: RandomState::new(),
@@ -127,6 +133,33 @@ impl World {
             }
         }
         Err(io::ErrorKind::Interrupted.into())
+    }
+
+    /// Whether a plain file of this status has a compiler compare when files were written; one that cannot be read does.
+    pub fn compares_times(&self, path: &[u8], status: &Status) -> bool {
+        match self.dated.get(&(status.device, status.inode)) {
+            Some((known, compares)) if known == *status => compares,
+            _ => self.read_times(path, status).unwrap_or(true),
+        }
+    }
+
+    fn read_times(&self, path: &[u8], status: &Status) -> io::Result<bool> {
+        if status.size > LONGEST_SOURCE {
+            return Ok(false);
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+        let start = Stamp::now();
+        let mut text = Vec::with_capacity(status.size as usize + 1);
+        io::Read::read_to_end(&mut file, &mut text)?;
+        let compares = compares_times(&text);
+        if Status::from(fs::fstat(&file)?) != *status {
+            return Ok(true);
+        }
+        if status.is_older(start) && is_trusted(&file) {
+            self.dated.put((status.device, status.inode), (*status, compares));
+        }
+        Ok(compares)
     }
 
     /// A folder's names, if they can be told from its status: kept ones, or read now.
@@ -235,6 +268,15 @@ impl<'w> View<'w> {
     /// The same of a file of which the status is known.
     pub fn digest_of(&self, name: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
         self.world.digest(name, status)
+    }
+
+    /// Whether a file that was read has a compiler compare when files were written.
+    pub fn compares_times(&mut self, path: &Path) -> bool {
+        self.place.write(path, &mut self.name);
+        match self.world.status(&self.name, &mut self.moment) {
+            Ok(status) if status.kind().is_plain() => self.world.compares_times(&self.name, &status),
+            _ => false,
+        }
     }
 
     /// Nothing is there, not even a link that leads nowhere if links are not followed.

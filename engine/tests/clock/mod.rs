@@ -9,6 +9,7 @@ pub const COMPILER: Policy = Policy {
     folder: false,
     shell: false,
     statuses: Statuses::Ignored,
+    processor: false,
 };
 
 /// The tick of the clock is over in which whatever is there was changed. Newer kernels stamp files by the fine clock too,

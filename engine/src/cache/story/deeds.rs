@@ -222,7 +222,7 @@ impl Story<'_, '_, '_> {
         }
         let is_told = error == 0 && matches!(how, How::Target | How::Resolve);
         match special(&absolute) {
-            Some(Special::Device | Special::Machine) if is_told && !compiler => {
+            Some(Special::Device | Special::Machine | Special::Processor) if is_told && !compiler => {
                 return Err(Obstacle::Device { path: self.show(&path) })
             }
             Some(_) if compiler || how != How::List => return Ok(()),
@@ -295,9 +295,13 @@ impl Story<'_, '_, '_> {
         match special(&self.view.place.absolute(&path)) {
             Some(Special::Harmless) => return Ok(()),
             Some(Special::Machine) if self.now.compiles => return Ok(()),
+            Some(Special::Processor) if self.now.compiles => {
+                self.knows_processor = true;
+                return Ok(());
+            }
             Some(Special::Random) if is_random_told => return Err(Obstacle::ReadsRandom),
             Some(Special::Random) => return Ok(()),
-            Some(Special::Device | Special::Machine) if error == 0 => {
+            Some(Special::Device | Special::Machine | Special::Processor) if error == 0 => {
                 return Err(Obstacle::Device { path: self.show(&path) })
             }
             _ => {}

@@ -35,6 +35,8 @@ pub struct Policy {
     /// Its first program is a shell, which always knows where it is, and its line does not tell that.
     pub shell: bool,
     pub statuses: Statuses,
+    /// Its command line asks for this machine's processor.
+    pub processor: bool,
 }
 
 /// Whether sizes and times count of what a known compiler, or another command, reads or looks at.
@@ -55,6 +57,7 @@ impl Default for Policy {
             folder: true,
             shell: false,
             statuses: Statuses::ByProgram,
+            processor: false,
         }
     }
 }
@@ -172,6 +175,8 @@ struct Story<'v, 'w, 'k> {
     makes_folders: bool,
     claims: FxHashSet<Claim>,
     asked: BTreeSet<Bytes>,
+    /// It may have been told by files, or by the system, what the processor is.
+    knows_processor: bool,
     locates: bool,
     /// The process of a shell that does not tell where it is, until that becomes something else.
     shell: Option<u32>,
@@ -204,6 +209,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         makes_folders: false,
         claims: FxHashSet::default(),
         asked: BTreeSet::new(),
+        knows_processor: false,
         locates: false,
         shell: None,
         others_ask: true,

@@ -10,12 +10,13 @@ use rustix::io::Errno;
 use super::super::access::{identity_of_text, Bytes};
 use super::super::answer::INPUT;
 use super::super::environment::is_silent;
-use super::super::exception::{ALWAYS_ASKED, TEMPORARY};
+use super::super::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use super::super::fact::{Fact, Kind};
 use super::super::input::Input;
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, Path, Root};
+use super::super::processor::{self, PROCESSOR};
 use super::super::status::Stamp;
 use super::super::world::View;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
@@ -26,10 +27,12 @@ const LONGEST_SOURCE: u64 = 64 << 20;
 impl Story<'_, '_, '_> {
     pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
         let outputs = self.outputs()?;
-        let mut facts = self.variables();
-        facts.extend(self.input()?);
         let mut claims: Vec<Claim> = self.claims.drain().collect();
         claims.sort();
+        let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
+        self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
+        let mut facts = self.variables();
+        facts.extend(self.input()?);
         self.view.begin();
         let mut files = BTreeMap::new();
         for claim in &claims {
@@ -40,7 +43,7 @@ impl Story<'_, '_, '_> {
                 facts.push(fact);
             }
         }
-        if self.statuses_count(&claims) {
+        if self.statuses_count(&claims) || self.compares_times(&claims) {
             self.add_statuses(&mut facts)?;
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
@@ -109,6 +112,10 @@ impl Story<'_, '_, '_> {
             facts.extend(environment.telling(folder).map(|(name, _)| fact(name)));
             return facts;
         }
+        if self.knows_processor {
+            self.asked.insert(PROCESSOR.to_vec());
+        }
+        self.asked.insert(LIBC.to_vec());
         self.asked.extend(ALWAYS_ASKED.iter().map(|name| name.to_vec()));
         let counts = |name: &&Bytes| {
             let name = name.as_slice();
@@ -274,6 +281,12 @@ impl Story<'_, '_, '_> {
             Statuses::WithPrecompiled => claims.iter().any(is_prepared),
             Statuses::Kept => true,
         }
+    }
+
+    /// A source that a compiler has read tells it to.
+    fn compares_times(&mut self, claims: &[Claim]) -> bool {
+        let mut read = claims.iter().filter(|claim| claim.how == How::Read && claim.careless);
+        read.any(|claim| self.view.compares_times(&claim.path))
     }
 
     /// Of all files that a compiler read or looked at.
