@@ -662,7 +662,7 @@ static void note_system(long result, const char *path) {
 	if (!wafpark_watch || result == -EFAULT)
 		return;
 	wafpark_note(WAFPARK_LOOK, result, 1, AT_FDCWD, path);
-	if (!is_made_up(path))
+	if (result >= 0 && !is_made_up(path))
 		wafpark_note_word(WAFPARK_TIME, 0, "");
 }
 

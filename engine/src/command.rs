@@ -170,6 +170,13 @@ impl Case {
         }
     }
 
+    /// It has begun with its first part, if its driver does not run.
+    pub fn expect_part(&mut self) {
+        if let (Some(driver), Some(berth)) = (&self.driver, &mut self.berth) {
+            berth.expect_first(driver.first_part());
+        }
+    }
+
     /// Nothing of it will be stored.
     pub fn give_up(&mut self, why: &str) {
         self.ticket = None;

@@ -5,6 +5,9 @@
 //! found that no name of a command leads to is kept with it: where that is another by now, the driver might do otherwise, and
 //! nothing may be concluded. Believed only if it foretells to the last access what the driver did for other names.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -294,6 +297,15 @@ impl Telling {
             chapter.into_iter().chain(part)
         });
         together.collect()
+    }
+
+    /// The program that begins in the driver's stead.
+    pub fn first_part(&self) -> Option<PathBuf> {
+        let last = self.diary.chapters.first()?.last()?;
+        match last.fill(&self.names).what {
+            What::Execute { path } => Some(OsString::from_vec(path).into()),
+            _ => None,
+        }
     }
 
     /// The driver would have found all as it did; if not, the diary is not believed any more.

@@ -222,6 +222,11 @@ impl Berth {
         self.started.push(program);
     }
 
+    /// The first part that was started is another program than was foreseen.
+    pub fn expect_first(&mut self, program: Option<PathBuf>) {
+        self.started.splice(..self.started.len().min(1), [program]);
+    }
+
     /// What is noted from now on is another part's: the one before has ended.
     pub fn mark(&mut self) {
         let cursor = self.cursor().load(Ordering::Acquire);

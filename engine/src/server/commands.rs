@@ -217,6 +217,7 @@ impl Server {
         let (order, mut case) = (command.order, command.case);
         if let Some(case) = &mut case {
             case.driver = legs.as_mut().and_then(|legs| legs.driver.take());
+            case.expect_part();
         }
         let cancelled = starting.cancelled;
         let state = State::Running(Box::new(starting.started(child, at, is_parked, legs)));
