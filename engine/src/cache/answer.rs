@@ -18,12 +18,8 @@ use super::action::{Action, Call};
 use super::audit::Due;
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
-<<<<<<< HEAD
-use super::environment::Environment;
-use super::exception::LIBC;
-=======
 use super::environment::{Circumstances, Environment};
->>>>>>> 588af3f57ddab1046212ac87185f1ea1b2fd3a21
+use super::exception::LIBC;
 use super::explain::Reasons;
 use super::fact::Kind;
 use super::flight::{Boarding, Flight};
@@ -96,21 +92,14 @@ impl Question {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
         let environment = Environment::of(&self.environment).with(TERMINAL, terminal);
-<<<<<<< HEAD
         let processor = processor::tell(environment.value(processor::NAMED));
         let for_libc = environment.for_libc();
-        let environment = environment.with(PROCESSOR, Some(processor)).with(LIBC, for_libc);
-        self.circumstances
-            .iter()
-            .fold(environment, |environment, (name, value)| {
-                environment.with(name.as_bytes(), Some(value.clone().into_bytes()))
-            })
-=======
         let input = self.input.tell().into_bytes();
         environment
+            .with(PROCESSOR, Some(processor))
+            .with(LIBC, for_libc)
             .with(INPUT, Some(input))
             .with_circumstances(&self.circumstances)
->>>>>>> 588af3f57ddab1046212ac87185f1ea1b2fd3a21
     }
 }
 
