@@ -421,6 +421,46 @@ def test_variables_that_libc_asks_for(yard: Facts) -> None:
 		assert yard.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
 
 
+RAW_CALL = 'long n = 39, r; __asm__ volatile("{}" : "=a"(r) : "a"(n) : "rcx", "r11", "memory"); x = r;'
+INSTRUCTIONS = {
+	"a system call": (RAW_CALL.format("syscall"), "not observed"),
+	"a system call of 32 bits": (RAW_CALL.format("int $0x80"), "not observed"),
+	"the clock": ('__asm__ volatile("rdtsc" : "=a"(x) : : "edx");', "reads the clock"),
+	"random numbers": ('if (x > 1) __asm__ volatile("rdrand %0" : "=r"(x));', "reads random numbers"),
+}
+QUIET_INSTRUCTIONS = {
+	"wakes": '__asm__ volatile("mov $202, %%eax; syscall" : : "D"(&x), "S"(1), "d"(0) : "rax", "rcx", "r11", "memory");',
+	"holds the bytes": "static const volatile char bytes[] = {0x0f, 0x05, 0xcd, 0x80}; x = bytes[0] + 0x050f;",
+}
+
+
+def build(yard: Facts, code: str, name: str = "own", *options: str) -> None:
+	if os.uname().machine != "x86_64":
+		pytest.skip("needs x86-64")
+	yard.write(f"{name}.c", '#include <stdio.h>\nint main(int argc, char **argv) {\n\tint x = argc;\n\t%s\n'
+		'\tFILE *file = fopen("made", "w");\n\treturn !file || fprintf(file, "%%d", x > 0) < 0;\n}\n' % code)
+	line = ["gcc", *options, "-o", name, f"{name}.c"]
+	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_instructions_that_nobody_sees(name: str, yard: Facts) -> None:
+	"""A program that makes system calls of its own, or asks the processor for time or chance, is never a hit."""
+	code, reason = INSTRUCTIONS[name]
+	build(yard, code)
+	for _ in range(3):
+		assert yard.run_by_facts("./own").returncode == 0
+		(yard.folder / "made").unlink()
+	assert (yard.hits(), yard.reasons()) == (0, {reason: 3})
+
+
+@pytest.mark.parametrize("name", QUIET_INSTRUCTIONS)
+def test_instructions_that_tell_nothing(name: str, yard: Facts) -> None:
+	"""Threads that wait and wake, and bytes that only look like an instruction, are nobody's business."""
+	build(yard, QUIET_INSTRUCTIONS[name])
+	yard.check_until_hit("./own", "made")
+
+
 def test_users_of_modules(yard: Facts) -> None:
 	"""Whoever imports a module depends on what was made of it."""
 	need("g++")

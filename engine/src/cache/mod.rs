@@ -27,6 +27,7 @@ pub mod fact;
 pub mod flight;
 pub mod input;
 pub mod inputs;
+pub mod instructions;
 pub mod journal;
 pub mod keep;
 pub mod language;

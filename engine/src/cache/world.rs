@@ -17,6 +17,7 @@ use super::dated::compares_times;
 use super::digest::Digest;
 use super::environment::Environment;
 use super::fact::Kind;
+use super::instructions::{self, Findings};
 use super::listing::Listing;
 use super::moment::{status_of_name, Moment, Shelf};
 use super::path::{split, Path, Place};
@@ -45,6 +46,8 @@ pub struct World {
     digests: Recent<Identity, (Status, Digest)>,
     /// Whether files have compilers compare when others were written.
     dated: Recent<Identity, (Status, bool)>,
+    /// What programs and libraries can do by instructions of their own.
+    instructions: Recent<Identity, (Status, Findings)>,
     folders: Recent<Identity, (Status, Arc<Listing>)>,
     /// Paths of what was a link when it was last looked at, by their hashes: no more than a hint.
     links: Recent<u64, ()>,
@@ -67,6 +70,8 @@ const CASEFOLD: u32 = 0x4000_0000;
 const QUIET_SECONDS: i64 = 2;
 /// No compiler reads one that is longer.
 const LONGEST_SOURCE: u64 = 1 << 30;
+/// No program is, either.
+const LARGEST_PROGRAM: u64 = 1 << 28;
 /// So often a file may change under our eyes.
 const ATTEMPTS: usize = 3;
 
@@ -75,6 +80,7 @@ impl World {
         World {
             digests: Recent::new(room.files),
             dated: Recent::new(room.files),
+            instructions: Recent::new(room.folders),
             folders: Recent::new(room.folders),
             links: Recent::new(room.folders),
             hasher: RandomState::new(),
@@ -135,6 +141,39 @@ impl World {
         Err(io::ErrorKind::Interrupted.into())
     }
 
+    /// What a program or library of this status can do by instructions of its own; of one that cannot be read that is not known.
+    pub fn instructions(&self, path: &[u8], status: &Status) -> Option<Findings> {
+        match self.instructions.get(&(status.device, status.inode)) {
+            Some((known, found)) if known == *status => Some(found),
+            _ => self.read_instructions(path, status).ok().flatten(),
+        }
+    }
+
+    fn read_instructions(&self, path: &[u8], status: &Status) -> io::Result<Option<Findings>> {
+        if status.size > LARGEST_PROGRAM {
+            return Ok(None);
+        }
+        let (bytes, is_lasting) = self.read_whole(path, status)?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let found = instructions::find(&bytes);
+        if is_lasting {
+            self.instructions.put((status.device, status.inode), (*status, found));
+        }
+        Ok(Some(found))
+    }
+
+    /// A plain file, if it is the one of this status still, and whether a later change would show.
+    fn read_whole(&self, path: &[u8], status: &Status) -> io::Result<(Option<Vec<u8>>, bool)> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+        let start = Stamp::now();
+        let mut bytes = Vec::with_capacity(status.size as usize + 1);
+        io::Read::read_to_end(&mut file, &mut bytes)?;
+        let is_same = Status::from(fs::fstat(&file)?) == *status;
+        let is_lasting = is_same && status.is_older(start) && is_trusted(&file);
+        Ok((is_same.then_some(bytes), is_lasting))
+    }
+
     /// Whether a plain file of this status has a compiler compare when files were written; one that cannot be read does.
     pub fn compares_times(&self, path: &[u8], status: &Status) -> bool {
         match self.dated.get(&(status.device, status.inode)) {
@@ -147,16 +186,10 @@ impl World {
         if status.size > LONGEST_SOURCE {
             return Ok(false);
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
-        let start = Stamp::now();
-        let mut text = Vec::with_capacity(status.size as usize + 1);
-        io::Read::read_to_end(&mut file, &mut text)?;
+        let (text, is_lasting) = self.read_whole(path, status)?;
+        let Some(text) = text else { return Ok(true) };
         let compares = compares_times(&text);
-        if Status::from(fs::fstat(&file)?) != *status {
-            return Ok(true);
-        }
-        if status.is_older(start) && is_trusted(&file) {
+        if is_lasting {
             self.dated.put((status.device, status.inode), (*status, compares));
         }
         Ok(compares)
@@ -277,6 +310,16 @@ impl<'w> View<'w> {
             Ok(status) if status.kind().is_plain() => self.world.compares_times(&self.name, &status),
             _ => false,
         }
+    }
+
+    /// What a program or library can do by instructions of its own.
+    pub fn instructions(&mut self, path: &Path) -> Option<Findings> {
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.moment).ok()?;
+        status
+            .kind()
+            .is_plain()
+            .then(|| self.world.instructions(&self.name, &status))?
     }
 
     /// Nothing is there, not even a link that leads nowhere if links are not followed.

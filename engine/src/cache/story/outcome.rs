@@ -13,9 +13,11 @@ use super::super::environment::is_silent;
 use super::super::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use super::super::fact::{Fact, Kind};
 use super::super::input::Input;
+use super::super::instructions::Findings;
+use super::super::manners::OWN_CALLS;
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
-use super::super::path::{split, Path, Root};
+use super::super::path::{below, split, Path, Root};
 use super::super::processor::{self, PROCESSOR};
 use super::super::status::Stamp;
 use super::super::world::View;
@@ -31,6 +33,7 @@ impl Story<'_, '_, '_> {
         claims.sort();
         let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
         self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
+        self.judge_instructions(&claims)?;
         let mut facts = self.variables();
         facts.extend(self.input()?);
         self.view.begin();
@@ -283,6 +286,34 @@ impl Story<'_, '_, '_> {
         }
     }
 
+    /// What programs and libraries do by instructions of their own nobody sees. Those of the system were looked through, as far as
+    /// compilers and linkers have them; what its others know of clocks and processors does not reach results.
+    fn judge_instructions(&mut self, claims: &[Claim]) -> Result<(), Obstacle> {
+        let mut run: Vec<_> = claims.iter().filter(|claim| claim.how == How::Run).collect();
+        run.dedup_by(|one, other| one.name == other.name && one.careless == other.careless);
+        for claim in run {
+            let is_installed = is_installed(&self.view.place.absolute(&claim.path));
+            if claim.careless && is_installed {
+                continue;
+            }
+            let blind = Obstacle::Blind { why: OWN_CALLS };
+            match self.view.instructions(&claim.path) {
+                Some(found) if !found.calls && is_installed => {}
+                Some(found) if !found.calls => {
+                    self.knows_processor |= found.processor;
+                    match found {
+                        _ if claim.careless => {}
+                        Findings { random: true, .. } => return Err(Obstacle::ReadsRandom),
+                        Findings { clock: true, .. } => return Err(Obstacle::ReadsClock),
+                        _ => {}
+                    }
+                }
+                _ => return Err(blind),
+            }
+        }
+        Ok(())
+    }
+
     /// A source that a compiler has read tells it to.
     fn compares_times(&mut self, claims: &[Claim]) -> bool {
         let mut read = claims.iter().filter(|claim| claim.how == How::Read && claim.careless);
@@ -327,6 +358,13 @@ impl Story<'_, '_, '_> {
             _ => true,
         })
     }
+}
+
+/// It came with the system.
+fn is_installed(path: &[u8]) -> bool {
+    const FOLDERS: [&[u8]; 6] = [b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/lib32"];
+    let is_in = |folder: &[u8]| below(folder, path).is_some();
+    FOLDERS.into_iter().any(is_in) && !is_in(b"/usr/local")
 }
 
 /// A precompiled header of clang or gcc, or an object that may have one in it.
