@@ -13,7 +13,9 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use crate::cache::answer::Ticket;
+use crate::cache::clerks::{Errand, Errands};
 use crate::cache::diary::Telling;
+use crate::cache::keep::Unkept;
 use crate::cache::status::Stamp;
 use crate::cache::trace::Berth;
 use crate::connection::ConnectionKey;
@@ -131,6 +133,8 @@ pub struct Command {
 
 /// A command that may be cached.
 pub struct Case {
+    /// Where it is told that nothing will be stored.
+    errands: Arc<Errands>,
     /// What its client is told.
     pub known: Known,
     pub words: String,
@@ -147,8 +151,9 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(known: Known, words: String, ticket: Option<Ticket>) -> Case {
+    pub fn new(known: Known, words: String, ticket: Option<Ticket>, errands: Arc<Errands>) -> Case {
         Case {
+            errands,
             known,
             words,
             ticket,
@@ -166,7 +171,7 @@ impl Case {
         }
         self.prints[stream].extend_from_slice(data);
         if self.prints[stream].len() > PRINTED {
-            self.give_up("it prints too much");
+            self.give_up("prints too much", "it prints too much");
         }
     }
 
@@ -177,12 +182,21 @@ impl Case {
         }
     }
 
-    /// Nothing of it will be stored.
-    pub fn give_up(&mut self, why: &str) {
-        self.ticket = None;
+    /// Nothing of it will be stored, which is counted under this name.
+    pub fn give_up(&mut self, name: &'static str, why: &str) {
+        let Some(ticket) = self.ticket.take() else { return };
         self.berth = None;
         self.prints = Default::default();
         self.words = format!("{}; not stored: {why}", self.words);
+        let unkept = Unkept::new(name, why);
+        self.errands.send(Errand::Leave(Box::new((ticket, unkept))));
+    }
+}
+
+impl Drop for Case {
+    /// Whatever becomes of a command, what is not stored is counted.
+    fn drop(&mut self) {
+        self.give_up("did not run to its end", "it was ended, or did not start");
     }
 }
 

@@ -25,6 +25,7 @@ use super::fact::Kind;
 use super::flight::{Boarding, Flight};
 use super::input::Input;
 use super::inputs::Inputs;
+use super::journal::RUNS;
 use super::moment::Moment;
 use super::neutral;
 use super::outputs::Role;
@@ -189,7 +190,13 @@ impl Cache {
         *moment = Some(now);
         let action = match action {
             Ok(action) => action,
-            Err(reason) => return Some(Answer::Uncached(reason)),
+            Err(reason) => {
+                // Whoever asks again is told of then.
+                if !(reason.is_unknown && question.only_known) {
+                    self.note_unknown(&question, &reason.words);
+                }
+                return Some(Answer::Uncached(reason));
+            }
         };
         let key = named(&action.key, &question.wishes.namespace);
         let mut before = self.store.find(&key);
@@ -262,7 +269,7 @@ impl Cache {
             why,
             audited,
         };
-        self.note_miss(&ticket, Some("it runs still, or has not run to its end"));
+        self.note_miss(&ticket, Some(RUNS));
         Some(Answer::Miss(Box::new(ticket)))
     }
 

@@ -38,6 +38,8 @@ pub enum Errand {
         ended: Box<Ended>,
         berth: Berth,
     },
+    /// Nothing of a command will be stored, which is counted.
+    Leave(Box<(Ticket, Unkept)>),
     /// Anything else that somebody waits for, of the store at this path.
     Other {
         who: u64,
@@ -231,6 +233,11 @@ impl Clerks {
         self.errands.send(errand);
     }
 
+    /// Where errands are sent.
+    pub fn errands(&self) -> Arc<Errands> {
+        self.errands.clone()
+    }
+
     pub fn ask(&self, question: Question) {
         self.send(Errand::Ask(question));
     }
@@ -285,7 +292,7 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
     let asked = match &errand {
         Errand::Ask(question) => question.wishes.store.as_deref(),
         Errand::Other { store, .. } => Some(store.as_path()),
-        Errand::Keep { .. } => None,
+        Errand::Keep { .. } | Errand::Leave(_) => None,
     };
     let cache = desk.cache(asked);
     match (errand, cache) {
@@ -339,6 +346,11 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
             let (name, words) = ("the store failed", why);
             let kept = Err(Unkept { name, words });
             reports.send(Done::Kept { who, kept });
+        }
+        (Errand::Leave(left), cache) => {
+            if let Ok(cache) = cache {
+                cache.leave(&left.0, &left.1);
+            }
         }
         (Errand::Other { who, work, .. }, cache) => {
             // Whoever has run a command finds what came of it.

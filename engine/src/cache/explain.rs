@@ -13,11 +13,15 @@ use super::outputs::Role;
 use super::wish::now;
 use super::Cache;
 use crate::wafcc::explanation::{compare, Explanation, MOST_REASONS};
+use crate::wafcc::path_text;
 
 /// A command line that is longer is not kept.
 const LONGEST: usize = 8 << 10;
 /// Of a key, as many digits as tell it from all others of one output.
 const DIGITS: usize = 32;
+/// What stands for a command whose output is not known: so many words and characters of its line.
+const WORDS: usize = 16;
+const LINE: usize = 120;
 
 /// All that is to be said of one miss: the most important first, without what only repeats it.
 #[derive(Default)]
@@ -49,17 +53,18 @@ impl Reasons {
 }
 
 impl Cache {
-    /// What is told of a request in any case; `None` if it has no output.
-    fn begin_explanation(&self, question: &Question, action: &Action, key: &Digest) -> Option<Explanation> {
+    /// What is told of a request in any case: of its output, or of the command where only running it tells what it makes.
+    fn begin_explanation(&self, question: &Question, action: &Action, key: &Digest) -> Explanation {
         let mut outputs = action.knows.outputs.iter();
-        let main = outputs.find(|output| output.role == Role::Main)?;
-        Some(explain(question, key, &main.path))
+        match outputs.find(|output| output.role == Role::Main) {
+            Some(main) => explain(question, key, &main.path),
+            None => explain_command(question, key),
+        }
     }
 
     pub(super) fn note_hit(&self, question: &Question, action: &Action, key: &Digest) {
-        if let Some(explanation) = self.begin_explanation(question, action, key) {
-            self.journal.note(of_hit(explanation, question));
-        }
+        let explanation = self.begin_explanation(question, action, key);
+        self.journal.note(of_hit(explanation, question));
     }
 
     /// Of an output that only what the command did has told.
@@ -69,21 +74,24 @@ impl Cache {
     }
 
     pub(super) fn note_uncached(&self, question: &Question, action: &Action, key: &Digest, words: &str) {
-        if let Some(mut explanation) = self.begin_explanation(question, action, key) {
-            explanation.known = "uncached".to_owned();
-            explanation.why = vec![words.to_owned()];
-            let searched = question.searched.iter();
-            explanation
-                .why
-                .extend(searched.flat_map(|searched| searched.words().iter().cloned()));
-            self.journal.note(explanation);
-        }
+        let explanation = self.begin_explanation(question, action, key);
+        self.journal.note(of_uncached(explanation, question, words));
+    }
+
+    /// Of a command that the cache does not know: what was told of its output before does not hold any more.
+    pub(super) fn note_unknown(&self, question: &Question, words: &str) {
+        let argv: Vec<&[u8]> = question.argv.iter().collect();
+        let key = Digest::of(question.argv.bytes());
+        let explanation = match guess_output(&argv) {
+            Some(output) => explain(question, &key, &output),
+            None => explain_command(question, &key),
+        };
+        self.journal.note(of_uncached(explanation, question, words));
     }
 
     pub(super) fn note_miss(&self, ticket: &Ticket, unstored: Option<&str>) {
-        if let Some(explanation) = self.begin_explanation(&ticket.question, &ticket.action, &ticket.key) {
-            self.journal.note(of_miss(explanation, ticket, unstored));
-        }
+        let explanation = self.begin_explanation(&ticket.question, &ticket.action, &ticket.key);
+        self.journal.note(of_miss(explanation, ticket, unstored));
     }
 
     /// Of an output that only what the command did has told.
@@ -103,9 +111,7 @@ impl Cache {
         if reasons.words != [NEW] {
             return reasons;
         }
-        let Some(now) = self.begin_explanation(question, action, key) else {
-            return reasons;
-        };
+        let now = self.begin_explanation(question, action, key);
         let Some(before) = self.journal.look_up(&now.output) else {
             return reasons;
         };
@@ -132,17 +138,61 @@ impl Cache {
 
 fn explain(question: &Question, key: &Digest, path: &[u8]) -> Explanation {
     let path = PathBuf::from(OsStr::from_bytes(&question.folder)).join(OsStr::from_bytes(path));
+    explain_as(question, key, plain(&path))
+}
+
+/// By its command line, as much of it as fits.
+fn explain_command(question: &Question, key: &Digest) -> Explanation {
+    let words: Vec<_> = question.argv.iter().take(WORDS).map(shown).collect();
+    let line: String = words.join(" ").chars().take(LINE).collect();
+    explain_as(question, key, format!("the command {line}"))
+}
+
+fn explain_as(question: &Question, key: &Digest, output: String) -> Explanation {
     let argv = match question.argv.bytes().len() {
-        0..=LONGEST => question.argv.iter().map(lossy).collect(),
+        0..=LONGEST => question.argv.iter().map(shown).collect(),
         _ => Vec::new(),
     };
     Explanation {
-        output: plain(&path),
+        output,
         at: now(),
-        folder: lossy(&question.folder),
+        folder: shown(&question.folder),
         argv,
         key: key.to_string()[..DIGITS].to_owned(),
         ..Explanation::default()
+    }
+}
+
+/// Where a compiler's arguments say that its output goes; only to tell people of it.
+fn guess_output(argv: &[&[u8]]) -> Option<Vec<u8>> {
+    let args = argv.get(1..)?;
+    let beside = |(at, word): (usize, &&[u8])| match *word {
+        b"-o" | b"--output" => args.get(at + 1).map(|next| next.to_vec()),
+        word => [&b"--output="[..], b"-o", b"/Fo", b"-Fo"]
+            .iter()
+            .find_map(|option| word.strip_prefix(*option))
+            .map(<[u8]>::to_vec),
+    };
+    if let Some(output) = args.iter().enumerate().rev().find_map(beside) {
+        return Some(output);
+    }
+    if !args.contains(&&b"-c"[..]) {
+        return None;
+    }
+    let is_source = |word: &&&[u8]| !word.starts_with(b"-") && word.contains(&b'.');
+    let source = args.iter().rev().find(is_source)?;
+    let name = source.rsplit(|byte| *byte == b'/').next()?;
+    let stem = &name[..name.iter().rposition(|byte| *byte == b'.')?];
+    Some([stem, b".o"].concat())
+}
+
+fn of_uncached(explanation: Explanation, question: &Question, words: &str) -> Explanation {
+    let searched = question.searched.iter();
+    let searched = searched.flat_map(|searched| searched.words().iter().cloned());
+    Explanation {
+        known: "uncached".to_owned(),
+        why: [words.to_owned()].into_iter().chain(searched).collect(),
+        ..explanation
     }
 }
 
@@ -175,6 +225,28 @@ fn alike(is_known: bool) -> &'static str {
     }
 }
 
-fn lossy(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn shown(bytes: impl AsRef<[u8]>) -> String {
+    path_text::show(OsStr::from_bytes(bytes.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_output_of_a_command_that_is_not_known_is_guessed() {
+        for (line, output) in [
+            ("gcc -c a.c -o b.o", Some("b.o")),
+            ("gcc -c a.c -ob.o -fnew", Some("b.o")),
+            ("gcc -c src/a.b.c -fnew", Some("a.b.o")),
+            ("cl /c /Fob.obj a.c", Some("b.obj")),
+            ("gcc --version", None),
+            ("gcc -E a.c", None),
+            ("gcc", None),
+            ("gcc -o", None),
+        ] {
+            let argv: Vec<_> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(guess_output(&argv), output.map(|text| text.into()), "{line}");
+        }
+    }
 }

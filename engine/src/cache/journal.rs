@@ -20,6 +20,12 @@ use serde_json::{json, Value};
 
 use super::recent::Recent;
 use crate::wafcc::explanation::Explanation;
+use crate::wafcc::path_text;
+
+/// What is said of a miss until its command has ended.
+pub const RUNS: &str = "it runs still";
+/// The same of an engine that is no more.
+const RAN: &str = "the engine ended before it did";
 
 /// So many outputs are remembered in memory; a project has some thousand.
 const ROOM: usize = 8 << 10;
@@ -180,7 +186,7 @@ impl Journal {
         let real = || {
             let path = Path::new(output);
             let folder = path.parent()?.canonicalize().ok()?;
-            folder.join(path.file_name()?).into_os_string().into_string().ok()
+            Some(path_text::show(folder.join(path.file_name()?)))
         };
         self.get(&plain).or_else(|| self.get(&real()?))
     }
@@ -258,7 +264,10 @@ fn read(path: &Path) -> Before {
             Some(Value::String(words)) => before.differences.push(words.clone()),
             Some(_) => before.differences.clear(),
             None => {
-                if let Ok(explanation) = Explanation::from_json(&line) {
+                if let Ok(mut explanation) = Explanation::from_json(&line) {
+                    if explanation.unstored.as_deref() == Some(RUNS) {
+                        explanation.unstored = Some(RAN.to_owned());
+                    }
                     let explanation = Arc::new(explanation);
                     before.last.push(explanation.clone());
                     before.told.insert(explanation.output.clone(), explanation);
@@ -298,7 +307,7 @@ pub fn plain(path: &Path) -> String {
             part => plain.push(part),
         }
     }
-    plain.to_string_lossy().into_owned()
+    path_text::show(plain)
 }
 
 #[cfg(test)]

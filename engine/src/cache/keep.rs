@@ -24,7 +24,7 @@ use super::neutral;
 use super::outputs::Role;
 use super::path::{Path, Place};
 use super::status::Stamp;
-use super::store::Parcel;
+use super::store::{EntryRef, Parcel};
 use super::story::{understand, Knowledge, Made};
 use super::world::View;
 use super::Cache;
@@ -59,7 +59,7 @@ pub struct Unkept {
 }
 
 impl Unkept {
-    fn new(name: &'static str, words: impl Into<String>) -> Unkept {
+    pub fn new(name: &'static str, words: impl Into<String>) -> Unkept {
         let words = words.into();
         Unkept { name, words }
     }
@@ -142,6 +142,11 @@ impl Cache {
         let entry = entry?;
         self.compare(ticket, &entry);
         Ok(inputs.map(|texts| Inputs::with_result(texts, &entry)))
+    }
+
+    /// Nothing came of the command that could be looked at.
+    pub fn leave(&self, ticket: &Ticket, unkept: &Unkept) {
+        self.note_unkept(ticket, &[], Some(unkept));
     }
 
     fn note_unkept(&self, ticket: &Ticket, untold: &[Bytes], unkept: Option<&Unkept>) {
@@ -234,11 +239,28 @@ impl Cache {
         };
         let (key, bytes) = (&unstored.ticket.key, entry.encode());
         let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
-        stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        let stored = stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        if unstored.ticket.question.wishes.recache {
+            self.replace_others(&unstored.ticket, &stored);
+        }
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
         trace!("an entry is stored under {key}");
         self.offer(key, bytes, &entry, usize::MAX);
         Ok(entry)
+    }
+
+    /// An entry that was cached anew takes the place of those that would have been hits. What was stored for other headers stays.
+    fn replace_others(&self, ticket: &Ticket, new: &EntryRef) {
+        let question = &ticket.question;
+        let place = Place::new(&question.folder, ticket.action.knows.base.as_deref());
+        let environment = question.variables();
+        let mut view = View::new(&self.world, &place, &environment);
+        for other in self.store.find(&ticket.key) {
+            let mut holds = || self.read(&other).is_some_and(|entry| entry.check(&mut view).is_ok());
+            if other != *new && holds() {
+                self.store.remove_entry(&other);
+            }
+        }
     }
 
     /// Holds what an audited command has made against what would have been given for it.

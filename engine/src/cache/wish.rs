@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 
 use super::store::Usage;
 use super::Cache;
+use crate::wafcc::path_text;
 use crate::wafcc::place::is_same;
 use crate::wafcc::quantity;
 use crate::wafcc::question::{Answer, Question, Wish};
@@ -43,7 +44,7 @@ impl Cache {
 
     /// In words, if another store is meant than ours.
     pub(super) fn refusal(&self, store: &Path) -> Option<String> {
-        let (ours, theirs) = (self.folder.display(), store.display());
+        let (ours, theirs) = (path_text::show(&self.folder), path_text::show(store));
         let is_ours = is_same(&self.folder, store);
         (!is_ours).then(|| format!("this engine keeps the store {ours}, not {theirs}"))
     }
@@ -166,7 +167,8 @@ impl Cache {
         let (running, waiting) = self.flights.count();
         let misses: Vec<_> = self.journal.misses().iter().map(|miss| miss.brief()).collect();
         json!({
-            "store": self.folder.to_string_lossy(),
+            "store": path_text::show(&self.folder),
+            "store_bytes": path_text::exact(&self.folder),
             "statistics": statistics.json(),
             "audit_percent": self.audit.percent(),
             "flights": {"running": running, "waiting": waiting},

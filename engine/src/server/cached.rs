@@ -164,9 +164,9 @@ impl Server {
     pub(super) fn on_answer(&mut self, key: CommandKey, answer: Answer) {
         let case = match answer {
             Answer::Hit(hit) => return self.serve(key, hit),
-            Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket)),
+            Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket), self.clerks.errands()),
             Answer::Uncached(reason) if reason.is_unknown && self.is_for_known(key) => return self.hand_back(key),
-            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None),
+            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None, self.clerks.errands()),
         };
         if let Err((why, reason)) = self.equip(key) {
             return self.give_back(key, why, &reason);
@@ -281,8 +281,13 @@ impl Server {
 
     /// A command that the cache was asked for has ended.
     pub(super) fn close_case(&mut self, key: CommandKey, order: Arc<Order>, mut case: Box<Case>, outcome: Outcome) {
+        match outcome.verdict {
+            Verdict::Ran => {}
+            Verdict::TimedOut => case.give_up("took too long", "it took too long, and was ended"),
+            _ => case.give_up("did not run to its end", "it was ended, or did not start"),
+        }
         let (ticket, berth) = (case.ticket.take(), case.berth.take());
-        let (Some(ticket), Some(berth), Verdict::Ran) = (ticket, berth, outcome.verdict) else {
+        let (Some(ticket), Some(berth)) = (ticket, berth) else {
             self.say(&order, case.known, std::mem::take(&mut case.words));
             return self.conclude(key, &order, &outcome);
         };
@@ -321,7 +326,10 @@ impl Server {
         let State::Keeping(outcome) = command.state else {
             return;
         };
-        let why = command.case.map(|case| case.words).unwrap_or_default();
+        let why = command
+            .case
+            .map(|mut case| std::mem::take(&mut case.words))
+            .unwrap_or_default();
         let (words, inputs) = match kept {
             Ok(inputs) => (why, inputs),
             Err(unkept) => (format!("{why}; not stored: {}", unkept.words), None),
@@ -385,12 +393,18 @@ fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
 pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> {
     case.ticket.as_ref()?;
     if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
-        case.give_up("what it prints goes elsewhere");
+        case.give_up("prints elsewhere", "what it prints goes elsewhere");
         return None;
     }
-    let berth = lot.arena().and_then(|arena| arena.reserve());
-    let (Some(mut berth), Some(library)) = (berth, lot.library()) else {
-        case.give_up("it cannot be observed");
+    let (Some(arena), Some(library)) = (lot.arena(), lot.library()) else {
+        case.give_up("cannot be observed", "it cannot be observed");
+        return None;
+    };
+    let Some(mut berth) = arena.reserve() else {
+        case.give_up(
+            "too many commands at once",
+            "too many commands run at once for this one to be observed",
+        );
         return None;
     };
     let log = note_in(&berth, library, &order.env);

@@ -6,6 +6,7 @@ use crate::folder::ENGINE;
 use crate::place::field;
 use crate::slots::SessionId;
 use crate::status::{CommandLine, SessionLine, Snapshot};
+use crate::wafcc::path_text;
 use crate::wire;
 
 /// A report fits into a frame, however many commands run and however long they are.
@@ -49,7 +50,7 @@ impl Server {
             engine: ENGINE,
             protocol: wire::VERSION,
             started: self.started,
-            socket: self.options.folder.socket().display().to_string(),
+            socket: path_text::show(self.options.folder.socket()),
             tcp_port: self.tcp.as_ref().map(|tcp| tcp.port),
             leaving: self.leaving,
             slots: self.slots.capacity(),

@@ -1,12 +1,16 @@
 //! Does what the options ask for, and says what came of it on standard output.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::ask;
 use super::explanation::Explanation;
 use super::options::Act;
+use super::path_text;
 use super::place;
 use super::quantity::show_size;
 use super::question::{Answer, Wish};
@@ -29,7 +33,7 @@ Usage: wafcc COMMAND [ARGUMENT...]
 Options:
   -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
   -z, --zero-stats                begin counting anew
-      --explain [OUTPUT] [--json] why the last request for that file hit or missed, or the last ten
+      --explain [OUTPUT...] [--json]  why the last requests for those files hit or missed, or the last ten
   -C, --clear                     remove all entries
   -c, --cleanup                   bring the store within its limit
       --evict-older-than AGE      remove what was not used for so long (30d, 12h)
@@ -68,17 +72,15 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::SetConfig(key, value) => set_config(&settings, key, &value),
         Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
         Act::AuditReport => report_audits(&settings),
-        Act::Explain { output, json } => explain(&settings, output.as_deref(), json),
+        Act::Explain { outputs, json } => explain(&settings, &outputs, json),
         Act::Wish(wish) => answer(&ask::ask(&settings, wish)?),
         Act::Shutdown => ask::shut_down(&settings),
     }
 }
 
-/// As the engine knows outputs: absolute, and in JSON.
-fn absolute(output: &OsStr) -> Result<String, String> {
-    let path = std::path::absolute(output).map_err(|e| format!("{}: {e}", output.to_string_lossy()))?;
-    let path = path.into_os_string().into_string();
-    path.map_err(|path| format!("{}: its name is not UTF-8", path.to_string_lossy()))
+/// As the engine knows outputs: absolute, and as text.
+fn absolute(output: &OsStr) -> Result<PathBuf, String> {
+    std::path::absolute(output).map_err(|e| format!("{}: {e}", path_text::show(output)))
 }
 
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
@@ -89,22 +91,58 @@ fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), Stri
     }
 }
 
-fn explain(settings: &Settings, output: Option<&OsStr>, json: bool) -> Result<(), String> {
-    let asked = output.map(absolute).transpose()?;
-    let wish = Wish::Explain { output: asked.clone() };
-    let Answer::Explanations(all) = ask::ask(settings, wish)? else {
-        return Err("the engine answered something else".to_owned());
-    };
+fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), String> {
+    let paths: Vec<_> = outputs
+        .iter()
+        .map(|output| absolute(output))
+        .collect::<Result<_, _>>()?;
+    if paths.is_empty() {
+        let last = ask_why(settings, None)?;
+        return match &last[..] {
+            all if json => say_json(all),
+            [] => say("nothing was asked for, or all is forgotten\n"),
+            all => say(&all.iter().map(Explanation::show_dated).collect::<String>()),
+        };
+    }
+    let told = paths.iter().map(|path| {
+        let mut found = ask_why(settings, Some(path_text::show(path)))?.pop();
+        if let Some(found) = found.as_mut().filter(|found| was_written_after(path, found.at)) {
+            found.why.push(WRITTEN_AFTER.to_owned());
+        }
+        Ok((path, found))
+    });
+    let told = told.collect::<Result<Vec<_>, String>>()?;
     if json {
-        let all: Vec<_> = all.iter().map(Explanation::json).collect();
-        return say(&format!("{:#}\n", serde_json::Value::from(all)));
+        return say_json(&told.into_iter().filter_map(|(_, found)| found).collect::<Vec<_>>());
     }
-    match (&all[..], asked) {
-        ([], Some(output)) => say(&format!("{output}: not asked for, or forgotten\n")),
-        ([], None) => say("nothing was asked for, or all is forgotten\n"),
-        (all, Some(_)) => say(&all.iter().map(Explanation::show).collect::<String>()),
-        (all, None) => say(&all.iter().map(Explanation::show_dated).collect::<String>()),
+    let line = |(path, found): &(&PathBuf, Option<Explanation>)| match found {
+        Some(found) => found.show(),
+        None => format!("{}: not asked for, or forgotten\n", path_text::show(path)),
+    };
+    say(&told.iter().map(line).collect::<String>())
+}
+
+const WRITTEN_AFTER: &str = "it was written again after that, by something that the cache was not asked for";
+/// Seconds by which the clocks of a file system and of the machine may differ.
+const SKEW: u64 = 2;
+
+/// Who asks of a file means the file that is there.
+fn was_written_after(path: &Path, at: u64) -> bool {
+    let modified = fs::metadata(path).and_then(|status| status.modified()).ok();
+    let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    since.is_some_and(|since| since.as_secs() > at + SKEW)
+}
+
+fn ask_why(settings: &Settings, output: Option<String>) -> Result<Vec<Explanation>, String> {
+    match ask::ask(settings, Wish::Explain { output })? {
+        Answer::Explanations(all) => Ok(all),
+        _ => Err("the engine answered something else".to_owned()),
     }
+}
+
+fn say_json(all: &[Explanation]) -> Result<(), String> {
+    let all: Vec<_> = all.iter().map(Explanation::json).collect();
+    say(&format!("{:#}\n", serde_json::Value::from(all)))
 }
 
 fn answer(answer: &Answer) -> Result<(), String> {
@@ -136,7 +174,8 @@ fn show_config(settings: &Settings) -> Result<(), String> {
         text.push_str(&format!("({}) {} = {value}\n", settings.origin(key), key.name()));
     }
     for place in PLACES {
-        text.push_str(&format!("(place) {place} = {}\n", place_of(settings, place)?));
+        let path = place_of(settings, place)?.map_or(NOWHERE.to_owned(), path_text::show);
+        text.push_str(&format!("(place) {place} = {path}\n"));
     }
     say(&text)?;
     match &settings.mistakes[..] {
@@ -146,24 +185,27 @@ fn show_config(settings: &Settings) -> Result<(), String> {
 }
 
 const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];
+const NOWHERE: &str = "(none)";
 
-fn place_of(settings: &Settings, name: &str) -> Result<String, String> {
-    let shown = |path: Option<PathBuf>| path.map_or("(none)".to_owned(), |path| path.display().to_string());
+fn place_of(settings: &Settings, name: &str) -> Result<Option<PathBuf>, String> {
     match name {
-        "store" => Ok(shown(place::store(settings))),
-        "runtime_dir" => Ok(shown(Some(Home::of(settings).folder.path().to_owned()))),
-        "config_path" => Ok(shown(place::file_to_change(settings))),
+        "store" => Ok(place::store(settings)),
+        "runtime_dir" => Ok(Some(Home::of(settings).folder.path().to_owned())),
+        "config_path" => Ok(place::file_to_change(settings)),
         other => Err(format!("there is no place {other}")),
     }
 }
 
+/// A place as its bytes are: `rm -rf "$(wafcc --get-config store)"` must mean it.
 fn get_config(settings: &Settings, name: &str) -> Result<(), String> {
-    let value = if PLACES.contains(&name) {
-        place_of(settings, name)?
+    let mut value = if PLACES.contains(&name) {
+        let path = place_of(settings, name)?.unwrap_or_else(|| NOWHERE.into());
+        path.into_os_string().into_vec()
     } else {
-        settings.shown(Key::named(name)?)
+        settings.shown(Key::named(name)?).into_bytes()
     };
-    say(&format!("{value}\n"))
+    value.push(b'\n');
+    say_bytes(&value)
 }
 
 fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
@@ -187,7 +229,11 @@ fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> 
 }
 
 fn say(text: &str) -> Result<(), String> {
+    say_bytes(text.as_bytes())
+}
+
+fn say_bytes(bytes: &[u8]) -> Result<(), String> {
     let mut out = std::io::stdout();
-    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let said = out.write_all(bytes).and_then(|()| out.flush());
     said.map_err(|e| format!("write to standard output: {e}"))
 }

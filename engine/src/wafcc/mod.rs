@@ -13,6 +13,7 @@ pub mod call;
 pub mod card;
 pub mod explanation;
 pub mod options;
+pub mod path_text;
 pub mod place;
 pub mod quantity;
 pub mod question;

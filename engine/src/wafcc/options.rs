@@ -13,13 +13,20 @@ use super::settings::Key;
 pub enum Act {
     Help,
     Version,
-    ShowStats { json: bool, verbose: bool },
+    ShowStats {
+        json: bool,
+        verbose: bool,
+    },
     ShowConfig,
     GetConfig(String),
     SetConfig(Key, String),
     Wish(Wish),
     AuditReport,
-    Explain { output: Option<OsString>, json: bool },
+    /// Of these outputs; without any, of the last requests.
+    Explain {
+        outputs: Vec<OsString>,
+        json: bool,
+    },
     Shutdown,
 }
 
@@ -72,16 +79,15 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
     settle(acts, json, verbose)
 }
 
-/// Which output may be left out.
+/// Which outputs may be left out.
 fn explain(parser: &mut lexopt::Parser) -> Result<Act, lexopt::Error> {
-    let mut output = parser.optional_value();
-    if output.is_none() {
-        output = parser
-            .raw_args()?
-            .next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    let mut outputs = Vec::from_iter(parser.optional_value());
+    let mut words = parser.raw_args()?;
+    while let Some(word) = words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
+        outputs.push(word);
     }
     let json = false;
-    Ok(Act::Explain { output, json })
+    Ok(Act::Explain { outputs, json })
 }
 
 /// How things are shown may be said before or after that they are.
@@ -141,16 +147,17 @@ mod tests {
 
     #[test]
     fn an_output_to_explain_may_be_left_out() {
-        let explain = |output: Option<&str>, json| Act::Explain {
-            output: output.map(OsString::from),
+        let explain = |outputs: &[&str], json| Act::Explain {
+            outputs: outputs.iter().map(OsString::from).collect(),
             json,
         };
         for (line, expected) in [
-            ("--explain", explain(None, false)),
-            ("--explain a.o", explain(Some("a.o"), false)),
-            ("--explain=a.o --json", explain(Some("a.o"), true)),
-            ("--json --explain", explain(None, true)),
-            ("--explain --json", explain(None, true)),
+            ("--explain", explain(&[], false)),
+            ("--explain a.o", explain(&["a.o"], false)),
+            ("--explain a.o b.o", explain(&["a.o", "b.o"], false)),
+            ("--explain=a.o b.o --json", explain(&["a.o", "b.o"], true)),
+            ("--json --explain", explain(&[], true)),
+            ("--explain --json", explain(&[], true)),
         ] {
             assert_eq!(parsed(line), Ok(vec![expected]), "{line}");
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{json, Value};
 
 use super::explanation::Explanation;
+use super::path_text;
 use super::statistics::Statistics;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +42,6 @@ pub enum Wish {
 
 impl Question {
     pub fn encode(&self) -> Result<Vec<u8>, String> {
-        let store = self.store.to_str();
-        let store = store.ok_or_else(|| format!("store {}: its name is not UTF-8", self.store.display()))?;
         let (name, detail) = match &self.wish {
             Wish::Statistics => ("statistics", Value::Null),
             Wish::Zero => ("zero", Value::Null),
@@ -52,9 +51,11 @@ impl Question {
             Wish::Set { name, value } => ("set", json!({ "name": name, "value": value })),
             Wish::Explain { output } => ("explain", json!({ "output": output })),
         };
-        Ok(json!({"store": store, "wish": name, "detail": detail})
-            .to_string()
-            .into_bytes())
+        let mut whole = json!({"store": path_text::show(&self.store), "wish": name, "detail": detail});
+        if let Some(exact) = path_text::exact(&self.store) {
+            whole["store_bytes"] = exact.into();
+        }
+        Ok(whole.to_string().into_bytes())
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Question, String> {
@@ -80,10 +81,11 @@ impl Question {
             },
             other => return Err(format!("this engine does not know the wish {other:?}")),
         };
-        Ok(Question {
-            store: Path::new(&text(&whole, "store")?).to_owned(),
-            wish,
-        })
+        let store = match whole["store_bytes"].as_str() {
+            Some(exact) => path_text::read_exact(exact).ok_or("store_bytes are no hexadecimal digits")?,
+            None => Path::new(&text(&whole, "store")?).to_owned(),
+        };
+        Ok(Question { store, wish })
     }
 }
 

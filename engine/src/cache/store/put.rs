@@ -132,28 +132,6 @@ impl Store {
         needs: &[Digest],
         parcels: Vec<Parcel<'a>>,
     ) -> io::Result<EntryRef> {
-        self.put_draft(ENTRIES_PER_KEY, key, bytes, needs, parcels)
-    }
-
-    /// The same in the place of all other entries of its key.
-    pub fn put_only_entry_with<'a>(
-        &self,
-        key: &Digest,
-        bytes: &'a [u8],
-        needs: &[Digest],
-        parcels: Vec<Parcel<'a>>,
-    ) -> io::Result<EntryRef> {
-        self.put_draft(1, key, bytes, needs, parcels)
-    }
-
-    fn put_draft<'a>(
-        &self,
-        most: usize,
-        key: &Digest,
-        bytes: &'a [u8],
-        needs: &[Digest],
-        parcels: Vec<Parcel<'a>>,
-    ) -> io::Result<EntryRef> {
         let draft = Draft {
             key: *key,
             bytes,
@@ -161,7 +139,7 @@ impl Store {
             parcels,
         };
         self.heal();
-        let mut done = self.inside().put_drafts(most, &[draft]);
+        let mut done = self.inside().put_drafts(ENTRIES_PER_KEY, &[draft]);
         done.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
 
