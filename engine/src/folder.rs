@@ -100,6 +100,11 @@ impl Folder {
         self.file(&format!("card-{variables:016x}"))
     }
 
+    /// Why `wafcc` could not reach the engine, as long as that was a short time ago.
+    pub fn trouble(&self) -> PathBuf {
+        self.file("trouble")
+    }
+
     pub fn start_lock(&self) -> PathBuf {
         self.file("start")
     }

@@ -264,6 +264,8 @@ fn listen(options: &Options) -> io::Result<UnixListener> {
     let socket = options.folder.socket();
     let fresh = socket.with_extension("new");
     let _ = fs::remove_file(&fresh);
+    // What kept clients away is over.
+    let _ = fs::remove_file(options.folder.trouble());
     // A token of an engine that was killed: its port is not ours.
     let _ = fs::remove_file(options.folder.token());
     // SAFETY: changes a number of this process; commands get their client's.
