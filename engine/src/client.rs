@@ -137,7 +137,11 @@ impl Client {
         let hello = greeting.hello();
         let all: Vec<_> = [&hello].into_iter().chain(requests.iter().copied()).collect();
         let sent = client.ask(&all, descriptors);
-        // An engine that refuses us may have gone before all was sent, and says why.
+        let sent = match sent {
+            // An engine that refuses us may have gone before all was sent, and says why.
+            Err(error) if !is_end(&error) => return Err(error.into()),
+            sent => sent,
+        };
         let received = client.receive_greeting(deadline);
         match received.map_err(|error| client.name_stopped(sent.err().unwrap_or(error), time))? {
             Reply::Welcome { pid, .. } => {

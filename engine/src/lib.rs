@@ -28,6 +28,7 @@ pub mod peer;
 pub mod pins;
 pub mod place;
 pub mod prompt;
+pub mod regular;
 pub mod room;
 pub mod serve;
 pub mod server;

@@ -4,12 +4,12 @@
 //! stopped. What the engine cannot do exactly as if we were not there never gets to it.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio as ProcessStdio};
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ use crate::cache::digest::Digest;
 use crate::cache::input::Input;
 use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unserved};
 use crate::folder::Folder;
+use crate::regular;
 use crate::terminal::Size;
 use crate::wire::{
     Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
@@ -47,6 +48,7 @@ const LEAST: Duration = Duration::from_millis(50);
 
 /// Runs the call, for which an engine may have been asked already; returns its exit status.
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
+    exec_when_we_panic(call);
     let settings = Settings::load();
     if settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
         return exec(call);
@@ -298,7 +300,7 @@ fn print(stream: u8, data: &[u8]) {
 fn namespace(settings: &Settings) -> Vec<u8> {
     let mut namespace = settings.text(Key::Namespace).as_bytes().to_vec();
     for file in settings.extra_files() {
-        let digest = fs::File::open(&file).and_then(|file| Digest::of_file(&file));
+        let digest = regular::open_named(&file).and_then(|file| Digest::of_file(&file));
         let told = digest.map_or_else(|error| error.to_string(), |digest| digest.to_string());
         namespace.extend([b"\0", file.as_os_str().as_bytes(), b"\0", told.as_bytes()].concat());
     }
@@ -378,10 +380,35 @@ fn processors() -> u32 {
 /// Becomes the command, found as `execvp` finds it unless that would find us.
 fn exec(call: &Call) -> i32 {
     let is_bare = !call.name.as_bytes().contains(&b'/');
-    let program = if is_bare { Path::new(&call.name) } else { &call.program };
-    let error = Command::new(program).arg0(&call.name).args(&call.args).exec();
+    let program = if is_bare { &call.name } else { call.program.as_os_str() };
+    let error = become_program(program, &call.name, &call.args);
     eprintln!("wafcc: {}: {error}", call.program.display());
     status_of(&error)
+}
+
+/// Whatever we did not think of, such as a system that refuses what never fails: the command runs all the same.
+fn exec_when_we_panic(call: &Call) {
+    let call = call.clone();
+    std::panic::set_hook(Box::new(move |_| {
+        let status = exec(&call);
+        // SAFETY: ends this process, of which nothing is to be cleaned up.
+        unsafe { libc::_exit(status) }
+    }));
+}
+
+/// Only the one call of the system: `Command` would look after signals first, and give up where it cannot.
+fn become_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
+    let text = |word: &OsStr| CString::new(word.as_bytes()).unwrap_or_default();
+    let program = text(program);
+    let words: Vec<CString> = iter::once(name)
+        .chain(args.iter().map(|arg| &**arg))
+        .map(text)
+        .collect();
+    let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    // SAFETY: strings that end with a zero, and a list of them that ends with none.
+    unsafe { libc::execvp(program.as_ptr(), argv.as_ptr()) };
+    io::Error::last_os_error()
 }
 
 /// What we took for no program may be one for the system, which also says what is wrong with it.
@@ -389,7 +416,7 @@ pub fn fail(unfound: Unfound) -> i32 {
     let status = if unfound.is_hidden {
         NO_SUCH
     } else {
-        status_of(&Command::new(&unfound.name).args(&unfound.args).exec())
+        status_of(&become_program(&unfound.name, &unfound.name, &unfound.args))
     };
     let why = if status == NO_SUCH {
         unfound.words
@@ -403,7 +430,7 @@ pub fn fail(unfound: Unfound) -> i32 {
 /// The shell's exit status for a program that could not be started.
 fn status_of(error: &io::Error) -> i32 {
     match error.raw_os_error() {
-        Some(libc::ENOENT | libc::ENOTDIR) => NO_SUCH,
+        Some(libc::ENOENT) => NO_SUCH,
         _ => NO_PROGRAM,
     }
 }

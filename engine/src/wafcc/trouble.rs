@@ -24,6 +24,7 @@ use rustix::time::{clock_gettime, ClockId};
 
 use super::place;
 use crate::folder::Folder;
+use crate::regular;
 
 const MAGIC: &str = "wafcc-trouble 1";
 /// How long the first note is fresh; each failure that follows doubles that.
@@ -210,18 +211,7 @@ fn shelter() -> String {
 
 /// Does not wait, whatever stands there, and follows no link.
 fn open(path: &Path) -> io::Result<File> {
-    let mut open = OpenOptions::new();
-    let file = open
-        .read(true)
-        .append(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
-        .open(path)?;
-    let found = file.metadata()?;
-    if found.is_file() && found.uid() == rustix::process::geteuid().as_raw() {
-        Ok(file)
-    } else {
-        Err(io::ErrorKind::InvalidInput.into())
-    }
+    regular::open_with(OpenOptions::new().read(true).append(true), path)
 }
 
 fn create(path: &Path, text: &str) -> io::Result<()> {
