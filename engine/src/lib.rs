@@ -21,6 +21,7 @@ pub mod fields;
 pub mod folder;
 pub mod frame;
 pub mod guardian;
+pub mod headroom;
 pub mod jobserver;
 pub mod logbook;
 pub mod park;

@@ -21,6 +21,7 @@ use rustix::fs::{flock, FlockOperation};
 use crate::client::{is_end, Client, Unserved};
 use crate::folder::ENGINE;
 use crate::guardian::{self, Roster};
+use crate::headroom;
 use crate::regular;
 use crate::server::{Options, Server};
 use crate::wire::Why;
@@ -55,6 +56,9 @@ pub fn ensure(options: Options) -> Result<Ready, String> {
     let turn = lock(folder.start_lock(), "another start is under way")?;
     if let Some(ready) = answers(&options)? {
         return Ok(ready);
+    }
+    if let Some(reason) = headroom::lacks() {
+        return Err(reason);
     }
     let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
