@@ -31,6 +31,8 @@ pytest_plugins = [  # fixtures of some tests only
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
+# others use the machine, too, and an engine may be slow to start
+os.environ.setdefault("WAFD_PATIENCE", "20")
 Completed = subprocess.CompletedProcess
 
 # nohup and a shell's background jobs have them ignored, and all that the tests start would inherit that

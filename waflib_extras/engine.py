@@ -8,6 +8,7 @@ import array
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import stat
 import struct
@@ -35,6 +36,10 @@ from .version import VERSION
 UNIX = "unix"
 TCP = "tcp"
 
+PATIENCE = 1.5  # seconds, as engine/src/client.rs has it
+MOST_PATIENCE = 600.0
+LOOK = 0.25  # seconds; so often we look whether an engine that does not greet was stopped
+PACE = 0.5  # seconds; the same for one that is at our commands
 MOST_DEATHS = 3  # so many engines may end under a build, then it goes on without
 ENVIRONMENTS = 16  # how many a connection remembers
 NAME_CAP = 1000  # of the greeting's 4096 bytes
@@ -49,11 +54,23 @@ Answer = Tuple[Outcome, bytes, bytes]
 class Deadlines(NamedTuple):
 	"""In seconds."""
 
-	greeting: float = 5.0
-	start: float = 15.0
+	greeting: float
+	start: float
 
 
-DEADLINES = Deadlines()
+def find_deadlines() -> Deadlines:
+	"""
+	How long a build waits, once, for an engine that does not answer or does not start: ``WAFD_PATIENCE``, in seconds.
+
+	Together that is less than two seconds unless somebody wants more.
+	"""
+	try:
+		patience = float(os.environ.get("WAFD_PATIENCE") or PATIENCE)
+	except ValueError:
+		patience = PATIENCE
+	if not 0 < patience <= MOST_PATIENCE:
+		patience = PATIENCE
+	return Deadlines(patience, patience)
 
 
 # ---- where the engine is
@@ -212,6 +229,32 @@ def _dial_unix(path: str, seconds: float) -> Optional[socket.socket]:
 	return sock
 
 
+def _find_stopped(sock: socket.socket) -> int:
+	"""The process of the engine at the other end, if somebody has stopped it (``SIGSTOP``)."""
+	if sock.family != socket.AF_UNIX:
+		return 0
+	try:
+		pid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, SO_PEERCRED, 12))[0]
+		with open("/proc/%d/stat" % pid, "rb") as f:
+			state = f.read().rsplit(b") ", 1)[1][:1]
+	except (OSError, IndexError):
+		return 0
+	return pid if state == b"T" else 0
+
+
+def _end_stopped(sock: socket.socket) -> bool:
+	"""
+	End an engine that somebody has stopped; tells whether it was one.
+
+	Its guardian ends what it ran, and another engine starts when nothing of that is left.
+	"""
+	pid = _find_stopped(sock)
+	if pid:
+		with contextlib.suppress(OSError):
+			os.kill(pid, signal.SIGKILL)
+	return bool(pid)
+
+
 def _timeval(seconds: float) -> bytes:
 	return struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
 
@@ -239,6 +282,8 @@ class Connection:
 		self.sock = sock
 		self.count = 0
 		"""Commands that were sent over it."""
+		self.stopped_since = 0.0
+		"""When the engine was first found stopped; zero if it was not when it was looked at last."""
 		self.own_environment: Optional[Dict[Any, Any]] = None
 		"""Our own environment as the engine knows it; its number is 0."""
 		self.environments: List[Tuple[int, Dict[Any, Any]]] = []
@@ -255,13 +300,17 @@ class Connection:
 		try:
 			self.sock.sendall(hello, MSG_NOSIGNAL)
 			while not data or len(data) < (protocol.measure(data, protocol.GREETING_CAP) or 4):
-				self.sock.settimeout(max(deadline - time.monotonic(), 0.001))
-				received = self.sock.recv(protocol.GREETING_CAP)
+				received = self._receive_greeting(deadline)
 				if not received:
 					raise Lost("the engine left before it answered the greeting")
 				data += received
 			self.sock.settimeout(None)
+			for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+				# the kernel's: with Python's own, each call would be two
+				self.sock.setsockopt(socket.SOL_SOCKET, option, _timeval(PACE))
 		except socket.timeout:
+			if _end_stopped(self.sock):
+				raise Lost("the engine was stopped") from None
 			raise EngineError("the engine does not answer the greeting within %g seconds" % seconds) from None
 		except OSError as e:
 			raise Lost("the engine left before it answered the greeting: %s" % e.strerror) from None
@@ -273,6 +322,20 @@ class Connection:
 		if answer.engine != VERSION:
 			raise EngineError("the engine is of the version %s, not %s: install both anew" % (answer.engine, VERSION))
 		return answer
+
+	def _receive_greeting(self, deadline: float) -> bytes:
+		"""Some bytes; an engine that is found stopped twice in succession is not waited for any longer."""
+		was_stopped = False
+		while True:
+			left = deadline - time.monotonic()
+			self.sock.settimeout(min(max(left, 0.001), LOOK))
+			try:
+				return self.sock.recv(protocol.GREETING_CAP)
+			except socket.timeout:
+				is_stopped = bool(_find_stopped(self.sock))
+				if left <= LOOK or (is_stopped and was_stopped):
+					raise
+				was_stopped = is_stopped
 
 	def close(self) -> None:
 		"""End the connection, and with it the command that it runs."""
@@ -293,8 +356,8 @@ class Connection:
 			if fds:
 				self._send_with(frame, request, fds)
 			else:
-				self.sock.sendall(frame + request, MSG_NOSIGNAL)
-			data = self.sock.recv(RECEIVE)
+				self._send(frame + request)
+			data = self._receive()
 			if len(data) == protocol.OUTCOME_SIZE and data[4] == 0x84:
 				outcome = protocol.decode_outcome(data)
 				if outcome.id == count:
@@ -303,26 +366,59 @@ class Connection:
 		except OSError as e:
 			raise Lost("the connection to the engine ended: %s" % e.strerror) from None
 
+	def _receive(self) -> bytes:
+		"""The next bytes, however long that takes, unless somebody has stopped the engine."""
+		self.stopped_since = 0.0
+		while True:
+			try:
+				return self.sock.recv(RECEIVE)
+			except BlockingIOError:
+				self.look()
+
+	def _send(self, data: bytes) -> None:
+		"""Send all of it; an engine does not read while it has to wait for us to read."""
+		self.stopped_since = 0.0
+		while data:
+			try:
+				data = data[self.sock.send(data, MSG_NOSIGNAL) :]
+			except BlockingIOError:
+				self.look()
+
+	def look(self) -> None:
+		"""
+		Called while the engine is silent: an engine that is found stopped for a while is ended.
+
+		It would not answer, and stands in the way of all others. Raises ``Lost`` then.
+		"""
+		now = time.monotonic()
+		if not _find_stopped(self.sock):
+			self.stopped_since = 0.0
+		elif not self.stopped_since:
+			self.stopped_since = now
+		elif now - self.stopped_since >= PACE * 0.9:
+			_end_stopped(self.sock)
+			raise Lost("the engine was stopped")
+
 	def introduce(self, policy: bytes, fds: Sequence[int]) -> None:
 		"""Tell the engine what the build wants of its neighbours; that it is lost shows with the first command."""
 		with contextlib.suppress(OSError, Unsendable):
 			if fds:
 				self._send_with(b"", policy, fds)
 			elif policy:
-				self.sock.sendall(policy, MSG_NOSIGNAL)
+				self._send(policy)
 
 	def _send_with(self, frame: bytes, request: bytes, fds: Sequence[int]) -> None:
 		"""Send a request with descriptors; they belong to the frame that their first byte comes with."""
 		if frame:
-			self.sock.sendall(frame, MSG_NOSIGNAL)
+			self._send(frame)
 		rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
 		try:
 			sent = self.sock.sendmsg([request], rights, MSG_NOSIGNAL)
-		except ConnectionError:
+		except (ConnectionError, BlockingIOError):
 			raise
 		except OSError as e:
 			raise Unsendable("descriptor: %s" % e.strerror) from None
-		self.sock.sendall(request[sent:], MSG_NOSIGNAL)
+		self._send(request[sent:])
 
 	def learn(self, inputs: protocol.Inputs) -> Tuple[List[bytes], protocol.Inputs]:
 		"""Keep the texts that are new; they come with the numbers that refer to them."""
@@ -344,7 +440,7 @@ class Connection:
 				raise Lost("the connection to the engine ended")
 			size = protocol.measure(buffer)
 			while size == 0 or len(buffer) < size:
-				received = self.sock.recv(RECEIVE)
+				received = self._receive()
 				if not received:
 					raise Lost("the connection to the engine ended within a frame")
 				buffer += received
@@ -355,13 +451,13 @@ class Connection:
 				return answer, b"".join(streams[0]), b"".join(streams[1])
 			if heard is not None and isinstance(answer, (Told, Inputs)) and answer.id == number:
 				heard.append(answer if isinstance(answer, Told) else self.learn(answer))
-				buffer += b"" if buffer else self.sock.recv(RECEIVE)
+				buffer += b"" if buffer else self._receive()
 				continue
 			# the bytes of the command that say where its two streams go
 			if not isinstance(answer, Output) or answer.id != number or command[1 + answer.stream] != protocol.PIPE:
 				raise ProtocolError("the engine answers a command with %.100r" % (answer,))
 			streams[answer.stream - 1].append(answer.data)
-			buffer += b"" if buffer else self.sock.recv(RECEIVE)
+			buffer += b"" if buffer else self._receive()
 
 	def number_environment(self, env: Optional[Dict[Any, Any]]) -> Tuple[int, bytes]:
 		"""The number of an environment, none for our own, and the frame that must go before the first use of it."""
@@ -407,13 +503,13 @@ class Session:
 	"""
 
 	def __init__(
-		self, name: str, jobs: int, wishes: int = 0, transport: str = UNIX, deadlines: Deadlines = DEADLINES
+		self, name: str, jobs: int, wishes: int = 0, transport: str = UNIX, deadlines: Optional[Deadlines] = None
 	) -> None:
 		self.name = os.fsencode(name)[-NAME_CAP:]
 		self.jobs = jobs
 		self.wishes = wishes
 		self.transport = transport
-		self.deadlines = deadlines
+		self.deadlines = deadlines or find_deadlines()
 		self.policy: Tuple[bytes, Sequence[int]] = (b"", ())
 		"""A frame that each connection begins with, and its descriptors."""
 		self.failure: Optional[EngineError] = None

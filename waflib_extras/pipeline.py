@@ -9,7 +9,7 @@ import select
 from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
 
 from . import protocol
-from .engine import MSG_NOSIGNAL, RECEIVE, Connection, Session
+from .engine import MSG_NOSIGNAL, PACE, RECEIVE, Connection, Session
 from .protocol import EngineError, Inputs, Lost, Outcome, Output, ProtocolError, Told
 
 MSG_DONTWAIT = 0x40  # Linux's; PyPy 3.9 does not name it
@@ -110,18 +110,16 @@ class Pipeline:
 		With ``wait``, come back when there is something to read, here or from ``wake``, or the time is up.
 		"""
 		self.flush()
-		if wait and (wake is not None or self.unsent or timeout is not None):
-			self._poll(wake, timeout)
-			wait = False
 		try:
-			received = self.connection.sock.recv(RECEIVE, 0 if wait else MSG_DONTWAIT)
-		except BlockingIOError:
-			return []
-		except OSError:
-			received = b""
-		try:
+			if wait and (wake is not None or self.unsent or timeout is not None):
+				self._poll(wake, timeout)
+				wait = False
+			received = self._receive(wait)
+			if received is None:
+				return []
 			if not received:
 				raise Lost("the connection to the engine ended")
+			self.connection.stopped_since = 0.0
 			self.received += received
 			return self._take_answers()
 		except Lost as e:
@@ -130,15 +128,38 @@ class Pipeline:
 			self.session.drop(self.connection)
 			return self._fail(self.session.give_up(e))
 
+	def _receive(self, wait: bool) -> Optional[bytes]:
+		"""The next bytes, none if there are none yet, empty ones at the end."""
+		connection = self.connection
+		while True:
+			try:
+				return connection.sock.recv(RECEIVE, 0 if wait else MSG_DONTWAIT)
+			except BlockingIOError:
+				if not wait:
+					return None
+				connection.look()
+			except OSError:
+				return b""
+
 	def _poll(self, wake: Optional[int], timeout: Optional[float]) -> None:
-		sock = self.connection.sock
+		"""Wait until there is something to read, or the time is up, looking at the engine now and then."""
+		connection = self.connection
+		sock = connection.sock
 		while True:
 			poll = select.poll()
 			poll.register(sock, select.POLLIN | (select.POLLOUT if self.unsent else 0))
 			if wake is not None:
 				poll.register(wake, select.POLLIN)
-			events = poll.poll(None if timeout is None else timeout * 1000)
-			if not events or any(event & ~select.POLLOUT for _, event in events):
+			events = poll.poll(1000 * (PACE if timeout is None else min(timeout, PACE)))
+			if not events:
+				connection.look()
+				if timeout is None:
+					continue
+				timeout -= PACE
+				if timeout > 0:
+					continue
+				return
+			if any(event & ~select.POLLOUT for _, event in events):
 				return
 			self.flush()
 

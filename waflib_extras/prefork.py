@@ -425,7 +425,7 @@ class Prefork:
 			return
 		if not getattr(Options.options, "no_prefork", False):
 			with contextlib.suppress(engine.EngineError):
-				engine.start(find_transport(), engine.DEADLINES.start)
+				engine.start(find_transport(), engine.find_deadlines().start)
 		neighbour.apply(self.wishes)
 
 	def find_policy(self) -> Tuple[bytes, Sequence[int]]:

@@ -26,7 +26,9 @@
 #define PATH 4096
 #define CARD 16384
 #define MOST (1ul << 20)
-#define PATIENCE 5 /* seconds */
+/* Microseconds: what takes longer is waited for by the program. */
+#define ANSWERED 500000
+#define SENT 50000
 
 /* What the program goes on with: a connection over which the command was asked for, and what has come over it. */
 struct wafcc_front {
@@ -88,15 +90,22 @@ static const char *variable(char **environment, const char *name) {
 	return "";
 }
 
-/* FNV-1a over the variables on which the card may depend, as src/wafcc/card.rs has it. */
+#define NOTHING 0xcbf29ce484222325u
+
+/* FNV-1a, as src/wafcc/place.rs has it. */
+static uint64_t mix(uint64_t known, char byte) {
+	return (known ^ (unsigned char)byte) * 0x100000001b3u;
+}
+
+/* Over the variables on which the card may depend, as src/wafcc/card.rs has it. */
 static uint64_t digest(char **environment) {
-	uint64_t known = 0xcbf29ce484222325u;
+	uint64_t known = NOTHING;
 	for (; *environment; environment++) {
 		const char *text = *environment;
 		if (!begins(text, "WAFCC_") && !begins(text, "WAFD_") && !begins(text, "XDG_") && !begins(text, "HOME="))
 			continue;
 		do
-			known = (known ^ (unsigned char)*text) * 0x100000001b3u;
+			known = mix(known, *text);
 		while (*text++);
 	}
 	return known;
@@ -111,6 +120,23 @@ static int append(char *path, size_t *size, const char *text) {
 	return 1;
 }
 
+static int append_user(char *path, size_t *size) {
+	char number[12] = {0};
+	size_t at = sizeof number - 1;
+	long user = SYSTEM(SYS_geteuid);
+	do
+		number[--at] = (char)('0' + user % 10);
+	while (user /= 10);
+	return append(path, size, number + at);
+}
+
+static int append_digest(char *path, size_t *size, uint64_t number) {
+	char name[17] = {0};
+	for (int i = 15; i >= 0; i--, number >>= 4)
+		name[i] = "0123456789abcdef"[number & 15];
+	return append(path, size, name);
+}
+
 /* The folder in which cards are: where engines are without a store of their own. */
 static int find_folder(char *path, size_t *size, char **environment) {
 	const char *own = variable(environment, "WAFD_RUNTIME_DIR"), *session = variable(environment, "XDG_RUNTIME_DIR");
@@ -119,13 +145,7 @@ static int find_folder(char *path, size_t *size, char **environment) {
 		return append(path, size, own);
 	if (*session)
 		return append(path, size, session) && append(path, size, "/wafd");
-	char number[12] = {0};
-	size_t at = sizeof number - 1;
-	long user = SYSTEM(SYS_geteuid);
-	do
-		number[--at] = (char)('0' + user % 10);
-	while (user /= 10);
-	return append(path, size, "/tmp/wafd-") && append(path, size, number + at);
+	return append(path, size, "/tmp/wafd-") && append_user(path, size);
 }
 
 static int is_ours_alone(const char *path) {
@@ -169,11 +189,7 @@ static int read_card(char **environment) {
 	size_t size = 0;
 	if (!find_folder(path, &size, environment) || path[0] != '/' || !is_ours_alone(path))
 		return 0;
-	char name[17] = {0};
-	uint64_t number = digest(environment);
-	for (int i = 15; i >= 0; i--, number >>= 4)
-		name[i] = "0123456789abcdef"[number & 15];
-	if (!append(path, &size, "/wafd-" VERSION ".card-") || !append(path, &size, name))
+	if (!append(path, &size, "/wafd-" VERSION ".card-") || !append_digest(path, &size, digest(environment)))
 		return 0;
 	long file = SYSTEM(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (file < 0)
@@ -204,6 +220,25 @@ static int holds(void) {
 		if (u64(was + 1 + 8 * i) != all[i])
 			return 0;
 	return 1;
+}
+
+static int exists(const char *path) {
+	struct stat found;
+	return SYSTEM(SYS_newfstatat, AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* A call before us has noted that the engine could not be reached, as src/wafcc/trouble.rs does. */
+static int is_troubled(const char *folder) {
+	static char path[PATH];
+	size_t size = 0;
+	if (!append(path, &size, folder) || !append(path, &size, "/wafd-" VERSION ".trouble") || exists(path))
+		return 1;
+	uint64_t known = NOTHING;
+	for (const char *c = folder; *c; c++)
+		known = mix(known, *c);
+	size = 0;
+	return !append(path, &size, "/tmp/wafcc-") || !append_user(path, &size) || !append(path, &size, "/trouble-") ||
+	       !append_digest(path, &size, known) || exists(path);
 }
 
 /* ---- what is asked */
@@ -385,9 +420,9 @@ static long reach(const char *path) {
 	long socket = SYSTEM(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (socket < 0)
 		return -1;
-	struct timeval patience = {PATIENCE, 0};
-	SYSTEM(SYS_setsockopt, socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-	SYSTEM(SYS_setsockopt, socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	struct timeval answered = {0, ANSWERED}, sent = {0, SENT};
+	SYSTEM(SYS_setsockopt, socket, SOL_SOCKET, SO_RCVTIMEO, &answered, sizeof answered);
+	SYSTEM(SYS_setsockopt, socket, SOL_SOCKET, SO_SNDTIMEO, &sent, sizeof sent);
 	if (SYSTEM(SYS_connect, socket, &address, sizeof address) == 0)
 		return socket;
 	SYSTEM(SYS_close, socket);
@@ -505,7 +540,7 @@ HIDDEN void wafcc_front_begin(long *stack) {
 	const char *folder = take_text(), *path = take_text();
 	uint32_t caching_size = 0;
 	const unsigned char *caching = take_bytes(&caching_size), *watched = take(4);
-	if (!folder || !path || !caching || !watched || !is_ours_alone(folder))
+	if (!folder || !path || !caching || !watched || !is_ours_alone(folder) || is_troubled(folder))
 		return;
 	for (uint32_t left = u32(watched); left; left--)
 		if (!holds())

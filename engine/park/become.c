@@ -166,7 +166,9 @@ HIDDEN void wafpark_stay_with(int engine) {
 	if (robust.head)
 		SYSTEM(SYS_set_robust_list, robust.head, robust.size);
 	SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-	if (SYSTEM(SYS_getppid) != engine)
+	long parent = SYSTEM(SYS_getppid);
+	/* Where the system does not say who it is, we go on. */
+	if (parent > 0 && parent != engine)
 		leave(NOT_ENTERED);
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -19,7 +19,14 @@ use crate::frame::Inbox;
 use crate::peer::peer_of;
 use crate::wire::{Hello, Reply, Request, Why, FRAME_CAP, VERSION};
 
-const GREETING_TIME: Duration = Duration::from_secs(5);
+/// How long a command line that asks the engine something waits for it to greet.
+pub const GREETING_TIME: Duration = Duration::from_secs(5);
+/// How long a build waits for the engine before it goes on without, unless `WAFD_PATIENCE` says otherwise.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// Nobody waits for longer, whatever that variable says.
+const MOST_PATIENCE: f64 = 600.0;
+/// How often we look, while we wait for a greeting, whether the engine was stopped.
+const LOOK: Duration = Duration::from_millis(250);
 /// Most answers are short, and memory that is touched for the first time costs.
 const CHUNK: usize = 8 << 10;
 /// For a greeting and a command with its environment.
@@ -81,9 +88,18 @@ impl Greeting {
     }
 }
 
+/// How long a build waits for an engine that does not answer: `WAFD_PATIENCE`, in seconds.
+pub fn patience() -> Duration {
+    let told = std::env::var("WAFD_PATIENCE").ok().and_then(|text| text.parse().ok());
+    let told = told.filter(|seconds: &f64| *seconds > 0.0);
+    told.map_or(PATIENCE, |seconds| Duration::from_secs_f64(seconds.min(MOST_PATIENCE)))
+}
+
 pub struct Client {
     stream: UnixStream,
     inbox: Inbox,
+    /// The engine has answered the greeting, so that its event loop runs.
+    is_welcome: bool,
     /// The engine's process.
     pub pid: u32,
 }
@@ -97,30 +113,42 @@ impl Client {
             wishes: 0,
             name: name.to_vec(),
         };
-        Client::call(folder, greeting, &[], &[])
+        Client::call(folder, greeting, &[], &[], GREETING_TIME)
     }
 
-    /// Connects, greets and asks without waiting for an answer in between: descriptors are for the requests.
+    /// Connects, greets and asks without waiting for an answer in between: descriptors are for the requests. An engine
+    /// that does not greet within that time is lost.
     pub fn call(
         folder: &Folder,
         greeting: Greeting,
         requests: &[&Request],
         descriptors: &[BorrowedFd<'_>],
+        time: Duration,
     ) -> Result<Client, Unserved> {
+        let deadline = Instant::now() + time;
         folder.check().map_err(|e| Unserved::Absent(io::Error::other(e)))?;
-        let stream = reach(folder)?;
+        let stream = reach(folder, time)?;
         let mut client = Client {
             stream,
             inbox: Inbox::new(FRAME_CAP),
+            is_welcome: false,
             pid: 0,
         };
         let hello = greeting.hello();
         let all: Vec<_> = [&hello].into_iter().chain(requests.iter().copied()).collect();
         let sent = client.ask(&all, descriptors);
-        // An engine that refuses us may have gone before all was sent, and says why.
-        let received = client.receive();
-        match received.map_err(|error| client.name_stopped(sent.err().unwrap_or(error)))? {
-            Reply::Welcome { pid, .. } => client.pid = pid,
+        let sent = match sent {
+            // An engine that refuses us may have gone before all was sent, and says why.
+            Err(error) if !is_end(&error) => return Err(error.into()),
+            sent => sent,
+        };
+        let received = client.receive_greeting(deadline);
+        match received.map_err(|error| client.name_stopped(sent.err().unwrap_or(error), time))? {
+            Reply::Welcome { pid, .. } => {
+                client.pid = pid;
+                client.is_welcome = true;
+                client.patience(Some(GREETING_TIME))?;
+            }
             Reply::Refused { why, reason } => {
                 let reason = String::from_utf8_lossy(&reason).into_owned();
                 return Err(Unserved::Refused(why, reason));
@@ -134,7 +162,12 @@ impl Client {
     pub fn resume(stream: UnixStream, received: &[u8]) -> Client {
         let mut inbox = Inbox::new(FRAME_CAP);
         inbox.push(received);
-        Client { stream, inbox, pid: 0 }
+        Client {
+            stream,
+            inbox,
+            is_welcome: false,
+            pid: 0,
+        }
     }
 
     pub fn send(&mut self, request: &Request) -> io::Result<()> {
@@ -188,35 +221,68 @@ impl Client {
         }
     }
 
-    /// The next reply, however long it takes; but an engine that is found stopped twice in succession, that time apart,
-    /// will not answer, and stands in the way of all others.
-    pub fn receive_while_it_lives(&mut self, time: Duration) -> io::Result<Reply> {
+    /// The answer to the greeting. An engine that is found stopped twice in succession is not waited for any longer.
+    fn receive_greeting(&mut self, deadline: Instant) -> io::Result<Reply> {
+        let engine = peer_of(&self.stream)?;
+        let mut was_stopped = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            // No time at all would be for ever.
+            self.patience(Some(left.clamp(Duration::from_millis(1), LOOK)))?;
+            match self.receive() {
+                Err(error) if is_timeout(&error) && left > LOOK => {
+                    let is_stopped = is_stopped(&engine);
+                    if is_stopped && was_stopped {
+                        return Err(error);
+                    }
+                    was_stopped = is_stopped;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// The next reply, however long it takes once the engine has greeted, which it must within `greeting`. An engine that
+    /// is found stopped twice in succession, `time` apart, will not answer, and stands in the way of all others.
+    pub fn receive_while_it_lives(&mut self, time: Duration, greeting: Duration) -> io::Result<Reply> {
+        let deadline = Instant::now() + greeting;
         self.patience(Some(time))?;
         let engine = peer_of(&self.stream)?;
         let mut was_stopped = false;
         loop {
             match self.receive() {
                 Err(error) if is_timeout(&error) => {}
+                Ok(reply) => {
+                    self.is_welcome |= matches!(reply, Reply::Welcome { .. });
+                    return Ok(reply);
+                }
                 other => return other,
             }
             let is_stopped = is_stopped(&engine);
             if is_stopped && was_stopped {
                 end_stopped(&engine);
-                return Err(io::ErrorKind::TimedOut.into());
+                // As from one that was killed by somebody else.
+                return Err(io::ErrorKind::ConnectionReset.into());
             }
             was_stopped = is_stopped;
+            if !self.is_welcome && !is_stopped && Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
     }
 
     /// An error that names the engine's process and the remedy if somebody has stopped it.
-    fn name_stopped(&self, error: io::Error) -> io::Error {
+    fn name_stopped(&self, error: io::Error, time: Duration) -> io::Error {
         match peer_of(&self.stream) {
             Ok(engine) if is_timeout(&error) && is_stopped(&engine) => {
                 let pid = engine.pid;
                 let text = format!("somebody has stopped its process {pid}; `kill -CONT {pid}` lets it go on");
                 io::Error::new(error.kind(), format!("{text}, `wafd stop --now` ends it"))
             }
-            _ if is_timeout(&error) => io::Error::new(error.kind(), "it was silent for 5 seconds"),
+            _ if is_timeout(&error) => {
+                let seconds = time.as_secs_f64();
+                io::Error::new(error.kind(), format!("it was silent for {seconds} seconds"))
+            }
             _ => error,
         }
     }
@@ -265,14 +331,14 @@ impl Client {
 }
 
 /// A socket whose every wait has a deadline, the one for a place in the queue included.
-fn reach(folder: &Folder) -> Result<UnixStream, Unserved> {
+fn reach(folder: &Folder, time: Duration) -> Result<UnixStream, Unserved> {
     let absent = |error: Errno| Unserved::Absent(error.into());
     let address = SocketAddrUnix::new(folder.socket()).map_err(absent)?;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
         .map_err(absent)?;
     let stream = UnixStream::from(socket);
-    stream.set_read_timeout(Some(GREETING_TIME))?;
-    stream.set_write_timeout(Some(GREETING_TIME))?;
+    stream.set_read_timeout(Some(time))?;
+    stream.set_write_timeout(Some(time))?;
     rustix::net::connect(&stream, &address).map_err(absent)?;
     Ok(stream)
 }
@@ -282,7 +348,7 @@ fn is_nobody(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn is_timeout(error: &io::Error) -> bool {
+pub fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
@@ -295,7 +361,7 @@ fn is_stopped(engine: &libc::ucred) -> bool {
 
 /// Ends an engine that somebody has stopped, for a client that has waited for it in vain; tells whether it was one.
 pub fn end_if_stopped(folder: &Folder) -> bool {
-    let engine = reach(folder).ok().and_then(|stream| peer_of(&stream).ok());
+    let engine = reach(folder, PATIENCE).ok().and_then(|stream| peer_of(&stream).ok());
     let stopped = engine.filter(is_stopped);
     stopped.iter().for_each(end_stopped);
     stopped.is_some()

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,6 +19,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use crate::cache::trace::Place;
 use crate::command::Order;
 use crate::context::{self, Adjustment};
+use crate::headroom::Headroom;
 use crate::park::{Awaited, Begun, Legs, Lot, Part, Turn};
 use crate::prompt::make_prompt;
 use crate::slots::CommandKey;
@@ -86,6 +87,22 @@ pub struct Crew {
     started: Receiver<Started>,
     bell: Arc<OwnedFd>,
     own: Hand,
+    office: Office,
+    /// How many threads there are, and how many there may be. None ends: what it has started would end with it.
+    threads: usize,
+    most: usize,
+    /// Jobs that no thread has done yet.
+    open: Arc<AtomicUsize>,
+}
+
+/// What a thread needs to be one of the crew.
+#[derive(Clone)]
+struct Office {
+    orders: Arc<Mutex<Receiver<Job>>>,
+    reports: Sender<Started>,
+    bell: Arc<OwnedFd>,
+    null: Arc<OwnedFd>,
+    lot: Arc<Lot>,
 }
 
 impl Crew {
@@ -96,27 +113,47 @@ impl Crew {
         let bell = Arc::new(eventfd(0, flags)?);
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         let null = Arc::new(OwnedFd::from(null));
-        let orders = Arc::new(Mutex::new(orders));
-        let count = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
-        for _ in 0..count {
-            let (orders, reports, bell) = (orders.clone(), reports.clone(), bell.clone());
-            let (null, lot) = (null.clone(), lot.clone());
-            let work = move || work(&orders, &reports, &bell, null, lot);
-            thread::Builder::new().name("start".to_owned()).spawn(work)?;
-        }
-        let own = Hand::new(null, lot.clone())?;
+        let most = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
+        let own = Hand::new(null.clone(), lot.clone())?;
         Ok(Crew {
             jobs,
             started,
-            bell,
+            bell: bell.clone(),
             own,
+            office: Office {
+                orders: Arc::new(Mutex::new(orders)),
+                reports,
+                bell,
+                null,
+                lot: lot.clone(),
+            },
+            threads: 0,
+            most: if Headroom::find().is_ample() { most } else { 1 },
+            open: Arc::default(),
         })
     }
 
-    /// Has one of the threads start a command.
-    pub fn start(&self, job: Job) {
-        // The threads live as long as we do.
-        let _ = self.jobs.send(job);
+    /// Has one of the threads start a command. Where the system gives us none, the caller's does, and waits.
+    pub fn start(&mut self, job: Job) {
+        let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
+        if open > self.threads && self.threads < self.most {
+            let (office, open) = (self.office.clone(), self.open.clone());
+            let work = move || work(office, &open);
+            match thread::Builder::new().name("start".to_owned()).spawn(work) {
+                Ok(_) => self.threads += 1,
+                Err(error) => debug!("no thread to start commands: {error}"),
+            }
+        }
+        if self.threads > 0 {
+            // The threads live as long as we do.
+            let _ = self.jobs.send(job);
+            return;
+        }
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        let key = job.key;
+        let started = self.own.start(job, false);
+        self.office
+            .report(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
     }
 
     /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done. What would
@@ -143,12 +180,19 @@ impl Crew {
     }
 }
 
+impl Office {
+    fn report(&self, started: Started) {
+        let _ = self.reports.send(started);
+        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
+    }
+}
+
 /// What one thread does.
-fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd, null: Arc<OwnedFd>, lot: Arc<Lot>) {
+fn work(office: Office, open: &AtomicUsize) {
     make_prompt(0);
-    let mut hand = Hand::new(null, lot);
+    let mut hand = Hand::new(office.null.clone(), office.lot.clone());
     loop {
-        let job = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = office.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
         let started = match &mut hand {
             Ok(hand) => match hand.start(job, false) {
@@ -158,8 +202,8 @@ fn work(orders: &Mutex<Receiver<Job>>, reports: &Sender<Started>, bell: &OwnedFd
             },
             Err(error) => Started::not(job.key, error),
         };
-        let _ = reports.send(started);
-        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        open.fetch_sub(1, Ordering::Relaxed);
+        office.report(started);
     }
 }
 

@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::regular;
+
 /// The engine's version, which is also part of every name below.
 pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
@@ -100,6 +102,11 @@ impl Folder {
         self.file(&format!("card-{variables:016x}"))
     }
 
+    /// Why `wafcc` could not reach the engine, as long as that was a short time ago.
+    pub fn trouble(&self) -> PathBuf {
+        self.file("trouble")
+    }
+
     pub fn start_lock(&self) -> PathBuf {
         self.file("start")
     }
@@ -167,7 +174,7 @@ impl Folder {
 
     /// What the token file says: port and token.
     pub fn read_token(&self) -> io::Result<(u16, String)> {
-        let text = fs::read_to_string(self.token())?;
+        let text = regular::read_to_string(&self.token())?;
         let parsed = text.trim_end().split_once(' ');
         parsed
             .and_then(|(port, token)| Some((port.parse().ok()?, token.to_owned())))

@@ -16,6 +16,8 @@ pub enum Source {
     Crew,
     /// The cache has answers.
     Cache,
+    /// The guardian has ended.
+    Guardian,
     Connection(ConnectionKey),
     /// The command's process has ended.
     End(CommandKey),
@@ -42,6 +44,7 @@ impl Source {
             Source::Tokens(key) => (7, key),
             Source::Capture(key, stream) => (8 + stream as u64, key),
             Source::Cache => (10, 0),
+            Source::Guardian => (11, 0),
         };
         EventData::new_u64(kind << 56 | key & KEY)
     }
@@ -60,6 +63,7 @@ impl Source {
             7 => Source::Tokens(key),
             8 => Source::Capture(key, 0),
             10 => Source::Cache,
+            11 => Source::Guardian,
             _ => Source::Capture(key, 1),
         }
     }

@@ -6,10 +6,10 @@
 //!
 //! Twenty starts at once queue at the start lock; the first makes the engine, the others find that it answers.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ use rustix::fs::{flock, FlockOperation};
 use crate::client::{is_end, Client, Unserved};
 use crate::folder::ENGINE;
 use crate::guardian::{self, Roster};
+use crate::headroom;
+use crate::regular;
 use crate::server::{Options, Server};
 use crate::wire::Why;
 
@@ -28,6 +30,8 @@ use crate::wire::Why;
 const LOCK_TIME: Duration = Duration::from_secs(10);
 /// How long an engine may take from its fork to its socket.
 const BIRTH_TIME: Duration = Duration::from_secs(10);
+/// How often we look meanwhile whether its holder can let go of it.
+const LOOK: Duration = Duration::from_secs(1);
 const LOG_CAP: u64 = 1 << 20;
 
 /// How to reach the engine that now runs.
@@ -53,6 +57,9 @@ pub fn ensure(options: Options) -> Result<Ready, String> {
     if let Some(ready) = answers(&options)? {
         return Ok(ready);
     }
+    if let Some(reason) = headroom::lacks() {
+        return Err(reason);
+    }
     let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
     let (mut birth, _turn) = daemonize(options, life, turn)?;
@@ -73,7 +80,7 @@ pub fn foreground(options: Options) -> Result<i32, String> {
     let (mut birth, voice) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
     let roster = Roster::new().map_err(|e| format!("map memory: {e}"))?;
     close_inherited();
-    guardian::prepare();
+    guardian::prepare().map_err(|e| format!("block signals: {e}"))?;
     match fork().map_err(|e| format!("fork: {e}"))? {
         0 => {
             drop(turn);
@@ -81,6 +88,7 @@ pub fn foreground(options: Options) -> Result<i32, String> {
         }
         pid => {
             drop(voice);
+            guardian::sign(&life);
             hear(&mut birth)?;
             // Who cannot be told can still be served.
             let _ = writeln!(io::stdout(), "{}", ready(&folder, tcp)?);
@@ -119,14 +127,12 @@ fn answers(options: &Options) -> Result<Option<Ready>, String> {
 /// Waits for a lock, but not for ever: a signal interrupts the wait.
 fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
     let shown = path.display().to_string();
-    let mut open = OpenOptions::new();
-    let open = open.write(true).create(true).truncate(false).mode(0o600);
-    let file = open.open(path).map_err(|e| format!("open {shown}: {e}"))?;
+    let file = regular::open_lock(&path).map_err(|e| format!("open {shown}: {e}"))?;
     let deadline = Instant::now() + LOCK_TIME;
-    interrupt_after(LOCK_TIME);
     let locked = loop {
+        interrupt_after(LOOK);
         match flock(&file, FlockOperation::LockExclusive) {
-            Err(rustix::io::Errno::INTR) if Instant::now() < deadline => {}
+            Err(rustix::io::Errno::INTR) if Instant::now() < deadline => wake_holder(&file),
             other => break other,
         }
     };
@@ -135,6 +141,16 @@ fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::INTR) => Err(format!("{shown} is held: {otherwise}")),
         Err(error) => Err(format!("lock {shown}: {error}")),
+    }
+}
+
+/// A guardian that somebody has stopped would not clean up after its engine, and hold the lock for ever.
+fn wake_holder(life: &File) {
+    let Some(pid) = guardian::holder(life) else { return };
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The number may be another's by now: a process of ours that is stopped, and called like us.
+    if stat.contains("(wafd) T ") {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::CONT);
     }
 }
 
@@ -188,6 +204,7 @@ fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
         Ok(0) => engine(options, roster, &life, voice),
         Ok(pid) => {
             drop(voice);
+            guardian::sign(&life);
             guardian::watch(pid, &roster)
         }
     }
@@ -205,7 +222,7 @@ fn detach(log: File) -> io::Result<Roster> {
         }
     }
     close_inherited();
-    guardian::prepare();
+    guardian::prepare()?;
     Roster::new()
 }
 
@@ -235,11 +252,12 @@ fn open_log(options: &Options) -> io::Result<File> {
     if fs::metadata(&path).is_ok_and(|m| m.len() > LOG_CAP) {
         fs::rename(&path, options.folder.old_log())?;
     }
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    regular::append(&path)
 }
 
-/// The engine's own process: listens, says so, serves. `_life` is held until the process ends.
-fn engine(options: Options, roster: Roster, _life: &File, mut voice: File) -> i32 {
+/// The engine's own process: listens, says so, serves. `life` is held until the process ends.
+fn engine(options: Options, mut roster: Roster, life: &File, mut voice: File) -> i32 {
+    roster.hold(life);
     guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
     let served = listen(&options).and_then(|unix| Server::new(options, unix, roster));
@@ -264,12 +282,20 @@ fn listen(options: &Options) -> io::Result<UnixListener> {
     let socket = options.folder.socket();
     let fresh = socket.with_extension("new");
     let _ = fs::remove_file(&fresh);
+    // What kept clients away is over.
+    let _ = fs::remove_file(options.folder.trouble());
     // A token of an engine that was killed: its port is not ours.
     let _ = fs::remove_file(options.folder.token());
     // SAFETY: changes a number of this process; commands get their client's.
     unsafe { libc::umask(0o077) };
     let listener = UnixListener::bind(&fresh).map_err(|e| named("make", &fresh, &e))?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600)).map_err(|e| named("restrict", &fresh, &e))?;
+    listener.set_nonblocking(true)?;
+    match listener.accept() {
+        // Where the system lets nobody in, nobody could tell us to leave either.
+        Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(named("accept at", &fresh, &error)),
+        _ => {}
+    }
     fs::rename(&fresh, &socket).map_err(|e| named("make", &socket, &e))?;
     Ok(listener)
 }

@@ -76,33 +76,20 @@ fn commands_end_with_a_killed_engine() {
     serves(&space);
 }
 
-/// The next start waits until the guardian has killed what the engine left, however long that takes.
+/// A guardian that somebody has stopped is woken by the next start, which waits until it has killed what the engine left.
 #[test]
-fn the_next_start_waits_for_the_guardian() {
+fn the_next_start_wakes_the_guardian_and_waits_for_it() {
     let space = TestSpace::started();
     let mut peer = space.client(1);
     let [child, leader] = heart(&space, &mut peer, "heart");
     let guardian = space.guardian();
     process::kill(guardian, libc::SIGSTOP);
     process::kill(peer.pid, libc::SIGKILL);
-    let mut start = spawn(&space, &["start"]);
     gone(leader);
     let before = beats(&space, "heart");
-    for _ in 0..20 {
-        space.tick();
-        assert!(
-            start.try_wait().unwrap().is_none(),
-            "ready beside a remnant of the last engine"
-        );
-    }
-    assert!(
-        process::lives(child),
-        "nothing was left, so that the test proves nothing"
-    );
     wait_until("the child works", || beats(&space, "heart") > before);
-    process::kill(guardian, libc::SIGCONT);
-    end_of(start).succeeded();
-    assert!(!process::lives(child));
+    end_of(spawn(&space, &["start"])).succeeded();
+    assert!(!process::lives(child), "ready beside a remnant of the last engine");
     still(&space, "heart");
 }
 
@@ -162,6 +149,52 @@ fn an_engine_goes_on_without_its_guardian() {
     serves(&space);
     space.run(&["stop"]).succeeded();
     space.wait_until_empty();
+}
+
+/// A guardian that is killed, stopped before or not, has a successor, and that one another: whenever the engine is killed
+/// then, nothing is left of its commands when the next start is ready.
+#[test]
+fn a_killed_guardian_is_replaced() {
+    let space = TestSpace::started();
+    let mut peer = space.client(2);
+    let [child, leader] = heart(&space, &mut peer, "heart");
+    let held = || fs::read_to_string(space.file("lock")).unwrap();
+    for stops in [false, true] {
+        let signed = held();
+        let guardian = signed.trim().parse().unwrap();
+        if stops {
+            process::kill(guardian, libc::SIGSTOP);
+        }
+        process::kill(guardian, libc::SIGKILL);
+        wait_until("another has signed", || !["", &signed].contains(&&*held()));
+    }
+    serves(&space);
+    process::kill(peer.pid, libc::SIGKILL);
+    gone(leader);
+    space.start();
+    assert!(!process::lives(child), "ready beside a remnant of the last engine");
+    still(&space, "heart");
+    serves(&space);
+}
+
+/// What has ended before is no longer of the stand-in's business, nor is what commands left on purpose.
+#[test]
+fn a_stand_in_kills_what_ran_and_nothing_else() {
+    let space = TestSpace::started();
+    let mut peer = space.client(1);
+    let note = space.name("server");
+    peer.run(&shell(&format!("sleep 1000 >/dev/null 2>&1 & echo $! > {note}")))
+        .text();
+    let server = process::number_in(note.as_ref());
+    process::kill(space.guardian(), libc::SIGKILL);
+    wait_until("another has signed", || {
+        let holder = fs::read_to_string(space.file("lock")).unwrap();
+        holder.trim().parse().is_ok_and(process::lives)
+    });
+    process::kill(peer.pid, libc::SIGKILL);
+    space.start();
+    assert!(process::lives(server));
+    process::kill(server, libc::SIGKILL);
 }
 
 /// When engine and guardian are both killed, their commands are killed all the same, and the next start works.

@@ -345,7 +345,7 @@ fn an_engine_that_is_stopped_during_a_command_fails_nothing() {
 fn a_mute_engine_fails_nothing() {
     let space = TestSpace::new();
     let _mute = std::os::unix::net::UnixListener::bind(space.socket()).unwrap();
-    let said = say(&space, &["echo", "fine"]);
+    let said = run(wafcc(&space, &["echo", "fine"]).env("WAFD_PATIENCE", "0.5"));
     assert_eq!(said.succeeded(), "fine\n");
 }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
@@ -79,9 +80,14 @@ struct Waiting {
 }
 
 impl Errands {
-    pub fn send(&self, errand: Errand) {
-        self.state().errands.push_back(errand);
+    /// Tells whether there is more to do than clerks that wait for something.
+    pub fn send(&self, errand: Errand) -> bool {
+        let mut state = self.state();
+        state.errands.push_back(errand);
+        let is_more = state.errands.len() > state.clerks;
+        drop(state);
         self.arrival.notify_one();
+        is_more
     }
 
     /// Whoever comes after all have been served finds the world at a moment of its own.
@@ -130,7 +136,9 @@ impl Reports {
 
 pub struct Clerks {
     errands: Arc<Errands>,
-    count: usize,
+    /// How many there are, and how many there may be: another comes when all are at work.
+    count: AtomicUsize,
+    most: usize,
     reports: Reports,
     done: Receiver<Done>,
     desk: Arc<Desk>,
@@ -214,23 +222,33 @@ impl Clerks {
             unstored: Mutex::new(0),
             is_stored: Condvar::new(),
         });
-        let count = thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST));
-        for _ in 0..count {
-            let (reports, desk) = (reports.clone(), desk.clone());
-            let work = move || work(&reports, &desk);
-            thread::Builder::new().name("cache".to_owned()).spawn(work)?;
-        }
-        Ok(Clerks {
+        let clerks = Clerks {
             errands,
-            count,
+            count: AtomicUsize::new(0),
+            most: thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST)),
             reports,
             done,
             desk,
-        })
+        };
+        clerks.add()?;
+        Ok(clerks)
+    }
+
+    fn add(&self) -> io::Result<()> {
+        let (reports, desk) = (self.reports.clone(), self.desk.clone());
+        let work = move || work(&reports, &desk);
+        thread::Builder::new().name("cache".to_owned()).spawn(work)?;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 
     pub fn send(&self, errand: Errand) {
-        self.errands.send(errand);
+        let is_more = self.errands.send(errand);
+        if is_more && self.count.load(Ordering::Relaxed) < self.most {
+            if let Err(error) = self.add() {
+                log::debug!("no other thread for the cache: {error}");
+            }
+        }
     }
 
     /// Where errands are sent.
@@ -244,7 +262,7 @@ impl Clerks {
 
     /// Nobody has anything to do, and the store is open.
     pub fn are_idle(&self) -> bool {
-        self.desk.opened.get().is_some() && self.errands.are_done(self.count)
+        self.desk.opened.get().is_some() && self.errands.are_done(self.count.load(Ordering::Relaxed))
     }
 
     /// Where others tell what they have done.

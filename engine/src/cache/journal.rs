@@ -9,9 +9,8 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,6 +18,7 @@ use std::time::{Duration, Instant};
 use serde_json::{json, Value};
 
 use super::recent::Recent;
+use crate::regular;
 use crate::wafcc::explanation::Explanation;
 use crate::wafcc::path_text;
 
@@ -154,12 +154,7 @@ impl Journal {
         // Half a line of an engine that was killed ends here.
         let mut text = b"\n".to_vec();
         lines.iter().for_each(|line| put(&line.json().to_string(), &mut text));
-        let mut file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&self.path)?;
+        let mut file = regular::append(&self.path)?;
         file.write_all(&text)?;
         if file.metadata()?.len() > LONGEST {
             self.shorten()?;
@@ -168,7 +163,7 @@ impl Journal {
     }
 
     fn shorten(&self) -> io::Result<()> {
-        let text = fs::read(&self.path)?;
+        let text = regular::read(&self.path)?;
         let half = &text[text.len() / 2..];
         let start = half.iter().position(|byte| *byte == b'\n').unwrap_or(half.len());
         let short = self.path.with_extension("new");
@@ -258,7 +253,7 @@ fn put(line: &str, to: &mut Vec<u8>) {
 
 fn read(path: &Path) -> Before {
     let mut before = Before::default();
-    let text = fs::read(path).unwrap_or_default();
+    let text = regular::read(path).unwrap_or_default();
     for line in text.split(|byte| *byte == b'\n').filter_map(whole) {
         match line.get("difference") {
             Some(Value::String(words)) => before.differences.push(words.clone()),

@@ -19,6 +19,7 @@ pub fn install(folder: &Folder) -> io::Result<CString> {
     }
     let path = folder.library();
     let fresh = path.with_extension("so.new");
+    let _ = fs::remove_file(&fresh);
     fs::write(&fresh, LIBRARY)?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o500))?;
     fs::rename(&fresh, &path)?;

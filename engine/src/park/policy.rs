@@ -3,6 +3,8 @@
 use std::env;
 use std::path::PathBuf;
 
+use crate::headroom::Headroom;
+
 /// So often is a program seen before it is tried: a trial costs as much as some commands.
 const AFTER: u32 = 4;
 const MEMORY: u64 = 512 << 10;
@@ -37,7 +39,8 @@ impl Policy {
     /// `WAFD_PARK=no|proved`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`, `WAFD_PARK_FOLDERS=FOLDER:FOLDER`.
     pub fn from_environment() -> Result<Policy, String> {
         let (on, must_gain) = match env::var("WAFD_PARK").as_deref() {
-            Err(_) | Ok("" | "yes") => (true, true),
+            // Parked programs are processes, too.
+            Err(_) | Ok("" | "yes") => (Headroom::find().is_ample(), true),
             Ok("proved") => (true, false),
             Ok("no") => (false, true),
             Ok(other) => return Err(format!("WAFD_PARK is {other:?}: set it to yes, proved or no")),

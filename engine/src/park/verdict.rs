@@ -8,6 +8,8 @@ use serde_json::{json, Value};
 
 use super::program::Program;
 
+use crate::regular;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     path: String,
@@ -105,7 +107,7 @@ fn numbers(program: &Program) -> [i64; 7] {
 
 /// What earlier engines have found; nothing if the file is not there or not understood.
 pub fn load(path: &Path) -> Vec<Verdict> {
-    let text = fs::read_to_string(path).unwrap_or_default();
+    let text = regular::read_to_string(path).unwrap_or_default();
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
     list.as_array()
         .into_iter()
@@ -117,6 +119,8 @@ pub fn load(path: &Path) -> Vec<Verdict> {
 pub fn save(path: &Path, verdicts: &[Verdict]) -> io::Result<()> {
     let list: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
     let fresh = path.with_extension("verdicts.new");
+    // Whatever an engine that was killed, or somebody else, has left under that name.
+    let _ = fs::remove_file(&fresh);
     fs::write(&fresh, serde_json::to_string(&list).unwrap_or_default())?;
     fs::rename(&fresh, path)
 }

@@ -99,6 +99,8 @@ pub struct Server {
     /// What ran for commands in parked programs.
     ledger: Arc<Ledger>,
     roster: Roster,
+    /// What tells of the guardian's end.
+    guardian: Option<OwnedFd>,
     timers: Timers,
     totals: Totals,
     place: Place,
@@ -163,6 +165,7 @@ impl Server {
             lot,
             ledger,
             roster,
+            guardian: None,
             timers: Timers::default(),
             totals: Totals::default(),
             place: Place::of(pid).map_err(io::Error::other)?,
@@ -184,6 +187,7 @@ impl Server {
             is_away: Arc::default(),
             options,
         };
+        server.watch_guardian();
         if server.options.tcp {
             server.listen_tcp()?;
         }
@@ -224,6 +228,7 @@ impl Server {
             Source::Connection(key) => self.on_connection(key),
             Source::Crew => self.on_started(),
             Source::Cache => self.on_done(),
+            Source::Guardian => self.replace_guardian(),
             Source::Tokens(key) => self.on_tokens(key),
             Source::End(key) => self.on_end(key),
             Source::Feed(key) => {
@@ -232,6 +237,38 @@ impl Server {
                 }
             }
             Source::Capture(key, stream) => self.on_capture(key, stream),
+        }
+    }
+
+    fn watch_guardian(&mut self) {
+        match self.roster.watch_guardian() {
+            Ok(guardian) => self.heed_guardian(guardian),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => self.replace_guardian(),
+            // An old kernel, or one that refuses that.
+            Err(error) => debug!("watch the guardian: {error}"),
+        }
+    }
+
+    fn heed_guardian(&mut self, guardian: OwnedFd) {
+        let flags = epoll::EventFlags::IN;
+        match epoll::add(&self.epoll, &guardian, Source::Guardian.data(), flags) {
+            Ok(()) => self.guardian = Some(guardian),
+            Err(error) => debug!("watch the guardian: {error}"),
+        }
+    }
+
+    /// Somebody has killed it: nobody would clean up after us.
+    fn replace_guardian(&mut self) {
+        self.guardian = None;
+        match self.roster.replace_guardian() {
+            Ok(guardian) => {
+                info!("the guardian was killed; another stands in for it");
+                self.heed_guardian(guardian);
+            }
+            Err(error) => {
+                info!("the guardian was killed, and there is no other ({error}): leaving");
+                self.stop_now();
+            }
         }
     }
 

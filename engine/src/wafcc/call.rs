@@ -7,8 +7,10 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// What the programs are called, links resolved, that stand in for compilers only to cache.
 const CACHES: [&[u8]; 3] = [b"wafcc", b"ccache", b"sccache"];
 
@@ -33,13 +35,24 @@ pub enum How {
 }
 
 impl Call {
-    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, String> {
+    pub fn find(name: &OsStr, args: Vec<OsString>, how: How) -> Result<Call, Unfound> {
         let found = if name.as_bytes().contains(&b'/') {
             find_at(Path::new(name))
         } else {
             find_along_path(name)
         };
-        let (program, name) = found?;
+        let (program, name) = match found {
+            Ok(found) => found,
+            Err((words, is_hidden)) => {
+                let name = name.to_owned();
+                return Err(Unfound {
+                    words,
+                    is_hidden,
+                    name,
+                    args,
+                });
+            }
+        };
         Ok(Call {
             program,
             name,
@@ -49,12 +62,39 @@ impl Call {
     }
 }
 
+/// Nothing that we know to be a program.
+#[derive(Debug)]
+pub struct Unfound {
+    pub words: String,
+    /// There is only ourselves, or another cache: the system would find that.
+    pub is_hidden: bool,
+    pub name: OsString,
+    pub args: Vec<OsString>,
+}
+
+/// Where a program is and what it is called; or why there is none, and whether that is for a cache in the way.
+type Found = Result<(PathBuf, OsString), (String, bool)>;
+
+/// Whether what is called like that is ourselves under our own name: two launchers have met.
+pub fn is_us(name: &OsStr) -> bool {
+    let path = Path::new(name);
+    if path.file_name() != Some(OsStr::new("wafcc")) {
+        return false;
+    }
+    if name.as_bytes().contains(&b'/') {
+        return is_own(path);
+    }
+    let folders = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let mut all = env::split_paths(&folders).map(|folder| folder.join(name));
+    all.find(|path| is_program(path)).is_some_and(|path| is_own(&path))
+}
+
 /// A program by its path; if that is a cache in disguise, the one behind it.
-fn find_at(path: &Path) -> Result<(PathBuf, OsString), String> {
+fn find_at(path: &Path) -> Found {
     match (stands_in(path), path.file_name()) {
         (Ok(false), _) => Ok((path.to_owned(), path.into())),
         (Ok(true), Some(name)) => find_along_path(name),
-        _ => Err(format!("{}: no such program", path.display())),
+        _ => Err((format!("{}: no such program", path.display()), false)),
     }
 }
 
@@ -62,8 +102,8 @@ fn find_at(path: &Path) -> Result<(PathBuf, OsString), String> {
 ///
 /// It is called by its bare name if `execvp` would find the same. Otherwise it must hear its whole path: gcc looks for
 /// itself along `PATH` to find its parts, and would find us.
-fn find_along_path(name: &OsStr) -> Result<(PathBuf, OsString), String> {
-    let folders = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+fn find_along_path(name: &OsStr) -> Found {
+    let folders = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
     let mut is_first = true;
     for folder in env::split_paths(&folders) {
         let path = folder.join(name);
@@ -76,20 +116,37 @@ fn find_along_path(name: &OsStr) -> Result<(PathBuf, OsString), String> {
     }
     let shown = name.to_string_lossy();
     let besides = if is_first { "" } else { " besides compiler caches" };
-    Err(format!("{shown}: no such program{besides}; check PATH"))
+    Err((format!("{shown}: no such program{besides}; check PATH"), !is_first))
 }
 
 struct NoProgram;
 
 /// Whether this program is ourselves or another cache under a borrowed name.
 fn stands_in(path: &Path) -> Result<bool, NoProgram> {
-    if !path.is_file() || rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_err() {
+    if !is_program(path) {
         return Err(NoProgram);
     }
-    let real = fs::canonicalize(path).map_err(|_| NoProgram)?;
-    let is_us = fs::read_link("/proc/self/exe").is_ok_and(|us| us == real);
-    let is_borrowed = real.file_name() != path.file_name() && is_cache(&real);
-    Ok(is_us || is_borrowed)
+    if is_own(path) {
+        return Ok(true);
+    }
+    match fs::canonicalize(path) {
+        Ok(real) => Ok(real.file_name() != path.file_name() && is_cache(&real)),
+        // It is there, and the system does not say where it leads.
+        Err(_) => Ok(false),
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+/// By its number: where links cannot be read, or lead to us by another name, it is us all the same.
+fn is_own(path: &Path) -> bool {
+    let number = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    match (number(path), number(Path::new("/proc/self/exe"))) {
+        (Ok(that), Ok(us)) => that == us,
+        _ => false,
+    }
 }
 
 fn is_cache(real: &Path) -> bool {
@@ -105,7 +162,7 @@ mod tests {
     fn a_program_that_is_not_there_is_named() {
         for name in ["no-such-compiler", "/no/such/compiler"] {
             let error = Call::find(OsStr::new(name), Vec::new(), How::AsSet).unwrap_err();
-            assert!(error.starts_with(name), "{error}");
+            assert!(error.words.starts_with(name), "{error:?}");
         }
     }
 

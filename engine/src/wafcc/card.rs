@@ -17,6 +17,7 @@ use super::run::Home;
 use super::settings::{Key, Settings};
 use crate::cache::status::Stamp;
 use crate::folder::Folder;
+use crate::regular;
 use crate::wire::{Caching, Request};
 
 const MAGIC: &[u8; 8] = b"wafcard1";
@@ -46,11 +47,7 @@ pub fn leave(settings: &Settings, home: &Home, caching: &Request) {
 
 /// Does not wait, whatever stands there.
 fn read(card: &Path) -> io::Result<Vec<u8>> {
-    let mut open = fs::OpenOptions::new();
-    let file = open
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
-        .open(card)?;
+    let file = regular::open(card)?;
     let mut text = Vec::new();
     file.take(CAP as u64).read_to_end(&mut text)?;
     Ok(text)

@@ -12,6 +12,7 @@ pub mod ask;
 pub mod call;
 pub mod card;
 pub mod explanation;
+pub mod launch;
 pub mod options;
 pub mod path_text;
 pub mod place;
@@ -22,17 +23,16 @@ pub mod run;
 pub mod settings;
 pub mod settings_file;
 pub mod statistics;
+pub mod trouble;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use self::call::{Call, How};
+use self::call::{is_us, Call, How};
 use crate::client::Client;
 
 const NAME: &str = "wafcc";
-/// The shell's exit status for a program that is not there.
-const NOT_FOUND: i32 = 127;
 const MISUSED: i32 = 2;
 
 /// The whole program; returns its exit status. `asked` is a connection over which the command was asked for already.
@@ -43,6 +43,10 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     let argv0 = args.remove(0);
     if let Some(name) = borrowed_name(&argv0) {
         return wrap(name, args, How::AsSet, None);
+    }
+    if args.first().is_some_and(|first| is_us(first)) {
+        // `wafcc wafcc gcc`: a project has set one launcher, and its user another.
+        return main(args, None);
     }
     match args.first().map(|first| first.as_bytes()) {
         Some(b"run") => match how_to_run(&mut args) {
@@ -82,10 +86,7 @@ fn how_to_run(args: &mut Vec<OsString>) -> Option<How> {
 fn wrap(name: &OsStr, args: Vec<OsString>, how: How, asked: Option<Client>) -> i32 {
     match Call::find(name, args, how) {
         Ok(call) => run::run(&call, asked),
-        Err(error) => {
-            eprintln!("{NAME}: {error}");
-            NOT_FOUND
-        }
+        Err(unfound) => run::fail(unfound),
     }
 }
 

@@ -4,27 +4,30 @@
 //! stopped. What the engine cannot do exactly as if we were not there never gets to it.
 
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio as ProcessStdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FileType;
 
-use super::call::{Call, How};
+use super::call::{Call, How, Unfound};
 use super::card;
+use super::launch;
 use super::place;
 use super::settings::{Key, Settings};
+use super::trouble::{self, Advice, Note};
 use crate::cache::action::{self, Action};
 use crate::cache::digest::Digest;
 use crate::cache::input::Input;
-use crate::client::{end_if_stopped, Client, Greeting, Unserved};
+use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unserved};
 use crate::folder::Folder;
+use crate::regular;
 use crate::terminal::Size;
 use crate::wire::{
     Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
@@ -35,10 +38,17 @@ const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
 const STAT_CAP: usize = 1024;
 /// How often we look, while a command runs, whether its engine was stopped.
-const WATCH: Duration = Duration::from_secs(5);
+const WATCH: Duration = Duration::from_millis(500);
+/// For who asks about the cache: an engine may take that long to start on a machine that is busy.
+const START_TIME: Duration = Duration::from_secs(30);
+/// After the loss of an engine, the next one starts when nothing of it is left.
+const CLEAN_TIME: Duration = Duration::from_secs(10);
+/// What is left of a time that is over.
+const LEAST: Duration = Duration::from_millis(50);
 
 /// Runs the call, for which an engine may have been asked already; returns its exit status.
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
+    exec_when_we_panic(call);
     let settings = Settings::load();
     if settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
         return exec(call);
@@ -54,12 +64,23 @@ pub fn run(call: &Call, asked: Option<Client>) -> i32 {
             code,
             ..
         }) => end_as(code),
-        // Another start waits until the commands of the lost engine are gone.
-        Err(Unserved::Lost(_)) => {
-            let _ = home.start_engine();
+        Err(Unserved::Lost(error)) => {
+            // Another start waits until the commands of the lost engine are gone.
+            if is_timeout(&error) || home.start_engine(CLEAN_TIME).is_err() {
+                note(&home.folder, &Unserved::Lost(error), None);
+            }
             exec(call)
         }
         Ok(_) | Err(_) => exec(call),
+    }
+}
+
+/// Remembers for the next calls that the engine cannot be had.
+fn note(folder: &Folder, why: &Unserved, earlier: Option<&Note>) {
+    let is_first = trouble::leave(folder, &why.to_string(), earlier);
+    // Programs read what a compiler writes; people read a terminal.
+    if is_first && io::stderr().is_terminal() {
+        eprintln!("wafcc: {why}; commands run without it, and nothing is cached");
     }
 }
 
@@ -92,27 +113,37 @@ impl Home {
     /// Connects to ask about the cache, and starts an engine if there is none.
     pub fn connect(&self) -> Result<Client, Unserved> {
         let (session, name) = parent();
-        self.reach(|| Client::connect(&self.folder, session, 0, &name))
+        self.reach(START_TIME, |_| Client::connect(&self.folder, session, 0, &name))
     }
 
-    /// Connects, and starts an engine if there is none.
-    fn reach(&self, connect: impl Fn() -> Result<Client, Unserved>) -> Result<Client, Unserved> {
-        let first = connect();
-        if matches!(first, Err(Unserved::Lost(_))) {
-            end_if_stopped(&self.folder);
-        }
-        match first {
+    /// Connects, and starts an engine if there is none. `connect` is told how much of the time is left.
+    fn reach(
+        &self,
+        time: Duration,
+        connect: impl Fn(Duration) -> Result<Client, Unserved>,
+    ) -> Result<Client, Unserved> {
+        let deadline = Instant::now() + time;
+        let left = || deadline.saturating_duration_since(Instant::now()).max(LEAST);
+        match connect(time) {
+            // It is there, and does not answer: another start would only wait for it, too.
+            Err(Unserved::Lost(error)) if is_timeout(&error) && !end_if_stopped(&self.folder) => {
+                Err(Unserved::Lost(error))
+            }
+            Err(Unserved::Absent(error)) if is_timeout(&error) => Err(Unserved::Absent(error)),
             Err(Unserved::Absent(_) | Unserved::Lost(_) | Unserved::Refused(Why::Leaving, _)) => {
-                self.start_engine()?;
-                connect()
+                self.start_engine(left()).map_err(Unserved::Absent)?;
+                connect(left())
             }
             other => other,
         }
     }
 
-    /// Runs `wafd start` of our own installation; it has deadlines of its own, 30 seconds in all.
-    fn start_engine(&self) -> io::Result<()> {
-        let beside = env::current_exe()?.canonicalize()?.with_file_name("wafd");
+    /// Runs `wafd start` of our own installation, which goes on after our time is up.
+    fn start_engine(&self, time: Duration) -> io::Result<()> {
+        // Without a folder there is no engine, and no process is needed to find that out.
+        self.folder.make().map_err(io::Error::other)?;
+        let beside = env::current_exe().and_then(|us| us.canonicalize());
+        let beside = beside.map(|us| us.with_file_name("wafd")).unwrap_or_default();
         let program = if beside.is_file() {
             beside.as_path()
         } else {
@@ -123,15 +154,11 @@ impl Home {
             .arg("start")
             .env("WAFD_RUNTIME_DIR", self.folder.path())
             .stdin(ProcessStdio::null())
-            .stdout(ProcessStdio::null())
             .stderr(ProcessStdio::null());
         if let Some(store) = &self.store {
             start.env(Key::CacheDir.variable(), store);
         }
-        match start.status()? {
-            status if status.success() => Ok(()),
-            status => Err(io::Error::other(format!("wafd start: {status}"))),
-        }
+        launch::run_for(&mut start, time)
     }
 }
 
@@ -183,7 +210,27 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         (&[][..], &requests[..])
     };
     let passed = if is_prompt { descriptors } else { &[] };
-    let mut client = home.reach(|| Client::call(&home.folder, greeting(), first, passed))?;
+    let (time, earlier) = match trouble::consult(&home.folder) {
+        Advice::Ask => (patience(), None),
+        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+        Advice::Leave => {
+            return Err(Unserved::Absent(io::Error::other(
+                "it could not be reached a moment ago",
+            )))
+        }
+    };
+    let reached = home.reach(time, |left| Client::call(&home.folder, greeting(), first, passed, left));
+    let mut client = match reached {
+        Ok(client) => client,
+        Err(why @ (Unserved::Absent(_) | Unserved::Lost(_))) => {
+            note(&home.folder, &why, earlier.as_ref());
+            return Err(Unserved::Absent(io::Error::other("noted")));
+        }
+        Err(other) => return Err(other),
+    };
+    if earlier.is_some() {
+        trouble::forget(&home.folder);
+    }
     if !later.is_empty() {
         client.ask(later, descriptors)?;
     }
@@ -198,7 +245,7 @@ fn hear(mut client: Client) -> Result<Outcome, Unserved> {
     // Printed when all is there: a command that is lost on its way runs once more, and prints all itself.
     let mut printed = Vec::new();
     loop {
-        match client.receive_while_it_lives(WATCH)? {
+        match client.receive_while_it_lives(WATCH, patience())? {
             Reply::Told { .. } | Reply::Welcome { .. } => {}
             Reply::Output { stream, data, .. } => printed.push((stream, data)),
             Reply::Outcome(outcome) => {
@@ -253,7 +300,7 @@ fn print(stream: u8, data: &[u8]) {
 fn namespace(settings: &Settings) -> Vec<u8> {
     let mut namespace = settings.text(Key::Namespace).as_bytes().to_vec();
     for file in settings.extra_files() {
-        let digest = fs::File::open(&file).and_then(|file| Digest::of_file(&file));
+        let digest = regular::open_named(&file).and_then(|file| Digest::of_file(&file));
         let told = digest.map_or_else(|error| error.to_string(), |digest| digest.to_string());
         namespace.extend([b"\0", file.as_os_str().as_bytes(), b"\0", told.as_bytes()].concat());
     }
@@ -330,14 +377,61 @@ fn processors() -> u32 {
     count.max(1) as u32
 }
 
-/// Becomes the command.
+/// Becomes the command, found as `execvp` finds it unless that would find us.
 fn exec(call: &Call) -> i32 {
-    let error = Command::new(&call.program).arg0(&call.name).args(&call.args).exec();
+    let is_bare = !call.name.as_bytes().contains(&b'/');
+    let program = if is_bare { &call.name } else { call.program.as_os_str() };
+    let error = become_program(program, &call.name, &call.args);
     eprintln!("wafcc: {}: {error}", call.program.display());
-    if error.kind() == io::ErrorKind::NotFound {
+    status_of(&error)
+}
+
+/// Whatever we did not think of, such as a system that refuses what never fails: the command runs all the same.
+fn exec_when_we_panic(call: &Call) {
+    let call = call.clone();
+    std::panic::set_hook(Box::new(move |_| {
+        let status = exec(&call);
+        // SAFETY: ends this process, of which nothing is to be cleaned up.
+        unsafe { libc::_exit(status) }
+    }));
+}
+
+/// Only the one call of the system: `Command` would look after signals first, and give up where it cannot.
+fn become_program(program: &OsStr, name: &OsStr, args: &[OsString]) -> io::Error {
+    let text = |word: &OsStr| CString::new(word.as_bytes()).unwrap_or_default();
+    let program = text(program);
+    let words: Vec<CString> = iter::once(name)
+        .chain(args.iter().map(|arg| &**arg))
+        .map(text)
+        .collect();
+    let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+    argv.push(std::ptr::null());
+    // SAFETY: strings that end with a zero, and a list of them that ends with none.
+    unsafe { libc::execvp(program.as_ptr(), argv.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// What we took for no program may be one for the system, which also says what is wrong with it.
+pub fn fail(unfound: Unfound) -> i32 {
+    let status = if unfound.is_hidden {
         NO_SUCH
     } else {
-        NO_PROGRAM
+        status_of(&become_program(&unfound.name, &unfound.name, &unfound.args))
+    };
+    let why = if status == NO_SUCH {
+        unfound.words
+    } else {
+        format!("{}: it cannot be executed", unfound.name.to_string_lossy())
+    };
+    eprintln!("wafcc: {why}");
+    status
+}
+
+/// The shell's exit status for a program that could not be started.
+fn status_of(error: &io::Error) -> i32 {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => NO_SUCH,
+        _ => NO_PROGRAM,
     }
 }
 

@@ -7,13 +7,15 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use crate::regular;
+
 /// Nobody sets that much; a device or a wrong file is not read to its end.
 const CAP: u64 = 1 << 20;
 
 /// The whole text; `None` where no file is.
 pub fn read(path: &Path) -> Result<Option<String>, String> {
     let mut text = String::new();
-    let file = match File::open(path) {
+    let file = match regular::open_named(path) {
         Ok(file) => file,
         Err(error) if is_absence(&error) => return Ok(None),
         Err(error) => return Err(format!("open {}: {error}", path.display())),

@@ -189,6 +189,8 @@ impl TestSpace {
             .env_remove("WAFD_LOG")
             .env_remove("RUST_BACKTRACE")
             .env_remove("WAFD_PARK")
+            // Tests share the machine with others, and an engine may be slow.
+            .env("WAFD_PATIENCE", "20")
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null());
         command

@@ -11,6 +11,8 @@ use rustix::io::Errno;
 
 use super::number::Number;
 
+use crate::regular;
+
 pub struct Files {
     folder: OwnedFd,
 }
@@ -62,8 +64,7 @@ impl Files {
     }
 
     pub fn read(&self, number: Number) -> io::Result<File> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        Ok(openat(&self.folder, path(number), flags, Mode::empty())?.into())
+        regular::open_at(&self.folder, &path(number))
     }
 
     /// Also true where that cannot be told.

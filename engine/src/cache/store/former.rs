@@ -6,13 +6,15 @@ use std::path::Path;
 
 use rustix::fs::{flock, FlockOperation};
 
+use crate::regular;
+
 const FORMER: &str = "store-1";
 
 /// Removes it, unless an older engine has it open. The lock goes last, so that none opens it meanwhile.
 pub fn remove_former(cache: &Path, stop: impl Fn() -> bool) -> io::Result<()> {
     let folder = cache.join(FORMER);
     let lock = folder.join("lock");
-    let file = OpenOptions::new().write(true).open(&lock)?;
+    let file = regular::open_with(OpenOptions::new().write(true), &lock)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     // A folder of a few thousand files at a time.
     for blobs in fs::read_dir(folder.join("blobs")).into_iter().flatten().flatten() {

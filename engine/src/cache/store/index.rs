@@ -1,9 +1,8 @@
 //! The index on disk: a file to which every change is appended, and which is written anew when most of it is past.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use super::spot::{Freed, Spot};
 use super::table::{Blobs, Slot, Table};
 use super::volume::{Piece, Volume};
 use crate::cache::digest::Digest;
+use crate::regular;
 
 /// For whoever looks into the file: frames tell by themselves whose they are.
 const TITLE: &[u8] = b"wafcc store, format 2: index\n";
@@ -187,13 +187,17 @@ fn give_back() {
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+    regular::append(path)
 }
 
 /// Nothing, if it is not there or not an index.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    match fs::metadata(path) {
-        Ok(status) if status.len() <= LARGEST => fs::read(path),
+    match regular::open(path) {
+        Ok(mut file) if file.metadata()?.len() <= LARGEST => {
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        }
         Ok(_) => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),

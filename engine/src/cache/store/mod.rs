@@ -30,9 +30,9 @@ mod volumes;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -51,6 +51,8 @@ use keeper::{Bell, Keeper};
 use number::Numbers;
 use table::{Slot, Table};
 use volumes::Volumes;
+
+use crate::regular;
 
 pub use blob::Blob;
 pub use pack::{unpack, Compression, LARGEST};
@@ -377,13 +379,7 @@ fn cut(name: &str) -> &str {
 
 fn lock(folder: &Path) -> io::Result<File> {
     let path = folder.join(LOCK);
-    let open = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(&path);
-    let file = open.map_err(|error| named("open the lock", &path, error))?;
+    let file = regular::open_lock(&path).map_err(|error| named("open the lock", &path, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {

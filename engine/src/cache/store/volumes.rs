@@ -16,6 +16,8 @@ use super::files::numbers_in;
 use super::number::{Number, Numbers};
 use super::volume::{Piece, Volume};
 
+use crate::regular;
+
 /// More than that the kernel does not take at once.
 const MOST_SLICES: usize = 1024;
 
@@ -231,9 +233,8 @@ impl Volumes {
         if let Some(file) = &*open {
             return Ok(file.clone());
         }
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = openat(&self.folder, volume.number.to_string(), flags, Mode::empty())?;
-        let file = open.insert(Arc::new(file.into())).clone();
+        let file = regular::open_at(&self.folder, &volume.number.to_string())?;
+        let file = open.insert(Arc::new(file)).clone();
         drop(open);
         self.keep_open(volume);
         Ok(file)

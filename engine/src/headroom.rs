@@ -1,0 +1,99 @@
+//! How many more processes this user may have: an engine must not take from builds what they need themselves.
+//!
+//! The kernel counts threads as processes. Root has no such limit, and a limit of other kinds, such as a control group's,
+//! shows when a thread or a process cannot be made.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::process::{getrlimit, Resource};
+
+/// With less than this the engine would take what even one compile needs.
+const LEAST: u64 = 12;
+/// With less than this it does without threads and programs that only make it faster.
+const AMPLE: u64 = 96;
+
+/// Descriptors for an engine that does nothing, and for two commands.
+const DESCRIPTORS: u64 = 64;
+
+/// Why there is no room for an engine at all, and the remedy.
+pub fn lacks() -> Option<String> {
+    if let Headroom::None(left) = Headroom::find() {
+        return Some(format!(
+            "only {left} more processes are allowed (`ulimit -u`), which builds need themselves; allow more"
+        ));
+    }
+    let descriptors = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    (descriptors < DESCRIPTORS).then(|| {
+        format!(
+            "only {descriptors} open files are allowed (`ulimit -n`), and an engine needs {DESCRIPTORS}; allow more"
+        )
+    })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Headroom {
+    Ample,
+    /// So many processes are left.
+    Scarce(u64),
+    None(u64),
+}
+
+impl Headroom {
+    /// As it is now.
+    pub fn find() -> Headroom {
+        let limit = getrlimit(Resource::Nproc).current;
+        match limit {
+            Some(limit) if !rustix::process::geteuid().is_root() => Headroom::of(limit.saturating_sub(count())),
+            _ => Headroom::Ample,
+        }
+    }
+
+    fn of(left: u64) -> Headroom {
+        match left {
+            0..LEAST => Headroom::None(left),
+            LEAST..AMPLE => Headroom::Scarce(left),
+            _ => Headroom::Ample,
+        }
+    }
+
+    pub fn is_ample(self) -> bool {
+        self == Headroom::Ample
+    }
+}
+
+/// The processes and threads of this user.
+fn count() -> u64 {
+    let user = rustix::process::getuid().as_raw();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ours = processes.filter(|entry| {
+        let is_process = entry.file_name().as_encoded_bytes()[0].is_ascii_digit();
+        is_process && entry.metadata().is_ok_and(|found| found.uid() == user)
+    });
+    // A folder has a link for each folder in it, and two of its own; the kernel counts threads so.
+    let threads = ours.map(|entry| fs::metadata(entry.path().join("task")).map_or(1, |found| found.nlink() - 2));
+    threads.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_counts_with_its_threads() {
+        let before = count();
+        let threads = [(); 8].map(|()| std::thread::spawn(std::thread::park));
+        assert!(before > 0 && count() >= 8);
+        for thread in threads {
+            thread.thread().unpark();
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn little_is_scarce_and_less_is_none() {
+        assert_eq!(Headroom::of(3), Headroom::None(3));
+        assert_eq!(Headroom::of(16), Headroom::Scarce(16));
+        assert!(Headroom::of(1000).is_ample());
+    }
+}

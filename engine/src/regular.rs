@@ -1,0 +1,123 @@
+//! Opens files that are to be regular ones of this user, and nothing else: a FIFO, a socket or a device in their place
+//! could have us wait for ever, and another user's file, or one behind a link, could tell us anything.
+//!
+//! What is something else is an error that names it, and so a miss where a file of the store was wanted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{openat, Mode, OFlags};
+
+/// An engine's own files are not larger, but for those of the store, whose readers have limits of their own.
+const CAP: u64 = 64 << 20;
+
+/// A file of ours, to be read.
+pub fn open(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path)
+}
+
+/// A file of ours, made if it is not there, to be written to at its end.
+pub fn append(path: &Path) -> io::Result<File> {
+    open_with(OpenOptions::new().append(true).create(true), path)
+}
+
+/// A file of ours whose content means nothing, made if it is not there.
+pub fn open_lock(path: &Path) -> io::Result<File> {
+    open_with(
+        OpenOptions::new().read(true).write(true).create(true).truncate(false),
+        path,
+    )
+}
+
+/// With what the options say besides; what is made is for this user alone.
+pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options
+        .mode(0o600)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
+        .open(path)?;
+    checked(file)
+}
+
+/// A file of ours in a folder, to be read.
+pub fn open_at(folder: impl AsFd, name: &str) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    checked(openat(folder, name, flags, Mode::empty())?.into())
+}
+
+/// A file that its user names, wherever links lead and whoever has it; only, it does not have us wait.
+pub fn open_named(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(other("not a regular file")),
+    }
+}
+
+/// All that a file of ours holds.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let size = open(path)?.take(CAP + 1).read_to_end(&mut bytes)?;
+    match size as u64 > CAP {
+        true => Err(other("too large")),
+        false => Ok(bytes),
+    }
+}
+
+pub fn read_to_string(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?).map_err(|_| other("not UTF-8"))
+}
+
+fn checked(file: File) -> io::Result<File> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(other("not a regular file"));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(other("not a file of this user"));
+    }
+    Ok(file)
+}
+
+fn other(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{mknodat, FileType, CWD};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("regular-{}-{name}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_is_an_error_at_once() {
+        let folder = folder("others");
+        let [fifo, socket, link, file] = ["fifo", "socket", "link", "file"].map(|name| folder.join(name));
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::write(&file, "text").unwrap();
+        symlink(&file, &link).unwrap();
+        for path in [&fifo, &socket, &link, &folder, Path::new("/dev/null")] {
+            assert!(read(path).is_err(), "{path:?}");
+            assert!(append(path).is_err(), "{path:?}");
+            assert!(open_lock(path).is_err(), "{path:?}");
+        }
+        assert!(open_named(&fifo).is_err());
+        assert!(open_named(&link).is_ok());
+        assert_eq!(read_to_string(&file).unwrap(), "text");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

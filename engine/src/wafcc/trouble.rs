@@ -1,0 +1,264 @@
+//! What keeps us from the engine, remembered for the next calls: one that waited in vain leaves a note, and while that is
+//! fresh, others run their commands at once.
+//!
+//! ```text
+//! wafcc-trouble 1
+//! FAILURES WRITTEN UNTIL     in milliseconds of the monotonic clock
+//! REASON
+//! ....                       one for each command that ran without the engine since
+//! ```
+//!
+//! The note is in the engine's own folder or, where that cannot be written, in one of this user below /tmp. When it is no
+//! longer fresh, one call at a time tries again, and waits for a moment only. `front/front.c` asks only whether there is
+//! a note.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{flock, FlockOperation};
+use rustix::time::{clock_gettime, ClockId};
+
+use super::place;
+use crate::folder::Folder;
+use crate::regular;
+
+const MAGIC: &str = "wafcc-trouble 1";
+/// How long the first note is fresh; each failure that follows doubles that.
+const FIRST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(60);
+/// How long one that tries again waits: for no longer than a build can afford many times.
+pub const BRIEFLY: Duration = Duration::from_millis(100);
+const CAP: u64 = 1 << 20;
+
+/// What a call is to do.
+pub enum Advice {
+    /// Nothing is known to be wrong.
+    Ask,
+    /// Others have failed a moment ago.
+    Leave,
+    /// They have failed some time ago, and it is for us to try again, briefly.
+    AskBriefly(Note),
+}
+
+/// A note that was left, and that nobody else takes while we have it.
+pub struct Note {
+    path: PathBuf,
+    failures: u32,
+    /// With a lock, until this call has ended or become its command.
+    _file: File,
+}
+
+/// What a note says.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Trouble {
+    failures: u32,
+    written: u64,
+    until: u64,
+    pub reason: String,
+    /// So many commands ran without the engine.
+    pub commands: usize,
+}
+
+impl Trouble {
+    fn parse(text: &str) -> Option<Trouble> {
+        let mut lines = text.splitn(4, '\n');
+        if lines.next()? != MAGIC {
+            return None;
+        }
+        let mut numbers = lines.next()?.split(' ').map(str::parse);
+        let (failures, written, until) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some(Trouble {
+            failures: u32::try_from(failures).ok()?,
+            written,
+            until,
+            reason: lines.next()?.to_owned(),
+            commands: lines.next()?.len(),
+        })
+    }
+
+    fn new(failures: u32, reason: &str) -> Trouble {
+        let doubled = FIRST.saturating_mul(1 << failures.clamp(1, 10).saturating_sub(1));
+        let written = now();
+        Trouble {
+            failures,
+            written,
+            until: written + doubled.min(LONGEST).as_millis() as u64,
+            reason: reason.replace('\n', " "),
+            commands: 1,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Trouble {
+            failures,
+            written,
+            until,
+            reason,
+            commands,
+        } = self;
+        let marks = ".".repeat(*commands);
+        format!("{MAGIC}\n{failures} {written} {until}\n{reason}\n{marks}")
+    }
+
+    /// Also false for one of the time before the machine was started anew.
+    fn is_fresh(&self) -> bool {
+        (self.written..self.until).contains(&now())
+    }
+}
+
+/// Looks whether others have failed. A note that cannot be read is none.
+pub fn consult(folder: &Folder) -> Advice {
+    places(folder)
+        .iter()
+        .find_map(|path| advise(path))
+        .unwrap_or(Advice::Ask)
+}
+
+fn advise(path: &Path) -> Option<Advice> {
+    let mut file = open(path).ok()?;
+    let mut text = String::new();
+    (&mut file).take(CAP).read_to_string(&mut text).ok()?;
+    // One that is just being written says nothing yet.
+    let trouble = Trouble::parse(&text);
+    if trouble.as_ref().map_or(is_new(&file), Trouble::is_fresh) {
+        // Only for who asks how many there were.
+        let _ = file.write_all(b".");
+        return Some(Advice::Leave);
+    }
+    let is_ours = flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_at(&file, path);
+    if !is_ours {
+        let _ = file.write_all(b".");
+        return Some(Advice::Leave);
+    }
+    Some(Advice::AskBriefly(Note {
+        path: path.to_owned(),
+        failures: trouble.map_or(0, |trouble| trouble.failures),
+        _file: file,
+    }))
+}
+
+/// Whether it was changed within the last seconds.
+fn is_new(file: &File) -> bool {
+    let age = file
+        .metadata()
+        .and_then(|found| found.modified())
+        .map(|at| at.elapsed());
+    age.is_ok_and(|age| age.is_ok_and(|age| age < FIRST))
+}
+
+/// Nobody has put another note in its place.
+fn is_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(there)) => (open.dev(), open.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+/// Notes a failure; true for the first one to do so.
+pub fn leave(folder: &Folder, reason: &str, earlier: Option<&Note>) -> bool {
+    if let Some(note) = earlier {
+        let text = Trouble::new(note.failures + 1, reason).text();
+        if let Err(error) = replace(&note.path, &text) {
+            log::debug!("write {}: {error}", note.path.display());
+        }
+        return false;
+    }
+    // What is there was left by others that failed with us.
+    if places(folder).iter().any(|path| open(path).is_ok()) {
+        return false;
+    }
+    let text = Trouble::new(1, reason).text();
+    // The folder may be what is missing.
+    let _ = folder.make();
+    let _ = DirBuilder::new().mode(0o700).create(shelter());
+    places(folder).iter().any(|path| create(path, &text).is_ok())
+}
+
+/// The engine has answered.
+pub fn forget(folder: &Folder) {
+    for path in places(folder) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// What others have noted, for who asks.
+pub fn told(folder: &Folder) -> Option<Trouble> {
+    let texts = places(folder).into_iter().filter_map(|path| {
+        let mut text = String::new();
+        open(&path).ok()?.take(CAP).read_to_string(&mut text).ok()?;
+        Some(text)
+    });
+    texts.into_iter().find_map(|text| Trouble::parse(&text))
+}
+
+/// Where notes may be, in folders that are ours alone.
+fn places(folder: &Folder) -> Vec<PathBuf> {
+    let shelter = Folder::at(shelter());
+    let name = format!("trouble-{:016x}", place::mixed(folder.path().as_os_str().as_bytes()));
+    let own = folder.check().is_ok().then(|| folder.trouble());
+    let other = shelter.check().is_ok().then(|| shelter.path().join(name));
+    own.into_iter().chain(other).collect()
+}
+
+/// Where notes go that cannot be in the engine's folder.
+fn shelter() -> String {
+    format!("/tmp/wafcc-{}", rustix::process::geteuid().as_raw())
+}
+
+/// Does not wait, whatever stands there, and follows no link.
+fn open(path: &Path) -> io::Result<File> {
+    regular::open_with(OpenOptions::new().read(true).append(true), path)
+}
+
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let fresh = path.with_extension(format!("trouble-{}", std::process::id()));
+    let written = create(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn now() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_was_written() {
+        let trouble = Trouble::new(3, "two\nlines");
+        assert_eq!(trouble.reason, "two lines");
+        assert_eq!(Trouble::parse(&trouble.text()), Some(trouble));
+    }
+
+    #[test]
+    fn failures_make_a_note_fresh_for_longer_but_not_for_ever() {
+        let times = [1, 2, 5, 1000].map(|failures| {
+            let trouble = Trouble::new(failures, "");
+            trouble.until - trouble.written
+        });
+        assert_eq!(times, [5_000, 10_000, 60_000, 60_000]);
+    }
+
+    #[test]
+    fn a_note_of_another_time_is_not_fresh() {
+        let mut trouble = Trouble::new(1, "");
+        assert!(trouble.is_fresh());
+        trouble.written += 3_600_000;
+        trouble.until += 3_600_000;
+        assert!(!trouble.is_fresh());
+    }
+}
