@@ -98,13 +98,13 @@ def test_one_connection_has_many_requests(serve: Serve) -> None:
 	assert server.metrics()["wafd_serve_connections_total"] == 2
 	answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 	with talk(server) as say:
-		assert say(b"GET /none HTTP/1.1\r\n\r\n" * 100, 100 * len(answer)) == 100 * answer
+		assert say(b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100, 100 * len(answer)) == 100 * answer
 
 
 def test_whoever_expects_it_is_told_to_go_on(serve: Serve) -> None:
 	"""Or what is wrong, before it sends the body."""
 	server = serve("--max-blob", "1MB")
-	head = b"PUT /x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+	head = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
 	with talk(server) as say:
 		go_on = b"HTTP/1.1 100 Continue\r\n\r\n"
 		assert say(head % 3, len(go_on)) == go_on
@@ -117,7 +117,7 @@ def test_a_body_that_is_too_large_is_refused(serve: Serve) -> None:
 	"""Though it did not say so."""
 	server = serve("--max-blob", "1MB")
 	with talk(server) as say:
-		head = b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+		head = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 		assert say(head + b"200000\r\n" + b"x" * 1_000_001, 12) == b"HTTP/1.1 413"
 	assert server.request("GET", "/x")[0] == 404
 

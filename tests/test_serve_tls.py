@@ -72,7 +72,7 @@ def test_who_speaks_no_tls_is_turned_away(serve: Serve, papers: Papers) -> None:
 	"""And others go on."""
 	server = start(serve, papers)
 	with socket.create_connection(server.address, timeout=PATIENCE) as peer:
-		peer.sendall(b"GET /x HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
+		peer.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
 		with contextlib.suppress(ConnectionError):
 			while True:
 				answer = peer.recv(1000)
@@ -103,7 +103,7 @@ def test_certificates_are_read_again(serve: Serve, papers: Papers, tmp_path: pat
 	with trust(papers).wrap_socket(bare, server_hostname="127.0.0.1") as old:
 		use("stranger")
 		wait_until("the new one is shown", lambda: is_shown("stranger"))
-		old.sendall(b"GET /x HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
+		old.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
 		assert old.recv(100).startswith(b"HTTP/1.1 404")
 	(tmp_path / "fresh").write_text("no certificate\n")
 	(tmp_path / "fresh").rename(tmp_path / "cert.pem")

@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{completion, dashboard, logbook, serve, start, status};
+use wafengine::{completion, dashboard, fault, logbook, serve, start, status};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -62,6 +62,7 @@ enum Act {
 }
 
 fn main() -> ExitCode {
+    fault::end_process_on_panic();
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
     env_logger::Builder::from_env(level).format(logbook::write).init();
     let done = parse().map_err(|e| format!("{e}; see wafd --help")).and_then(act);

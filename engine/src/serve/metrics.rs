@@ -52,15 +52,17 @@ pub enum Turned {
     Crowded,
     Memory,
     Revoked,
+    Fault,
 }
 
-const TURNED: [(Turned, &str); 6] = [
+const TURNED: [(Turned, &str); 7] = [
     (Turned::Token, "token"),
     (Turned::Malformed, "malformed"),
     (Turned::Slow, "slow"),
     (Turned::Crowded, "crowded"),
     (Turned::Memory, "memory"),
     (Turned::Revoked, "revoked"),
+    (Turned::Fault, "fault"),
 ];
 
 /// What was done in one namespace.

@@ -60,7 +60,7 @@ struct Coming {
 impl Talk for Http {
     fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
         match std::mem::take(&mut self.state) {
-            State::Idle => match head::parse(input) {
+            State::Idle => match head::parse(input, &desk.office.names) {
                 Ok(None) => Ok(Step::Wants),
                 Ok(Some((head, length))) => Ok(self.begin(head, length, desk)),
                 Err(Bad(status, words)) => {
