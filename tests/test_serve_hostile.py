@@ -195,7 +195,8 @@ def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:
 	good = [
 		hello() + frame(0x02, NUMBER, struct.pack("<IH", 9, 1), KEY) + frame(0x07, NUMBER, KEY, b"\0\0", b"facts"),
 		hello() + frame(0x05, NUMBER, KEY, b"\1", struct.pack("<Q", 5), b"abc") + frame(0x06, NUMBER, b"de"),
-		b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+		b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
 	]
 	client = server.room()

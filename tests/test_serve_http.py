@@ -251,3 +251,26 @@ def test_ccache_of_one_machine_warms_that_of_another(serve: Serve, tmp_path: pat
 	for source in sources:
 		one, two = (pathlib.Path(str(tmp_path / machine) + source.name + ".o") for machine in ("one", "two"))
 		assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("ccache") or not shutil.which("gcc"), reason="there is no ccache or no gcc")
+@pytest.mark.parametrize("scheme", ["http", "redis"])
+@pytest.mark.parametrize(("attribute", "errors"), [("", "1"), ("|read-only", "0")])
+def test_ccache_with_a_token_that_reads_has_to_be_told_so(
+	serve: Serve, tmp_path: pathlib.Path, scheme: str, attribute: str, errors: str
+) -> None:
+	"""Otherwise each miss is an error for it, as it may not store; the compile succeeds in both cases."""
+	server = serve("--tokens", str(write_tokens(tmp_path / "tokens", f"dev read - {TOKEN}")))
+	(tmp_path / "a.c").write_text("int a;\n")
+	environ = {
+		"PATH": "/usr/bin:/bin",
+		"CCACHE_DIR": str(tmp_path / "cache"),
+		"CCACHE_REMOTE_STORAGE": "%s://any:%s@%s:%d%s" % ((scheme, TOKEN) + server.address + (attribute,)),
+	}
+	for command in (["gcc", "-c", "a.c"], ["--print-stats"]):
+		done = subprocess.run(
+			["ccache", *command], env=environ, cwd=tmp_path, check=True, timeout=PATIENCE, capture_output=True
+		)
+	count = dict(line.split("\t") for line in done.stdout.decode().splitlines())
+	assert (count["cache_miss"], count["remote_storage_error"]) == ("1", errors)
+	assert (tmp_path / "a.o").exists()

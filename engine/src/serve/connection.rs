@@ -31,7 +31,7 @@ pub struct Connection {
     pub standing: Option<Arc<Standing>>,
     /// The worker counts it among those that have shown no token.
     pub is_stranger: bool,
-    /// Requests without a token.
+    /// Requests without a token, since the last one with one.
     strange: u32,
     input: Vec<u8>,
     share: Share,
@@ -214,10 +214,7 @@ impl Connection {
                 Step::Took(n) => {
                     used += n;
                     self.pace += u32::from(n > 0);
-                    self.strange += u32::from(n > 0 && self.standing.is_none());
-                    if self.strange > STRANGE_REQUESTS {
-                        return Err(End::Turned(Turned::Token, "it asks again and again without a token"));
-                    }
+                    self.count_strange(n, office);
                 }
                 Step::Last(n) => {
                     used += n;
@@ -228,6 +225,18 @@ impl Connection {
             self.is_away = errand.is_some();
         }
         Ok((used, errand))
+    }
+
+    /// Without a token it is answered so often, in a row, and then no more.
+    fn count_strange(&mut self, used: usize, office: &Office) {
+        match self.standing {
+            Some(_) => self.strange = 0,
+            None => self.strange += u32::from(used > 0),
+        }
+        if self.strange >= STRANGE_REQUESTS {
+            office.metrics.turn(Turned::Token);
+            self.is_last = true;
+        }
     }
 
     fn is_too_fast(&self, office: &Office) -> bool {

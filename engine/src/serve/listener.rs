@@ -20,6 +20,8 @@ const SIGNALS: u64 = u64::MAX;
 /// How often tokens and certificates are looked at, and how long we take no connections when there are no descriptors for them.
 const TICK: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(100);
+/// For workers to catch up.
+const MOMENT: Duration = Duration::from_millis(1);
 
 pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let named = |error: io::Error| format!("listen on {address}: {error}");
@@ -90,6 +92,9 @@ impl Listener {
 
     fn accept(&self, number: usize, next: &mut usize) {
         while let Some(port) = self.ports.get(number) {
+            if self.is_behind() {
+                return std::thread::sleep(MOMENT);
+            }
             let (socket, peer) = match port.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -101,7 +106,7 @@ impl Listener {
             };
             let metrics = &self.office.metrics;
             add(&metrics.arrived, 1);
-            if self.is_full() {
+            if self.office.known.now() >= self.office.limits.connections {
                 metrics.turn(Turned::Crowded);
                 continue;
             }
@@ -112,10 +117,9 @@ impl Listener {
         }
     }
 
-    /// Those without a token take no place of the others; workers turn away the oldest of them, and may be late with that.
-    fn is_full(&self) -> bool {
-        let limits = &self.office.limits;
-        self.office.known.now() >= limits.connections || self.office.strangers() > 2 * limits.strangers()
+    /// Workers turn away the oldest of those without a token, and are behind with that: the next ones wait in the kernel.
+    fn is_behind(&self) -> bool {
+        self.office.strangers() > 2 * self.office.limits.strangers()
     }
 
     fn look_at_papers(&mut self) {

@@ -53,9 +53,11 @@ pub enum Turned {
     Memory,
     Revoked,
     Fault,
+    /// A request by a name that is not ours, or of a page that is not.
+    Elsewhere,
 }
 
-const TURNED: [(Turned, &str); 7] = [
+const TURNED: [(Turned, &str); 8] = [
     (Turned::Token, "token"),
     (Turned::Malformed, "malformed"),
     (Turned::Slow, "slow"),
@@ -63,6 +65,7 @@ const TURNED: [(Turned, &str); 7] = [
     (Turned::Memory, "memory"),
     (Turned::Revoked, "revoked"),
     (Turned::Fault, "fault"),
+    (Turned::Elsewhere, "elsewhere"),
 ];
 
 /// What was done in one namespace.
