@@ -52,6 +52,30 @@ def test_another_name_of_this_machine_is_refused(dashboard: Serve) -> None:
 		assert page.ask(path, Host=host)[0] == 200, host
 
 
+def test_a_browser_is_led_to_it_by_a_file_and_reads_nothing_from_elsewhere(
+	dashboard: Serve, chromium: Any, tmp_path: pathlib.Path
+) -> None:
+	"""The file is what `wafd dashboard` gives to the desktop's browser; a page of that origin may not ask by itself."""
+	page = dashboard()
+	door = tmp_path / "door.html"
+	door.write_text('<!doctype html><meta http-equiv="refresh" content="0; url=%s">' % page.url)
+	empty = tmp_path / "empty.html"
+	empty.write_text("<!doctype html>")
+	context = chromium.new_context()
+	try:
+		shown = context.new_page()
+		shown.goto(door.as_uri())
+		shown.wait_for_url(page.url)
+		shown.locator("h1, h2").first.wait_for()
+		shown.goto(empty.as_uri())
+		ask = "url => fetch(url).then(answer => answer.status, () => 'refused')"
+		assert shown.evaluate(ask, page.url + "page.js") == "refused"
+		shown.goto("http://evil.example:%d/%s/" % (page.port, page.token))
+		assert "asked by a name that is not its own" in shown.content()
+	finally:
+		context.close()
+
+
 def test_nothing_from_elsewhere_and_no_address_to_elsewhere(dashboard: Serve) -> None:
 	"""Whatever is answered has the rules for browsers, errors included."""
 	page = dashboard()

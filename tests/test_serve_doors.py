@@ -2,6 +2,7 @@
 
 import contextlib
 import http.server
+import os
 import pathlib
 import socket
 import threading
@@ -179,6 +180,18 @@ def test_it_is_asked_by_its_own_names_only(serve: Serve) -> None:
 			assert server.request(method, path, b"2" if method == "PUT" else None, Host=host)[0] == 421, host
 	assert server.request("GET", "http://evil.example/x")[0] == 421
 	assert server.request("GET", "http://localhost/x") == (200, b"1")
+
+
+def test_where_others_may_ask_the_name_of_the_machine_is_its_own(serve: Serve) -> None:
+	"""And any address: those of a container or behind a translation of addresses are not known to it."""
+	node = os.uname().nodename
+	server = serve("--listen", "0.0.0.0:0", WAFD_SERVE_TOKEN=TOKEN)
+	for host in [node, node.split(".")[0] + ":7117", "198.51.100.7:80"]:
+		assert server.request("GET", "/x", token=TOKEN, Host=host)[0] == 404, host
+	assert server.request("GET", "/x", token=TOKEN, Host="evil.example")[0] == 421
+	server = serve()
+	for host in ["198.51.100.7", "nowhere-" + node]:
+		assert server.request("GET", "/x", Host=host)[0] == 421, host
 
 
 def test_metrics_that_need_no_token_need_a_name(serve: Serve) -> None:

@@ -29,7 +29,7 @@ def build(folder: pathlib.Path, machine: str, storage: Dict[str, str]) -> Dict[s
 		**storage,
 	}
 
-	def sccache(*words: str) -> str:
+	def sccache(*words: str, check: bool = True) -> str:
 		done = subprocess.run(
 			[SCCACHE, *words],
 			env=environ,
@@ -40,16 +40,16 @@ def build(folder: pathlib.Path, machine: str, storage: Dict[str, str]) -> Dict[s
 			capture_output=True,
 			encoding="utf-8",
 		)
-		assert done.returncode == 0, done.stderr
+		assert not check or done.returncode == 0, done.stderr
 		return done.stdout
 
-	sccache("--start-server")
 	try:
+		sccache("--start-server")
 		for number in range(COUNT):
 			sccache("gcc", "-c", "%d.c" % number, "-o", str(home / ("%d.o" % number)))
 		stats = json.loads(sccache("--show-stats", "--stats-format=json"))["stats"]
 	finally:
-		sccache("--stop-server")
+		sccache("--stop-server", check=False)
 	count = {what: sum(stats[what]["counts"].values()) for what in ("cache_hits", "cache_misses")}
 	return {**count, "cache_writes": stats["cache_writes"]}
 
@@ -81,7 +81,7 @@ def test_sccache_takes_no_password_from_an_endpoint(serve: Callable[..., Server]
 	server = serve(WAFD_SERVE_TOKEN=TOKEN)
 	(tmp_path / "0.c").write_text("int number;\n")
 	storage = {"SCCACHE_REDIS_ENDPOINT": "redis://any:%s@%s:%d" % ((TOKEN,) + server.address)}
-	with pytest.raises(AssertionError, match=r"(?i)redis|NOAUTH|auth"):
+	with pytest.raises(AssertionError, match=r"server startup|cache storage"):
 		build(tmp_path, "one", storage)
 
 

@@ -17,7 +17,7 @@ Builds start it by themselves; it leaves when nobody has needed it for a while.
 Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
        wafd status [--json]
        wafd stop [--now]
-       wafd dashboard [--port N] [--no-open] [--server ADDR] (see wafd dashboard --help)
+       wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...] (see wafd dashboard --help)
        wafd serve --listen ADDR ... (see wafd serve --help)
        wafd completion bash|zsh|fish
        wafd --foreground | --version | --help
