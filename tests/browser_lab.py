@@ -8,6 +8,8 @@ import pytest
 
 SIZES = {"desk": (1280, 800), "phone": (390, 844)}
 LAUNCHED_AS_ROOT = ["--no-sandbox"]  # in containers there is no user to be sandboxed as
+# no name of .example exists: here each leads to this machine, as the names of an attacker may
+MISLED = ["--host-resolver-rules=MAP *.example 127.0.0.1"]
 PICTURES = pathlib.Path(__file__).resolve().parent.parent / "docs" / "pictures"
 
 MOMENT = 20000  # milliseconds, and no test takes so long on a machine that does nothing else
@@ -28,7 +30,7 @@ def chromium() -> Iterator[Any]:
 	if not program:
 		pytest.fail("there is no browser to look at pages with: apt-get install chromium", pytrace=False)
 	with playwright.sync_playwright() as started:
-		browser = started.chromium.launch(executable_path=program, headless=True, args=LAUNCHED_AS_ROOT)
+		browser = started.chromium.launch(executable_path=program, headless=True, args=LAUNCHED_AS_ROOT + MISLED)
 		yield browser
 		browser.close()
 

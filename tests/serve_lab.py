@@ -5,8 +5,10 @@ import http.client
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import time
@@ -18,6 +20,7 @@ PATIENCE = 30  # seconds
 PLAIN = 0
 TOKEN = "a-token-of-the-tests"
 OTHER = "another-token-of-the-tests"
+Papers = Dict[str, pathlib.Path]
 
 
 class Refused(Exception):
@@ -300,3 +303,55 @@ def serve(engine: str, tmp_path: pathlib.Path) -> Iterator[Callable[..., Server]
 			assert status == 0, server.log.read_text()
 		else:
 			server.end()
+
+
+@pytest.fixture(scope="session")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+	"""Certificates and keys by their names: of the server, of a client, and of a stranger."""
+	if not shutil.which("openssl"):
+		pytest.skip("there is no openssl to make certificates with")
+	folder = tmp_path_factory.mktemp("papers")
+	found = {}
+	for name in ("server", "client", "stranger"):
+		found[name], found[name + " key"] = folder / (name + ".pem"), folder / (name + ".key")
+		command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+		command += ["-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
+		command += ["-addext", "basicConstraints=critical,CA:FALSE"]
+		command += ["-keyout", str(found[name + " key"]), "-out", str(found[name])]
+		subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+	return found
+
+
+def trust(papers: Papers, client: Optional[str] = None) -> ssl.SSLContext:
+	context = ssl.create_default_context(cafile=str(papers["server"]))
+	if client:
+		context.load_cert_chain(str(papers[client]), str(papers[client + " key"]))
+	return context
+
+
+def ask_with(
+	server: Server, context: ssl.SSLContext, method: str, path: str, body: Optional[bytes] = None
+) -> Tuple[int, bytes]:
+	"""Status and body of an answer over TLS, to the holder of the token."""
+	connection = http.client.HTTPSConnection(*server.address, timeout=PATIENCE, context=context)
+	with contextlib.closing(connection):
+		connection.request(method, path, body, {"Authorization": "Bearer " + TOKEN})
+		answer = connection.getresponse()
+		return answer.status, answer.read()
+
+
+def ask_over_tls(
+	server: Server, papers: Papers, method: str, path: str, body: Optional[bytes] = None
+) -> Tuple[int, bytes]:
+	return ask_with(server, trust(papers), method, path, body)
+
+
+def start_with_plain(serve: Callable[..., Server], papers: Papers) -> Tuple[Server, Tuple[str, int]]:
+	"""A server with TLS, and where it listens without."""
+	names = ["--tls-cert", str(papers["server"]), "--tls-key", str(papers["server key"])]
+	server = serve(*names, "--plain", "127.0.0.1:0", WAFD_SERVE_TOKEN=TOKEN)
+	assert server.process.stdout
+	words = server.process.stdout.readline().decode().split()
+	assert words[0] == "serves" and words[2:] == ["without", "TLS"]
+	host, port = words[1].rsplit(":", 1)
+	return server, (host, int(port))

@@ -52,6 +52,30 @@ def test_another_name_of_this_machine_is_refused(dashboard: Serve) -> None:
 		assert page.ask(path, Host=host)[0] == 200, host
 
 
+def test_a_browser_is_led_to_it_by_a_file_and_reads_nothing_from_elsewhere(
+	dashboard: Serve, chromium: Any, tmp_path: pathlib.Path
+) -> None:
+	"""The file is what `wafd dashboard` gives to the desktop's browser; a page of that origin may not ask by itself."""
+	page = dashboard()
+	door = tmp_path / "door.html"
+	door.write_text('<!doctype html><meta http-equiv="refresh" content="0; url=%s">' % page.url)
+	empty = tmp_path / "empty.html"
+	empty.write_text("<!doctype html>")
+	context = chromium.new_context()
+	try:
+		shown = context.new_page()
+		shown.goto(door.as_uri())
+		shown.wait_for_url(page.url)
+		shown.locator("h1, h2").first.wait_for()
+		shown.goto(empty.as_uri())
+		ask = "url => fetch(url).then(answer => answer.status, () => 'refused')"
+		assert shown.evaluate(ask, page.url + "page.js") == "refused"
+		shown.goto("http://evil.example:%d/%s/" % (page.port, page.token))
+		assert "asked by a name that is not its own" in shown.content()
+	finally:
+		context.close()
+
+
 def test_nothing_from_elsewhere_and_no_address_to_elsewhere(dashboard: Serve) -> None:
 	"""Whatever is answered has the rules for browsers, errors included."""
 	page = dashboard()
@@ -111,16 +135,56 @@ def test_a_port_in_use_is_one_line(dashboard: Serve, engine: str) -> None:
 	assert "choose another --port" in said and said.count("\n") == 1
 
 
-def test_too_many_connections_are_turned_away_and_others_served_after_them(dashboard: Serve) -> None:
-	"""Who only connects takes a place, for a while, and no more than there are."""
+def test_connections_that_ask_nothing_keep_no_visitor_out(dashboard: Serve) -> None:
+	"""200 of them idle, and each visitor is answered at once: the oldest idle one is cut off for the next."""
 	page = dashboard()
-	path = "/%s/" % page.token
 	with contextlib.ExitStack() as idle:
-		for _ in range(32):
+		peers = [
+			idle.enter_context(socket.create_connection(("127.0.0.1", page.port), timeout=PATIENCE)) for _ in range(200)
+		]
+		for path in ("", "page.js", "style.css", "icon.svg"):
+			assert page.ask("/%s/%s" % (page.token, path))[0] == 200, path
+		assert peers[0].recv(1) == b"", "the oldest has made room"
+		for peer in peers[-20:]:
+			with contextlib.suppress(ConnectionError):
+				peer.sendall(b"GET / HTTP/1.1\r\n")
+		assert page.ask("/%s/" % page.token)[0] == 200
+
+
+def test_pages_that_are_open_keep_their_places_and_one_too_many_is_told(dashboard: Serve) -> None:
+	"""32 of them; the next one reads why it is not shown, and is shown when one is closed."""
+	page = dashboard()
+	open_pages = [page.news() for _ in range(32)]
+	for news in open_pages:
+		assert next(news)["kind"] == "past"
+	with contextlib.ExitStack() as idle:
+		for _ in range(100):
 			idle.enter_context(socket.create_connection(("127.0.0.1", page.port), timeout=PATIENCE))
-		status, _, body = page.ask(path)
+		status, _, body = page.ask("/%s/" % page.token)
 		assert (status, "close some" in body) == (503, True)
-	wait_until("it has room again", lambda: page.ask(path)[0] == 200)
+		assert next(open_pages[-1])["kind"] == "news", "an open page goes on"
+	for news in open_pages:
+		news.close()
+	wait_until("it has room again", lambda: page.ask("/%s/" % page.token)[0] == 200)
+
+
+def test_a_proxy_may_lead_to_it_by_a_name_that_was_given(dashboard: Serve) -> None:
+	"""By that one and those of this machine, and by no other."""
+	page = dashboard("--host", "board.example")
+	path = "/%s/" % page.token
+	for host, status in [("board.example", 200), ("localhost", 200), ("other.example", 421)]:
+		assert page.ask(path, Host=host)[0] == status, host
+
+
+def test_pages_from_elsewhere_may_link_to_it_and_nothing_else(dashboard: Serve) -> None:
+	"""The file that the desktop's browser is given is elsewhere, too."""
+	page = dashboard()
+	path = "/%s/news" % page.token
+	assert page.ask(path, Origin="http://evil.example")[0] == 403
+	assert page.ask(path, **{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"})[0] == 403
+	link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+	assert page.ask("/%s/" % page.token, **link, **{"Sec-Fetch-Dest": "document"})[0] == 200
+	assert page.ask("/%s/" % page.token, **link, **{"Sec-Fetch-Dest": "iframe"})[0] == 403
 
 
 def test_who_does_not_read_costs_nobody_else_anything(dashboard: Serve, engine: str) -> None:

@@ -49,8 +49,8 @@ UPLOAD = struct.pack("<Q", MEGABYTE)
 SLOW = {
 	"room frame": hello() + struct.pack("<I", MEGABYTE) + b"\5" + NUMBER + b"x" * 5000,
 	"room upload": hello() + frame(0x05, NUMBER, bytes(32), b"\0", UPLOAD, b"x" * 5000),
-	"http head": b"PUT /x HTTP/1.1\r\nContent-Le",
-	"http body": b"PUT /x HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 5000,
+	"http head": b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Le",
+	"http body": b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 5000,
 	"redis value": b"*1\r\n$4\r\nPING\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1000000\r\n" + b"x" * 5000,
 	"nothing": b"",
 }
@@ -81,7 +81,7 @@ def test_uploads_have_to_share_their_memory(serve: Serve) -> None:
 	"""What does not fit goes to files, and all of it comes back."""
 	server = serve("--uploads", "1MB")
 	content = b"x" * 200_000
-	head = b"PUT /%d HTTP/1.1\r\nContent-Length: 200000\r\n\r\n"
+	head = b"PUT /%d HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n"
 	with crowd(server, 20, b"") as peers:
 		for number, peer in enumerate(peers):
 			peer.sendall(head % number + content[:-1])
@@ -125,7 +125,7 @@ def test_who_does_not_read_is_not_answered_on(serve: Serve) -> None:
 	assert server.request("PUT", "/large", content)[0] == 201
 	before = server.resident()
 	greedy = hello() + frame(0x03, NUMBER, struct.pack("<H", 4096), digest * 4096) * 2
-	with crowd(server, 50, greedy), crowd(server, 50, b"GET /large HTTP/1.1\r\n\r\n" * 100):
+	with crowd(server, 50, greedy), crowd(server, 50, b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100):
 		assert client.get([digest]) == [content[:200_000]]
 		wait_until("they are gone", lambda: has_turned(server, "slow", 100))
 		assert server.resident() - before < 100 * MEGABYTE
@@ -168,11 +168,11 @@ def test_what_is_malformed_ends_its_connection_only(serve: Serve, name: str) -> 
 @pytest.mark.parametrize(
 	("request_", "status"),
 	[
-		(b"GET / HTTP/1.1\r\nX: " + b"x" * 20000, b"431"),
+		(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000, b"431"),
 		(b"GARBAGE\r\n\r\n", b"400"),
-		(b"POST /x HTTP/1.1\r\n\r\n", b"405"),
-		(b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
-		(b"PUT /x HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
+		(b"POST /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405"),
+		(b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+		(b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
 	],
 )
 def test_a_bad_http_request_is_answered_and_ends(serve: Serve, request_: bytes, status: bytes) -> None:
@@ -195,7 +195,8 @@ def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:
 	good = [
 		hello() + frame(0x02, NUMBER, struct.pack("<IH", 9, 1), KEY) + frame(0x07, NUMBER, KEY, b"\0\0", b"facts"),
 		hello() + frame(0x05, NUMBER, KEY, b"\1", struct.pack("<Q", 5), b"abc") + frame(0x06, NUMBER, b"de"),
-		b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\nGET /x HTTP/1.1\r\n\r\n",
+		b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+		b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n",
 		b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n",
 	]
 	client = server.room()

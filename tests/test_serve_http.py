@@ -98,13 +98,13 @@ def test_one_connection_has_many_requests(serve: Serve) -> None:
 	assert server.metrics()["wafd_serve_connections_total"] == 2
 	answer = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 	with talk(server) as say:
-		assert say(b"GET /none HTTP/1.1\r\n\r\n" * 100, 100 * len(answer)) == 100 * answer
+		assert say(b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100, 100 * len(answer)) == 100 * answer
 
 
 def test_whoever_expects_it_is_told_to_go_on(serve: Serve) -> None:
 	"""Or what is wrong, before it sends the body."""
 	server = serve("--max-blob", "1MB")
-	head = b"PUT /x HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
+	head = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
 	with talk(server) as say:
 		go_on = b"HTTP/1.1 100 Continue\r\n\r\n"
 		assert say(head % 3, len(go_on)) == go_on
@@ -117,7 +117,7 @@ def test_a_body_that_is_too_large_is_refused(serve: Serve) -> None:
 	"""Though it did not say so."""
 	server = serve("--max-blob", "1MB")
 	with talk(server) as say:
-		head = b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+		head = b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 		assert say(head + b"200000\r\n" + b"x" * 1_000_001, 12) == b"HTTP/1.1 413"
 	assert server.request("GET", "/x")[0] == 404
 
@@ -251,3 +251,26 @@ def test_ccache_of_one_machine_warms_that_of_another(serve: Serve, tmp_path: pat
 	for source in sources:
 		one, two = (pathlib.Path(str(tmp_path / machine) + source.name + ".o") for machine in ("one", "two"))
 		assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("ccache") or not shutil.which("gcc"), reason="there is no ccache or no gcc")
+@pytest.mark.parametrize("scheme", ["http", "redis"])
+@pytest.mark.parametrize(("attribute", "errors"), [("", "1"), ("|read-only", "0")])
+def test_ccache_with_a_token_that_reads_has_to_be_told_so(
+	serve: Serve, tmp_path: pathlib.Path, scheme: str, attribute: str, errors: str
+) -> None:
+	"""Otherwise each miss is an error for it, as it may not store; the compile succeeds in both cases."""
+	server = serve("--tokens", str(write_tokens(tmp_path / "tokens", f"dev read - {TOKEN}")))
+	(tmp_path / "a.c").write_text("int a;\n")
+	environ = {
+		"PATH": "/usr/bin:/bin",
+		"CCACHE_DIR": str(tmp_path / "cache"),
+		"CCACHE_REMOTE_STORAGE": "%s://any:%s@%s:%d%s" % ((scheme, TOKEN) + server.address + (attribute,)),
+	}
+	for command in (["gcc", "-c", "a.c"], ["--print-stats"]):
+		done = subprocess.run(
+			["ccache", *command], env=environ, cwd=tmp_path, check=True, timeout=PATIENCE, capture_output=True
+		)
+	count = dict(line.split("\t") for line in done.stdout.decode().splitlines())
+	assert (count["cache_miss"], count["remote_storage_error"]) == ("1", errors)
+	assert (tmp_path / "a.o").exists()

@@ -8,36 +8,24 @@ import shutil
 import socket
 import ssl
 import subprocess
-from typing import Callable, Dict, Optional
+from typing import Callable, List, Optional
 
 import pytest
-from serve_lab import PATIENCE, TOKEN, RoomClient, Server, wait_until
+from serve_lab import (
+	PATIENCE,
+	TOKEN,
+	Papers,
+	RoomClient,
+	Server,
+	ask_over_tls,
+	ask_with,
+	start_with_plain,
+	trust,
+	wait_until,
+)
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="there is no openssl to make certificates with")
 Serve = Callable[..., Server]
-Papers = Dict[str, pathlib.Path]
-
-
-@pytest.fixture(scope="session")
-def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
-	"""Certificates and keys by their names: of the server, of a client, and of a stranger."""
-	folder = tmp_path_factory.mktemp("papers")
-	found = {}
-	for name in ("server", "client", "stranger"):
-		found[name], found[name + " key"] = folder / (name + ".pem"), folder / (name + ".key")
-		command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-		command += ["-subj", "/CN=" + name, "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2"]
-		command += ["-addext", "basicConstraints=critical,CA:FALSE"]
-		command += ["-keyout", str(found[name + " key"]), "-out", str(found[name])]
-		subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
-	return found
-
-
-def trust(papers: Papers, client: Optional[str] = None) -> ssl.SSLContext:
-	context = ssl.create_default_context(cafile=str(papers["server"]))
-	if client:
-		context.load_cert_chain(str(papers[client]), str(papers[client + " key"]))
-	return context
 
 
 def start(serve: Serve, papers: Papers, *more: str) -> Server:
@@ -47,10 +35,7 @@ def start(serve: Serve, papers: Papers, *more: str) -> Server:
 
 
 def request(server: Server, context: ssl.SSLContext, method: str, path: str, body: Optional[bytes] = None) -> bytes:
-	connection = http.client.HTTPSConnection(*server.address, timeout=PATIENCE, context=context)
-	with contextlib.closing(connection):
-		connection.request(method, path, body, {"Authorization": "Bearer " + TOKEN})
-		return connection.getresponse().read()
+	return ask_with(server, context, method, path, body)[1]
 
 
 @pytest.mark.parametrize("size", [10, 300_000, 5_000_000])
@@ -72,7 +57,7 @@ def test_who_speaks_no_tls_is_turned_away(serve: Serve, papers: Papers) -> None:
 	"""And others go on."""
 	server = start(serve, papers)
 	with socket.create_connection(server.address, timeout=PATIENCE) as peer:
-		peer.sendall(b"GET /x HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
+		peer.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
 		with contextlib.suppress(ConnectionError):
 			while True:
 				answer = peer.recv(1000)
@@ -103,7 +88,7 @@ def test_certificates_are_read_again(serve: Serve, papers: Papers, tmp_path: pat
 	with trust(papers).wrap_socket(bare, server_hostname="127.0.0.1") as old:
 		use("stranger")
 		wait_until("the new one is shown", lambda: is_shown("stranger"))
-		old.sendall(b"GET /x HTTP/1.1\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
+		old.sendall(b"GET /x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + TOKEN.encode() + b"\r\n\r\n")
 		assert old.recv(100).startswith(b"HTTP/1.1 404")
 	(tmp_path / "fresh").write_text("no certificate\n")
 	(tmp_path / "fresh").rename(tmp_path / "cert.pem")
@@ -121,3 +106,65 @@ def test_clients_may_have_to_show_certificates(serve: Serve, papers: Papers) -> 
 		with pytest.raises((ssl.SSLError, ConnectionError, http.client.RemoteDisconnected)):
 			request(server, trust(papers, client), "GET", "/x")
 	assert request(server, trust(papers, "client"), "GET", "/x") == b"content"
+
+
+def test_a_port_may_have_no_tls_beside_one_that_has_it(serve: Serve, papers: Papers) -> None:
+	"""For clients that do not speak it: the same values, tokens and names, over both."""
+	server, plain = start_with_plain(serve, papers)
+	assert ask_over_tls(server, papers, "PUT", "/x", b"1")[0] == 201
+	server.address, secure = plain, server.address
+	assert server.request("GET", "/x", token=TOKEN) == (200, b"1")
+	assert server.request("GET", "/x")[0] == 401
+	assert server.request("GET", "/x", token=TOKEN, Host="evil.example")[0] == 421
+	client = server.room(TOKEN)
+	assert client.ask(0x08) == (0x8B, b"")
+	server.address = secure
+	with pytest.raises((ConnectionError, http.client.HTTPException)):
+		server.request("GET", "/x", token=TOKEN)
+
+
+@pytest.mark.parametrize(
+	("options", "words"),
+	[
+		(["--plain", "127.0.0.1:0"], "--plain is for a server with --tls-cert"),
+		(["--plain", "0.0.0.0:0", "--tls-cert", "{cert}", "--tls-key", "{key}"], "there are no tokens"),
+		(
+			["--plain", "127.0.0.1:0", "--tls-cert", "{cert}", "--tls-key", "{key}", "--tls-client-ca", "{cert}"],
+			"--plain would admit clients without the certificate",
+		),
+	],
+)
+def test_a_port_without_tls_is_no_way_around_what_was_asked_for(
+	engine: str, papers: Papers, tmp_path: pathlib.Path, options: List[str], words: str
+) -> None:
+	"""One line says why it does not start."""
+	names = {"cert": papers["server"], "key": papers["server key"]}
+	command = [engine, "serve", "--listen", "127.0.0.1:0", "--store", str(tmp_path)]
+	command += [option.format(**names) for option in options]
+	done = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=PATIENCE, check=False)
+	said = done.stderr.decode()
+	assert (done.returncode, said.count("\n")) == (1, 1) and words in said, said
+
+
+@pytest.mark.skipif(not shutil.which("ccache") or not shutil.which("gcc"), reason="there is no ccache or no gcc")
+@pytest.mark.parametrize("scheme", ["http", "redis"])
+def test_ccache_reaches_the_port_without_tls(serve: Serve, papers: Papers, tmp_path: pathlib.Path, scheme: str) -> None:
+	"""That of Debian speaks no TLS, and finds there what it has stored."""
+	_, plain = start_with_plain(serve, papers)
+	(tmp_path / "a.c").write_text("int a;\n")
+	storage = "%s://any:%s@%s:%d" % ((scheme, TOKEN) + plain)
+	counts = []
+	for machine in ("one", "two"):
+		environ = {
+			"PATH": "/usr/bin:/bin",
+			"CCACHE_DIR": str(tmp_path / machine),
+			"CCACHE_REMOTE_STORAGE": storage,
+			"CCACHE_NODIRECT": "1",
+		}
+		for command in (["gcc", "-c", "a.c", "-o", machine + ".o"], ["--print-stats"]):
+			done = subprocess.run(
+				["ccache", *command], env=environ, cwd=tmp_path, check=True, timeout=PATIENCE, capture_output=True
+			)
+		counts.append(dict(line.split("\t") for line in done.stdout.decode().splitlines()))
+	assert [count["remote_storage_hit"] for count in counts] == ["0", "1"]
+	assert [count["remote_storage_error"] for count in counts] == ["0", "0"]

@@ -7,6 +7,7 @@
 //! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
 //! place that knows all others. `docs/protocol.md` specifies what is said, `docs/design.md` why it is built so.
 
+pub mod asker;
 pub mod auditor;
 pub mod brake;
 pub mod cache;
@@ -17,6 +18,7 @@ pub mod connection;
 pub mod context;
 pub mod crew;
 pub mod dashboard;
+pub mod fault;
 pub mod fields;
 pub mod folder;
 pub mod frame;

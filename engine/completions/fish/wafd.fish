@@ -20,8 +20,11 @@ complete -c wafd -n "__fish_seen_subcommand_from stop" -l help
 complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l port -x -d 'of 127.0.0.1; 0 is any that is free [0]'
 complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l no-open -d 'do not open the page in the desktop\'s browser'
 complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l server -x -d 'also show how a team\'s server does: its address as in the setting remote of wafcc'
+complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l host -x -d 'a name by which it may be asked beside localhost, where a proxy leads here; may be repeated'
 complete -c wafd -n "__fish_seen_subcommand_from dashboard" -l help
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l listen -x -d 'address and port; port 0 is any that is free. It prints those it listens on'
+complete -c wafd -n "__fish_seen_subcommand_from serve" -l plain -x -d 'the same without TLS, where --listen has it: for clients that do not speak it'
+complete -c wafd -n "__fish_seen_subcommand_from serve" -l host -x -d 'a name or address by which HTTP may be asked, beside those of this machine; may be repeated'
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l store -x -a '(__fish_complete_directories)' -d 'folder of the store [$XDG_CACHE_HOME/wafd-serve, or ~/.cache/wafd-serve]'
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l max-size -x -d 'of the store; what was not used longest goes first [50G]'
 complete -c wafd -n "__fish_seen_subcommand_from serve" -l quota -x -d 'of what a namespace holds, - is the common one; what it did not use longest goes first [none]'

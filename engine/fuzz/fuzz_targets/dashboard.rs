@@ -4,11 +4,12 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
+use wafengine::asker::Names;
 use wafengine::dashboard::request::{self, Request, CAP};
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 3] = [
-        b"GET /0123456789abcdef/ HTTP/1.1\r\nHost: 127.0.0.1:8117\r\nAccept: */*\r\n\r\n",
+        b"GET /0123456789abcdef/ HTTP/1.1\r\nHost: 127.0.0.1:8117\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nAccept: */*\r\n\r\n",
         b"HEAD /0123456789abcdef/news?x#y HTTP/1.0\r\nhost: LocalHost\r\n\r\nGET",
         b"POST http://h/x HTTP/1.1\r\nHost: evil.example:80\r\nContent-Length: 1\r\n\r\n.",
     ];
@@ -18,10 +19,11 @@ fn seeds() -> Vec<Vec<u8>> {
 /// The one request of a connection, whatever comes after it.
 fn request<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Option<Request>, bool) {
     let mut seen: Option<Request> = None;
+    let names = Names::default();
     let read: Result<usize, ()> = stream(pieces, |input| {
         if seen.is_none() {
             let limit = 4 * input.len().min(CAP) + 4096;
-            seen = within(limit, || request::parse(input)).map_err(drop)?;
+            seen = within(limit, || request::parse(input, &names)).map_err(drop)?;
         }
         Ok((seen.is_some() && !input.is_empty()).then_some(input.len()))
     });

@@ -4,17 +4,18 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
+use wafengine::asker::Names;
 use wafengine::serve::http::body::{Body, Part};
 use wafengine::serve::http::head::{self, Head, CAP};
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 6] = [
-        b"GET /ab/cdef?x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer abc\r\n\r\n",
-        b"PUT /ac/00 HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhelloHEAD / HTTP/1.0\r\n\r\n",
-        b"PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\nOPTIONS * HTTP/1.1\r\n\r\n",
+        b"GET /ab/cdef?x HTTP/1.1\r\nHost: h\r\nOrigin: http://h\r\nSec-Fetch-Site: none\r\nAuthorization: Bearer abc\r\n\r\n",
+        b"PUT /ac/00 HTTP/1.1\r\nHost: h:7117\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhelloHEAD / HTTP/1.0\r\n\r\n",
+        b"PUT /x HTTP/1.1\r\nHost: [::1]:7\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\nOPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
         b"GET /x HTTP/1.0\r\nConnection: keep-alive, close\r\nAuthorization: Basic YW55Ym9keTphOmI=\r\n\r\n",
-        b"PROPFIND http://h/x/ HTTP/1.1\r\nDepth: 0\r\nContent-Length: 1\r\n\r\n.MKCOL /x/ HTTP/1.1\r\n\r\n",
-        b"DELETE /x HTTP/1.1\r\n\r\n",
+        b"PROPFIND http://h/x/ HTTP/1.1\r\nHost: H:80\r\nDepth: 0\r\nContent-Length: 1\r\n\r\n.MKCOL /x/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"DELETE /x HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ];
     all.iter().map(|text| cut(text)).collect()
 }
@@ -30,9 +31,10 @@ struct Seen {
 fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, bool) {
     let mut seen: Vec<Seen> = Vec::new();
     let mut coming: Option<Body> = None;
+    let names = Names::new([], &["h".to_owned()]);
     let read: Result<usize, ()> = stream(pieces, |input| {
         let used = match &mut coming {
-            None => match within(4 * input.len().min(CAP) + 4096, || head::parse(input)).map_err(drop)? {
+            None => match within(4 * input.len().min(CAP) + 4096, || head::parse(input, &names)).map_err(drop)? {
                 None => return Ok(None),
                 Some((head, length)) => {
                     assert!(length > 0 && length <= CAP);

@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{completion, dashboard, logbook, serve, start, status};
+use wafengine::{completion, dashboard, fault, logbook, serve, start, status};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -17,7 +17,7 @@ Builds start it by themselves; it leaves when nobody has needed it for a while.
 Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
        wafd status [--json]
        wafd stop [--now]
-       wafd dashboard [--port N] [--no-open] [--server ADDR] (see wafd dashboard --help)
+       wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...] (see wafd dashboard --help)
        wafd serve --listen ADDR ... (see wafd serve --help)
        wafd completion bash|zsh|fish
        wafd --foreground | --version | --help
@@ -62,6 +62,7 @@ enum Act {
 }
 
 fn main() -> ExitCode {
+    fault::end_process_on_panic();
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
     env_logger::Builder::from_env(level).format(logbook::write).init();
     let done = parse().map_err(|e| format!("{e}; see wafd --help")).and_then(act);

@@ -16,6 +16,7 @@ mod host;
 mod options;
 mod page;
 mod past;
+mod places;
 mod reply;
 pub mod request;
 mod team;
@@ -31,6 +32,7 @@ use self::feed::Feed;
 use self::host::Host;
 use self::options::{Act, Options};
 use self::team::Team;
+use crate::asker::Names;
 use crate::folder::Folder;
 use crate::token::Token;
 
@@ -66,7 +68,8 @@ fn show(options: Options) -> Result<(), String> {
         let ours = feed.clone();
         spawn("team", move || team::ask(&ours, &team))?;
     }
-    let host = Host::new(token, feed);
+    let names = Names::new([Ipv4Addr::LOCALHOST.into()], &options.hosts);
+    let host = Host::new(token, names, feed);
     say(&format!("serves {address}\n"))?;
     let _door = options.opens.then(|| Door::open(&folder, &address));
     host.serve(&listener, &signals).map_err(failed)

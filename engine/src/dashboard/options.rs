@@ -2,18 +2,20 @@
 
 use lexopt::prelude::*;
 
+use crate::asker;
 use crate::tier::address::{self, Address, Scheme};
 
 pub const HELP: &str = "\
 wafd dashboard shows in a browser what the engine does: builds, slots, cache, parked programs, memory.
 It prints the address of its page, which holds a token: who does not know it is shown nothing.
 
-Usage: wafd dashboard [--port N] [--no-open] [--server ADDR]
+Usage: wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...]
 
 Options:
   --port N       of 127.0.0.1; 0 is any that is free [0]
   --no-open      do not open the page in the desktop's browser
   --server ADDR  also show how a team's server does: its address as in the setting remote of wafcc
+  --host NAME    a name by which it may be asked beside localhost, where a proxy leads here; may be repeated
 
 Environment:
   WAFD_RUNTIME_DIR  folder of the engine's socket [$XDG_RUNTIME_DIR/wafd, or /tmp/wafd-UID]
@@ -36,6 +38,7 @@ pub struct Options {
     pub port: u16,
     pub opens: bool,
     pub server: Option<Address>,
+    pub hosts: Vec<String>,
 }
 
 /// Of what follows `dashboard`.
@@ -44,6 +47,7 @@ pub fn parse(mut parser: lexopt::Parser) -> Result<Act, lexopt::Error> {
         port: 0,
         opens: true,
         server: None,
+        hosts: Vec::new(),
     };
     while let Some(arg) = parser.next()? {
         match arg {
@@ -51,6 +55,7 @@ pub fn parse(mut parser: lexopt::Parser) -> Result<Act, lexopt::Error> {
             Long("port") => options.port = port(&parser.value()?.string()?)?,
             Long("no-open") => options.opens = false,
             Long("server") => options.server = Some(server(&parser.value()?.string()?)?),
+            Long("host") => options.hosts.push(asker::host(parser.value()?.string()?)?),
             other => return Err(other.unexpected()),
         }
     }

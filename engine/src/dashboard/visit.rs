@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use super::feed::{Feed, News};
 use super::page;
+use super::places::{Arrival, Places};
 use super::reply;
 use super::request::{self, Bad, Request, CAP};
+use crate::asker::Names;
 use crate::token::Token;
 
 /// For all of a request's head; browsers also open connections in advance, and ask nothing.
@@ -24,28 +26,31 @@ const OVER: &str = "{\"kind\":\"over\"}\n";
 /// What all visits share.
 pub struct Room {
     pub token: Token,
+    pub names: Names,
     pub feed: Arc<Feed>,
+    pub places: Places,
 }
 
-pub fn serve(stream: &TcpStream, room: &Room) -> io::Result<()> {
+/// A visit that has found its place, if it needed one.
+pub fn serve(stream: &TcpStream, mut arrival: Arrival, room: &Room) -> io::Result<()> {
     // Who accepts does not wait, and what it accepts may have that from it.
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    match read_request(stream)? {
+    match read_request(stream, &room.names)? {
         None => return Ok(()),
         Some(Err(Bad(status, words))) => say(stream, status, words)?,
-        Some(Ok(request)) => answer(stream, &request, room)?,
+        Some(Ok(request)) => answer(stream, &mut arrival, &request, room)?,
     }
     part(stream)
 }
 
 /// `None` if the peer goes, or says nothing, before its request is whole.
-fn read_request(mut stream: &TcpStream) -> io::Result<Option<Result<Request, Bad>>> {
+fn read_request(mut stream: &TcpStream, names: &Names) -> io::Result<Option<Result<Request, Bad>>> {
     let deadline = Instant::now() + HEAD_TIME;
     let mut input = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        match request::parse(&input) {
+        match request::parse(&input, names) {
             Ok(None) => {}
             Ok(Some(request)) => return Ok(Some(Ok(request))),
             Err(bad) => return Ok(Some(Err(bad))),
@@ -62,10 +67,13 @@ fn read_request(mut stream: &TcpStream) -> io::Result<Option<Result<Request, Bad
     }
 }
 
-fn answer(stream: &TcpStream, request: &Request, room: &Room) -> io::Result<()> {
+fn answer(stream: &TcpStream, arrival: &mut Arrival, request: &Request, room: &Room) -> io::Result<()> {
     if !room.token.admits(request.token.as_bytes()) {
         let words = "This address is not valid, or not any more: open the one that <code>wafd dashboard</code> prints.";
         return say(stream, 403, words);
+    }
+    if !arrival.stays() {
+        return say(stream, 503, "Too many pages are open: close some.");
     }
     match request.name.as_deref() {
         None => write(stream, &reply::redirect(&format!("/{}/", room.token.text()))),

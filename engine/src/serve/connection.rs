@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::dialect::{Dialect, Step};
-use super::limits::Share;
+use super::limits::{Share, STRANGER, STRANGE_REQUESTS};
+use super::mailbox::Arrival;
 use super::metrics::{add, Turned};
 use super::office::{Desk, Office, Standing};
 use super::outbox::Outbox;
@@ -28,6 +29,10 @@ pub struct Connection {
     arrived: Instant,
     dialect: Dialect,
     pub standing: Option<Arc<Standing>>,
+    /// The worker counts it among those that have shown no token.
+    pub is_stranger: bool,
+    /// Requests without a token, since the last one with one.
+    strange: u32,
     input: Vec<u8>,
     share: Share,
     /// What it needs next is more than was free.
@@ -65,6 +70,8 @@ pub enum End {
     Gone,
     Failed(io::Error),
     Turned(Turned, &'static str),
+    /// A panic of ours.
+    Fault,
 }
 
 impl From<io::Error> for End {
@@ -74,17 +81,21 @@ impl From<io::Error> for End {
 }
 
 impl Connection {
-    pub fn new(socket: TcpStream, peer: SocketAddr, office: &Office) -> io::Result<Connection> {
+    pub fn new(arrival: Arrival, office: &Office) -> io::Result<Connection> {
+        let Arrival { socket, peer, is_plain } = arrival;
+        let tls = if is_plain { None } else { office.tls() };
         socket.set_nonblocking(true)?;
         // Without it frames only come later.
         socket.set_nodelay(true)?;
         keep_alive(&socket);
         Ok(Connection {
-            wire: Wire::new(socket, office.tls().as_ref())?,
+            wire: Wire::new(socket, tls.as_ref())?,
             peer,
             arrived: Instant::now(),
-            dialect: Dialect::Unknown,
+            dialect: Dialect::unknown(office.recognize),
             standing: None,
+            is_stranger: true,
+            strange: 0,
             input: Vec::new(),
             share: office.dock.budget.share(),
             starves: false,
@@ -137,7 +148,11 @@ impl Connection {
     }
 
     /// What is to come whole comes when there is memory for all of it: until then its beginning is all that is read.
-    fn most_input(&mut self) -> usize {
+    /// Without a token there is memory for little, and none that others share.
+    fn most_input(&self) -> usize {
+        if self.standing.is_none() {
+            return STRANGER.saturating_sub(self.input.len()).max(1);
+        }
         match self.dialect.needs(&self.input) {
             None => usize::MAX,
             Some(_) => self.share.size().max(FREE).saturating_sub(self.input.len()).max(1),
@@ -199,6 +214,7 @@ impl Connection {
                 Step::Took(n) => {
                     used += n;
                     self.pace += u32::from(n > 0);
+                    self.count_strange(n, office);
                 }
                 Step::Last(n) => {
                     used += n;
@@ -209,6 +225,18 @@ impl Connection {
             self.is_away = errand.is_some();
         }
         Ok((used, errand))
+    }
+
+    /// Without a token it is answered so often, in a row, and then no more.
+    fn count_strange(&mut self, used: usize, office: &Office) {
+        match self.standing {
+            Some(_) => self.strange = 0,
+            None => self.strange += u32::from(used > 0),
+        }
+        if self.strange >= STRANGE_REQUESTS {
+            office.metrics.turn(Turned::Token);
+            self.is_last = true;
+        }
     }
 
     fn is_too_fast(&self, office: &Office) -> bool {
@@ -282,6 +310,9 @@ impl Connection {
         }
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = Vec::new();
+        }
+        if self.standing.is_none() && self.input.len() >= STRANGER && self.wants_input(office) {
+            return Err(End::Turned(Turned::Malformed, "it says too much before a token"));
         }
         let held = self.input.capacity();
         let needed = held.max(self.dialect.needs(&self.input).unwrap_or(0));

@@ -1,6 +1,7 @@
 //! What a peer speaks is told by its first bytes; then each dialect makes requests and replies of bytes.
 
 use super::http::Http;
+use super::metrics::Language;
 use super::office::Desk;
 use super::porters::Done;
 use super::redis::Redis;
@@ -35,60 +36,70 @@ pub trait Talk {
     }
 }
 
-pub enum Dialect {
-    Unknown,
-    Room(Box<Room>),
-    Http(Box<Http>),
-    Redis(Box<Redis>),
+/// A dialect that a connection has been found to speak.
+pub type Spoken = Box<dyn Talk + Send>;
+
+/// Which dialect a connection speaks that begins with these bytes; `None` if too few have come to tell.
+pub type Recognize = fn(&[u8]) -> Result<Option<Spoken>, Malformed>;
+
+pub fn recognize(first: &[u8]) -> Result<Option<Spoken>, Malformed> {
+    let of = |language| -> Spoken {
+        match language {
+            Language::Room => Box::<Room>::default(),
+            Language::Http => Box::<Http>::default(),
+            Language::Redis => Box::<Redis>::default(),
+        }
+    };
+    language(first).map(|found| found.map(of))
+}
+
+/// No two overlap, so a browser, which begins with a method of HTTP, cannot be taken for anything else.
+fn language(first: &[u8]) -> Result<Option<Language>, Malformed> {
+    let Some(first) = first.first_chunk::<4>() else {
+        return Ok(None);
+    };
+    match first {
+        // A greeting's length, below 4096.
+        [_, 0..=0x10, 0, 0] => Ok(Some(Language::Room)),
+        [b'*', b'0'..=b'9', ..] => Ok(Some(Language::Redis)),
+        [b'A'..=b'Z', b'A'..=b'Z', ..] => Ok(Some(Language::Http)),
+        _ => Err(Malformed("no greeting of any protocol that is spoken here")),
+    }
+}
+
+/// What a connection speaks, once that is known.
+pub struct Dialect {
+    recognize: Recognize,
+    spoken: Option<Spoken>,
 }
 
 impl Dialect {
-    /// Which it is; `None` if too few bytes have come to tell.
-    fn of(first: &[u8]) -> Result<Option<Dialect>, Malformed> {
-        let Some(first) = first.first_chunk::<4>() else {
-            return Ok(None);
-        };
-        match first {
-            // A greeting's length, below 4096.
-            [_, 0..=0x10, 0, 0] => Ok(Some(Dialect::Room(Box::default()))),
-            [b'*', b'0'..=b'9', ..] => Ok(Some(Dialect::Redis(Box::default()))),
-            [b'A'..=b'Z', b'A'..=b'Z', ..] => Ok(Some(Dialect::Http(Box::default()))),
-            _ => Err(Malformed("no greeting of any protocol that is spoken here")),
-        }
-    }
-
-    fn talk(&mut self) -> Option<&mut dyn Talk> {
-        match self {
-            Dialect::Unknown => None,
-            Dialect::Room(room) => Some(&mut **room),
-            Dialect::Http(http) => Some(&mut **http),
-            Dialect::Redis(redis) => Some(&mut **redis),
-        }
+    pub fn unknown(recognize: Recognize) -> Dialect {
+        let spoken = None;
+        Dialect { recognize, spoken }
     }
 
     pub fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
-        if let Some(talk) = self.talk() {
-            return talk.advance(input, desk);
+        if let Some(spoken) = &mut self.spoken {
+            return spoken.advance(input, desk);
         }
-        match Dialect::of(input)? {
+        self.spoken = (self.recognize)(input)?;
+        match self.spoken {
             None => Ok(Step::Wants),
-            Some(dialect) => {
-                *self = dialect;
-                Ok(Step::Took(0))
-            }
+            Some(_) => Ok(Step::Took(0)),
         }
     }
 
     pub fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed> {
-        self.talk().map_or(Ok(()), |talk| talk.done(done, desk))
+        self.spoken.as_mut().map_or(Ok(()), |spoken| spoken.done(done, desk))
     }
 
-    pub fn needs(&mut self, input: &[u8]) -> Option<usize> {
-        self.talk()?.needs(input)
+    pub fn needs(&self, input: &[u8]) -> Option<usize> {
+        self.spoken.as_ref()?.needs(input)
     }
 
-    pub fn is_midway(&mut self) -> bool {
-        self.talk().is_some_and(|talk| talk.is_midway())
+    pub fn is_midway(&self) -> bool {
+        self.spoken.as_ref().is_some_and(|spoken| spoken.is_midway())
     }
 }
 
@@ -99,10 +110,10 @@ mod tests {
 
     #[test]
     fn each_dialect_is_told_by_its_first_bytes() {
-        assert!(matches!(Dialect::of(b"GET /"), Ok(Some(Dialect::Http(_)))));
-        assert!(matches!(Dialect::of(b"*1\r\n$4"), Ok(Some(Dialect::Redis(_)))));
-        assert!(matches!(Dialect::of(b"GE"), Ok(None)));
-        assert!(Dialect::of(b"\x16\x03\x01\x02").is_err());
+        assert_eq!(language(b"GET /"), Ok(Some(Language::Http)));
+        assert_eq!(language(b"*1\r\n$4"), Ok(Some(Language::Redis)));
+        assert_eq!(language(b"GE"), Ok(None));
+        assert!(language(b"\x16\x03\x01\x02").is_err());
     }
 
     /// Whatever its length is as a letter.
@@ -119,7 +130,7 @@ mod tests {
                 name: b"",
             })
             .encode(&mut bytes);
-            assert!(matches!(Dialect::of(&bytes), Ok(Some(Dialect::Room(_)))), "{length}");
+            assert_eq!(language(&bytes), Ok(Some(Language::Room)), "{length}");
         }
     }
 }

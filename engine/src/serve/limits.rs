@@ -4,8 +4,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What a connection may send before it has shown a token, a request's head among it.
+pub const STRANGER: usize = 8 << 10;
+/// Requests that it may make until then; each is answered with an error.
+pub const STRANGE_REQUESTS: u32 = 32;
+/// Connections that have shown no token, of all that there may be, and at most.
+const STRANGE_PART: usize = 4;
+const MOST_STRANGERS: usize = 1024;
+
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    /// Of those that have shown a token.
     pub connections: usize,
     /// For a greeting it is a sixth of this; for the rest of what has begun, all.
     pub patience: Duration,
@@ -20,6 +29,35 @@ pub struct Limits {
 impl Limits {
     pub fn greeting(&self) -> Duration {
         (self.patience / 6).max(Duration::from_secs(1)).min(self.patience)
+    }
+
+    /// Connections that have shown no token yet. For one more the oldest of them has to go.
+    pub fn strangers(&self) -> usize {
+        (self.connections / STRANGE_PART).clamp(1, MOST_STRANGERS)
+    }
+}
+
+/// How many hold something, counted as long as they do.
+#[derive(Debug, Clone, Default)]
+pub struct Count(Arc<AtomicUsize>);
+
+#[derive(Debug)]
+pub struct Counted(Arc<AtomicUsize>);
+
+impl Count {
+    pub fn one_more(&self) -> Counted {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Counted(self.0.clone())
+    }
+
+    pub fn now(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

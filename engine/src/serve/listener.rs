@@ -4,14 +4,13 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use log::{info, warn};
 use rustix::event::{epoll, Timespec};
 
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Arrival, Letter, Mailbox};
 use super::metrics::{add, Turned};
 use super::office::Office;
 use super::tls::Papers;
@@ -21,6 +20,8 @@ const SIGNALS: u64 = u64::MAX;
 /// How often tokens and certificates are looked at, and how long we take no connections when there are no descriptors for them.
 const TICK: Duration = Duration::from_secs(1);
 const BREATH: Duration = Duration::from_millis(100);
+/// For workers to catch up.
+const MOMENT: Duration = Duration::from_millis(1);
 
 pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     let named = |error: io::Error| format!("listen on {address}: {error}");
@@ -31,10 +32,17 @@ pub fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     Ok(listener)
 }
 
+/// An address that is listened on.
+pub struct Port {
+    pub listener: TcpListener,
+    /// Without TLS, also where the other ports have it.
+    pub is_plain: bool,
+}
+
 pub struct Listener {
     pub office: Arc<Office>,
     pub workers: Vec<Arc<Mailbox>>,
-    pub listeners: Vec<TcpListener>,
+    pub ports: Vec<Port>,
     pub signals: OwnedFd,
     pub tokens: TokenFile,
     pub papers: Option<Papers>,
@@ -44,11 +52,11 @@ impl Listener {
     /// Takes connections until a signal comes.
     pub fn run(mut self) -> io::Result<()> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let numbered = (0..).zip(&self.listeners);
-        for (number, listener) in numbered {
+        let numbered = (0..).zip(&self.ports);
+        for (number, port) in numbered {
             epoll::add(
                 &epoll,
-                listener,
+                &port.listener,
                 epoll::EventData::new_u64(number),
                 epoll::EventFlags::IN,
             )?;
@@ -83,8 +91,11 @@ impl Listener {
     }
 
     fn accept(&self, number: usize, next: &mut usize) {
-        while let Some(listener) = self.listeners.get(number) {
-            let (socket, peer) = match listener.accept() {
+        while let Some(port) = self.ports.get(number) {
+            if self.is_behind() {
+                return std::thread::sleep(MOMENT);
+            }
+            let (socket, peer) = match port.listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
@@ -95,14 +106,20 @@ impl Listener {
             };
             let metrics = &self.office.metrics;
             add(&metrics.arrived, 1);
-            if metrics.open.load(Ordering::Relaxed) >= self.office.limits.connections as u64 {
+            if self.office.known.now() >= self.office.limits.connections {
                 metrics.turn(Turned::Crowded);
                 continue;
             }
             add(&metrics.open, 1);
             *next = (*next + 1) % self.workers.len();
-            self.workers[*next].put(Letter::Arrived(socket, peer));
+            let is_plain = port.is_plain;
+            self.workers[*next].put(Letter::Arrived(Arrival { socket, peer, is_plain }));
         }
+    }
+
+    /// Workers turn away the oldest of those without a token, and are behind with that: the next ones wait in the kernel.
+    fn is_behind(&self) -> bool {
+        self.office.strangers() > 2 * self.office.limits.strangers()
     }
 
     fn look_at_papers(&mut self) {
@@ -116,14 +133,28 @@ impl Listener {
         }
     }
 
+    /// Connections whose token does not hold any more end.
+    fn revoke(&self) {
+        self.workers.iter().for_each(|worker| worker.put(Letter::Tokens));
+    }
+
     fn look_at_tokens(&mut self) {
         match self.tokens.changed() {
             None => {}
+            // Somebody may have meant to add one.
+            Some(Err(error)) if self.office.is_open() => {
+                warn!("{error}; nobody is admitted without a token from now on");
+                self.office.close();
+                self.revoke();
+            }
             Some(Err(error)) => warn!("{error}; the tokens stay as they were"),
             Some(Ok(tokens)) => {
                 info!("tokens were read again");
+                if tokens.is_empty() && !self.office.is_open() {
+                    warn!("there are no tokens any more: nobody is admitted; start again to serve without tokens");
+                }
                 self.office.set_tokens(tokens);
-                self.workers.iter().for_each(|worker| worker.put(Letter::Tokens));
+                self.revoke();
             }
         }
     }

@@ -9,11 +9,22 @@ use rustix::event::{eventfd, EventfdFlags};
 
 use super::porters::Done;
 
+/// A connection that was just taken.
+#[derive(Debug)]
+pub struct Arrival {
+    pub socket: TcpStream,
+    pub peer: SocketAddr,
+    /// It came to a port that has no TLS, whatever the others have.
+    pub is_plain: bool,
+}
+
 #[derive(Debug)]
 pub enum Letter {
-    Arrived(TcpStream, SocketAddr),
+    Arrived(Arrival),
     /// An errand of this connection is done.
     Done(u64, Done),
+    /// An errand of this connection has ended in a panic.
+    Fault(u64),
     /// Tokens have changed: some may be revoked.
     Tokens,
     /// Ends what is idle now, and all else when it is done.

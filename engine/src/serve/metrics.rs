@@ -52,15 +52,20 @@ pub enum Turned {
     Crowded,
     Memory,
     Revoked,
+    Fault,
+    /// A request by a name that is not ours, or of a page that is not.
+    Elsewhere,
 }
 
-const TURNED: [(Turned, &str); 6] = [
+const TURNED: [(Turned, &str); 8] = [
     (Turned::Token, "token"),
     (Turned::Malformed, "malformed"),
     (Turned::Slow, "slow"),
     (Turned::Crowded, "crowded"),
     (Turned::Memory, "memory"),
     (Turned::Revoked, "revoked"),
+    (Turned::Fault, "fault"),
+    (Turned::Elsewhere, "elsewhere"),
 ];
 
 /// What was done in one namespace.

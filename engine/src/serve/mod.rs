@@ -34,7 +34,7 @@ mod writes;
 
 use std::fs::DirBuilder;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -45,7 +45,7 @@ use log::{info, warn};
 
 use self::hot::Hot;
 use self::limits::{Budget, Limits};
-use self::listener::Listener;
+use self::listener::{Listener, Port};
 use self::mailbox::{Letter, Mailbox};
 use self::office::{Office, Rules};
 use self::options::{Act, Options};
@@ -57,6 +57,7 @@ use self::tokens::Tokens;
 use self::upload::Dock;
 use self::worker::Worker;
 use self::writes::Writes;
+use crate::asker::Names;
 use crate::cache::store::{Compression, Settings, Store};
 
 /// Threads for what is large.
@@ -97,9 +98,10 @@ fn serve(options: Options) -> Result<(), String> {
     check_openness(&options, &held)?;
     let mut papers = papers(&options);
     let tls = papers.as_mut().and_then(Papers::changed).transpose()?;
-    let rules = rules(&options, held, tls)?;
     let shelf = Arc::new(open_shelf(&options)?);
-    let listeners = listen(&options.listen)?;
+    let ports = listen(&options)?;
+    let names = names(&options, &ports)?;
+    let rules = rules(&options, held, tls, names)?;
     let failed = |error: std::io::Error| format!("start to serve: {error}");
     let office = Office::new(
         shelf.clone(),
@@ -117,17 +119,18 @@ fn serve(options: Options) -> Result<(), String> {
         threads.push(thread.map_err(failed)?);
         workers.push(mailbox);
     }
-    for listener in &listeners {
-        let address = listener.local_addr().map_err(failed)?;
-        say(&format!("serves {address}\n"))?;
+    for port in &ports {
+        let address = port.listener.local_addr().map_err(failed)?;
+        let how = if port.is_plain { " without TLS" } else { "" };
+        say(&format!("serves {address}{how}\n"))?;
     }
-    if office.is_open {
+    if office.is_open() {
         warn!("there are no tokens: every program of this machine may read and write");
     }
     let listener = Listener {
         office: office.clone(),
         workers: workers.clone(),
-        listeners,
+        ports,
         signals,
         tokens,
         papers,
@@ -150,7 +153,7 @@ fn check_openness(options: &Options, tokens: &Tokens) -> Result<(), String> {
         return Ok(());
     }
     let is_outside = |address: &&SocketAddr| !address.ip().is_loopback();
-    match options.listen.iter().find(is_outside) {
+    match options.listen.iter().chain(&options.plain).find(is_outside) {
         Some(address) => Err(format!(
             "listen on {address}: there are no tokens, so only addresses of loopback; add one with wafd serve --new-token"
         )),
@@ -163,13 +166,20 @@ fn papers(options: &Options) -> Option<Papers> {
     Some(Papers::new(certificates, key, options.tls_client_ca.clone()))
 }
 
-fn rules(options: &Options, tokens: Tokens, tls: Option<Arc<rustls::ServerConfig>>) -> Result<Rules, String> {
+fn rules(
+    options: &Options,
+    tokens: Tokens,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    names: Names,
+) -> Result<Rules, String> {
     Ok(Rules {
         limits: options.limits,
         writes: options.log_writes.clone().map(Writes::open).transpose()?,
         tls,
         are_metrics_open: options.open_metrics,
         tokens,
+        names,
+        recognize: dialect::recognize,
     })
 }
 
@@ -204,6 +214,27 @@ fn open_dock(store: &Path, limits: &Limits) -> Result<Dock, String> {
     })
 }
 
-fn listen(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, String> {
-    addresses.iter().map(|address| listener::listen(*address)).collect()
+fn listen(options: &Options) -> Result<Vec<Port>, String> {
+    let usual = options.listen.iter().map(|address| (address, false));
+    let plain = options.plain.iter().map(|address| (address, true));
+    let open = |(address, is_plain): (&SocketAddr, bool)| {
+        let listener = listener::listen(*address)?;
+        Ok(Port { listener, is_plain })
+    };
+    usual.chain(plain).map(open).collect()
+}
+
+/// The machine's own name is among them where others than itself may ask.
+fn names(options: &Options, ports: &[Port]) -> Result<Names, String> {
+    let addresses = ports.iter().map(|port| Ok(port.listener.local_addr()?.ip()));
+    let addresses = addresses.collect::<std::io::Result<Vec<_>>>();
+    let addresses = addresses.map_err(|error| format!("start to serve: {error}"))?;
+    let mut given = options.hosts.clone();
+    if !addresses.iter().all(|address| address.is_loopback()) {
+        let system = rustix::system::uname();
+        let name = system.nodename().to_string_lossy();
+        given.extend(name.split('.').next().map(str::to_owned));
+        given.push(name.into_owned());
+    }
+    Ok(Names::new(addresses, &given))
 }

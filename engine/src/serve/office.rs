@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 
-use super::limits::Limits;
+use super::dialect::Recognize;
+use super::limits::{Count, Counted, Limits};
 use super::metrics::{add, Doings, Language, Metrics, Outcome, Turned};
 use super::outbox::Outbox;
 use super::porters::{Errand, Porters};
@@ -14,6 +15,7 @@ use super::shelf::Shelf;
 use super::tokens::{Holder, Tokens};
 use super::upload::Dock;
 use super::writes::{Deed, Writes};
+use crate::asker::Names;
 
 pub struct Office {
     pub shelf: Arc<Shelf>,
@@ -23,8 +25,14 @@ pub struct Office {
     pub metrics: Metrics,
     pub writes: Option<Writes>,
     tls: RwLock<Option<Arc<ServerConfig>>>,
-    /// Nobody needs a token.
-    pub is_open: bool,
+    /// The dialects that are spoken here.
+    pub recognize: Recognize,
+    /// By which HTTP is asked.
+    pub names: Names,
+    /// Nobody needs a token. Once there was one, this never becomes true again.
+    is_open: AtomicBool,
+    /// Connections that have shown a token, or need none.
+    pub known: Count,
     /// Metrics need none, from this machine.
     pub are_metrics_open: bool,
     pub is_leaving: AtomicBool,
@@ -35,6 +43,7 @@ pub struct Office {
 pub struct Standing {
     pub holder: Holder,
     pub doings: Arc<Doings>,
+    _counted: Counted,
 }
 
 /// What an office is made of.
@@ -44,6 +53,8 @@ pub struct Rules {
     pub tls: Option<Arc<ServerConfig>>,
     pub are_metrics_open: bool,
     pub tokens: Tokens,
+    pub names: Names,
+    pub recognize: Recognize,
 }
 
 impl Office {
@@ -56,7 +67,10 @@ impl Office {
             metrics: Metrics::default(),
             writes: rules.writes,
             tls: RwLock::new(rules.tls),
-            is_open: rules.tokens.is_empty(),
+            recognize: rules.recognize,
+            names: rules.names,
+            is_open: AtomicBool::new(rules.tokens.is_empty()),
+            known: Count::default(),
             are_metrics_open: rules.are_metrics_open,
             is_leaving: AtomicBool::new(false),
             tokens: RwLock::new(Arc::new(rules.tokens)),
@@ -67,8 +81,27 @@ impl Office {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Without any token nobody is admitted from now on: who takes out the last one does not mean to admit all.
     pub fn set_tokens(&self, tokens: Tokens) {
+        if !tokens.is_empty() {
+            self.close();
+        }
         *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::SeqCst)
+    }
+
+    /// Everybody needs a token from now on.
+    pub fn close(&self) {
+        self.is_open.store(false, Ordering::SeqCst);
+    }
+
+    /// Connections that have shown no token yet.
+    pub fn strangers(&self) -> usize {
+        let open = self.metrics.open.load(Ordering::Relaxed) as usize;
+        open.saturating_sub(self.known.now())
     }
 
     /// Of connections that come now.
@@ -86,17 +119,22 @@ impl Office {
 
     /// Who shows this token.
     pub fn admit(&self, shown: &[u8]) -> Option<Standing> {
-        let holder = match self.is_open {
+        let holder = match self.is_open() {
             true => Holder::anyone(),
             false => self.tokens().holder(shown).cloned()?,
         };
         let doings = self.metrics.namespace(&holder.namespace);
-        Some(Standing { holder, doings })
+        let _counted = self.known.one_more();
+        Some(Standing {
+            holder,
+            doings,
+            _counted,
+        })
     }
 
     /// The token still holds.
     pub fn knows(&self, standing: &Standing) -> bool {
-        self.is_open || self.tokens().holds(&standing.holder)
+        self.is_open() || self.tokens().holds(&standing.holder)
     }
 }
 

@@ -7,16 +7,19 @@ use std::time::Duration;
 use lexopt::prelude::*;
 
 use super::limits::Limits;
+use crate::asker;
 use crate::wafcc::quantity;
 
 pub const HELP: &str = "\
 wafd serve keeps a cache for a team: other machines' wafd, and programs that store in HTTP or Redis, ask it over TCP.
 
-Usage: wafd serve --listen ADDR [--listen ADDR ...] [OPTIONS]
+Usage: wafd serve --listen ADDR [--listen ADDR ...] [--plain ADDR ...] [OPTIONS]
        wafd serve --new-token NAME [--write] [--namespace NAME] --tokens FILE
 
 Options:
   --listen ADDR         address and port; port 0 is any that is free. It prints those it listens on
+  --plain ADDR          the same without TLS, where --listen has it: for clients that do not speak it
+  --host NAME           a name or address by which HTTP may be asked, beside those of this machine; may be repeated
   --store DIR           folder of the store [$XDG_CACHE_HOME/wafd-serve, or ~/.cache/wafd-serve]
   --max-size SIZE       of the store; what was not used longest goes first [50G]
   --quota NAME=SIZE     of what a namespace holds, - is the common one; what it did not use longest goes first [none]
@@ -63,6 +66,9 @@ pub enum Act {
 
 pub struct Options {
     pub listen: Vec<SocketAddr>,
+    /// Without TLS.
+    pub plain: Vec<SocketAddr>,
+    pub hosts: Vec<String>,
     pub store: PathBuf,
     pub max_size: u64,
     /// Of namespaces.
@@ -93,6 +99,8 @@ impl Said {
         Said {
             options: Options {
                 listen: Vec::new(),
+                plain: Vec::new(),
+                hosts: Vec::new(),
                 store: PathBuf::new(),
                 max_size: 50_000_000_000,
                 quotas: Vec::new(),
@@ -161,7 +169,9 @@ fn hear(said: &mut Said, name: &str, parser: &mut lexopt::Parser) -> Result<bool
         "tls-key" => options.tls_key = path()?,
         "tls-client-ca" => options.tls_client_ca = path()?,
         "log-writes" => options.log_writes = path()?,
-        "listen" => options.listen.extend(addresses(&parser.value()?.string()?)?),
+        "listen" => options.listen.extend(addresses(name, &parser.value()?.string()?)?),
+        "plain" => options.plain.extend(addresses(name, &parser.value()?.string()?)?),
+        "host" => options.hosts.push(asker::host(parser.value()?.string()?)?),
         "max-size" => options.max_size = size(parser)?,
         "quota" => options.quotas.push(quota(&parser.value()?.string()?)?),
         "memory" => options.memory = size(parser)?,
@@ -190,9 +200,9 @@ fn quota(text: &str) -> Result<(String, u64), String> {
     Ok((namespace.to_owned(), size))
 }
 
-fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+fn addresses(option: &str, text: &str) -> Result<Vec<SocketAddr>, String> {
     let found = text.to_socket_addrs();
-    let found = found.map_err(|error| format!("--listen {text}: {error}; write it like 127.0.0.1:7117"))?;
+    let found = found.map_err(|error| format!("--{option} {text}: {error}; write it like 127.0.0.1:7117"))?;
     Ok(found.collect())
 }
 
@@ -219,6 +229,12 @@ fn finish(said: Said) -> Result<Act, String> {
     }
     if options.tls_client_ca.is_some() && options.tls_cert.is_none() {
         return Err("--tls-client-ca wants --tls-cert and --tls-key".to_owned());
+    }
+    if !options.plain.is_empty() && options.tls_cert.is_none() {
+        return Err("--plain is for a server with --tls-cert; without one say --listen".to_owned());
+    }
+    if !options.plain.is_empty() && options.tls_client_ca.is_some() {
+        return Err("--plain would admit clients without the certificate that --tls-client-ca asks for".to_owned());
     }
     if options.workers == 0 || options.limits.patience.is_zero() {
         return Err("--workers and --patience are at least 1".to_owned());
@@ -262,6 +278,15 @@ mod tests {
                 "--quota team=much: \"much\" is not a size",
             ),
             (vec!["--new-token", "ci"], "wants --tokens FILE"),
+            (
+                vec!["--listen", "127.0.0.1:0", "--plain", "127.0.0.1:0"],
+                "--plain is for a server with --tls-cert",
+            ),
+            (vec!["--plain", "nowhere"], "--plain nowhere: "),
+            (
+                vec!["--host", "cache:7117"],
+                "--host cache:7117: it is a name or an address, without a port",
+            ),
             (vec!["--bogus"], "there is no option --bogus"),
         ] {
             let found = parse(&words).err().unwrap();

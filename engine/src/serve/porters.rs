@@ -8,6 +8,7 @@ use std::{io, mem};
 use super::mailbox::{Letter, Mailbox};
 use super::outbox::Body;
 use super::shelf::{NotStored, Shelf, Value};
+use crate::fault;
 
 /// What a connection has asked for and waits for.
 pub enum Errand {
@@ -81,7 +82,10 @@ fn carry(loads: &Mutex<Receiver<Load>>, shelf: &Shelf) {
     loop {
         let next = loads.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(load) = next else { return };
-        let done = (load.deed)(shelf);
-        load.to.put(Letter::Done(load.connection, done));
+        let done = fault::contain(|| (load.deed)(shelf));
+        load.to.put(match done {
+            Some(done) => Letter::Done(load.connection, done),
+            None => Letter::Fault(load.connection),
+        });
     }
 }

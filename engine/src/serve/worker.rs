@@ -1,23 +1,23 @@
 //! A thread with connections of its own. Nothing in it waits but `epoll`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use log::{debug, info, warn};
+use log::{debug, error, info, warn};
 use rustc_hash::FxHashMap;
 use rustix::event::{epoll, Timespec};
 
 use super::connection::{Connection, End};
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Arrival, Letter, Mailbox};
 use super::metrics::{add, Turned};
 use super::office::Office;
 use super::porters::{Done, Errand};
 use super::shelf::Value;
+use crate::fault;
 
 const SCRATCH: usize = 256 << 10;
 const EVENTS: usize = 256;
@@ -39,6 +39,8 @@ pub struct Worker {
     mailbox: Arc<Mailbox>,
     epoll: OwnedFd,
     connections: FxHashMap<u64, Connection>,
+    /// Those that have shown no token, in the order in which they came.
+    strangers: BTreeSet<u64>,
     /// Those that wait for memory, in the order in which they came.
     starving: VecDeque<u64>,
     keys: u64,
@@ -77,6 +79,7 @@ impl Worker {
             mailbox: mailbox.clone(),
             epoll,
             connections: HashMap::default(),
+            strangers: BTreeSet::new(),
             starving: VecDeque::new(),
             keys: 0,
             scratch: vec![0; SCRATCH],
@@ -169,13 +172,15 @@ impl Worker {
 
     fn open(&mut self, letter: Letter) {
         match letter {
-            Letter::Arrived(socket, peer) => {
-                if let Err(error) = self.admit(socket, peer) {
+            Letter::Arrived(arrival) => {
+                let peer = arrival.peer;
+                if let Err(error) = self.admit(arrival) {
                     self.office.metrics.open.fetch_sub(1, Ordering::Relaxed);
                     debug!("connection of {peer}: {error}");
                 }
             }
             Letter::Done(key, done) => self.with(key, |connection, _, office| connection.done(done, office)),
+            Letter::Fault(key) => self.drop_connection(key, &End::Fault),
             Letter::Tokens => self.revoke(),
             Letter::Leave => {
                 self.leaves = Some(Instant::now() + PARTING);
@@ -184,12 +189,20 @@ impl Worker {
         }
     }
 
-    fn admit(&mut self, socket: TcpStream, peer: SocketAddr) -> io::Result<()> {
-        let connection = Connection::new(socket, peer, &self.office)?;
+    fn admit(&mut self, arrival: Arrival) -> io::Result<()> {
+        let connection = Connection::new(arrival, &self.office)?;
+        if self.office.strangers() > self.office.limits.strangers() {
+            // Not the new one: a crowd that shows no tokens would keep out all who have one.
+            if let Some(oldest) = self.strangers.first().copied() {
+                let words = "others have come, and it has shown no token";
+                self.drop_connection(oldest, &End::Turned(Turned::Crowded, words));
+            }
+        }
         self.keys += 1;
         let data = epoll::EventData::new_u64(self.keys);
         epoll::add(&self.epoll, connection.socket(), data, epoll::EventFlags::IN)?;
         self.connections.insert(self.keys, connection);
+        self.strangers.insert(self.keys);
         Ok(())
     }
 
@@ -198,11 +211,21 @@ impl Worker {
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
         };
-        let mut done = act(connection, &mut self.scratch, &self.office);
-        while matches!(done, Ok(None)) && connection.has_more(&self.office) {
-            done = connection.receive(&mut self.scratch, &self.office);
+        let done = fault::contain(|| {
+            let mut done = act(connection, &mut self.scratch, &self.office);
+            while matches!(done, Ok(None)) && connection.has_more(&self.office) {
+                done = connection.receive(&mut self.scratch, &self.office);
+            }
+            done
+        });
+        let is_stranger = connection.standing.is_none();
+        if is_stranger != std::mem::replace(&mut connection.is_stranger, is_stranger) {
+            match is_stranger {
+                true => self.strangers.insert(key),
+                false => self.strangers.remove(&key),
+            };
         }
-        match done {
+        match done.unwrap_or(Err(End::Fault)) {
             Ok(errand) => {
                 match errand {
                     Some(Errand::Carry(deed)) => self.office.porters.carry(deed, &self.mailbox, key),
@@ -247,7 +270,10 @@ impl Worker {
         if batch.values.is_empty() {
             return;
         }
-        let stored = self.office.shelf.keep_values(batch.values);
+        let Some(stored) = fault::contain(|| self.office.shelf.keep_values(batch.values)) else {
+            let ended = batch.connections.into_iter();
+            return ended.for_each(|key| self.drop_connection(key, &End::Fault));
+        };
         for (key, stored) in batch.connections.into_iter().zip(stored) {
             self.with(key, |connection, _, office| {
                 connection.done(Done::Stored(stored), office)
@@ -259,11 +285,17 @@ impl Worker {
         let Some(connection) = self.connections.remove(&key) else {
             return;
         };
+        self.strangers.remove(&key);
         self.office.metrics.open.fetch_sub(1, Ordering::Relaxed);
         let peer = connection.peer;
-        match end {
+        let dropped = fault::contain(|| drop(connection));
+        match if dropped.is_some() { end } else { &End::Fault } {
             End::Gone => debug!("connection of {peer} has ended"),
             End::Failed(error) => debug!("connection of {peer}: {error}"),
+            End::Fault => {
+                self.office.metrics.turn(Turned::Fault);
+                error!("{peer} met a fault of ours, and its connection ends: please report what is told above");
+            }
             End::Turned(why, words) => {
                 self.office.metrics.turn(*why);
                 info!("{peer} is turned away: {words}");
@@ -318,5 +350,215 @@ impl Drop for Worker {
             &self.office.metrics.open,
             (self.connections.len() as u64).wrapping_neg(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::asker::Names;
+    use crate::cache::store::{Compression, Settings, Store};
+    use crate::fields::Malformed;
+    use crate::serve::dialect::{self, Spoken, Step, Talk};
+    use crate::serve::hot::Hot;
+    use crate::serve::limits::{Budget, Limits};
+    use crate::serve::office::{Desk, Rules};
+    use crate::serve::porters::Porters;
+    use crate::serve::shelf::Shelf;
+    use crate::serve::tokens::Tokens;
+    use crate::serve::upload::Dock;
+    use std::fs;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::path::PathBuf;
+    use std::thread::JoinHandle;
+
+    /// A dialect with a mistake in it, at one of the places where one can be.
+    enum Faulty {
+        Answering,
+        Carrying,
+        HearingOfIt,
+        Dropping,
+    }
+
+    impl Talk for Faulty {
+        fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+            match self {
+                Faulty::Answering => panic!("a mistake in an answer"),
+                Faulty::Dropping => return Ok(Step::Last(input.len())),
+                Faulty::Carrying => *desk.errand = Some(Errand::carry(|_| panic!("a mistake in an errand"))),
+                Faulty::HearingOfIt => *desk.errand = Some(Errand::carry(|_| Done::Opened(None))),
+            }
+            Ok(Step::Took(input.len()))
+        }
+
+        fn done(&mut self, _: Done, _: &mut Desk<'_>) -> Result<(), Malformed> {
+            panic!("a mistake after an errand")
+        }
+
+        fn is_midway(&self) -> bool {
+            false
+        }
+    }
+
+    impl Drop for Faulty {
+        fn drop(&mut self) {
+            if matches!(self, Faulty::Dropping) {
+                panic!("a mistake at the end");
+            }
+        }
+    }
+
+    /// Those of the product, and beside them those that have mistakes.
+    fn recognize(first: &[u8]) -> Result<Option<Spoken>, Malformed> {
+        let faulty = match first {
+            b"!answering" => Faulty::Answering,
+            b"!carrying" => Faulty::Carrying,
+            b"!hearing" => Faulty::HearingOfIt,
+            b"!dropping" => Faulty::Dropping,
+            _ => return dialect::recognize(first),
+        };
+        Ok(Some(Box::new(faulty)))
+    }
+
+    /// A server of one worker, that knows no signals and no tokens.
+    struct Place {
+        folder: PathBuf,
+        office: Arc<Office>,
+        mailbox: Arc<Mailbox>,
+        thread: Option<JoinHandle<()>>,
+        listener: TcpListener,
+    }
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let folder = std::env::temp_dir().join(format!("worker-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            let (max_size, compression) = (1 << 30, Compression::Auto);
+            let settings = Settings { max_size, compression };
+            let shelf = Arc::new(Shelf {
+                store: Store::open(&folder, settings).unwrap(),
+                hot: Hot::new(1 << 20),
+                downloads: Budget::new(1 << 20),
+                quotas: Vec::new(),
+            });
+            let dock = Dock {
+                folder: folder.clone(),
+                budget: Budget::new(1 << 20),
+            };
+            let rules = Rules {
+                limits: Limits {
+                    connections: 40,
+                    patience: Duration::from_secs(600),
+                    blob: 1 << 20,
+                    rate: 0,
+                    uploads: 1 << 20,
+                },
+                writes: None,
+                tls: None,
+                are_metrics_open: false,
+                tokens: Tokens::default(),
+                names: Names::default(),
+                recognize,
+            };
+            let office = Arc::new(Office::new(
+                shelf.clone(),
+                Porters::start(1, &shelf).unwrap(),
+                dock,
+                rules,
+            ));
+            let mailbox = Arc::new(Mailbox::new().unwrap());
+            let worker = Worker::new(&office, &mailbox).unwrap();
+            Place {
+                folder,
+                office,
+                mailbox,
+                thread: Some(std::thread::spawn(|| worker.run())),
+                listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            }
+        }
+
+        fn peer(&self) -> TcpStream {
+            let peer = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+            peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let (socket, from) = self.listener.accept().unwrap();
+            add(&self.office.metrics.open, 1);
+            self.mailbox.put(Letter::Arrived(Arrival {
+                socket,
+                peer: from,
+                is_plain: false,
+            }));
+            peer
+        }
+
+        fn faults(&self) -> u64 {
+            let status = self.office.metrics.status(&self.office.shelf, &self.office.dock);
+            status["turned_away_total"]["why=fault"].as_u64().unwrap()
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            self.mailbox.put(Letter::Leave);
+            let ended = self.thread.take().map(JoinHandle::join);
+            let _ = fs::remove_dir_all(&self.folder);
+            if !std::thread::panicking() {
+                ended.unwrap().expect("the worker has lived until now");
+            }
+        }
+    }
+
+    fn ping(mut peer: &TcpStream) {
+        peer.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+        let mut answer = [0; 7];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+PONG\r\n");
+    }
+
+    #[test]
+    fn a_panic_in_one_connection_ends_that_one_only() {
+        let place = Place::new("fault");
+        let neighbour = place.peer();
+        ping(&neighbour);
+        let words: [&[u8]; 4] = [b"!answering", b"!carrying", b"!hearing", b"!dropping"];
+        for (round, word) in (1..).zip(words) {
+            let mut faulty = place.peer();
+            faulty.write_all(word).unwrap();
+            let ended = faulty.read(&mut [0; 100]);
+            assert!(matches!(ended, Ok(0)) || ended.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset));
+            drop(faulty);
+            ping(&neighbour);
+            ping(&place.peer());
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while place.faults() < round {
+                assert!(
+                    Instant::now() < deadline,
+                    "{} is not counted",
+                    String::from_utf8_lossy(word)
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let is_over = |open: &u64| *open <= 1;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_over(&place.office.metrics.open.load(Ordering::Relaxed)) {
+            assert!(Instant::now() < deadline, "a connection is counted that is not there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Of 40 connections 10 may be there without a token.
+    #[test]
+    fn connections_that_show_no_token_make_room_for_others_the_oldest_first() {
+        let place = Place::new("strangers");
+        let known: Vec<_> = (0..5).map(|_| place.peer()).collect();
+        known.iter().for_each(ping);
+        let mut strangers: Vec<_> = (0..20).map(|_| place.peer()).collect();
+        for old in &mut strangers[..9] {
+            assert_eq!(old.read(&mut [0]).unwrap(), 0, "it has to go");
+        }
+        strangers[15..].iter().for_each(ping);
+        known.iter().for_each(ping);
+        assert_eq!(place.office.known.now(), 10);
     }
 }

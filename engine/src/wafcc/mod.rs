@@ -37,6 +37,7 @@ const MISUSED: i32 = 2;
 
 /// The whole program; returns its exit status. `asked` is a connection over which the command was asked for already.
 pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
+    crate::fault::end_process_on_panic();
     if args.is_empty() {
         args.push(NAME.into());
     }

@@ -5,8 +5,11 @@
 use base64::prelude::{Engine, BASE64_STANDARD};
 use httparse::{Request, Status};
 
-/// The longest head.
-pub const CAP: usize = 16 << 10;
+use crate::asker::{Elsewhere, Names, Refused};
+use crate::serve::limits::STRANGER;
+
+/// The longest head: it has the token, before which nothing is known of a peer.
+pub const CAP: usize = STRANGER;
 const HEADERS: usize = 64;
 const LONGEST_PATH: usize = 1024;
 
@@ -56,8 +59,8 @@ const METHODS: [(&str, Method); 7] = [
     ("MKCOL", Method::MkCol),
 ];
 
-/// The head that the input begins with, and its length; `None` if it has not come whole.
-pub fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
+/// The head that the input begins with, and its length; `None` if it has not come whole. Only by these names is it taken.
+pub fn parse(input: &[u8], names: &Names) -> Result<Option<(Head, usize)>, Bad> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);
     let length = match request.parse(input) {
@@ -66,6 +69,8 @@ pub fn parse(input: &[u8]) -> Result<Option<(Head, usize)>, Bad> {
         Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Bad(431, "the head is too long")),
         Err(_) => return Err(Bad(400, "no HTTP request")),
     };
+    let refused = |Refused(status, words)| Bad(status, words);
+    names.check(&request, Elsewhere::Nothing).map_err(refused)?;
     let method = METHODS.iter().find(|(name, _)| Some(*name) == request.method);
     let is_old = request.version == Some(0);
     let mut head = Head {
@@ -163,13 +168,13 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> Result<Head, Bad> {
-        parse(text.as_bytes()).map(|found| found.unwrap().0)
+        parse(text.as_bytes(), &Names::default()).map(|found| found.unwrap().0)
     }
 
     #[test]
     fn a_head_is_understood() {
-        let text = "PUT /ab/cdef?x HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\nExpect: 100-continue\r\nAuthorization: Bearer abc\r\n\r\nrest";
-        let (found, length) = parse(text.as_bytes()).unwrap().unwrap();
+        let text = "PUT /ab/cdef?x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\nExpect: 100-continue\r\nAuthorization: Bearer abc\r\n\r\nrest";
+        let (found, length) = parse(text.as_bytes(), &Names::default()).unwrap().unwrap();
         assert_eq!(length, text.len() - 4);
         let expected = Head {
             method: Method::Put,
@@ -182,7 +187,11 @@ mod tests {
         };
         assert_eq!(found, expected);
         for cut in 0..length {
-            assert_eq!(parse(&text.as_bytes()[..cut]), Ok(None), "cut to {cut}");
+            assert_eq!(
+                parse(&text.as_bytes()[..cut], &Names::default()),
+                Ok(None),
+                "cut to {cut}"
+            );
         }
     }
 
@@ -205,31 +214,36 @@ mod tests {
             ("Expect: magic\r\n", 417),
             (" folded: x\r\n", 400),
         ] {
-            let found = head(&format!("PUT /x HTTP/1.1\r\n{lines}\r\n"));
+            let found = head(&format!("PUT /x HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n"));
             assert_eq!(found.unwrap_err().0, status, "{lines}");
         }
         for target in ["/a/../b", "x", "/./x"] {
-            assert_eq!(head(&format!("GET {target} HTTP/1.1\r\n\r\n")).unwrap_err().0, 400);
+            assert_eq!(
+                head(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+                    .unwrap_err()
+                    .0,
+                400
+            );
         }
-        assert_eq!(head("POST / HTTP/1.1\r\n\r\n").unwrap_err().0, 405);
+        assert_eq!(head("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap_err().0, 405);
     }
 
     #[test]
     fn a_head_without_an_end_is_refused_at_its_cap() {
         let text = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(CAP));
-        assert_eq!(parse(text.as_bytes()).unwrap_err().0, 431);
+        assert_eq!(parse(text.as_bytes(), &Names::default()).unwrap_err().0, 431);
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(HEADERS + 1));
-        assert_eq!(parse(many.as_bytes()).unwrap_err().0, 431);
+        assert_eq!(parse(many.as_bytes(), &Names::default()).unwrap_err().0, 431);
     }
 
     #[test]
     fn no_changed_byte_makes_it_panic() {
-        let text = b"PUT /x HTTP/1.1\r\nContent-Length: 1\r\nAuthorization: Basic YTpi\r\n\r\n";
+        let text = b"PUT /x HTTP/1.1\r\nHost: [::1]:7\r\nContent-Length: 1\r\nAuthorization: Basic YTpi\r\n\r\n";
         for at in 0..text.len() {
             for value in 0..=u8::MAX {
                 let mut changed = text.to_vec();
                 changed[at] = value;
-                if let Ok(Some((_, length))) = parse(&changed) {
+                if let Ok(Some((_, length))) = parse(&changed, &Names::default()) {
                     assert!(length <= text.len());
                 }
             }

@@ -15,7 +15,7 @@ use self::head::{Bad, Framing, Head, Method};
 use self::reply::Staying;
 use super::dialect::{Step, Talk};
 use super::hot::Form;
-use super::metrics::{Language, Outcome};
+use super::metrics::{Language, Outcome, Turned};
 use super::office::{Desk, Standing};
 use super::outbox::{Body as Content, Wrapping};
 use super::porters::{Done, Errand};
@@ -60,10 +60,14 @@ struct Coming {
 impl Talk for Http {
     fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
         match std::mem::take(&mut self.state) {
-            State::Idle => match head::parse(input) {
+            State::Idle => match head::parse(input, &desk.office.names) {
                 Ok(None) => Ok(Step::Wants),
                 Ok(Some((head, length))) => Ok(self.begin(head, length, desk)),
                 Err(Bad(status, words)) => {
+                    if matches!(status, 403 | 421) {
+                        desk.office.metrics.turn(Turned::Elsewhere);
+                        log::debug!("{}: {words}", desk.peer);
+                    }
                     reply::words(desk.out.bytes(), status, words, Staying::Not);
                     Ok(Step::Last(input.len()))
                 }

@@ -24,6 +24,7 @@ pub fn reason(status: u16) -> &'static str {
         405 => "Method Not Allowed",
         413 => "Content Too Large",
         414 => "URI Too Long",
+        421 => "Misdirected Request",
         417 => "Expectation Failed",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",

@@ -218,7 +218,7 @@ fn place(key: &[u8], desk: &Desk<'_>) -> Place {
 
 /// Where there are no tokens nobody has to show one.
 fn is_admitted(desk: &mut Desk<'_>) -> bool {
-    desk.standing.is_some() || (desk.office.is_open && desk.admit(b"").is_some())
+    desk.standing.is_some() || (desk.office.is_open() && desk.admit(b"").is_some())
 }
 
 fn may_write(desk: &Desk<'_>) -> bool {
