@@ -7,8 +7,7 @@ import subprocess
 from typing import List, Type
 
 from .fault import Fault, Stage
-
-USERS = 50000  # none has such a number, so that what counts per user counts ours alone
+from .scene import OTHER_USER
 
 
 class EngineHandicap(Fault):
@@ -123,7 +122,7 @@ class FewProcesses(Fault):
 
 	def prepare(self, stage: Stage) -> None:
 		stage.scene.handicap += ["--limit", "NPROC=%d" % self.most]
-		stage.scene.wants_user = USERS
+		stage.scene.wants_user = OTHER_USER
 		stage.note("at most %d processes" % self.most)
 
 

@@ -27,9 +27,11 @@ def find_kinds(names: Sequence[str], is_root: bool) -> List[str]:
 	return can
 
 
-def choose_faults(rng: random.Random, kinds: Sequence[str], builder: Builder) -> List[Fault]:
+def choose_faults(rng: random.Random, kinds: Sequence[str], builder: Builder, is_python_for_all: bool) -> List[Fault]:
 	"""One to three that do not exclude each other."""
 	able = [KINDS[name] for name in kinds if builder.system in KINDS[name].systems]
+	if builder.system == "waf" and not is_python_for_all:
+		able = [kind for kind in able if kind.group != "user"]
 	chosen: List[Fault] = []
 	for _ in range(rng.choice((1, 1, 1, 2, 2, 3))):
 		taken = {one.group for one in chosen if one.group} | {one.name for one in chosen}

@@ -17,6 +17,8 @@ KEPT = (".ninja_log", ".ninja_deps", ".ninja_lock", "config.log", ".unity-plans"
 PATIENCE = 120  # seconds for a plain build, which nothing disturbs
 PREFIXES = (".wafpickle", ".lock-waf", ".large-", "unity-", ".unity")
 
+UNWANTED = "should not be there"
+
 Made = Dict[str, Tuple[str, int]]
 
 
@@ -118,7 +120,7 @@ def compare(scene: Scene, builder: Builder, wanted: Reference, umask: Optional[i
 		if path not in found:
 			troubles.append("%s is missing" % path)
 		elif path not in wanted.files:
-			troubles.append("%s should not be there" % path)
+			troubles.append("%s %s" % (path, UNWANTED))
 		elif found[path][0] != wanted.files[path][0]:
 			troubles.append("%s has other content than a plain build gives it" % path)
 		else:

@@ -22,6 +22,7 @@ CLONE_NEWNS = 0x20000
 LEAVE = 4  # seconds after which what nobody needs ends by itself
 ORPHANS = 12.0  # seconds that processes of ours have to end; more than LEAVE, as not all can be reached
 ANSWER = 20.0  # seconds that `wafd stop` and its like may take
+OTHER_USER = 50000  # none has this number, so that what counts per user counts ours alone
 WAF = "from waflib_extras import launcher\nlauncher.main()\n"
 
 
@@ -50,6 +51,8 @@ class Tools:
 		self.script = root / "waf"
 		self.script.write_text(WAF)
 		self.is_root = os.geteuid() == 0 and own_mounts()
+		question = [self.handicap, "--user", str(OTHER_USER), "--", sys.executable, "-c", "import waflib"]
+		self.is_python_for_all = self.is_root and not subprocess.run(question, stderr=subprocess.DEVNULL).returncode
 
 	def close(self) -> None:
 		shutil.rmtree(str(self.root), ignore_errors=True)
@@ -117,10 +120,12 @@ class Scene:
 		"""Let all of it belong to the user whom a fault asks for, who runs everything from now on."""
 		if self.wants_user is None:
 			return
-		self.user = user = self.wants_user
+		user = self.wants_user
+		if not self.user:
+			self.user = user
+			self.handicap = ["--user", str(user), *self.handicap]
 		for path in (self.folder, *self.folder.rglob("*")):
 			os.chown(str(path), user, user, follow_symlinks=False)
-		self.handicap = ["--user", str(user), *self.handicap]
 
 	def with_handicap(self, argv: List[str], *more: str) -> List[str]:
 		words = [*self.handicap, *more]
@@ -143,7 +148,7 @@ class Scene:
 				start_new_session=True,
 			)
 
-	def ask(self, *argv: str, **variables: str) -> Tuple[Optional[int], str]:
+	def ask(self, *argv: str, seconds: float = ANSWER, **variables: str) -> Tuple[Optional[int], str]:
 		"""A command of ours beside the build: its status, or none if it did not end in time."""
 		words = self.with_handicap(list(argv))
 		environ = {**self.environ(), **variables}
@@ -156,7 +161,7 @@ class Scene:
 			stderr=subprocess.DEVNULL,
 		)
 		try:
-			stdout, _ = child.communicate(timeout=ANSWER)
+			stdout, _ = child.communicate(timeout=seconds)
 		except subprocess.TimeoutExpired:
 			child.kill()
 			child.communicate()

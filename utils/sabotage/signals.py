@@ -24,7 +24,7 @@ def find_parked(stage: Stage) -> List[Process]:
 	"""Programs that wait for work, as the engine tells them."""
 	wanted = set()
 	for runtime in stage.scene.runtimes():
-		_, said = stage.scene.ask(stage.scene.tools.wafd, "status", "--json", WAFD_RUNTIME_DIR=str(runtime))
+		_, said = stage.scene.ask(stage.scene.tools.wafd, "status", "--json", seconds=2, WAFD_RUNTIME_DIR=str(runtime))
 		try:
 			programs = json.loads(said)["parking"]["programs"]
 		except (ValueError, KeyError):

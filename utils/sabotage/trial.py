@@ -18,7 +18,7 @@ from .fault import Fault, Later, Stage
 from .kinds import choose_faults
 from .processes import describe, list_processes, send
 from .project import OUT, Project, State, remove_outputs
-from .reference import Reference, References, compare
+from .reference import UNWANTED, Reference, References, compare
 from .scene import Scene, Tools, wait_for
 
 PROJECTS = 6  # so many different ones, that their plain builds need not be made for each trial
@@ -69,7 +69,7 @@ class Trial:
 		rng = random.Random("trial %d %d" % (seed, number))
 		self.project = Project(rng.randrange(PROJECTS))
 		self.builder = choose_builder(rng, shop.systems)
-		self.faults = choose_faults(rng, shop.kinds, self.builder)
+		self.faults = choose_faults(rng, shop.kinds, self.builder, shop.tools.is_python_for_all)
 		self.start = rng.choice(("cold", "warm", "edit"))
 		if any(fault.wants_edit for fault in self.faults):
 			self.start = "edit"
@@ -119,7 +119,7 @@ class Trial:
 			for text in self.scene.stop_engines():
 				self.trouble(text)
 			self.note("stopped")
-			if not any(fault.may_leave for fault in self.faults):
+			if not self.may_leave():
 				for text in self.scene.strays():
 					self.trouble(text)
 		except Hang as e:
@@ -233,6 +233,9 @@ class Trial:
 	def may_fail(self) -> bool:
 		return any(fault.may_fail for fault in self.faults)
 
+	def may_leave(self) -> bool:
+		return any(fault.may_leave for fault in self.faults)
+
 	def is_lasting(self) -> bool:
 		"""The build fails, and so would a plain one, whatever is done."""
 		return False
@@ -263,6 +266,8 @@ class Trial:
 		if wanted.complaint and wanted.complaint not in built.said:
 			self.trouble("%s does not say %r:\n%s" % (what, wanted.complaint, built.said[-2000:]))
 		troubles = compare(self.scene, self.builder, wanted, self.umask)
+		if self.may_leave():
+			troubles = [text for text in troubles if not text.endswith(UNWANTED)]
 		if troubles:
 			self.trouble("%s: %s" % (what, troubles[0]), *troubles[1:], *self.explain())
 		if built.seconds > self.shop.patience:
