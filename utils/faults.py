@@ -2,11 +2,12 @@
 """
 Disturb builds, and look whether they are what plain builds are: the same files, the same status, and nothing left.
 
-A trial builds a small random project with ninja or Waf through our programs, from nothing, from the cache or after an
-edit. Meanwhile processes are killed or stopped, disks fill up, files of the store are damaged, system calls are refused,
-times of files are moved. Then every object is compared with that of a plain build; a build afterwards has nothing to do;
-no process, no temporary file and no other file is left. Where a plain build would fail as well, it is run again.
-What is drawn depends on the seed and the number of the trial; at which moment a fault meets the build does not quite.
+A trial builds a small random project with ninja or Waf through our programs: from nothing, from the cache, or after an
+edit. Meanwhile processes are killed or stopped, disks fill up, files of the store are damaged, system calls are
+refused, times of files are moved. Then every object is compared with that of a plain build, a build afterwards has
+nothing to do, and no process, no temporary file and no other file is left. Where a plain build would have failed as
+well, the build is run again. The seed and the number of a trial decide all that is drawn; a fault strikes when a drawn
+share of the outputs is there, so that the moment varies a little from run to run.
 """
 
 import argparse

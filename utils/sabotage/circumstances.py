@@ -106,8 +106,8 @@ class LimitedClient(Handicapped):
 	about = "wafcc and what it starts have low limits of files, memory or file sizes"
 
 	def words(self, stage: Stage) -> List[str]:
-		amounts = ("NOFILE=8", "NOFILE=16", "AS=%d" % (1 << 27), "AS=%d" % (1 << 29), "FSIZE=20000", "STACK=%d" % (1 << 18))
-		return ["--limit", self.rng.choice(amounts)]
+		sizes = ("AS=%d" % (1 << 27), "AS=%d" % (1 << 29), "STACK=%d" % (1 << 18))
+		return ["--limit", self.rng.choice(("NOFILE=8", "NOFILE=16", "FSIZE=20000", *sizes))]
 
 
 class FewProcesses(Fault):

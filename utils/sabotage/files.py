@@ -194,7 +194,7 @@ class GoneFolder(Fault):
 
 def ignore_odd(folder: str, names: List[str]) -> List[str]:
 	"""What cannot be copied."""
-	return [name for name in names if not stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) in COPIED]
+	return [name for name in names if stat.S_IFMT(os.lstat(os.path.join(folder, name)).st_mode) not in COPIED]
 
 
 COPIED = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)

@@ -73,14 +73,20 @@ def describe(pids: Dict[int, str]) -> List[str]:
 		lines.append("%d (parent %d) %s: %s" % (one.pid, one.parent, one.program, one.command[:200]))
 		lines.append("  state %s, waits in %s" % (one.state, read(folder / "wchan") or "?"))
 		lines.append("  system call %s" % (read(folder / "syscall") or "?"))
-		stack = read(folder / "stack").split("\n")[:4]
+		stack = read(folder / "stack").split("\n")[:3]
 		lines += ["  %s" % line for line in stack if line]
-		try:
-			for fd in sorted(os.listdir(str(folder / "fd")), key=int)[:40]:
-				lines.append("  %s -> %s" % (fd, os.readlink(str(folder / "fd" / fd))))
-		except OSError:
-			pass
+		lines.append("  descriptors %s" % ", ".join(list_descriptors(folder / "fd")))
 	return lines
+
+
+def list_descriptors(folder: pathlib.Path) -> List[str]:
+	found = []
+	try:
+		for fd in sorted(os.listdir(str(folder)), key=int):
+			found.append("%s %s" % (fd, os.readlink(str(folder / fd))))
+	except OSError:
+		pass
+	return found
 
 
 def read(path: pathlib.Path) -> str:

@@ -1,5 +1,5 @@
 """
-A small project in C and C++, with generated headers, an archive and a program: its files in each state that edits lead to.
+A small project in C and C++, with generated headers, an archive and a program: its files in each state.
 
 Knows nothing of how it is built with the cache, nor of faults. The same seed gives the same files.
 """
@@ -109,7 +109,8 @@ class Project:
 		files["table.in"] = "#define TABLE_B %d\n#define TABLE_A 1\n" % numbers["table.in"]
 		if state.is_broken:
 			files[self.parts[0]] += "int broken = no_such_name;\n"
-		files["wscript"] = WSCRIPT % {"flags": self.flags, "value": self.value, "parts": self.parts, "mains": self.mains}
+		words = {"flags": self.flags, "value": self.value, "parts": self.parts, "mains": self.mains}
+		files["wscript"] = WSCRIPT % words
 		return files
 
 	def header(self, name: str, number: int, rng: random.Random) -> str:

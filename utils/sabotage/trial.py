@@ -13,19 +13,19 @@ import subprocess
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .builders import Builder, Configured, choose_builder
+from .builders import Configured, choose_builder
 from .fault import Fault, Later, Stage
 from .kinds import choose_faults
 from .processes import describe, list_processes, send
 from .project import OUT, Project, State, remove_outputs
 from .reference import UNWANTED, Reference, References, compare
-from .scene import Scene, Tools, wait_for
+from .scene import LEAVE, Scene, Tools, wait_for
 
 PROJECTS = 6  # so many different ones, that their plain builds need not be made for each trial
 EDITS = 4
-HANG = 60.0  # seconds after which a build hangs
+HANG = 2.0  # times the patience, after which a build hangs
 LATE = 3.0  # seconds after which a fault strikes, however little is made
-HEALED = 5  # builds of which one must come from the cache alone
+HEALED = 4  # builds of which one must come from the cache alone, when all that cannot be reached has left
 
 
 class Shop(NamedTuple):
@@ -213,8 +213,13 @@ class Trial:
 
 	def heal(self, wanted: Reference) -> None:
 		"""After some builds all comes from the cache, with the same engine or another."""
+		for fault in self.faults:
+			fault.end(self.stage)
 		counts: Dict[str, int] = {}
-		for _ in range(HEALED):
+		builds = 0
+		deadline = time.monotonic() + 2 * LEAVE
+		while builds < HEALED or time.monotonic() < deadline:
+			builds += 1
 			remove_outputs(self.scene.project)
 			before = self.count()
 			built = self.run_build("build", [])
@@ -226,7 +231,7 @@ class Trial:
 			if counts.get("hits", 0) > 0 and counts.get("misses", 0) == 0:
 				return
 			time.sleep(0.02)
-		self.trouble("the cache does not answer any more after %d builds: %s" % (HEALED, counts), *self.explain())
+		self.trouble("the cache does not answer any more after %d builds: %s" % (builds, counts), *self.explain())
 
 	# ---- what they are made of
 
@@ -253,7 +258,8 @@ class Trial:
 			told = json.loads(said)
 		except ValueError:
 			return {}
-		return {"hits": told["hits"], "misses": sum(told["misses"].values()), "uncached": sum(told["uncached"].values())}
+		misses, uncached = (sum(told[name].values()) for name in ("misses", "uncached"))
+		return {"hits": told["hits"], "misses": misses, "uncached": uncached}
 
 	def explain(self) -> List[str]:
 		return self.scene.ask(self.shop.tools.wafcc, "--explain")[1].splitlines()[:10]
@@ -282,7 +288,7 @@ class Trial:
 		try:
 			while child.poll() is None:
 				strikes.go()
-				if time.monotonic() - began > HANG:
+				if time.monotonic() - began > HANG * self.shop.patience:
 					raise Hang("\n".join(["a build hangs:", *describe(list_processes(self.scene.runtime, True))]))
 				time.sleep(0.004)
 		finally:
