@@ -14,6 +14,7 @@ class EngineHandicap(Fault):
 	"""The engine is started with something that it lacks, before anybody else starts one."""
 
 	group = "engine"
+	lasts = True
 
 	def words(self, stage: Stage) -> List[str]:
 		raise NotImplementedError
@@ -115,6 +116,7 @@ class FewProcesses(Fault):
 	about = "another user builds, who may have few processes"
 	needs_root = True
 	group = "user"
+	lasts = True
 
 	def __init__(self, rng: random.Random) -> None:
 		super().__init__(rng)
@@ -130,6 +132,7 @@ class FewFiles(Fault):
 	name = "few-files"
 	about = "the whole build may open few files"
 	group = "files"
+	lasts = True
 
 	def __init__(self, rng: random.Random) -> None:
 		super().__init__(rng)

@@ -78,6 +78,7 @@ class Damage(Fault):
 		self.strikes = rng.choice((0, 1, 2))
 		super().__init__(rng)
 		self.way = rng.choice(self.ways)
+		self.damaged: List[pathlib.Path] = []
 		self.share = rng.choice((0.1, 0.5, 1.0))
 
 	def folder(self, stage: Stage) -> pathlib.Path:
@@ -98,9 +99,18 @@ class Damage(Fault):
 				damage(path, self.way, self.rng)
 			except OSError:  # gone meanwhile
 				pass
+		if not chosen:
+			return not self.strikes
+		self.damaged += chosen
 		shown = " ".join(str(path.relative_to(stage.scene.folder)) for path in chosen[:5])
 		stage.note("%s: %d of %d files: %s" % (self.way, len(chosen), len(files), shown))
-		return bool(chosen)
+		return True
+
+	def relieve(self, stage: Stage) -> None:
+		"""Nothing of ours removes a folder that it has not made: whoever has put it there has to."""
+		for path in self.damaged:
+			if path.is_dir() and not path.is_symlink():
+				remove(path)
 
 
 class DamagedStore(Damage):
@@ -140,7 +150,9 @@ class GoneSocket(Damage):
 		found = [path for path in all_files(stage.scene.runtime) if path.name.endswith(".sock")]
 		for path in found:
 			damage(path, self.way, self.rng)
-		stage.note("%s: %s" % (self.way, " ".join(path.name for path in found)))
+		if found:
+			stage.note("%s: %s" % (self.way, " ".join(path.name for path in found)))
+		self.damaged += found
 		return bool(found)
 
 

@@ -180,7 +180,7 @@ class Trial:
 		built = self.run_build("build", self.faults)
 		for fault in self.faults:
 			fault.relieve(self.stage)
-		if bool(built.status) == self.state.is_broken:
+		if bool(built.status) == self.state.is_broken and not (self.state.is_broken and self.may_fail()):
 			self.check(built, wanted, "the build")
 			return
 		if not self.may_fail():
@@ -191,14 +191,14 @@ class Trial:
 			self.trouble("commands of a build that has ended still run:", *describe(self.commands()))
 			return
 		built = self.run_build("build", [])
-		if bool(built.status) != self.state.is_broken and not self.is_lasting():
+		if bool(built.status) != self.state.is_broken:
 			self.trouble("the build, run again, ended with status %d:\n%s" % (built.status, built.said[-2000:]))
 		else:
 			self.check(built, wanted, "the build, run again,")
 
 	def build_after(self, wanted: Reference) -> None:
 		"""Once more: nothing is to be done, and the cache works again."""
-		if self.state.is_broken or self.is_lasting():
+		if self.state.is_broken:
 			return
 		built = self.run_build("build", [])
 		self.check(built, wanted, "the next build")
@@ -208,7 +208,7 @@ class Trial:
 			built = self.run_build("build", [])
 			if built.status or not self.builder.is_done(built.said):
 				self.trouble("a build with nothing to do does not say so:\n%s" % built.said[-2000:])
-		if self.is_healing and "NPROC" not in " ".join(self.scene.handicap):
+		if self.is_healing and not any(fault.lasts for fault in self.faults):
 			self.heal(wanted)
 
 	def heal(self, wanted: Reference) -> None:
@@ -240,10 +240,6 @@ class Trial:
 
 	def may_leave(self) -> bool:
 		return any(fault.may_leave for fault in self.faults)
-
-	def is_lasting(self) -> bool:
-		"""The build fails, and so would a plain one, whatever is done."""
-		return False
 
 	def commands(self) -> Dict[int, str]:
 		"""What still runs for a build: neither engines nor what is parked."""
