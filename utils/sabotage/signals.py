@@ -89,6 +89,7 @@ class BuildSignal(Fault):
 
 	strikes = 1
 	may_fail = True
+	may_leave_beside = True
 	number = signal.SIGKILL
 
 	def strike(self, stage: Stage, later: Later) -> bool:
