@@ -47,6 +47,7 @@ NATIVE = (
 	"tests/test_completion.py",
 	"tests/test_courses*.py",
 	"tests/test_dashboard*.py",
+	"tests/test_faults.py",
 	"tests/test_fuzz*.py",
 	"tests/test_genbench.py",
 	"tests/test_hosts*.py",

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from typing import Callable, Dict, Iterator, List, Optional, Union
 
 import pytest
@@ -29,6 +28,10 @@ pytest_plugins = [  # fixtures of some tests only
 	"dashboard_lab",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "utils"))
+
+from sabotage.processes import list_processes, wait_until_gone  # noqa: E402
+
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
 # others use the machine, too, and an engine may be slow to start
@@ -65,30 +68,6 @@ def engine() -> str:
 	if not path or not os.access(path, os.X_OK):
 		pytest.fail(f"wafd is not built ({path or 'nowhere found'}): run ./waf check, or set WAFD", pytrace=False)
 	return path
-
-
-def list_processes(runtime: pathlib.Path) -> Dict[int, str]:
-	"""Every process that was started with this runtime folder in its environment, with its command line."""
-	wanted = b"\0WAFD_RUNTIME_DIR=" + os.fsencode(runtime) + b"\0"
-	found = {}
-	for process in pathlib.Path("/proc").glob("[0-9]*"):
-		try:
-			if wanted in b"\0" + (process / "environ").read_bytes():
-				command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
-				found[int(process.name)] = command.decode(errors="replace")
-		except OSError:  # gone meanwhile, or not ours
-			continue
-	return found
-
-
-def wait_until_gone(runtime: pathlib.Path, seconds: float = 10) -> Dict[int, str]:
-	"""Wait for the end of a runtime folder's processes; what is left when the time is up."""
-	deadline = time.monotonic() + seconds
-	while True:
-		left = list_processes(runtime)
-		if not left or time.monotonic() > deadline:
-			return left
-		time.sleep(0.02)
 
 
 @pytest.fixture

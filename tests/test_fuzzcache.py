@@ -11,11 +11,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
-HONEST = '#!/bin/sh\ncase "$1" in --shutdown) exit 0;; esac\nexec "$@"\n'
+KINDS = ("wrappers", "helpers", "tools", "links", "libraries", "processors")
+HONEST = '#!/bin/sh\ncase "$1" in --*) exit 0;; run) shift 2;; esac\nexec "$@"\n'
 # remembers by command line and folder only
 LYING = """\
 #!/bin/sh
-case "$1" in --shutdown) exit 0;; esac
+case "$1" in --*) exit 0;; run) shift 2;; esac
 for output; do :; done
 kept="$WAFCC_DIR.$(printf '%s\\n' "$PWD" "$@" | cksum | tr ' ' -)"
 if [ -f "$kept" ]; then
@@ -66,9 +67,38 @@ def test_a_lying_wrapper_is_caught(tmp_path: pathlib.Path) -> None:
 	assert len(first) == 1 and find() == first
 
 
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_honest_wrapper_passes_all_kinds(kind: str, tmp_path: pathlib.Path) -> None:
+	"""What wrappers, helpers and the like make is the same from run to run, as far as it is compared."""
+	wrapper = install(tmp_path, HONEST)
+	done = fuzz(tmp_path, "--wafcc", wrapper, "--steps", "25", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
+	assert (done.returncode, done.stdout) == (0, "seed 1\n25 steps, nothing differs\n"), done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("kind", sorted(set(KINDS) - {"processors"}))
+def test_a_lying_wrapper_is_caught_by_all_kinds(kind: str, tmp_path: pathlib.Path) -> None:
+	"""Each kind edits what its own commands depend on."""
+	wrapper = install(tmp_path, LYING)
+	done = fuzz(tmp_path, "--wafcc", wrapper, "--steps", "200", "--seed", "2", "--kinds", kind, "--compilers", "gcc")
+	assert done.returncode == 1 and "step" in done.stdout, done
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+def test_another_processor_is_another_question(tmp_path: pathlib.Path) -> None:
+	"""A cache that says that it knew the answer for a processor that it has never seen is wrong."""
+	wrapper = install(tmp_path, HONEST.replace("in --*)", "in --explain) echo x: hit;; --*)"))
+	done = fuzz(tmp_path, "--wafcc", wrapper, "--steps", "60", "--seed", "1", "--kinds", "processors")
+	assert done.returncode == 1 and "it was a hit" in done.stdout, done
+
+
 def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
-	"""A wrapper or a compiler that is not there is named."""
-	for options in (["--wafcc", "/no/such"], ["--wafcc", sys.executable, "--compilers", "no-such-cc"]):
+	"""A wrapper, a compiler or a kind that is not there is named."""
+	others = (["--compilers", "no-such-cc"], ["--kinds", "no-such-kind"])
+	for options in (["--wafcc", "/no/such"], *(["--wafcc", sys.executable, *other] for other in others)):
 		done = fuzz(tmp_path, *options)
 		assert done.returncode == 2
-		assert re.fullmatch(r"fuzzcache: .*(/no/such|no-such-cc).*--(wafcc|compilers)\n", done.stderr), done.stderr
+		assert re.fullmatch(
+			r"fuzzcache: .*(/no/such|no-such-cc|no-such-kind).*(--wafcc|--compilers|wrappers).*\n", done.stderr
+		), done.stderr

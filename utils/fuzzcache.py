@@ -6,7 +6,8 @@ Two checkouts of one project are edited, apart and together, in all the ways by 
 object: headers come, go, shadow others, change at the same size and time, are restored; flags, variables, folder and
 compiler change; some edits happen while a compile runs. A step is one edit and one command, through wafcc and without
 it. What differs between two plain runs as well is not compared. Any other wrapper, such as ccache, can be tried too.
-With --by-facts some commands are links, archives and scripts of random lines, as `wafcc run --` caches them.
+With --by-facts some commands are links, archives and scripts of random lines, as `wafcc run --` caches them; with
+--kinds some go through wrappers, helpers and libraries of the project's own, which are edited too.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import sys
 import tempfile
 from typing import Callable, List, Optional, TextIO
 
+from fuzzer.kinds import COMPILES, KINDS, find_kinds
 from fuzzer.mistake import Mistake
 from fuzzer.patience import PATIENCE
 from fuzzer.trial import Fuzzer, fuzz
@@ -29,6 +31,7 @@ examples:
   utils/fuzzcache.py                         1,000 steps with a seed of their own, which is told
   utils/fuzzcache.py --steps 10000 --seed 7
   utils/fuzzcache.py --by-facts 50           half of them are no compiles
+  utils/fuzzcache.py --kinds compiles,wrappers,helpers,tools,links,libraries,processors
   utils/fuzzcache.py --compilers gcc,clang --wafcc ./wafcc --keep
 
 exit status: 0 nothing differed, 1 something did (the folder is kept), 2 it could not begin
@@ -73,12 +76,17 @@ def main() -> int:
 	parser.add_argument(
 		"--by-facts", type=int, default=0, metavar="PERCENT", help="of the commands are no compiles (default 0)"
 	)
+	told = "; ".join("%s: %s" % (name, kind.about) for name, kind in KINDS.items())
+	parser.add_argument(
+		"--kinds", metavar="A,B", help="of commands (default %s: a compiler and nothing else); %s" % (COMPILES, told)
+	)
 	parser.add_argument("--wafcc", metavar="FILE", help="the wrapper (default along PATH, or the one built here)")
 	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
 	parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept where something differs")
 	options = parser.parse_args()
 	try:
 		wafcc, compilers = find_wafcc(options.wafcc), find_compilers(options.compilers)
+		kinds = find_kinds(options.kinds)
 	except Mistake as e:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
@@ -87,7 +95,7 @@ def main() -> int:
 	print("seed %d" % seed, flush=True)
 	fuzzer = Fuzzer(root, wafcc, random.Random(seed))
 	try:
-		wrong = fuzz(fuzzer, options.steps, compilers, tell_progress(sys.stderr), options.by_facts)
+		wrong = fuzz(fuzzer, options.steps, compilers, tell_progress(sys.stderr), options.by_facts, kinds)
 	except Mistake as e:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2

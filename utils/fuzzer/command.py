@@ -8,7 +8,7 @@ import os
 import pathlib
 import random
 import sys
-from typing import Dict, List, NamedTuple, Optional, Union
+from typing import Dict, List, NamedTuple, Optional
 
 from .project import CHECKOUTS, SOURCES
 
@@ -104,9 +104,6 @@ class Tool(NamedTuple):
 	options = ("run", "--")
 
 
-Step = Union[Command, Tool]
-
-
 def choose_command(rng: random.Random, compilers: List[str], before: Optional[Command]) -> Command:
 	"""Often the one before, or that with something else: otherwise nothing would ever be asked for twice."""
 	if before is None or rng.random() < 0.1:
@@ -131,9 +128,9 @@ def choose_command(rng: random.Random, compilers: List[str], before: Optional[Co
 	return before._replace(env={**before.env, name: rng.choice(values)} if name not in before.env else {})
 
 
-def choose_tool(rng: random.Random, before: Optional[Step]) -> Tool:
+def choose_tool(rng: random.Random, before: Optional[Tool]) -> Tool:
 	"""Likewise."""
-	if not isinstance(before, Tool) or rng.random() < 0.2:
+	if before is None or rng.random() < 0.2:
 		return Tool(rng.choice(TOOLS), rng.choice(("made.out", "src/made.out")), {}, rng.choice(CHECKOUTS))
 	change = rng.random()
 	if change < 0.7:

@@ -66,6 +66,7 @@ class Project:
 	def __init__(self, root: pathlib.Path, rng: random.Random) -> None:
 		self.root, self.rng = root, rng
 		self.past: Dict[pathlib.Path, List[bytes]] = {}
+		self.compilers: List[str] = []  # that are tried
 		for checkout in CHECKOUTS:
 			for folder in FOLDERS:
 				(root / checkout / folder).mkdir(parents=True)

@@ -5,12 +5,18 @@ import pathlib
 import random
 import subprocess
 import time
-from typing import Callable, Dict, List, NamedTuple, Optional
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
-from .command import Command, Step, Tool, choose_command, choose_tool
+from .command import Command, Tool, choose_command, choose_tool
 from .edits import EDITS, TOOL_EDITS, make_objects
-from .patience import Stuck, wait
+from .kind import Kind, Special
+from .kinds import COMPILES, KINDS
+from .patience import PATIENCE, Stuck, wait
 from .project import CHECKOUTS, Project
+
+Step = Union[Command, Tool, Special]
+MADE = (".o", ".d", ".s", ".i", ".su", ".dwo", ".gcno", ".out", ".txt", ".line", ".bin", ".tmp")  # by commands only
+LINK = b"leads to "  # what a link has instead of a content
 
 
 class Trace(NamedTuple):
@@ -33,19 +39,27 @@ class Fuzzer:
 
 	def start(self, command: Step, is_cached: bool) -> "subprocess.Popen[bytes]":
 		argv = command.argv(self.root)
+		cwd = str(self.root / command.checkout)
+		env = {name: value.replace("{cwd}", cwd) for name, value in command.env.items()}
 		return subprocess.Popen(
 			[self.wafcc, *command.options, *argv] if is_cached else argv,
 			cwd=self.root / command.checkout / command.folder,
-			env={**self.environ, **(self.ours if is_cached else {}), **command.env},
+			env={**self.environ, **(self.ours if is_cached else {}), **env},
 			stdin=subprocess.DEVNULL,
 			stdout=subprocess.PIPE,
 			stderr=subprocess.PIPE,
 		)
 
 	def look(self) -> Dict[str, bytes]:
-		"""All files of both checkouts."""
-		paths = [path for name in CHECKOUTS for path in (self.root / name).rglob("*") if path.is_file()]
-		return {str(path): path.read_bytes() for path in paths}
+		"""All files and links of both checkouts."""
+		found = {}
+		for name in CHECKOUTS:
+			for path in (self.root / name).rglob("*"):
+				if path.is_symlink():
+					found[str(path)] = LINK + os.fsencode(os.readlink(str(path)))
+				elif path.is_file():
+					found[str(path)] = path.read_bytes()
+		return found
 
 	def run(self, command: Step, is_cached: bool) -> Trace:
 		"""What a command leaves; its files are removed again."""
@@ -55,23 +69,39 @@ class Fuzzer:
 		made = {path: content for path, content in self.look().items() if before.get(path) != content}
 		for path in made:
 			os.unlink(path)
+			if before.get(path, b"").startswith(LINK):  # a link that was turned
+				os.symlink(before[path][len(LINK) :], path)
 		return Trace(child.returncode, stdout, stderr, made)
 
-	def disturb(self, command: Step) -> None:
+	def disturb(self, command: Step, edits: Sequence[Callable[[Project], str]]) -> None:
 		"""Edits while a command runs, whose own result may then be either."""
 		before = self.look()
 		child = self.start(command, True)
 		for _ in range(self.rng.randint(1, 3)):
 			time.sleep(self.rng.uniform(0, 0.015))
-			self.rng.choice(EDITS)(self.project)
+			self.rng.choice(edits)(self.project)
 		wait(child, True)
 		for path in self.look():
-			if path not in before and not path.endswith((".h", ".c", ".sh", ".py")):
+			if path not in before and path.endswith(MADE):
 				os.unlink(path)
+
+	def is_hit(self, command: Step) -> bool:
+		"""Whether the cache says that it has answered the last request for this output."""
+		done = subprocess.run(
+			[self.wafcc, "--explain", str(self.root / command.checkout / command.output)],
+			env={**self.environ, **self.ours},
+			stdout=subprocess.PIPE,
+			timeout=PATIENCE,
+			check=False,
+		)
+		return b": hit" in done.stdout
 
 	def difference(self, command: Step) -> str:
 		"""What wafcc leaves that a plain run does not, nor another one."""
-		found, wanted = self.run(command, True), self.run(command, False)
+		found = self.run(command, True)
+		if isinstance(command, Special) and command.is_new and self.is_hit(command):
+			return "it was a hit, and nothing like it was run before"
+		wanted = self.run(command, False)
 		if found == wanted:
 			return ""
 		again = self.run(command, False)
@@ -85,36 +115,58 @@ class Fuzzer:
 
 
 def fuzz(
-	fuzzer: Fuzzer, steps: int, compilers: List[str], say: Callable[[int, int], None], tools: int = 0
+	fuzzer: Fuzzer,
+	steps: int,
+	compilers: List[str],
+	say: Callable[[int, int], None],
+	tools: int = 0,
+	names: Sequence[str] = (COMPILES,),
 ) -> Optional[str]:
 	"""The first difference, with what led to it; nothing if there is none."""
 	command: Optional[Command] = None
 	tool: Optional[Tool] = None
 	chosen: Step
 	history: List[str] = []
+	fuzzer.project.compilers = compilers
 	if tools:
 		fuzzer.project.prepare_tools()
 		make_objects(fuzzer.project)
+	kinds: Dict[str, Kind] = {
+		name: KINDS[name](fuzzer.project, fuzzer.root / "made") for name in names if name in KINDS
+	}
 	for step in range(steps):
 		is_tool = tools > 0 and fuzzer.rng.random() * 100 < tools
-		edit = fuzzer.rng.choice(TOOL_EDITS if is_tool else EDITS)
+		kind = None if is_tool else kinds.get(names[fuzzer.rng.randrange(len(names))] if kinds else COMPILES)
+		edits = choose_edits(fuzzer, is_tool, kind)
+		edit = fuzzer.rng.choice(edits)
 		history.append("%d %s: %s" % (step, edit.__name__, edit(fuzzer.project) or "-"))
-		if is_tool:
+		if kind:
+			chosen = kind.choose()
+		elif is_tool:
 			chosen = tool = choose_tool(fuzzer.rng, tool)
 		else:
 			chosen = command = choose_command(fuzzer.rng, compilers, command)
-		wrong = try_out(fuzzer, step, chosen, history)
+		wrong = try_out(fuzzer, step, chosen, edits, history)
 		if wrong:
 			return wrong
 		say(step + 1, steps)
 	return None
 
 
-def try_out(fuzzer: Fuzzer, step: int, command: Step, history: List[str]) -> Optional[str]:
+def choose_edits(fuzzer: Fuzzer, is_tool: bool, kind: Optional[Kind]) -> Sequence[Callable[[Project], str]]:
+	"""Those that may go before a command: of a kind often its own."""
+	if kind and kind.edits and fuzzer.rng.random() < 0.5:
+		return kind.edits
+	return TOOL_EDITS if is_tool else EDITS
+
+
+def try_out(
+	fuzzer: Fuzzer, step: int, command: Step, edits: Sequence[Callable[[Project], str]], history: List[str]
+) -> Optional[str]:
 	"""A difference, with what led to it."""
 	try:
 		if fuzzer.rng.random() < 0.05:
-			fuzzer.disturb(command)
+			fuzzer.disturb(command, edits)
 			history.append("%d disturbed" % step)
 		wrong = fuzzer.difference(command)
 	except Stuck as e:

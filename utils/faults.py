@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""
+Disturb builds, and look whether they are what plain builds are: the same files, the same status, and nothing left.
+
+A trial builds a small random project with ninja or Waf through our programs: from nothing, from the cache, or after an
+edit. Meanwhile processes are killed or stopped, disks fill up, files of the store are damaged, system calls are
+refused, times of files are moved. Then every object is compared with that of a plain build, a build afterwards has
+nothing to do, and no process, no temporary file and no other file is left. Where a plain build would have failed as
+well, the build is run again. The seed and the number of a trial decide all that is drawn; a fault strikes when a drawn
+share of the outputs is there, so that the moment varies a little from run to run.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from types import FrameType
+from typing import Any, Dict, List, Optional, TextIO
+
+from sabotage.builders import Configured
+from sabotage.kinds import KINDS, find_kinds
+from sabotage.mistake import Mistake
+from sabotage.reference import References
+from sabotage.scene import Tools
+from sabotage.trial import Result, Shop, Trial
+
+HERE = pathlib.Path(__file__).resolve().parent
+SYSTEMS = ("ninja", "waf")
+EXAMPLES = """\
+examples:
+  utils/faults.py                            100 trials with a seed of their own, which is told
+  utils/faults.py --trials 1000 --json faults.json
+  utils/faults.py --seed 7 --only 12 --keep  one trial again, and its folder is kept
+  utils/faults.py --kinds kill,stop-engine   only these, by their names or by how these begin
+  utils/faults.py --list                     all kinds
+
+exit status: 0 no trouble, 1 some trial had one, 2 it could not begin, 128 and more: a signal
+"""
+
+
+def find_program(name: str, folder: Optional[str]) -> str:
+	"""One of our programs: in a folder that was named, or that of $WAFD, or built here, or along PATH."""
+	folders = [folder] if folder else [os.path.dirname(os.environ.get("WAFD", "")), str(built())]
+	paths = [os.path.join(one, name) for one in folders if one]
+	found = next((path for path in paths if os.access(path, os.X_OK)), None if folder else shutil.which(name))
+	if not found:
+		raise Mistake("no program %s in %s: build the engine, or name a folder with --programs" % (name, paths))
+	return os.path.abspath(found)
+
+
+def built() -> pathlib.Path:
+	return HERE.parent / "engine" / "target" / "release"
+
+
+def find_systems(named: Optional[str]) -> List[str]:
+	"""The build systems that take part."""
+	wanted = named.split(",") if named else list(SYSTEMS)
+	unknown = [name for name in wanted if name not in SYSTEMS]
+	if unknown:
+		raise Mistake("no build system %s: there are %s" % (unknown[0], ", ".join(SYSTEMS)))
+	missing = {name: reason for name in wanted for reason in [obstacle(name)] if reason}
+	if missing and (named or len(missing) == len(wanted)):
+		raise Mistake("; ".join(missing.values()))
+	for name, reason in missing.items():
+		print("%s takes no part: %s" % (name, reason), file=sys.stderr)
+	return [name for name in wanted if name not in missing]
+
+
+def obstacle(system: str) -> str:
+	"""Why a build system cannot take part."""
+	if system == "ninja":
+		return "" if shutil.which("ninja") else "there is no ninja: apt-get install ninja-build"
+	try:
+		import waflib  # noqa: F401
+	except ImportError:
+		return "%s finds no waflib: run a Python that does, such as build/check-*/bin/python" % sys.executable
+	return ""
+
+
+class Progress:
+	"""A line that lives on a terminal; in a log one line now and then."""
+
+	def __init__(self, file: TextIO, count: int) -> None:
+		self.file, self.count = file, count
+		self.began = time.monotonic()
+		self.is_live = file.isatty()
+
+	def tell(self, done: int, failed: int) -> None:
+		left = (time.monotonic() - self.began) / done * (self.count - done)
+		line = "%d of %d trials, %d with trouble, about %d s left" % (done, self.count, failed, left)
+		if self.is_live:
+			print("\r\033[K%s" % line, end="", file=self.file, flush=True)
+		elif done % 20 == 0 or done == self.count:
+			print(line, file=self.file, flush=True)
+
+	def clear(self) -> None:
+		if self.is_live:
+			print("\r\033[K", end="", file=self.file, flush=True)
+
+
+def report(result: Result, again: str, kept: Optional[pathlib.Path]) -> str:
+	"""All that is known of a trial that had trouble."""
+	lines = ["trial %d: %s; %s; %s" % (result.number, ", ".join(result.kinds), result.builder, result.state)]
+	lines += ["  %s" % note for note in result.notes]
+	for trouble in result.troubles:
+		lines += ["  ! %s" % line if n == 0 else "    %s" % line for n, line in enumerate(trouble.splitlines())]
+	lines.append("  again: %s" % again)
+	if kept:
+		lines.append("  kept in %s" % kept)
+	return "\n".join(lines)
+
+
+def summarize(results: List[Result]) -> Dict[str, Any]:
+	"""The kinds, with how many trials each took part in."""
+	kinds: Dict[str, Dict[str, int]] = {}
+	for result in results:
+		for name in result.kinds:
+			counts = kinds.setdefault(name, {"trials": 0, "troubles": 0})
+			counts["trials"] += 1
+			counts["troubles"] += bool(result.troubles)
+	return dict(sorted(kinds.items()))
+
+
+class Stopped(BaseException):
+	"""A signal asks us to end."""
+
+	def __init__(self, number: int, frame: Optional[FrameType]) -> None:
+		super().__init__("stopped by %s" % signal.Signals(number).name)
+		self.number = number
+
+
+def stop(number: int, frame: Optional[FrameType]) -> None:
+	raise Stopped(number, frame)
+
+
+def main() -> int:
+	parser = argparse.ArgumentParser(
+		description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+	)
+	parser.add_argument("--trials", type=int, default=100, metavar="N", help="how many (default 100)")
+	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
+	parser.add_argument("--only", type=int, metavar="N", help="the trial of this number alone")
+	parser.add_argument("--kinds", metavar="A,B", help="of faults, by their names or by how these begin (default all)")
+	parser.add_argument("--systems", metavar="A,B", help="ninja, waf (default both, as far as they are here)")
+	parser.add_argument(
+		"--patience", type=float, default=20.0, metavar="S", help="seconds that a build may take (default 20)"
+	)
+	parser.add_argument("--programs", metavar="DIR", help="where wafd and wafcc are (default those built here)")
+	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
+	parser.add_argument("--keep", action="store_true", help="keep the folders of trials that had trouble")
+	parser.add_argument("--json", metavar="FILE", help="write what came of every trial")
+	parser.add_argument("--list", action="store_true", help="show all kinds of faults, and end")
+	options = parser.parse_args()
+	if options.list:
+		for name, kind in KINDS.items():
+			print("%-16s %s%s" % (name, kind.about, " (root only)" if kind.needs_root else ""))
+		return 0
+	for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+		signal.signal(number, stop)
+	root = pathlib.Path(tempfile.mkdtemp(prefix="faults-", dir=options.work))
+	kept: List[pathlib.Path] = []
+	try:
+		return run(options, root, kept)
+	except Mistake as e:
+		print("faults: %s" % e, file=sys.stderr)
+		return 2
+	except Stopped as e:
+		print("faults: %s" % e, file=sys.stderr)
+		return 128 + e.number
+	finally:
+		for path in root.iterdir():
+			if not any(path.name.startswith(one.name) for one in kept):
+				shutil.rmtree(str(path), ignore_errors=True) if path.is_dir() else path.unlink()
+		if not kept:
+			root.rmdir()
+
+
+def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path]) -> int:
+	"""All trials; the exit status."""
+	programs = [find_program(name, options.programs) for name in ("wafd", "wafcc")]
+	systems = find_systems(options.systems)
+	tools = Tools(root, *programs)
+	kinds = find_kinds(options.kinds.split(",") if options.kinds else [], tools.is_root)
+	shop = Shop(tools, References(), Configured(root / "configured"), systems, kinds, options.patience)
+	seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+	print("seed %d" % seed, flush=True)
+	numbers = [options.only] if options.only is not None else list(range(options.trials))
+	progress = Progress(sys.stderr, len(numbers))
+	results: List[Result] = []
+	failed = 0
+	try:
+		for number in numbers:
+			trial = Trial(shop, seed, number)
+			aside = None
+			try:
+				result = trial.run()
+				results.append(result)
+				if result.troubles:
+					failed += 1
+					progress.clear()
+					if options.keep:
+						aside = root / ("trial-%d" % number)
+						kept.append(aside)
+					print(report(result, again(options, seed, number), aside), flush=True)
+			finally:
+				trial.close(aside)
+			progress.tell(len(results), failed)
+	finally:
+		progress.clear()
+		if options.json:
+			write_record(options.json, seed, results)
+	if failed:
+		print("%d of %d trials had trouble" % (failed, len(results)))
+		return 1
+	print("%d trials, no trouble" % len(results))
+	return 0
+
+
+def again(options: argparse.Namespace, seed: int, number: int) -> str:
+	"""The command that repeats a trial: what else was asked for changes what is drawn."""
+	words = ["utils/faults.py", "--seed", str(seed), "--only", str(number), "--keep"]
+	for name in ("kinds", "systems"):
+		if getattr(options, name):
+			words += ["--%s" % name, getattr(options, name)]
+	return " ".join(words)
+
+
+def write_record(name: str, seed: int, results: List[Result]) -> None:
+	record = {"seed": seed, "kinds": summarize(results), "trials": [result._asdict() for result in results]}
+	with open(name, "w", encoding="utf-8") as file:
+		json.dump(record, file, indent=1)
+		file.write("\n")
+
+
+if __name__ == "__main__":
+	sys.exit(main())

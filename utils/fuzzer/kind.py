@@ -1,0 +1,145 @@
+"""
+What a kind of commands beyond plain compiles is: the files that it adds to a project, edits of them, and its commands.
+
+Knows nothing of how commands are run.
+"""
+
+import os
+import pathlib
+import random
+import subprocess
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .mistake import Mistake
+from .patience import PATIENCE
+from .project import CHECKOUTS, SOURCES, Project
+
+FLAGS = ("-O0", "-O1", "-g", "-Wall", "-DONE=1", "-Iinc/x -Iinc/y", "-Iinc/y -Iinc/x", "-MD", "-DTIME=1")
+VARIABLES: Sequence[Tuple[str, Sequence[str]]] = (
+	("ONE", ("1", "2")),
+	("UNRELATED", ("a", "b")),
+	("LC_ALL", ("C", "C.UTF-8")),
+	("CPATH", ("inc/x", "inc/y")),
+)
+
+
+class Special(NamedTuple):
+	"""A command of a kind. `{cwd}` is its checkout, also in the values of variables."""
+
+	words: Tuple[str, ...]
+	output: str
+	env: Dict[str, str]
+	checkout: str
+	options: Tuple[str, ...] = ()  # of the wrapper
+	is_new: bool = False  # nothing may answer it from what was run before
+	folder: str = "."
+
+	def argv(self, root: pathlib.Path) -> List[str]:
+		cwd = str(root / self.checkout)
+		return [word.format(cwd=cwd, output=self.output) for word in self.words]
+
+
+class Kind:
+	"""Commands of one kind, in both checkouts of a project."""
+
+	name = ""
+	about = ""
+
+	def __init__(self, project: Project, made: pathlib.Path) -> None:
+		"""`made` is a folder for what is compiled once."""
+		self.project, self.rng, self.made = project, project.rng, made
+		made.mkdir(parents=True, exist_ok=True)
+		self.before: Optional[Special] = None
+		self.prepare()
+
+	def prepare(self) -> None:
+		"""Write what its commands need."""
+
+	@property
+	def edits(self) -> List[Callable[[Project], str]]:
+		"""What may happen to these files; each says what it did."""
+		return []
+
+	def draw(self) -> Special:
+		"""A new command."""
+		raise NotImplementedError
+
+	def choose(self) -> Special:
+		"""Often the one before, or that with something else: otherwise nothing would ever be asked for twice."""
+		chance = self.rng.random()
+		if self.before is None or chance < 0.15:
+			self.before = self.draw()
+		elif chance > 0.9:
+			self.before = self.before._replace(checkout=self.rng.choice(CHECKOUTS))
+		elif chance > 0.75:
+			name, values = self.rng.choice(VARIABLES)
+			env = {key: value for key, value in self.before.env.items() if key != name}
+			if name not in self.before.env:
+				env[name] = self.rng.choice(values)
+			self.before = self.before._replace(env=env)
+		return self.before
+
+	# ---- for kinds
+
+	def compile(self, compiler: str, *more: str, **env: str) -> Special:
+		"""A compile of one of the sources, with some flags."""
+		flags = [word for flag in self.rng.sample(FLAGS, self.rng.randint(0, 3)) for word in flag.split()]
+		words = (compiler, *more, *flags, "-c", self.rng.choice(SOURCES), "-o", "{output}")
+		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS))
+
+	def write(self, name: str, text: str, mode: int = 0o644, is_everywhere: bool = False) -> str:
+		"""Write a file into some checkouts, or into both."""
+		folders = [self.project.root / name for name in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
+		for folder in folders:
+			path = folder / name
+			path.parent.mkdir(parents=True, exist_ok=True)
+			self.project.write(path, text.encode())
+			path.chmod(mode)
+		return name
+
+	def put(self, name: str, source: pathlib.Path, is_everywhere: bool = False) -> str:
+		"""Put a copy of a file into some checkouts, in the place of what was there: with another inode."""
+		folders = [self.project.root / name for name in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
+		for folder in folders:
+			path = folder / name
+			path.parent.mkdir(parents=True, exist_ok=True)
+			draft = path.with_name(path.name + ".draft")
+			draft.write_bytes(source.read_bytes())
+			draft.chmod(0o755)
+			os.replace(str(draft), str(path))
+		return name
+
+	def build(self, name: str, text: str, *flags: str) -> pathlib.Path:
+		"""Compile a program or a library, once."""
+		program = self.made / name
+		if not program.exists():
+			source = self.made / ("%s.c" % name)
+			source.write_text(text)
+			argv = ["gcc", "-w", "-o", str(program), str(source), *flags]
+			done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=False)
+			if done.returncode:
+				raise Mistake("kind %s: %s: %s" % (self.name, " ".join(argv), done.stderr.strip()))
+		return program
+
+
+def find_part(compiler: str, part: str) -> str:
+	"""Where a compiler has one of its parts."""
+	done = subprocess.run(
+		[compiler, "-print-prog-name=%s" % part], capture_output=True, text=True, timeout=PATIENCE, check=False
+	)
+	found = done.stdout.strip()
+	return found if os.path.isabs(found) else find_program(found or part)
+
+
+def find_program(name: str) -> str:
+	"""A program by its whole path, with no link to a cache in between."""
+	for folder in os.get_exec_path():
+		path = os.path.join(folder, name)
+		if os.access(path, os.X_OK) and "wafcc" not in os.path.basename(os.path.realpath(path)):
+			return path
+	raise Mistake("%s: no such program" % name)
+
+
+def lines_of(rng: random.Random, lines: Sequence[str], least: int = 1) -> str:
+	"""Some lines, in any order."""
+	return "".join("%s\n" % line for line in rng.sample(lines, rng.randint(least, 3)))

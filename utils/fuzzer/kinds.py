@@ -1,0 +1,20 @@
+"""All kinds of commands beyond plain compiles."""
+
+from typing import Dict, List, Optional, Type
+
+from .kind import Kind
+from .mistake import Mistake
+from .places import Libraries, Links, Processors
+from .wrappers import Helpers, Parts, Wrappers
+
+COMPILES = "compiles"
+KINDS: Dict[str, Type[Kind]] = {kind.name: kind for kind in (Wrappers, Helpers, Parts, Links, Libraries, Processors)}
+
+
+def find_kinds(named: Optional[str]) -> List[str]:
+	"""Those that were asked for."""
+	wanted = named.split(",") if named else [COMPILES]
+	unknown = [name for name in wanted if name not in KINDS and name != COMPILES]
+	if unknown:
+		raise Mistake("no kind %s: there are %s" % (unknown[0], ", ".join((COMPILES, *KINDS))))
+	return wanted

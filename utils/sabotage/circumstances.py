@@ -1,0 +1,223 @@
+"""What programs run under: limits, system calls that are refused, the umask, another user, times of files."""
+
+import errno
+import os
+import random
+import subprocess
+from typing import List, Type
+
+from .fault import Fault, Stage
+from .scene import OTHER_USER
+
+
+class EngineHandicap(Fault):
+	"""The engine is started with something that it lacks, before anybody else starts one."""
+
+	group = "engine"
+	lasts = True
+
+	def words(self, stage: Stage) -> List[str]:
+		raise NotImplementedError
+
+	def prepare(self, stage: Stage) -> None:
+		words = self.words(stage)
+		scene = stage.scene
+		stage.note("the engine is started with %s" % " ".join(words))
+		argv = scene.with_handicap([scene.tools.wafd, "start"], *words)
+		log = scene.tools.root / "start.log"
+		child = scene.start(argv, scene.environ(), log)
+		try:
+			child.wait(30)
+		except subprocess.TimeoutExpired:
+			child.kill()
+			child.wait()
+			stage.note("wafd start did not end in 30 s")
+
+
+def draw_calls(rng: random.Random, calls: List[str]) -> List[str]:
+	chosen = rng.sample(calls, rng.choice((1, 1, 2, 5)))
+	words = [word for call in chosen for word in ("--refuse", call)]
+	return ["--error", str(rng.choice((errno.EPERM, errno.ENOSYS))), *words]
+
+
+class RefusedEngine(EngineHandicap):
+	name = "engine-refused"
+	about = "the system refuses some calls to the engine, with EPERM or ENOSYS"
+
+	def words(self, stage: Stage) -> List[str]:
+		return draw_calls(self.rng, stage.scene.tools.calls)
+
+
+class LimitedEngine(EngineHandicap):
+	name = "engine-limited"
+	about = "the engine has low limits of files, memory or file sizes"
+
+	def words(self, stage: Stage) -> List[str]:
+		limit = self.rng.choice(("NOFILE=%d", "AS=%d", "FSIZE=%d", "STACK=%d", "MEMLOCK=%d"))
+		amounts = {
+			"NOFILE=%d": (8, 16, 24, 40, 80),
+			"AS=%d": (1 << 24, 1 << 26, 1 << 28, 1 << 30),
+			"FSIZE=%d": (0, 4096, 20000, 1 << 16, 1 << 19),
+			"STACK=%d": (1 << 16, 1 << 18),
+			"MEMLOCK=%d": (0,),
+		}
+		return ["--limit", limit % self.rng.choice(amounts[limit])]
+
+
+class Handicapped(Fault):
+	"""wafcc has something that it lacks, and what it starts lacks it as well."""
+
+	group = "wafcc"
+	systems = ("ninja",)
+
+	def words(self, stage: Stage) -> List[str]:
+		raise NotImplementedError
+
+	def prepare(self, stage: Stage) -> None:
+		words = self.words(stage)
+		stage.scene.wrapper = [stage.scene.tools.handicap, *words, "--"]
+		stage.note("wafcc is called with %s" % " ".join(words))
+		# whether a plain compiler would do its work so
+		source = stage.scene.tools.root / "try.c"
+		source.write_text("#include <stdio.h>\nint a;\n")
+		argv = [*stage.scene.wrapper, "gcc", "-c", str(source), "-o", str(source.with_suffix(".o"))]
+		environ = stage.scene.clean_environ()
+		done = subprocess.run(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+		if done.returncode:
+			self.may_fail = True
+			stage.note("of which a plain compile fails, too")
+
+	def relieve(self, stage: Stage) -> None:
+		if stage.scene.wrapper:
+			stage.scene.wrapper = []
+			if stage.builder.system == "ninja":
+				stage.builder.prepare(stage.scene, stage.project)
+
+
+class RefusedClient(Handicapped):
+	name = "wafcc-refused"
+	about = "the system refuses some calls to wafcc and what it starts, with EPERM or ENOSYS"
+
+	def words(self, stage: Stage) -> List[str]:
+		return draw_calls(self.rng, stage.scene.tools.calls)
+
+
+class LimitedClient(Handicapped):
+	name = "wafcc-limited"
+	about = "wafcc and what it starts have low limits of files, memory or file sizes"
+
+	def words(self, stage: Stage) -> List[str]:
+		sizes = ("AS=%d" % (1 << 27), "AS=%d" % (1 << 29), "STACK=%d" % (1 << 18))
+		return ["--limit", self.rng.choice(("NOFILE=8", "NOFILE=16", "FSIZE=20000", *sizes))]
+
+
+class FewProcesses(Fault):
+	name = "few-processes"
+	about = "another user builds, who may have few processes"
+	needs_root = True
+	group = "user"
+	lasts = True
+
+	def __init__(self, rng: random.Random) -> None:
+		super().__init__(rng)
+		self.most = rng.choice((16, 18, 20, 24, 32, 64))
+
+	def prepare(self, stage: Stage) -> None:
+		stage.scene.handicap += ["--limit", "NPROC=%d" % self.most]
+		stage.scene.wants_user = OTHER_USER
+		stage.note("at most %d processes" % self.most)
+
+
+class FewFiles(Fault):
+	name = "few-files"
+	about = "the whole build may open few files"
+	group = "files"
+	lasts = True
+
+	def __init__(self, rng: random.Random) -> None:
+		super().__init__(rng)
+		self.most = rng.choice((24, 32, 48))
+
+	def prepare(self, stage: Stage) -> None:
+		stage.scene.handicap += ["--limit", "NOFILE=%d" % self.most]
+		stage.note("at most %d open files" % self.most)
+
+
+class OddUmask(Fault):
+	name = "odd-umask"
+	about = "the build has an unusual umask, and its files have the rights that this gives"
+	group = "umask"
+
+	def __init__(self, rng: random.Random) -> None:
+		super().__init__(rng)
+		self.umask = rng.choice((0o077, 0o000, 0o027, 0o007, 0o177))
+
+	def prepare(self, stage: Stage) -> None:
+		stage.scene.handicap += ["--umask", "%o" % self.umask]
+		stage.note("umask %03o" % self.umask)
+
+
+class Times(Fault):
+	"""Files of the project get other times than those at which they were written."""
+
+	group = "times"
+	wants_edit = True
+	wants_outputs_gone = True
+
+	def __init__(self, rng: random.Random) -> None:
+		super().__init__(rng)
+		self.shift = rng.choice((3600, 86400 * 365, 86400 * 3650))
+
+	def seconds(self, path: str) -> float:
+		raise NotImplementedError
+
+	def prepare(self, stage: Stage) -> None:
+		stage.note(self.about)
+
+	def set_times(self, stage: Stage) -> None:
+		for name in ("src", "inc"):
+			for path in sorted((stage.scene.project / name).glob("*")):
+				seconds = self.seconds(str(path))
+				os.utime(str(path), (seconds, seconds))
+
+	def begin(self, stage: Stage) -> None:
+		self.set_times(stage)
+
+
+class FutureSources(Times):
+	name = "times-future"
+	about = "sources have times of the future"
+
+	def seconds(self, path: str) -> float:
+		return os.stat(path).st_mtime + self.shift
+
+
+class PastSources(Times):
+	name = "times-past"
+	about = "sources have times of long ago, after an edit"
+
+	def seconds(self, path: str) -> float:
+		return self.rng.choice((0, 1, 10**9))
+
+
+class KeptTimes(Times):
+	name = "times-kept"
+	about = "after an edit sources have the size and the times of before"
+
+	def seconds(self, path: str) -> float:
+		return 1.5e9 + len(path)
+
+	def lay(self, stage: Stage) -> None:
+		self.set_times(stage)
+
+
+class BrokenSource(Fault):
+	name = "broken-source"
+	about = "a source cannot be compiled: the same error, and everything else is made"
+	breaks = True
+
+
+KINDS: List[Type[Fault]] = [
+	*(RefusedEngine, LimitedEngine, RefusedClient, LimitedClient, FewProcesses, FewFiles, OddUmask),
+	*(FutureSources, PastSources, KeptTimes, BrokenSource),
+]

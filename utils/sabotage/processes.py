@@ -1,0 +1,111 @@
+"""The processes that belong to a runtime folder: which there are, what they do, and how they end."""
+
+import os
+import pathlib
+import signal
+import time
+from typing import Dict, List, NamedTuple
+
+VARIABLE = b"WAFD_RUNTIME_DIR="
+
+
+class Process(NamedTuple):
+	"""A process, as /proc shows it."""
+
+	pid: int
+	parent: int
+	state: str
+	program: str  # base name of the file that it executes
+	command: str
+
+
+def list_processes(runtime: pathlib.Path, is_nested: bool = False) -> Dict[int, str]:
+	"""
+	Every process that was started with this runtime folder in its environment, with its command line.
+
+	`is_nested` adds those of folders below it, where the engines of other stores live.
+	"""
+	wanted = b"\0" + VARIABLE + os.fsencode(runtime) + b"\0"
+	below = wanted[:-1] + b"/"
+	found = {}
+	for process in pathlib.Path("/proc").glob("[0-9]*"):
+		try:
+			environ = b"\0" + (process / "environ").read_bytes()
+			if wanted in environ or (is_nested and below in environ):
+				command = (process / "cmdline").read_bytes().replace(b"\0", b" ")
+				found[int(process.name)] = command.decode(errors="replace")
+		except OSError:  # gone meanwhile, or not ours
+			continue
+	return found
+
+
+def wait_until_gone(runtime: pathlib.Path, seconds: float = 10, is_nested: bool = False) -> Dict[int, str]:
+	"""Wait for the end of a runtime folder's processes; what is left when the time is up."""
+	deadline = time.monotonic() + seconds
+	while True:
+		left = list_processes(runtime, is_nested)
+		if not left or time.monotonic() > deadline:
+			return left
+		time.sleep(0.02)
+
+
+def look_at(pids: Dict[int, str]) -> List[Process]:
+	"""Those of some processes that have not ended, the oldest first."""
+	found = []
+	for pid, command in sorted(pids.items()):
+		try:
+			text = pathlib.Path("/proc/%d/stat" % pid).read_text(errors="replace")
+			program = os.path.basename(os.readlink("/proc/%d/exe" % pid)).replace(" (deleted)", "")
+		except OSError:
+			continue
+		# the name stands in parentheses and may hold anything
+		fields = text[text.rindex(")") + 2 :].split()
+		if fields[0] not in "ZX":
+			found.append(Process(pid, int(fields[1]), fields[0], program, command))
+	return found
+
+
+def describe(pids: Dict[int, str]) -> List[str]:
+	"""What each process does at this moment: its state, where in the kernel it waits, and its descriptors."""
+	lines = []
+	for one in look_at(pids):
+		folder = pathlib.Path("/proc/%d" % one.pid)
+		lines.append("%d (parent %d) %s: %s" % (one.pid, one.parent, one.program, one.command[:200]))
+		lines.append("  state %s, waits in %s" % (one.state, read(folder / "wchan") or "?"))
+		lines.append("  system call %s" % (read(folder / "syscall") or "?"))
+		stack = read(folder / "stack").split("\n")[:3]
+		lines += ["  %s" % line for line in stack if line]
+		lines.append("  descriptors %s" % ", ".join(list_descriptors(folder / "fd")))
+	return lines
+
+
+def list_descriptors(folder: pathlib.Path) -> List[str]:
+	found = []
+	try:
+		for fd in sorted(os.listdir(str(folder)), key=int):
+			found.append("%s %s" % (fd, os.readlink(str(folder / fd))))
+	except OSError:
+		pass
+	return found
+
+
+def read(path: pathlib.Path) -> str:
+	try:
+		return path.read_text(errors="replace").strip()
+	except OSError:
+		return ""
+
+
+def send(pid: int, number: int) -> bool:
+	"""Send a signal to a process that may be gone already."""
+	try:
+		os.kill(pid, number)
+	except OSError:
+		return False
+	return True
+
+
+def kill(pids: Dict[int, str]) -> None:
+	"""End processes with force, also those that were stopped."""
+	for pid in pids:
+		send(pid, signal.SIGKILL)
