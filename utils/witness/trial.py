@@ -3,6 +3,7 @@
 import pathlib
 import queue
 import random
+import re
 import shutil
 import threading
 from collections import Counter
@@ -16,6 +17,7 @@ from .source import Text, Writer
 from .workshop import Workshop
 
 BATCH = 50  # programs in one binary
+CRASH = re.compile(r"--- SIG(?:SEGV|ILL|BUS|ABRT|FPE|SYS|TRAP) .*")
 ROUNDS = 12  # of making a program smaller
 
 
@@ -56,8 +58,11 @@ class Bench:
 		return found._replace(accesses=[access for access in found.accesses if access.path not in self.forgotten])
 
 	def judge(self, number: int, program: Node, observation: Observation) -> Result:
+		crash = CRASH.search(observation.trace)
 		if observation.status is None:
 			missed = ["it did not end"]
+		elif crash:
+			missed = ["it crashed: %s" % crash.group(0)]
 		else:
 			misses = compare(observation, str(self.workshop.yard), self.observer.exceptions)
 			missed = [miss.tell().replace(str(self.workshop.root), "@") for miss in misses]
@@ -68,7 +73,7 @@ class Bench:
 		for _ in range(ROUNDS):
 			smaller = sorted(list_smaller(result.program), key=Node.size)[:BATCH]
 			found = (one for one in self.try_all(dict(enumerate(smaller))) if one.missed)
-			best = next(found, None)
+			best = next(found, None) if smaller else None
 			if best is None:
 				break
 			result = best._replace(number=result.number)
@@ -136,7 +141,8 @@ class Campaign:
 		try:
 			bench = bench or self.open_bench(number)
 			while not self.is_over:
-				for result in bench.try_all(work.get_nowait()):
+				# all of them first: what is made smaller is made of other programs, in the same place
+				for result in list(bench.try_all(work.get_nowait())):
 					self.count(result, bench)
 					if self.is_over:
 						break
