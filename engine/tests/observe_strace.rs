@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use wafengine::cache::access::{Access, What};
+use yard::exceptions::EXCEPTIONS;
 use yard::{blindness, paths, succeeded, Yard};
 
 /// System calls whose first text is a path; the second of some is one too, or only that.
@@ -90,21 +91,6 @@ fn traced(log: &str, folder: &Path) -> BTreeMap<PathBuf, String> {
     }
     found
 }
-
-/// Where the C library reads files by itself; docs/observing.md says why none of them has to be noted.
-const EXCEPTIONS: [&str; 11] = [
-    "/etc/ld.so.cache",
-    "/etc/ld.so.preload",
-    "/usr/lib/locale/",
-    "/usr/share/locale/",
-    "/usr/share/locale-langpack/",
-    "/usr/lib/x86_64-linux-gnu/gconv/",
-    "/usr/share/zoneinfo/",
-    "/etc/localtime",
-    "/proc/self/",
-    "/sys/devices/system/cpu",
-    "/proc/meminfo",
-];
 
 /// Links that the resolving of a path reads on its way, and the folders between.
 fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, depth: u32) {

@@ -1,6 +1,8 @@
 //! A folder to run observed commands in, and what they noted.
 #![allow(dead_code)] // each test file is a program of its own and uses a part
 
+pub mod exceptions;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;

@@ -1,0 +1,171 @@
+//! Runs commands as the engine observes them, and tells what they noted, for `utils/fuzzobserve.py`.
+//!
+//! Each line of standard input is a command, each line of standard output what came of it, both as JSON:
+//!
+//! ```text
+//! {"argv": ["cc", "-c", "a.c"], "folder": "/tmp/x", "environment": ["PATH=/usr/bin"], "tracer": ["strace", "-f"], "seconds": 60}
+//! {"status": 0, "accesses": [{"process": 7, "error": 0, "kind": "open", "path": "a.c", "reads": true, ...}, ...], "blind": [], "arena": "/proc/1/fd/3"}
+//! ```
+//!
+//! The first line that it writes names the library and the paths that need not be noted. With a tracer the command runs below it, and only the command is observed. Each byte
+//! of a path is one character: paths need not be UTF-8.
+
+#[path = "../tests/yard/exceptions.rs"]
+mod exceptions;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{kill_process_group, Pid, Signal};
+use serde_json::{json, Value};
+use wafengine::cache::access::{Access, What};
+use wafengine::cache::trace::{Arena, Berth};
+use wafengine::park::LIBRARY;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+const PAUSE: Duration = Duration::from_millis(1);
+/// One at a time; what a killed process was about to write spoils a berth for good.
+const BERTHS: usize = 8;
+
+fn main() -> Outcome<()> {
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        return Err("observe: name a folder for the library that observes".into());
+    };
+    let library = folder.canonicalize()?.join("libwafpark.so");
+    fs::write(&library, LIBRARY)?;
+    let mut arena = Arena::new(BERTHS)?;
+    let mut stdout = io::stdout().lock();
+    let greeting = json!({"library": library.to_str(), "exceptions": exceptions::EXCEPTIONS});
+    writeln!(stdout, "{greeting}")?;
+    stdout.flush()?;
+    for line in io::stdin().lock().lines() {
+        let wish = serde_json::from_str(&line?)?;
+        let berth = match arena.reserve() {
+            Some(berth) => berth,
+            None => {
+                arena = Arena::new(BERTHS)?;
+                arena.reserve().ok_or("observe: an arena without berths")?
+            }
+        };
+        let mut told = observe(&wish, &library, berth)?;
+        told["arena"] = arena.path().into();
+        writeln!(stdout, "{told}")?;
+        stdout.flush()?;
+    }
+    Ok(())
+}
+
+fn observe(wish: &Value, library: &Path, berth: Berth) -> Outcome<Value> {
+    let (tracer, argv) = (words(&wish["tracer"]), words(&wish["argv"]));
+    let mut line = tracer.clone();
+    let variables = berth.variables(library.as_os_str().as_bytes(), None);
+    let environment = words(&wish["environment"]);
+    let ours = variables.map(OsString::from_vec);
+    if !tracer.is_empty() {
+        line.extend(ours.iter().flat_map(|variable| ["-E".into(), variable.clone()]));
+    }
+    line.extend(argv);
+    let (program, arguments) = line.split_first().ok_or("observe: no command")?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().process_group(0);
+    command.current_dir(wish["folder"].as_str().ok_or("observe: no folder")?);
+    let of_command = if tracer.is_empty() { ours.as_slice() } else { &[] };
+    for variable in environment.iter().chain(of_command) {
+        let (name, value) = split(variable).ok_or("observe: a variable without a value")?;
+        command.env(name, value);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let seconds = wish["seconds"].as_u64().unwrap_or(60);
+    let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
+    let (mut accesses, mut blind) = (Vec::new(), Vec::new());
+    for access in berth.finish() {
+        match access.what {
+            What::Blind { why } => blind.push(why),
+            _ => accesses.push(tell(access)),
+        }
+    }
+    let status = status.map(|status| status.code().unwrap_or(-status.signal().unwrap_or_default()));
+    Ok(json!({"status": status, "accesses": accesses, "blind": blind}))
+}
+
+fn words(list: &Value) -> Vec<OsString> {
+    let words = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+    words.map(OsString::from).collect()
+}
+
+fn split(variable: &OsString) -> Option<(OsString, OsString)> {
+    let bytes = variable.as_bytes();
+    let at = bytes.iter().position(|b| *b == b'=')?;
+    Some((
+        OsString::from_vec(bytes[..at].to_vec()),
+        OsString::from_vec(bytes[at + 1..].to_vec()),
+    ))
+}
+
+/// None of one that took too long: it is killed then, with all that it has started.
+fn wait(mut child: Child, patience: Duration) -> Outcome<Option<ExitStatus>> {
+    let end = Instant::now() + patience;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        thread::sleep(PAUSE);
+    }
+    if let Some(group) = Pid::from_raw(child.id() as i32) {
+        kill_process_group(group, Signal::KILL)?;
+    }
+    child.wait()?;
+    Ok(None)
+}
+
+/// Each byte as one character.
+fn text(bytes: &[u8]) -> String {
+    bytes.iter().copied().map(char::from).collect()
+}
+
+fn tell(access: Access) -> Value {
+    let Access { process, what, error } = access;
+    let mut told = match what {
+        What::Begin {
+            program,
+            folder,
+            parent,
+        } => {
+            json!({"kind": "begin", "path": text(&program), "folder": text(&folder), "parent": parent})
+        }
+        What::Execute { path } => json!({"kind": "execute", "path": text(&path)}),
+        What::Load { path } => json!({"kind": "load", "path": text(&path)}),
+        What::Enter { path } => json!({"kind": "enter", "path": text(&path)}),
+        What::Open { path, mode } => json!({
+            "kind": "open", "path": text(&path), "reads": mode.reads, "writes": mode.writes, "creates": mode.creates,
+            "exclusive": mode.exclusive, "truncates": mode.truncates,
+        }),
+        What::Find { path } => json!({"kind": "find", "path": text(&path)}),
+        What::Look { path, follows } => json!({"kind": "look", "path": text(&path), "follows": follows}),
+        What::Link { path } => json!({"kind": "link", "path": text(&path)}),
+        What::Resolve { path } => json!({"kind": "resolve", "path": text(&path)}),
+        What::List { path } => json!({"kind": "list", "path": text(&path)}),
+        What::Ask { name } => json!({"kind": "ask", "name": text(&name)}),
+        What::Locate => json!({"kind": "locate"}),
+        What::Anchor => json!({"kind": "anchor"}),
+        What::Time => json!({"kind": "time"}),
+        What::Date => json!({"kind": "date"}),
+        What::Random => json!({"kind": "random"}),
+        What::Rename { from, to } => json!({"kind": "rename", "path": text(&from), "to": text(&to)}),
+        What::Remove { path } => json!({"kind": "remove", "path": text(&path)}),
+        What::Make { path } => json!({"kind": "make", "path": text(&path)}),
+        What::Blind { why } => json!({"kind": "blind", "why": why}),
+    };
+    told["process"] = process.into();
+    told["error"] = error.into();
+    told
+}

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""
+Look for what the observation of commands does not see: random C programs, run under strace while they are observed.
+
+Each path that the kernel was given must be in what the command noted, and each program that was executed must have begun
+to note; or the command must be marked as not observable. The programs use files by the C library, by `syscall` and by
+instructions of their own, lead names astray by links, folders and descriptors, and start each other in all ways: linked
+dynamically, statically, without a C library, for 32 bits, as scripts, and with the setuid bit. A program that did more
+than was noted is made smaller, and what is left of it is told.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+from typing import Any, Callable, Dict, List, Optional, TextIO
+
+from witness.action import Action, list_actions
+from witness.mistake import Mistake
+from witness.program import Chooser, Node, list_singles
+from witness.trial import Campaign, draw
+
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = """\
+examples:
+  cargo build --release --example observe           in engine/: what observes the programs
+  utils/fuzzobserve.py                              1,000 programs with a seed of their own, which is told
+  utils/fuzzobserve.py --programs 10000 --seed 7 --jobs 2
+  utils/fuzzobserve.py --seed 7 --only 4711         that one again, and what it does
+  utils/fuzzobserve.py --go-on --json               all kinds of misses
+  utils/fuzzobserve.py --singles --go-on            each action by itself
+  utils/fuzzobserve.py --without 'own_*,old_*'      no system calls by instructions of its own
+  utils/fuzzobserve.py --forget a.txt               finds a miss, since what is noted of a.txt is thrown away
+
+exit status: 0 nothing was missed, 1 something was (what shows it is kept), 2 it could not begin
+"""
+
+
+def find_observer(named: Optional[str]) -> str:
+	"""What runs commands as the engine observes them."""
+	target = HERE.parent / "engine" / "target"
+	built = [target / kind / "examples" / "observe" for kind in ("release", "debug")]
+	newest = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
+	found = named or (str(newest[-1]) if newest else "")
+	if not found or not os.access(found, os.X_OK):
+		hint = "cargo build --release --example observe (in engine/), or name one with --observer"
+		raise Mistake("%s: no such program: %s" % (found or "observe", hint))
+	return os.path.abspath(found)
+
+
+def find_actions(without: str) -> List[Action]:
+	patterns = [pattern for pattern in without.split(",") if pattern]
+	actions = list_actions()
+	for pattern in patterns:
+		if not fnmatch.filter((action.name for action in actions), pattern):
+			raise Mistake("%s: no such action: utils/witness/pieces/*.c define them" % pattern)
+	return [a for a in actions if not any(fnmatch.fnmatchcase(a.name, pattern) for pattern in patterns)]
+
+
+def check_tools() -> None:
+	missing = [name for name in ("gcc", "strace") if not shutil.which(name)]
+	if missing:
+		raise Mistake("%s: not found along PATH: install it" % " and ".join(missing))
+
+
+def tell_progress(file: TextIO) -> Callable[[int, int], None]:
+	"""Each program on a terminal; in a log now and then."""
+	is_shown = file.isatty()
+
+	def say(done: int, total: int) -> None:
+		if is_shown or done % 500 == 0:
+			print("%s%d of %d programs" % ("\r" if is_shown else "", done, total), end="" if is_shown else "\n", file=file)
+
+	return say
+
+
+def list_programs(options: argparse.Namespace, seed: int, actions: List[Action]) -> Callable[[List[str]], Dict[int, Node]]:
+	if options.singles:
+
+		def choose(flavours: List[str]) -> Dict[int, Node]:
+			singles = dict(enumerate(list_singles(Chooser(actions, flavours))))
+			return singles if options.only is None else {options.only: singles[options.only]}
+
+		return choose
+	return draw(seed, range(options.programs) if options.only is None else [options.only], actions)
+
+
+def tell(campaign: Campaign, seed: int, options: argparse.Namespace) -> Dict[str, Any]:
+	"""All that came of it, for machines."""
+	return {
+		"seed": seed,
+		"programs": campaign.done,
+		"compared": campaign.compared,
+		"not observable": dict(campaign.blind.most_common()),
+		"not made here": campaign.missing,
+		"misses": [
+			{
+				"kind": kind,
+				"programs": campaign.counts[kind],
+				"only": result.number,
+				"program": result.program.tell().split("\n"),
+				"missed": result.missed,
+			}
+			for kind, result in campaign.misses.items()
+		],
+	}
+
+
+def say_all(campaign: Campaign, seed: int, options: argparse.Namespace) -> None:
+	"""The same for people."""
+	again = "--singles --only %d" if options.singles else "--seed %d --only %%d" % seed
+	for kind, result in campaign.misses.items():
+		count = campaign.counts[kind]
+		print("missed (%d program%s, %s): %s" % (count, "" if count == 1 else "s", again % result.number, kind))
+		print(result.program.tell("  "))
+		print("".join("  %s\n" % line for line in result.missed[:3]), end="")
+	if campaign.missing:
+		print("not made here: %s" % ", ".join(campaign.missing))
+	words = (campaign.done, campaign.compared, campaign.done - campaign.compared)
+	found = "%d kinds of misses" % len(campaign.misses) if campaign.misses else "nothing was missed"
+	print("%d programs, %d compared, %d not observable: %s" % (*words, found))
+
+
+def main() -> int:
+	parser = argparse.ArgumentParser(
+		description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+	)
+	parser.add_argument("--programs", type=int, default=1000, metavar="N", help="how many (default 1000)")
+	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
+	parser.add_argument("--only", type=int, metavar="N", help="the program of this number alone")
+	parser.add_argument("--singles", action="store_true", help="the smallest programs, an action each, none of them random")
+	parser.add_argument("--without", default="", metavar="A,B", help="leave these actions out; * stands for anything")
+	parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: processors)")
+	parser.add_argument("--go-on", action="store_true", help="after a miss, to find all kinds of them")
+	parser.add_argument("--forget", default=[], action="append", metavar="PATH", help="throw away what is noted of it")
+	parser.add_argument("--json", action="store_true", help="what came of it as JSON")
+	parser.add_argument("--observer", metavar="FILE", help="the engine's example `observe` (default the one built here)")
+	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
+	parser.add_argument("--keep", action="store_true", help="keep the folder; what shows a miss is kept anyway")
+	options = parser.parse_args()
+	try:
+		check_tools()
+		observer, actions = find_observer(options.observer), find_actions(options.without)
+	except Mistake as e:
+		print("fuzzobserve: %s" % e, file=sys.stderr)
+		return 2
+	seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+	if not options.json:
+		print("seed %d" % seed, flush=True)
+	root = pathlib.Path(tempfile.mkdtemp(prefix="fuzzobserve-", dir=options.work))
+	root.chmod(0o755)  # programs with the setuid bit run as others
+	campaign = Campaign(root, observer, actions, tell_progress(sys.stderr), options.go_on, options.forget)
+	try:
+		campaign.run(list_programs(options, seed, actions), max(options.jobs, 1))
+	except Mistake as e:
+		print("fuzzobserve: %s" % e, file=sys.stderr)
+		return 2
+	if sys.stderr.isatty():
+		print(file=sys.stderr)
+	if options.json:
+		print(json.dumps(tell(campaign, seed, options), indent=1))
+	else:
+		say_all(campaign, seed, options)
+	if campaign.misses and not options.json:
+		print("kept in %s" % root)
+	if not options.keep:
+		campaign.clear()
+		if not campaign.misses:
+			root.rmdir()
+	return 1 if campaign.misses else 0
+
+
+if __name__ == "__main__":
+	sys.exit(main())

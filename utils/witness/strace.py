@@ -1,0 +1,299 @@
+"""
+Reads what strace saw: which process came to know of which path, in which way, and which programs began.
+
+Paths are as they were given, with the folder from which they are meant. A name below ``/proc/self/fd`` and the like is
+replaced by what the descriptor was at that time.
+"""
+
+import ast
+import re
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+# which argument is a path, and which one, before it, is the folder's descriptor (-1: none)
+PLAIN, AT = ((-1, 0),), ((0, 1),)
+PATHS: Dict[str, Tuple[Tuple[int, int], ...]] = {
+	**dict.fromkeys("open creat stat lstat stat64 lstat64 access readlink chdir mkdir rmdir unlink truncate".split(), PLAIN),
+	**dict.fromkeys("truncate64 chmod chown lchown chown32 lchown32 execve mknod utime utimes statfs".split(), PLAIN),
+	**dict.fromkeys("statfs64 getxattr lgetxattr listxattr llistxattr setxattr lsetxattr removexattr".split(), PLAIN),
+	**dict.fromkeys("lremovexattr chroot acct swapon swapoff uselib quotactl umount umount2 oldstat oldlstat".split(), PLAIN),
+	**dict.fromkeys("openat openat2 newfstatat fstatat64 statx faccessat faccessat2 fchmodat fchmodat2".split(), AT),
+	**dict.fromkeys("readlinkat mkdirat unlinkat utimensat futimesat fchownat execveat mknodat open_tree".split(), AT),
+	**dict.fromkeys("name_to_handle_at inotify_add_watch utimensat_time64".split(), AT),
+	**dict.fromkeys(("rename", "link"), ((-1, 0), (-1, 1))),
+	**dict.fromkeys(("renameat", "renameat2", "linkat"), ((0, 1), (2, 3))),
+	"symlink": ((-1, 1),),
+	"symlinkat": ((1, 2),),
+}
+STATUS = ("stat", "lstat", "stat64", "lstat64", "newfstatat", "fstatat64", "statx", "oldstat", "oldlstat")
+FINDS = ("access", "faccessat", "faccessat2")
+UNWATCHED = ("inotify_add_watch",)  # its descriptor is no folder
+NOTHING = ("EBADF", "EFAULT")  # the kernel has not come to look at a path
+PARENTS = ("fork", "vfork", "clone", "clone3")
+MAGIC = re.compile(r"^/proc/(self|thread-self|\d+)/(?:task/\d+/)?(?:fd/(\d+)|(cwd)|(root)|(exe))(/.*)?$")
+DEVICE = re.compile(r"^/dev/(?:fd/(\d+)|(stdin)|(stdout)|(stderr))(/.*)?$")
+GONE = "(deleted)"
+ANNOTATED = re.compile(r"^(AT_FDCWD|-?\d+)<(.*)>(\(deleted\))?$", re.S)
+RESULT = re.compile(r"\) += (-?\d+|\?)(?:<([^>]*)>(\(deleted\))?)?(?: (E[A-Z0-9]+)\b)?", re.S)
+
+
+class Seen(NamedTuple):
+	"""A path that the kernel was given."""
+
+	process: int
+	need: str  # what must have been noted of it
+	base: str  # the folder from which it is meant
+	path: str
+	is_found: bool
+	is_file: bool  # the path is that of an open file, and so one without links
+	line: str
+
+
+class Begun(NamedTuple):
+	"""A program that the kernel has started."""
+
+	process: int
+	base: str
+	path: str
+	folder: str  # of the process
+	line: str
+
+
+class Process:
+	"""What a process shares with its children, or gives them copies of."""
+
+	def __init__(self, leader: int, folder: List[str], files: Dict[int, str]) -> None:
+		self.leader, self.folder, self.files = leader, folder, files
+		self.program = ""
+
+	def fork(self, number: int, flags: str) -> "Process":
+		folder = self.folder if "CLONE_FS" in flags else [*self.folder]
+		files = self.files if "CLONE_FILES" in flags else dict(self.files)
+		child = Process(self.leader if "CLONE_THREAD" in flags else number, folder, files)
+		child.program = self.program
+		return child
+
+
+def split_arguments(text: str) -> List[str]:
+	"""At commas that are in no text, no list and no path of a descriptor."""
+	found, start, depth, at = [], 0, 0, 0
+	while at < len(text):
+		char = text[at]
+		if char == '"':
+			at += 1
+			while at < len(text) and text[at] != '"':
+				at += 2 if text[at] == "\\" else 1
+		elif char == "<" and at and (text[at - 1].isdigit() or text[at - 1] == "D"):
+			at = text.find(">", at) if text.find(">", at) >= 0 else len(text)
+		elif char in "([{":
+			depth += 1
+		elif char in ")]}":
+			depth -= 1
+		elif char == "," and depth == 0:
+			found.append(text[start:at].strip())
+			start = at + 1
+		at += 1
+	return [*found, text[start:].strip()]
+
+
+def unquote(word: str) -> Optional[str]:
+	if not word.startswith('"'):
+		return None
+	return bytes(ast.literal_eval("b" + word[: word.rindex('"') + 1])).decode("latin-1")
+
+
+class Call(NamedTuple):
+	process: int
+	name: str
+	arguments: List[str]
+	result: int
+	error: str
+	file: str  # what the descriptor is that it gave
+	line: str
+
+
+def read_calls(log: str) -> List[Call]:
+	"""Each when it was done."""
+	pending: Dict[str, str] = {}
+	found = []
+	for line in log.split("\n"):
+		number, _, rest = line.partition(" ")
+		rest = rest.strip()
+		if rest.endswith("<unfinished ...>"):
+			pending[number] = rest[: -len("<unfinished ...>")]
+			continue
+		resumed = re.match(r"<\.\.\. \w+ resumed>", rest)
+		if resumed:
+			rest = pending.pop(number, "") + rest[resumed.end() :]
+		name = re.match(r"(\w+)\(", rest)
+		results = list(RESULT.finditer(rest))
+		if not name or not results or results[-1].group(1) == "?":
+			continue
+		result, file, gone, error = results[-1].groups()
+		if error in NOTHING:
+			continue
+		file = GONE if gone else file
+		arguments = split_arguments(rest[name.end() : results[-1].start()])
+		found.append(Call(int(number), name.group(1), arguments, int(result), error or "", file or "", rest))
+	return found
+
+
+class Reader:
+	"""Follows the processes."""
+
+	def __init__(self, log: str, folder: str) -> None:
+		self.calls = read_calls(log)
+		self.seen: List[Seen] = []
+		self.begun: List[Begun] = []
+		self.parents = {
+			call.result: call for call in self.calls if call.name in PARENTS and call.result > 0
+		}
+		self.first = self.calls[0].process if self.calls else 0
+		self.processes: Dict[int, Process] = {self.first: Process(self.first, [folder], {})}
+
+	def process(self, number: int) -> Process:
+		if number not in self.processes:
+			call = self.parents.get(number)
+			if call is None:
+				raise ValueError("strace shows no parent of process %d" % number)
+			self.processes[number] = self.process(call.process).fork(number, " ".join(call.arguments))
+		return self.processes[number]
+
+	def read(self) -> None:
+		for call in self.calls:
+			process = self.process(call.process)
+			if call.name in PARENTS and call.result > 0:
+				self.process(call.result)  # what it inherits is what is known by now
+			self.learn(process, call)
+			if call.name == "execve" or call.name == "execveat":
+				self.execute(process, call)
+			elif call.name in PATHS:
+				self.look(process, call)
+			elif call.name.startswith("getdents") and call.result >= 0:
+				self.note(process, "list", "", self.file_of(process, call.arguments[0]), call)
+			elif call.name == "fchdir" and call.result == 0:
+				process.folder[0] = self.file_of(process, call.arguments[0])
+			elif call.name == "unshare" and "CLONE_FS" in call.line and call.result == 0:
+				process.folder = [*process.folder]
+			elif call.name in ("connect", "bind"):
+				path = re.search(r'sun_path=("(?:[^"\\]|\\.)*")', call.line)
+				if path:
+					self.note(process, "find", process.folder[0], unquote(path.group(1)) or "", call)
+
+	def learn(self, process: Process, call: Call) -> None:
+		"""What its descriptors are."""
+		for word in call.arguments:
+			annotated = ANNOTATED.match(word)
+			if annotated and annotated.group(1) == "AT_FDCWD":
+				process.folder[0] = annotated.group(2)
+			elif annotated:
+				process.files[int(annotated.group(1))] = GONE if annotated.group(3) else annotated.group(2)
+		if call.file and call.result >= 0:
+			process.files[call.result] = call.file
+
+	def file_of(self, process: Process, word: str) -> str:
+		annotated = ANNOTATED.match(word)
+		if not annotated:
+			return process.folder[0] if word == "AT_FDCWD" else ""
+		return GONE if annotated.group(3) else annotated.group(2)
+
+	def execute(self, process: Process, call: Call) -> None:
+		folder, at = AT[0] if call.name == "execveat" else PLAIN[0]
+		path = unquote(call.arguments[at])
+		if path is None:
+			return
+		base = self.file_of(process, call.arguments[folder]) if folder >= 0 else process.folder[0]
+		if not path:
+			base, path = "", base
+		# the first is strace's own
+		if self.begun:
+			self.note(process, "execute", base, path, call)
+		if call.result == 0:
+			base, path = self.follow(process, base, path)
+			self.begun.append(Begun(process.leader, base, path, process.folder[0], call.line))
+			process.program = path
+			process.files = dict(process.files)
+
+	def look(self, process: Process, call: Call) -> None:
+		need = need_of(call)
+		for folder, at in PATHS[call.name]:
+			path = unquote(call.arguments[at]) if at < len(call.arguments) else None
+			if path is None:
+				continue
+			is_watch = call.name in UNWATCHED
+			base = process.folder[0] if folder < 0 or is_watch else self.file_of(process, call.arguments[folder])
+			if not path:
+				if call.name == "readlinkat" and call.result >= 0:
+					self.note(process, "link", "", base, call)
+				continue
+			self.note(process, need, base, path, call)
+		if call.name == "chdir" and call.result == 0:
+			path = unquote(call.arguments[0]) or ""
+			base, path = self.follow(process, process.folder[0], path)
+			process.folder[0] = path if path.startswith("/") else "%s/%s" % (base, path)
+
+	def follow(self, process: Process, base: str, path: str) -> Tuple[str, str]:
+		"""Where a name leads that means something else for each process; from no folder, if that is an open file."""
+		device = DEVICE.match(path)
+		if device:
+			number = device.group(1) or str([device.group(n) is not None for n in (2, 3, 4)].index(True))
+			path = "/proc/self/fd/%s%s" % (number, device.group(5) or "")
+		magic = MAGIC.match(path)
+		if not magic:
+			own = re.match(r"^/proc/(\d+)(/.*)?$", path)
+			if own and int(own.group(1)) in self.processes:
+				path = "/proc/self%s" % (own.group(2) or "/")
+			return base, path
+		who = process
+		if magic.group(1).isdigit():
+			if int(magic.group(1)) not in self.processes:
+				return base, path
+			who = self.processes[int(magic.group(1))]
+		if magic.group(4):
+			return base, magic.group(6) or "/"
+		target = who.folder[0] if magic.group(3) else who.program if magic.group(5) else who.files.get(int(magic.group(2)), "")
+		if not target.startswith("/"):
+			return "", ""  # a pipe, or a file that is gone
+		rest = magic.group(6)
+		return (target, rest[1:] or ".") if rest else ("", target)
+
+	def note(self, process: Process, need: str, base: str, path: str, call: Call) -> None:
+		is_found = call.result >= 0
+		is_itself = need in ("link", "itself") and MAGIC.match(path) and not MAGIC.match(path).group(6)  # type: ignore[union-attr]
+		if is_itself:
+			# which name it is, not what is there; where a process is must be noted all the same
+			if not path.endswith("/cwd"):
+				return
+			need = "locate"
+		else:
+			base, path = self.follow(process, base, path)
+		if path.startswith("/") or (base and path):
+			is_file = not base
+			self.seen.append(Seen(process.leader, need if is_found else "any", base or "/", path, is_found, is_file, call.line))
+
+
+def need_of(call: Call) -> str:
+	"""What must have been noted of a path that is there."""
+	name, flags = call.name, " ".join(call.arguments)
+	if name in ("open", "openat", "openat2"):
+		if "O_PATH" in flags or "O_TMPFILE" in flags or "O_DIRECTORY" in flags:
+			return "any"
+		return "write" if "O_WRONLY" in flags else "content"
+	if name in STATUS:
+		return "itself" if name in ("lstat", "lstat64", "oldlstat") or "AT_SYMLINK_NOFOLLOW" in flags else "status"
+	if name in ("readlink", "readlinkat"):
+		return "link"
+	if name == "chdir":
+		return "enter"
+	if name in FINDS or name in ("name_to_handle_at", "inotify_add_watch", "open_tree", "statfs", "statfs64"):
+		return "any"
+	if "xattr" in name and "set" not in name and "remove" not in name:
+		return "any"
+	if name in ("chroot", "uselib"):
+		return "any"
+	return "any" if name in ("link", "linkat") else "write"
+
+
+def read_trace(log: str, folder: str) -> Tuple[List[Seen], List[Begun]]:
+	reader = Reader(log, folder)
+	reader.read()
+	return reader.seen, reader.begun
