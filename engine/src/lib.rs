@@ -31,6 +31,7 @@ pub mod prompt;
 pub mod room;
 pub mod serve;
 pub mod server;
+pub mod signature;
 pub mod slots;
 pub mod source;
 pub mod spawn;

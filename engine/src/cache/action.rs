@@ -26,8 +26,8 @@ use super::story::{Policy, Statuses};
 use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
-const VERSION: &[u8] = b"action 1";
-const BY_FACTS: &[u8] = b"facts 1";
+const VERSION: &[u8] = b"action 2";
+const BY_FACTS: &[u8] = b"facts 2";
 /// Variables by which compilers do more than their command line tells.
 const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
 const CLANG_VARIABLES: [&str; 7] = [
@@ -92,6 +92,8 @@ pub struct Knowledge {
     pub statuses: Statuses,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
+    /// What a command that is cached by its facts says that it makes: a link, by `-o`.
+    pub declared: Option<Bytes>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,6 +157,7 @@ impl Action {
         text.add(call.program.as_os_str().as_encoded_bytes());
         argv.iter().for_each(|word| text.add(word));
         text.add(format!("{input:?}").as_bytes());
+        let compiler = Compiler::of(call.program, call.real).ok();
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
         // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
         text.add(if manners.asks || is_shell { b"" } else { call.folder });
@@ -167,8 +170,13 @@ impl Action {
                 base: None,
                 tells_folder: true,
                 is_shell,
-                statuses: statuses(Compiler::of(call.program, call.real).ok(), manners, &argv, &reason),
+                statuses: statuses(compiler, manners, &argv, &reason),
                 target: None,
+                declared: compiler.and_then(|compiler| {
+                    let read = |name: &[u8]| call.read(name);
+                    let words = response::expand(argv.iter().skip(1).copied(), &read).ok()?.words;
+                    outputs::named(compiler, &words)
+                }),
             },
         })
     }
@@ -191,6 +199,7 @@ impl Action {
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
                 base: base.map(<[u8]>::to_vec),
+                declared: None,
             },
         })
     }

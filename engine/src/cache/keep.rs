@@ -237,7 +237,13 @@ impl Cache {
         stored.map_err(|error| Unkept::failed("store an entry", &error))?;
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
         trace!("an entry is stored under {key}");
-        self.offer(key, bytes, &entry, usize::MAX);
+        match self.signer() {
+            Ok(None) => self.offer(key, bytes, &entry, usize::MAX),
+            Ok(Some(signer)) if self.tiers().is_some() => self.offer(key, signer.seal(key, &bytes), &entry, usize::MAX),
+            Ok(Some(_)) => {}
+            Err(_) if self.tiers().is_some() => self.count("uploads dropped/the signing key cannot be used"),
+            Err(_) => {}
+        }
         Ok(entry)
     }
 

@@ -66,6 +66,12 @@ pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -
     let cache = Cache::new(folder, store, again);
     cache.set_audit(settings.audit());
     cache.set_links(settings.is_on(Key::HardLink));
+    if let Err(why) = cache.set_trusted_keys(&settings.text(Key::TrustedKeys).to_string_lossy()) {
+        warn!("trusted_keys: {why}; nothing is taken from other stores");
+    }
+    if let Err(why) = cache.set_signing_key(&settings.text(Key::SigningKey).to_string_lossy()) {
+        warn!("signing_key: {why}; nothing is uploaded");
+    }
     if let Err(why) = cache.set_remote(&settings.text(Key::Remote).to_string_lossy()) {
         warn!("remote: {why}");
     }
@@ -120,6 +126,7 @@ impl Server {
             umask: order.context.umask,
             by_facts,
             circumstances: by_facts.map(|_| circumstances(&order.context)).unwrap_or_default(),
+            outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
             arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,

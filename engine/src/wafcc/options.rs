@@ -19,6 +19,7 @@ pub enum Act {
     SetConfig(Key, String),
     Wish(Wish),
     AuditReport,
+    NewSigningKey(Option<OsString>),
     Explain { output: Option<OsString>, json: bool },
     Shutdown,
 }
@@ -51,6 +52,7 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Short('o') | Long("set-config") => set_named(&parser.value()?.string()?)?,
             Long("explain") => explain(&mut parser)?,
             Long("shutdown") => Act::Shutdown,
+            Long("new-signing-key") => Act::NewSigningKey(optional(&mut parser)?),
             Long("evict-older-than") => Act::Wish(Wish::Evict {
                 seconds: quantity::age(&parser.value()?.string()?)?,
             }),
@@ -72,14 +74,18 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
     settle(acts, json, verbose)
 }
 
-/// Which output may be left out.
-fn explain(parser: &mut lexopt::Parser) -> Result<Act, lexopt::Error> {
-    let mut output = parser.optional_value();
-    if output.is_none() {
-        output = parser
+/// A value that may be left out.
+fn optional(parser: &mut lexopt::Parser) -> Result<Option<OsString>, lexopt::Error> {
+    match parser.optional_value() {
+        Some(value) => Ok(Some(value)),
+        None => Ok(parser
             .raw_args()?
-            .next_if(|word| !word.as_encoded_bytes().starts_with(b"-"));
+            .next_if(|word| !word.as_encoded_bytes().starts_with(b"-"))),
     }
+}
+
+fn explain(parser: &mut lexopt::Parser) -> Result<Act, lexopt::Error> {
+    let output = optional(parser)?;
     let json = false;
     Ok(Act::Explain { output, json })
 }
