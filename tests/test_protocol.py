@@ -39,6 +39,7 @@ def execute(f: Dict[str, Any], as_text: bool = False) -> bytes:
 	command = protocol.encode_command(
 		f["flags"], f["stdin"], f["stdout"], f["stderr"], f["timeout"], unhex(f["cwd"]), argv, unhex(f["input"])
 	)
+	command = protocol.declare_outputs(command, [unhex(output) for output in f.get("outputs", ())])
 	return protocol.encode_execute(f["id"], f["env"], command)
 
 

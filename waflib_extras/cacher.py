@@ -113,7 +113,13 @@ class Cacher:
 		flags = self.find_flags(task) if self.active else 0
 		if flags & IF_SMALL:
 			flags = flags & ~IF_SMALL if is_small(task) else 0
-		return bytes((command[0] | flags,)) + command[1:] if flags else command
+		if not flags:
+			return command
+		command = bytes((command[0] | flags,)) + command[1:]
+		if flags & protocol.FACTS:
+			# of a compile its arguments tell; of others what a shared store has may write these files and nothing else
+			command = protocol.declare_outputs(command, [node.abspath() for node in task.outputs])
+		return command
 
 	def hear(self, task: Any, told: Any, learned: Any = None) -> None:
 		"""What the cache did for this task."""

@@ -33,6 +33,7 @@ NEW_SESSION = 1
 CACHED = 2
 FACTS = 4
 INPUTS = 8
+DECLARES = 16
 
 # caching.flags
 READ_ONLY = 1
@@ -251,6 +252,19 @@ def _encode_each(argv: Iterable[Any]) -> bytes:
 		return EMPTY.join([os.fsencode(argument) + b"\0" for argument in argv])
 	except (TypeError, ValueError) as e:
 		raise Unsendable("argument: %s" % e) from None
+
+
+def declare_outputs(command: bytes, outputs: Sequence[Any]) -> bytes:
+	"""A command of ``encode_command`` that says which files it is to make; as it is if that is too much for a frame."""
+	if not outputs:
+		return command
+	try:
+		declared = _strings([os.fsencode(output) for output in outputs])
+	except Unsendable:
+		return command
+	if len(command) + len(declared) + _EXECUTE.size > FRAME_CAP:
+		return command
+	return EMPTY.join((bytes((command[0] | DECLARES,)), command[1:], declared))
 
 
 def encode_execute(number: int, env: int, command: bytes) -> bytes:

@@ -133,7 +133,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn tell(access: Access) -> Value {
-    let Access { process, what, error } = access;
+    let Access { process, what, error, .. } = access;
     let mut told = match what {
         What::Begin {
             program,

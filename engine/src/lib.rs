@@ -35,6 +35,7 @@ pub mod regular;
 pub mod room;
 pub mod serve;
 pub mod server;
+pub mod signature;
 pub mod slots;
 pub mod source;
 pub mod spawn;

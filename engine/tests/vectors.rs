@@ -81,6 +81,7 @@ fn request(vector: &Value) -> Request {
             cwd: unhex(&f["cwd"]),
             argv: strings(&f["argv"]),
             input: unhex(&f["input"]),
+            outputs: f.get("outputs").map(strings).unwrap_or_default(),
         })),
         "cancel" => Request::Cancel { id: number(&f["id"]) },
         "status" => Request::Status,

@@ -29,7 +29,7 @@ use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
 const VERSION: &[u8] = b"action 2";
-const BY_FACTS: &[u8] = b"facts 1";
+const BY_FACTS: &[u8] = b"facts 2";
 /// Variables by which compilers do more than their command line tells.
 const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
 const CLANG_VARIABLES: [&str; 7] = [
@@ -96,6 +96,8 @@ pub struct Knowledge {
     pub asks_processor: bool,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
+    /// What a command that is cached by its facts says that it makes: a link, by `-o`.
+    pub declared: Option<Bytes>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,6 +161,7 @@ impl Action {
         text.add(call.program.as_os_str().as_encoded_bytes());
         argv.iter().for_each(|word| text.add(word));
         text.add(format!("{input:?}").as_bytes());
+        let compiler = Compiler::of(call.program, call.real).ok();
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
         // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
         text.add(if manners.asks || is_shell { b"" } else { call.folder });
@@ -173,13 +176,18 @@ impl Action {
                 is_shell,
                 statuses: statuses(
                     call,
-                    Compiler::of(call.program, call.real).ok(),
+                    compiler,
                     manners,
                     &argv,
                     &reason,
                 ),
                 asks_processor: asks_processor(call),
                 target: None,
+                declared: compiler.and_then(|compiler| {
+                    let read = |name: &[u8]| call.read(name);
+                    let words = response::expand(argv.iter().skip(1).copied(), &read).ok()?.words;
+                    outputs::named(compiler, &words)
+                }),
             },
         })
     }
@@ -204,6 +212,7 @@ impl Action {
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
                 outputs,
                 base: base.map(<[u8]>::to_vec),
+                declared: None,
             },
         })
     }

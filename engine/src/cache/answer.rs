@@ -16,6 +16,7 @@ use std::time::Instant;
 use super::access::Bytes;
 use super::action::{Action, Call};
 use super::audit::Due;
+use super::destination::{freshen, Destination, Folders};
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
 use super::environment::{Circumstances, Environment};
@@ -23,6 +24,7 @@ use super::exception::LIBC;
 use super::explain::Reasons;
 use super::fact::Kind;
 use super::flight::{Boarding, Flight};
+use super::foreign::{Declaration, Origin, Refusal, Stored};
 use super::input::Input;
 use super::inputs::Inputs;
 use super::journal::RUNS;
@@ -31,7 +33,7 @@ use super::neutral;
 use super::outputs::Role;
 use super::path::Place;
 use super::processor::{self, PROCESSOR};
-use super::restore::{freshen, mode_of_output, restore, Output, Unrestored};
+use super::restore::{mode_of_output, restore, Output, Unrestored};
 use super::search::{Search, Searched};
 use super::status::Stamp;
 use super::store::{Blob, EntryRef};
@@ -54,6 +56,8 @@ pub struct Question {
     pub input: Input,
     /// What else it has of its client, which few programs can know.
     pub circumstances: Circumstances,
+    /// Files that it is to make, as its client names them.
+    pub outputs: Vec<Bytes>,
     /// When it came, or came again.
     pub arrived: Instant,
     pub wishes: Arc<Wishes>,
@@ -88,6 +92,14 @@ pub(super) const TERMINAL: &[u8] = b"=terminal";
 pub(super) const INPUT: &[u8] = b"=input";
 
 impl Question {
+    pub(super) fn declaration<'a>(&'a self, action: &'a Action) -> Declaration<'a> {
+        Declaration {
+            folder: &self.folder,
+            action,
+            outputs: &self.outputs,
+        }
+    }
+
     /// All variables, and what the client's terminal is.
     pub(super) fn variables(&self) -> Environment {
         let size = self.wishes.terminal;
@@ -240,6 +252,10 @@ impl Cache {
             });
             return Some(self.told(&question, &action, &key, answer));
         }
+        let untaken = match self.tiers() {
+            Some(_) if !question.wishes.recache => self.why_nothing_is_taken(&question, &action),
+            _ => None,
+        };
         let (flight, told, question) = match question.searched.take().map(|searched| searched.into_flight()) {
             Some((flight, told)) => (flight, told, question),
             None => match self.flights.board(key, question) {
@@ -259,7 +275,8 @@ impl Cache {
             Stamp::wait_for_next();
         }
         reasons = self.with_command_line(reasons, &question, &action, &key);
-        told.into_iter().for_each(|words| reasons.add(words));
+        let told = told.into_iter().chain(untaken.map(|untaken| untaken.words));
+        told.for_each(|words| reasons.add(words));
         let ticket = Ticket {
             reasons,
             question,
@@ -336,12 +353,34 @@ impl Cache {
     ) -> Found {
         let mut changed: Option<(String, Reasons)> = None;
         for known in entries {
-            let Some(entry) = self.read(known) else { continue };
+            let Some(Stored { entry, origin }) = self.read(known) else {
+                continue;
+            };
+            // What was taken from others is as strange as it was then.
+            let places = match origin {
+                Origin::Own => None,
+                Origin::Foreign(signer) => {
+                    let places = question.declaration(action).places(&entry);
+                    match (self.trust().allows(signer), places) {
+                        (Ok(()), Ok(places)) => Some(places),
+                        _ => continue,
+                    }
+                }
+            };
             if let Err(change) = entry.check(view) {
                 changed.get_or_insert_with(|| (change.to_string(), Reasons::of(entry.changes(view))));
                 continue;
             }
-            match self.bring_back(&entry, question, action) {
+            let destinations = match places.map(|places| enter(question, places)) {
+                None => None,
+                Some(Ok(destinations)) => Some(destinations),
+                Some(Err(None)) => {
+                    self.refuse(Refusal::Link);
+                    continue;
+                }
+                Some(Err(Some(path))) => return Found::Unusual(path),
+            };
+            match self.bring_back(&entry, question, action, destinations.as_deref()) {
                 Ok(mut hit) => {
                     if question.inputs {
                         hit.inputs = Inputs::of(&entry, view);
@@ -361,16 +400,27 @@ impl Cache {
         Found::Nothing { why, reasons }
     }
 
-    pub(super) fn read(&self, known: &EntryRef) -> Option<Entry> {
-        let entry = Entry::decode(&self.store.read(known)?);
-        if entry.is_err() {
+    pub(super) fn read(&self, known: &EntryRef) -> Option<Stored> {
+        let stored = Stored::decode(&self.store.read(known)?);
+        if stored.is_none() {
             self.store.remove_entry(known);
         }
-        entry.ok()
+        stored
+    }
+
+    pub(super) fn refuse(&self, why: Refusal) {
+        self.count(format!("remote refused/{}", why.name()));
     }
 
     /// Puts an entry's outputs in their places. An error names what is there and cannot be replaced, if that is why.
-    fn bring_back(&self, entry: &Entry, question: &Question, action: &Action) -> Result<Hit, Option<PathBuf>> {
+    /// Without destinations it was made here, and goes where it was.
+    fn bring_back(
+        &self,
+        entry: &Entry,
+        question: &Question,
+        action: &Action,
+        destinations: Option<&[Destination]>,
+    ) -> Result<Hit, Option<PathBuf>> {
         let base = action.knows.base.as_deref();
         let print = |print: &Print| {
             let stored = match print {
@@ -387,7 +437,8 @@ impl Cache {
         let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
         let are_linked = self.are_linked();
         let mut files = Vec::with_capacity(entry.outputs.len());
-        for output in &entry.outputs {
+        let mut folders = Folders::default();
+        for (at, output) in entry.outputs.iter().enumerate() {
             let known = output.number.map(|number| action.knows.outputs.get(number).ok_or(None));
             let known = known.transpose()?;
             let path = known.map_or_else(|| place.absolute(&output.path), |known| known.path.clone());
@@ -405,7 +456,9 @@ impl Cache {
             let is_to_stay = !(is_own || are_linked && is_main);
             let mode = mode_of_output(*is_program, question.umask);
             let is_same = || self.world.digest_of_output(&path, *size, mode) == Some(*digest);
-            if is_to_stay && is_same() && freshen(&path) {
+            let declared = destinations.and_then(|all| all.get(at));
+            let freshen = || declared.map_or_else(|| freshen(&path), Destination::freshen);
+            if is_to_stay && is_same() && freshen() {
                 continue;
             }
             let mut blob = self.store.open_blob(digest).ok_or(None)?;
@@ -413,7 +466,9 @@ impl Cache {
                 let stored = self.bytes_of(digest).ok_or(None)?;
                 blob = Blob::Bytes(own_dependencies(stored, action).ok_or(None)?);
             }
-            files.push((path, blob, mode, is_main));
+            let destination = declared.cloned().map_or_else(|| folders.known(&path), Ok);
+            let destination = destination.map_err(|_| Some(path.clone()))?;
+            files.push((path, blob, mode, is_main, destination));
         }
         let writers: Vec<_> = files
             .iter()
@@ -426,8 +481,9 @@ impl Cache {
         let outputs: Vec<_> = files
             .iter()
             .zip(writers.iter().zip(&links))
-            .map(|((path, _, mode, is_main), (content, link))| Output {
+            .map(|((path, _, mode, is_main, destination), (content, link))| Output {
                 path,
+                destination: destination.clone(),
                 content,
                 mode: *mode,
                 // The others are text, into which compilers write without removing it first.
@@ -463,6 +519,18 @@ impl Cache {
         }
         answer
     }
+}
+
+/// The folders where declared outputs go. An error names the one whose folder cannot be entered, unless that is for a link on the way.
+fn enter(question: &Question, places: Vec<PathBuf>) -> Result<Vec<Destination>, Option<PathBuf>> {
+    let folder = FilePath::new(OsStr::from_bytes(&question.folder));
+    let mut folders = Folders::default();
+    let enter = |path: PathBuf| match folders.declared(folder, &path) {
+        Ok(destination) => Ok(destination),
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => Err(None),
+        Err(_) => Err(Some(path)),
+    };
+    places.into_iter().map(enter).collect()
 }
 
 /// A stored dependency file as it is for this command.

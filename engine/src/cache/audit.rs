@@ -133,6 +133,7 @@ impl Cache {
             environment: question.environment.clone(),
             folder: question.folder.clone(),
             umask: question.umask,
+            outputs: question.outputs.clone(),
             arrived: question.arrived,
             by_facts: question.by_facts,
             input: question.input,
@@ -215,7 +216,7 @@ impl Cache {
 
     fn hold_against(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Verdict, Verdict> {
         let gone = Verdict::Unknown("its entry is gone");
-        let entry = self.read(&due.known).ok_or(gone)?;
+        let entry = self.read(&due.known).ok_or(gone)?.entry;
         self.require_facts(due, &entry)?;
         let known = Taken::of_entry(&entry);
         let first = self.run_again(due, run)?;

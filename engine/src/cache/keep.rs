@@ -245,7 +245,13 @@ impl Cache {
         }
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
         trace!("an entry is stored under {key}");
-        self.offer(key, bytes, &entry, usize::MAX);
+        match self.signer() {
+            Ok(None) => self.offer(key, bytes, &entry, usize::MAX),
+            Ok(Some(signer)) if self.tiers().is_some() => self.offer(key, signer.seal(key, &bytes), &entry, usize::MAX),
+            Ok(Some(_)) => {}
+            Err(_) if self.tiers().is_some() => self.count("uploads dropped/the signing key cannot be used"),
+            Err(_) => {}
+        }
         Ok(entry)
     }
 
@@ -256,7 +262,7 @@ impl Cache {
         let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         for other in self.store.find(&ticket.key) {
-            let mut holds = || self.read(&other).is_some_and(|entry| entry.check(&mut view).is_ok());
+            let mut holds = || self.read(&other).is_some_and(|entry| entry.entry.check(&mut view).is_ok());
             if other != *new && holds() {
                 self.store.remove_entry(&other);
             }

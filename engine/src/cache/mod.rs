@@ -16,6 +16,7 @@ pub mod audit;
 pub mod clerks;
 pub mod compiler;
 pub mod dated;
+pub mod destination;
 pub mod diary;
 pub mod digest;
 mod elsewhere;
@@ -25,6 +26,7 @@ pub mod exception;
 mod explain;
 pub mod fact;
 pub mod flight;
+pub mod foreign;
 pub mod input;
 pub mod inputs;
 pub mod instructions;
@@ -74,9 +76,24 @@ use store::Store;
 use tally::Tally;
 use world::World;
 
+use crate::signature::{self, Signer, Trust};
 use crate::tier::address;
 use crate::tier::counts::Counts;
 use crate::tier::Tiers;
+
+struct Keys {
+    trust: Arc<Trust>,
+    signer: Result<Option<Arc<Signer>>, String>,
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys {
+            trust: Arc::default(),
+            signer: Ok(None),
+        }
+    }
+}
 
 /// One store, and all that is known of it and of the world.
 pub struct Cache {
@@ -93,6 +110,8 @@ pub struct Cache {
     links: AtomicBool,
     /// Stores that machines share.
     tiers: RwLock<Option<Arc<Tiers>>>,
+    /// Whose entries are taken from there, and with which key ours are signed.
+    keys: RwLock<Keys>,
     /// Takes questions that come again.
     again: Arc<dyn Fn(Question) + Send + Sync>,
 }
@@ -114,6 +133,7 @@ impl Cache {
             audit: Audit::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
+            keys: RwLock::default(),
             again,
         };
         cache.begin_counts();
@@ -191,6 +211,36 @@ impl Cache {
             old.close();
         }
         Ok(())
+    }
+
+    /// From now on only what these keys have signed is taken from other stores. A mistake means that nothing is.
+    pub fn set_trusted_keys(&self, text: &str) -> Result<(), String> {
+        let trust = Trust::load(text);
+        let done = match &trust {
+            Trust::Nobody(why) => Err(why.clone()),
+            _ => Ok(()),
+        };
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).trust = Arc::new(trust);
+        done
+    }
+
+    /// From now on what is uploaded is signed with the key in this file. If it cannot be, nothing is uploaded.
+    pub fn set_signing_key(&self, path: &str) -> Result<(), String> {
+        let loaded = match path {
+            "" => Ok(None),
+            path => signature::check_place(path).and_then(|()| Signer::load(Path::new(path)).map(Some)),
+        };
+        let done = loaded.as_ref().map(drop).map_err(Clone::clone);
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).signer = loaded.map(|key| key.map(Arc::new));
+        done
+    }
+
+    fn trust(&self) -> Arc<Trust> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).trust.clone()
+    }
+
+    fn signer(&self) -> Result<Option<Arc<Signer>>, String> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).signer.clone()
     }
 
     fn tiers(&self) -> Option<Arc<Tiers>> {

@@ -5,7 +5,7 @@ use super::compiler::Compiler;
 use super::exception::special;
 use super::language::{ending, Language};
 use super::line::Line;
-use super::options::{Named, Side, Stage};
+use super::options::{Does, Known, Named, Side, Stage, Takes};
 use super::reason::Reason;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,6 +65,28 @@ pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
     }));
     outputs.iter().try_for_each(|output| writable(&output.path))?;
     Ok(outputs)
+}
+
+/// What the word behind the last `-o` names; `None` if there is none, or a word that is not understood.
+pub fn named(compiler: Compiler, words: &[Bytes]) -> Option<Bytes> {
+    let mut output = None;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with(b"-") || word == b"-" {
+            continue;
+        }
+        let known = Known::find(compiler, word)?;
+        let joined = &word[known.name.len()..];
+        let operand = match known.takes {
+            Takes::Nothing | Takes::Joined => joined.to_vec(),
+            Takes::Either if !joined.is_empty() => joined.to_vec(),
+            Takes::Separate | Takes::Either => words.next()?.clone(),
+        };
+        if known.does == Does::Output {
+            output = Some(operand);
+        }
+    }
+    output.filter(|path| !path.is_empty() && writable(path).is_ok())
 }
 
 fn writable(path: &[u8]) -> Result<(), Reason> {
@@ -152,4 +174,27 @@ fn beside(line: &Line, side: Side) -> Option<Output> {
     };
     let (role, path) = (Role::Side(side), path_beside(line, side));
     makes.then_some(Output { role, path, certain })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_its_output() {
+        for (line, expected) in [
+            ("a.o -o prog", Some("prog")),
+            ("-oprog a.o -lm -L /lib -Wl,-z,now", Some("prog")),
+            ("a.o -o one -o two", Some("two")),
+            ("-L -o a.o -o prog", Some("prog")),
+            ("a.o", None),
+            ("a.o -o", None),
+            ("a.o -o /dev/null", None),
+            ("a.o --frobnicate -o prog", None),
+        ] {
+            let words: Vec<Bytes> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            let named = named(Compiler::Gcc, &words);
+            assert_eq!(named, expected.map(|name| name.as_bytes().to_vec()), "{line}");
+        }
+    }
 }

@@ -4,17 +4,21 @@
 //! What is there and no plain file of usual rights (a link, a device, a file with other names or another mode) is not
 //! replaced: the command itself knows what it would do with it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{renameat_with, utimensat, AtFlags, RenameFlags, Timespec, Timestamps, CWD, UTIME_NOW};
+use rustix::fs::{openat, renameat, renameat_with, statat, unlinkat, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::destination::Destination;
+
 pub struct Output<'a> {
+    /// For messages.
     pub path: &'a Path,
+    pub destination: Destination,
     /// Writes all that it holds into an empty file.
     pub content: &'a dyn Fn(&File) -> io::Result<()>,
     pub mode: u32,
@@ -26,19 +30,6 @@ pub struct Output<'a> {
 pub fn mode_of_output(is_program: bool, umask: u32) -> u32 {
     let mode = if is_program { 0o777 } else { 0o666 };
     mode & !umask
-}
-
-/// What is there already is as if it were written now; tells whether that could be done.
-pub fn freshen(path: &Path) -> bool {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 pub type Link<'a> = &'a dyn Fn(&Path, u32) -> io::Result<()>;
@@ -56,14 +47,21 @@ pub enum Unrestored {
 
 /// A file that is written beside its place, and removed unless it gets there.
 struct Draft {
-    path: PathBuf,
+    destination: Destination,
+    name: String,
     is_placed: bool,
+}
+
+impl Draft {
+    fn remove(&self) -> io::Result<()> {
+        Ok(unlinkat(self.destination.folder(), &self.name, AtFlags::empty())?)
+    }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_placed {
-            let _ = fs::remove_file(&self.path);
+            let _ = self.remove();
         }
     }
 }
@@ -76,7 +74,7 @@ pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
     };
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
-        if !is_replaceable(output.path, output.mode, output.link.is_some()).map_err(failed(output.path))? {
+        if !is_replaceable(output).map_err(failed(output.path))? {
             return Err(Unrestored::Unusual(output.path.to_owned()));
         }
         drafts.push(draft(output).map_err(failed(output.path))?);
@@ -90,16 +88,16 @@ pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
 /// Puts a draft in its place. Where a file stands it changes places with that, which then goes: ext4 has the new one written to
 /// disk before it replaces another by a plain `rename`, and nobody waits for the disk when a compiler writes its output.
 fn place(draft: &mut Draft, output: &Output<'_>) -> io::Result<()> {
-    let path = output.path;
+    let (folder, name) = (output.destination.folder(), output.destination.name());
     if output.link.is_some() {
         // Of two names of one file none is renamed: the draft goes then, as it does if something fails.
-        return fs::rename(&draft.path, path);
+        return Ok(renameat(folder, &draft.name, folder, name)?);
     }
-    let renamed = |flags| renameat_with(CWD, &draft.path, CWD, path, flags);
+    let renamed = |flags| renameat_with(folder, &draft.name, folder, name, flags);
     match renamed(RenameFlags::NOREPLACE) {
-        Err(Errno::EXIST) if renamed(RenameFlags::EXCHANGE).is_ok() => return fs::remove_file(&draft.path),
+        Err(Errno::EXIST) if renamed(RenameFlags::EXCHANGE).is_ok() => return draft.remove(),
         // Not all file systems know how.
-        Err(_) => fs::rename(&draft.path, path)?,
+        Err(_) => renameat(folder, &draft.name, folder, name)?,
         Ok(()) => {}
     }
     draft.is_placed = true;
@@ -118,38 +116,41 @@ fn is_read_only(found: &fs::Metadata) -> bool {
 }
 
 /// Nothing is there, or what the command would have left there itself, or a link of ours.
-fn is_replaceable(path: &Path, mode: u32, is_linked: bool) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if is_linked && is_read_only(&found) => Ok(true),
-        Ok(found) => Ok(found.is_file() && found.nlink() == 1 && found.mode() & 0o7777 == mode),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error),
+fn is_replaceable(output: &Output<'_>) -> io::Result<bool> {
+    let (folder, name) = (output.destination.folder(), output.destination.name());
+    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => {
+            let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+            let is_link_of_ours = output.link.is_some() && found.st_mode & 0o222 == 0;
+            Ok(is_file && (is_link_of_ours || found.st_nlink == 1 && found.st_mode & 0o7777 == output.mode))
+        }
+        Err(Errno::NOENT) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }
 
 fn draft(output: &Output<'_>) -> io::Result<Draft> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!(".wafcc-{}-{number}", std::process::id());
-    let path = output.path.with_file_name(name);
+    let draft = Draft {
+        destination: output.destination.clone(),
+        name: format!(".wafcc-{}-{number}", std::process::id()),
+        is_placed: false,
+    };
     if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0) {
-        let draft = Draft { path, is_placed: false };
         // What cannot be linked is written.
-        if link(&draft.path, output.mode & READ_ONLY).is_ok() {
+        if link(&draft.destination.beside(&draft.name), output.mode & READ_ONLY).is_ok() {
             return Ok(draft);
         }
-        let _ = fs::remove_file(&draft.path);
-        return write(output, draft);
+        let _ = draft.remove();
     }
-    write(output, Draft { path, is_placed: false })
+    write(output, draft)
 }
 
 fn write(output: &Output<'_>, draft: Draft) -> io::Result<Draft> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft.path)?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = File::from(openat(draft.destination.folder(), &draft.name, flags, mode)?);
     (output.content)(&file)?;
     file.set_permissions(fs::Permissions::from_mode(output.mode))?;
     Ok(draft)
@@ -157,6 +158,7 @@ fn write(output: &Output<'_>, draft: Draft) -> io::Result<Draft> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::destination::{freshen, Folders};
     use super::*;
     use std::io::Write;
     use std::os::unix::fs::symlink;
@@ -195,17 +197,18 @@ mod tests {
             .iter()
             .map(|(_, text)| move |mut file: &File| file.write_all(text.as_bytes()))
             .collect();
-        let outputs: Vec<_> = outputs
-            .iter()
-            .zip(&writers)
-            .map(|((path, _), content)| Output {
+        let mut all = Vec::new();
+        for ((path, _), content) in outputs.iter().zip(&writers) {
+            let destination = Folders::default().known(path);
+            all.push(Output {
                 path,
+                destination: destination.map_err(|error| Unrestored::Failed(path.to_path_buf(), error))?,
                 content,
                 mode: mode_of_output(is_executable, umask),
                 link: None,
-            })
-            .collect();
-        restore(&outputs)
+            });
+        }
+        restore(&all)
     }
 
     #[test]
@@ -266,6 +269,7 @@ mod tests {
         let place = |link: Link<'_>| {
             let output = Output {
                 path: &path,
+                destination: Folders::default().known(&path).unwrap(),
                 content: &content,
                 mode: mode_of_output(false, 0o027),
                 link: Some(link),

@@ -6,23 +6,25 @@
 //!      └─► none ─► the next tier … ─► a miss, which keeps the flight
 //! ```
 //!
-//! What a tier gives is a stranger's: facts are held against this machine, blobs against their digests, and outputs have to lie where such a
-//! command may write. All that is left to trust is that such a command makes such a file.
+//! What a tier gives is a stranger's: its signature is checked if keys are trusted, its outputs have to be what the command declares (`foreign`),
+//! facts are held against this machine, and blobs against their digests.
 
 use std::sync::Arc;
 
 use super::action::Action;
 use super::answer::Question;
 use super::digest::Digest;
-use super::entry::{Entry, Output};
+use super::entry::{Content, Entry, Print};
 use super::flight::{Boarding, Flight};
+use super::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
 use super::moment::Moment;
-use super::path::{Place, Root};
-use super::store::Store;
+use super::path::Place;
+use super::store::{Blob, Store};
 use super::world::View;
 use super::Cache;
-use crate::tier::shelf::Shelf;
-use crate::tier::wrapped::{Wrapped, LARGEST_BLOB};
+use crate::signature::{Distrust, Sealed, Trust};
+use crate::tier::shelf::{Shelf, MOST_ENTRIES};
+use crate::tier::wrapped::Wrapped;
 use crate::tier::{Findings, Load, Offer, Tiers};
 
 /// A question for which tiers are asked, or were.
@@ -50,10 +52,24 @@ pub(super) enum Search {
 
 /// What is to be done with what a tier has.
 enum Judged {
-    Holds(Entry, Vec<u8>),
+    /// One that holds, by its number.
+    Holds(Entry, usize),
     /// One that holds lacks these.
     Lacks(Vec<Digest>),
     Nothing(String),
+    Refused(Refusal),
+}
+
+/// Why an entry that holds is not in the store.
+enum Unadopted {
+    Refused(Refusal),
+    Failed(String),
+}
+
+/// Why tiers are not even asked.
+pub(super) struct Untaken {
+    name: &'static str,
+    pub words: String,
 }
 
 impl Searched {
@@ -75,6 +91,12 @@ impl Cache {
         moment: &mut Option<Moment>,
     ) -> Search {
         let tiers = self.tiers();
+        if let Some(why) = self.why_nothing_is_taken(&question, action) {
+            if question.searched.is_none() && tiers.is_some() {
+                self.count(format!("remote refused/{}", why.name));
+            }
+            return Search::Nothing(question);
+        }
         let Some(mut searched) = question.searched.take() else {
             let Some(tiers) = tiers.filter(|tiers| tiers.are_there(0)) else {
                 return Search::Nothing(question);
@@ -94,19 +116,24 @@ impl Cache {
             };
         };
         if let (Some((tier, shelf)), Some(tiers)) = (searched.found.take(), &tiers) {
-            match self.judge(&question, action, &shelf, moment) {
-                Judged::Holds(entry, bytes) => match self.adopt(key, &entry, &bytes, &shelf) {
+            match self.judge(&question, action, key, &shelf, moment) {
+                Judged::Holds(entry, at) => match self.adopt(&question.declaration(action), key, &entry, at, &shelf) {
                     Ok(()) => {
                         let name = tiers.name(tier);
                         self.count("remote hits");
                         if !question.wishes.read_only {
-                            self.offer(key, bytes, &entry, tier);
+                            // With its signature, if it has one.
+                            self.offer(key, shelf.entries[at].clone(), &entry, tier);
                         }
                         searched.words = vec![format!("it came from {name}")];
                         question.searched = Some(searched);
                         return Search::Stored(question);
                     }
-                    Err(why) => {
+                    Err(Unadopted::Refused(why)) => {
+                        self.refuse(why);
+                        searched.words.push(refused(tiers.name(tier), why));
+                    }
+                    Err(Unadopted::Failed(why)) => {
                         self.count(format!("remote errors/{}: {why}", tiers.name(tier)));
                         log::warn!("{}: {why}", tiers.name(tier));
                         searched.words.push(format!("{}: {why}", tiers.name(tier)));
@@ -118,6 +145,7 @@ impl Cache {
                 }
                 Judged::Lacks(_) => searched.words.push(format!("{} lacks a part of it", tiers.name(tier))),
                 Judged::Nothing(why) => searched.words.push(format!("{} has it, but {why}", tiers.name(tier))),
+                Judged::Refused(why) => searched.words.push(refused(tiers.name(tier), why)),
             }
         }
         match tiers.filter(|tiers| tiers.are_there(searched.next)) {
@@ -128,6 +156,21 @@ impl Cache {
                 Search::Nothing(question)
             }
         }
+    }
+
+    /// Whether something of what tiers have could be taken for this command at all.
+    pub(super) fn why_nothing_is_taken(&self, question: &Question, action: &Action) -> Option<Untaken> {
+        if let Trust::Nobody(why) = &*self.trust() {
+            return Some(Untaken {
+                name: Distrust::Nobody.name(),
+                words: format!("nothing is taken from other stores: trusted_keys: {why}"),
+            });
+        }
+        let is_undeclared = question.declaration(action).is_empty();
+        is_undeclared.then(|| Untaken {
+            name: UNDECLARED,
+            words: format!("nothing is taken from other stores: {UNDECLARED} (wafcc run --output=FILE -- …)"),
+        })
     }
 
     fn begin_search(&self, tiers: &Arc<Tiers>, question: Question, mut searched: Box<Searched>, key: Digest) -> Search {
@@ -163,18 +206,32 @@ impl Cache {
         Search::Begun
     }
 
-    /// The first entry whose facts hold here.
-    fn judge(&self, question: &Question, action: &Action, shelf: &Shelf, moment: &mut Option<Moment>) -> Judged {
+    /// The first entry that may be taken and whose facts hold here.
+    fn judge(
+        &self,
+        question: &Question,
+        action: &Action,
+        key: &Digest,
+        shelf: &Shelf,
+        moment: &mut Option<Moment>,
+    ) -> Judged {
+        let (trust, declaration) = (self.trust(), question.declaration(action));
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
         let now = Moment::for_request(moment.take(), question.arrived);
         let mut view = View::at(now, &self.world, &place, &environment);
         let mut judged = Judged::Nothing("no entry of it is one".to_owned());
         let mut is_explained = false;
-        for bytes in &shelf.entries {
-            let entry = Entry::decode(bytes).ok();
-            let Some(entry) = entry.filter(|entry| may_be_used(entry, action)) else {
-                continue;
+        for (at, bytes) in shelf.entries.iter().take(MOST_ENTRIES).enumerate() {
+            let entry = match allowed(&trust, &declaration, key, bytes) {
+                Ok(entry) => entry,
+                Err(why) => {
+                    self.refuse(why);
+                    if !is_explained {
+                        judged = Judged::Refused(why);
+                    }
+                    continue;
+                }
             };
             if let Err(change) = entry.check(&mut view) {
                 if !is_explained {
@@ -186,7 +243,7 @@ impl Cache {
             let is_lacking = |digest: &Digest| !shelf.blobs.contains_key(digest) && !self.store.has_blob(digest);
             let lacks: Vec<_> = entry.blobs().into_iter().filter(is_lacking).collect();
             judged = match lacks.is_empty() {
-                true => Judged::Holds(entry, bytes.clone()),
+                true => Judged::Holds(entry, at),
                 false => Judged::Lacks(lacks),
             };
             break;
@@ -196,21 +253,69 @@ impl Cache {
     }
 
     /// Puts an entry into the store, or says what is wrong with it.
-    fn adopt(&self, key: &Digest, entry: &Entry, bytes: &[u8], shelf: &Shelf) -> Result<(), String> {
+    fn adopt(
+        &self,
+        declaration: &Declaration<'_>,
+        key: &Digest,
+        entry: &Entry,
+        at: usize,
+        shelf: &Shelf,
+    ) -> Result<(), Unadopted> {
         let failed = |error: std::io::Error| {
             log::warn!("store what a tier gave: {error}");
-            "it could not be stored here".to_owned()
+            Unadopted::Failed("it could not be stored here".to_owned())
         };
-        let needs = entry.blobs();
-        for digest in &needs {
-            let Some(blob) = shelf.blobs.get(digest).filter(|_| !self.store.has_blob(digest)) else {
+        let outputs = entry.outputs.iter().filter_map(|output| match output.content {
+            Content::File { digest, size, .. } => Some((digest, declaration.has_own_size(output).then_some(size))),
+            _ => None,
+        });
+        for (digest, size) in outputs {
+            let Some(blob) = shelf.blobs.get(&digest).filter(|_| !self.store.has_blob(&digest)) else {
                 continue;
             };
-            let blob = blob.open(digest).ok_or("a blob is not what its digest says")?;
+            let blob = opened(blob, &digest)?;
+            if size.is_some_and(|size| size != blob.len() as u64) {
+                return Err(Unadopted::Refused(Refusal::Size));
+            }
             self.store.put_blob(&blob).map_err(failed)?;
         }
-        self.store.put_entry(key, bytes, &needs).map_err(failed)?;
+        for print in [&entry.stdout, &entry.stderr] {
+            self.adopt_print(print, shelf).map_err(|why| match why {
+                Ok(refused) => refused,
+                Err(error) => failed(error),
+            })?;
+        }
+        let sealed = Sealed::read(&shelf.entries[at]);
+        let bytes = Stored::encode_foreign(sealed.signer(), sealed.entry);
+        self.store.put_entry(key, &bytes, &entry.blobs()).map_err(failed)?;
         Ok(())
+    }
+
+    /// A text that is shown to people: nothing of it is stored that does more than that.
+    fn adopt_print(&self, print: &Print, shelf: &Shelf) -> Result<(), Result<Unadopted, std::io::Error>> {
+        let controls = || Err(Ok(Unadopted::Refused(Refusal::Controls)));
+        let (digest, size) = match print {
+            Print::Inline(text) if is_calm(text) => return Ok(()),
+            Print::Inline(_) => return controls(),
+            Print::Blob { digest, size } => (digest, *size),
+        };
+        let known = self.store.open_blob(digest).and_then(Blob::into_bytes);
+        let is_known = known.is_some();
+        let text = match (known, shelf.blobs.get(digest)) {
+            (Some(text), _) => text,
+            (None, Some(blob)) => opened(blob, digest).map_err(Ok)?,
+            (None, None) => return controls(),
+        };
+        if text.len() as u64 != size {
+            return Err(Ok(Unadopted::Refused(Refusal::Size)));
+        }
+        if !is_calm(&text) {
+            return controls();
+        }
+        match is_known {
+            true => Ok(()),
+            false => self.store.put_blob(&text).map(drop).map_err(Err),
+        }
     }
 
     /// What was just stored is for others, too: for those before the tier that it came from.
@@ -218,7 +323,7 @@ impl Cache {
         let Some(tiers) = self.tiers().filter(|tiers| tiers.take_offers(tier)) else {
             return;
         };
-        if entry.outputs.iter().any(|output| output.size() > LARGEST_BLOB as u64) {
+        if !is_within_bounds(entry) {
             return self.count("uploads dropped/too large");
         }
         let offer = Offer {
@@ -239,17 +344,20 @@ pub(super) fn load(store: &Arc<Store>) -> Arc<Load> {
     })
 }
 
-/// Whether it writes only what such a command may: what the command line names, or what lies below the command's folder.
-fn may_be_used(entry: &Entry, action: &Action) -> bool {
-    let knows = &action.knows;
-    let is_inside = |output: &Output| {
-        let mut parts = output.path.rest.split(|byte| *byte == b'/');
-        knows.compiler.is_none() && output.path.root != Root::Absolute && parts.all(|part| part != b"..")
-    };
-    let mut outputs = entry.outputs.iter();
-    entry.exit == 0
-        && outputs.all(|output| match output.number {
-            Some(number) => number < knows.outputs.len(),
-            None => is_inside(output),
-        })
+/// The entry in what a tier gave, if it may be taken.
+fn allowed(trust: &Trust, declaration: &Declaration<'_>, key: &Digest, bytes: &[u8]) -> Result<Entry, Refusal> {
+    let sealed = Sealed::read(bytes);
+    trust.check(key, &sealed).map_err(Refusal::Distrusted)?;
+    let entry = Entry::decode(sealed.entry).map_err(|_| Refusal::NoEntry)?;
+    declaration.places(&entry)?;
+    Ok(entry)
+}
+
+fn refused(tier: &str, why: Refusal) -> String {
+    format!("{tier} has it, which is refused: {}", why.name())
+}
+
+fn opened(blob: &Wrapped, digest: &Digest) -> Result<Vec<u8>, Unadopted> {
+    let opened = blob.open(digest);
+    opened.ok_or_else(|| Unadopted::Failed("a blob is not what its digest says".to_owned()))
 }

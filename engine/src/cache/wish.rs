@@ -92,6 +92,14 @@ impl Cache {
                 Ok(()) => Answer::Done,
                 Err(error) => Answer::Refusal(format!("remote: {error}")),
             },
+            ("trusted_keys", _) => match self.set_trusted_keys(value) {
+                Ok(()) => Answer::Done,
+                Err(error) => Answer::Refusal(format!("trusted_keys: {error}; nothing is taken from other stores")),
+            },
+            ("signing_key", _) => match self.set_signing_key(value) {
+                Ok(()) => Answer::Done,
+                Err(error) => Answer::Refusal(format!("signing_key: {error}; nothing is uploaded")),
+            },
             ("hard_link", _) => match switch(value.as_ref()) {
                 Some(are_wanted) => {
                     self.set_links(are_wanted);
@@ -152,6 +160,7 @@ impl Cache {
                 hits: count("remote hits"),
                 misses: count("remote misses"),
                 errors: reasons("remote errors/"),
+                refused: reasons("remote refused/"),
                 uploads: count("uploads"),
                 dropped: reasons("uploads dropped/"),
                 bytes_in: count("remote bytes in"),

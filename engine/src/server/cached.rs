@@ -68,6 +68,12 @@ pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -
     let cache = Cache::new(folder, store, again);
     cache.set_audit(settings.audit());
     cache.set_links(settings.is_on(Key::HardLink));
+    if let Err(why) = cache.set_trusted_keys(&settings.text(Key::TrustedKeys).to_string_lossy()) {
+        warn!("trusted_keys: {why}; nothing is taken from other stores");
+    }
+    if let Err(why) = cache.set_signing_key(&settings.text(Key::SigningKey).to_string_lossy()) {
+        warn!("signing_key: {why}; nothing is uploaded");
+    }
     if let Err(why) = cache.set_remote(&settings.text(Key::Remote).to_string_lossy()) {
         warn!("remote: {why}");
     }
@@ -124,6 +130,7 @@ impl Server {
             by_facts: order.execute.by_facts.then_some(input),
             input,
             circumstances: Circumstances::new(move || circumstances(&context)),
+            outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
             arrived: order.arrived,
             wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
             inputs: order.execute.inputs,

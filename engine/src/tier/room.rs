@@ -24,6 +24,7 @@ use crate::frame::Inbox;
 use crate::room::{
     Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, GREETING_CAP, MOST_DIGESTS, PIECE, VERSION,
 };
+use crate::signature::Sealed;
 
 /// Blobs that are not larger come along.
 const INLINE: u32 = 256 << 10;
@@ -181,10 +182,17 @@ impl Room {
         })?;
         let mut fetched: HashMap<Digest, Wrapped> = HashMap::new();
         let mut current: Option<(Digest, u64)> = None;
+        let mut size = 0;
         loop {
             let frame = answer.next(pulse)?;
+            size += frame.len();
             match Reply::decode(&frame) {
-                Ok(Reply::Blob { begun, .. }) if begun.size <= LARGEST_BLOB as u64 => {
+                _ if size > MOST_BYTES => return Err(garbled()),
+                Ok(Reply::Blob { begun, .. })
+                    if begun.size <= LARGEST_BLOB as u64
+                        && wanted.contains(&begun.digest)
+                        && !fetched.contains_key(&begun.digest) =>
+                {
                     let blob = Wrapped {
                         coding: begun.coding as u8,
                         bytes: begun.first.to_vec(),
@@ -193,9 +201,9 @@ impl Room {
                     current = Some((begun.digest, begun.size));
                 }
                 Ok(Reply::Data { bytes, .. }) => {
-                    let (digest, size) = current.ok_or_else(garbled)?;
+                    let (digest, whole) = current.ok_or_else(garbled)?;
                     let blob = fetched.get_mut(&digest).ok_or_else(garbled)?;
-                    if (blob.bytes.len() + bytes.len()) as u64 > size {
+                    if (blob.bytes.len() + bytes.len()) as u64 > whole {
                         return Err(garbled());
                     }
                     blob.bytes.extend_from_slice(bytes);
@@ -296,7 +304,10 @@ fn wrapped(content: &Content<'_>) -> Wrapped {
 /// A blob comes once, whichever of the entries need it.
 fn hand_out(shelves: &mut [Shelf], blobs: &HashMap<Digest, Wrapped>) {
     for shelf in shelves {
-        let entries = shelf.entries.iter().filter_map(|bytes| Entry::decode(bytes).ok());
+        let entries = shelf
+            .entries
+            .iter()
+            .filter_map(|bytes| Entry::decode(Sealed::read(bytes).entry).ok());
         let needed = entries.flat_map(|entry| entry.blobs());
         let at_hand = needed.filter_map(|digest| Some((digest, blobs.get(&digest)?.clone())));
         shelf.blobs = at_hand.collect();

@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use super::wrapped::Wrapped;
 use crate::cache::digest::Digest;
 use crate::cache::entry::Entry;
+use crate::signature::Sealed;
 
 const MAGIC: &[u8; 4] = b"wfs\x01";
 const BLOB: &[u8; 4] = b"wfb\x01";
 const CHECK: usize = 16;
 /// As many as a store keeps of one command.
-const MOST_ENTRIES: usize = 16;
+pub const MOST_ENTRIES: usize = 16;
 const MOST_BLOBS: usize = 4096;
 /// Of the newest entry's shelf; of the others' share; of all entries without blobs.
 const ROOM: usize = 1 << 20;
@@ -49,7 +50,9 @@ impl Shelf {
             if number > 0 && entries > ROOM_FOR_ENTRIES {
                 break;
             }
-            let Ok(entry) = Entry::decode(&bytes) else { continue };
+            let Ok(entry) = Entry::decode(Sealed::read(&bytes).entry) else {
+                continue;
+            };
             used += bytes.len();
             let room = if number == 0 { ROOM } else { ROOM_FOR_OLD };
             for digest in entry.blobs() {

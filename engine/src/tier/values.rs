@@ -13,6 +13,9 @@ use super::wrapped::{Wrapped, LARGEST_BLOB};
 use super::{Fault, Shape, Tier};
 use crate::cache::digest::Digest;
 
+/// All blobs of one entry, as they come.
+const MOST_FETCHED: usize = 320 << 20;
+
 pub enum Name<'a> {
     /// Of a key.
     Shelf(&'a Digest),
@@ -69,11 +72,16 @@ impl<V: Values> Tier for Shelves<V> {
 
     fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
         let mut fetched = Vec::with_capacity(wanted.len());
+        let mut left = MOST_FETCHED;
         // One by one: each may be as large as any.
         for digest in wanted {
             let mut found = self.values.get(&[Name::Blob(digest)], LARGEST_BLOB, pulse)?;
             let value = found.pop().flatten();
-            self.counts.came_in(value.as_ref().map_or(0, Vec::len));
+            let size = value.as_ref().map_or(0, Vec::len);
+            self.counts.came_in(size);
+            left = left
+                .checked_sub(size)
+                .ok_or_else(|| Fault::Failed("it gave more than one entry may bring".to_owned()))?;
             fetched.push(value.and_then(|value| decode_blob(&value)));
         }
         Ok(fetched)

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -18,6 +19,7 @@ use super::run::Home;
 use super::settings::{Key, Settings};
 use super::settings_file;
 use crate::folder::ENGINE;
+use crate::signature;
 
 const HELP: &str = "\
 wafcc runs a compiler, or any command, in the engine of waflib-extras: builds by make, CMake or ninja share the
@@ -25,7 +27,9 @@ processors with each other and with Waf's builds, and what was compiled before i
 it just runs the command.
 
 Usage: wafcc COMMAND [ARGUMENT...]
-       wafcc run -- COMMAND [ARGUMENT...]    cache any command, not only compiles
+       wafcc run [--output=FILE...] -- COMMAND [ARGUMENT...]
+                                             cache any command, not only compiles; what other machines have stored is used
+                                             only where all files that it makes are named
        wafcc run --no-cache -- COMMAND [ARGUMENT...]
        wafcc OPTION...
        a link to wafcc that is called like a compiler runs the next one of that name in PATH
@@ -43,6 +47,8 @@ Options:
   -p, --show-config               all settings, and where each comes from
   -k, --get-config NAME           one setting, or store, runtime_dir, config_path
   -o, --set-config NAME=VALUE     write one into the file of settings
+      --new-signing-key [FILE]    make a key to sign with what is uploaded [~/.config/wafcc/signing.key], and show its
+                                  public half, which readers name in trusted_keys
       --shutdown                  end the engine of this store
   -V, --version
   -h, --help
@@ -73,6 +79,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
         Act::AuditReport => report_audits(&settings),
         Act::Explain { outputs, json } => explain(&settings, &outputs, json),
+        Act::NewSigningKey(file) => make_key(file),
         Act::Wish(wish) => answer(&ask::ask(&settings, wish)?),
         Act::Shutdown => ask::shut_down(&settings),
     }
@@ -182,6 +189,26 @@ fn show_config(settings: &Settings) -> Result<(), String> {
         [] => Ok(()),
         mistakes => Err(mistakes.join("; ")),
     }
+}
+
+/// The public half goes to standard output, for whoever puts it into a setting by a script.
+fn make_key(file: Option<OsString>) -> Result<(), String> {
+    let usual = || place::user_folder().map(|folder| folder.join("signing.key"));
+    let is_usual = file.is_none();
+    let path = file.map(PathBuf::from).or_else(usual);
+    let path = path.ok_or("there is no place for a key: write --new-signing-key FILE")?;
+    let path = std::path::absolute(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    if let Some(folder) = path.parent().filter(|_| is_usual) {
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(|e| format!("make {}: {e}", folder.display()))?;
+    }
+    let public = signature::create(&path)?;
+    eprintln!(
+        "the private key is in {0}: on machines that write, signing_key = {0}",
+        path.display()
+    );
+    eprintln!("on machines that read, trusted_keys = the public key:");
+    say(&format!("{public}\n"))
 }
 
 const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];

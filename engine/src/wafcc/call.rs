@@ -21,12 +21,15 @@ pub struct Call {
     pub name: OsString,
     pub args: Vec<OsString>,
     pub how: How,
+    /// Files that it is to make, where the caller has named them.
+    pub outputs: Vec<OsString>,
 }
 
 /// What is to be cached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum How {
     /// Compiles; other commands if the settings say so.
+    #[default]
     AsSet,
     /// Any command, by what it is seen to depend on.
     ByFacts,
@@ -58,6 +61,7 @@ impl Call {
             name,
             args,
             how,
+            outputs: Vec::new(),
         })
     }
 }

@@ -43,7 +43,7 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     }
     let argv0 = args.remove(0);
     if let Some(name) = borrowed_name(&argv0) {
-        return wrap(name, args, How::AsSet, None);
+        return wrap(name, args, &Run::default(), None);
     }
     if args.first().is_some_and(|first| is_us(first)) {
         // `wafcc wafcc gcc`: a project has set one launcher, and its user another.
@@ -51,18 +51,18 @@ pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
     }
     match args.first().map(|first| first.as_bytes()) {
         Some(b"run") => match how_to_run(&mut args) {
-            Some(how) => {
+            Ok(run) => {
                 let name = args.remove(0);
-                wrap(&name, args, how, None)
+                wrap(&name, args, &run.unwrap_or_default(), None)
             }
-            None => {
-                let name = args.remove(0);
-                wrap(&name, args, How::AsSet, None)
+            Err(error) => {
+                eprintln!("{NAME}: {error}");
+                MISUSED
             }
         },
         Some(first) if !first.starts_with(b"-") => {
             let name = args.remove(0);
-            wrap(&name, args, How::AsSet, asked)
+            wrap(&name, args, &Run::default(), asked)
         }
         _ => manage(args),
     }
@@ -73,20 +73,51 @@ fn borrowed_name(argv0: &OsStr) -> Option<&OsStr> {
     Path::new(argv0).file_name().filter(|name| *name != NAME)
 }
 
-/// Of `run [--no-cache] -- COMMAND`, which it reduces to the command; anything else is a command that is called `run`.
-fn how_to_run(args: &mut Vec<OsString>) -> Option<How> {
-    let is_plain = args.get(1).is_some_and(|arg| arg == "--no-cache");
-    let at = if is_plain { 2 } else { 1 };
-    if args.get(at).map_or(true, |arg| arg != "--") || args.len() < at + 2 {
-        return None;
-    }
-    args.drain(..=at);
-    Some(if is_plain { How::Uncached } else { How::ByFacts })
+/// How a command is to be run, and what it declares to make.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Run {
+    how: How,
+    outputs: Vec<OsString>,
 }
 
-fn wrap(name: &OsStr, args: Vec<OsString>, how: How, asked: Option<Client>) -> i32 {
-    match Call::find(name, args, how) {
-        Ok(call) => run::run(&call, asked),
+/// Of `run [--no-cache] [--output=FILE…] -- COMMAND`, which it reduces to the command; anything else is a command that is called `run`.
+fn how_to_run(args: &mut Vec<OsString>) -> Result<Option<Run>, &'static str> {
+    const OUTPUT: &[u8] = b"--output";
+    let (mut how, mut outputs) = (How::ByFacts, Vec::new());
+    let mut words = args.iter().enumerate().skip(1);
+    let end = loop {
+        let Some((at, word)) = words.next() else {
+            return Ok(None);
+        };
+        match word.as_bytes() {
+            b"--" => break at,
+            b"--no-cache" => how = How::Uncached,
+            OUTPUT => match words.next() {
+                Some((_, file)) => outputs.push(file.clone()),
+                None => return Ok(None),
+            },
+            word => match word.strip_prefix(OUTPUT).and_then(|rest| rest.strip_prefix(b"=")) {
+                Some(file) => outputs.push(OsStr::from_bytes(file).to_owned()),
+                None => return Ok(None),
+            },
+        }
+    };
+    if args.len() < end + 2 {
+        return Ok(None);
+    }
+    if outputs.iter().any(|output| output.is_empty()) {
+        return Err("run --output: it needs a file; write --output=FILE");
+    }
+    args.drain(..=end);
+    Ok(Some(Run { how, outputs }))
+}
+
+fn wrap(name: &OsStr, args: Vec<OsString>, run: &Run, asked: Option<Client>) -> i32 {
+    match Call::find(name, args, run.how) {
+        Ok(call) => {
+            let outputs = run.outputs.clone();
+            run::run(&Call { outputs, ..call }, asked)
+        }
         Err(unfound) => run::fail(unfound),
     }
 }
@@ -115,5 +146,34 @@ mod tests {
     fn a_name_is_borrowed_unless_it_is_our_own() {
         assert_eq!(borrowed_name(OsStr::new("/usr/bin/wafcc")), None);
         assert_eq!(borrowed_name(OsStr::new("/links/g++-12")), Some(OsStr::new("g++-12")));
+    }
+
+    #[test]
+    fn what_is_before_two_dashes_says_how_to_run_what_is_behind_them() {
+        let read = |line: &str| {
+            let mut args: Vec<_> = line.split(' ').map(OsString::from).collect();
+            let run = how_to_run(&mut args);
+            (run, args.join(OsStr::new(" ")).into_string().unwrap())
+        };
+        let run = |how, outputs: &[&str]| {
+            let outputs = outputs.iter().map(OsString::from).collect();
+            Ok(Some(Run { how, outputs }))
+        };
+        for (line, expected, left) in [
+            ("run -- ar x", run(How::ByFacts, &[]), "ar x"),
+            ("run --no-cache -- ar", run(How::Uncached, &[]), "ar"),
+            (
+                "run --output=a --output b -- ar -- x",
+                run(How::ByFacts, &["a", "b"]),
+                "ar -- x",
+            ),
+            ("run", Ok(None), "run"),
+            ("run --", Ok(None), "run --"),
+            ("run x -- y", Ok(None), "run x -- y"),
+            ("run --output", Ok(None), "run --output"),
+        ] {
+            assert_eq!(read(line), (expected, left.to_owned()), "{line}");
+        }
+        assert!(read("run --output= -- ar").0.is_err());
     }
 }

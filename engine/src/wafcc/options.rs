@@ -22,6 +22,7 @@ pub enum Act {
     SetConfig(Key, String),
     Wish(Wish),
     AuditReport,
+    NewSigningKey(Option<OsString>),
     /// Of these outputs; without any, of the last requests.
     Explain {
         outputs: Vec<OsString>,
@@ -58,6 +59,7 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Short('o') | Long("set-config") => set_named(&parser.value()?.string()?)?,
             Long("explain") => explain(&mut parser)?,
             Long("shutdown") => Act::Shutdown,
+            Long("new-signing-key") => Act::NewSigningKey(optional(&mut parser)?),
             Long("evict-older-than") => Act::Wish(Wish::Evict {
                 seconds: quantity::age(&parser.value()?.string()?)?,
             }),
@@ -77,6 +79,16 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
         });
     }
     settle(acts, json, verbose)
+}
+
+/// A value that may be left out.
+fn optional(parser: &mut lexopt::Parser) -> Result<Option<OsString>, lexopt::Error> {
+    match parser.optional_value() {
+        Some(value) => Ok(Some(value)),
+        None => Ok(parser
+            .raw_args()?
+            .next_if(|word| !word.as_encoded_bytes().starts_with(b"-"))),
+    }
 }
 
 /// Which outputs may be left out.

@@ -32,9 +32,14 @@ pub fn is_file_chosen() -> bool {
     set("WAFCC_CONFIGPATH").is_some()
 }
 
+/// Where the user's settings are, unless a file is chosen.
+pub fn user_folder() -> Option<PathBuf> {
+    Some(base("XDG_CONFIG_HOME", ".config")?.join("wafcc"))
+}
+
 /// The user's file of settings, whether it is there or not.
 pub fn user_file() -> Option<PathBuf> {
-    set("WAFCC_CONFIGPATH").or_else(|| Some(base("XDG_CONFIG_HOME", ".config")?.join("wafcc").join(FILE)))
+    set("WAFCC_CONFIGPATH").or_else(|| Some(user_folder()?.join(FILE)))
 }
 
 /// The file of settings in the store.

@@ -13,6 +13,8 @@ pub struct Remote {
     pub misses: u64,
     /// By what went wrong, and where.
     pub errors: Reasons,
+    /// By why what was there was not taken.
+    pub refused: Reasons,
     pub uploads: u64,
     /// By why nothing was uploaded.
     pub dropped: Reasons,
@@ -32,6 +34,7 @@ impl Remote {
             "hits": self.hits,
             "misses": self.misses,
             "errors": self.errors,
+            "refused": self.refused,
             "uploads": self.uploads,
             "uploads_dropped": self.dropped,
             "bytes_in": self.bytes_in,
@@ -49,6 +52,7 @@ impl Remote {
             hits: number("hits")?,
             misses: number("misses")?,
             errors: reasons(&value["errors"])?,
+            refused: reasons(&value["refused"])?,
             uploads: number("uploads")?,
             dropped: reasons(&value["uploads_dropped"])?,
             bytes_in: number("bytes_in")?,
@@ -78,10 +82,14 @@ impl Remote {
 
     pub(super) fn show(&self, table: &mut Table, is_verbose: bool) {
         let asked = self.hits.saturating_add(self.misses);
-        let (errors, dropped) = (sum(&self.errors), sum(&self.dropped));
+        let (errors, refused, dropped) = (sum(&self.errors), sum(&self.refused), sum(&self.dropped));
         table.share("Remote hits:", self.hits, asked);
         table.count("  Errors:", errors);
         table.reasons(is_verbose.then_some(&self.errors), errors);
+        if refused > 0 {
+            table.count("  Refused:", refused);
+            table.reasons(is_verbose.then_some(&self.refused), refused);
+        }
         table.count("  Uploads:", self.uploads);
         table.count("  Uploads dropped:", dropped);
         table.reasons(is_verbose.then_some(&self.dropped), dropped);
@@ -102,6 +110,7 @@ mod tests {
         Remote {
             hits: 3,
             misses: 1,
+            refused: counted("not signed"),
             errors: counted("redis://h:6379: it did not answer within 200 ms"),
             uploads: 5,
             dropped: counted("too large"),
@@ -130,5 +139,6 @@ mod tests {
         let expected = "3 hits, 1 misses, 2 errors, 5 uploads (2 dropped); redis://h:6379 is asked";
         assert_eq!(some().describe(), expected);
         assert!(table.0.contains("redis://h:6379: is asked") && table.0.contains("too large"));
+        assert!(table.0.contains("Refused:") && table.0.contains("not signed"));
     }
 }

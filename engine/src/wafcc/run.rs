@@ -185,6 +185,7 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
         cwd,
         argv: argv(call),
         input: Vec::new(),
+        outputs: call.outputs.iter().map(|output| output.as_bytes()).collect(),
     }));
     if [&environment, &execute].into_iter().any(is_too_large) {
         return Err(Unserved::Absent(io::Error::other("a command above what a frame holds")));

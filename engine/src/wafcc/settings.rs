@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::place;
 use super::quantity;
 use super::settings_file;
+use crate::signature;
 use crate::tier::address;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub enum Key {
     Audit,
     HardLink,
     Remote,
+    SigningKey,
+    TrustedKeys,
 }
 
 enum Kind {
@@ -42,6 +45,10 @@ enum Kind {
     Percent,
     /// Of stores that machines share, with blanks between them.
     Addresses,
+    /// The file of a private key.
+    PrivateKey,
+    /// Public keys and files of them, with blanks between.
+    PublicKeys,
 }
 
 struct Spec {
@@ -63,12 +70,18 @@ const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'s
         kind,
         is_engine: matches!(
             key,
-            Key::MaxSize | Key::Compression | Key::Audit | Key::HardLink | Key::Remote
+            Key::MaxSize
+                | Key::Compression
+                | Key::Audit
+                | Key::HardLink
+                | Key::Remote
+                | Key::SigningKey
+                | Key::TrustedKeys
         ),
     }
 }
 
-const SPECS: [Spec; 13] = [
+const SPECS: [Spec; 15] = [
     spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
     spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
     spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
@@ -88,6 +101,14 @@ const SPECS: [Spec; 13] = [
     spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
     spec(Key::HardLink, "hard_link", "WAFCC_HARDLINK", "no", Kind::Switch),
     spec(Key::Remote, "remote", "WAFCC_REMOTE", "", Kind::Addresses),
+    spec(Key::SigningKey, "signing_key", "WAFCC_SIGNINGKEY", "", Kind::PrivateKey),
+    spec(
+        Key::TrustedKeys,
+        "trusted_keys",
+        "WAFCC_TRUSTEDKEYS",
+        "",
+        Kind::PublicKeys,
+    ),
 ];
 
 /// How far entries are compressed.
@@ -135,7 +156,7 @@ impl Key {
 
     /// An engine that runs takes it over; the others it reads when it starts.
     pub fn holds_at_once(self) -> bool {
-        matches!(self.name(), "max_size" | "audit" | "remote" | "hard_link")
+        !matches!(self, Key::Compression) && self.concerns_the_engine()
     }
 
     pub fn concerns_the_engine(self) -> bool {
@@ -164,6 +185,8 @@ impl Key {
             Kind::Text => text().map(drop),
             Kind::Percent => quantity::percent(text()?).map(drop),
             Kind::Addresses => address::parse_all(text()?).map(drop),
+            Kind::PrivateKey => signature::check_place(text()?),
+            Kind::PublicKeys => signature::check_trusted(text()?),
         };
         if value.as_bytes().contains(&b'\n') {
             return Err(format!("{}: one line only", self.name()));
@@ -294,9 +317,12 @@ impl Settings {
     }
 
     fn set(&mut self, key: Key, value: OsString, origin: Origin) -> Result<(), String> {
-        key.check(&value)?;
-        self.values[key as usize] = Value { value, origin };
-        Ok(())
+        let checked = key.check(&value);
+        // A mistake in whom to trust must not mean that everybody is trusted: it holds, and the engine takes nothing.
+        if checked.is_ok() || matches!(key, Key::SigningKey | Key::TrustedKeys) {
+            self.values[key as usize] = Value { value, origin };
+        }
+        checked
     }
 
     pub fn text(&self, key: Key) -> &OsStr {
@@ -400,6 +426,14 @@ mod tests {
         assert_eq!(settings.compression(), Compression::Auto);
         assert_eq!(settings.mistakes.len(), 3);
         assert!(settings.mistakes[0].starts_with("WAFCC_MAXSIZE: max_size: \"much\""));
+    }
+
+    #[test]
+    fn a_mistake_in_whom_to_trust_is_told_and_trusts_nobody() {
+        let settings = with_variables(&[(Key::TrustedKeys, "ed25519:1"), (Key::SigningKey, "keys/ci")]);
+        assert_eq!(settings.mistakes.len(), 2);
+        assert_eq!(settings.text(Key::TrustedKeys), "ed25519:1");
+        assert_eq!(settings.text(Key::SigningKey), "keys/ci");
     }
 
     #[test]

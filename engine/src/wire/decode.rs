@@ -79,10 +79,10 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
     let id = r.u32()?;
     let env = r.env()?;
     let flags = r.u8()?;
-    if flags > 15 {
+    if flags > 31 {
         return Err(Malformed("unknown flags"));
     }
-    let command = Execute {
+    let mut command = Execute {
         id,
         env,
         new_session: flags & 1 != 0,
@@ -94,7 +94,14 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
         cwd: r.text()?.to_vec(),
         argv: r.strings()?,
         input: r.text()?.to_vec(),
+        outputs: Strings::default(),
     };
+    if flags & 16 != 0 {
+        command.outputs = r.strings()?;
+        if command.outputs.is_empty() || command.outputs.iter().any(<[u8]>::is_empty) {
+            return Err(Malformed("a declared output without a name"));
+        }
+    }
     if !command.cwd.starts_with(b"/") || command.cwd.contains(&0) {
         return Err(Malformed("the folder is not an absolute path"));
     }

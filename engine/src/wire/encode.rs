@@ -32,13 +32,23 @@ impl Request {
             Request::Execute(command) => frame(out, 0x03, |out| {
                 out.extend(command.id.to_le_bytes());
                 out.extend(command.env.to_le_bytes());
-                let flags = [command.new_session, command.cached, command.by_facts, command.inputs];
+                let declares = !command.outputs.is_empty();
+                let flags = [
+                    command.new_session,
+                    command.cached,
+                    command.by_facts,
+                    command.inputs,
+                    declares,
+                ];
                 out.push((0..).zip(flags).map(|(bit, flag)| u8::from(flag) << bit).sum());
                 out.extend(command.stdio.map(|stdio| stdio as u8));
                 out.extend(command.timeout.to_le_bytes());
                 put_text(out, &command.cwd);
                 put_strings(out, &command.argv);
                 put_text(out, &command.input);
+                if declares {
+                    put_strings(out, &command.outputs);
+                }
             }),
             Request::Cancel { id } => frame(out, 0x04, |out| out.extend(id.to_le_bytes())),
             Request::Status => frame(out, 0x05, |_| ()),

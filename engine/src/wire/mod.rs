@@ -123,6 +123,8 @@ pub struct Execute {
     pub cwd: Vec<u8>,
     pub argv: Strings,
     pub input: Vec<u8>,
+    /// The files that the command is to make, as its client names them: only there, what others have stored may write. None are declared if this is empty.
+    pub outputs: Strings,
 }
 
 /// What a build wants of its neighbours, and gives them; for its whole session.

@@ -23,6 +23,7 @@ pub fn command<T: AsRef<[u8]>>(argv: &[T]) -> Order {
         cwd: b"/".to_vec(),
         argv: argv.iter().collect::<Strings>(),
         input: Vec::new(),
+        outputs: Strings::default(),
     })
 }
 

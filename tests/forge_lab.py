@@ -1,0 +1,198 @@
+"""Shared stores of each kind, whose entries a test replaces by forged ones (``engine/examples/forge.rs``)."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+from cache_lab import PATIENCE
+from room_server import Room
+from tier_lab import RedisServer
+from tier_servers import S3, BazelRemote, Nginx, ValueServer, fields
+
+from utils.benchmark.service import find_example, missing_example
+
+Acts = List[List[str]]
+MISSING = missing_example("forge")
+
+
+def forge(key: str, value: Dict[str, str], acts: Acts) -> Dict[str, Any]:
+	"""What a shelf or an entry of this key becomes."""
+	asked = json.dumps({"key": key, "acts": acts, **value})
+	done = subprocess.run([str(find_example("forge"))], input=asked, capture_output=True, text=True, timeout=PATIENCE)
+	assert done.returncode == 0, done.stderr
+	return json.loads(done.stdout)
+
+
+class Shop:
+	"""A shared store that a test may write to behind everybody's back."""
+
+	def __init__(self, address: str) -> None:
+		self.address = address
+
+	@property
+	def read_only(self) -> str:
+		return self.address + "|read-only"
+
+	def keys(self) -> List[str]:
+		"""Of all commands of which it has something."""
+		raise NotImplementedError
+
+	def take(self, key: str) -> Dict[str, str]:
+		raise NotImplementedError
+
+	def put(self, key: str, forged: Dict[str, Any]) -> None:
+		raise NotImplementedError
+
+
+class RedisShop(Shop):
+	PREFIX = "wafd:1:entries:"
+
+	def __init__(self, server: RedisServer) -> None:
+		super().__init__(server.address)
+		self.server = server
+
+	def ask(self, *words: str, value: bytes = b"") -> bytes:
+		argv = ["redis-cli", "-p", str(self.server.port), "-n", "1", *words]
+		environ = dict(os.environ, REDISCLI_AUTH=self.server.password)
+		return subprocess.run(argv, env=environ, input=value, stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
+
+	def keys(self) -> List[str]:
+		return [name[len(self.PREFIX) :] for name in self.ask("keys", self.PREFIX + "*").decode().split()]
+
+	def take(self, key: str) -> Dict[str, str]:
+		return {"shelf": self.ask("--raw", "get", self.PREFIX + key)[:-1].hex()}
+
+	def put(self, key: str, forged: Dict[str, Any]) -> None:
+		self.ask("-x", "set", self.PREFIX + key, value=bytes.fromhex(forged["shelf"]))
+
+
+class RoomShop(Shop):
+	def __init__(self, server: Room) -> None:
+		super().__init__(server.address)
+		self.server = server
+
+	def keys(self) -> List[str]:
+		return [key.hex() for key in self.server.entries]
+
+	def take(self, key: str) -> Dict[str, str]:
+		return {"entry": self.server.entries[bytes.fromhex(key)][0][0].hex()}
+
+	def put(self, key: str, forged: Dict[str, Any]) -> None:
+		for digest, blob in forged["blobs"].items():
+			self.server.blobs[bytes.fromhex(digest)] = (blob["coding"], bytes.fromhex(blob["bytes"]))
+		needs = [bytes.fromhex(digest) for digest in forged["needs"]]
+		needs = [digest for digest in needs if digest in self.server.blobs]
+		self.server.entries[bytes.fromhex(key)] = [(bytes.fromhex(forged["entry"]), needs)]
+
+
+class FileShop(Shop):
+	"""Files in the folder of a server with WebDAV."""
+
+	def __init__(self, server: Nginx) -> None:
+		super().__init__(server.address)
+		self.folder = server.folder / "files" / "cache"
+
+	def keys(self) -> List[str]:
+		return [path.stem for path in self.folder.glob("*.entries")]
+
+	def take(self, key: str) -> Dict[str, str]:
+		return {"shelf": (self.folder / (key + ".entries")).read_bytes().hex()}
+
+	def put(self, key: str, forged: Dict[str, Any]) -> None:
+		(self.folder / (key + ".entries")).write_bytes(bytes.fromhex(forged["shelf"]))
+
+
+class ValueShop(Shop):
+	"""Values by their paths."""
+
+	def __init__(self, server: Any, before: str, after: str) -> None:
+		super().__init__(server.address)
+		self.server: ValueServer = server
+		self.before, self.after = before, after
+
+	def keys(self) -> List[str]:
+		names = [name[len(self.before) :] for name in self.server.values if name.startswith(self.before)]
+		return [name[: len(name) - len(self.after)] for name in names if name.endswith(self.after)]
+
+	def take(self, key: str) -> Dict[str, str]:
+		return {"shelf": self.open(self.server.values[self.before + key + self.after]).hex()}
+
+	def put(self, key: str, forged: Dict[str, Any]) -> None:
+		self.server.values[self.before + key + self.after] = self.close(bytes.fromhex(forged["shelf"]))
+
+	def open(self, value: bytes) -> bytes:
+		return value
+
+	def close(self, shelf: bytes) -> bytes:
+		return shelf
+
+
+class BazelShop(ValueShop):
+	"""Shelves are what an action has printed; blobs have no such field."""
+
+	STDOUT = 5
+
+	def keys(self) -> List[str]:
+		return [key for key in super().keys() if self.STDOUT in dict(fields(self.server.values["/ac/" + key]))]
+
+	def open(self, value: bytes) -> bytes:
+		return dict(fields(value))[self.STDOUT]
+
+	def close(self, shelf: bytes) -> bytes:
+		size, length = len(shelf), b""
+		while size > 0x7F:
+			length += bytes([size & 0x7F | 0x80])
+			size >>= 7
+		return bytes([self.STDOUT << 3 | 2]) + length + bytes([size]) + shelf
+
+
+@contextlib.contextmanager
+def open_redis(folder: pathlib.Path) -> Iterator[Shop]:
+	server = RedisServer(folder / "redis")
+	with server.run():
+		yield RedisShop(server)
+
+
+@contextlib.contextmanager
+def open_room(folder: pathlib.Path) -> Iterator[Shop]:
+	server = Room()
+	try:
+		yield RoomShop(server)
+	finally:
+		server.oddity.close()
+
+
+@contextlib.contextmanager
+def open_webdav(folder: pathlib.Path) -> Iterator[Shop]:
+	server = Nginx(folder / "nginx")
+	with server.run():
+		yield FileShop(server)
+
+
+@contextlib.contextmanager
+def open_s3(folder: pathlib.Path) -> Iterator[Shop]:
+	server = S3()
+	with server.run():
+		shop = ValueShop(server, "/bucket/pre/fix/", ".entries")
+		shop.address += f"|access-key={S3.KEY}|secret-key={S3.SECRET}"
+		yield shop
+
+
+@contextlib.contextmanager
+def open_bazel(folder: pathlib.Path) -> Iterator[Shop]:
+	server = BazelRemote()
+	with server.run():
+		yield BazelShop(server, "/ac/", "")
+
+
+Open = Callable[[pathlib.Path], "contextlib.AbstractContextManager[Shop]"]
+KINDS: Dict[str, Tuple[Open, str]] = {
+	"redis": (open_redis, "redis-server"),
+	"room": (open_room, ""),
+	"webdav": (open_webdav, "/usr/sbin/nginx"),
+	"s3": (open_s3, ""),
+	"bazel": (open_bazel, ""),
+}
