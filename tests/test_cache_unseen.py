@@ -1,0 +1,286 @@
+"""Nothing that ran unseen is stored: programs before and below a compiler, and names that lead elsewhere."""
+
+import os
+import pathlib
+import subprocess
+import time
+from typing import Callable
+
+import pytest
+from cache_lab import PATIENCE
+from test_cache_facts import Facts
+
+SOURCE = '#include "cur/x.h"\nconst char *flavour = FLAVOUR;\nint x = X;\n'
+LINE = "tool/gcc -c a.c -o a.o"
+
+
+@pytest.fixture
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+	"""A folder with a source that needs a macro, which a wrapper called gcc gives."""
+	folder = tmp_path / "yard"
+	folder.mkdir()
+	yard = Facts(engine, folder, tmp_path / "home")
+	yard.write("a.c", SOURCE)
+	yard.write("one/x.h", "#define X 1\n")
+	yard.write("two/x.h", "#define X 2\n")
+	(folder / "cur").symlink_to("one")
+	yard.write("flag", "one")
+	return yard
+
+
+def script(yard: Facts, text: str, name: str = "tool/gcc") -> None:
+	yard.write(name, text).chmod(0o755)
+
+
+def program(yard: Facts, code: str, name: str, *options: str) -> None:
+	"""Compile a program of this `main`."""
+	source = yard.write(
+		f"{name}.c",
+		"#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
+		"#include <unistd.h>\nint main(int argc, char **argv) {\n%s\n}\n" % code,
+	)
+	line = ["gcc", "-w", *options, "-o", name, str(source)]
+	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+	source.unlink()
+
+
+# Executes the real compiler with a macro that a variable gives.
+BY_VARIABLE = """
+	char flavour[99], *list[99] = {"gcc", flavour};
+	snprintf(flavour, sizeof flavour, "-DFLAVOUR=\\"%s\\"", getenv("FLAVOUR"));
+	for (int i = 1; i <= argc; i++) list[i + 1] = argv[i];
+	return execv("/usr/bin/gcc", list);"""
+
+WRAPPERS = {
+	"sh": '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$FLAVOUR\\"" "$@"\n',
+	"sh, no exec": '#!/bin/sh\n/usr/bin/gcc "-DFLAVOUR=\\"$FLAVOUR\\"" "$@"\n',
+	"bash": '#!/bin/bash\nexec /usr/bin/gcc "-DFLAVOUR=\\"$FLAVOUR\\"" "$@"\n',
+	"env": '#!/usr/bin/env sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$FLAVOUR\\"" "$@"\n',
+	"python": "#!/usr/bin/python3 -S\nimport os, sys\n"
+	"os.execv('/usr/bin/gcc', ['gcc', '-DFLAVOUR=\"%s\"' % os.environ['FLAVOUR'], *sys.argv[1:]])\n",
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_variables_of_a_script_that_is_called_like_a_compiler(name: str, yard: Facts) -> None:
+	"""A wrapper's own variables count: another value gives what the wrapper gives then."""
+	script(yard, WRAPPERS[name])
+	for _ in range(3):
+		for flavour in ("sweet", "sour"):
+			yard.same(LINE, FLAVOUR=flavour)
+
+
+@pytest.mark.parametrize("name", ["sh", "sh, no exec", "env", "python"])
+def test_a_script_that_is_called_like_a_compiler_hits(name: str, yard: Facts) -> None:
+	"""What it did is known, so that the same is a hit, and another variable that it may have read is a miss."""
+	script(yard, WRAPPERS[name])
+	yard.until_hit(LINE, FLAVOUR="sweet")
+	assert yard.same(LINE, FLAVOUR="sour").startswith("miss")
+
+
+def test_files_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
+	"""A file that only the wrapper reads is a fact."""
+	script(yard, '#!/bin/sh\nread -r flavour <flag\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
+	yard.until_hit(LINE)
+	yard.write("flag", "two")
+	assert yard.same(LINE).startswith("miss")
+
+
+def test_the_time_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
+	"""A wrapper that writes the time into the result is never a hit."""
+	script(yard, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(date +%N)\\"" "$@"\n')
+	for _ in range(3):
+		assert yard.run(LINE, True).status == 0
+		time.sleep(0.1)
+	assert (yard.hits(), set(yard.reasons())) == (0, {"reads the clock"})
+
+
+def test_the_input_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
+	"""A wrapper that reads its standard input gives what is there."""
+	script(yard, '#!/bin/sh\nread -r flavour\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
+	made = []
+	for flavour in ("one", "two") * 3:
+		line = [yard.wafcc, *LINE.split()]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, input=flavour.encode(), check=True, timeout=PATIENCE)
+		made.append(flavour.encode() in (yard.folder / "a.o").read_bytes())
+	assert all(made)
+
+
+def test_a_static_program_that_is_called_like_a_compiler(yard: Facts) -> None:
+	"""What starts an observed program and is not observed itself is not stored."""
+	program(yard, BY_VARIABLE, "tool/gcc", "-static")
+	for _ in range(3):
+		for flavour in ("sweet", "sour"):
+			yard.same(LINE, FLAVOUR=flavour)
+	assert yard.hits() == 0
+
+
+# What an assembler does before it becomes the real one.
+STATIC_AS = """
+	char text[9] = "";
+	int file = open("flag", O_RDONLY);
+	read(file, text, 3);
+	argv[0] = strcmp(text, "two") ? "as" : "-v";
+	if (!strcmp(text, "two")) { argv[argc - 1] = "/dev/null"; }
+	return execv("/usr/bin/as", argv);"""
+
+
+@pytest.mark.parametrize("how", ["-static", "-static-pie", "-O0"])
+def test_an_assembler_of_another_kind(how: str, yard: Facts) -> None:
+	"""A static assembler that reads a file and becomes the real one is not stored; a dynamic one is known with its file."""
+	if how == "-static-pie" and subprocess.run(["gcc", how, "-x", "c", "/dev/null", "-r", "-o", "/dev/null"], check=False).returncode:
+		pytest.skip("needs -static-pie")
+	program(yard, STATIC_AS, "parts/as", how)
+	line = "gcc -Bparts/ -DFLAVOUR=\"x\" -c a.c -o a.o"
+	for text in ("one", "one", "one", "two", "one", "two"):
+		yard.write("flag", text)
+		plain, cached = yard.run(line, False), yard.run(line, True)
+		assert (plain.status, plain.files) == (cached.status, cached.files), text
+	assert not yard.hits() or how == "-O0"
+
+
+@pytest.mark.parametrize("middle", ["static", "dynamic"])
+def test_a_program_between_two_others(middle: str, yard: Facts) -> None:
+	"""What a program below a static one does is not taken for what the static one did, in whatever way it is started."""
+	program(yard, 'FILE *file = fopen("made", "w"); return fputs("last", file) < 0;', "last")
+	program(yard, 'if (access("flag", F_OK) == 0) return execl("./last", "last", NULL); return 3;', "middle",
+		*(["-static"] if middle == "static" else []))  # fmt: skip
+	program(yard, 'return execl("./middle", "middle", NULL);', "first")
+	if middle == "dynamic":
+		yard.check_until_hit("./first", "made")
+	for _ in range(3):
+		yard.check("./first", "made")
+	(yard.folder / "flag").unlink()
+	assert yard.check("./first", "made") is not None
+	assert not yard.hits() or middle == "dynamic"
+
+
+WAYS = {
+	"execve": 'execve("./last", argv, environ)',
+	"execveat": 'execveat(open(".", O_RDONLY), "last", argv, environ, 0)',
+	"execveat of a file": 'execveat(open("last", O_PATH), "", argv, environ, AT_EMPTY_PATH)',
+	"fexecve": "fexecve(open(\"last\", O_RDONLY), argv, environ)",
+	"its number": 'dup2(open("last", O_RDONLY), 9) < 0 ? 1 : execv("/proc/self/fd/9", argv)',
+	"vfork": 'vfork() ? (wait(0), 0) : execv("./last", argv)',
+	"posix_spawn": 'posix_spawn(&child, "./last", NULL, NULL, argv, environ) || (wait(0), 0)',
+	"system": 'system("./last")',
+	"the loader": 'execl("/lib64/ld-linux-x86-64.so.2", "ld", "./last", NULL)',
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_program_that_is_started_in_any_way_is_a_fact(way: str, yard: Facts) -> None:
+	"""Exchange the program that is started: what it makes is made anew."""
+	more = "extern char **environ; int child, wait(int *), posix_spawn(int *, const char *, void *, void *, char **, char **);\n"
+	program(yard, more + f"\treturn {WAYS[way]};", "first")
+	for text in ("one", "one", "one", "two", "one"):
+		program(yard, 'FILE *file = fopen("made", "w"); return fputs("%s", file) < 0;' % text, "new")
+		os.replace(yard.folder / "new", yard.folder / "last")
+		yard.check("./first", "made")
+
+
+# Copies what is behind a name into `made`, the name being another one for `in.txt`.
+COPY = """
+	char buffer[99], name[99];
+	{0}
+	int from = open(name, O_RDONLY), to = open("made", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+	return from < 0 || write(to, buffer, read(from, buffer, sizeof buffer)) < 0;"""
+NAMES = {
+	"an open file": 'sprintf(name, "/proc/self/fd/%d", open("in.txt", O_PATH));',
+	"/dev/fd": 'sprintf(name, "/dev/fd/%d", open("in.txt", O_PATH));',
+	"this thread's": 'sprintf(name, "/proc/thread-self/fd/%d", open("in.txt", O_PATH));',
+	"its process's": 'sprintf(name, "/proc/%d/fd/%d", getpid(), open("in.txt", O_PATH));',
+	"below an open folder": 'sprintf(name, "/proc/self/fd/%d/in.txt", open(".", O_PATH));',
+	"its folder": 'strcpy(name, "/proc/self/cwd/in.txt");',
+	"its root": 'strcpy(name, "/proc/self/root"); getcwd(name + 15, 80); strcat(name, "/in.txt");',
+	"a folder of the kernel's": 'chdir("/proc/self"); strcpy(name, "cwd/in.txt"); chdir(getenv("HERE"));',
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_leads_elsewhere(name: str, yard: Facts) -> None:
+	"""A file that is read by way of the process's own state is a fact, or nothing is stored."""
+	yard.write("in.txt", "one")
+	program(yard, COPY.format(NAMES[name]), "own")
+	for text in ("one", "one", "one", "two", "one"):
+		yard.write("in.txt", text)
+		yard.check("./own", "made", HERE=str(yard.folder))
+
+
+LIBRARIES = {
+	"LD_LIBRARY_PATH": ("-Llib -llate", "extern int late(void); int got = late();", {"LD_LIBRARY_PATH": "lib"}),
+	"LD_PRELOAD": ("", 'char *got = getenv("X");', {"LD_PRELOAD": "lib/liblate.so"}),
+	"dlopen": ("-ldl", 'extern void *dlopen(const char *, int); void *got = dlopen("lib/liblate.so", 2);', {}),
+}
+
+
+@pytest.mark.parametrize("way", LIBRARIES)
+def test_a_library_by_a_relative_path(way: str, yard: Facts) -> None:
+	"""A library whose name begins like the kernel's own is a fact."""
+	options, use, variables = LIBRARIES[way]
+
+	def make(word: str) -> None:
+		write = 'extern int creat(const char *, int); extern long write(int, const char *, long); __attribute__((constructor))'
+		yard.write("late.c", f'{write} void init(void) {{ write(creat("made", 0666), "{word}", 3); }} int late(void) {{ return 0; }}\n')
+		(yard.folder / "lib").mkdir(exist_ok=True)
+		line = ["gcc", "-w", "-shared", "-fPIC", "-o", "lib/new.so", "late.c"]
+		subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+		os.replace(yard.folder / "lib/new.so", yard.folder / "lib/liblate.so")
+		(yard.folder / "late.c").unlink()
+
+	make("one")
+	program(yard, f"{use} return got == (void *)1;", "own", *f"-Llib {options}".split())
+	for word in ("one", "one", "one", "two", "one"):
+		make(word)
+		yard.check("./own", "made", **variables)
+
+
+def turn(yard: Facts, target: str) -> None:
+	(yard.folder / "new").symlink_to(target)
+	os.replace(yard.folder / "new", yard.folder / "cur")
+
+
+def exchange(yard: Facts, target: str) -> None:
+	"""`cur` is a folder here, and two folders change places."""
+	(yard.folder / "cur").rename(yard.folder / "old")
+	(yard.folder / target).rename(yard.folder / "cur")
+
+
+@pytest.mark.parametrize("way", [turn, exchange])
+def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str], None], yard: Facts) -> None:
+	"""A header's path leads elsewhere when the compile is over: nothing is concluded from what is there then."""
+	if way is exchange:
+		(yard.folder / "cur").unlink()
+		(yard.folder / "one").rename(yard.folder / "cur")
+	# the assembler waits after the header was read, by a descriptor that is no file
+	program(yard, 'char x; read(atoi(getenv("GATE")), &x, 1); argv[0] = "as"; return execv("/usr/bin/as", argv);', "parts/as")
+	line = [yard.wafcc, *'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'.split()]
+	read, write = os.pipe()
+	try:
+		compiler = subprocess.Popen(
+			line, cwd=yard.folder, env={**yard.environ, "GATE": "0"}, stdin=read, stdout=subprocess.DEVNULL
+		)
+		deadline = time.monotonic() + PATIENCE
+		while not list(pathlib.Path("/proc").glob("[0-9]*/exe")) or not is_running(yard.folder / "parts/as"):
+			assert time.monotonic() < deadline
+			time.sleep(0.01)
+		way(yard, "two")
+		os.write(write, b"x")
+		assert compiler.wait(PATIENCE) == 0
+	finally:
+		os.close(read)
+		os.close(write)
+	(yard.folder / "a.o").unlink()
+	plain = yard.run('gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o', False, GATE="99")
+	cached = yard.run('gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o', True, GATE="99")
+	assert cached.files == plain.files
+
+
+def is_running(program: pathlib.Path) -> bool:
+	for link in pathlib.Path("/proc").glob("[0-9]*/exe"):
+		try:
+			if os.readlink(link) == str(program):
+				return True
+		except OSError:
+			continue
+	return False
