@@ -356,6 +356,7 @@ class Prefork:
 			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
 		if outcome.verdict == protocol.CANCELLED:
 			return self.run_own_way(cmd, kwargs, cargs, "cancelled by the engine")
+		self.terminal.count_ended()
 		stdout = out if command.stdout == protocol.PIPE else None
 		stderr = err if command.stderr == protocol.PIPE else None
 		if outcome.verdict == protocol.TIMED_OUT:

@@ -76,10 +76,21 @@ pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
     };
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
-        if !is_replaceable(output.path, output.mode, output.link.is_some()).map_err(failed(output.path))? {
+        let inherits = inherits_rights(output.path);
+        // What a fresh file has in such a folder, the draft has.
+        let draft = match inherits {
+            true => Some(draft(output, inherits).map_err(failed(output.path))?),
+            false => None,
+        };
+        let rights = draft
+            .as_ref()
+            .map_or(Rights::of_mode(output.mode), |draft| Rights::at(&draft.path));
+        let is_linked = output.link.is_some();
+        if !is_replaceable(output.path, &rights, is_linked).map_err(failed(output.path))? {
             return Err(Unrestored::Unusual(output.path.to_owned()));
         }
-        drafts.push(draft(output).map_err(failed(output.path))?);
+        let draft = draft.map_or_else(|| self::draft(output, inherits).map_err(failed(output.path)), Ok)?;
+        drafts.push(draft);
     }
     for (draft, output) in drafts.iter_mut().zip(outputs) {
         place(draft, output).map_err(failed(output.path))?;
@@ -117,41 +128,85 @@ fn is_read_only(found: &fs::Metadata) -> bool {
     found.is_file() && found.mode() & 0o222 == 0
 }
 
+/// The rights of a file: its mode, and an access control list where it has one.
+#[derive(Debug, PartialEq, Eq)]
+struct Rights {
+    mode: u32,
+    list: Option<Vec<u8>>,
+}
+
+impl Rights {
+    fn of_mode(mode: u32) -> Rights {
+        Rights { mode, list: None }
+    }
+
+    fn at(path: &Path) -> Rights {
+        let mode = fs::symlink_metadata(path).map_or(0, |found| found.mode() & 0o7777);
+        let mut list = vec![0; LONGEST_LIST];
+        let size = rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut list[..]);
+        let list = size.ok().map(|size| {
+            list.truncate(size);
+            list
+        });
+        Rights { mode, list }
+    }
+}
+
+/// More than file systems take.
+const LONGEST_LIST: usize = 64 << 10;
+
+/// The folder says which rights fresh files have in it: the umask does not count then.
+fn inherits_rights(path: &Path) -> bool {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let found = rustix::fs::getxattr(folder, "system.posix_acl_default", &mut [0; 256][..]);
+    matches!(found, Ok(_) | Err(Errno::RANGE))
+}
+
 /// Nothing is there, or what the command would have left there itself, or a link of ours.
-fn is_replaceable(path: &Path, mode: u32, is_linked: bool) -> io::Result<bool> {
+fn is_replaceable(path: &Path, rights: &Rights, is_linked: bool) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Ok(found) if is_linked && is_read_only(&found) => Ok(true),
-        Ok(found) => Ok(found.is_file() && found.nlink() == 1 && found.mode() & 0o7777 == mode),
+        Ok(found) if rights.list.is_some() => Ok(found.is_file() && found.nlink() == 1 && Rights::at(path) == *rights),
+        Ok(found) => Ok(found.is_file() && found.nlink() == 1 && found.mode() & 0o7777 == rights.mode),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
         Err(error) => Err(error),
     }
 }
 
-fn draft(output: &Output<'_>) -> io::Result<Draft> {
+fn draft(output: &Output<'_>, inherits: bool) -> io::Result<Draft> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!(".wafcc-{}-{number}", std::process::id());
     let path = output.path.with_file_name(name);
-    if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0) {
+    // What has many names has the same rights under all of them.
+    if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0 && !inherits) {
         let draft = Draft { path, is_placed: false };
         // What cannot be linked is written.
         if link(&draft.path, output.mode & READ_ONLY).is_ok() {
             return Ok(draft);
         }
         let _ = fs::remove_file(&draft.path);
-        return write(output, draft);
+        return write(output, draft, inherits);
     }
-    write(output, Draft { path, is_placed: false })
+    write(output, Draft { path, is_placed: false }, inherits)
 }
 
-fn write(output: &Output<'_>, draft: Draft) -> io::Result<Draft> {
+fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft> {
     let file = OpenOptions::new()
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        // As compilers open theirs: the folder's list is cut to this.
+        .mode(if inherits { 0o666 } else { 0o600 })
         .open(&draft.path)?;
     (output.content)(&file)?;
-    file.set_permissions(fs::Permissions::from_mode(output.mode))?;
+    // As linkers do: what they have made they make a program.
+    let mode = match inherits {
+        true if output.mode & 0o111 == 0 => return Ok(draft),
+        true => file.metadata()?.mode() & 0o7777 | output.mode & 0o111,
+        false => output.mode,
+    };
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(draft)
 }
 
