@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -135,7 +135,9 @@ const SKEW: u64 = 2;
 
 /// Who asks of a file means the file that is there.
 fn was_written_after(path: &Path, at: u64) -> bool {
-    let modified = fs::metadata(path).and_then(|status| status.modified()).ok();
+    // A link into the store has the time at which it was used last, in whatever place.
+    let found = fs::metadata(path).ok().filter(|status| status.nlink() == 1);
+    let modified = found.and_then(|status| status.modified().ok());
     let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
     since.is_some_and(|since| since.as_secs() > at + SKEW)
 }
