@@ -13,6 +13,7 @@ use super::question::{Answer, Wish};
 use super::run::Home;
 use super::settings::{Key, Settings};
 use super::settings_file;
+use super::trouble;
 use crate::folder::ENGINE;
 
 const HELP: &str = "\
@@ -81,7 +82,16 @@ fn absolute(output: &OsStr) -> Result<String, String> {
     path.map_err(|path| format!("{}: its name is not UTF-8", path.to_string_lossy()))
 }
 
+/// Commands that ran without the engine are in none of its counts.
+fn tell_trouble(settings: &Settings) {
+    if let Some(trouble) = trouble::told(&Home::of(settings).folder) {
+        let (count, reason) = (trouble.commands, trouble.reason);
+        eprintln!("wafcc: {count} commands ran without the engine: {reason}");
+    }
+}
+
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
+    tell_trouble(settings);
     match ask::ask(settings, Wish::Statistics)? {
         Answer::Statistics(statistics) if json => say(&format!("{:#}\n", statistics.json())),
         Answer::Statistics(statistics) => say(&statistics.show(verbose)),
@@ -90,6 +100,7 @@ fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), Stri
 }
 
 fn explain(settings: &Settings, output: Option<&OsStr>, json: bool) -> Result<(), String> {
+    tell_trouble(settings);
     let asked = output.map(absolute).transpose()?;
     let wish = Wish::Explain { output: asked.clone() };
     let Answer::Explanations(all) = ask::ask(settings, wish)? else {
