@@ -49,6 +49,7 @@ Environment:
   WAFCC_DISABLE     run the command here, without the engine
   WAFCC_CONFIGPATH  the file of settings [$XDG_CONFIG_HOME/wafcc/wafcc.conf, or ~/.config/…; then the store's own]
   WAFD_RUNTIME_DIR  where engines are (see wafd --help)
+  WAFD_PATIENCE     seconds for which a build waits, once, for an engine that does not answer [1.5]
   and one variable for each setting: see docs/wafcc.md
 
 Examples:
