@@ -62,8 +62,12 @@ class Terminal:
 			self.times.clear()
 
 	def finish(self) -> None:
-		"""At exit: one line on what was saved."""
+		"""At exit: one line on what was saved, or on why commands ran without the engine."""
 		session = self.prefork.session
+		if self.prefork.lost and self.has_built and not is_quiet():
+			own = sum(self.prefork.reasons.values())
+			Logs.warn("prefork: %d commands ran without the engine: %s", own, self.prefork.lost)
+			return
 		if session is None or self.savings is None or not self.has_built or is_quiet():
 			return
 		from . import savings

@@ -18,6 +18,7 @@ use super::question::{Answer, Wish};
 use super::run::Home;
 use super::settings::{Key, Settings};
 use super::settings_file;
+use super::trouble;
 use crate::folder::ENGINE;
 use crate::signature;
 
@@ -58,6 +59,7 @@ Environment:
   WAFCC_DISABLE     run the command here, without the engine
   WAFCC_CONFIGPATH  the file of settings [$XDG_CONFIG_HOME/wafcc/wafcc.conf, or ~/.config/…; then the store's own]
   WAFD_RUNTIME_DIR  where engines are (see wafd --help)
+  WAFD_PATIENCE     seconds for which a build waits, once, for an engine that does not answer [1.5]
   and one variable for each setting: see docs/wafcc.md
 
 Examples:
@@ -90,7 +92,16 @@ fn absolute(output: &OsStr) -> Result<PathBuf, String> {
     std::path::absolute(output).map_err(|e| format!("{}: {e}", path_text::show(output)))
 }
 
+/// Commands that ran without the engine are in none of its counts.
+fn tell_trouble(settings: &Settings) {
+    if let Some(trouble) = trouble::told(&Home::of(settings).folder) {
+        let (count, reason) = (trouble.commands, trouble.reason);
+        eprintln!("wafcc: {count} commands ran without the engine: {reason}");
+    }
+}
+
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
+    tell_trouble(settings);
     match ask::ask(settings, Wish::Statistics)? {
         Answer::Statistics(statistics) if json => say(&format!("{:#}\n", statistics.json())),
         Answer::Statistics(statistics) => say(&statistics.show(verbose)),
@@ -99,6 +110,7 @@ fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), Stri
 }
 
 fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), String> {
+    tell_trouble(settings);
     let paths: Vec<_> = outputs
         .iter()
         .map(|output| absolute(output))
