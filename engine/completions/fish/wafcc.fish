@@ -22,6 +22,7 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l get-config -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'one setting, or store, runtime_dir, config_path'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s o -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'write one into the file of settings'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l set-config -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'write one into the file of settings'
+complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l new-signing-key -F -d 'make a key that signs uploads, and show its public half, for trusted_keys'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l shutdown -d 'end the engine of this store'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s V
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l version

@@ -349,6 +349,29 @@ mod tests {
         );
     }
 
+    /// Whatever is turned between the look and the write: the folder is the one that was looked at.
+    #[test]
+    fn a_link_that_comes_in_between_leads_nowhere() {
+        let yard = Yard::new("between");
+        let [named, moved, other] = ["named", "moved", "other"].map(|name| yard.path(name));
+        fs::create_dir(&named).unwrap();
+        fs::create_dir(&other).unwrap();
+        let path = named.join("a.o");
+        let destination = Folders::default().declared(&yard.0, &path).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        symlink(&other, &named).unwrap();
+        let output = Output {
+            path: &path,
+            destination,
+            content: &|mut file: &File| file.write_all(b"written"),
+            mode: mode_of_output(false, 0o022),
+            link: None,
+        };
+        restore(&[output]).unwrap();
+        assert_eq!(fs::read(moved.join("a.o")).unwrap(), b"written");
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+    }
+
     #[test]
     fn a_folder_that_is_not_there_is_named() {
         let yard = Yard::new("nowhere");

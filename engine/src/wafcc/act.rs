@@ -48,8 +48,7 @@ Options:
   -p, --show-config               all settings, and where each comes from
   -k, --get-config NAME           one setting, or store, runtime_dir, config_path
   -o, --set-config NAME=VALUE     write one into the file of settings
-      --new-signing-key [FILE]    make a key to sign with what is uploaded [~/.config/wafcc/signing.key], and show its
-                                  public half, which readers name in trusted_keys
+      --new-signing-key [FILE]    make a key that signs uploads, and show its public half, for trusted_keys
       --shutdown                  end the engine of this store
   -V, --version
   -h, --help
