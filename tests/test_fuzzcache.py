@@ -10,6 +10,9 @@ from typing import List
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "utils"))
+
+from fuzzer.trial import Trace, compare  # noqa: E402
 
 KINDS = ("wrappers", "helpers", "tools", "links", "libraries", "processors")
 HONEST = '#!/bin/sh\ncase "$1" in --*) exit 0;; run) shift 2;; esac\nexec "$@"\n'
@@ -91,6 +94,22 @@ def test_another_processor_is_another_question(tmp_path: pathlib.Path) -> None:
 	wrapper = install(tmp_path, HONEST.replace("in --*)", "in --explain) echo x: hit;; --*)"))
 	done = fuzz(tmp_path, "--wafcc", wrapper, "--steps", "60", "--seed", "1", "--kinds", "processors")
 	assert done.returncode == 1 and "it was a hit" in done.stdout, done
+
+
+def test_a_result_that_differs_from_run_to_run() -> None:
+	"""It is wrong only where the cache has one answer for what a plain run answers in another way each time."""
+
+	def trace(content: bytes, stdout: bytes = b"") -> Trace:
+		return Trace(0, stdout, b"", {"a.o": content})
+
+	assert compare(trace(b"1"), trace(b"2"), trace(b"2")) == "other content: a.o"
+	assert compare(trace(b"", b"1"), trace(b""), trace(b"")) == "stdout: b'1' instead of b''"
+	assert compare(trace(b"1"), trace(b"2"), trace(b"3")) == ""
+	plain = trace(b"2"), trace(b"3")
+	assert "always the same" in compare(trace(b"1"), trace(b"1"), trace(b"1"), plain)
+	assert compare(trace(b"1"), trace(b"4"), trace(b"4"), plain) == ""
+	assert compare(trace(b"2"), trace(b"2"), trace(b"2"), plain) == ""
+	assert compare(trace(b"1"), trace(b"1"), trace(b"1"), (trace(b"2"), trace(b"2"))) == ""
 
 
 def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
