@@ -121,3 +121,12 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 		assert re.fullmatch(
 			r"fuzzcache: .*(/no/such|no-such-cc|no-such-kind).*(--wafcc|--compilers|wrappers).*\n", done.stderr
 		), done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_cache_is_right(kind: str, engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""No answer of the cache differs from what a command of this kind makes without it."""
+	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+	done = fuzz(tmp_path, "--wafcc", wafcc, "--steps", "60", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
+	assert (done.returncode, done.stdout) == (0, "seed 1\n60 steps, nothing differs\n"), f"{done.stdout}{done.stderr}"
