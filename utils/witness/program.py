@@ -177,10 +177,20 @@ def list_singles(chooser: Chooser, few: int = 3) -> List[Node]:
 		one = Node(flavour, steps)
 		found.append(one)
 		found.append(Node(flavour, ()))
-		grandparent = Node(flavour, (Step("bare_start" if flavour.actions == "bare" else "start_execve", (), "WHOLE", child),))
+		grandparent = Node(
+			flavour, (Step("bare_start" if flavour.actions == "bare" else "start_execve", (), "WHOLE", child),)
+		)
 		if flavour.actions != "shell":
 			found.append(grandparent)
 			found.append(Node(dynamic, (Step("start_execve", (), "WHOLE", grandparent),)))
-		for start in ("start_execve", "start_vfork", "start_spawn", "start_system", "start_fexecve", "start_execvp", "start_execveat"):
+		for start in (
+			"start_execve",
+			"start_vfork",
+			"start_spawn",
+			"start_system",
+			"start_fexecve",
+			"start_execvp",
+			"start_execveat",
+		):
 			found.append(Node(dynamic, (Step(start, (), "WHOLE", one),)))
 	return found

@@ -56,7 +56,9 @@ class Writer:
 
 	def join(self, which: str) -> str:
 		declared = [a.declare() for a in self.actions if a.is_bare == (which == "bare")]
-		head = '#include "action.h"\n\n%s\nvoid run_node(int number);\nvoid run_node(int number) {\n\tswitch (number) {\n'
+		head = (
+			'#include "action.h"\n\n%s\nvoid run_node(int number);\nvoid run_node(int number) {\n\tswitch (number) {\n'
+		)
 		return head % "".join(declared) + "".join(self.cases[which]) + "\tdefault:\n\t\t__builtin_trap();\n\t}\n}\n"
 
 	def call(self, node: Node, numbers: Dict[int, int], is_absolute: bool) -> Call:
