@@ -3,10 +3,10 @@
 Look for what the observation of commands does not see: random C programs, run under strace while they are observed.
 
 Each path that the kernel was given must be in what the command noted, and each program that was executed must have
-begun to note; or the command must be marked as not observable. The programs use files by the C library, by `syscall` and
-by instructions of their own, lead names astray by links, folders and descriptors, and start each other in all ways:
-linked dynamically, statically, without a C library, for 32 bits, as scripts, and with the setuid bit. A program that did
-more than was noted is made smaller, and what is left of it is told.
+begun to note; or the command must be marked as not observable. The programs use files by the C library, by `syscall`
+and by instructions of their own, lead names astray by links, folders and descriptors, and start each other in all
+ways: linked dynamically, statically, without a C library, for 32 bits, as scripts, and with the setuid bit. A program
+that did more than was noted is made smaller, and what is left of it is told.
 """
 
 import argparse

@@ -37,7 +37,6 @@ SERVES: Dict[str, Tuple[str, ...]] = {
 	"list": ("list",),
 	"enter": ("enter",),
 	"execute": ("execute",),
-	"find": ("find",),
 }
 DEPTH = 20  # links and scripts that lead to each other
 

@@ -119,6 +119,7 @@ CHANGES = (
 )
 UNWATCHED = ("inotify_add_watch",)  # its descriptor is no folder
 NOTHING = ("EBADF", "EFAULT")  # the kernel has not come to look at a path
+NAMELESS = ("memfd_create",)
 PARENTS = ("fork", "vfork", "clone", "clone3")
 MAGIC = re.compile(r"^/proc/(self|thread-self|\d+)/(?:task/\d+/)?(?:fd/(\d+)|(cwd)|(root)|(exe))(/.*)?$")
 DEVICE = re.compile(r"^/dev/(?:fd/(\d+)|(stdin)|(stdout)|(stderr))(/.*)?$")
@@ -220,9 +221,11 @@ def read_calls(log: str) -> List[Call]:
 	for line in log.split("\n"):
 		number, _, rest = line.partition(" ")
 		rest = rest.strip()
-		thread = re.match(r"\+\+\+ superseded by execve in pid (\d+)", rest)
-		if thread:
-			pending[number] = pending.pop(thread.group(1), "")
+		changed = re.search(r"<pid changed to (\d+) \.\.\.>$", rest)
+		if changed:
+			# a thread that executes a program becomes its whole process
+			pending[changed.group(1)] = rest[: changed.start()]
+			continue
 		if rest.endswith("<unfinished ...>"):
 			pending[number] = rest[: -len("<unfinished ...>")]
 			continue
@@ -280,7 +283,11 @@ class Reader:
 			elif call.name in ("connect", "bind"):
 				path = re.search(r'sun_path=("(?:[^"\\]|\\.)*")', call.line)
 				if path:
-					self.note(process, "find", process.place.folder, unquote(path.group(1)) or "", call)
+					self.note(process, "any", process.place.folder, unquote(path.group(1)) or "", call)
+			elif call.name not in NAMELESS:
+				# one that this does not know: each of its texts may be a path
+				for word in call.arguments:
+					self.note(process, "any", process.place.folder, unquote(word) or "", call)
 
 	def learn(self, process: Process, call: Call) -> None:
 		"""What its descriptors are."""
@@ -320,7 +327,7 @@ class Reader:
 		need = need_of(call)
 		for folder, at in PATHS[call.name]:
 			path = unquote(call.arguments[at]) if at < len(call.arguments) else None
-			if path is None:
+			if path is None or (call.name == "mount" and at == 0 and "MS_BIND" not in call.line):
 				continue
 			is_watch = call.name in UNWATCHED
 			base = process.place.folder if folder < 0 or is_watch else self.file_of(process, call.arguments[folder])
