@@ -75,6 +75,7 @@ class Writer:
 				interpreter = "bin/" + flavour.program
 			lines = ["#!" + interpreter if flavour.actions == "shell" else "#!%s %d" % (interpreter, number)]
 			if flavour.actions == "shell":
+				lines = [] if flavour.name == "unmarked" else lines
 				lines += [self.write_line(step, numbers) for step in node.steps]
 			self.scripts["s%d" % number] = ("\n".join([*lines, ""]), slot)
 		if flavour.actions != "shell":

@@ -119,7 +119,7 @@ CHANGES = (
 )
 UNWATCHED = ("inotify_add_watch",)  # its descriptor is no folder
 NOTHING = ("EBADF", "EFAULT")  # the kernel has not come to look at a path
-NAMELESS = ("memfd_create",)
+NAMELESS = ("memfd_create", "getcwd")  # their texts are no paths that they were given
 PARENTS = ("fork", "vfork", "clone", "clone3")
 MAGIC = re.compile(r"^/proc/(self|thread-self|\d+)/(?:task/\d+/)?(?:fd/(\d+)|(cwd)|(root)|(exe))(/.*)?$")
 DEVICE = re.compile(r"^/dev/(?:fd/(\d+)|(stdin)|(stdout)|(stderr))(/.*)?$")

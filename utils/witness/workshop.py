@@ -66,10 +66,15 @@ class Workshop:
 		(self.made / "scenes.c").write_text(text.libc)
 		must(cc(self.made, "-O0", "-w", "-fPIE", *self.defines, "-c", "scenes.c", "-o", "scenes.o"))
 		objects = [name + ".o" for name in ("main", "scenes", "files", "calls", "children")]
+		folders = "%s/none:lib:%s/lib" % (self.yard, self.yard)
+		how: Dict[str, Sequence[str]] = {
+			"dynamic": ["-pie"],
+			"linked": ["-pie", "-Wl,--no-as-needed", "-L.", "-lpart", "-Wl,-rpath," + folders],
+			"static": ["-static"],
+			"static-pie": ["-static-pie"],
+		}
 		for flavour in self.flavours:
-			words: Sequence[str] = {"dynamic": ["-pie"], "static": ["-static"], "static-pie": ["-static-pie"]}.get(
-				flavour, []
-			)
+			words = how.get(flavour, [])
 			if words:
 				must(cc(self.made, *words, *objects, "-o", str(self.fresh(flavour)), *LIBRARIES))
 		(self.made / "bare.c").write_text(
