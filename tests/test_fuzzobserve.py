@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import subprocess
@@ -126,6 +127,14 @@ def test_what_is_not_noted_is_told(lines: List[str], noted: List[Access], missed
 	observation = Observation(0, accesses, [], "\n".join(trace), [])
 	assert ["%s %s" % (miss.need, miss.path) for miss in compare(observation, "/yard", [])] == missed
 	assert compare(observation._replace(blind=["it cannot be observed"]), "/yard", []) == []
+
+
+@pytest.mark.parametrize("seed", [1, random.SystemRandom().randrange(10**9)], ids=["fixed", "fresh"])
+def test_nothing_that_random_programs_do_is_missed(seed: int, observer: str, tmp_path: pathlib.Path) -> None:
+	"""Each path that the kernel saw was noted, and each program began to note, or the command is not observable."""
+	found = find(tmp_path, "--observer", observer, "--seed", str(seed), "--programs", str(PROGRAMS))
+	assert found["misses"] == [], "seed %d" % seed
+	assert found["programs"] == PROGRAMS and found["compared"] > PROGRAMS / 5, found
 
 
 def test_what_is_forgotten_is_found_again(observer: str, tmp_path: pathlib.Path) -> None:

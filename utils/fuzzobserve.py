@@ -47,6 +47,13 @@ def find_observer(named: Optional[str]) -> str:
 	target = HERE.parent / "engine" / "target"
 	built = [target / kind / "examples" / "observe" for kind in ("release", "debug")]
 	newest = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
+	if newest and not named:
+		sources = [*(target.parent / "park").iterdir(), *(target.parent / "src" / "cache").glob("trace*/*")]
+		built_at = newest[-1].stat().st_mtime
+		changed = [path for path in sources if path.name != "tests.rs" and path.stat().st_mtime > built_at]
+		if changed:
+			hint = "cargo build --release --example observe (in engine/)"
+			raise Mistake("%s is older than %s: %s" % (newest[-1], changed[0].name, hint))
 	found = named or (str(newest[-1]) if newest else "")
 	if not found or not os.access(found, os.X_OK):
 		hint = "cargo build --release --example observe (in engine/), or name one with --observer"

@@ -17,7 +17,7 @@ from .source import Text, Writer
 from .workshop import Workshop
 
 BATCH = 50  # programs in one binary
-SMALL = 4  # what is not worth being made smaller
+SMALL = 2  # what is not worth being made smaller
 CRASH = re.compile(r"--- SIG(?:SEGV|ILL|BUS|ABRT|FPE|SYS|TRAP) .*")
 ROUNDS = 12  # of making a program smaller
 
