@@ -53,7 +53,9 @@ def test_a_mute_engine_is_waited_for_once(waf: Any, project: Any, mute: socket.s
 	assert count_visitors(mute) == 1
 	assert len(list((folder / "build").glob("out*"))) == 40
 	last = done.stderr.splitlines()[-1]
-	assert re.match(r"prefork: \d+ commands ran without the engine: .* within 0.5 seconds; `wafd stop --now`", last), last
+	assert re.match(r"prefork: \d+ commands ran without the engine: .* within 0.5 seconds; `wafd stop --now`", last), (
+		last
+	)
 
 
 def test_an_engine_that_is_stopped_in_the_middle_fails_nothing(
@@ -88,7 +90,9 @@ def test_an_engine_that_is_stopped_in_the_middle_fails_nothing(
 			os.kill(pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("value, seconds", [("3", 3.0), ("0", 1.5), ("-1", 1.5), ("nan", 1.5), ("soon", 1.5), ("", 1.5)])
+@pytest.mark.parametrize(
+	"value, seconds", [("3", 3.0), ("0", 1.5), ("-1", 1.5), ("nan", 1.5), ("soon", 1.5), ("", 1.5)]
+)
 def test_the_patience_is_a_number(monkeypatch: pytest.MonkeyPatch, value: str, seconds: float) -> None:
 	"""What is none, or none that one can wait for, is as if nothing were set."""
 	monkeypatch.setenv("WAFD_PATIENCE", value)

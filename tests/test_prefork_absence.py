@@ -115,7 +115,7 @@ def test_a_patched_popen_is_respected(waf: Any, project: Any) -> None:
 def test_a_stopped_engine_does_not_stop_a_build(
 	waf: Any, project: Any, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-	"""Stopped before the build starts: it is ended, as it would stand in the way of all others, and another one serves."""
+	"""Stopped before the build starts: it is ended, since all others would wait for it, and another one serves."""
 	subprocess.run([engine, "start"], check=True, stdout=DEVNULL, timeout=PATIENT)
 	pid = read_status(engine)["pid"]
 	os.kill(pid, signal.SIGSTOP)

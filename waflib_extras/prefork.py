@@ -15,7 +15,8 @@ Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``
 ``--sched``, ``--processors``, ``--load``, ``--jobserver`` and ``--no-memory-brake``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
-engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket), ``WAFD_PATIENCE`` (how many seconds a build waits for it).
+engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket),
+``WAFD_PATIENCE`` (how many seconds a build waits for it).
 
 To troubleshoot, ``waf --zones=prefork`` shows each command with what it took, and in the end how many ran Waf's own way
 and why; ``wafd status`` shows the engine; ``WAF_NO_PREFORK=1 waf`` does without.

@@ -104,7 +104,7 @@ fn with_fewer_processes_there_is_no_engine() {
 /// Few descriptors, for the engine and for the wrapper.
 #[test]
 fn few_descriptors_fail_nothing() {
-    for count in [64, 32, 20, 16, 12, 8, 6, 5, 4] {
+    for count in [64, 40, 32, 20, 16, 12, 8, 6, 5, 4] {
         compiles_within(None, &format!("--nofile={count}"));
     }
 }
