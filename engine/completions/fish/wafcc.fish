@@ -5,7 +5,7 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s v
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s z -d 'begin counting anew'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l zero-stats -d 'begin counting anew'
-complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l explain -F -d 'why the last request for that file hit or missed, or the last ten'
+complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l explain -F -d 'why the last request for that file, or for each of several, hit or missed, or the last ten'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l json
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s C -d 'remove all entries'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l clear -d 'remove all entries'

@@ -38,7 +38,7 @@ Usage: wafcc COMMAND [ARGUMENT...]
 Options:
   -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
   -z, --zero-stats                begin counting anew
-      --explain [OUTPUT...] [--json]  why the last requests for those files hit or missed, or the last ten
+      --explain [OUTPUT] [--json] why the last request for that file, or for each of several, hit or missed, or the last ten
   -C, --clear                     remove all entries
   -c, --cleanup                   bring the store within its limit
       --evict-older-than AGE      remove what was not used for so long (30d, 12h)
