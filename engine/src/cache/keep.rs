@@ -210,7 +210,10 @@ impl Cache {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new("lacks a file that was foretold", words));
         }
-        let inputs = question.inputs.then(|| Inputs::texts(&found.facts, &mut view));
+        let is_compiler = knows.compiler.is_some();
+        let inputs = question
+            .inputs
+            .then(|| Inputs::texts(&found.facts, is_compiler, &mut view));
         Ok(Gathered {
             inputs: inputs.flatten(),
             facts: found.facts,
