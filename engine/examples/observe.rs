@@ -94,7 +94,12 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
     let found = berth.finish();
-    blind.extend(found.iter().any(|access| hides_calls(access, folder)).then_some(OWN_CALLS));
+    blind.extend(
+        found
+            .iter()
+            .any(|access| hides_calls(access, folder))
+            .then_some(OWN_CALLS),
+    );
     for access in found {
         match access.what {
             What::Blind { why } => blind.push(why),
@@ -151,7 +156,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn tell(access: Access) -> Value {
-    let Access { process, what, error, .. } = access;
+    let Access {
+        process, what, error, ..
+    } = access;
     let mut told = match what {
         What::Begin {
             program,

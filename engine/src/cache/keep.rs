@@ -265,7 +265,10 @@ impl Cache {
         let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         for other in self.store.find(&ticket.key) {
-            let mut holds = || self.read(&other).is_some_and(|entry| entry.entry.check(&mut view).is_ok());
+            let mut holds = || {
+                self.read(&other)
+                    .is_some_and(|entry| entry.entry.check(&mut view).is_ok())
+            };
             if other != *new && holds() {
                 self.store.remove_entry(&other);
             }
