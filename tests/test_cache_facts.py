@@ -429,7 +429,8 @@ INSTRUCTIONS = {
 	"random numbers": ('if (x > 1) __asm__ volatile("rdrand %0" : "=r"(x));', "reads random numbers"),
 }
 QUIET_INSTRUCTIONS = {
-	"wakes": '__asm__ volatile("mov $202, %%eax; syscall" : : "D"(&x), "S"(1), "d"(0) : "rax", "rcx", "r11", "memory");',
+	"wakes": '__asm__ volatile("mov $202, %%eax; syscall" : : "D"(&x), "S"(1), "d"(0)'
+	' : "rax", "rcx", "r11", "memory");',
 	"holds the bytes": "static const volatile char bytes[] = {0x0f, 0x05, 0xcd, 0x80}; x = bytes[0] + 0x050f;",
 }
 
@@ -437,8 +438,11 @@ QUIET_INSTRUCTIONS = {
 def build(yard: Facts, code: str, name: str = "own", *options: str) -> None:
 	if os.uname().machine != "x86_64":
 		pytest.skip("needs x86-64")
-	yard.write(f"{name}.c", '#include <stdio.h>\nint main(int argc, char **argv) {\n\tint x = argc;\n\t%s\n'
-		'\tFILE *file = fopen("made", "w");\n\treturn !file || fprintf(file, "%%d", x > 0) < 0;\n}\n' % code)
+	yard.write(
+		f"{name}.c",
+		"#include <stdio.h>\nint main(int argc, char **argv) {\n\tint x = argc;\n\t%s\n"
+		'\tFILE *file = fopen("made", "w");\n\treturn !file || fprintf(file, "%%d", x > 0) < 0;\n}\n' % code,
+	)
 	line = ["gcc", *options, "-o", name, f"{name}.c"]
 	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
 

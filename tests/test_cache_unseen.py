@@ -127,7 +127,7 @@ STATIC_AS = """
 
 @pytest.mark.parametrize("how", ["-static", "-static-pie", "-O0"])
 def test_an_assembler_of_another_kind(how: str, yard: Facts) -> None:
-	"""A static assembler that reads a file and becomes the real one is not stored; a dynamic one is known with its file."""
+	"""A static assembler that becomes the real one is not stored; a dynamic one is known with the file that it reads."""
 	if (
 		how == "-static-pie"
 		and subprocess.run(["gcc", how, "-x", "c", "/dev/null", "-r", "-o", "/dev/null"], check=False).returncode
@@ -144,7 +144,7 @@ def test_an_assembler_of_another_kind(how: str, yard: Facts) -> None:
 
 @pytest.mark.parametrize("middle", ["static", "dynamic"])
 def test_a_program_between_two_others(middle: str, yard: Facts) -> None:
-	"""What a program below a static one does is not taken for what the static one did, in whatever way it is started."""
+	"""What a program below a static one does is not taken for what the static one did."""
 	program(yard, 'FILE *file = fopen("made", "w"); return fputs("last", file) < 0;', "last")
 	program(yard, 'if (access("flag", F_OK) == 0) return execl("./last", "last", NULL); return 3;', "middle",
 		*(["-static"] if middle == "static" else []))  # fmt: skip
@@ -174,7 +174,8 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_program_that_is_started_in_any_way_is_a_fact(way: str, yard: Facts) -> None:
 	"""Exchange the program that is started: what it makes is made anew."""
-	more = "extern char **environ; int child, wait(int *), posix_spawn(int *, const char *, void *, void *, char **, char **);\n"
+	more = "extern char **environ; int child, wait(int *);\n"
+	more += "\tint posix_spawn(int *, const char *, void *, void *, char **, char **);\n"
 	program(yard, more + f"\treturn {WAYS[way]};", "first")
 	for text in ("one", "one", "one", "two", "one"):
 		program(yard, 'FILE *file = fopen("made", "w"); return fputs("%s", file) < 0;' % text, "new")
@@ -223,7 +224,8 @@ def test_a_library_by_a_relative_path(way: str, yard: Facts) -> None:
 	options, use, variables = LIBRARIES[way]
 
 	def make(word: str) -> None:
-		write = "extern int creat(const char *, int); extern long write(int, const char *, long); __attribute__((constructor))"
+		write = "extern int creat(const char *, int); extern long write(int, const char *, long);\n"
+		write += "__attribute__((constructor))"
 		yard.write(
 			"late.c",
 			f'{write} void init(void) {{ write(creat("made", 0666), "{word}", 3); }} int late(void) {{ return 0; }}\n',
@@ -264,7 +266,8 @@ def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str
 		'char x; read(atoi(getenv("GATE")), &x, 1); argv[0] = "as"; return execv("/usr/bin/as", argv);',
 		"parts/as",
 	)
-	line = [yard.wafcc, *'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'.split()]
+	compile_it = 'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'
+	line = [yard.wafcc, *compile_it.split()]
 	read, write = os.pipe()
 	try:
 		compiler = subprocess.Popen(
@@ -281,8 +284,8 @@ def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str
 		os.close(read)
 		os.close(write)
 	(yard.folder / "a.o").unlink()
-	plain = yard.run('gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o', False, GATE="99")
-	cached = yard.run('gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o', True, GATE="99")
+	plain = yard.run(compile_it, False, GATE="99")
+	cached = yard.run(compile_it, True, GATE="99")
 	assert cached.files == plain.files
 
 

@@ -55,7 +55,10 @@ def last_line(done: Any) -> str:
 def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
 	"""Hits with the time that their commands took when they ran, and what had to run; nothing if there was nothing."""
 	folder = project(PROJECT)
-	assert re.match(r"prefork: 6 commands: 6 misses( \(\d+ not stored\))?( \(|$)", last_line(waf(folder, "configure", "build", env=SPEAKING)))
+	assert re.match(
+		r"prefork: 6 commands: 6 misses( \(\d+ not stored\))?( \(|$)",
+		last_line(waf(folder, "configure", "build", env=SPEAKING)),
+	)
 	saved = last_line(waf(folder, "clean", "build", env=SPEAKING))
 	assert re.match(r"prefork: 6 commands: 6 hits \(about [\d.]+ m?s of processor time saved\)$", saved)
 	assert "prefork" not in waf(folder, "build", env=SPEAKING).stdout

@@ -448,7 +448,7 @@ class Prefork:
 			if self.lost:
 				return
 			self.lost = str(error)
-		# also where that is as it should be, in a container or under sudo: the build is slower, and nothing else says why
+		# also where that is as it should be, in a container or under sudo: nothing else says why the build is slower
 		Logs.warn("prefork: %s (going on without)", error)
 
 	def finish(self) -> None:
