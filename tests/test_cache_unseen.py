@@ -127,7 +127,7 @@ STATIC_AS = """
 
 @pytest.mark.parametrize("how", ["-static", "-static-pie", "-O0"])
 def test_an_assembler_of_another_kind(how: str, yard: Facts) -> None:
-	"""A static assembler that becomes the real one is not stored; a dynamic one is known with the file that it reads."""
+	"""A static assembler that becomes the real one is not stored; a dynamic one is known with the file it reads."""
 	if (
 		how == "-static-pie"
 		and subprocess.run(["gcc", how, "-x", "c", "/dev/null", "-r", "-o", "/dev/null"], check=False).returncode
