@@ -187,7 +187,7 @@ static struct start note_start(int folder, const char *path) {
 	if (wafpark_is_observed() && path) {
 		const uint64_t identity = wafpark_inspect(folder, path);
 		start.token = wafpark_note_execute(folder, path, identity);
-		start.is_seen = start.token && identity;
+		start.is_seen = start.token && identity && wafpark_is_library_there();
 	}
 	return start;
 }

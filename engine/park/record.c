@@ -34,6 +34,7 @@ static int expects_loads, did_before;
 static uint32_t noted_once;
 static unsigned known_objects;
 static char expected_library[256];
+static uint64_t library_identity;
 
 /* A text of a record in two parts, with a slash between them if there are two. */
 struct text {
@@ -493,7 +494,13 @@ static int write_preload_entry(void) {
 	char *at = put_bytes(wafpark_preload_entry, "LD_PRELOAD=", 11);
 	at = put_bytes(at, library, length_of(library));
 	*at = 0;
+	library_identity = identity_of_path(library);
 	return 1;
+}
+
+/* A program for which the loader does not find it would complain: the engine that has it open may be gone. */
+HIDDEN int wafpark_is_library_there(void) {
+	return library_identity && identity_of_path(wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1) == library_identity;
 }
 
 static const char *find_value(const char *name) {

@@ -107,6 +107,7 @@ void wafpark_note_loads_left(void);
 
 /* What programs that are executed must find in their environment: after the first comes a colon and the token. */
 extern char wafpark_trace_entry[], wafpark_preload_entry[];
+int wafpark_is_library_there(void);
 
 /* Tells one file from another, as `Status::identity` of the engine does. */
 uint64_t wafpark_identity(uint64_t device, uint64_t inode);

@@ -425,16 +425,3 @@ fn an_engine_that_leaves_is_followed_by_another() {
     wait_until("the old engine is gone", || !process::lives(engine));
     assert_eq!(count(&space), 1);
 }
-
-/// A store whose name cannot be said in JSON is a mistake that is named.
-#[test]
-fn a_store_without_a_name_in_utf8_is_refused_in_one_line() {
-    use std::os::unix::ffi::OsStrExt;
-    let space = TestSpace::started();
-    let store = [space.path("store").as_os_str().as_bytes(), b"\xff"].concat();
-    let mut command = wafcc(&space, &["--show-stats"]);
-    let said = run(command.env("WAFCC_DIR", std::ffi::OsStr::from_bytes(&store)));
-    assert_eq!(said.status, Some(1));
-    assert!(said.stderr.contains("not UTF-8"), "{said:?}");
-    assert_eq!(said.stderr.lines().count(), 1, "{said:?}");
-}
