@@ -9,6 +9,7 @@ only, and each text is held against the files once per build.
 
 import array
 import os
+import sys
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from . import scrutiny
@@ -148,7 +149,7 @@ class Book:
 
 	def fits(self, record: Record, environment: Any, folder: bytes) -> bool:
 		"""Whether the variables are as they were, for a command in this folder."""
-		number = array.array("I", record[0][:NUMBER])[0]
+		number = int.from_bytes(record[0][:NUMBER], sys.byteorder)
 		key = number, id(environment), folder
 		known = self.variables.get(key)
 		if known is None:
@@ -161,7 +162,7 @@ class Book:
 
 	def find_circumstances(self, numbers: bytes) -> List[bytes]:
 		"""What a command asked for of its process that is no variable, as it is now."""
-		number = array.array("I", numbers[:NUMBER])[0]
+		number = int.from_bytes(numbers[:NUMBER], sys.byteorder)
 		names = self.circumstances.get(number)
 		if names is None:
 			names = self.circumstances[number] = scrutiny.circumstances(self.texts[number])

@@ -31,6 +31,23 @@ NUMBER = b"%d"
 USER = b"%d %d"
 STATUS_LINES = {b"=umask": ("Umask",), b"=processors": ("Cpus_allowed",), b"=signals": ("SigBlk", "SigIgn")}
 """Of ``/proc/self/status``."""
+PROCESSOR_LINES = frozenset(
+	(
+		"vendor_id",
+		"cpu family",
+		"model",
+		"model name",
+		"stepping",
+		"cache size",
+		"flags",
+		"Features",
+		"CPU implementer",
+		"CPU architecture",
+		"CPU variant",
+		"CPU part",
+	)
+)
+"""Of ``/proc/cpuinfo``."""
 
 
 # ---- texts
@@ -245,6 +262,8 @@ def fits(text: bytes, environment: Any, folder: bytes) -> bool:
 	known: Set[bytes] = set()
 	silent: Set[bytes] = set()
 	prefixes: List[bytes] = []
+	exempt: Set[bytes] = set()
+	absent: List[bytes] = []
 	for item in split_variables(text):
 		sign, rest = item[:1], item[1:]
 		if sign == b"=":
@@ -262,8 +281,14 @@ def fits(text: bytes, environment: Any, folder: bytes) -> bool:
 			silent.add(rest)
 		elif sign == b"^":
 			prefixes.append(rest)
+		elif sign == b"!":
+			absent.append(rest)
+		elif sign == b"+":
+			exempt.add(rest)
 		elif sign != b"@":
 			return False
+	if absent and any(name.startswith(tuple(absent)) for name in found.keys() - known - exempt):
+		return False
 	if not silent and not prefixes:
 		return True
 	if (found.get(b"PWD") or EMPTY).rstrip(b"/") == folder.rstrip(b"/"):
@@ -300,12 +325,22 @@ def find_circumstance(name: bytes) -> bytes:
 			if name == b"=limits":
 				with open("/proc/self/limits", "rb") as f:
 					return f.read()
+			if name == b"=processor":
+				return find_processor()
 			wanted = STATUS_LINES[name]
 			with open("/proc/self/status", encoding="utf-8", errors="surrogateescape") as f:
 				lines = [line for line in f if line.partition(":")[0] in wanted]
 			return "".join(lines).encode("utf-8", "surrogateescape")
 	except (AttributeError, LookupError, OSError):
 		return os.urandom(16)
+
+
+def find_processor() -> bytes:
+	"""What the system tells of the processors, but for what changes; with the name that this user gives such machines."""
+	with open("/proc/cpuinfo", encoding="utf-8", errors="surrogateescape") as f:
+		lines = {line for line in f if line.partition(":")[0].strip() in PROCESSOR_LINES}
+	named = os.environ.get("WAFCC_PROCESSOR", "")
+	return "".join([*sorted(lines), named]).encode("utf-8", "surrogateescape")
 
 
 @contextlib.contextmanager

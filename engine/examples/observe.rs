@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde_json::{json, Value};
 use wafengine::cache::access::{Access, What};
-use wafengine::cache::instructions;
 use wafengine::cache::manners::OWN_CALLS;
 use wafengine::cache::trace::{Arena, Berth};
 use wafengine::park::LIBRARY;
@@ -94,12 +93,9 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
     let found = berth.finish();
-    blind.extend(
-        found
-            .iter()
-            .any(|access| hides_calls(access, folder))
-            .then_some(OWN_CALLS),
-    );
+    if is_free(&found) {
+        blind.push(OWN_CALLS);
+    }
     for access in found {
         match access.what {
             What::Blind { why } => blind.push(why),
@@ -110,14 +106,18 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     Ok(json!({"status": status, "accesses": accesses, "blind": blind}))
 }
 
-/// As the engine judges what it stores: a program or library that makes system calls by instructions of its own.
-fn hides_calls(access: &Access, folder: &Path) -> bool {
-    let (What::Begin { program: path, .. } | What::Load { path }) = &access.what else {
-        return false;
-    };
-    let path = folder.join(OsString::from_vec(path.clone()));
-    // The system's own were looked through.
-    !path.starts_with("/usr") && fs::read(path).is_ok_and(|bytes| instructions::find(&bytes).calls)
+/// A program that has a loader and no C library calls the system by instructions of its own. The engine looks for these in all programs;
+/// here one program has many parts, of which only some have them.
+fn is_free(accesses: &[Access]) -> bool {
+    let is_libc =
+        |access: &Access| matches!(&access.what, What::Load { path } if path.windows(7).any(|part| part == b"libc.so"));
+    let begins = |access: &&Access| matches!(access.what, What::Begin { .. });
+    let mut begun = accesses.iter().filter(begins).map(|access| access.process);
+    begun.any(|process| {
+        !accesses
+            .iter()
+            .any(|access| access.process == process && is_libc(access))
+    })
 }
 
 fn words(list: &Value) -> Vec<OsString> {

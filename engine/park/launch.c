@@ -152,12 +152,17 @@ static int is_program(const char *path) {
 	return result == 0 && SYSTEM(SYS_newfstatat, AT_FDCWD, path, &status, 0) == 0 && S_ISREG(status.st_mode);
 }
 
+static int is_path(const char *name) {
+	while (*name && *name != '/')
+		name++;
+	return *name;
+}
+
 /* Notes where libc will look for a program; the path at which it is, or the name if it is nowhere. */
 static const char *look_along(const char *name, char buffer[LONGEST]) {
 	const char *at = "/bin:/usr/bin";
-	for (const char *c = name; *c; c++)
-		if (*c == '/')
-			return name;
+	if (is_path(name))
+		return name;
 	for (char **entry = environ; entry && *entry; entry++)
 		if (value_in(*entry, "PATH=")) {
 			at = value_in(*entry, "PATH=");
@@ -224,7 +229,11 @@ static int execute_found(const char *name, char *const *argv, char *const *env) 
 	const char *path = name;
 	if (wafpark_watch == WAFPARK_WATCH_ON) {
 		path = look_along(name, buffer);
-		start = note_start(AT_FDCWD, path);
+		/* One that is not found is looked for by the engine, too. */
+		if (path == buffer || is_path(name))
+			start = note_start(AT_FDCWD, path);
+		else
+			wafpark_note_execute(AT_FDCWD, path, 0);
 	}
 	wafpark_offer(name, argv, env, start.token);
 	real(name, argv, pass_on(&start, env, list, &passed));
@@ -402,13 +411,18 @@ EXPORT FILE *popen(const char *command, const char *mode) {
 /* libc looks at who calls it: so this is left before libc's own is entered, and what came of it is noted later. */
 EXPORT void *dlopen(const char *path, int flags) {
 	REAL(void *, dlopen, (const char *, int))
-	int is_path = 0;
-	for (const char *c = path; c && *c; c++)
-		is_path |= *c == '/';
-	if (wafpark_watch && is_path)
+	const int is_named = path && is_path(path);
+	if (wafpark_watch && is_named)
 		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
-	wafpark_expect_loads(is_path ? NULL : path);
+	wafpark_expect_loads(is_named ? NULL : path);
 	return real(path, flags);
+}
+
+/* A library that goes before anything else is noted. */
+EXPORT int dlclose(void *library) {
+	REAL(int, dlclose, (void *))
+	wafpark_note_loads_left();
+	return real ? real(library) : -1;
 }
 
 EXPORT void *dlmopen(Lmid_t space, const char *path, int flags) {

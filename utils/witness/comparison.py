@@ -146,7 +146,8 @@ def serves(access: Access, seen: Seen) -> bool:
 	if seen.need == "any":
 		return True
 	if access.error:
-		return False
+		# a program that the kernel refuses was looked at before, to see how it would begin
+		return access.kind == "execute"
 	if access.kind == "open":
 		wanted = {"content": "reads", "write": "writes"}.get(seen.need)
 		return wanted is None or bool(access.detail[wanted])

@@ -138,6 +138,12 @@ impl Environment {
         (!texts.is_empty()).then(|| texts.join(&b' '))
     }
 
+    /// All variables.
+    pub fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let all = self.variables.iter();
+        all.map(|found| (found.name(&self.text), found.value(&self.text)))
+    }
+
     /// All that a program may have seen: not `PWD` where it says only what the folder says.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let tells = move |(name, value): &(&[u8], &[u8])| {

@@ -25,7 +25,7 @@ pub const ALWAYS_ASKED: [&[u8]; 16] = [
 pub const LIBC: &[u8] = b"=libc";
 
 /// What libc and the loader ask inside themselves and is hardly ever set, of glibc and musl.
-const LIBC_NAMES: [&[u8]; 16] = [
+pub const LIBC_NAMES: [&[u8]; 16] = [
     // Locales, messages and character sets.
     b"LOCPATH",
     b"MUSL_LOCPATH",
@@ -47,7 +47,7 @@ const LIBC_NAMES: [&[u8]; 16] = [
     b"LIBC_FATAL_STDERR_",
     b"NIS_PATH",
 ];
-const LIBC_PREFIXES: [&[u8]; 4] = [b"LD_", b"MALLOC_", b"GLIBC_", b"RESOLV_"];
+pub const LIBC_PREFIXES: [&[u8]; 4] = [b"LD_", b"MALLOC_", b"GLIBC_", b"RESOLV_"];
 
 /// Whether libc or the loader may ask for this variable inside itself, and no fact has its name.
 pub fn is_asked_by_libc(name: &[u8]) -> bool {

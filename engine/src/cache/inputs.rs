@@ -14,9 +14,11 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::access::Bytes;
+use super::answer::INPUT;
 use super::digest::Digest;
 use super::entry::{Content, Entry};
-use super::environment;
+use super::environment::{self, Environment};
+use super::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
 use super::fact::{Fact, Kind};
 use super::moment::status;
 use super::path::{split, Path};
@@ -55,7 +57,7 @@ impl Inputs {
     /// The first is about variables, and always there.
     pub fn texts(facts: &[Fact], is_compiler: bool, view: &mut View) -> Option<Vec<Bytes>> {
         let mut texts = Vec::with_capacity(facts.len() + 1);
-        texts.push(variables(facts, is_compiler, view.place.folder()));
+        texts.push(variables(facts, is_compiler, view.place.folder(), view.environment));
         let mut folder = Bytes::new();
         for fact in facts {
             match fact {
@@ -128,7 +130,7 @@ impl Inputs {
 }
 
 /// All that is to be so in the environment.
-fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8]) -> Bytes {
+fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Environment) -> Bytes {
     let mut text = b"$".to_vec();
     let mut add = |parts: &[&[u8]]| {
         let item = parts.concat();
@@ -137,7 +139,22 @@ fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8]) -> Bytes {
     };
     for fact in facts {
         match fact {
-            Fact::Variable { name, .. } if name == TERMINAL => {}
+            // A command that does not run prints nothing, and Waf gives its commands no standard input.
+            Fact::Variable { name, .. } if name == TERMINAL || name == INPUT => {}
+            Fact::Variable { name, .. } if name == LIBC => {
+                for name in LIBC_NAMES {
+                    match environment.value(name) {
+                        Some(value) => add(&[b"=", name, b"=", value]),
+                        None => add(&[b"-", name]),
+                    }
+                }
+                let is_of_prefix = |(name, _): &(&[u8], &[u8])| is_asked_by_libc(name) && !LIBC_NAMES.contains(name);
+                for (name, value) in environment.all().filter(is_of_prefix) {
+                    add(&[b"=", name, b"=", value]);
+                }
+                LIBC_PREFIXES.iter().for_each(|prefix| add(&[b"!", prefix]));
+                ALWAYS_ASKED.iter().for_each(|name| add(&[b"+", name]));
+            }
             // What is no variable is known to a client in words of its own.
             Fact::Variable { name, .. } if name.starts_with(b"=") => add(&[b"@", name]),
             // Compilers believe it only if it names their folder: otherwise it may be any other one.
