@@ -84,6 +84,10 @@ int wafpark_is_observed(void);
 void wafpark_take_arena(int file, uint32_t berths, const char *path);
 struct wafpark_child;
 void wafpark_watch_child(const struct wafpark_child *child);
+/* The files of all that it has loaded, when it is parked: false if they are too many. And later, whether each is still the
+ * same file: what is mapped was made of it. */
+int wafpark_mark_libraries(void);
+int wafpark_has_same_libraries(void);
 /* Where a command notes what it does that is to run for this one, and by which exec it starts. */
 struct wafpark_request;
 void wafpark_tell_log(struct wafpark_request *request, uint32_t token);
