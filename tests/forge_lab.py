@@ -57,7 +57,9 @@ class RedisShop(Shop):
 	def ask(self, *words: str, value: bytes = b"") -> bytes:
 		argv = ["redis-cli", "-p", str(self.server.port), "-n", "1", *words]
 		environ = dict(os.environ, REDISCLI_AUTH=self.server.password)
-		return subprocess.run(argv, env=environ, input=value, stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
+		return subprocess.run(
+			argv, env=environ, input=value, stdout=subprocess.PIPE, timeout=PATIENCE, check=True
+		).stdout
 
 	def keys(self) -> List[str]:
 		return [name[len(self.PREFIX) :] for name in self.ask("keys", self.PREFIX + "*").decode().split()]
@@ -136,7 +138,8 @@ class BazelShop(ValueShop):
 	STDOUT = 5
 
 	def keys(self) -> List[str]:
-		return [key for key in super().keys() if self.STDOUT in dict(fields(self.server.values["/ac/" + key]))]
+		values = {key: dict(fields(self.server.values["/ac/" + key])) for key in super().keys()}  # noqa: SIM118
+		return [key for key, found in values.items() if self.STDOUT in found]
 
 	def open(self, value: bytes) -> bytes:
 		return dict(fields(value))[self.STDOUT]

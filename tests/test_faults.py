@@ -101,3 +101,11 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 		assert done.returncode == 2, done
 		assert re.fullmatch(r"faults: .*(flood|scons|/no/such).*\n", done.stderr), done.stderr
 		assert not os.listdir(str(tmp_path))
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_our_builds_stand(seed: int, engine: str, tmp_path: pathlib.Path) -> None:
+	"""Builds that are disturbed make what plain builds make, within a minute each, and leave nothing behind."""
+	programs = os.path.dirname(engine)
+	done = run_faults(tmp_path, "--programs", programs, "--seed", str(seed), "--trials", "5", "--patience", "60")
+	assert done.returncode == 0, f"{done.stdout}{done.stderr}"

@@ -10,6 +10,9 @@ from typing import List
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "utils"))
+
+from fuzzer.trial import Trace, compare  # noqa: E402
 
 KINDS = ("wrappers", "helpers", "tools", "links", "libraries", "processors")
 HONEST = '#!/bin/sh\ncase "$1" in --*) exit 0;; run) shift 2;; esac\nexec "$@"\n'
@@ -93,6 +96,22 @@ def test_another_processor_is_another_question(tmp_path: pathlib.Path) -> None:
 	assert done.returncode == 1 and "it was a hit" in done.stdout, done
 
 
+def test_a_result_that_differs_from_run_to_run() -> None:
+	"""It is wrong only where the cache has one answer for what a plain run answers in another way each time."""
+
+	def trace(content: bytes, stdout: bytes = b"") -> Trace:
+		return Trace(0, stdout, b"", {"a.o": content})
+
+	assert compare(trace(b"1"), trace(b"2"), trace(b"2")) == "other content: a.o"
+	assert compare(trace(b"", b"1"), trace(b""), trace(b"")) == "stdout: b'1' instead of b''"
+	assert compare(trace(b"1"), trace(b"2"), trace(b"3")) == ""
+	plain = trace(b"2"), trace(b"3")
+	assert "always the same" in compare(trace(b"1"), trace(b"1"), trace(b"1"), plain)
+	assert compare(trace(b"1"), trace(b"4"), trace(b"4"), plain) == ""
+	assert compare(trace(b"2"), trace(b"2"), trace(b"2"), plain) == ""
+	assert compare(trace(b"1"), trace(b"1"), trace(b"1"), (trace(b"2"), trace(b"2"))) == ""
+
+
 def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 	"""A wrapper, a compiler or a kind that is not there is named."""
 	others = (["--compilers", "no-such-cc"], ["--kinds", "no-such-kind"])
@@ -102,3 +121,12 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 		assert re.fullmatch(
 			r"fuzzcache: .*(/no/such|no-such-cc|no-such-kind).*(--wafcc|--compilers|wrappers).*\n", done.stderr
 		), done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_cache_is_right(kind: str, engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""No answer of the cache differs from what a command of this kind makes without it."""
+	wafcc = str(pathlib.Path(engine).with_name("wafcc"))
+	done = fuzz(tmp_path, "--wafcc", wafcc, "--steps", "60", "--seed", "1", "--kinds", kind, "--compilers", "gcc")
+	assert (done.returncode, done.stdout) == (0, "seed 1\n60 steps, nothing differs\n"), f"{done.stdout}{done.stderr}"

@@ -71,6 +71,18 @@ def test_an_engine_that_does_not_start_is_told_once(waf: Any, project: Any) -> N
 	assert "2 commands Waf's own way" in done.stdout + done.stderr
 
 
+def test_an_engine_that_refuses_this_place_is_told_once(waf: Any, project: Any, engine: str) -> None:
+	"""Here Waf has mounts of its own, as in a container; the build is complete, and says why it is slower."""
+	if os.geteuid() != 0:
+		pytest.skip("only root can have mounts of its own")
+	subprocess.run([engine, "start"], check=True, timeout=PATIENT, stdout=DEVNULL)
+	unshare = "import ctypes\nassert ctypes.CDLL(None).unshare(0x20000) == 0\n"
+	done = waf(project({"wscript": unshare + SHOW_HOOKS}), "show", "show")
+	assert done.stdout.count("x\n") == 2
+	(line,) = re.findall("(?m)^.*going on without.*$", done.stderr)
+	assert line.startswith("prefork: the engine refuses: ")
+
+
 def test_a_runtime_folder_that_cannot_be_is_told_once(waf: Any, project: Any, tmp_path: pathlib.Path) -> None:
 	"""An unwritable place, here below a file."""
 	(tmp_path / "file").write_text("")
@@ -103,7 +115,7 @@ def test_a_patched_popen_is_respected(waf: Any, project: Any) -> None:
 def test_a_stopped_engine_does_not_stop_a_build(
 	waf: Any, project: Any, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-	"""Stopped before the build starts: it is ended, as it would stand in the way of all others, and another one serves."""
+	"""Stopped before the build starts: it is ended, since all others would wait for it, and another one serves."""
 	subprocess.run([engine, "start"], check=True, stdout=DEVNULL, timeout=PATIENT)
 	pid = read_status(engine)["pid"]
 	os.kill(pid, signal.SIGSTOP)

@@ -55,7 +55,7 @@ def last_line(done: Any) -> str:
 def test_the_last_line_tells_what_was_saved(waf: Any, project: Any) -> None:
 	"""Hits with the time that their commands took when they ran, and what had to run; nothing if there was nothing."""
 	folder = project(PROJECT)
-	assert re.match(r"prefork: 6 commands: 6 run\b", last_line(waf(folder, "configure", "build", env=SPEAKING)))
+	assert re.match(r"prefork: 6 commands: 6 misses( \(\d+ not stored\))?( \(|$)", last_line(waf(folder, "configure", "build", env=SPEAKING)))
 	saved = last_line(waf(folder, "clean", "build", env=SPEAKING))
 	assert re.match(r"prefork: 6 commands: 6 hits \(about [\d.]+ m?s of processor time saved\)$", saved)
 	assert "prefork" not in waf(folder, "build", env=SPEAKING).stdout
@@ -82,19 +82,23 @@ def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
 @pytest.mark.parametrize(
 	("counts", "expected"),
 	[
-		((0, 0, 0.0, None, 0), ""),
-		((1, 0, 0.0, None, 0), "prefork: 1 command: 1 run"),
+		((savings.Told(0), None), ""),
+		((savings.Told(1), None), "prefork: 1 command: 1 run"),
 		(
-			(3, 1, 0.04, None, 2),
+			(savings.Told(3, hits=1, saved=0.04, own=2), None),
 			"prefork: 5 commands: 1 hit (about 40 ms of processor time saved), 2 run, 2 Waf's own way",
 		),
 		(
-			(312, 298, 41.2, savings.Parking(312, 14, 0.3), 0),
+			(savings.Told(312, hits=298, misses=12, unstored=1, saved=41.2), savings.Parking(312, 14, 0.3)),
 			"prefork: 312 commands: 298 hits (about 41 s of processor time saved),"
-			" 14 run (14 programs parked: about 300 ms saved)",
+			" 12 misses (1 not stored), 2 run (14 programs parked: about 300 ms saved)",
 		),
-		((2, 0, 0.0, savings.Parking(2, 1, 0.001), 0), "prefork: 2 commands: 2 run (1 program parked)"),
-		((9, 9, 7300.0, None, 0), "prefork: 9 commands: 9 hits (about 121 min of processor time saved)"),
+		((savings.Told(1, misses=1), None), "prefork: 1 command: 1 miss"),
+		((savings.Told(2), savings.Parking(2, 1, 0.001)), "prefork: 2 commands: 2 run (1 program parked)"),
+		(
+			(savings.Told(9, hits=9, saved=7300.0), savings.Parking(9, 1, 0.0)),
+			"prefork: 9 commands: 9 hits (about 121 min of processor time saved)",
+		),
 	],
 )
 def test_the_line_has_only_what_is_known(counts: Any, expected: str) -> None:

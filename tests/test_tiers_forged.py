@@ -1,4 +1,4 @@
-"""Whoever may write to a shared store can cause misses there and nothing else, as far as outputs go; with trusted keys, nothing else at all."""
+"""Whoever may write to a shared store writes no file that is not declared; where keys are trusted, he causes misses."""
 
 import os
 import pathlib
@@ -80,7 +80,10 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 		([["folder", "d"]], NO_FILE),
 		([["exit", "1"]], "it is of a command that failed"),
 		([["size", "99999999999"]], "it claims too much"),
-		([["size", "5"], ["lose", "blobs"], ["no outputs"], ["main", EVIL], ["size", "5"]], "a blob is not as large as it says"),
+		(
+			[["size", "5"], ["lose", "blobs"], ["no outputs"], ["main", EVIL], ["size", "5"]],
+			"a blob is not as large as it says",
+		),
 		([["no outputs"], ["program", "x", EVIL]], "it makes a program of what is none"),
 		([["stderr", "\x1b]0;owned\x07"]], "it would control the terminal"),
 		([["stderr", "blob", "x" * 5000 + "\x1b[2J"]], "it would control the terminal"),
@@ -92,7 +95,7 @@ def refusal(made: Machine, line: str = LINE) -> Tuple[str, Dict[str, int]]:
 	],
 )
 def test_an_entry_makes_what_is_declared_or_nothing(machine: Make, shop: Shop, acts: Acts, why: str) -> None:
-	"""Whatever it claims: no other file is touched, the compile makes what it makes, and the reason is counted and told."""
+	"""No other file is touched, the compile makes what it makes, and the reason is counted and told."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")
 	key = fill(first, shop)
@@ -145,7 +148,7 @@ def make_key(at: Machine, name: str) -> Tuple[str, str]:
 
 @each_kind
 def test_only_what_a_trusted_key_has_signed_is_taken(machine: Make, shop: Shop) -> None:
-	"""From every kind of store: not what nobody has signed, not what a stranger has, not what was changed, moved or cut since."""
+	"""From every kind of store: nothing that is not signed, or by a stranger, or was changed, moved or cut since."""
 	first = machine(shop.address)
 	private, public = make_key(first, "ours.key")
 	stranger, other = make_key(first, "theirs.key")
@@ -212,7 +215,9 @@ def test_what_was_taken_before_keys_were_named_is_not_taken_any_more(machine: Ma
 
 
 @redis_alone
-def test_what_a_later_store_has_signed_the_earlier_ones_get_signed(machine: Make, shop: Shop, tmp_path: pathlib.Path) -> None:
+def test_what_a_later_store_has_signed_the_earlier_ones_get_signed(
+	machine: Make, shop: Shop, tmp_path: pathlib.Path
+) -> None:
 	"""A reader hands it on as it is."""
 	first = machine(shop.address)
 	private, public = make_key(first, "ours.key")
@@ -229,7 +234,9 @@ def test_what_a_later_store_has_signed_the_earlier_ones_get_signed(machine: Make
 
 
 @redis_alone
-def test_mistakes_in_keys_are_named_and_nothing_is_taken_or_given(machine: Make, shop: Shop, tmp_path: pathlib.Path) -> None:
+def test_mistakes_in_keys_are_named_and_nothing_is_taken_or_given(
+	machine: Make, shop: Shop, tmp_path: pathlib.Path
+) -> None:
 	"""In one line that names the thing and the remedy."""
 	first = machine(shop.address)
 	first.write("x.c", "int f;\n")

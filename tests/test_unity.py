@@ -569,3 +569,43 @@ def test_the_playground_works(waf: Any, tmp_path: pathlib.Path) -> None:
 	assert "sources alone" in done.stdout + done.stderr
 	waf(folder, "clean", "build", "--unity=off")
 	assert say(folder) == together
+
+
+# ---- what was planned for other files
+
+
+COUNTERS = {
+	"wscript": WSCRIPT % "bld.load('unity')\n\tbld.program(source='a.c b.c main.c', target='app', includes='one two')",
+	"a.c": '#include "x.h"\nstatic int aaaa;\nint a(void) { return ++aaaa; }\n',
+	"b.c": "static int bbbb;\nint b(void) { return ++bbbb; }\n",
+	"main.c": """\
+	#include <stdio.h>
+	int a(void);
+	int b(void);
+	int main(void) { int first = a(); printf("%d %d\\n", first, b()); return 0; }
+	""",
+	"one/other.h": "",
+	"two/x.h": "",
+}
+
+
+def test_an_edit_that_keeps_size_and_time_is_planned_anew(waf: Any, project: Any) -> None:
+	"""Two variables that have one name by now stay two."""
+	folder = project(COUNTERS)
+	waf(folder, "configure", "build")
+	assert say(folder) == "1 1\n" and {"a.c", "b.c"} <= set(batches(folder / "build")[0])
+	before = (folder / "b.c").stat()
+	(folder / "b.c").write_text(COUNTERS["b.c"].replace("bbbb", "aaaa"))
+	os.utime(folder / "b.c", ns=(before.st_atime_ns, before.st_mtime_ns))
+	waf(folder, "build")
+	assert say(folder) == "1 1\n"
+
+
+def test_a_header_that_appears_before_another_is_planned_for(waf: Any, project: Any, engine: str) -> None:
+	"""What it defines does not reach the source behind the one that includes it."""
+	folder = project(COUNTERS)
+	waf(folder, "configure", "build", tools="wafcc")
+	assert say(folder) == "1 1\n"
+	(folder / "one" / "x.h").write_text("#define bbbb aaaa\n")
+	waf(folder, "build", tools="wafcc")
+	assert say(folder) == "1 1\n"

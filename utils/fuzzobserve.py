@@ -2,11 +2,11 @@
 """
 Look for what the observation of commands does not see: random C programs, run under strace while they are observed.
 
-Each path that the kernel was given must be in what the command noted, and each program that was executed must have begun
-to note; or the command must be marked as not observable. The programs use files by the C library, by `syscall` and by
-instructions of their own, lead names astray by links, folders and descriptors, and start each other in all ways: linked
-dynamically, statically, without a C library, for 32 bits, as scripts, and with the setuid bit. A program that did more
-than was noted is made smaller, and what is left of it is told.
+Each path that the kernel was given must be in what the command noted, and each program that was executed must have
+begun to note; or the command must be marked as not observable. The programs use files by the C library, by `syscall`
+and by instructions of their own, lead names astray by links, folders and descriptors, and start each other in all
+ways: linked dynamically, statically, without a C library, for 32 bits, as scripts, and with the setuid bit. A program
+that did more than was noted is made smaller, and what is left of it is told.
 """
 
 import argparse
@@ -34,6 +34,7 @@ examples:
   utils/fuzzobserve.py --seed 7 --only 4711         that one again, and what it does
   utils/fuzzobserve.py --go-on --json               all kinds of misses
   utils/fuzzobserve.py --singles --go-on            each action by itself
+  utils/fuzzobserve.py --singles --actions 'do_reopen*,start_*'
   utils/fuzzobserve.py --without 'own_*,old_*'      no system calls by instructions of its own
   utils/fuzzobserve.py --forget a.txt               finds a miss, since what is noted of a.txt is thrown away
 
@@ -46,6 +47,13 @@ def find_observer(named: Optional[str]) -> str:
 	target = HERE.parent / "engine" / "target"
 	built = [target / kind / "examples" / "observe" for kind in ("release", "debug")]
 	newest = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
+	if newest and not named:
+		sources = [*(target.parent / "park").iterdir(), *(target.parent / "src" / "cache").glob("trace*/*")]
+		built_at = newest[-1].stat().st_mtime
+		changed = [path for path in sources if path.name != "tests.rs" and path.stat().st_mtime > built_at]
+		if changed:
+			hint = "cargo build --release --example observe (in engine/)"
+			raise Mistake("%s is older than %s: %s" % (newest[-1], changed[0].name, hint))
 	found = named or (str(newest[-1]) if newest else "")
 	if not found or not os.access(found, os.X_OK):
 		hint = "cargo build --release --example observe (in engine/), or name one with --observer"
@@ -53,13 +61,13 @@ def find_observer(named: Optional[str]) -> str:
 	return os.path.abspath(found)
 
 
-def find_actions(without: str) -> List[Action]:
-	patterns = [pattern for pattern in without.split(",") if pattern]
+def find_actions(only: str, without: str) -> List[Action]:
 	actions = list_actions()
-	for pattern in patterns:
-		if not fnmatch.filter((action.name for action in actions), pattern):
+	for pattern in [*only.split(","), *without.split(",")]:
+		if pattern and not fnmatch.filter((action.name for action in actions), pattern):
 			raise Mistake("%s: no such action: utils/witness/pieces/*.c define them" % pattern)
-	return [a for a in actions if not any(fnmatch.fnmatchcase(a.name, pattern) for pattern in patterns)]
+	wanted = [a for a in actions if a.is_bare or any(fnmatch.fnmatchcase(a.name, one) for one in only.split(","))]
+	return [a for a in wanted if not any(fnmatch.fnmatchcase(a.name, one) for one in without.split(","))]
 
 
 def check_tools() -> None:
@@ -74,12 +82,16 @@ def tell_progress(file: TextIO) -> Callable[[int, int], None]:
 
 	def say(done: int, total: int) -> None:
 		if is_shown or done % 500 == 0:
-			print("%s%d of %d programs" % ("\r" if is_shown else "", done, total), end="" if is_shown else "\n", file=file)
+			print(
+				"%s%d of %d programs" % ("\r" if is_shown else "", done, total), end="" if is_shown else "\n", file=file
+			)
 
 	return say
 
 
-def list_programs(options: argparse.Namespace, seed: int, actions: List[Action]) -> Callable[[List[str]], Dict[int, Node]]:
+def list_programs(
+	options: argparse.Namespace, seed: int, actions: List[Action]
+) -> Callable[[List[str]], Dict[int, Node]]:
 	if options.singles:
 
 		def choose(flavours: List[str]) -> Dict[int, Node]:
@@ -133,19 +145,26 @@ def main() -> int:
 	parser.add_argument("--programs", type=int, default=1000, metavar="N", help="how many (default 1000)")
 	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
 	parser.add_argument("--only", type=int, metavar="N", help="the program of this number alone")
-	parser.add_argument("--singles", action="store_true", help="the smallest programs, an action each, none of them random")
-	parser.add_argument("--without", default="", metavar="A,B", help="leave these actions out; * stands for anything")
-	parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: processors)")
+	parser.add_argument(
+		"--singles", action="store_true", help="the smallest programs, an action each, none of them random"
+	)
+	parser.add_argument("--actions", default="*", metavar="A,B", help="only these; * stands for anything (default all)")
+	parser.add_argument("--without", default="", metavar="A,B", help="leave these actions out")
+	parser.add_argument(
+		"--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: processors)"
+	)
 	parser.add_argument("--go-on", action="store_true", help="after a miss, to find all kinds of them")
 	parser.add_argument("--forget", default=[], action="append", metavar="PATH", help="throw away what is noted of it")
 	parser.add_argument("--json", action="store_true", help="what came of it as JSON")
-	parser.add_argument("--observer", metavar="FILE", help="the engine's example `observe` (default the one built here)")
+	parser.add_argument(
+		"--observer", metavar="FILE", help="the engine's example `observe` (default the one built here)"
+	)
 	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
 	parser.add_argument("--keep", action="store_true", help="keep the folder; what shows a miss is kept anyway")
 	options = parser.parse_args()
 	try:
 		check_tools()
-		observer, actions = find_observer(options.observer), find_actions(options.without)
+		observer, actions = find_observer(options.observer), find_actions(options.actions, options.without)
 	except Mistake as e:
 		print("fuzzobserve: %s" % e, file=sys.stderr)
 		return 2

@@ -10,6 +10,8 @@ folder. Both reach the Wafs that a build starts in its turn, if it does so throu
 
 The tools come first, as if the first line of the project's `options` loaded them: a class that says `cmd = "options"`
 is what Waf then makes its options with. That is Waf's own way to extend a command, the same in 2.0 and 2.1.
+
+`waf_with.py --help` alone prints this; `waf_with.py build --help` prints the help of the project.
 """
 
 import os
@@ -44,6 +46,9 @@ def load_first(tools: str) -> None:
 
 def main() -> None:
 	"""Run Waf in the current folder with the arguments of this process."""
+	if sys.argv[1:] in (["--help"], ["-h"]):
+		print((__doc__ or "").strip())
+		return
 	cwd = os.getcwd()
 	find_waflib()
 	try:

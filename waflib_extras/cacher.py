@@ -12,6 +12,8 @@ from . import engine, original, protocol
 from .settings import Settings, find_terminal, find_variables, read_settings
 
 KNOWN = ("uncached", "hit", "miss")
+UNSTORED = "; not stored: "
+"""In what the engine says of a miss."""
 IF_SMALL = 256
 """Beside the flags of the protocol: cached if it is small, though nobody has asked for that."""
 SMALL = 16 << 20
@@ -43,6 +45,7 @@ class Cacher:
 		self.kinds: Dict[type, int] = {}
 		"""The flags of a task class."""
 		self.counts = [0, 0, 0]
+		self.unstored = 0
 		self.saved = 0
 		"""Processor time in microseconds that the commands of hits took when they ran."""
 		self.diary: Any = None
@@ -127,6 +130,8 @@ class Cacher:
 		if self.diary is not None:
 			self.diary.hear(task, told)
 		is_hit = told.known == protocol.HIT
+		if told.known == protocol.MISS and UNSTORED in told.words:
+			self.unstored += 1
 		if is_hit and told.words:
 			self.saved += int(told.words)
 		if Logs.verbose:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from waflib import Context, Node, Utils
 
-from . import inputs, protocol
+from . import protocol, scrutiny
 
 MOST = 10
 """Reasons are told; of more there is the number."""
@@ -264,15 +264,7 @@ def shorten(value: Any) -> str:
 
 def tell_input(text: bytes) -> str:
 	"""What has become of an input that the engine has told."""
-	if text[:1] == b"=":
-		path = os.fsdecode(inputs.split_file(text)[1])
-		return "%s %s" % (show(path), "was written again" if os.path.exists(path) else "is gone")
-	folder, names = inputs.split_absences(text)
-	try:
-		appeared = sorted(set(os.listdir(folder)).intersection(names))
-	except OSError:
-		appeared = []
-	return "%s has appeared" % show(os.fsdecode(os.path.join(folder, appeared[0] if appeared else names[0])))
+	return scrutiny.tell(text, show)
 
 
 def show(path: str) -> str:

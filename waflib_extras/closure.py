@@ -10,22 +10,12 @@ import os
 import subprocess
 from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
 
-from . import grouping, names, tokens
+from . import grouping, names, stamps, tokens
 from .foreign import Foreign, read_foreign
 
 Include = Tuple[Optional[Tuple[str, str]], str]
 """Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
-Stamp = List[int]
-"""Whatever changes a file changes this, unless somebody hides it."""
 SEARCH_SECONDS = 30.0
-
-
-def stamp_of(path: str) -> Optional[Stamp]:
-	try:
-		found = os.stat(path)
-	except OSError:
-		return None
-	return [found.st_mtime_ns, found.st_size]
 
 
 def digest_of(path: str) -> str:
@@ -50,12 +40,13 @@ class Shelf:
 		self.file(path)
 		return self.saved[path][1] if path in self.saved else ""
 
-	def stamp(self, path: str) -> Optional[Stamp]:
+	def stamp(self, path: str) -> Optional[stamps.Stamp]:
 		self.file(path)
 		return self.saved[path][0] if path in self.saved else None
 
 	def size(self, path: str) -> int:
-		return (self.stamp(path) or [0, 0])[1]
+		stamp = self.stamp(path)
+		return stamp[stamps.SIZE] if stamp else 0
 
 	def file(self, path: str) -> grouping.File:
 		file = self.open.get(path)
@@ -64,10 +55,11 @@ class Shelf:
 		return file
 
 	def read(self, path: str) -> names.Facts:
-		stamp = stamp_of(path)
+		stamp = stamps.of_file(path)
 		known = self.saved.get(path)
 		if known and known[0] == stamp:
 			return names.Facts(*known[2])
+		stamp = stamps.settle(stamp)
 		try:
 			with open(path, "rb") as f:
 				content = f.read()
@@ -116,9 +108,10 @@ class System:
 
 	def read(self, path: str) -> Foreign:
 		if path not in self.files:
-			stamp = stamp_of(path)
+			stamp = stamps.of_file(path)
 			known = self.saved.get(path)
 			if not known or known[0] != stamp:
+				stamp = stamps.settle(stamp)
 				try:
 					with open(path, encoding="latin-1") as f:
 						foreign = read_foreign(f.read())
@@ -142,6 +135,11 @@ class System:
 						left.extend(self.find(os.path.dirname(path), inner))
 			found = self.reached[include] = frozenset(seen)
 		return found
+
+	def find_stamps(self, includes: Iterable[str]) -> Dict[str, Optional[stamps.Stamp]]:
+		"""Of all files that these could lead to."""
+		paths = frozenset().union(*map(self.reach, includes))
+		return {path: self.saved[path][0] for path in sorted(paths)}
 
 	def find(self, folder: str, include: str) -> List[str]:
 		own = [folder] if folder and include[0] == '"' else []
@@ -185,6 +183,10 @@ class Finder:
 		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
 		self.listed = listed
 		"""What is in folders, as it was when one of its names was looked for."""
+		self.systems: Set[str] = set()
+		"""The includes that lead out of the project."""
+		self.missed: Dict[str, Set[str]] = {}
+		"""By folder: the names that were looked for there in vain. One that appears may be included instead."""
 
 	def find(self, folder: str, include: str) -> Optional[Tuple[str, str]]:
 		"""The path of a file that is included, and the folder in which it was looked for; none if it is not ours."""
@@ -203,6 +205,8 @@ class Finder:
 			if self.is_there(path):
 				is_ours = path in self.made if path.startswith(self.out) else path.startswith(self.top)
 				return (path, folder) if is_ours else None
+			above, _, last = path.rpartition(os.sep)
+			self.missed.setdefault(above, set()).add(last)
 		return None
 
 	def is_there(self, path: str) -> bool:
@@ -228,6 +232,7 @@ class Finder:
 		"""A source with what it includes; ``relative`` is the folder that compilers run in."""
 		file = self.shelf.file(path)
 		headers, systems = self.reach(file, self.includes(file))
+		self.systems |= systems
 		odd = [header for header in headers.values() if not header.is_plain]
 		usings = {using for each in [file, *odd] for using in each.facts.usings}
 		early, is_early = self.find_early(file, relative) if usings else ([], False)

@@ -17,8 +17,8 @@ from waflib.Tools import ccroot
 from . import inputs, protocol, runner
 from .cacher import Cacher
 
-SAVED = "wafcc_inputs"
-"""The attribute of a build context that Waf keeps for us with its own."""
+SAVED = "wafcc_facts"
+"""The attribute of a build context that Waf keeps for us with its own; ``wafcc_inputs`` was that of files only."""
 GAP = 20
 LOCK = threading.Lock()
 OBJECTS = (".o", ".obj", ".os")
@@ -48,7 +48,18 @@ def find_book(bld: Any) -> inputs.Book:
 	return book
 
 
-def sign(task: Any, result: bytes) -> bytes:
+def find_environment(task: Any) -> Any:
+	"""The variables of a task's command, as Waf gives them to it."""
+	return task.env.env or os.environ
+
+
+def find_folder(task: Any) -> bytes:
+	"""The folder that a task's command runs in."""
+	folder = task.get_cwd()
+	return os.fsencode(folder if isinstance(folder, str) else folder.abspath())
+
+
+def sign(task: Any, result: bytes, numbers: bytes) -> bytes:
 	"""What a task depends on, but for what its command reads; and what that made of it, for who depends on that."""
 	bld = task.generator.bld
 	task.m = Utils.md5(task.hcode)
@@ -62,6 +73,9 @@ def sign(task: Any, result: bytes) -> bytes:
 	settings = find_cacher().settings
 	if settings is not None and settings.extra:
 		update(settings.extra)
+	update(find_folder(task))
+	for value in find_book(bld).find_circumstances(numbers):
+		update(value)
 	update(result)
 	return task.m.digest()
 
@@ -95,6 +109,9 @@ def runnable_status(task: Any) -> int:
 	book = find_book(bld)
 	status = find_status(task, bld, book, task.uid())
 	if status == Task.RUN_ME:
+		for node in task.dep_nodes:
+			# as it is before the command runs
+			node.get_bld_sig()
 		task.wafcc_began = time.time_ns() if COARSE is None else time.clock_gettime_ns(COARSE)
 		cacher.solo = task
 	return status
@@ -105,16 +122,20 @@ def find_status(task: Any, bld: Any, book: inputs.Book, uid: bytes) -> int:
 	if record is None:
 		# it was not run yet, and may do so, unless it has to be found out for which of the generated files it must wait
 		is_new = uid not in bld.task_sigs and book.is_in_order(task)
-		return Task.RUN_ME if is_new and book.is_active else Stock.status(task)
-	_, result, stamps = record
-	holds = book.holds(record)
+		if is_new and book.is_active:
+			return Task.RUN_ME
+		status = Stock.status(task)
+		return Task.RUN_ME if status == Task.SKIP_ME and is_doubtful(task, book, uid) else status
+	numbers, result, stamps = record
+	holds = book.holds(record, task)
 	if holds is None:
 		return Task.ASK_LATER
-	if not holds or bld.task_sigs.get(uid) != sign(task, result):
+	holds = holds and book.fits(record, find_environment(task), find_folder(task))
+	if not holds or bld.task_sigs.get(uid) != sign(task, result, numbers):
 		if not holds:
 			Utils.prefork.diary.changed[task] = [book.texts[number] for number in sorted(book.mine)]
 		if Logs.verbose:
-			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell(record))
+			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell())
 		return Task.RUN_ME if book.is_in_order(task) else Stock.status(task)
 	for node, stamp in zip(task.outputs, stamps):
 		if bld.node_sigs.get(node) != uid:
@@ -126,6 +147,17 @@ def find_status(task: Any, bld: Any, book: inputs.Book, uid: bytes) -> int:
 		if inputs.stamp(found) == stamp:
 			bld.cache_sig[node] = result
 	return Task.RUN_ME if task.always_run else Task.SKIP_ME
+
+
+def is_doubtful(task: Any, book: inputs.Book, uid: bytes) -> bool:
+	"""
+	Whether a task may depend on more than Waf knows, and nobody has said on what.
+
+	It asked to be cached for all that its command looks at. Of links Waf knows what they depend on.
+	"""
+	if not find_cacher().find_flags(task) & protocol.FACTS or isinstance(task, ccroot.link_task):
+		return False
+	return uid in book.doubts or (book.is_active and Utils.prefork.is_in_place())
 
 
 def post_run(task: Any) -> None:
@@ -153,7 +185,8 @@ def write_down(task: Any, texts: List[bytes], told: Any) -> bool:
 	with LOCK:
 		numbers = book.number_all(texts, told.numbers)
 	book.records[uid] = (numbers, result, tuple(stamps))
-	bld.task_sigs[uid] = sign(task, result)
+	book.doubts.discard(uid)
+	bld.task_sigs[uid] = sign(task, result, numbers)
 	for table in (bld.imp_sigs, bld.node_deps, bld.raw_deps):
 		if table:
 			table.pop(uid, None)
@@ -169,7 +202,9 @@ def forget(task: Any, began: Optional[int]) -> None:
 	uid = task.uid()
 	book = bld.__dict__.get("wafcc_book")
 	if book is not None:
-		book.records.pop(uid, None)
+		is_doubtful_now = is_doubtful(task, book, uid)
+		if book.records.pop(uid, None) is not None or is_doubtful_now:
+			book.doubts.add(uid)
 	is_late = began is not None and "cache_sig" not in task.__dict__
 	Stock.post_run(task)
 	if is_late and any(has_changed(node, began) for node in task.inputs + bld.node_deps.get(uid, [])):
@@ -206,7 +241,7 @@ def prepare(bld: Any, tasks: List[Any]) -> None:
 				continue
 		if task.outputs:
 			makers.append(task)
-	book.expect(makers)
+	book.expect(tasks)
 	producers = [task for task in makers if not isinstance(task, ccroot.link_task)]
 	book.begin_group(tasks if producers else None, find_ancestors(producers))
 	if producers:

@@ -311,7 +311,8 @@ class Connection:
 		except socket.timeout:
 			if _end_stopped(self.sock):
 				raise Lost("the engine was stopped") from None
-			raise EngineError("the engine does not answer the greeting within %g seconds" % seconds) from None
+			text = "the engine does not answer the greeting within %g seconds; `wafd stop --now` ends it"
+			raise EngineError(text % seconds) from None
 		except OSError as e:
 			raise Lost("the engine left before it answered the greeting: %s" % e.strerror) from None
 		answer = protocol.decode(data)

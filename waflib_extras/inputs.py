@@ -2,22 +2,29 @@
 What the tasks of a build depended on when they ran, and whether all of it is as it was.
 
 Pure but for looking at files; knows nothing of Waf and of the engine. An input is a text that the engine made: a file
-and what the system said of it, or names that were not there (``docs/protocol.md``). Most tasks share most of their
-inputs, so texts are numbered, a task has numbers only, and each text is held against the files once per build.
+and what the system said of it, where a link leads, what a folder lists, names that were not there, variables
+(``docs/protocol.md`` has them all). Most tasks share most of their inputs, so texts are numbered, a task has numbers
+only, and each text is held against the files once per build.
 """
 
 import array
 import os
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
+from . import scrutiny
+
 ENCODE = os.fsencode
+FORMAT = 2
+"""Of what is kept; what has another one is forgotten, and its tasks run again."""
+OBJECTS = (b".o", b".obj", b".os")
+NUMBER = array.array("I").itemsize
 
 
 Stamp = Tuple[int, int, int, int]
 Record = Tuple[bytes, bytes, Tuple[Stamp, ...]]
 """
-Of a task that has run: the numbers of its inputs, the digest of all that it made, the stamp of each output. No class,
-since Waf stores it, and must be able to read it without us.
+Of a task that has run: the numbers of its inputs, the digest of all that it made, the stamp of each output. The first
+number is that of its variables. No class, since Waf stores it, and must be able to read it without us.
 """
 
 
@@ -36,11 +43,14 @@ class Book:
 		"""The tasks that wait for all generated files, or need not; none if no files are generated."""
 		self.before: Set[Any] = set()
 		"""Tasks that generated files wait for."""
-		self.read(saved or {})
+		saved = saved or {}
+		self.read(saved if saved.get("format") == FORMAT else {})
 
 	def read(self, saved: Dict[str, Any]) -> None:
 		self.texts: List[bytes] = saved.get("texts", [])
 		self.records: Dict[bytes, Record] = saved.get("records", {})
+		self.doubts: Set[bytes] = saved.get("doubts", set())
+		"""Tasks that have run without anybody telling what they depended on, though they asked for that."""
 		self.numbers: Dict[bytes, int] = {text: number for number, text in enumerate(self.texts)}
 		self.inherited = len(self.texts)
 		self.suspects: Optional[Set[int]] = None
@@ -48,7 +58,14 @@ class Book:
 		self.makers: Dict[int, Any] = {}
 		"""What makes the files of these texts in this build: they are looked at when it is done."""
 		self.places: Optional[Dict[bytes, List[int]]] = None
-		self.names: Dict[bytes, Set[bytes]] = {}
+		self.look = scrutiny.Look()
+		self.variables: Dict[Tuple[int, int, bytes], Tuple[bool, Any]] = {}
+		"""By number, environment and folder: whether variables are as they were, and the environment."""
+		self.circumstances: Dict[int, List[bytes]] = {}
+		self.values: Dict[bytes, bytes] = {}
+		"""Of circumstances, by their names."""
+		self.waiting: Dict[Any, Set[Any]] = {}
+		"""Tasks that wait for those that make what they read, as far as these had not run."""
 		self.local: List[int] = []
 		self.told: Any = None
 		self.mine: Set[int] = set()
@@ -82,7 +99,7 @@ class Book:
 		"""All of it, without texts that no task needs any more."""
 		if self.inherited and len(self.texts) > self.inherited:
 			self.pack()
-		return {"texts": self.texts, "records": self.records}
+		return {"format": FORMAT, "texts": self.texts, "records": self.records, "doubts": self.doubts}
 
 	def pack(self) -> None:
 		used = sorted(set().union(*[array.array("I", numbers) for numbers, _, _ in self.records.values()]))
@@ -91,29 +108,37 @@ class Book:
 		for uid, (numbers, result, stamps) in self.records.items():
 			packed = array.array("I", [places[number] for number in array.array("I", numbers)])
 			self.records[uid] = (packed.tobytes(), result, stamps)
-		self.read({"texts": self.texts, "records": self.records})
+		self.read({"texts": self.texts, "records": self.records, "doubts": self.doubts})
 
 	# ---- what holds
 
-	def holds(self, record: Record) -> Optional[bool]:
-		"""Whether all inputs of a task are as they were; none while one of them is still to be made."""
+	def holds(self, record: Record, task: Any = None) -> Optional[bool]:
+		"""Whether all files of a task are as they were; none while one of them is still to be made."""
 		suspects = self.suspects
 		if suspects is None:
 			known = [number for number in range(len(self.texts)) if number not in self.makers]
-			suspects = self.suspects = self.look(known).union(self.makers)
+			suspects = self.suspects = self.find_changed(known).union(self.makers)
+		self.mine = set()
 		if not suspects:
 			return True
 		mine = suspects.intersection(array.array("I", record[0]))
-		ready = []
+		ready, early = [], []
 		for number in mine:
 			maker = self.makers.get(number)
 			if maker is not None:
-				if not maker.hasrun:
+				if maker.hasrun:
+					ready.append(number)
+				elif maker is not task and self.must_wait(task, maker):
 					return None
-				ready.append(number)
+				else:
+					early.append(number)
+		if early:
+			# they are made again after this task
+			self.look.forget()
+			mine.difference_update(set(early) - self.find_changed(early))
 		if ready:
-			self.names.clear()
-			changed = self.look(ready)
+			self.look.forget()
+			changed = self.find_changed(ready)
 			for number in ready:
 				del self.makers[number]
 			suspects.difference_update(set(ready) - changed)
@@ -121,45 +146,39 @@ class Book:
 		self.mine = mine
 		return not mine
 
-	def look(self, numbers: Iterable[int]) -> Set[int]:
+	def fits(self, record: Record, environment: Any, folder: bytes) -> bool:
+		"""Whether the variables are as they were, for a command in this folder."""
+		number = array.array("I", record[0][:NUMBER])[0]
+		key = number, id(environment), folder
+		known = self.variables.get(key)
+		if known is None:
+			holds = scrutiny.fits(self.texts[number], environment, folder)
+			# with the environment, so that its number stays its own
+			known = self.variables[key] = holds, environment
+		if not known[0]:
+			self.mine = {number}
+		return known[0]
+
+	def find_circumstances(self, numbers: bytes) -> List[bytes]:
+		"""What a command asked for of its process that is no variable, as it is now."""
+		number = array.array("I", numbers[:NUMBER])[0]
+		names = self.circumstances.get(number)
+		if names is None:
+			names = self.circumstances[number] = scrutiny.circumstances(self.texts[number])
+		for name in names:
+			if name not in self.values:
+				self.values[name] = scrutiny.find_circumstance(name)
+		return [self.values[name] for name in names]
+
+	def find_changed(self, numbers: Iterable[int]) -> Set[int]:
 		"""Those that do not hold."""
-		texts, is_so = self.texts, self.is_so
+		texts, is_so = self.texts, self.look.is_so
 		return {number for number in numbers if not is_so(texts[number])}
 
-	def is_so(self, text: bytes) -> bool:
-		if text[:1] == b"=":
-			said, path = split_file(text)
-			try:
-				found = os.stat(path)
-			except OSError:
-				return False
-			return said == b"=%d,%d,%d,%d" % (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
-		folder, names = split_absences(text)
-		return self.list(folder).isdisjoint(names)
-
-	def list(self, folder: bytes) -> Set[bytes]:
-		"""The names in a folder."""
-		names = self.names.get(folder)
-		if names is None:
-			try:
-				names = set(os.listdir(folder))
-			except (FileNotFoundError, NotADirectoryError):
-				names = set()
-			except OSError:
-				names = Everything()
-			self.names[folder] = names
-		return names
-
-	def tell(self, record: Record) -> str:
-		"""What does not hold, for people."""
-		for number in array.array("I", record[0]):
-			if number in (self.suspects or ()):
-				text = self.texts[number]
-				if text[:1] == b"=":
-					return "%s has changed" % os.fsdecode(split_file(text)[1])
-				folder, names = split_absences(text)
-				appeared = self.list(folder).intersection(names)
-				return "%s has appeared" % os.fsdecode(os.path.join(folder, min(appeared, default=b"")))
+	def tell(self) -> str:
+		"""What did not hold of the record that was asked for last, for people."""
+		for number in sorted(self.mine):
+			return scrutiny.tell(self.texts[number])
 		return "nothing has changed"
 
 	# ---- what is made by other tasks
@@ -175,46 +194,46 @@ class Book:
 
 	def expect(self, tasks: Iterable[Any]) -> None:
 		"""These tasks make files: what is known of those is looked at when they are done."""
+		if not self.texts:
+			return
+		trails = scrutiny.Trails()
 		for task in tasks:
 			for node in task.outputs:
-				for number in self.find(ENCODE(node.abspath())):
+				path = ENCODE(node.abspath())
+				place = trails.place(path)
+				numbers = self.find(place) + self.find((place[0], scrutiny.ANY))
+				if not path.endswith(OBJECTS):
+					numbers += self.find(trails.identity(path))
+				for number in numbers:
 					self.makers[number] = task
 					if self.suspects is not None:
 						self.suspects.add(number)
 
-	def find(self, path: bytes) -> List[int]:
-		"""Texts about a path."""
+	def find(self, place: scrutiny.Place) -> List[int]:
+		"""Texts about a place."""
 		if self.places is None:
+			trails = scrutiny.Trails()
 			self.places = {}
 			for number, text in enumerate(self.texts):
-				for place in places(text):
-					self.places.setdefault(place, []).append(number)
-		return self.places.get(path, [])
+				for each in trails.places(text):
+					self.places.setdefault(each, []).append(number)
+		return self.places.get(place, [])
+
+	def must_wait(self, task: Any, maker: Any) -> bool:
+		"""Whether a task can wait for one that makes what it read; not if that waits for the task."""
+		left, seen = [maker], set()
+		while left:
+			other = left.pop()
+			if other is task:
+				return False
+			if other not in seen:
+				seen.add(other)
+				left += [each for each in find_earlier(other) if not each.hasrun]
+				left += [each for each in self.waiting.get(other, ()) if not each.hasrun]
+		self.waiting.setdefault(task, set()).add(maker)
+		return True
 
 
-class Everything(set):
-	"""The names in a folder that nobody can list."""
-
-	def isdisjoint(self, names: Iterable[Any]) -> bool:
-		return False
-
-
-def split_file(text: bytes) -> Tuple[bytes, bytes]:
-	"""What the system said of a file, and its path."""
-	parts = text.split(b",", 4)
-	return text[: len(text) - len(parts[-1]) - 1], parts[-1]
-
-
-def split_absences(text: bytes) -> Tuple[bytes, List[bytes]]:
-	"""A folder, and the names that are not in it."""
-	folder, _, names = text[1:].rpartition(b"//")
-	return folder, names.split(b"/")
-
-
-def places(text: bytes) -> List[bytes]:
-	"""The plain paths that a text is about."""
-	if text[:1] == b"=":
-		return [os.path.normpath(split_file(text)[1])]
-	folder, names = split_absences(text)
-	folder = os.path.normpath(folder)
-	return [os.path.join(folder, name) for name in names]
+def find_earlier(task: Any) -> Iterable[Any]:
+	"""What a task, or a group of tasks, has to wait for."""
+	return task.prev if hasattr(task, "prev") else task.run_after

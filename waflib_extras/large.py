@@ -73,6 +73,8 @@ class Large:
 				one.install()
 				self.patches.append(one)
 			Logs.debug("large: in place: %s", " ".join(one.name for one in chosen))
+			if is_strange(chosen, reasons):
+				Logs.warn("large: does nothing with this copy of Waf, whose code it does not know (see: waf large)")
 		for one in self.patches:
 			one.begin(bld)
 
@@ -98,6 +100,12 @@ def choose(without):
 		else:
 			chosen.append(one)
 	return chosen, reasons
+
+
+def is_strange(chosen, reasons):
+	"""No patch fits that replaces code of Waf, and not because it is not wanted."""
+	fits = any(one.known for one in chosen)
+	return not fits and any(reasons.get(cls.name) not in (None, "--no-large") for cls in PATCHES if cls.known)
 
 
 def unwanted():

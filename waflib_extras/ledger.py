@@ -8,14 +8,15 @@ Both are written whole and put in place at once; one that cannot be read is as i
 import hashlib
 import marshal
 import os
+import shutil
 import tempfile
 import threading
 import time
 from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
 
-from . import closure, collector, grouping, names
+from . import closure, collector, grouping, names, stamps
 
-FORMAT = 4
+FORMAT = 5
 ENCODING = 2  # of marshal, which all interpreters know, and which is ten times as fast as JSON
 VERSION = "%d.%d" % (FORMAT, names.VERSION)
 PLANS, FACTS = ".unity-plans", ".unity-facts"
@@ -43,7 +44,7 @@ class Ledger:
 		self.facts: Optional[Dict[str, Any]] = None
 		self.shelf: Optional[closure.Shelf] = None
 		self.systems: Dict[str, closure.System] = {}
-		self.stamps: Dict[str, Optional[closure.Stamp]] = {}
+		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
 		self.nodes: Dict[str, Any] = {}
 		self.collector = collector.Collector()
@@ -53,33 +54,48 @@ class Ledger:
 		"""Who makes plans of targets before their turn, if anybody does."""
 		self.told: List[str] = []
 		"""What is shown when the build ends."""
-		self.look = closure.stamp_of
+		self.look = stamps.of_file
+		self.list = list_folder
+		self.lists: Dict[str, FrozenSet[str]] = {}
+		"""What is in folders, as it was when this build first looked for plans."""
 		self.held: List[Tuple[Target, str, bool]] = []
 		"""The targets of which the plan was found to hold, and what for."""
 
 	def target(self, name: str) -> "Target":
 		return Target(self, name, self.plans.setdefault(name, {}))
 
-	def stamp(self, path: str) -> Optional[closure.Stamp]:
+	def stamp(self, path: str) -> Optional[stamps.Stamp]:
 		if path not in self.stamps:
 			self.stamps[path] = self.look(path)
 		return self.stamps[path]
 
+	def has_any(self, folder: str, names: Iterable[str]) -> bool:
+		"""Whether a file with one of these names is in a folder by now."""
+		if folder not in self.lists:
+			self.lists[folder] = self.list(folder)
+		found = self.lists[folder].intersection(names)
+		return any(os.path.isfile(os.path.join(folder, name)) for name in found)
+
 	def looks_away(self, checks: Any) -> None:
 		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
 
-		def look(path: str) -> Optional[closure.Stamp]:
+		def look(path: str) -> Optional[stamps.Stamp]:
 			with checks.away():
-				return closure.stamp_of(path)
+				return stamps.of_file(path)
 
-		self.look = look
+		def list_away(folder: str) -> FrozenSet[str]:
+			with checks.away():
+				return list_folder(folder)
+
+		self.look, self.list = look, list_away
 		checks.append(lambda: self.holds_still(checks.look_at))
 
 	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Any]]) -> bool:
 		"""Look at all files again: what was planned is what would be planned now."""
-		before, self.look = self.stamps, closure.stamp_of
+		before, self.look = self.stamps, stamps.of_file
+		self.list, self.lists = list_folder, {}
 		found = look_at(before)
-		self.stamps = {path: status and [status.st_mtime_ns, status.st_size] for path, status in found.items()}
+		self.stamps = {path: status and stamps.of_status(status) for path, status in found.items()}
 		now = time.time()
 		return all((self.stamp(path) is None) == (stamp is None) for path, stamp in before.items()) and all(
 			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
@@ -104,7 +120,8 @@ class Ledger:
 	def find_search(self, compiler: List[str], language: str) -> List[str]:
 		"""Where a compiler looks for headers; it is asked once."""
 		self.open_facts()
-		key = "%s %s" % (" ".join(compiler), language)
+		program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
+		key = "%s %s %s" % (" ".join(compiler), language, program)
 		if key not in self.facts["folders"]:
 			self.facts["folders"][key] = closure.ask_search(compiler, "c++" if language == "cxx" else "c")
 			self.has_new = True
@@ -163,6 +180,13 @@ class Ledger:
 				write(os.path.join(self.folder, FACTS), self.facts)
 
 
+def list_folder(folder: str) -> FrozenSet[str]:
+	try:
+		return frozenset(os.listdir(folder or os.sep))
+	except OSError:
+		return frozenset()
+
+
 def count_sources(gen: Any) -> int:
 	"""The sources that a task generator is given."""
 	try:
@@ -187,6 +211,8 @@ class Target:
 		"""The plan is the one for what is there now, and nobody comes back."""
 		if self.saved.get("key") != key:
 			return False
+		if any(self.ledger.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
+			return False
 		stamp = self.ledger.stamp
 		changed = [path for path, known in self.saved["stamps"].items() if stamp(path) != known]
 		edited = self.saved["edited"]
@@ -204,9 +230,11 @@ class Target:
 		plan = self.saved["plan"]
 		sources = list(self.saved["digests"])
 		digests = {}
+		found = {}
 		for path in changed:
 			if path not in edited:
 				return False
+			found[path] = stamps.settle(self.ledger.stamp(path))
 			try:
 				with open(path, "rb") as f:
 					content = f.read()
@@ -216,16 +244,25 @@ class Target:
 			if grouping.is_starting(facts, is_cxx) != (sources.index(path) in plan["starts"]):
 				return False
 			digests[path] = hashlib.md5(content).hexdigest()
-		self.saved["stamps"].update((path, self.ledger.stamp(path)) for path in changed)
+		self.saved["stamps"].update(found)
 		self.saved["digests"].update(digests)
 		self.saved["edited"] = edited
 		self.ledger.is_new = True
 		return True
 
-	def keep(self, key: str, shelf: closure.Shelf, sources: List[str], files: List[str], plan: Dict[str, Any]) -> None:
+	def keep(
+		self,
+		key: str,
+		finder: closure.Finder,
+		sources: List[str],
+		files: List[str],
+		plan: Dict[str, Any],
+	) -> None:
+		shelf = finder.shelf
 		self.saved.update(
 			key=key,
-			stamps={path: shelf.stamp(path) for path in files},
+			stamps={**finder.system.find_stamps(finder.systems), **{path: shelf.stamp(path) for path in files}},
+			missed={folder: sorted(missed) for folder, missed in finder.missed.items()},
 			digests={path: shelf.digest(path) for path in sources},
 			plan=plan,
 		)

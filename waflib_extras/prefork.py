@@ -15,7 +15,8 @@ Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``
 ``--sched``, ``--processors``, ``--load``, ``--jobserver`` and ``--no-memory-brake``.
 
 Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
-engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket).
+engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket),
+``WAFD_PATIENCE`` (how many seconds a build waits for it).
 
 To troubleshoot, ``waf --zones=prefork`` shows each command with what it took, and in the end how many ran Waf's own way
 and why; ``wafd status`` shows the engine; ``WAF_NO_PREFORK=1 waf`` does without.
@@ -356,6 +357,7 @@ class Prefork:
 			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
 		if outcome.verdict == protocol.CANCELLED:
 			return self.run_own_way(cmd, kwargs, cargs, "cancelled by the engine")
+		self.terminal.count_ended()
 		stdout = out if command.stdout == protocol.PIPE else None
 		stderr = err if command.stderr == protocol.PIPE else None
 		if outcome.verdict == protocol.TIMED_OUT:
@@ -446,11 +448,8 @@ class Prefork:
 			if self.lost:
 				return
 			self.lost = str(error)
-		if refused == protocol.PLACE_REFUSED:
-			# as it should be: a container or sudo is not where the engine runs commands
-			Logs.debug("prefork: %s", error)
-		else:
-			Logs.warn("prefork: %s (going on without)", error)
+		# also where that is as it should be, in a container or under sudo: the build is slower, and nothing else says why
+		Logs.warn("prefork: %s (going on without)", error)
 
 	def finish(self) -> None:
 		"""At exit: say what was saved, and for ``--zones=prefork`` what became of the commands; close the session."""

@@ -73,7 +73,11 @@ def leave_one() -> None:
 	if caller.Told.refusal:
 		Logs.debug("resident: done here: %s", caller.Told.refusal)
 	wanted = not getattr(Options.options, "no_resident", False) and not os.environ.get(caller.OFF)
-	if start is None or not wanted or not is_configured() or not sys.executable:
+	if not wanted or not is_configured() or not sys.executable:
+		return
+	if start is None:
+		if sys.platform.startswith("linux"):
+			Logs.warn("resident: does nothing with this copy of Waf: call the waf command of waflib-extras instead")
 		return
 	folder = caller.find_folder() or make_folder()
 	path = find_socket(folder, start) if folder else ""

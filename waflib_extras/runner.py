@@ -259,6 +259,7 @@ class Dispatcher:
 				self.prefork.note_failure(self.pipeline.failure)
 			self.hand_to_thread(task, True)
 			return
+		self.prefork.terminal.count_ended()
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
 

@@ -104,16 +104,38 @@ class Savings:
 		return Parking(commands, now.parked - before.parked, max(now.gained - before.gained, 0.0))
 
 
-def describe(commands: int, hits: int, saved: float, parked: Optional[Parking], own: int) -> str:
-	"""The line; empty if there is nothing to tell. ``own`` commands ran Waf's own way."""
+class Told(NamedTuple):
+	"""What became of the commands of a build."""
+
+	ended: int
+	"""In the engine, of which the others here are a part."""
+	hits: int = 0
+	misses: int = 0
+	unstored: int = 0
+	"""Misses of which nothing was stored."""
+	saved: float = 0.0
+	"""Seconds of processor time that the hits took when they ran."""
+	own: int = 0
+	"""Beside those that ended: these ran Waf's own way."""
+
+
+def describe(told: Told, parked: Optional[Parking]) -> str:
+	"""The line; empty if there is nothing to tell. What was submitted and did not end is in no number."""
+	commands, own = told.ended, told.own
 	if not commands:
 		return ""
 	parts = []
-	if hits:
-		parts.append("%s (%s)" % (count(hits, "hit"), "about %s of processor time saved" % duration(saved)))
-	ran = commands - hits
-	if ran:
-		parts.append("%d run%s" % (ran, describe_parked(parked)))
+	if told.hits:
+		saved = "about %s of processor time saved" % duration(told.saved)
+		parts.append("%s (%s)" % (count(told.hits, "hit"), saved))
+	if told.misses:
+		unstored = " (%d not stored)" % told.unstored if told.unstored else ""
+		parts.append("%d miss%s%s" % (told.misses, "" if told.misses == 1 else "es", unstored))
+	ran = commands - told.hits - told.misses
+	if ran > 0:
+		parts.append("%d run" % ran)
+	if parts and commands > told.hits:
+		parts[-1] += describe_parked(parked)
 	if own:
 		parts.append("%d Waf's own way" % own)
 	return "prefork: %s: %s" % (count(commands + own, "command"), ", ".join(parts))

@@ -6,6 +6,7 @@ Environment variable: ``WAF_PREFORK_SUMMARY=no`` does without the last line, as 
 
 import gc
 import os
+import threading
 from typing import Any, Dict
 
 from waflib import Build, Logs, Options, Utils
@@ -24,6 +25,13 @@ class Terminal:
 		self.times: Dict[Any, int] = {}
 		"""Microseconds, by task."""
 		self.has_built = False
+		self.ended = 0
+		self.turn = threading.Lock()
+
+	def count_ended(self) -> None:
+		"""A command ran in the engine, or was a hit; from any thread."""
+		with self.turn:
+			self.ended += 1
 
 	def note(self, task: Any, micros: int) -> None:
 		"""A task took so long."""
@@ -54,18 +62,23 @@ class Terminal:
 			self.times.clear()
 
 	def finish(self) -> None:
-		"""At exit: one line on what was saved."""
+		"""At exit: one line on what was saved, or on why commands ran without the engine."""
 		session = self.prefork.session
+		if self.prefork.lost and self.has_built and not is_quiet():
+			own = sum(self.prefork.reasons.values())
+			Logs.warn("prefork: %d commands ran without the engine: %s", own, self.prefork.lost)
+			return
 		if session is None or self.savings is None or not self.has_built or is_quiet():
 			return
 		from . import savings
 
 		cache = self.prefork.cache
-		commands, own = session.sent, sum(self.prefork.reasons.values())
-		hits, saved = (cache.counts[1], cache.saved / 1e6) if cache is not None else (0, 0.0)
-		ran = commands - hits
-		parked = self.savings.find_parked(session, commands) if ran > 0 else None
-		line = savings.describe(commands, hits, saved, parked, own)
+		told = savings.Told(self.ended, own=sum(self.prefork.reasons.values()))
+		if cache is not None:
+			_, hits, misses = cache.counts
+			told = told._replace(hits=hits, misses=misses, unstored=cache.unstored, saved=cache.saved / 1e6)
+		parked = self.savings.find_parked(session, session.sent) if told.ended > told.hits else None
+		line = savings.describe(told, parked)
 		if line:
 			Logs.info(line)
 

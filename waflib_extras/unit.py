@@ -180,7 +180,7 @@ class Unit:
 		found["headers"] = [
 			sorted(numbers[path] for path in source.headers) if source.is_found else None for source in sources
 		]
-		self.target.keep(digest, shelf, paths, files, found)
+		self.target.keep(digest, finder, paths, files, found)
 
 	def find_groups(self) -> List[str]:
 		group = getattr(self.gen, "unity_group", None)

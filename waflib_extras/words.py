@@ -11,10 +11,12 @@ import json
 import os
 import re
 import sys
+import time
 import types
 import zlib
 from typing import Any, Dict, List, Tuple
 
+from . import stamps
 from .version import VERSION
 
 ASK = "--completion-words"
@@ -36,14 +38,7 @@ def find_file(cwd: str) -> str:
 
 def stamp(paths: List[str]) -> Dict[str, Any]:
 	"""What files are like; a file that is not there is none."""
-	found: Dict[str, Any] = {}
-	for path in paths:
-		try:
-			told = os.stat(path)
-			found[path] = [told.st_ino, told.st_size, told.st_mtime_ns]
-		except OSError:
-			found[path] = None
-	return found
+	return {path: stamps.of_file(path) for path in paths}
 
 
 def read(cwd: str) -> List[Any]:
@@ -58,14 +53,15 @@ def read(cwd: str) -> List[Any]:
 	return []
 
 
-def write(cwd: str, words: Words, paths: List[str]) -> None:
-	"""Keep them, if there is a place."""
+def write(cwd: str, words: Words, paths: List[str], began: int) -> None:
+	"""Keep them, if there is a place; what was changed since they were asked for may have said something else."""
 	path = find_file(cwd)
 	fresh = "%s.%d" % (path, os.getpid())
+	files = {each: stamps.settle(found, began) for each, found in stamp(paths).items()}
 	try:
 		os.makedirs(os.path.dirname(path), exist_ok=True)
 		with open(fresh, "w", encoding="utf-8") as f:
-			json.dump({"asked": [VERSION, sys.executable, cwd], "files": stamp(paths), "words": words}, f)
+			json.dump({"asked": [VERSION, sys.executable, cwd], "files": files, "words": words}, f)
 		os.rename(fresh, path)
 	except (OSError, ValueError):
 		with contextlib.suppress(OSError):
@@ -142,11 +138,12 @@ def main(cwd: str) -> int:
 	"""Print the words; the status tells whether there are any."""
 	words = read(cwd)
 	if not words:
+		began = time.time_ns()
 		text, own, paths = ask_waf(cwd)
 		words = parse(text)
 		known = dict(words)
 		words += [word for word in own if word[0] not in known]
 		if words and paths:
-			write(cwd, words, paths)
+			write(cwd, words, paths, began)
 	sys.stdout.write("".join("%s\t%s\n" % (word, text) for word, text in words))
 	return 0 if words else 1

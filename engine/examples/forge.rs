@@ -36,7 +36,9 @@ fn main() -> io::Result<()> {
         shelf,
     };
     for act in asked["acts"].as_array().into_iter().flatten() {
-        let words: Option<Vec<&str>> = act.as_array().and_then(|words| words.iter().map(Value::as_str).collect());
+        let words: Option<Vec<&str>> = act
+            .as_array()
+            .and_then(|words| words.iter().map(Value::as_str).collect());
         forged.act(&words.ok_or(Error::other("an act is a list of words"))?)?;
     }
     println!("{}", forged.tell());

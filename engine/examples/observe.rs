@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde_json::{json, Value};
 use wafengine::cache::access::{Access, What};
+use wafengine::cache::instructions;
+use wafengine::cache::manners::OWN_CALLS;
 use wafengine::cache::trace::{Arena, Berth};
 use wafengine::park::LIBRARY;
 
@@ -64,8 +66,12 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-fn observe(wish: &Value, library: &Path, berth: Berth) -> Outcome<Value> {
+fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     let (tracer, argv) = (words(&wish["tracer"]), words(&wish["argv"]));
+    let folder = Path::new(wish["folder"].as_str().ok_or("observe: no folder")?);
+    // Without a slash in its name it is looked for along PATH, and not known here.
+    let started = argv.first().filter(|name| name.as_bytes().contains(&b'/'));
+    berth.expect(started.map(|name| folder.join(name)));
     let mut line = tracer.clone();
     let variables = berth.variables(library.as_os_str().as_bytes(), None);
     let environment = words(&wish["environment"]);
@@ -77,7 +83,7 @@ fn observe(wish: &Value, library: &Path, berth: Berth) -> Outcome<Value> {
     let (program, arguments) = line.split_first().ok_or("observe: no command")?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().process_group(0);
-    command.current_dir(wish["folder"].as_str().ok_or("observe: no folder")?);
+    command.current_dir(folder);
     let of_command = if tracer.is_empty() { ours.as_slice() } else { &[] };
     for variable in environment.iter().chain(of_command) {
         let (name, value) = split(variable).ok_or("observe: a variable without a value")?;
@@ -87,7 +93,14 @@ fn observe(wish: &Value, library: &Path, berth: Berth) -> Outcome<Value> {
     let seconds = wish["seconds"].as_u64().unwrap_or(60);
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
-    for access in berth.finish() {
+    let found = berth.finish();
+    blind.extend(
+        found
+            .iter()
+            .any(|access| hides_calls(access, folder))
+            .then_some(OWN_CALLS),
+    );
+    for access in found {
         match access.what {
             What::Blind { why } => blind.push(why),
             _ => accesses.push(tell(access)),
@@ -95,6 +108,16 @@ fn observe(wish: &Value, library: &Path, berth: Berth) -> Outcome<Value> {
     }
     let status = status.map(|status| status.code().unwrap_or(-status.signal().unwrap_or_default()));
     Ok(json!({"status": status, "accesses": accesses, "blind": blind}))
+}
+
+/// As the engine judges what it stores: a program or library that makes system calls by instructions of its own.
+fn hides_calls(access: &Access, folder: &Path) -> bool {
+    let (What::Begin { program: path, .. } | What::Load { path }) = &access.what else {
+        return false;
+    };
+    let path = folder.join(OsString::from_vec(path.clone()));
+    // The system's own were looked through.
+    !path.starts_with("/usr") && fs::read(path).is_ok_and(|bytes| instructions::find(&bytes).calls)
 }
 
 fn words(list: &Value) -> Vec<OsString> {
@@ -133,7 +156,9 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn tell(access: Access) -> Value {
-    let Access { process, what, error, .. } = access;
+    let Access {
+        process, what, error, ..
+    } = access;
     let mut told = match what {
         What::Begin {
             program,

@@ -13,8 +13,8 @@ const LEAST: u64 = 12;
 /// With less than this it does without threads and programs that only make it faster.
 const AMPLE: u64 = 96;
 
-/// Descriptors for an engine that does nothing, and for two commands.
-const DESCRIPTORS: u64 = 64;
+/// Descriptors for an engine that does nothing, and for a command or two.
+const DESCRIPTORS: u64 = 40;
 
 /// Why there is no room for an engine at all, and the remedy.
 pub fn lacks() -> Option<String> {

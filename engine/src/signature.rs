@@ -29,7 +29,26 @@ pub struct PublicKey(pub [u8; PublicKey::SIZE]);
 
 impl PublicKey {
     pub const SIZE: usize = 32;
+
+    /// Points of small order, for which anybody can make signatures: no pair of keys has one, but a line of zeros is one.
+    fn is_weak(&self) -> bool {
+        let mut point = self.0;
+        point[31] &= 0x7f;
+        let digits = Digest(point).to_string();
+        WEAK.contains(&digits.as_str())
+    }
 }
+
+/// Their encodings, also those that are not the usual ones, without the sign.
+const WEAK: [&str; 7] = [
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+];
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -52,6 +71,9 @@ impl FromStr for PublicKey {
             .strip_prefix(PUBLIC)
             .and_then(|digits| digits.parse::<Digest>().ok());
         match digits {
+            Some(digits) if PublicKey(digits.0).is_weak() => Err(format!(
+                "{text:?} is no key of a pair; wafcc --new-signing-key makes one"
+            )),
             Some(digits) => Ok(PublicKey(digits.0)),
             None if text.starts_with(SECRET) => {
                 Err("a private key is no trusted key; name the public one that belongs to it".to_owned())
@@ -161,7 +183,7 @@ impl<'a> Sealed<'a> {
         self.signature.is_some_and(|(public, signature)| {
             let public = UnparsedPublicKey::new(&ED25519, public.0);
             public.verify(&message(key, self.entry), signature).is_ok()
-        })
+        }) && !self.signer().is_some_and(|signer| signer.is_weak())
     }
 }
 
@@ -360,6 +382,32 @@ mod tests {
             assert!(!Sealed::read(&changed).is_genuine(&key()), "{at}");
             assert!(!Sealed::read(&bytes[..at]).is_genuine(&key()), "{at}");
         }
+    }
+
+    /// A signature of the neutral point and zero: for a point of small order it is right for one message in eight, or more.
+    #[test]
+    fn a_key_for_which_anybody_can_sign_is_none() {
+        let mut signature = [0; SIGNATURE];
+        signature[0] = 1;
+        for digits in WEAK {
+            let weak = PublicKey(digits.parse::<Digest>().unwrap().0);
+            let is_forged = |entry: &[u8]| {
+                let public = UnparsedPublicKey::new(&ED25519, weak.0);
+                public.verify(&message(&key(), entry), &signature).is_ok()
+            };
+            let forged = (0..2000u32).map(u32::to_le_bytes).find(|entry| is_forged(entry));
+            if let Some(entry) = forged {
+                let bytes = [&MAGIC[..], &weak.0, &signature, &entry].concat();
+                assert!(!Sealed::read(&bytes).is_genuine(&key()), "{digits}");
+            }
+            // Encodings that are not the usual ones are refused by some versions of the library.
+            assert!(
+                forged.is_some() || digits.starts_with("ed") || digits.starts_with("ee"),
+                "{digits}"
+            );
+            assert!(weak.to_string().parse::<PublicKey>().is_err(), "{digits}");
+        }
+        assert!(!signer(1).public().is_weak());
     }
 
     #[test]

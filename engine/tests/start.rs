@@ -336,7 +336,7 @@ fn an_engine_without_descriptors_recovers() {
         assert_eq!(first.report()["pid"], engine);
     }
     drop(crowd);
-    wait_until("it serves again", || process::descriptors(engine) < 20);
+    wait_until("it serves again", || process::descriptors(engine) < 25);
     assert_eq!(space.greeter().report()["pid"], engine);
 }
 

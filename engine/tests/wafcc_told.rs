@@ -236,3 +236,51 @@ fn names_of_files_need_not_be_utf_8() {
         assert!(told.contains(&format!(r"/x\x{number:x}.o: {known}")), "{told}");
     }
 }
+
+/// In a folder with a default access control list, what is restored has the rights that a compiler's own output has there, with
+/// any umask; and it is replaced as any output is.
+#[test]
+fn default_access_control_lists_hold() {
+    let project = Project::new();
+    let folder = project.space.path("listed");
+    fs::create_dir(&folder).unwrap();
+    let listed = Command::new("setfacl")
+        .args(["-d", "-m", "u:nobody:rwx,g::rw,o::---"])
+        .arg(&folder)
+        .status();
+    if !listed.is_ok_and(|status| status.success()) {
+        eprintln!("no access control lists here: install the package acl, or try another file system");
+        return;
+    }
+    let rights = |name: &str| {
+        let said = Command::new("getfacl")
+            .args(["-c", name])
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        assert!(said.status.success(), "{name}");
+        String::from_utf8(said.stdout).unwrap()
+    };
+    for umask in ["022", "077", "002"] {
+        let shell = |line: &str| {
+            let line = format!("umask {umask}; {line}");
+            let mut command = wafcc_space::clean(project.space.command("sh"), &project.space);
+            command.env("WAFCC_DIR", &project.store).current_dir(&folder);
+            run(command.args(["-c", &line])).succeeded();
+        };
+        let cached = format!("'{}' gcc -c ../a.c -o cached.o", wafcc_space::WAFCC);
+        wait_until("it is a hit", || {
+            let before = project.count("hits");
+            shell(&cached);
+            project.count("hits") > before
+        });
+        // Over what is there, and where nothing is.
+        for prepare in [":", "rm -f cached.o plain.o"] {
+            let before = project.count("hits");
+            shell(&format!("{prepare}; {cached}; gcc -c ../a.c -o plain.o"));
+            assert_eq!(rights("cached.o"), rights("plain.o"), "umask {umask}, {prepare}");
+            assert!(rights("plain.o").contains("user:nobody:"), "{}", rights("plain.o"));
+            assert_eq!(project.count("hits"), before + 1, "umask {umask}, {prepare}");
+        }
+    }
+}

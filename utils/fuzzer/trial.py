@@ -16,6 +16,7 @@ from .project import CHECKOUTS, Project
 
 Step = Union[Command, Tool, Special]
 MADE = (".o", ".d", ".s", ".i", ".su", ".dwo", ".gcno", ".out", ".txt", ".line", ".bin", ".tmp")  # by commands only
+TICK = 1.1  # seconds; a result with the time in it is another one afterwards
 LINK = b"leads to "  # what a link has instead of a content
 
 
@@ -104,14 +105,45 @@ class Fuzzer:
 		wanted = self.run(command, False)
 		if found == wanted:
 			return ""
+		time.sleep(TICK)
 		again = self.run(command, False)
-		for field in ("status", "stdout", "stderr"):
-			if getattr(wanted, field) == getattr(again, field) != getattr(found, field):
-				return "%s: %r instead of %r" % (field, getattr(found, field), getattr(wanted, field))
-		if sorted(found.files) != sorted(wanted.files):
-			return "files: %s instead of %s" % (sorted(found.files), sorted(wanted.files))
-		wrong = [path for path in wanted.files if wanted.files[path] == again.files.get(path) != found.files[path]]
-		return "other content: %s" % ", ".join(wrong) if wrong else ""
+		wrong = compare(found, wanted, again)
+		if wrong:
+			return wrong
+		# what is left differs from run to run, and so it must for wafcc
+		later = self.run(command, True)
+		return compare(found, later, later, (wanted, again))
+
+
+def compare(found: Trace, wanted: Trace, again: Trace, others: Sequence[Trace] = ()) -> str:
+	"""
+	What two runs have in common and `found` has not.
+
+	With `others`: what two runs through wafcc have in common, where plain runs differ from both and from each other.
+	"""
+
+	def is_wrong(parts: Sequence[object], more: Sequence[object]) -> bool:
+		one, two, three = parts
+		if more:
+			return one == two and len({repr(part) for part in (one, *more)}) == 1 + len(more)
+		return two == three != one
+
+	for field in ("status", "stdout", "stderr"):
+		parts = [getattr(trace, field) for trace in (found, wanted, again)]
+		if is_wrong(parts, [getattr(trace, field) for trace in others]):
+			if others:
+				return "%s: always %r, which differs from run to run without the cache" % (field, parts[0])
+			return "%s: %r instead of %r" % (field, parts[0], parts[1])
+	if not others and sorted(found.files) != sorted(wanted.files) == sorted(again.files):
+		return "files: %s instead of %s" % (sorted(found.files), sorted(wanted.files))
+	wrong = []
+	for path in found.files:
+		parts = [trace.files.get(path) for trace in (found, wanted, again)]
+		if is_wrong(parts, [trace.files.get(path) for trace in others]):
+			wrong.append(path)
+	if wrong and others:
+		return "always the same, which differs from run to run without the cache: %s" % ", ".join(wrong)
+	return "other content: %s" % ", ".join(wrong) if wrong else ""
 
 
 def fuzz(

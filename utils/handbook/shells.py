@@ -66,7 +66,7 @@ _wafcc() {
 	COMPREPLY=()
 	if ((COMP_CWORD > 1)) && [[ $first != -* ]]; then
 		if [[ $first == run && $cur == -* ]]; then
-			mapfile -t COMPREPLY < <(compgen -W '--no-cache --' -- "$cur")
+			mapfile -t COMPREPLY < <(compgen -W '--no-cache --output= --' -- "$cur")
 			return
 		fi
 		# the words of a compiler or another command
@@ -194,7 +194,7 @@ _wafcc() {
 	if ((CURRENT > 2)) && [[ $words[2] != -* ]]; then
 		# the words of a compiler or another command
 		if [[ $words[2] == run && $words[CURRENT] == -* ]]; then
-			compadd -- --no-cache --
+			compadd -- --no-cache --output= --
 			return
 		fi
 		shift words
@@ -256,6 +256,7 @@ def fish(main: Help, rest: Sequence[Help] = ()) -> str:
 		lines.append("complete -c wafcc -n '__fish_is_nth_token 1' -a '(__fish_complete_command)'")
 		lines.append("complete -c wafcc -n '__fish_is_nth_token 1' -a run -d 'cache any command, not only compiles'")
 		lines.append("complete -c wafcc -n '__fish_seen_subcommand_from run' -l no-cache")
+		lines.append("complete -c wafcc -n '__fish_seen_subcommand_from run' -l output -r -F")
 	return MADE + "\n".join(lines) + "\n"
 
 

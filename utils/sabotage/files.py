@@ -45,6 +45,9 @@ def damage(path: pathlib.Path, way: str, rng: random.Random) -> None:
 	elif way == "extend":
 		with open(str(path), "ab") as file:
 			file.write(bytes(rng.randrange(256) for _ in range(200)))
+	elif way == "unreadable":  # not for root
+		if is_file:
+			path.chmod(0)
 	elif way == "older":
 		os.utime(str(path), (10**9, 10**9), follow_symlinks=False)
 	elif way == "newer":
@@ -66,7 +69,7 @@ def damage(path: pathlib.Path, way: str, rng: random.Random) -> None:
 			path.write_bytes(b"")
 
 
-WAYS = ("truncate", "scribble", "extend", "remove", "pipe", "folder", "link", "circle", "device", "empty")
+WAYS = ("truncate", "scribble", "extend", "remove", "pipe", "folder", "link", "circle", "device", "empty", "unreadable")
 
 
 class Damage(Fault):
@@ -162,7 +165,7 @@ class GoneFolder(Fault):
 	def __init__(self, rng: random.Random) -> None:
 		self.strikes = rng.choice((0, 1, 1))
 		super().__init__(rng)
-		self.way = rng.choice(("remove", "renew", "rename", "exchange", "file", "link"))
+		self.way = rng.choice(("remove", "renew", "rename", "exchange", "file", "link", "unwritable"))
 
 	def folder(self, stage: Stage) -> pathlib.Path:
 		raise NotImplementedError
@@ -179,7 +182,9 @@ class GoneFolder(Fault):
 		if not folder.is_dir():
 			return False
 		owner = folder.stat()
-		if self.way in ("rename", "exchange"):
+		if self.way == "unwritable":  # not for root
+			folder.chmod(0o500)
+		elif self.way in ("rename", "exchange"):
 			aside = stage.scene.folder / "aside"
 			aside.mkdir(exist_ok=True)
 			os.rename(str(folder), str(aside / folder.name))
@@ -202,6 +207,8 @@ class GoneFolder(Fault):
 		folder = self.folder(stage)
 		if not folder.is_dir() or folder.is_symlink():
 			remove(folder)
+		elif self.way == "unwritable":
+			folder.chmod(0o700)
 
 
 def ignore_odd(folder: str, names: List[str]) -> List[str]:

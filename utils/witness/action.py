@@ -7,15 +7,46 @@ from typing import Dict, List, NamedTuple
 PIECES = pathlib.Path(__file__).resolve().parent / "pieces"
 ACTION = re.compile(r"^ACTION\((\w+), (\w+)\)", re.M)
 
+# below the yard, or nowhere: some actions move and change what they are given
 FILES = (
 	*("a.txt", "b.txt", "./a.txt", "dir/c.txt", "dir/../b.txt", "link", "dirlink/c.txt", "deep", "hard", "odd name"),
-	*("dangling", "loop", "absent", "dir/absent", "none/x", "a.txt/x", "dir", "//a", "@/yard/a.txt", "@/yard/dirlink/c.txt"),
-	*("@/yard/absent", "dir//sub/./d.txt", "dir/script", "/etc/hostname"),
+	*(
+		"dangling",
+		"loop",
+		"absent",
+		"dir/absent",
+		"none/x",
+		"a.txt/x",
+		"dir",
+		"//a",
+		"@/yard/a.txt",
+		"@/yard/dirlink/c.txt",
+	),
+	*("@/yard/absent", "dir//sub/./d.txt", "@/yard/dir/../hard"),
 )
-NEW = ("new1", "new2", "./new3", "dir/new1", "dirlink/new2", "none/new", "a.txt", "hard", "dangling", "link", "@/yard/new1")
+NEW = (
+	"new1",
+	"new2",
+	"./new3",
+	"dir/new1",
+	"dirlink/new2",
+	"none/new",
+	"a.txt",
+	"hard",
+	"dangling",
+	"link",
+	"@/yard/new1",
+)
 FOLDERS = (".", "dir", "./dir/", "dirlink", "dir/sub", "dir/..", "none", "a.txt", "@/yard/dir", "@/yard/dirlink/sub")
 BELOW = ("a.txt", "c.txt", "../a.txt", "sub/d.txt", "absent", "sub", ".", "..", "@/yard/b.txt", "up")
-LIBRARIES = ("lib/libpart.so", "./lib/libpart.so", "./liblink.so", "@/yard/lib/libpart.so", "lib/absent.so", "libm.so.6")
+LIBRARIES = (
+	"lib/libpart.so",
+	"./lib/libpart.so",
+	"./liblink.so",
+	"@/yard/lib/libpart.so",
+	"lib/absent.so",
+	"libm.so.6",
+)
 LINKS = ("link", "dirlink", "deep", "dangling", "loop", "a.txt", "absent", "dirlink/../link", "@/yard/link", "dir/up")
 
 # what is drawn for each argument; @ is the folder that the programs have to themselves

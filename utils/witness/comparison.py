@@ -14,7 +14,21 @@ from .strace import Begun, Seen, read_trace
 # which kinds of accesses tell of what the kernel did
 CONTENT = ("open", "load", "execute", "begin")
 SERVES: Dict[str, Tuple[str, ...]] = {
-	"any": ("open", "load", "execute", "begin", "enter", "find", "look", "link", "resolve", "list", "rename", "remove", "make"),
+	"any": (
+		"open",
+		"load",
+		"execute",
+		"begin",
+		"enter",
+		"find",
+		"look",
+		"link",
+		"resolve",
+		"list",
+		"rename",
+		"remove",
+		"make",
+	),
 	"content": CONTENT,
 	"write": ("open", "rename", "remove", "make"),
 	"status": ("look", *CONTENT, "list", "enter"),
@@ -23,7 +37,6 @@ SERVES: Dict[str, Tuple[str, ...]] = {
 	"list": ("list",),
 	"enter": ("enter",),
 	"execute": ("execute",),
-	"find": ("find",),
 }
 DEPTH = 20  # links and scripts that lead to each other
 
@@ -149,7 +162,9 @@ def compare(observation: Observation, folder: str, exceptions: List[str]) -> Lis
 	seen, begun = read_trace(observation.trace, folder)
 	known = Known(observation, exceptions)
 	searched = list_search_folders(seen, known)
-	missed = [Miss(one.need, one.path, one.line) for one in seen if tidy(one.path) not in searched and not known.has(one)]
+	missed = [
+		Miss(one.need, one.path, one.line) for one in seen if tidy(one.path) not in searched and not known.has(one)
+	]
 	missed += [Miss("folder", one.path, "process %d" % one.process) for one in known.homeless]
 	return [*missed, *list_unbegun(begun, known)]
 
@@ -179,7 +194,9 @@ def list_unbegun(begun: List[Begun], known: Known) -> List[Miss]:
 			if not any(known.kinds.get(name) for name in names):
 				missed.append(Miss("interpreter", interpreter, one.line))
 	for process, programs in left.items():
-		missed += [Miss("exec", program, "process %d began it, and strace shows no exec" % process) for program in programs]
+		missed += [
+			Miss("exec", program, "process %d began it, and strace shows no exec" % process) for program in programs
+		]
 	return missed
 
 

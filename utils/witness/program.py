@@ -47,6 +47,7 @@ class Flavour(NamedTuple):
 
 FLAVOURS = (
 	Flavour("dynamic", 60),
+	Flavour("linked", 3),  # with a library, which is looked for in several folders
 	Flavour("static", 4),
 	Flavour("static-pie", 3),
 	Flavour("setuid", 3),
@@ -54,6 +55,7 @@ FLAVOURS = (
 	Flavour("bare32", 3, "bare"),
 	Flavour("free", 3, "bare"),
 	Flavour("shell", 9, "shell", "/bin/sh"),
+	Flavour("unmarked", 2, "shell", "/bin/sh"),  # without #!, so that the kernel refuses it and libc may call a shell
 	Flavour("by-dynamic", 6, "libc", "dynamic"),
 	Flavour("by-relative", 2, "libc", "dynamic"),
 	Flavour("by-static", 2, "libc", "static"),
@@ -122,8 +124,11 @@ class Chooser:
 		return self.choose_node(rng, chosen, 0)
 
 	def choose_node(self, rng: random.Random, chosen: List[Action], depth: int) -> Node:
-		likely = [f.weight * (4 if depth == 0 and f.name == "dynamic" else 1) for f in self.flavours]
-		flavour = rng.choices(self.flavours, likely)[0]
+		if depth == 0:
+			firsts = [flavour for flavour in self.flavours if flavour.name != "unmarked"]
+			flavour = rng.choices(firsts, [f.weight * (4 if f.name == "dynamic" else 1) for f in firsts])[0]
+		else:
+			flavour = rng.choices(self.flavours, [f.weight for f in self.flavours])[0]
 		count = min(rng.randint(1, 6), rng.randint(1, 6))
 		actions = [a for a in self.actions if a.is_bare] if flavour.actions == "bare" else chosen
 		steps = []
@@ -175,12 +180,22 @@ def list_singles(chooser: Chooser, few: int = 3) -> List[Node]:
 		libc, bare = (Step("do_stat", ("a.txt",)),), (Step("bare_nothing"),)
 		steps = {"libc": libc, "bare": bare, "shell": (Step("", ("read x < a.txt",)),)}[flavour.actions]
 		one = Node(flavour, steps)
-		found.append(one)
-		found.append(Node(flavour, ()))
-		grandparent = Node(flavour, (Step("bare_start" if flavour.actions == "bare" else "start_execve", (), "WHOLE", child),))
+		if flavour.name != "unmarked":
+			found += [one, Node(flavour, ())]
+		grandparent = Node(
+			flavour, (Step("bare_start" if flavour.actions == "bare" else "start_execve", (), "WHOLE", child),)
+		)
 		if flavour.actions != "shell":
 			found.append(grandparent)
 			found.append(Node(dynamic, (Step("start_execve", (), "WHOLE", grandparent),)))
-		for start in ("start_execve", "start_vfork", "start_spawn", "start_system", "start_fexecve", "start_execvp", "start_execveat"):
+		for start in (
+			"start_execve",
+			"start_vfork",
+			"start_spawn",
+			"start_system",
+			"start_fexecve",
+			"start_execvp",
+			"start_execveat",
+		):
 			found.append(Node(dynamic, (Step(start, (), "WHOLE", one),)))
 	return found

@@ -56,7 +56,9 @@ class Writer:
 
 	def join(self, which: str) -> str:
 		declared = [a.declare() for a in self.actions if a.is_bare == (which == "bare")]
-		head = '#include "action.h"\n\n%s\nvoid run_node(int number);\nvoid run_node(int number) {\n\tswitch (number) {\n'
+		head = (
+			'#include "action.h"\n\n%s\nvoid run_node(int number);\nvoid run_node(int number) {\n\tswitch (number) {\n'
+		)
 		return head % "".join(declared) + "".join(self.cases[which]) + "\tdefault:\n\t\t__builtin_trap();\n\t}\n}\n"
 
 	def call(self, node: Node, numbers: Dict[int, int], is_absolute: bool) -> Call:
@@ -73,6 +75,7 @@ class Writer:
 				interpreter = "bin/" + flavour.program
 			lines = ["#!" + interpreter if flavour.actions == "shell" else "#!%s %d" % (interpreter, number)]
 			if flavour.actions == "shell":
+				lines = [] if flavour.name == "unmarked" else lines
 				lines += [self.write_line(step, numbers) for step in node.steps]
 			self.scripts["s%d" % number] = ("\n".join([*lines, ""]), slot)
 		if flavour.actions != "shell":

@@ -6,28 +6,120 @@ replaced by what the descriptor was at that time.
 """
 
 import ast
+import os
 import re
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 # which argument is a path, and which one, before it, is the folder's descriptor (-1: none)
 PLAIN, AT = ((-1, 0),), ((0, 1),)
 PATHS: Dict[str, Tuple[Tuple[int, int], ...]] = {
-	**dict.fromkeys("open creat stat lstat stat64 lstat64 access readlink chdir mkdir rmdir unlink truncate".split(), PLAIN),
-	**dict.fromkeys("truncate64 chmod chown lchown chown32 lchown32 execve mknod utime utimes statfs".split(), PLAIN),
-	**dict.fromkeys("statfs64 getxattr lgetxattr listxattr llistxattr setxattr lsetxattr removexattr".split(), PLAIN),
-	**dict.fromkeys("lremovexattr chroot acct swapon swapoff uselib quotactl umount umount2 oldstat oldlstat".split(), PLAIN),
-	**dict.fromkeys("openat openat2 newfstatat fstatat64 statx faccessat faccessat2 fchmodat fchmodat2".split(), AT),
-	**dict.fromkeys("readlinkat mkdirat unlinkat utimensat futimesat fchownat execveat mknodat open_tree".split(), AT),
-	**dict.fromkeys("name_to_handle_at inotify_add_watch utimensat_time64".split(), AT),
+	**dict.fromkeys(
+		[
+			"open",
+			"creat",
+			"stat",
+			"lstat",
+			"stat64",
+			"lstat64",
+			"access",
+			"readlink",
+			"chdir",
+			"mkdir",
+			"rmdir",
+			"unlink",
+			"truncate",
+		],
+		PLAIN,
+	),
+	**dict.fromkeys(
+		[
+			"truncate64",
+			"chmod",
+			"chown",
+			"lchown",
+			"chown32",
+			"lchown32",
+			"execve",
+			"mknod",
+			"utime",
+			"utimes",
+			"statfs",
+		],
+		PLAIN,
+	),
+	**dict.fromkeys(
+		["statfs64", "getxattr", "lgetxattr", "listxattr", "llistxattr", "setxattr", "lsetxattr", "removexattr"], PLAIN
+	),
+	**dict.fromkeys(
+		[
+			"lremovexattr",
+			"chroot",
+			"acct",
+			"swapon",
+			"swapoff",
+			"uselib",
+			"quotactl",
+			"umount",
+			"umount2",
+			"oldstat",
+			"oldlstat",
+		],
+		PLAIN,
+	),
+	**dict.fromkeys(
+		["openat", "openat2", "newfstatat", "fstatat64", "statx", "faccessat", "faccessat2", "fchmodat", "fchmodat2"],
+		AT,
+	),
+	**dict.fromkeys(
+		["readlinkat", "mkdirat", "unlinkat", "utimensat", "futimesat", "fchownat", "execveat", "mknodat", "open_tree"],
+		AT,
+	),
+	**dict.fromkeys(["name_to_handle_at", "inotify_add_watch", "utimensat_time64"], AT),
 	**dict.fromkeys(("rename", "link"), ((-1, 0), (-1, 1))),
 	**dict.fromkeys(("renameat", "renameat2", "linkat"), ((0, 1), (2, 3))),
+	**dict.fromkeys(("mount", "pivot_root"), ((-1, 0), (-1, 1))),
+	"move_mount": ((0, 1), (2, 3)),
+	"fanotify_mark": ((3, 4),),
 	"symlink": ((-1, 1),),
 	"symlinkat": ((1, 2),),
 }
 STATUS = ("stat", "lstat", "stat64", "lstat64", "newfstatat", "fstatat64", "statx", "oldstat", "oldlstat")
-FINDS = ("access", "faccessat", "faccessat2")
+CHANGES = (
+	*[
+		"creat",
+		"mkdir",
+		"rmdir",
+		"unlink",
+		"truncate",
+		"truncate64",
+		"chmod",
+		"chown",
+		"lchown",
+		"chown32",
+		"lchown32",
+		"mknod",
+		"utime",
+		"utimes",
+		"setxattr",
+	],
+	*[
+		"lsetxattr",
+		"removexattr",
+		"lremovexattr",
+		"fchmodat",
+		"fchmodat2",
+		"mkdirat",
+		"unlinkat",
+		"utimensat",
+		"futimesat",
+		"fchownat",
+		"mknodat",
+	],
+	*["utimensat_time64", "rename", "renameat", "renameat2", "symlink", "symlinkat"],
+)
 UNWATCHED = ("inotify_add_watch",)  # its descriptor is no folder
 NOTHING = ("EBADF", "EFAULT")  # the kernel has not come to look at a path
+NAMELESS = ("memfd_create", "getcwd")  # their texts are no paths that they were given
 PARENTS = ("fork", "vfork", "clone", "clone3")
 MAGIC = re.compile(r"^/proc/(self|thread-self|\d+)/(?:task/\d+/)?(?:fd/(\d+)|(cwd)|(root)|(exe))(/.*)?$")
 DEVICE = re.compile(r"^/dev/(?:fd/(\d+)|(stdin)|(stdout)|(stderr))(/.*)?$")
@@ -58,17 +150,28 @@ class Begun(NamedTuple):
 	line: str
 
 
+class Place:
+	"""From where paths are meant; processes may share it."""
+
+	def __init__(self, folder: str, root: str = "") -> None:
+		self.folder, self.root = folder, root
+
+
 class Process:
 	"""What a process shares with its children, or gives them copies of."""
 
-	def __init__(self, leader: int, folder: List[str], files: Dict[int, str]) -> None:
-		self.leader, self.folder, self.files = leader, folder, files
+	def __init__(self, leader: int, place: Place, files: Dict[int, str]) -> None:
+		self.leader, self.place, self.files = leader, place, files
 		self.program = ""
 
+	def leave_others(self) -> None:
+		self.place = Place(self.place.folder, self.place.root)
+
 	def fork(self, number: int, flags: str) -> "Process":
-		folder = self.folder if "CLONE_FS" in flags else [*self.folder]
 		files = self.files if "CLONE_FILES" in flags else dict(self.files)
-		child = Process(self.leader if "CLONE_THREAD" in flags else number, folder, files)
+		child = Process(self.leader if "CLONE_THREAD" in flags else number, self.place, files)
+		if "CLONE_FS" not in flags:
+			child.leave_others()
 		child.program = self.program
 		return child
 
@@ -118,6 +221,11 @@ def read_calls(log: str) -> List[Call]:
 	for line in log.split("\n"):
 		number, _, rest = line.partition(" ")
 		rest = rest.strip()
+		changed = re.search(r"<pid changed to (\d+) \.\.\.>$", rest)
+		if changed:
+			# a thread that executes a program becomes its whole process
+			pending[changed.group(1)] = rest[: changed.start()]
+			continue
 		if rest.endswith("<unfinished ...>"):
 			pending[number] = rest[: -len("<unfinished ...>")]
 			continue
@@ -144,11 +252,9 @@ class Reader:
 		self.calls = read_calls(log)
 		self.seen: List[Seen] = []
 		self.begun: List[Begun] = []
-		self.parents = {
-			call.result: call for call in self.calls if call.name in PARENTS and call.result > 0
-		}
+		self.parents = {call.result: call for call in self.calls if call.name in PARENTS and call.result > 0}
 		self.first = self.calls[0].process if self.calls else 0
-		self.processes: Dict[int, Process] = {self.first: Process(self.first, [folder], {})}
+		self.processes: Dict[int, Process] = {self.first: Process(self.first, Place(folder), {})}
 
 	def process(self, number: int) -> Process:
 		if number not in self.processes:
@@ -171,20 +277,24 @@ class Reader:
 			elif call.name.startswith("getdents") and call.result >= 0:
 				self.note(process, "list", "", self.file_of(process, call.arguments[0]), call)
 			elif call.name == "fchdir" and call.result == 0:
-				process.folder[0] = self.file_of(process, call.arguments[0])
+				process.place.folder = self.file_of(process, call.arguments[0])
 			elif call.name == "unshare" and "CLONE_FS" in call.line and call.result == 0:
-				process.folder = [*process.folder]
+				process.leave_others()
 			elif call.name in ("connect", "bind"):
 				path = re.search(r'sun_path=("(?:[^"\\]|\\.)*")', call.line)
 				if path:
-					self.note(process, "find", process.folder[0], unquote(path.group(1)) or "", call)
+					self.note(process, "any", process.place.folder, unquote(path.group(1)) or "", call)
+			elif call.name not in NAMELESS:
+				# one that this does not know: each of its texts may be a path
+				for word in call.arguments:
+					self.note(process, "any", process.place.folder, unquote(word) or "", call)
 
 	def learn(self, process: Process, call: Call) -> None:
 		"""What its descriptors are."""
 		for word in call.arguments:
 			annotated = ANNOTATED.match(word)
 			if annotated and annotated.group(1) == "AT_FDCWD":
-				process.folder[0] = annotated.group(2)
+				process.place.folder = annotated.group(2)
 			elif annotated:
 				process.files[int(annotated.group(1))] = GONE if annotated.group(3) else annotated.group(2)
 		if call.file and call.result >= 0:
@@ -193,7 +303,7 @@ class Reader:
 	def file_of(self, process: Process, word: str) -> str:
 		annotated = ANNOTATED.match(word)
 		if not annotated:
-			return process.folder[0] if word == "AT_FDCWD" else ""
+			return process.place.folder if word == "AT_FDCWD" else ""
 		return GONE if annotated.group(3) else annotated.group(2)
 
 	def execute(self, process: Process, call: Call) -> None:
@@ -201,7 +311,7 @@ class Reader:
 		path = unquote(call.arguments[at])
 		if path is None:
 			return
-		base = self.file_of(process, call.arguments[folder]) if folder >= 0 else process.folder[0]
+		base = self.file_of(process, call.arguments[folder]) if folder >= 0 else process.place.folder
 		if not path:
 			base, path = "", base
 		# the first is strace's own
@@ -209,7 +319,7 @@ class Reader:
 			self.note(process, "execute", base, path, call)
 		if call.result == 0:
 			base, path = self.follow(process, base, path)
-			self.begun.append(Begun(process.leader, base, path, process.folder[0], call.line))
+			self.begun.append(Begun(process.leader, base, path, process.place.folder, call.line))
 			process.program = path
 			process.files = dict(process.files)
 
@@ -217,21 +327,31 @@ class Reader:
 		need = need_of(call)
 		for folder, at in PATHS[call.name]:
 			path = unquote(call.arguments[at]) if at < len(call.arguments) else None
-			if path is None:
+			if path is None or (call.name == "mount" and at == 0 and "MS_BIND" not in call.line):
 				continue
 			is_watch = call.name in UNWATCHED
-			base = process.folder[0] if folder < 0 or is_watch else self.file_of(process, call.arguments[folder])
+			base = process.place.folder if folder < 0 or is_watch else self.file_of(process, call.arguments[folder])
 			if not path:
 				if call.name == "readlinkat" and call.result >= 0:
 					self.note(process, "link", "", base, call)
 				continue
 			self.note(process, need, base, path, call)
-		if call.name == "chdir" and call.result == 0:
-			path = unquote(call.arguments[0]) or ""
-			base, path = self.follow(process, process.folder[0], path)
-			process.folder[0] = path if path.startswith("/") else "%s/%s" % (base, path)
+		if call.name in ("chdir", "chroot") and call.result == 0:
+			base, path = self.follow(process, process.place.folder, unquote(call.arguments[0]) or "")
+			whole = path if path.startswith("/") else "%s/%s" % (base, path)
+			if call.name == "chdir":
+				process.place.folder = whole
+			else:
+				process.place.root = "" if os.path.realpath(whole) == "/" else whole
 
 	def follow(self, process: Process, base: str, path: str) -> Tuple[str, str]:
+		"""The same path outside of what it may have been shut into."""
+		base, path = self.follow_magic(process, base, path)
+		if process.place.root and base and path.startswith("/"):
+			path = process.place.root + path
+		return base, path
+
+	def follow_magic(self, process: Process, base: str, path: str) -> Tuple[str, str]:
 		"""Where a name leads that means something else for each process; from no folder, if that is an open file."""
 		device = DEVICE.match(path)
 		if device:
@@ -250,7 +370,13 @@ class Reader:
 			who = self.processes[int(magic.group(1))]
 		if magic.group(4):
 			return base, magic.group(6) or "/"
-		target = who.folder[0] if magic.group(3) else who.program if magic.group(5) else who.files.get(int(magic.group(2)), "")
+		target = (
+			who.place.folder
+			if magic.group(3)
+			else who.program
+			if magic.group(5)
+			else who.files.get(int(magic.group(2)), "")
+		)
 		if not target.startswith("/"):
 			return "", ""  # a pipe, or a file that is gone
 		rest = magic.group(6)
@@ -268,7 +394,9 @@ class Reader:
 			base, path = self.follow(process, base, path)
 		if path.startswith("/") or (base and path):
 			is_file = not base
-			self.seen.append(Seen(process.leader, need if is_found else "any", base or "/", path, is_found, is_file, call.line))
+			self.seen.append(
+				Seen(process.leader, need if is_found else "any", base or "/", path, is_found, is_file, call.line)
+			)
 
 
 def need_of(call: Call) -> str:
@@ -284,13 +412,7 @@ def need_of(call: Call) -> str:
 		return "link"
 	if name == "chdir":
 		return "enter"
-	if name in FINDS or name in ("name_to_handle_at", "inotify_add_watch", "open_tree", "statfs", "statfs64"):
-		return "any"
-	if "xattr" in name and "set" not in name and "remove" not in name:
-		return "any"
-	if name in ("chroot", "uselib"):
-		return "any"
-	return "any" if name in ("link", "linkat") else "write"
+	return "write" if name in CHANGES else "any"
 
 
 def read_trace(log: str, folder: str) -> Tuple[List[Seen], List[Begun]]:

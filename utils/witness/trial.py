@@ -17,6 +17,7 @@ from .source import Text, Writer
 from .workshop import Workshop
 
 BATCH = 50  # programs in one binary
+SMALL = 2  # what is not worth being made smaller
 CRASH = re.compile(r"--- SIG(?:SEGV|ILL|BUS|ABRT|FPE|SYS|TRAP) .*")
 ROUNDS = 12  # of making a program smaller
 
@@ -106,9 +107,9 @@ class Campaign:
 		self.root, self.observer, self.actions, self.say = root, observer, actions, say
 		self.goes_on, self.forgotten = goes_on, forgotten
 		self.done = self.compared = self.total = 0
-		self.blind: "Counter[str]" = Counter()
+		self.blind: Counter[str] = Counter()
 		self.misses: Dict[str, Result] = {}  # by what is left when they were made smaller
-		self.counts: "Counter[str]" = Counter()
+		self.counts: Counter[str] = Counter()
 		self.missing: List[str] = []  # flavours that cannot be made here
 		self.error: Optional[BaseException] = None
 		self.lock = threading.Lock()
@@ -123,10 +124,12 @@ class Campaign:
 		self.missing = [flavour.name for flavour in FLAVOURS if flavour.name not in first.workshop.flavours]
 		drawn = list(programs(first.workshop.flavours).items())
 		self.total = len(drawn)
-		work: "queue.SimpleQueue[Dict[int, Node]]" = queue.SimpleQueue()
+		work: queue.SimpleQueue[Dict[int, Node]] = queue.SimpleQueue()
 		for at in range(0, len(drawn), BATCH):
 			work.put(dict(drawn[at : at + BATCH]))
-		threads = [threading.Thread(target=self.work_off, args=(work, n, first if n == 0 else None)) for n in range(jobs)]
+		threads = [
+			threading.Thread(target=self.work_off, args=(work, n, first if n == 0 else None)) for n in range(jobs)
+		]
 		for thread in threads:
 			thread.start()
 		for thread in threads:
@@ -155,13 +158,13 @@ class Campaign:
 				bench.close()
 
 	def count(self, result: Result, bench: Bench) -> None:
-		smallest = bench.shrink(result) if result.missed else None
+		smallest = bench.shrink(result) if result.missed and result.program.size() > SMALL else result
 		with self.lock:
 			self.done += 1
 			self.compared += not result.blind
 			self.blind.update(set(result.blind))
 			self.say(self.done, self.total)
-			if not smallest:
+			if not result.missed:
 				return
 			kind = smallest.program.tell_kind()
 			self.counts[kind] += 1

@@ -20,7 +20,13 @@ LIBRARIES = ("-ldl", "-lpthread")
 def cc(folder: pathlib.Path, *words: str) -> "subprocess.CompletedProcess[str]":
 	argv = ["gcc", "-I%s" % PIECES, *words]
 	return subprocess.run(
-		argv, cwd=str(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+		argv,
+		cwd=str(folder),
+		stdout=subprocess.DEVNULL,
+		stderr=subprocess.PIPE,
+		text=True,
+		timeout=PATIENCE,
+		check=False,
 	)
 
 
@@ -39,7 +45,9 @@ class Workshop:
 			folder.mkdir(parents=True)
 		self.defines = ['-DROOT="%s"' % self.root]
 		for name in ("files", "calls", "children", "main"):
-			must(cc(self.made, "-O0", "-w", "-fPIE", *self.defines, "-c", str(PIECES / (name + ".c")), "-o", name + ".o"))
+			must(
+				cc(self.made, "-O0", "-w", "-fPIE", *self.defines, "-c", str(PIECES / (name + ".c")), "-o", name + ".o")
+			)
 		must(cc(self.made, "-O0", "-w", "-shared", "-fPIC", str(PIECES / "part.c"), "-o", "libpart.so"))
 		self.flavours = [flavour.name for flavour in FLAVOURS if self.can_make(flavour.name)]
 
@@ -58,11 +66,20 @@ class Workshop:
 		(self.made / "scenes.c").write_text(text.libc)
 		must(cc(self.made, "-O0", "-w", "-fPIE", *self.defines, "-c", "scenes.c", "-o", "scenes.o"))
 		objects = [name + ".o" for name in ("main", "scenes", "files", "calls", "children")]
+		folders = "%s/none:lib:%s/lib" % (self.yard, self.yard)
+		how: Dict[str, Sequence[str]] = {
+			"dynamic": ["-pie"],
+			"linked": ["-pie", "-Wl,--no-as-needed", "-L.", "-lpart", "-Wl,-rpath," + folders],
+			"static": ["-static"],
+			"static-pie": ["-static-pie"],
+		}
 		for flavour in self.flavours:
-			words: Sequence[str] = {"dynamic": ["-pie"], "static": ["-static"], "static-pie": ["-static-pie"]}.get(flavour, [])
+			words = how.get(flavour, [])
 			if words:
 				must(cc(self.made, *words, *objects, "-o", str(self.fresh(flavour)), *LIBRARIES))
-		(self.made / "bare.c").write_text('#include "%s"\n%s' % (PIECES / "bare.c", text.bare.replace('#include "action.h"', "")))
+		(self.made / "bare.c").write_text(
+			'#include "%s"\n%s' % (PIECES / "bare.c", text.bare.replace('#include "action.h"', ""))
+		)
 		for flavour, words in (
 			("bare", ["-fno-pie", "-no-pie", "-static"]),
 			("bare32", ["-m32", "-fno-pie", "-no-pie", "-static"]),

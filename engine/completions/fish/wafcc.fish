@@ -5,7 +5,7 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s v
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s z -d 'begin counting anew'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l zero-stats -d 'begin counting anew'
-complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l explain -F -d 'why the last request for that file hit or missed, or the last ten'
+complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l explain -F -d 'why the last request for that file, or for each of several, hit or missed, or the last ten'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l json
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s C -d 'remove all entries'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l clear -d 'remove all entries'
@@ -22,6 +22,7 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l get-config -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'one setting, or store, runtime_dir, config_path'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s o -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'write one into the file of settings'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l set-config -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'write one into the file of settings'
+complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l new-signing-key -F -d 'make a key that signs uploads, and show its public half, for trusted_keys'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l shutdown -d 'end the engine of this store'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s V
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l version
@@ -30,3 +31,4 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n '__fish_is_nth_token 1' -a '(__fish_complete_command)'
 complete -c wafcc -n '__fish_is_nth_token 1' -a run -d 'cache any command, not only compiles'
 complete -c wafcc -n '__fish_seen_subcommand_from run' -l no-cache
+complete -c wafcc -n '__fish_seen_subcommand_from run' -l output -r -F

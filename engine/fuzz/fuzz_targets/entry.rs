@@ -1,4 +1,4 @@
-//! Entries, which a store or another machine gives.
+//! Entries, which a store or another machine gives, with signatures and marks of where they are from.
 
 #![no_main]
 
@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 use wafengine::cache::digest::Digest;
 use wafengine::cache::entry::{Content, Entry, Output, Print};
 use wafengine::cache::fact::{Fact, Kind};
+use wafengine::cache::foreign::{is_calm, Origin, Stored};
 use wafengine::cache::path::{Path, Root};
+use wafengine::signature::{PublicKey, Sealed, Trust};
 
 fn seeds() -> Vec<Vec<u8>> {
     let digest = Digest::of(b"x");
@@ -60,12 +62,34 @@ fn seeds() -> Vec<Vec<u8>> {
         stderr: Print::Inline(b"a warning".to_vec()),
         ..Entry::default()
     };
-    vec![entry.encode(), Entry::default().encode()]
+    let signed = [&b"wfg\x01"[..], &[7; 96], &entry.encode()].concat();
+    let foreign = Stored::encode_foreign(Some(PublicKey([7; 32])), &entry.encode());
+    let text = b"a.c:1: \x1b[01;35m\x1b[Kwarning\x1b[m \x1b]8;;https://x/y\x07-W\x1b]8;;\x07\n".to_vec();
+    vec![entry.encode(), Entry::default().encode(), signed, foreign, text]
 }
 
 fuzz_target!(init: seed(seeds()), |data: &[u8]| {
     // A path is told by what it does not share with the one before it.
     if let Ok(entry) = within(1024 * data.len() + (40 << 20), || Entry::decode(data)) {
         assert_eq!(Entry::decode(&entry.encode()).ok(), Some(entry));
+    }
+    let sealed = within(4096, || Sealed::read(data));
+    assert!(data.ends_with(sealed.entry));
+    let key = Digest::of(b"key");
+    let trust = Trust::Keys(sealed.signer().into_iter().collect());
+    assert!(trust.check(&key, &sealed).is_err(), "nobody has signed that");
+    if let Some(stored) = within(1024 * data.len() + (40 << 20), || Stored::decode(data)) {
+        let entry = stored.entry.encode();
+        let again = match stored.origin {
+            Origin::Own => entry,
+            Origin::Foreign(signer) => Stored::encode_foreign(signer, &entry),
+        };
+        let again = Stored::decode(&again).expect("what was encoded");
+        assert_eq!((again.origin, again.entry), (stored.origin, stored.entry));
+    }
+    if within(4096, || is_calm(data)) {
+        let others = data.windows(2).filter(|pair| pair[0] == 0x1b);
+        assert!(others.into_iter().all(|pair| b"[]\\".contains(&pair[1])));
+        assert!(!data.iter().any(|byte| matches!(byte, 0..=6 | 8 | 0x0b | 0x0e..=0x1a | 0x7f)));
     }
 });

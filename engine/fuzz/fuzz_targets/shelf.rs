@@ -19,7 +19,11 @@ fn key() -> Digest {
 fn seeds() -> Vec<Vec<u8>> {
     let blob = |bytes: Vec<u8>| (Digest::of(&bytes), Wrapped::of(bytes));
     let shelf = Shelf {
-        entries: vec![Entry::default().encode(), b"another".to_vec()],
+        entries: vec![
+            Entry::default().encode(),
+            [&b"wfg\x01"[..], &[7; 96], &Entry::default().encode()].concat(),
+            b"another".to_vec(),
+        ],
         blobs: [blob(b"small".to_vec()), blob(vec![7; 10_000])].into(),
     };
     let body = shelf.encode(&key())[MAGIC.len() + CHECK..].to_vec();
@@ -37,7 +41,12 @@ fuzz_target!(init: seed(seeds()), |data: &[u8]| {
     assert_eq!(within(most, || Shelf::decode(&key(), data)), None, "it has no check");
     let value = signed(data);
     if let Some(shelf) = within(most, || Shelf::decode(&key(), &value)) {
-        assert_eq!(Shelf::decode(&key(), &shelf.encode(&key())), Some(shelf));
+        assert_eq!(Shelf::decode(&key(), &shelf.encode(&key())), Some(shelf.clone()));
+        // Entries that are none of ours go, and all that stays is what was there.
+        let known = shelf.entries.clone();
+        let arranged = shelf.with(Entry::default().encode(), Vec::new());
+        let others = arranged.shelf.entries.iter().skip(1);
+        assert!(others.into_iter().all(|entry| known.contains(entry)));
     }
     if let Some(blob) = within(most, || decode_blob(data)) {
         assert_eq!(encode_blob(&blob), data);

@@ -33,6 +33,7 @@ fn seeds() -> Vec<Vec<u8>> {
             cwd: b"/p".to_vec(),
             argv: strings(&["cc", "-c", "x.c"]),
             input: text(),
+            outputs: strings(&["x.o", "/p/x.d"]),
         })),
         Request::Cancel { id: 1 },
         Request::Status,

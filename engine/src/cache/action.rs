@@ -174,13 +174,7 @@ impl Action {
                 base: None,
                 tells_folder: true,
                 is_shell,
-                statuses: statuses(
-                    call,
-                    compiler,
-                    manners,
-                    &argv,
-                    &reason,
-                ),
+                statuses: statuses(call, compiler, manners, &argv, &reason),
                 asks_processor: asks_processor(call),
                 target: None,
                 declared: compiler.and_then(|compiler| {

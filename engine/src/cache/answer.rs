@@ -383,7 +383,7 @@ impl Cache {
             match self.bring_back(&entry, question, action, destinations.as_deref()) {
                 Ok(mut hit) => {
                     if question.inputs {
-                        hit.inputs = Inputs::of(&entry, view);
+                        hit.inputs = Inputs::of(&entry, action.knows.compiler.is_some(), view);
                     }
                     self.store.touch(known);
                     let unnamed = entry.outputs.iter().filter(|output| output.number.is_none());

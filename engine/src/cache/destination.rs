@@ -82,6 +82,11 @@ impl Destination {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
     }
 
+    /// Such a path to the output itself.
+    pub fn itself(&self) -> PathBuf {
+        self.beside("").join(&self.name)
+    }
+
     /// What is there already is as if it were written now; tells whether that could be done.
     pub fn freshen(&self) -> bool {
         freshen_at(self.folder.as_fd(), self.name.as_ref())

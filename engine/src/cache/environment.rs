@@ -51,7 +51,7 @@ struct Variable {
 
 /// What says nothing to a program of any kind: where its shell was, and how many others may run beside it; and these are
 /// said to us.
-const SILENT: [&[u8]; 8] = [
+pub const SILENT: [&[u8]; 8] = [
     b"_",
     b"SHLVL",
     b"OLDPWD",
@@ -62,7 +62,7 @@ const SILENT: [&[u8]; 8] = [
     b"NINJA_STATUS",
 ];
 
-const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
+pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 
 impl Environment {
     pub fn of(entries: &Strings) -> Environment {

@@ -1,24 +1,23 @@
-//! What a command depended on, told to whoever asks again by himself: files with a stamp that shows any change, and names
-//! that were looked for in vain.
+//! What a command depended on, told to a client that looks by itself whether it still is so: each fact as a text.
 //!
 //! A client numbers what it was told, since most commands of a build read the same files: so these are texts, and a text is
-//! the same for each command that depends on the same thing in the same state.
-//!
-//! ```text
-//! input = file | absences
-//! file = "=" device "," inode "," size "," changed "," path     ; changed in nanoseconds since 1970
-//! absences = "-" folder "//" name ("/" name)*
-//! ```
+//! the same for each command that depends on the same thing in the same state. `docs/protocol.md` has the grammar, and says
+//! how each is checked. A text may demand more than its fact does, never less: then the client asks once too often.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
 
 use super::access::Bytes;
 use super::digest::Digest;
 use super::entry::{Content, Entry};
-use super::fact::Fact;
+use super::environment;
+use super::fact::{Fact, Kind};
 use super::moment::status;
 use super::path::{split, Path};
 use super::status::{Stamp, Status};
@@ -29,6 +28,10 @@ use crate::wire::Strings;
 const TICK: Duration = Duration::from_millis(11);
 /// A client whose files change all the time does not have all their stamps kept.
 const MOST_BYTES: usize = 256 << 20;
+/// A larger file on a file system that is not trusted is not read once more.
+const LARGEST_READ: u64 = 256 << 20;
+/// What a command prints for a terminal is not shown again by a client that does not run it.
+const TERMINAL: &[u8] = b"=terminal";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs {
@@ -39,8 +42,8 @@ pub struct Inputs {
 
 impl Inputs {
     /// Of an entry that holds now. `None` if that cannot be told of a file for longer than a moment.
-    pub fn of(entry: &Entry, view: &mut View) -> Option<Inputs> {
-        let texts = Inputs::texts(&entry.facts, view)?;
+    pub fn of(entry: &Entry, is_compiler: bool, view: &mut View) -> Option<Inputs> {
+        let texts = Inputs::texts(&entry.facts, is_compiler, view)?;
         Some(Inputs::with_result(texts, entry))
     }
 
@@ -49,15 +52,60 @@ impl Inputs {
         Inputs { texts, result }
     }
 
-    pub fn texts(facts: &[Fact], view: &mut View) -> Option<Vec<Bytes>> {
-        let mut texts = Vec::with_capacity(facts.len());
+    /// The first is about variables, and always there.
+    pub fn texts(facts: &[Fact], is_compiler: bool, view: &mut View) -> Option<Vec<Bytes>> {
+        let mut texts = Vec::with_capacity(facts.len() + 1);
+        texts.push(variables(facts, is_compiler, view.place.folder()));
         let mut folder = Bytes::new();
         for fact in facts {
             match fact {
+                // Of the folder a client knows itself which it is.
+                Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => {}
                 Fact::File { path, digest } => texts.push(file(path, digest, view)?),
-                Fact::Absent { path, .. } => {
+                Fact::Twins { twins } => {
+                    for twin in twins {
+                        let is = view.status(&twin.path).ok()?;
+                        texts.push(stamped(&is, &view.place.absolute(&twin.path)));
+                    }
+                }
+                Fact::There {
+                    path, kind, follows, ..
+                } => texts.push(there(path, *kind, *follows, view)?),
+                Fact::Status {
+                    path,
+                    follows,
+                    size,
+                    mode,
+                    seconds,
+                    nanoseconds,
+                } => {
+                    let written = i128::from(*seconds) * 1_000_000_000 + i128::from(*nanoseconds);
+                    let head = format!("!{},{mode},{size},{written},", u8::from(*follows));
+                    texts.push(about(&head, path, view));
+                }
+                Fact::Target { path, text } => {
+                    let head = [format!("@{},", text.len()).as_bytes(), text].concat();
+                    texts.push([head, view.place.absolute(path)].concat());
+                }
+                Fact::Resolved { path, real } => {
+                    let real = view.place.absolute(real);
+                    let real = if real.len() > 1 {
+                        super::path::trimmed(&real)
+                    } else {
+                        &real
+                    };
+                    let head = [format!("~{},", real.len()).as_bytes(), real].concat();
+                    texts.push([head, view.place.absolute(path)].concat());
+                }
+                Fact::Listing { path, digest, in_order } => {
+                    let head = format!("[{},{digest},", u8::from(*in_order));
+                    texts.push(about(&head, path, view));
+                }
+                Fact::Absent { path, follows } => {
                     let absolute = view.place.absolute(path);
-                    let Some((parent, name)) = split(&absolute) else {
+                    let Some((parent, name)) = split(&absolute).filter(|(parent, name)| view.shows_lack(parent, name))
+                    else {
+                        texts.push(about(&format!(".{},", u8::from(*follows)), path, view));
                         continue;
                     };
                     // Absences come folder by folder.
@@ -70,11 +118,75 @@ impl Inputs {
                     }
                     texts.last_mut()?.extend_from_slice(name);
                 }
-                _ => {}
+                Fact::Refused { path, opens, error } => {
+                    texts.push(about(&format!("%{},{error},", u8::from(*opens)), path, view));
+                }
             }
         }
         Some(texts)
     }
+}
+
+/// All that is to be so in the environment.
+fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8]) -> Bytes {
+    let mut text = b"$".to_vec();
+    let mut add = |parts: &[&[u8]]| {
+        let item = parts.concat();
+        text.extend_from_slice(format!("{}:", item.len()).as_bytes());
+        text.extend_from_slice(&item);
+    };
+    for fact in facts {
+        match fact {
+            Fact::Variable { name, .. } if name == TERMINAL => {}
+            // What is no variable is known to a client in words of its own.
+            Fact::Variable { name, .. } if name.starts_with(b"=") => add(&[b"@", name]),
+            // Compilers believe it only if it names their folder: otherwise it may be any other one.
+            Fact::Variable { name, value } if is_compiler && name == b"PWD" && !leads_to(value.as_deref(), folder) => {
+                add(&[b"?"]);
+            }
+            Fact::Variable {
+                name,
+                value: Some(value),
+            } => add(&[b"=", name, b"=", value]),
+            Fact::Variable { name, value: None } => add(&[b"-", name]),
+            Fact::Names { .. } => {
+                environment::SILENT.iter().for_each(|name| add(&[b"*", name]));
+                environment::OURS.iter().for_each(|prefix| add(&[b"^", prefix]));
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+fn leads_to(value: Option<&[u8]>, folder: &[u8]) -> bool {
+    let identity = |path: &[u8]| status(path).map(|is| (is.device, is.inode)).ok();
+    value.is_some_and(|path| path.starts_with(b"/") && identity(path).is_some() && identity(path) == identity(folder))
+}
+
+fn about(head: &str, path: &Path, view: &View) -> Bytes {
+    [head.as_bytes(), &view.place.absolute(path)].concat()
+}
+
+/// Folders are told apart by what they are: so two are one as long as both are what they were.
+fn there(path: &Path, kind: Kind, follows: bool, view: &mut View) -> Option<Bytes> {
+    let letter = match kind {
+        Kind::File => 'f',
+        Kind::Program => 'p',
+        Kind::Link => 'l',
+        Kind::Other => 'o',
+        Kind::Folder => {
+            let is = if follows {
+                view.status(path)
+            } else {
+                view.status_of_name(path)
+            };
+            let is = is.ok()?;
+            let head = format!("/{},{},{},", u8::from(follows), is.device, is.inode);
+            return Some(about(&head, path, view));
+        }
+    };
+    Some(about(&format!("?{},{letter},", u8::from(follows)), path, view))
 }
 
 fn result(entry: &Entry) -> Digest {
@@ -98,6 +210,9 @@ fn result(entry: &Entry) -> Digest {
 fn file(path: &Path, digest: &Digest, view: &mut View) -> Option<Bytes> {
     let mut is = view.status(path).ok()?;
     let name = view.place.absolute(path);
+    if !view.is_stamped(&name, &is) {
+        return held(&name, &is, digest);
+    }
     if !is.is_older(Stamp::now()) {
         // It may change once more, and have the same stamp.
         thread::sleep(TICK);
@@ -108,6 +223,19 @@ fn file(path: &Path, digest: &Digest, view: &mut View) -> Option<Bytes> {
         }
     }
     Some(stamped(&is, &name))
+}
+
+/// A file of which no stamp shows each change is told by its content, in a digest that each client can make.
+fn held(name: &[u8], is: &Status, digest: &Digest) -> Option<Bytes> {
+    if is.size > LARGEST_READ {
+        return None;
+    }
+    let content = std::fs::read(OsStr::from_bytes(name)).ok()?;
+    if Digest::of(&content) != *digest {
+        return None;
+    }
+    let digest = Digest(Sha256::digest(&content).into());
+    Some([format!("#{digest},").as_bytes(), name].concat())
 }
 
 fn stamped(is: &Status, name: &[u8]) -> Bytes {

@@ -210,7 +210,10 @@ impl Cache {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new("lacks a file that was foretold", words));
         }
-        let inputs = question.inputs.then(|| Inputs::texts(&found.facts, &mut view));
+        let is_compiler = knows.compiler.is_some();
+        let inputs = question
+            .inputs
+            .then(|| Inputs::texts(&found.facts, is_compiler, &mut view));
         Ok(Gathered {
             inputs: inputs.flatten(),
             facts: found.facts,
@@ -262,7 +265,10 @@ impl Cache {
         let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         for other in self.store.find(&ticket.key) {
-            let mut holds = || self.read(&other).is_some_and(|entry| entry.entry.check(&mut view).is_ok());
+            let mut holds = || {
+                self.read(&other)
+                    .is_some_and(|entry| entry.entry.check(&mut view).is_ok())
+            };
             if other != *new && holds() {
                 self.store.remove_entry(&other);
             }

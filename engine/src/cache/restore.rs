@@ -74,10 +74,20 @@ pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
     };
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
-        if !is_replaceable(output).map_err(failed(output.path))? {
+        let inherits = inherits_rights(&output.destination);
+        // What a fresh file has in such a folder, the draft has.
+        let draft = match inherits {
+            true => Some(draft(output, inherits).map_err(failed(output.path))?),
+            false => None,
+        };
+        let rights = draft.as_ref().map_or(Rights::of_mode(output.mode), |draft| {
+            Rights::at(&draft.destination.beside(&draft.name))
+        });
+        if !is_replaceable(output, &rights).map_err(failed(output.path))? {
             return Err(Unrestored::Unusual(output.path.to_owned()));
         }
-        drafts.push(draft(output).map_err(failed(output.path))?);
+        let draft = draft.map_or_else(|| self::draft(output, inherits).map_err(failed(output.path)), Ok)?;
+        drafts.push(draft);
     }
     for (draft, output) in drafts.iter_mut().zip(outputs) {
         place(draft, output).map_err(failed(output.path))?;
@@ -115,21 +125,59 @@ fn is_read_only(found: &fs::Metadata) -> bool {
     found.is_file() && found.mode() & 0o222 == 0
 }
 
-/// Nothing is there, or what the command would have left there itself, or a link of ours.
-fn is_replaceable(output: &Output<'_>) -> io::Result<bool> {
-    let (folder, name) = (output.destination.folder(), output.destination.name());
-    match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => {
-            let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
-            let is_link_of_ours = output.link.is_some() && found.st_mode & 0o222 == 0;
-            Ok(is_file && (is_link_of_ours || found.st_nlink == 1 && found.st_mode & 0o7777 == output.mode))
-        }
-        Err(Errno::NOENT) => Ok(true),
-        Err(error) => Err(error.into()),
+/// The rights of a file: its mode, and an access control list where it has one.
+#[derive(Debug, PartialEq, Eq)]
+struct Rights {
+    mode: u32,
+    list: Option<Vec<u8>>,
+}
+
+impl Rights {
+    fn of_mode(mode: u32) -> Rights {
+        Rights { mode, list: None }
+    }
+
+    fn at(path: &Path) -> Rights {
+        let mode = fs::symlink_metadata(path).map_or(0, |found| found.mode() & 0o7777);
+        let mut list = vec![0; LONGEST_LIST];
+        let size = rustix::fs::lgetxattr(path, "system.posix_acl_access", &mut list[..]);
+        let list = size.ok().map(|size| {
+            list.truncate(size);
+            list
+        });
+        Rights { mode, list }
     }
 }
 
-fn draft(output: &Output<'_>) -> io::Result<Draft> {
+/// More than file systems take.
+const LONGEST_LIST: usize = 64 << 10;
+
+/// The folder says which rights fresh files have in it: the umask does not count then.
+fn inherits_rights(destination: &Destination) -> bool {
+    let found = rustix::fs::getxattr(destination.beside("."), "system.posix_acl_default", &mut [0; 256][..]);
+    matches!(found, Ok(_) | Err(Errno::RANGE))
+}
+
+/// Nothing is there, or what the command would have left there itself, or a link of ours.
+fn is_replaceable(output: &Output<'_>, rights: &Rights) -> io::Result<bool> {
+    let (folder, name) = (output.destination.folder(), output.destination.name());
+    let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => found,
+        Err(Errno::NOENT) => return Ok(true),
+        Err(error) => return Err(error.into()),
+    };
+    let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
+    if output.link.is_some() && found.st_mode & 0o222 == 0 {
+        return Ok(is_file);
+    }
+    let has_rights = match rights.list {
+        Some(_) => Rights::at(&output.destination.itself()) == *rights,
+        None => found.st_mode & 0o7777 == rights.mode,
+    };
+    Ok(is_file && found.st_nlink == 1 && has_rights)
+}
+
+fn draft(output: &Output<'_>, inherits: bool) -> io::Result<Draft> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let draft = Draft {
@@ -137,22 +185,30 @@ fn draft(output: &Output<'_>) -> io::Result<Draft> {
         name: format!(".wafcc-{}-{number}", std::process::id()),
         is_placed: false,
     };
-    if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0) {
+    // What has many names has the same rights under all of them.
+    if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0 && !inherits) {
         // What cannot be linked is written.
         if link(&draft.destination.beside(&draft.name), output.mode & READ_ONLY).is_ok() {
             return Ok(draft);
         }
         let _ = draft.remove();
     }
-    write(output, draft)
+    write(output, draft, inherits)
 }
 
-fn write(output: &Output<'_>, draft: Draft) -> io::Result<Draft> {
+fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mode = Mode::RUSR | Mode::WUSR;
+    // As compilers open theirs: the folder's list is cut to this.
+    let mode = Mode::from_bits_truncate(if inherits { 0o666 } else { 0o600 });
     let file = File::from(openat(draft.destination.folder(), &draft.name, flags, mode)?);
     (output.content)(&file)?;
-    file.set_permissions(fs::Permissions::from_mode(output.mode))?;
+    // As linkers do: what they have made they make a program.
+    let mode = match inherits {
+        true if output.mode & 0o111 == 0 => return Ok(draft),
+        true => file.metadata()?.mode() & 0o7777 | output.mode & 0o111,
+        false => output.mode,
+    };
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(draft)
 }
 
@@ -291,6 +347,29 @@ mod tests {
             (fs::read_to_string(&path).unwrap(), fs::read(&blob).unwrap()),
             ("mine".to_owned(), b"stored".to_vec())
         );
+    }
+
+    /// Whatever is turned between the look and the write: the folder is the one that was looked at.
+    #[test]
+    fn a_link_that_comes_in_between_leads_nowhere() {
+        let yard = Yard::new("between");
+        let [named, moved, other] = ["named", "moved", "other"].map(|name| yard.path(name));
+        fs::create_dir(&named).unwrap();
+        fs::create_dir(&other).unwrap();
+        let path = named.join("a.o");
+        let destination = Folders::default().declared(&yard.0, &path).unwrap();
+        fs::rename(&named, &moved).unwrap();
+        symlink(&other, &named).unwrap();
+        let output = Output {
+            path: &path,
+            destination,
+            content: &|mut file: &File| file.write_all(b"written"),
+            mode: mode_of_output(false, 0o022),
+            link: None,
+        };
+        restore(&[output]).unwrap();
+        assert_eq!(fs::read(moved.join("a.o")).unwrap(), b"written");
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     }
 
     #[test]

@@ -237,6 +237,11 @@ fn is_trusted(file: impl AsFd) -> bool {
     fs::fstatfs(file).is_ok_and(|found| TRUSTED.contains(&(found.f_type as u32)))
 }
 
+#[allow(clippy::unnecessary_cast)] // another size elsewhere
+fn is_trusted_at(path: &[u8]) -> bool {
+    fs::statfs(path).is_ok_and(|found| TRUSTED.contains(&(found.f_type as u32)))
+}
+
 fn folds_case(folder: impl AsFd) -> bool {
     fs::ioctl_getflags(folder).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
 }
@@ -251,6 +256,8 @@ pub struct View<'w> {
     last: (Vec<u8>, Shelf),
     /// Folders in the order in which an entry names them.
     numbers: Vec<Identity>,
+    /// Devices, and whether their file systems are trusted.
+    devices: Vec<(u64, bool)>,
     name: Vec<u8>,
 }
 
@@ -267,6 +274,7 @@ impl<'w> View<'w> {
             environment,
             last: (Vec::new(), Shelf::Unknown),
             numbers: Vec::new(),
+            devices: Vec::new(),
             name: Vec::new(),
         }
     }
@@ -320,6 +328,28 @@ impl<'w> View<'w> {
             .kind()
             .is_plain()
             .then(|| self.world.instructions(&self.name, &status))?
+    }
+
+    /// Whether each change of a file with this status shows in that.
+    pub fn is_stamped(&mut self, name: &[u8], status: &Status) -> bool {
+        if let Some((_, is_trusted)) = self.devices.iter().find(|(device, _)| *device == status.device) {
+            return *is_trusted;
+        }
+        let is_trusted = is_trusted_at(name);
+        self.devices.push((status.device, is_trusted));
+        is_trusted
+    }
+
+    /// Whether a name that a folder lacks would be among those that it lists, for a client that lists it.
+    pub fn shows_lack(&mut self, folder: &[u8], name: &[u8]) -> bool {
+        match self.moment.shelf(folder, self.world) {
+            Shelf::Missing => true,
+            Shelf::Listed(listing) => listing.lacks(name),
+            Shelf::Unknown => open_folder(folder).is_ok_and(|found| {
+                let status = fs::statat(&found, name, AtFlags::SYMLINK_NOFOLLOW);
+                matches!(status, Err(Errno::NOENT)) && is_trusted(&found) && !folds_case(&found)
+            }),
+        }
     }
 
     /// Nothing is there, not even a link that leads nowhere if links are not followed.

@@ -1,5 +1,8 @@
 //! What `wafd status` is told.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use super::Server;
 use crate::command::Case;
 use crate::folder::ENGINE;
@@ -12,6 +15,8 @@ use crate::wire;
 /// A report fits into a frame, however many commands run and however long they are.
 const MOST_LINES: usize = 512;
 const MOST_ARGUMENTS: usize = 32;
+/// Of those, the ones from the beginning.
+const FIRST: usize = 12;
 const MOST_BYTES: usize = 256;
 
 impl Server {
@@ -41,7 +46,7 @@ impl Server {
                 folder: shorten(&command.order.execute.cwd),
                 known: command.case.as_deref().map(what_is_known),
                 pid: running.pid,
-                argv: argv.take(MOST_ARGUMENTS).map(shorten).collect(),
+                argv: excerpt(argv, command.order.execute.argv.len()),
                 seconds: running.started.elapsed().as_secs_f64(),
             })
         });
@@ -85,7 +90,54 @@ fn resident() -> Option<u64> {
     field(&status, "VmRSS")?.split(' ').next()?.parse().ok()
 }
 
+/// The first arguments and the last: a compiler's source is often the last of many.
+fn excerpt<'a>(argv: impl Iterator<Item = &'a [u8]>, count: usize) -> Vec<String> {
+    // One place is that of the sign.
+    let left_out = if count > MOST_ARGUMENTS {
+        count - MOST_ARGUMENTS + 1
+    } else {
+        0
+    };
+    let mut words: Vec<String> = Vec::new();
+    for (at, argument) in argv.enumerate() {
+        match at {
+            FIRST if left_out > 0 => words.push("…".to_owned()),
+            _ if at > FIRST && at < FIRST + left_out => {}
+            _ => words.push(shorten(argument)),
+        }
+    }
+    words
+}
+
+/// Both ends of it: the name of a file is at the end of its path.
 fn shorten(argument: &[u8]) -> String {
-    let end = argument.len().min(MOST_BYTES);
-    String::from_utf8_lossy(&argument[..end]).into_owned()
+    if argument.len() <= MOST_BYTES {
+        return path_text::show(OsStr::from_bytes(argument));
+    }
+    let [begin, end] = [
+        &argument[..MOST_BYTES / 2],
+        &argument[argument.len() - MOST_BYTES / 2..],
+    ];
+    let [begin, end] = [begin, end].map(String::from_utf8_lossy);
+    format!("{begin}…{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_the_source_is_told_of_a_long_command() {
+        let words: Vec<_> = (0..100).map(|n| format!("-I{n}")).chain(["a.c".to_owned()]).collect();
+        let told = excerpt(words.iter().map(String::as_bytes), words.len());
+        assert_eq!(told.len(), MOST_ARGUMENTS);
+        assert_eq!((told[0].as_str(), told[FIRST].as_str()), ("-I0", "…"));
+        assert_eq!(told[MOST_ARGUMENTS - 1], "a.c");
+        assert_eq!(told[FIRST + 1], "-I82");
+        let long = format!("/{}a.c", "x/".repeat(1000));
+        let told = excerpt([long.as_bytes()].into_iter(), 1);
+        assert!(told[0].len() < 300 && told[0].ends_with("x/a.c"), "{told:?}");
+        let few: Vec<_> = words.iter().take(MOST_ARGUMENTS).map(String::as_bytes).collect();
+        assert_eq!(excerpt(few.into_iter(), MOST_ARGUMENTS).len(), MOST_ARGUMENTS);
+    }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -18,6 +18,7 @@ use super::question::{Answer, Wish};
 use super::run::Home;
 use super::settings::{Key, Settings};
 use super::settings_file;
+use super::trouble;
 use crate::folder::ENGINE;
 use crate::signature;
 
@@ -37,7 +38,7 @@ Usage: wafcc COMMAND [ARGUMENT...]
 Options:
   -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
   -z, --zero-stats                begin counting anew
-      --explain [OUTPUT...] [--json]  why the last requests for those files hit or missed, or the last ten
+      --explain [OUTPUT] [--json] why the last request for that file, or for each of several, hit or missed, or the last ten
   -C, --clear                     remove all entries
   -c, --cleanup                   bring the store within its limit
       --evict-older-than AGE      remove what was not used for so long (30d, 12h)
@@ -47,8 +48,7 @@ Options:
   -p, --show-config               all settings, and where each comes from
   -k, --get-config NAME           one setting, or store, runtime_dir, config_path
   -o, --set-config NAME=VALUE     write one into the file of settings
-      --new-signing-key [FILE]    make a key to sign with what is uploaded [~/.config/wafcc/signing.key], and show its
-                                  public half, which readers name in trusted_keys
+      --new-signing-key [FILE]    make a key that signs uploads, and show its public half, for trusted_keys
       --shutdown                  end the engine of this store
   -V, --version
   -h, --help
@@ -58,6 +58,7 @@ Environment:
   WAFCC_DISABLE     run the command here, without the engine
   WAFCC_CONFIGPATH  the file of settings [$XDG_CONFIG_HOME/wafcc/wafcc.conf, or ~/.config/…; then the store's own]
   WAFD_RUNTIME_DIR  where engines are (see wafd --help)
+  WAFD_PATIENCE     seconds for which a build waits, once, for an engine that does not answer [1.5]
   and one variable for each setting: see docs/wafcc.md
 
 Examples:
@@ -90,7 +91,16 @@ fn absolute(output: &OsStr) -> Result<PathBuf, String> {
     std::path::absolute(output).map_err(|e| format!("{}: {e}", path_text::show(output)))
 }
 
+/// Commands that ran without the engine are in none of its counts.
+fn tell_trouble(settings: &Settings) {
+    if let Some(trouble) = trouble::told(&Home::of(settings).folder) {
+        let (count, reason) = (trouble.commands, trouble.reason);
+        eprintln!("wafcc: {count} commands ran without the engine: {reason}");
+    }
+}
+
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
+    tell_trouble(settings);
     match ask::ask(settings, Wish::Statistics)? {
         Answer::Statistics(statistics) if json => say(&format!("{:#}\n", statistics.json())),
         Answer::Statistics(statistics) => say(&statistics.show(verbose)),
@@ -99,6 +109,7 @@ fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), Stri
 }
 
 fn explain(settings: &Settings, outputs: &[OsString], json: bool) -> Result<(), String> {
+    tell_trouble(settings);
     let paths: Vec<_> = outputs
         .iter()
         .map(|output| absolute(output))
@@ -135,7 +146,9 @@ const SKEW: u64 = 2;
 
 /// Who asks of a file means the file that is there.
 fn was_written_after(path: &Path, at: u64) -> bool {
-    let modified = fs::metadata(path).and_then(|status| status.modified()).ok();
+    // A link into the store has the time at which it was used last, in whatever place.
+    let found = fs::metadata(path).ok().filter(|status| status.nlink() == 1);
+    let modified = found.and_then(|status| status.modified().ok());
     let since = modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
     since.is_some_and(|since| since.as_secs() > at + SKEW)
 }

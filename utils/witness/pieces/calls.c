@@ -107,6 +107,24 @@ ACTION(call_open_tree, FILE) {
 		close(file);
 	}
 }
+ACTION(call_name_to_handle, FILE) {
+	struct {
+		struct file_handle head;
+		char rest[128];
+	} handle;
+	int mount;
+	handle.head.handle_bytes = sizeof handle.rest;
+	syscall(SYS_name_to_handle_at, AT_FDCWD, path, &handle, &mount, 0);
+}
+ACTION(call_chroot, FOLDER_FILE) {
+	syscall(SYS_chroot, folder);
+	stat(path, &status);
+}
+ACTION(call_unshare_chdir, FOLDER_FILE) {
+	syscall(SYS_unshare, 0x200 /* CLONE_FS */);
+	if (chdir(folder) == 0)
+		stat(path, &status);
+}
 ACTION(call_execve, FILE) {
 	char *argv[] = {(char *)(uintptr_t)path, NULL};
 	pid_t child = fork();

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -270,6 +271,64 @@ ACTION(do_unshare_chdir, FOLDER_FILE) {
 	struct stat status;
 	if (unshare(CLONE_FS) == 0 && chdir(folder) == 0)
 		stat(path, &status);
+}
+ACTION(start_numbered_anew, START) {
+	/* as root only: the child is process 1 of a world of its own */
+	if (fork() == 0) {
+		if (unshare(CLONE_NEWPID) == 0) {
+			IN_FORK(fork(), execve(argv[0], argv, choose(environment)))
+		}
+		_exit(0);
+	}
+	while (wait(NULL) > 0)
+		;
+}
+ACTION(start_fork_alias, START) { IN_FORK(_Fork(), execve(argv[0], argv, choose(environment))) }
+ACTION(start_closed, START) {
+	/* the child has no standard descriptors, and its files get their numbers */
+	IN_FORK(fork(), close(0); close(1); close(2); execve(argv[0], argv, choose(environment)))
+}
+ACTION(start_session, START) { IN_FORK(fork(), setsid(); execve(argv[0], argv, choose(environment))) }
+static void *start_in_this(void *data) {
+	struct wish *wish = data;
+	pid_t child;
+	if (posix_spawn(&child, wish->argv[0], NULL, NULL, wish->argv, wish->env) == 0)
+		wait_for(child);
+	return NULL;
+}
+ACTION(start_in_thread, START) {
+	pthread_t thread;
+	struct wish wish = {argv, choose(environment)};
+	if (pthread_create(&thread, NULL, start_in_this, &wish) == 0)
+		pthread_join(thread, NULL);
+}
+ACTION(start_fork_in_thread, START) {
+	pthread_t thread;
+	struct wish wish = {argv, choose(environment)};
+	pid_t child = fork();
+	if (child == 0) {
+		if (pthread_create(&thread, NULL, start_in_this, &wish) == 0)
+			pthread_join(thread, NULL);
+		_exit(0);
+	}
+	wait_for(child);
+}
+static void *become_in_thread(void *data) {
+	struct wish *wish = data;
+	execve(wish->argv[0], wish->argv, wish->env);
+	return NULL;
+}
+ACTION(start_execve_in_thread, START) {
+	/* the program takes the place, and the number, of the whole process */
+	pthread_t thread;
+	struct wish wish = {argv, choose(environment)};
+	pid_t child = fork();
+	if (child == 0) {
+		if (pthread_create(&thread, NULL, become_in_thread, &wish) == 0)
+			pthread_join(thread, NULL);
+		_exit(0);
+	}
+	wait_for(child);
 }
 ACTION(start_clone3, START) {
 	struct clone_args wish = {.exit_signal = SIGCHLD};

@@ -9,9 +9,20 @@
 #include <fts.h>
 #include <ftw.h>
 #include <glob.h>
+#include <iconv.h>
+#include <langinfo.h>
+#include <libintl.h>
 #include <limits.h>
+#include <locale.h>
+#include <mntent.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <nl_types.h>
 #include <pthread.h>
 #include <pwd.h>
+#include <resolv.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +31,8 @@
 #include <sys/inotify.h>
 #include <sys/ipc.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/swap.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -31,6 +44,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 #include <utime.h>
 #include <wordexp.h>
@@ -172,6 +187,79 @@ ACTION(do_tmpfile, NONE) {
 	if (file)
 		fclose(file);
 }
+
+/* ---- by other names of the same functions */
+
+int __open(const char *, int, ...), __open64(const char *, int, ...), __open_2(const char *, int), __open64_2(const char *, int);
+int __openat_2(int, const char *, int);
+FILE *_IO_fopen(const char *, const char *);
+ssize_t __readlink_chk(const char *, char *, size_t, size_t);
+char *__realpath_chk(const char *, char *, size_t);
+int __statfs(const char *, struct statfs *);
+ACTION(do_open_alias, FILE) { read_and_close(__open(path, O_RDONLY)); }
+ACTION(do_open64_alias, FILE) { read_and_close(__open64(path, O_RDONLY)); }
+ACTION(do_open_fortified, FILE) { read_and_close(__open_2(path, O_RDONLY)); }
+ACTION(do_open64_fortified, FILE) { read_and_close(__open64_2(path, O_RDONLY)); }
+ACTION(do_openat_fortified, FILE) { read_and_close(__openat_2(AT_FDCWD, path, O_RDONLY)); }
+ACTION(do_fopen_alias, FILE) {
+	FILE *file = _IO_fopen(path, "r");
+	if (file)
+		fclose(file);
+}
+ACTION(do_readlink_fortified, LINK) {
+	if (__readlink_chk(path, room, 4096, sizeof room) < 0)
+		room[0] = 0;
+}
+ACTION(do_realpath_fortified, FILE) { __realpath_chk(path, room, sizeof room); }
+ACTION(do_statfs_alias, FILE) {
+	struct statfs found;
+	__statfs(path, &found);
+}
+
+/* ---- files that libc reads for a purpose */
+
+ACTION(do_setmntent, FILE) {
+	FILE *file = setmntent(path, "r");
+	if (file)
+		endmntent(file);
+}
+ACTION(do_catopen, FILE) {
+	nl_catd messages = catopen(path, NL_CAT_LOCALE);
+	if (messages != (nl_catd)-1)
+		catclose(messages);
+}
+ACTION(do_gettext, FOLDER) {
+	setlocale(LC_ALL, "C.UTF-8");
+	setenv("LANGUAGE", "de", 1);
+	bindtextdomain("part", path);
+	dgettext("part", "text");
+}
+ACTION(do_locpath, FOLDER) {
+	setenv("LOCPATH", path, 1);
+	setlocale(LC_ALL, "xx_YY.UTF-8");
+}
+ACTION(do_gconv_path, FOLDER) {
+	setenv("GCONV_PATH", path, 1);
+	iconv_t conversion = iconv_open("WITNESS", "UTF-8");
+	if (conversion != (iconv_t)-1)
+		iconv_close(conversion);
+}
+ACTION(do_tzset, FILE) {
+	snprintf(room, sizeof room, ":%s%s", path[0] == '/' ? "" : ROOT "/yard/", path);
+	setenv("TZ", room, 1);
+	tzset();
+}
+ACTION(do_res_init, NONE) { res_init(); }
+ACTION(do_services, NONE) { getservbyname("http", "tcp"); }
+ACTION(do_hostid, NONE) { gethostid(); }
+ACTION(do_loadavg, NONE) {
+	double found[1];
+	getloadavg(found, 1);
+}
+ACTION(do_syslog, NONE) { syslog(LOG_DEBUG, "witness of nothing"); }
+ACTION(do_sem_open, NONE) { sem_open("/witness-of-nothing", 0); }
+ACTION(do_tmpnam, NONE) { tmpnam(room); }
+ACTION(do_openpty, NONE) { close(posix_openpt(O_RDWR | O_NOCTTY)); }
 
 /* ---- names that lead elsewhere */
 
@@ -522,6 +610,24 @@ ACTION(do_chroot_same, FILE) {
 	if (chroot("/") == 0)
 		stat(path, &status);
 }
+ACTION(do_chroot, FOLDER_FILE) {
+	/* as root only */
+	if (chroot(folder) == 0) {
+		read_and_close(open("/c.txt", O_RDONLY));
+		stat("/absent", &status);
+	}
+	stat(path, &status);
+}
+ACTION(do_bind_mount, FILE_NEW) {
+	/* likewise; it is gone with the process */
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return;
+	if (mount(path, other, NULL, MS_BIND, NULL) == 0)
+		read_and_close(open(other, O_RDONLY));
+}
+ACTION(do_mount_absent, FILE) { mount(path, "absent", NULL, MS_BIND, NULL); }
+ACTION(do_umount_absent, NONE) { umount2("absent", MNT_EXPIRE); }
+ACTION(do_swapon, NEW) { swapon(path, 0); }
 ACTION(do_getcwd, NONE) {
 	if (getcwd(room, sizeof room))
 		stat(room, &status);

@@ -1,0 +1,167 @@
+"""
+One project after the other: edited, built with our tools, and compared with what stock Waf makes of it from nothing.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+from typing import Callable, Dict, List, Optional
+
+from . import edits, plan
+
+PATIENCE = 300
+"""Seconds for one build."""
+TOOLS = ("unity", "large", "resident", "batch")
+LAUNCH = """\
+import sys
+sys.path.insert(0, %r)
+from waflib_extras import launcher
+launcher.main()
+"""
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+KEPT = ("HOME", "PATH", "TMPDIR")
+"""Variables of ours that a build has, too."""
+
+
+class Failed(Exception):
+	"""A build that should have succeeded, with what it said."""
+
+
+class Yard:
+	"""Two folders: a project, and where it is built anew each time; and an engine of our own."""
+
+	def __init__(self, root: pathlib.Path, wafd: str, rng: random.Random, tools: Optional[str] = None) -> None:
+		self.root = root
+		self.wafd = wafd
+		self.rng = rng
+		self.tools = tools
+		self.launcher = root / "waf"
+		self.launcher.write_text(LAUNCH % str(ROOT))
+		self.runtime = root / "run"
+		self.runtime.mkdir(mode=0o700)
+		self.environ = {name: os.environ[name] for name in KEPT if name in os.environ}
+		self.environ.update(LC_ALL="C", WAFD=wafd, WAFD_RUNTIME_DIR=str(self.runtime), WAFCC_DIR=str(root / "store"))
+		self.environ.update(XDG_RUNTIME_DIR=str(self.runtime), WAF_PREFORK_SUMMARY="no")
+		self.number = 0
+		self.history: List[str] = []
+
+	def begin(self) -> None:
+		"""A new project, built once."""
+		self.number += 1
+		for name in ("ours", "plain"):
+			shutil.rmtree(self.root / name, ignore_errors=True)
+		folder = self.root / "ours" / "project"
+		folder.mkdir(parents=True)
+		self.project = edits.Project(folder, self.rng)
+		self.project.prepare()
+		self.history = ["project %d" % self.number]
+		plain = self.root / "plain" / "project"
+		shutil.copytree(folder, plain, symlinks=True)
+		self.run(plain, "", "configure")
+		shutil.copytree(plain / "build", self.root / "plain" / "configured")
+		self.run(folder, "wafcc", "configure")
+
+	def run(self, folder: pathlib.Path, tools: str, *args: str, **more: str) -> None:
+		environ = {**self.environ, **self.project.environ, **more, "PWD": str(folder)}
+		if tools:
+			environ["FUZZ_TOOLS"] = tools
+		else:
+			environ["WAF_NO_PREFORK"] = "1"
+		done = subprocess.run(
+			[sys.executable, str(self.launcher), *args],
+			cwd=folder,
+			env=environ,
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.PIPE,
+			stderr=subprocess.STDOUT,
+			timeout=PATIENCE,
+			check=False,
+		)
+		if done.returncode:
+			raise Failed("%s with %s\n%s" % (" ".join(args), tools or "no tools", done.stdout.decode(errors="replace")))
+
+	def step(self) -> Optional[str]:
+		"""One edit and what came of it: the difference, if there is one."""
+		edit = self.rng.choice(edits.EDITS)
+		self.history.append("%s: %s" % (edit.__name__, edit(self.project) or "-"))
+		tools, more = self.choose_tools(), {}
+		chance = self.rng.random()
+		if chance < 0.05:
+			more["WAFCC_DISABLE"] = "1"
+		elif chance < 0.1:
+			self.stop()
+			self.history.append("the engine was stopped")
+		self.history.append("build with %s %s %s" % (tools, more or "", self.project.environ))
+		try:
+			self.run(self.project.folder, tools, "build", "-j%d" % self.rng.choice((1, 2)), **more)
+			found = look(self.project, self.project.folder)
+			wanted = self.build_anew()
+		except (Failed, subprocess.TimeoutExpired) as e:
+			return str(e)
+		wrong = [name for name in wanted if found.get(name) != wanted[name]]
+		return "; ".join("%s: %r instead of %r" % (name, found.get(name), wanted[name]) for name in wrong) or None
+
+	def choose_tools(self) -> str:
+		if self.tools:
+			return self.tools
+		return " ".join(["prefork", "wafcc", *(tool for tool in TOOLS if self.rng.random() < 0.4)])
+
+	def build_anew(self) -> Dict[str, bytes]:
+		"""By stock Waf: nothing but its configuration is there."""
+		plain = self.root / "plain" / "project"
+		lock = next(plain.glob(".lock-waf*"))
+		kept = lock.read_bytes(), lock.name
+		shutil.rmtree(plain)
+		subprocess.run(["cp", "-a", str(self.project.folder), str(plain)], check=True, timeout=PATIENCE)
+		shutil.rmtree(plain / "build")
+		for path in plain.glob(".lock-waf*"):
+			path.unlink()
+		(plain / kept[1]).write_bytes(kept[0])
+		shutil.copytree(self.root / "plain" / "configured", plain / "build", symlinks=True)
+		self.run(plain, "", "build")
+		return look(self.project, plain)
+
+	def end(self) -> None:
+		"""Leave no process behind."""
+		words = [sys.executable, str(self.launcher), "--resident-stop-all"]
+		subprocess.run(words, env=self.environ, stdout=subprocess.DEVNULL, timeout=PATIENCE, check=False)
+		self.stop()
+
+	def stop(self) -> None:
+		subprocess.run(
+			[self.wafd, "stop", "--now"],
+			env=self.environ,
+			stdout=subprocess.DEVNULL,
+			stderr=subprocess.DEVNULL,
+			timeout=PATIENCE,
+			check=False,
+		)
+
+
+def look(project: edits.Project, folder: pathlib.Path) -> Dict[str, bytes]:
+	"""What rules have made, and what the program says."""
+	found = {rule.target: (folder / "build" / rule.target).read_bytes() for rule in project.rules}
+	argv = [str(folder / "build" / "app")]
+	found["app"] = subprocess.run(argv, stdout=subprocess.PIPE, timeout=PATIENCE, check=True).stdout
+	return found
+
+
+def fuzz(yard: Yard, steps: int, each: int, say: Callable[[int, int], None]) -> Optional[str]:
+	"""The first difference, with what led to it; nothing if there is none. Each project has so many edits."""
+	for step in range(steps):
+		try:
+			if step % each == 0:
+				yard.begin()
+			wrong = yard.step()
+		except Failed as e:
+			wrong = str(e)
+		if wrong:
+			return "\n".join(["edit %d: %s" % (step, wrong), *yard.history])
+		say(step + 1, steps)
+	return None
+
+
+__all__ = ["Failed", "Yard", "fuzz", "plan"]
