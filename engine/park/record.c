@@ -32,7 +32,7 @@ static struct {
 } arena;
 static int observed; /* the process whose folder the engine was told; not its forks */
 static int expects_loads, did_before;
-static uint32_t noted_once;
+static uint64_t noted_once;
 static unsigned known_objects;
 static char expected_library[256];
 
@@ -361,7 +361,8 @@ HIDDEN void wafpark_note_two(enum wafpark_kind kind, long result, int from_folde
 
 /* What says no more when it is said again is said once. */
 HIDDEN void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const char *word) {
-	const uint32_t bit = 1u << kind, once = 1u << WAFPARK_TIME | 1u << WAFPARK_DATE | 1u << WAFPARK_RANDOM;
+	const uint64_t bit = 1ull << kind, once = 1ull << WAFPARK_TIME | 1ull << WAFPARK_DATE | 1ull << WAFPARK_RANDOM
+	                                          | 1ull << WAFPARK_MEASURE | 1ull << WAFPARK_NUMBER;
 	wafpark_start_watch();
 	if (kind == WAFPARK_ASK && wafpark_watch == WAFPARK_WATCH_PARKING)
 		return; /* before.c has its name */

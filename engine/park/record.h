@@ -53,6 +53,8 @@ enum wafpark_kind {
 	WAFPARK_REMOVE, /* path */
 	WAFPARK_MAKE, /* path */
 	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
+	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
+	WAFPARK_NUMBER, /* of a process */
 };
 
 /* What cannot be observed. */
@@ -64,6 +66,9 @@ enum wafpark_blindness {
 	WAFPARK_BLIND_TALK, /* it talks to other processes */
 	WAFPARK_BLIND_LOADER, /* it is run by the loader, called as a program */
 	WAFPARK_BLIND_PLACE, /* it changes what its paths mean */
+	WAFPARK_BLIND_USERS, /* it asks who users or hosts are */
+	WAFPARK_BLIND_SHARED, /* it shares memory with other processes */
+	WAFPARK_BLIND_ATTRIBUTES, /* it uses attributes of files */
 };
 
 enum wafpark_watch {

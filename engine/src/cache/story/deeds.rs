@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::super::access::{Access, Bytes, Mode, What};
 use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use super::super::fact::Kind;
-use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, STRANGER};
+use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, SCRIPT, STRANGER};
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{below, split, trimmed, Path};
@@ -29,7 +29,13 @@ impl Story<'_, '_, '_> {
             What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
-            What::Time | What::Random | What::Date => Ok(()),
+            // A fork of a shell asks as the shell does.
+            What::Number if self.now == SCRIPT || !self.manners.contains_key(&access.process) => {
+                self.knows_number = true;
+                Ok(())
+            }
+            What::Number if self.shows_chance(access.process) => Err(Obstacle::ReadsRandom),
+            What::Time | What::Random | What::Date | What::Measure | What::Number => Ok(()),
             What::Ask { name } => {
                 self.others_locate |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
@@ -134,6 +140,12 @@ impl Story<'_, '_, '_> {
             Seeds::First => !self.reading.contains(&process),
             Seeds::Always => true,
         }
+    }
+
+    /// What it measures, and the number of its process, may show in what it makes: those of which more is known name temporary files
+    /// by that, or tell how long they took.
+    fn shows_chance(&self, process: u32) -> bool {
+        self.manners.get(&process) == Some(&STRANGER)
     }
 
     /// It goes by how old or large files are, and by their rights.

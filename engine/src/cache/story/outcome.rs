@@ -34,6 +34,9 @@ impl Story<'_, '_, '_> {
         let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
         self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
         self.judge_instructions(&claims)?;
+        if self.knows_number && self.tells_number(&claims) {
+            return Err(Obstacle::ReadsRandom);
+        }
         let mut facts = self.variables();
         facts.extend(self.input()?);
         self.view.begin();
@@ -286,6 +289,16 @@ impl Story<'_, '_, '_> {
         }
     }
 
+    /// What a shell reads, or was given, may have it tell the number of its process.
+    fn tells_number(&self, claims: &[Claim]) -> bool {
+        let mut read = claims.iter().filter(|claim| claim.how == How::Read && !claim.careless);
+        self.knowledge.policy.number
+            || read.any(|claim| {
+                let path = self.view.place.absolute(&claim.path);
+                std::fs::read(std::ffi::OsStr::from_bytes(&path)).map_or(false, |text| asks_number(&text))
+            })
+    }
+
     /// What programs and libraries do by instructions of their own nobody sees. Those of the system were looked through, as far as
     /// compilers and linkers have them; what its others know of clocks and processors does not reach results.
     fn judge_instructions(&mut self, claims: &[Claim]) -> Result<(), Obstacle> {
@@ -358,6 +371,12 @@ impl Story<'_, '_, '_> {
             _ => true,
         })
     }
+}
+
+/// Whether a text for a shell has it tell the number of a process.
+pub fn asks_number(text: &[u8]) -> bool {
+    text.windows(2).any(|pair| pair == b"$$" || pair == b"$!")
+        || text.windows(4).any(|part| part == b"PPID" || part == b"${$}")
 }
 
 /// It came with the system.
