@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import time
 
@@ -43,13 +44,13 @@ class Yard(Facts):
 		assert done.returncode == 0, done.stderr
 		return (self.folder / "out").read_text()
 
-	def parked_runs(self) -> int:
-		"""How many commands of the program were run parked, if it is parked now; else none."""
+	def parked_runs(self, name: str = "writer") -> int:
+		"""How many commands of a program were run parked, if it is parked now; else none."""
 		told = subprocess.run(
 			[str(pathlib.Path(self.wafcc).with_name("wafd")), "status", "--json"], env=self.environ, capture_output=True, timeout=PATIENCE, check=True
 		)
 		programs = json.loads(told.stdout)["parking"]["programs"]
-		return sum(p["commands"] for p in programs if p["path"].endswith("/writer") and p["state"] == "parked")
+		return sum(p["commands"] for p in programs if pathlib.Path(p["path"]).name.startswith(name) and p["state"] == "parked")
 
 	def park(self, word: str) -> None:
 		"""Have it written down until a parked program has done so."""
@@ -104,3 +105,27 @@ def test_a_library_that_is_exchanged_between_two_commands(how: str, yard: Yard) 
 	while yard.hits() == hits:
 		assert yard.write_down() == "second"
 		assert time.monotonic() < deadline, "it is never a hit"
+
+
+@pytest.mark.parametrize(("compiler", "part"), [("gcc", "cc1"), ("g++", "cc1plus"), ("clang", "clang"), ("clang++", "clang")])
+def test_a_parked_compiler_is_observed(compiler: str, part: str, yard: Yard) -> None:
+	"""What it did before it was parked does not blind it: a compile that ran parked is stored, and a hit."""
+	if not shutil.which(compiler):
+		pytest.skip(f"needs {compiler}")
+	source = "a.cc" if "+" in compiler else "a.c"
+	yard.write(source, "int one;\n")
+	deadline = time.monotonic() + PATIENCE
+	done = 0
+	while done < 3:
+		assert time.monotonic() < deadline, f"it is never parked, or not stored: {yard.reasons()}"
+		line = f"{compiler} -DNUMBER={next(yard.numbers)} -c {source} -o a.o"
+		before, stored = (yard.parked_runs(part), yard.statistics()["entries"]) if done else (0, 0)
+		yard.run(line, True)
+		is_parked = 0 < before < yard.parked_runs(part)
+		done = max(done, 1)
+		if is_parked and yard.statistics()["entries"] > stored:
+			hits = yard.hits()
+			yard.run(line, True)
+			assert yard.hits() == hits + 1
+			done += 1
+	assert "not observed" not in yard.reasons()

@@ -64,6 +64,21 @@ EXPORT int gettimeofday(struct timeval *restrict place, void *restrict zone) {
 	return settle(SYSTEM(SYS_gettimeofday, place, zone));
 }
 
+/* glibc has it for programs that were linked long ago; its header has none. */
+struct timeb_of_old {
+	time_t seconds;
+	unsigned short milliseconds;
+	short zone, is_summer;
+};
+EXPORT int ftime(struct timeb_of_old *place);
+EXPORT int ftime(struct timeb_of_old *place) {
+	struct timespec now;
+	say(WAFPARK_TIME);
+	read_clock(CLOCK_REALTIME, &now);
+	*place = (struct timeb_of_old){now.tv_sec, (unsigned short)(now.tv_nsec / 1000000), 0, 0};
+	return 0;
+}
+
 EXPORT int timespec_get(struct timespec *now, int base) {
 	say(WAFPARK_TIME);
 	return base == TIME_UTC && read_clock(CLOCK_REALTIME, now) == 0 ? base : 0;

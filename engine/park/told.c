@@ -13,6 +13,18 @@
 #define AVAILABLE_PAGES 86
 
 typedef long function(long, long, long, long, long, long);
+typedef long long_function(long, long, long, long, long, long, long, long);
+
+/* More than registers hold: what lies where the last would be is handed on, whether it was given or not. */
+#define FORWARD_LONG(name, failure, before)                                                                                  \
+	EXPORT long_function name;                                                                                               \
+	EXPORT long name(long a, long b, long c, long d, long e, long f, long g, long h) {                                       \
+		static long_function *real;                                                                                          \
+		if (!real)                                                                                                           \
+			*(void **)(&real) = wafpark_find(#name);                                                                         \
+		before;                                                                                                              \
+		return real ? real(a, b, c, d, e, f, g, h) : (failure);                                                              \
+	}
 
 #define FORWARD(name, failure, before, after)                                                                                \
 	EXPORT function name;                                                                                                    \
@@ -64,6 +76,23 @@ BLIND(getprotobyname, 0, WAFPARK_BLIND_USERS)
 BLIND(getprotobynumber, 0, WAFPARK_BLIND_USERS)
 BLIND(getservbyname, 0, WAFPARK_BLIND_USERS)
 BLIND(getservbyport, 0, WAFPARK_BLIND_USERS)
+BLIND(getnetbyaddr, 0, WAFPARK_BLIND_USERS)
+BLIND(getprotobyname_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getprotobynumber_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getprotoent, 0, WAFPARK_BLIND_USERS)
+BLIND(getservbyname_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getservbyport_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getservent, 0, WAFPARK_BLIND_USERS)
+BLIND(getspnam_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getspent, 0, WAFPARK_BLIND_USERS)
+BLIND(getutxid, 0, WAFPARK_BLIND_USERS)
+BLIND(getutxline, 0, WAFPARK_BLIND_USERS)
+BLIND(getdomainname, -1, WAFPARK_BLIND_USERS)
+BLIND(if_nametoindex, 0, WAFPARK_BLIND_USERS)
+BLIND(if_indextoname, 0, WAFPARK_BLIND_USERS)
+FORWARD_LONG(gethostbyaddr_r, 5, note(WAFPARK_BLIND, WAFPARK_BLIND_USERS))
+FORWARD_LONG(gethostbyname2_r, 5, note(WAFPARK_BLIND, WAFPARK_BLIND_USERS))
+FORWARD_LONG(getnameinfo, -11, note(WAFPARK_BLIND, WAFPARK_BLIND_USERS))
 BLIND(getifaddrs, -1, WAFPARK_BLIND_USERS)
 BLIND(if_nameindex, 0, WAFPARK_BLIND_USERS)
 BLIND(res_query, -1, WAFPARK_BLIND_USERS)
@@ -105,7 +134,27 @@ BLIND(mount, -1, WAFPARK_BLIND_PLACE)
 BLIND(umount, -1, WAFPARK_BLIND_PLACE)
 BLIND(umount2, -1, WAFPARK_BLIND_PLACE)
 
-/* ---- attributes of files: none come back with a result, and no fact has them. Nobody is blind who finds none. */
+/* ---- attributes of files: none come back with a result, and no fact has them. A program that finds none is not blind. */
+
+/* An access list that says no more than rights do, of which facts are made: `install` and `cp` set such. */
+#define PLAIN_ACCESS_LIST 28 /* bytes: user, group, others */
+
+static int is_same(const char *a, const char *b) {
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
+static int is_beyond_rights(long name, long size) {
+	const char *text = (const char *)name;
+	return size != PLAIN_ACCESS_LIST || !text || !is_same(text, "system.posix_acl_access");
+}
+
+/* Where there was none, its removal may succeed, too. */
+static int is_no_access_list(long name) {
+	const char *text = (const char *)name;
+	return !text || (!is_same(text, "system.posix_acl_access") && !is_same(text, "system.posix_acl_default"));
+}
 
 #define ATTRIBUTE(name, is_found) FORWARD(name, -1, , if (is_found) note(WAFPARK_BLIND, WAFPARK_BLIND_ATTRIBUTES))
 ATTRIBUTE(getxattr, result >= 0)
@@ -114,16 +163,18 @@ ATTRIBUTE(fgetxattr, result >= 0)
 ATTRIBUTE(listxattr, result > 0)
 ATTRIBUTE(llistxattr, result > 0)
 ATTRIBUTE(flistxattr, result > 0)
-ATTRIBUTE(setxattr, (int)result == 0)
-ATTRIBUTE(lsetxattr, (int)result == 0)
-ATTRIBUTE(fsetxattr, (int)result == 0)
-ATTRIBUTE(removexattr, (int)result == 0)
-ATTRIBUTE(lremovexattr, (int)result == 0)
-ATTRIBUTE(fremovexattr, (int)result == 0)
+ATTRIBUTE(setxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(lsetxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(fsetxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(removexattr, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE(lremovexattr, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE(fremovexattr, (int)result == 0 && is_no_access_list(b))
 
 /* ---- how long it runs and how busy the machine is */
 
 SAY(clock, -1, WAFPARK_MEASURE)
+SAY(clock_getres, -1, WAFPARK_MEASURE)
+SAY(timespec_getres, 0, WAFPARK_MEASURE)
 SAY(times, -1, WAFPARK_MEASURE)
 SAY(getrusage, -1, WAFPARK_MEASURE)
 SAY(sysinfo, -1, WAFPARK_MEASURE)

@@ -87,7 +87,7 @@ pub enum What {
     Date,
     /// It asks for randomness.
     Random,
-    /// It asks how long it runs, or how busy the machine is.
+    /// It asks how long it, or the machine, runs, or how busy that is.
     Measure,
     /// It asks for the number of a process.
     Number,

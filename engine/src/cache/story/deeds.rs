@@ -29,13 +29,10 @@ impl Story<'_, '_, '_> {
             What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
-            // A fork of a shell asks as the shell does.
-            What::Number if self.now == SCRIPT || !self.manners.contains_key(&access.process) => {
-                self.knows_number = true;
-                Ok(())
-            }
-            What::Number if self.shows_chance(access.process) => Err(Obstacle::ReadsRandom),
-            What::Time | What::Random | What::Date | What::Measure | What::Number => Ok(()),
+            // Those of which more is known tell how long they took, or wait.
+            What::Measure if self.now == STRANGER => Err(Obstacle::ReadsClock),
+            What::Number => self.tell_number(access.process),
+            What::Time | What::Random | What::Date | What::Measure => Ok(()),
             What::Ask { name } => {
                 self.others_locate |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
@@ -142,10 +139,16 @@ impl Story<'_, '_, '_> {
         }
     }
 
-    /// What it measures, and the number of its process, may show in what it makes: those of which more is known name temporary files
-    /// by that, or tell how long they took.
-    fn shows_chance(&self, process: u32) -> bool {
-        self.manners.get(&process) == Some(&STRANGER)
+    /// Compilers name temporary files by the number of their process. Shells ask for it at their start, whether they use it
+    /// or not, and so may their forks.
+    fn tell_number(&mut self, process: u32) -> Result<(), Obstacle> {
+        let is_fork = !self.manners.contains_key(&process);
+        let is_shell = self.now == SCRIPT || (is_fork && !self.manners.values().any(|manners| *manners == STRANGER));
+        if !is_shell && !self.now.compiles && !self.seeds(process) {
+            return Err(Obstacle::ReadsRandom);
+        }
+        self.knows_number |= is_shell;
+        Ok(())
     }
 
     /// It goes by how old or large files are, and by their rights.
