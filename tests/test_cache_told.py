@@ -1,6 +1,7 @@
 """What a program is told by calls inside of libc is either known to count, or nothing of it is stored."""
 
 import pathlib
+import shutil
 import subprocess
 import time
 
@@ -182,6 +183,18 @@ def test_a_number_in_a_file_that_a_shell_reads(yard: Facts) -> None:
 	yard.write("tool/part.sh", "echo $$ >out\n")
 	run_often(yard, "sh tool/say.sh")
 	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+
+
+def test_a_grammar_that_a_shell_has_translated(yard: Facts) -> None:
+	"""What others than shells read may have the same signs in it."""
+	if not shutil.which("bison"):
+		pytest.skip("needs bison")
+	yard.write("x.y", "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A { $$ = $1; } ;\n%%\n")
+	deadline = time.monotonic() + PATIENCE
+	while not yard.hits():
+		assert time.monotonic() < deadline, yard.reasons()
+		line = [yard.wafcc, "run", "--", "sh", "-c", "bison -d x.y; sort in.txt >out"]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
 
 
 def test_a_python_script_that_tells_the_number_of_its_process(yard: Facts) -> None:

@@ -272,6 +272,9 @@ impl Story<'_, '_, '_> {
         let trace = self.traces.entry(name.clone()).or_default();
         trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
+        if how == How::Read && (self.now == SCRIPT || self.now == STRANGER) {
+            self.heard.insert(name.clone());
+        }
         let careless = compiler;
         let seen = if error == 0 { self.seen } else { 0 };
         if how == How::Read && self.heeds_times() {

@@ -182,6 +182,8 @@ struct Story<'v, 'w, 'k> {
     knows_processor: bool,
     /// A shell of it has asked for the number of its process, as all do.
     knows_number: bool,
+    /// What shells have read, or others that may be forks of them.
+    heard: FxHashSet<Bytes>,
     locates: bool,
     /// The process of a shell that does not tell where it is, until that becomes something else.
     shell: Option<u32>,
@@ -216,6 +218,7 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         asked: BTreeSet::new(),
         knows_processor: false,
         knows_number: false,
+        heard: FxHashSet::default(),
         locates: false,
         shell: None,
         others_ask: true,

@@ -22,6 +22,7 @@ use super::super::processor::{self, PROCESSOR};
 use super::super::status::Stamp;
 use super::super::world::View;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
+use crate::regular;
 
 /// Larger sources are not searched for the base folder's name.
 const LONGEST_SOURCE: u64 = 64 << 20;
@@ -291,11 +292,20 @@ impl Story<'_, '_, '_> {
 
     /// What a shell reads, or was given, may have it tell the number of its process.
     fn tells_number(&self, claims: &[Claim]) -> bool {
-        let mut read = claims.iter().filter(|claim| claim.how == How::Read && !claim.careless);
+        let mut read = claims
+            .iter()
+            .filter(|claim| claim.how == How::Read && self.heard.contains(&claim.name));
         self.knowledge.policy.number
             || read.any(|claim| {
                 let path = self.view.place.absolute(&claim.path);
-                std::fs::read(std::ffi::OsStr::from_bytes(&path)).map_or(false, |text| asks_number(&text))
+                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&path));
+                let mut text = Vec::new();
+                let done =
+                    regular::open_named(path).and_then(|mut file| std::io::Read::read_to_end(&mut file, &mut text));
+                let is_program = [b"\x7fELF".as_slice(), b"!<arch>\n"]
+                    .iter()
+                    .any(|head| text.starts_with(head));
+                done.is_err() || (!is_program && asks_number(&text))
             })
     }
 
