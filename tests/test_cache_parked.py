@@ -47,10 +47,16 @@ class Yard(Facts):
 	def parked_runs(self, name: str = "writer") -> int:
 		"""How many commands of a program were run parked, if it is parked now; else none."""
 		told = subprocess.run(
-			[str(pathlib.Path(self.wafcc).with_name("wafd")), "status", "--json"], env=self.environ, capture_output=True, timeout=PATIENCE, check=True
+			[str(pathlib.Path(self.wafcc).with_name("wafd")), "status", "--json"],
+			env=self.environ,
+			capture_output=True,
+			timeout=PATIENCE,
+			check=True,
 		)
 		programs = json.loads(told.stdout)["parking"]["programs"]
-		return sum(p["commands"] for p in programs if pathlib.Path(p["path"]).name.startswith(name) and p["state"] == "parked")
+		return sum(
+			p["commands"] for p in programs if pathlib.Path(p["path"]).name.startswith(name) and p["state"] == "parked"
+		)
 
 	def park(self, word: str) -> None:
 		"""Have it written down until a parked program has done so."""
@@ -107,7 +113,9 @@ def test_a_library_that_is_exchanged_between_two_commands(how: str, yard: Yard) 
 		assert time.monotonic() < deadline, "it is never a hit"
 
 
-@pytest.mark.parametrize(("compiler", "part"), [("gcc", "cc1"), ("g++", "cc1plus"), ("clang", "clang"), ("clang++", "clang")])
+@pytest.mark.parametrize(
+	("compiler", "part"), [("gcc", "cc1"), ("g++", "cc1plus"), ("clang", "clang"), ("clang++", "clang")]
+)
 def test_a_parked_compiler_is_observed(compiler: str, part: str, yard: Yard) -> None:
 	"""What it did before it was parked does not blind it: a compile that ran parked is stored, and a hit."""
 	if not shutil.which(compiler):

@@ -73,7 +73,7 @@ TOLD = {
 	"random bytes of the kernel": (writes('"%lx", *(long *)getauxval(AT_RANDOM)'), CHANCE),
 	"a user": (writes('"%s", getpwuid(0)->pw_dir'), BLIND),
 	"a user, into a buffer": (
-		writes('"%s", p.pw_dir', "struct passwd p, *q; char b[999]; getpwnam_r(\"root\", &p, b, sizeof b, &q);"),
+		writes('"%s", p.pw_dir', 'struct passwd p, *q; char b[999]; getpwnam_r("root", &p, b, sizeof b, &q);'),
 		BLIND,
 	),
 	"a group": (writes('"%d", getgrnam("root")->gr_gid'), BLIND),
@@ -83,7 +83,7 @@ TOLD = {
 	"a host": (
 		writes(
 			'"%s", name',
-			"struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(0x7f000001)}}; char name[99] = \"\";"
+			'struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(0x7f000001)}}; char name[99] = "";'
 			"getnameinfo((void *)&a, sizeof a, name, sizeof name, 0, 0, 0);",
 		),
 		BLIND,
@@ -103,7 +103,10 @@ TOLD = {
 	"a semaphore": (writes('"%p", sem_open("/none-of-ours", 0)'), BLIND),
 	"a queue": (writes('"%d", mq_open("/none-of-ours", O_RDONLY) < 0'), BLIND),
 	"attributes": (
-		writes('"%.*s", (int)n, b', 'char b[99]; ssize_t n = getxattr("in.txt", "user.word", b, sizeof b); if (n < 0) n = 0;'),
+		writes(
+			'"%.*s", (int)n, b',
+			'char b[99]; ssize_t n = getxattr("in.txt", "user.word", b, sizeof b); if (n < 0) n = 0;',
+		),
 		BLIND,
 	),
 	"another namespace": (writes('"%d", unshare(CLONE_FS)'), BLIND),
@@ -145,7 +148,9 @@ def test_what_a_program_is_told_is_not_stored(name: str, yard: Facts) -> None:
 	code, reason = TOLD[name]
 	build(yard, MAIN % code)
 	if name == "attributes":
-		done = subprocess.run([PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=yard.folder, check=False)
+		done = subprocess.run(
+			[PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=yard.folder, check=False
+		)
 		if done.returncode:
 			pytest.skip("the file system has no attributes for users")
 	run_often(yard, "tool/teller")
@@ -208,7 +213,7 @@ KEPT = {
 	"the size of a page": "sysconf(_SC_PAGESIZE);",
 	"what the processor has": "getauxval(AT_PAGESZ);",
 	"harmless calls by their numbers": "syscall(SYS_sched_yield); syscall(SYS_getuid);",
-	"dates of times that it was given": "struct tm t = {.tm_year = 100}; setenv(\"TZ\", \"UTC\", 1); mktime(&t);",
+	"dates of times that it was given": 'struct tm t = {.tm_year = 100}; setenv("TZ", "UTC", 1); mktime(&t);',
 }
 
 
