@@ -9,7 +9,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "park.c",
     "before.c",
     "become.c",
@@ -19,6 +19,7 @@ const SOURCES: [&str; 11] = [
     "record.c",
     "watch.c",
     "clock.c",
+    "told.c",
     "launch.c",
     "program.c",
 ];

@@ -104,6 +104,7 @@ fn main() {
             shell: false,
             statuses: Statuses::Ignored,
             processor: false,
+            number: false,
         },
         outputs: None,
         modules: None,

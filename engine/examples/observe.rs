@@ -185,6 +185,8 @@ fn tell(access: Access) -> Value {
         What::Time => json!({"kind": "time"}),
         What::Date => json!({"kind": "date"}),
         What::Random => json!({"kind": "random"}),
+        What::Measure => json!({"kind": "measure"}),
+        What::Number => json!({"kind": "number"}),
         What::Rename { from, to } => json!({"kind": "rename", "path": text(&from), "to": text(&to)}),
         What::Remove { path } => json!({"kind": "remove", "path": text(&path)}),
         What::Make { path } => json!({"kind": "make", "path": text(&path)}),

@@ -114,6 +114,8 @@ EXPORT char *setlocale(int category, const char *locale) {
 }
 
 EXPORT pid_t getpid(void) {
+	if (wafpark_watch)
+		wafpark_note_word(WAFPARK_NUMBER, 0, "");
 	wafpark_see_obstacle(WAFPARK_PROCESS);
 	return (pid_t)SYSTEM(SYS_getpid);
 }

@@ -46,8 +46,7 @@ static int read_clock(clockid_t clock, struct timespec *now) {
 }
 
 EXPORT int clock_gettime(clockid_t clock, struct timespec *now) {
-	if (is_calendar(clock))
-		say(WAFPARK_TIME);
+	say(is_calendar(clock) ? WAFPARK_TIME : WAFPARK_MEASURE);
 	return read_clock(clock, now);
 }
 
@@ -63,6 +62,21 @@ EXPORT time_t time(time_t *place) {
 EXPORT int gettimeofday(struct timeval *restrict place, void *restrict zone) {
 	say(WAFPARK_TIME);
 	return settle(SYSTEM(SYS_gettimeofday, place, zone));
+}
+
+/* glibc has it for programs that were linked long ago; its header has none. */
+struct timeb_of_old {
+	time_t seconds;
+	unsigned short milliseconds;
+	short zone, is_summer;
+};
+EXPORT int ftime(struct timeb_of_old *place);
+EXPORT int ftime(struct timeb_of_old *place) {
+	struct timespec now;
+	say(WAFPARK_TIME);
+	read_clock(CLOCK_REALTIME, &now);
+	*place = (struct timeb_of_old){now.tv_sec, (unsigned short)(now.tv_nsec / 1000000), 0, 0};
+	return 0;
 }
 
 EXPORT int timespec_get(struct timespec *now, int base) {
@@ -160,49 +174,73 @@ TALK(int, getaddrinfo,
 TALK(struct hostent *, gethostbyname, (const char *name), (name), 1, NULL)
 TALK(struct hostent *, gethostbyname2, (const char *name, int family), (name, family), 1, NULL)
 
-/* System calls that ours would have noted, had they been made by way of libc. */
-static int is_hidden(long number) {
+/* System calls that tell a program nothing which is not noted elsewhere: of open files, its own memory, threads, signals and
+ * rights. Whatever is not here is not known to be harmless. */
+static int tells_nothing(long number) {
 	switch (number) {
-	case SYS_openat:
-#ifdef SYS_open
-	case SYS_open:
-	case SYS_creat:
-	case SYS_stat:
-	case SYS_lstat:
-	case SYS_access:
-	case SYS_readlink:
-	case SYS_rename:
-	case SYS_unlink:
-	case SYS_link:
-	case SYS_mkdir:
-	case SYS_symlink:
-	case SYS_rmdir:
-	case SYS_getdents:
+	case SYS_read: case SYS_write: case SYS_readv: case SYS_writev: case SYS_pread64: case SYS_pwrite64:
+	case SYS_lseek: case SYS_close: case SYS_fstat: case SYS_fsync: case SYS_fdatasync: case SYS_ftruncate:
+	case SYS_dup: case SYS_dup3: case SYS_fcntl: case SYS_flock: case SYS_fallocate: case SYS_fadvise64:
+	case SYS_sendfile: case SYS_splice: case SYS_tee: case SYS_vmsplice: case SYS_pipe2: case SYS_ppoll: case SYS_pselect6:
+	case SYS_epoll_create1: case SYS_epoll_ctl: case SYS_epoll_pwait: case SYS_eventfd2:
+#ifdef SYS_copy_file_range
+	case SYS_copy_file_range:
 #endif
-#ifdef SYS_openat2
-	case SYS_openat2:
+#ifdef SYS_close_range
+	case SYS_close_range:
 #endif
-#ifdef SYS_faccessat2
-	case SYS_faccessat2:
+#ifdef SYS_memfd_create
+	case SYS_memfd_create:
 #endif
-	case SYS_newfstatat:
-	case SYS_statx:
-	case SYS_faccessat:
-	case SYS_readlinkat:
-	case SYS_renameat2:
-	case SYS_unlinkat:
-	case SYS_linkat:
-	case SYS_mkdirat:
-	case SYS_symlinkat:
-	case SYS_getdents64:
-	case SYS_getcwd:
-	case SYS_chdir:
-	case SYS_fchdir:
-	case SYS_execve:
-	case SYS_execveat:
-	case SYS_connect:
-	case SYS_ptrace:
-	case SYS_io_uring_setup:
+#ifdef SYS_dup2
+	case SYS_dup2: case SYS_pipe: case SYS_poll: case SYS_select: case SYS_epoll_wait: case SYS_arch_prctl:
+#endif
+	case SYS_mmap: case SYS_munmap: case SYS_mremap: case SYS_mprotect: case SYS_madvise: case SYS_msync: case SYS_brk:
+	case SYS_mlock: case SYS_munlock: case SYS_mbind: case SYS_set_mempolicy: case SYS_get_mempolicy:
+	case SYS_futex: case SYS_sched_yield: case SYS_set_robust_list: case SYS_get_robust_list: case SYS_set_tid_address:
+	case SYS_nanosleep: case SYS_clock_nanosleep: case SYS_exit: case SYS_exit_group:
+	case SYS_sched_getaffinity: case SYS_sched_setaffinity: case SYS_getpriority: case SYS_setpriority:
+#ifdef SYS_membarrier
+	case SYS_membarrier:
+#endif
+#ifdef SYS_rseq
+	case SYS_rseq:
+#endif
+	case SYS_rt_sigaction: case SYS_rt_sigprocmask: case SYS_rt_sigreturn: case SYS_sigaltstack: case SYS_tgkill:
+	case SYS_getuid: case SYS_geteuid: case SYS_getgid: case SYS_getegid: case SYS_getgroups: case SYS_prlimit64:
+	case SYS_getrlimit: case SYS_setrlimit: case SYS_umask: case SYS_uname: case SYS_prctl: case SYS_wait4: case SYS_waitid:
+		return 1;
+	}
+	return 0;
+}
+
+/* What others of these functions note. */
+static int is_told(long number, long first) {
+	switch (number) {
+	case SYS_clock_gettime:
+		say(is_calendar((clockid_t)first) ? WAFPARK_TIME : WAFPARK_MEASURE);
+		return 1;
+#ifdef SYS_time
+	case SYS_time:
+#endif
+	case SYS_gettimeofday:
+		say(WAFPARK_TIME);
+		return 1;
+	case SYS_clock_getres:
+	case SYS_getrusage:
+	case SYS_times:
+	case SYS_sysinfo:
+		say(WAFPARK_MEASURE);
+		return 1;
+	case SYS_getrandom:
+		say(WAFPARK_RANDOM);
+		return 1;
+	case SYS_getpid:
+	case SYS_getppid:
+	case SYS_gettid:
+	case SYS_getpgid:
+	case SYS_getsid:
+		say(WAFPARK_NUMBER);
 		return 1;
 	}
 	return 0;
@@ -215,10 +253,8 @@ EXPORT long syscall(long number, ...) {
 	long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
 	long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
 	va_end(list);
-	if (wafpark_watch && is_hidden(number))
+	if (wafpark_watch && !tells_nothing(number) && !is_told(number, a))
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
-	if (number == SYS_getrandom)
-		say(WAFPARK_RANDOM);
 	long result = SYSTEM6(number, a, b, c, d, e, f);
 	if (result < 0 && result > -4096) {
 		errno = (int)-result;

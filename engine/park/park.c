@@ -6,6 +6,7 @@
 #include "record.h"
 #include "system.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -159,11 +160,17 @@ static int parked_main(int argc, char **argv, char **env) {
 	if (!wafpark_find_thread())
 		wafpark_see_obstacle(WAFPARK_THREAD);
 	wafpark_find_watched();
+	if (!wafpark_mark_libraries())
+		wafpark_see_obstacle(WAFPARK_MANY_LIBRARIES);
 	wafpark_report_ready(control);
 	child.control = control;
 	child.roster = roster.berths;
 	child.roster_size = roster.size;
 	serve(control, &child);
+	if (!wafpark_has_same_libraries()) {
+		wafpark_answer(control, -ESTALE);
+		leave(127);
+	}
 	read_request(&child);
 	wafpark_become(&child);
 	return real_main((int)child.request->argc, child.argv, child.env);

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WAFPARK_MAGIC 0x33504157u /* "WAP3": to be changed with any change of these structures */
+#define WAFPARK_MAGIC 0x34504157u /* "WAP4": to be changed with any change of these structures */
 #define WAFPARK_PACKET (192 << 10) /* the largest packet; a longer command is spawned */
 #define WAFPARK_STRINGS (16 << 10) /* the most arguments and variables together */
 #define WAFPARK_LIMITS 16
@@ -55,7 +55,8 @@ struct wafpark_request {
 	struct wafpark_context context;
 };
 
-/* The child answers when it is about to enter main: its process; or minus an errno, and it never will. */
+/* The child answers when it is about to enter main: its process; or minus an errno, and it never will: ESTALE, if a library
+ * of it is another file by now. */
 struct wafpark_answer {
 	uint32_t magic;
 	int32_t pid;
@@ -78,6 +79,7 @@ enum wafpark_obstacle {
 	WAFPARK_PROCESS, /* it asks for its process or folder before main */
 	WAFPARK_ENVIRONMENT, /* it changes its environment before main */
 	WAFPARK_THREAD, /* its libc hides where it notes its thread */
+	WAFPARK_MANY_LIBRARIES, /* it has more libraries than can be looked at for each command */
 };
 
 /* The engine answers one that wants to exec: do it yourself, or this is the status of the command that ran for you. */

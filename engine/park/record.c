@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #define LONGEST 4096
+#define MARKS 512 /* libraries of a program that can be parked */
 
 extern char **environ;
 
@@ -31,7 +32,7 @@ static struct {
 } arena;
 static int observed; /* the process whose folder the engine was told; not its forks */
 static int expects_loads, did_before;
-static uint32_t noted_once;
+static uint64_t noted_once;
 static unsigned known_objects;
 static char expected_library[256];
 static uint64_t library_identity;
@@ -361,7 +362,8 @@ HIDDEN void wafpark_note_two(enum wafpark_kind kind, long result, int from_folde
 
 /* What says no more when it is said again is said once. */
 HIDDEN void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const char *word) {
-	const uint32_t bit = 1u << kind, once = 1u << WAFPARK_TIME | 1u << WAFPARK_DATE | 1u << WAFPARK_RANDOM;
+	const uint64_t bit = 1ull << kind, once = 1ull << WAFPARK_TIME | 1ull << WAFPARK_DATE | 1ull << WAFPARK_RANDOM
+	                                          | 1ull << WAFPARK_MEASURE | 1ull << WAFPARK_NUMBER;
 	wafpark_start_watch();
 	if (kind == WAFPARK_ASK && wafpark_watch == WAFPARK_WATCH_PARKING)
 		return; /* before.c has its name */
@@ -409,6 +411,77 @@ static int is_of_kernel(const struct dl_phdr_info *object) {
 	return 0;
 }
 
+/* The files of a parked program's libraries as they were when it was parked, in the order in which they are loaded, and the
+ * loader's own lists. */
+static struct mark {
+	uint64_t identity, digest;
+} marks[MARKS];
+static unsigned marked, marks_noted;
+
+static struct mark mark_of(const char *path) {
+	struct stat status;
+	if (SYSTEM(SYS_newfstatat, AT_FDCWD, path, &status, 0) != 0)
+		return (struct mark){0};
+	const uint64_t state[] = {(uint64_t)status.st_size, (uint64_t)status.st_mtim.tv_sec, (uint64_t)status.st_mtim.tv_nsec,
+	                          (uint64_t)status.st_ctim.tv_sec, (uint64_t)status.st_ctim.tv_nsec};
+	return (struct mark){wafpark_identity(status.st_dev, status.st_ino), wafpark_digest((const char *)state, sizeof state)};
+}
+
+static int has_file(const struct dl_phdr_info *object) {
+	return object->dlpi_name && object->dlpi_name[0] && !is_of_kernel(object);
+}
+
+/* Of what is looked at: one after the other, until one does not fit. */
+typedef int mark_function(unsigned at, struct mark mark);
+
+static int set_mark(unsigned at, struct mark mark) {
+	if (at >= MARKS)
+		return 0;
+	marks[at] = mark;
+	marked = at + 1;
+	return 1;
+}
+
+static int is_as_marked(unsigned at, struct mark mark) {
+	return at < marked && marks[at].identity == mark.identity && marks[at].digest == mark.digest;
+}
+
+struct walk {
+	mark_function *visit;
+	unsigned at;
+};
+
+static int walk_object(struct dl_phdr_info *object, size_t size, void *data) {
+	struct walk *walk = data;
+	(void)size;
+	return has_file(object) && !walk->visit(walk->at++, mark_of(object->dlpi_name));
+}
+
+/* By the paths under which the loader has found them, so that a link that leads elsewhere by now is seen, too. */
+static int walk_libraries(mark_function *visit) {
+	static const char *const lists[] = {"/etc/ld.so.cache", "/etc/ld.so.preload"};
+	struct walk walk = {visit, 0};
+	if (dl_iterate_phdr(walk_object, &walk))
+		return 0;
+	for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
+		if (!visit(walk.at++, mark_of(lists[i])))
+			return 0;
+	return 1;
+}
+
+HIDDEN int wafpark_mark_libraries(void) {
+	return walk_libraries(set_mark);
+}
+
+HIDDEN int wafpark_has_same_libraries(void) {
+	return walk_libraries(is_as_marked);
+}
+
+/* What is mapped counts: a path may mean another file since the program was parked. */
+static uint64_t identity_of_object(const struct dl_phdr_info *object) {
+	return marks_noted < marked ? marks[marks_noted++].identity : identity_of_path(object->dlpi_name);
+}
+
 static int note_object(struct dl_phdr_info *object, size_t size, void *data) {
 	unsigned *left = data;
 	(void)size;
@@ -417,9 +490,9 @@ static int note_object(struct dl_phdr_info *object, size_t size, void *data) {
 		return 0;
 	}
 	known_objects++;
-	if (object->dlpi_name && object->dlpi_name[0] && !is_of_kernel(object)) {
+	if (has_file(object)) {
 		struct text path = text_of(object->dlpi_name);
-		const struct note note = {.kind = WAFPARK_LOAD, .identity = identity_of_path(object->dlpi_name)};
+		const struct note note = {.kind = WAFPARK_LOAD, .identity = identity_of_object(object)};
 		if (path.tail[0] == '/')
 			append_note(&note, &path, NULL);
 		else

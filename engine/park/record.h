@@ -53,6 +53,8 @@ enum wafpark_kind {
 	WAFPARK_REMOVE, /* path */
 	WAFPARK_MAKE, /* path */
 	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
+	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
+	WAFPARK_NUMBER, /* of a process */
 };
 
 /* What cannot be observed. */
@@ -64,6 +66,9 @@ enum wafpark_blindness {
 	WAFPARK_BLIND_TALK, /* it talks to other processes */
 	WAFPARK_BLIND_LOADER, /* it is run by the loader, called as a program */
 	WAFPARK_BLIND_PLACE, /* it changes what its paths mean */
+	WAFPARK_BLIND_USERS, /* it asks who users or hosts are */
+	WAFPARK_BLIND_SHARED, /* it shares memory with other processes */
+	WAFPARK_BLIND_ATTRIBUTES, /* it uses attributes of files */
 };
 
 enum wafpark_watch {
@@ -84,6 +89,10 @@ int wafpark_is_observed(void);
 void wafpark_take_arena(int file, uint32_t berths, const char *path);
 struct wafpark_child;
 void wafpark_watch_child(const struct wafpark_child *child);
+/* The files of all that it has loaded, when it is parked: false if they are too many. And later, whether each is still the
+ * same file: what is mapped was made of it. */
+int wafpark_mark_libraries(void);
+int wafpark_has_same_libraries(void);
 /* Where a command notes what it does that is to run for this one, and by which exec it starts. */
 struct wafpark_request;
 void wafpark_tell_log(struct wafpark_request *request, uint32_t token);

@@ -693,11 +693,12 @@ STATFS(__statfs, statfs)
 STATVFS(statvfs, statvfs)
 STATVFS(statvfs64, statvfs64)
 
+/* `grep -r` asks of each folder which kind of file system it is on: from those of which more is known it is a measure. */
 #define FSTATFS(name, type)                                                                                                  \
 	EXPORT int name(int file, struct type *found);                                                                           \
 	EXPORT int name(int file, struct type *found) {                                                                          \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note_word(WAFPARK_TIME, 0, "");                                                                          \
+			wafpark_note_word(WAFPARK_MEASURE, 0, "");                                                                       \
 		return (int)settle(SYSTEM(SYS_fstatfs, file, found));                                                                \
 	}
 FSTATFS(fstatfs, statfs)

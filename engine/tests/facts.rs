@@ -162,12 +162,32 @@ fn the_clock_random_numbers_and_devices_count_where_they_matter() {
     assert_eq!(strict().does(What::Time, 0).obstacle(), "it asks for the time");
     assert_eq!(strict().does(What::Random, 0).obstacle(), "it asks for random numbers");
     assert_eq!(strict().reads("/dev/urandom").obstacle(), "it asks for random numbers");
+    let stranger = || {
+        let program = || bytes("/bin/tar");
+        let (folder, parent) = (bytes(&strict().folder), 0);
+        strict().does(
+            What::Begin {
+                program: program(),
+                folder,
+                parent,
+            },
+            0,
+        )
+    };
+    assert_eq!(stranger().does(What::Measure, 0).obstacle(), "it asks for the time");
+    assert_eq!(
+        stranger().does(What::Number, 0).obstacle(),
+        "it asks for random numbers"
+    );
+    // A shell does so at its start.
+    strict().does(What::Number, 0).entry();
     assert_eq!(
         strict().reads("/proc/cpuinfo").obstacle(),
         "it uses /proc/cpuinfo, which is no file"
     );
     assert_eq!(strict().reads("/dev/null").paths(), [""; 0]);
     let lenient = Scene::new(COMPILER).begins().does(What::Time, 0).does(What::Random, 0);
+    let lenient = lenient.does(What::Measure, 0).does(What::Number, 0);
     assert_eq!(lenient.paths(), [""; 0]);
     let why = "static";
     assert_eq!(

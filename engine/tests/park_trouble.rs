@@ -4,7 +4,7 @@ mod lot;
 mod space;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lot::{build, eager, entry, judge, park, parked_process, parked_runs, probe, run_parked, told};
@@ -235,7 +235,7 @@ fn an_answer_that_nobody_waits_for_holds_up_nothing() {
 // ---- files that change
 
 /// Another version of the probe, for a replacement.
-fn next_version(space: &TestSpace) -> std::path::PathBuf {
+fn next_version(space: &TestSpace) -> PathBuf {
     build(space, "next", "", &["-DVERSION=\"probe 2\""])
 }
 
@@ -276,39 +276,119 @@ fn a_touched_program_is_tried_again() {
     park(&mut peer, &path);
 }
 
-/// A library that was replaced is the new one, once it was noticed: libraries are looked at ten times a second.
-#[test]
-fn a_replaced_library_is_the_new_one() {
-    let space = eager();
-    let source = space.path("said.c");
-    let library = space.path("libsaid.so");
-    let make = |word: &str| {
+/// A probe that says what its library says.
+struct Said {
+    space: TestSpace,
+    path: PathBuf,
+}
+
+impl Said {
+    /// The program finds its library in the folder `lib`, unless `flags` have it look elsewhere.
+    fn new(run_path: bool) -> Said {
+        let space = eager();
+        fs::create_dir(space.path("lib")).unwrap();
+        fs::write(space.path("said.h"), "extern const char *said(void);\n").unwrap();
+        let mut said = Said {
+            path: PathBuf::new(),
+            space,
+        };
+        said.make("first", "lib/libsaid.so");
+        let mut flags = vec![
+            "-DVERSION=said()".to_owned(),
+            "-include".to_owned(),
+            said.space.name("said.h"),
+            said.space.name("lib/libsaid.so"),
+        ];
+        if run_path {
+            flags.push(format!("-Wl,-rpath,{}", said.space.path("lib").display()));
+        }
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        said.path = build(&said.space, "probe", "", &flags);
+        said
+    }
+
+    /// Puts another file where the library is, as installers do.
+    fn make(&self, word: &str, name: &str) {
+        let (source, fresh) = (self.space.path("said.c"), self.space.path("fresh.so"));
         fs::write(&source, format!("const char *said(void) {{ return \"{word}\"; }}\n")).unwrap();
-        let fresh = space.path("fresh.so");
         let mut cc = std::process::Command::new("cc");
-        cc.args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&fresh);
+        cc.args(["-shared", "-fPIC", "-Wl,-soname,libsaid.so"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&fresh);
         assert!(cc.status().unwrap().success());
-        install(&fresh, &library);
-    };
-    make("first");
-    let flags = [
-        "-DVERSION=said()".to_owned(),
-        "-include".to_owned(),
-        space.name("said.h"),
-        space.name("libsaid.so"),
-        format!("-Wl,-rpath,{}", space.path("").display()),
-    ];
-    fs::write(space.path("said.h"), "extern const char *said(void);\n").unwrap();
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let path = build(&space, "probe", "", &flags);
-    let mut peer = space.client(1);
-    let order = told(&path, &["--version"]);
-    park(&mut peer, &path);
-    assert_eq!(run_parked(&mut peer, &path, &order).text(), "first\n");
-    make("second");
-    wait_until("the new library is used", || peer.run(&order).text() == "second\n");
-    park(&mut peer, &path);
-    assert_eq!(run_parked(&mut peer, &path, &order).text(), "second\n");
+        install(&fresh, &self.space.path(name));
+    }
+}
+
+/// A library that was replaced is the new one with the very next command.
+#[test]
+fn a_replaced_library_is_the_new_one_at_once() {
+    let said = Said::new(true);
+    let mut peer = said.space.client(1);
+    let order = told(&said.path, &["--version"]);
+    park(&mut peer, &said.path);
+    assert_eq!(run_parked(&mut peer, &said.path, &order).text(), "first\n");
+    for word in ["second", "third", "fourth", "fifth"] {
+        said.make(word, "lib/libsaid.so");
+        assert_eq!(peer.run(&order).text(), format!("{word}\n"));
+        park(&mut peer, &said.path);
+        assert_eq!(run_parked(&mut peer, &said.path, &order).text(), format!("{word}\n"));
+    }
+    let spawned = peer.report()["parking"]["spawned"].clone();
+    assert!(
+        spawned["a library of it was exchanged"].as_u64() >= Some(1),
+        "{spawned}"
+    );
+}
+
+/// A library under the name of a link that leads elsewhere is the new one, though the old file is there as it was.
+#[test]
+fn a_library_behind_a_turned_link_is_the_new_one_at_once() {
+    let said = Said::new(true);
+    let (library, turned) = (said.space.path("lib/libsaid.so"), said.space.path("turned"));
+    said.make("second", "lib/libsaid.so.2");
+    fs::rename(&library, said.space.path("lib/libsaid.so.1")).unwrap();
+    std::os::unix::fs::symlink("libsaid.so.1", &library).unwrap();
+    let mut peer = said.space.client(1);
+    let order = told(&said.path, &["--version"]);
+    park(&mut peer, &said.path);
+    assert_eq!(run_parked(&mut peer, &said.path, &order).text(), "first\n");
+    std::os::unix::fs::symlink("libsaid.so.2", &turned).unwrap();
+    fs::rename(&turned, &library).unwrap();
+    assert_eq!(peer.run(&order).text(), "second\n");
+    park(&mut peer, &said.path);
+    assert_eq!(run_parked(&mut peer, &said.path, &order).text(), "second\n");
+}
+
+/// Libraries that are meant from the folder of a command are those of its folder.
+#[test]
+fn libraries_of_the_commands_folder_are_its_own() {
+    let said = Said::new(false);
+    for (folder, word) in [("one", "one"), ("two", "two")] {
+        fs::create_dir_all(said.space.path(format!("{folder}/here"))).unwrap();
+        said.make(word, &format!("{folder}/here/libsaid.so"));
+    }
+    let mut peer = said.space.client(1);
+    let mut variables = said.space.environment();
+    let elsewhere = format!("LD_LIBRARY_PATH=here:{}", said.space.path("lib").display());
+    variables.push(elsewhere.into_bytes());
+    peer.define(1, variables);
+    // The program is admitted with the other library first.
+    let mut plain = said.space.environment();
+    plain.push(format!("LD_LIBRARY_PATH={}", said.space.path("lib").display()).into_bytes());
+    peer.define(2, plain);
+    judge(&mut peer, &told(&said.path, &["--version"]).env(2), &said.path);
+    let order = told(&said.path, &["--version"]).env(1);
+    for _ in 0..5 {
+        for word in ["one", "two"] {
+            assert_eq!(
+                peer.run(&order.clone().cwd(&said.space.path(word))).text(),
+                format!("{word}\n")
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
 }
 
 /// A program that reads a variable before main is parked for each value by itself.

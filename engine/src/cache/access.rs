@@ -87,6 +87,10 @@ pub enum What {
     Date,
     /// It asks for randomness.
     Random,
+    /// It asks how long it, or the machine, runs, or how busy that is.
+    Measure,
+    /// It asks for the number of a process.
+    Number,
     Rename {
         from: Bytes,
         to: Bytes,
@@ -122,7 +126,14 @@ impl What {
             | What::Remove { path }
             | What::Make { path }
             | What::Ask { name: path } => vec![path],
-            What::Locate | What::Anchor | What::Time | What::Date | What::Random | What::Blind { .. } => Vec::new(),
+            What::Locate
+            | What::Anchor
+            | What::Time
+            | What::Date
+            | What::Random
+            | What::Measure
+            | What::Number
+            | What::Blind { .. } => Vec::new(),
         }
     }
 }

@@ -24,6 +24,7 @@ use super::reason::Reason;
 use super::response::{self, Read};
 use super::sharing;
 use super::shell::hides_folder;
+use super::story::outcome::asks_number;
 use super::story::{Policy, Statuses};
 use crate::wire::Strings;
 
@@ -94,6 +95,8 @@ pub struct Knowledge {
     pub statuses: Statuses,
     /// It asks for this machine's processor.
     pub asks_processor: bool,
+    /// It is a line for a shell that asks for the number of a process.
+    pub asks_number: bool,
     /// Its dependency file calls the main output so, and the key does not.
     pub target: Option<Bytes>,
     /// What a command that is cached by its facts says that it makes: a link, by `-o`.
@@ -115,6 +118,7 @@ impl Knowledge {
                 shell: self.is_shell,
                 statuses,
                 processor,
+                number: self.asks_number,
                 ..Policy::default()
             },
             Some(_) => Policy {
@@ -123,6 +127,7 @@ impl Knowledge {
                 shell: false,
                 statuses,
                 processor,
+                number: false,
             },
         }
     }
@@ -176,6 +181,7 @@ impl Action {
                 is_shell,
                 statuses: statuses(call, compiler, manners, &argv, &reason),
                 asks_processor: asks_processor(call),
+                asks_number: argv.iter().any(|word| asks_number(word)),
                 target: None,
                 declared: compiler.and_then(|compiler| {
                     let read = |name: &[u8]| call.read(name);
@@ -201,6 +207,7 @@ impl Action {
                 },
                 tells_folder: tells_folder(&line),
                 is_shell: false,
+                asks_number: false,
                 asks_processor: line.words.iter().any(Word::asks_processor),
                 target: target(&line, &outputs).filter(|target| is_plain(target)),
                 modules: (line.language == Language::Fortran).then(|| line.modules.clone()),

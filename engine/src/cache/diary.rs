@@ -197,7 +197,14 @@ impl Diary {
 /// What a driver may do so that it is known what it does for other names.
 fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<(), String> {
     let is_plain = match &access.what {
-        What::Begin { .. } | What::Ask { .. } | What::Anchor | What::Locate | What::Time | What::Random => true,
+        What::Begin { .. }
+        | What::Ask { .. }
+        | What::Anchor
+        | What::Locate
+        | What::Time
+        | What::Random
+        | What::Measure
+        | What::Number => true,
         What::Blind { why } => return Err(format!("its driver could not be observed: {why}")),
         What::Execute { path } => path.starts_with(b"/") && !is_named && access.error == 0,
         What::Load { .. } | What::Link { .. } => !is_named,

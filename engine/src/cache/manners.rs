@@ -73,7 +73,7 @@ const READER: Manners = Manners {
     ..STRANGER
 };
 /// Has all variables, and may ask for anything in its own words.
-const SCRIPT: Manners = Manners {
+pub const SCRIPT: Manners = Manners {
     looks: false,
     asks: false,
     ..READER

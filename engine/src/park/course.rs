@@ -201,6 +201,12 @@ impl Course {
             return true;
         }
         *checked = Instant::now();
+        drop(checked);
+        self.is_as_watched()
+    }
+
+    /// The same, looked at now.
+    pub fn is_as_watched(&self) -> bool {
         self.watched.iter().all(Watched::is_current)
     }
 

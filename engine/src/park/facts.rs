@@ -64,6 +64,15 @@ pub fn is_foreign<'a>(mut env: impl Iterator<Item = &'a [u8]>) -> bool {
     env.any(|entry| FOREIGN.iter().any(|name| entry.starts_with(name)))
 }
 
+/// Its loader looks for libraries in folders that are meant from the command's own: a parked program has not looked there.
+pub fn looks_in_folder<'a>(env: impl Iterator<Item = &'a [u8]>) -> bool {
+    let lists = env.filter_map(|entry| entry.strip_prefix(b"LD_LIBRARY_PATH="));
+    let mut folders = lists
+        .filter(|list| !list.is_empty())
+        .flat_map(|list| list.split(|b| matches!(b, b':' | b';')));
+    folders.any(|folder| !matches!(folder.first(), Some(b'/' | b'$')))
+}
+
 fn value<'a>(mut env: impl Iterator<Item = &'a [u8]>, name: &[u8]) -> Option<&'a [u8]> {
     env.find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="))
 }
@@ -123,6 +132,17 @@ mod tests {
         let found = Facts::of(&[b"SEEN".to_vec()], &env, STACK).for_trial(&env, b"/trial");
         let wanted = Strings::from_iter(["PATH=/b", "SEEN=1", "LD_LIBRARY_PATH=/l", "TMPDIR=/trial"]);
         assert_eq!(found.bytes(), wanted.bytes());
+    }
+
+    #[test]
+    fn folders_that_depend_on_the_commands_own_are_seen() {
+        let looks = |value: &str| looks_in_folder(Strings::from_iter(["A=lib", value]).iter());
+        for value in ["lib", "/a:lib", "/a:", ":/a", "/a::/b", "/a;lib", "."] {
+            assert!(looks(&format!("LD_LIBRARY_PATH={value}")), "{value}");
+        }
+        for value in ["", "/a", "/a:/b", "$ORIGIN/../lib", "${ORIGIN}:/a"] {
+            assert!(!looks(&format!("LD_LIBRARY_PATH={value}")), "{value}");
+        }
     }
 
     #[test]

@@ -113,7 +113,15 @@ impl Keeper {
                             Refusal::Wrong(words) => Verdict::refused(program, words),
                             Refusal::Idle(words) => Verdict::refused(program, words).open(),
                         };
-                        (verdict.lasting(), None)
+                        let is_of_moment = parked.is_stale();
+                        (
+                            if is_of_moment {
+                                verdict.open()
+                            } else {
+                                verdict.lasting()
+                            },
+                            None,
+                        )
                     }
                 }
             }

@@ -311,6 +311,10 @@ impl Lot {
             return Err("its object is a link".into());
         }
         let is_observed = launch.log != Place::default();
+        // What an old course leads to must not be stored as the result of files that the driver has not seen.
+        if is_observed && !course.is_as_watched() {
+            return Err("what its driver looks at has changed".into());
+        }
         let diary = is_observed.then(|| course.diary_of(called)).transpose()?;
         let mut names = line.names.clone();
         let parts = course.parts(&mut names);

@@ -13,7 +13,7 @@ use rustix::net::{
 
 use crate::cache::trace::{Arena, Place};
 
-pub const MAGIC: u32 = 0x3350_4157;
+pub const MAGIC: u32 = 0x3450_4157;
 /// The largest packet.
 pub const PACKET: usize = 192 << 10;
 /// The most arguments and variables together.

@@ -50,7 +50,8 @@ pub struct Parked {
     /// Commands that it ran.
     pub commands: AtomicU64,
     parts: Vec<Part>,
-    checked: Mutex<Instant>,
+    /// What it has loaded is not what is on disk.
+    is_stale: AtomicBool,
     is_dead: AtomicBool,
     socket: OwnedFd,
     line: Mutex<Line>,
@@ -119,7 +120,7 @@ pub struct Parking<'a> {
 
 /// The one of a changed environment.
 const CHANGES: usize = 5;
-const OBSTACLES: [&str; 8] = [
+const OBSTACLES: [&str; 9] = [
     "",
     "it reads more of its environment before main than can be noted",
     "it sets its locale before main",
@@ -127,6 +128,7 @@ const OBSTACLES: [&str; 8] = [
     "it asks for its process or folder before main",
     "it changes its environment before main",
     "its libc hides where it notes its thread",
+    "it has more libraries than can be looked at for each command",
     "it cannot be parked",
 ];
 
@@ -165,13 +167,13 @@ impl Parked {
         let parked = greet(&ours, parking, env_there.bytes()).and_then(|names| describe(&child, &names, env, stack));
         make_prompt(child.pid);
         match parked {
-            Ok((facts, parts)) => Ok(Parked {
+            Ok(Description { facts, parts, is_stale }) => Ok(Parked {
                 pid: child.pid,
                 facts,
                 memory: own_memory(child.pid),
                 commands: AtomicU64::new(0),
                 parts,
-                checked: Mutex::new(Instant::now()),
+                is_stale: is_stale.into(),
                 is_dead: AtomicBool::new(false),
                 socket: ours,
                 line: Mutex::default(),
@@ -287,8 +289,12 @@ impl Parked {
     fn enter(&self, answer: io::Result<i32>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
         match answer {
             Ok(pid) if pid > 0 => self.welcome(pid),
-            Ok(_) => {
+            Ok(error) => {
                 ticket.store(0, Ordering::SeqCst);
+                if -error == libc::ESTALE {
+                    self.is_stale.store(true, Ordering::SeqCst);
+                    return Err(NotEntered("a library of it was exchanged"));
+                }
                 Err(NotEntered("it could not be given what its client has"))
             }
             Err(error) => self.give_up(ticket, &error),
@@ -332,14 +338,9 @@ impl Parked {
         self.is_dead.load(Ordering::SeqCst)
     }
 
-    /// All that it has loaded is still so on disk; looked at now and then.
-    pub fn is_current(&self, seldom: Duration) -> bool {
-        let mut checked = self.checked.lock().unwrap_or_else(PoisonError::into_inner);
-        if checked.elapsed() < seldom {
-            return true;
-        }
-        *checked = Instant::now();
-        self.parts.iter().all(|part| Identity::at(&part.path) == part.identity)
+    /// A child has found that a library is another file by now; it has not become a command.
+    pub fn is_stale(&self) -> bool {
+        self.is_stale.load(Ordering::SeqCst)
     }
 
     /// Processor time that it took itself, in nanoseconds.
@@ -414,8 +415,15 @@ fn greet(socket: &OwnedFd, parking: &Parking<'_>, env: &[u8]) -> Result<Vec<Vec<
     }
 }
 
+/// What a parked program is, seen from outside.
+struct Description {
+    facts: Facts,
+    parts: Vec<Part>,
+    is_stale: bool,
+}
+
 /// Looks at a program that says that it is parked, from outside.
-fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) -> Result<(Facts, Vec<Part>), String> {
+fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) -> Result<Description, String> {
     let pid = child.pid;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| format!("its status: {e}"))?;
     let field = |name| crate::place::field(&status, name).unwrap_or("");
@@ -431,7 +439,8 @@ fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) ->
     if open != 4 {
         return Err("it has files open before main".to_owned());
     }
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| format!("its memory: {e}"))?;
+    let read_maps = || fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|e| format!("its memory: {e}"));
+    let maps = read_maps()?;
     if ["libasan", "libtsan", "libmsan", "liblsan"]
         .iter()
         .any(|name| maps.contains(name))
@@ -447,7 +456,21 @@ fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) ->
         let identity = Identity::at(&path);
         Some(Part { path, identity })
     });
-    Ok((Facts::of(names, env, stack), parts.collect()))
+    let parts = parts.collect();
+    // The files that were looked at, here and by the program itself, are those that are mapped if they still have their names.
+    let is_stale = maps.lines().any(is_of_removed_file) || read_maps()? != maps;
+    Ok(Description {
+        facts: Facts::of(names, env, stack),
+        parts,
+        is_stale,
+    })
+}
+
+/// A line of /proc/PID/maps with code of a file that has lost its name.
+fn is_of_removed_file(line: &str) -> bool {
+    let mut fields = line.split_whitespace().skip(1);
+    let is_code = fields.next().is_some_and(|rights| rights.contains('x'));
+    is_code && line.contains('/') && line.ends_with(" (deleted)") && !line.contains(" /memfd:")
 }
 
 /// The file of a line of /proc/PID/maps.

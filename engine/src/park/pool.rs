@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use serde_json::{json, Value};
 
@@ -18,8 +17,6 @@ use super::survey::Sample;
 use super::verdict::Verdict;
 use crate::wire::Strings;
 
-/// How often the libraries of a parked program are looked at; its own file is with every command.
-const SELDOM: Duration = Duration::from_millis(100);
 /// So many ways of one program (by what its environment says) are kept.
 const WAYS: usize = 4;
 /// A program that ends so often while it is parked is not parked again.
@@ -122,6 +119,9 @@ impl Pool {
     pub fn take(&self, program: &Program, env: &Strings, stack: [u64; 2]) -> Result<Arc<Parked>, Reason> {
         if facts::is_foreign(env.iter()) {
             return Err("its environment has a library loaded".into());
+        }
+        if facts::looks_in_folder(env.iter()) {
+            return Err("its loader looks for libraries in its folder".into());
         }
         let mut state = self.state();
         let state = &mut *state;
@@ -385,7 +385,7 @@ impl Entry {
         let deaths = &mut self.deaths;
         self.ways.retain(|way| {
             let is_dead = way.parked.is_dead();
-            let is_current = !is_dead && way.parked.is_current(SELDOM);
+            let is_current = !is_dead && !way.parked.is_stale();
             *deaths += u32::from(is_dead);
             if !is_current {
                 end(tasks, &way.parked);

@@ -10,6 +10,7 @@ pub const COMPILER: Policy = Policy {
     shell: false,
     statuses: Statuses::Ignored,
     processor: false,
+    number: false,
 };
 
 /// The tick of the clock is over in which whatever is there was changed. Newer kernels stamp files by the fine clock too,

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::super::access::{Access, Bytes, Mode, What};
 use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use super::super::fact::Kind;
-use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, STRANGER};
+use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, SCRIPT, STRANGER};
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{below, split, trimmed, Path};
@@ -29,7 +29,10 @@ impl Story<'_, '_, '_> {
             What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
-            What::Time | What::Random | What::Date => Ok(()),
+            // Those of which more is known tell how long they took, or wait.
+            What::Measure if self.now == STRANGER => Err(Obstacle::ReadsClock),
+            What::Number => self.tell_number(access.process),
+            What::Time | What::Random | What::Date | What::Measure => Ok(()),
             What::Ask { name } => {
                 self.others_locate |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
@@ -134,6 +137,18 @@ impl Story<'_, '_, '_> {
             Seeds::First => !self.reading.contains(&process),
             Seeds::Always => true,
         }
+    }
+
+    /// Compilers name temporary files by the number of their process. Shells ask for it at their start, whether they use it
+    /// or not, and so may their forks.
+    fn tell_number(&mut self, process: u32) -> Result<(), Obstacle> {
+        let is_fork = !self.manners.contains_key(&process);
+        let is_shell = self.now == SCRIPT || (is_fork && !self.manners.values().any(|manners| *manners == STRANGER));
+        if !is_shell && !self.now.compiles && !self.seeds(process) {
+            return Err(Obstacle::ReadsRandom);
+        }
+        self.knows_number |= is_shell;
+        Ok(())
     }
 
     /// It goes by how old or large files are, and by their rights.
@@ -257,6 +272,9 @@ impl Story<'_, '_, '_> {
         let trace = self.traces.entry(name.clone()).or_default();
         trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
+        if how == How::Read && (self.now == SCRIPT || self.now == STRANGER) {
+            self.heard.insert(name.clone());
+        }
         let careless = compiler;
         let seen = if error == 0 { self.seen } else { 0 };
         if how == How::Read && self.heeds_times() {

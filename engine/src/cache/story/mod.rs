@@ -6,7 +6,7 @@
 //! facts are stored.
 
 mod deeds;
-mod outcome;
+pub(super) mod outcome;
 mod places;
 
 use std::collections::BTreeSet;
@@ -37,6 +37,8 @@ pub struct Policy {
     pub statuses: Statuses,
     /// Its command line asks for this machine's processor.
     pub processor: bool,
+    /// And for the number of a process.
+    pub number: bool,
 }
 
 /// Whether sizes and times count of what a known compiler, or another command, reads or looks at.
@@ -58,6 +60,7 @@ impl Default for Policy {
             shell: false,
             statuses: Statuses::ByProgram,
             processor: false,
+            number: false,
         }
     }
 }
@@ -177,6 +180,10 @@ struct Story<'v, 'w, 'k> {
     asked: BTreeSet<Bytes>,
     /// It may have been told by files, or by the system, what the processor is.
     knows_processor: bool,
+    /// A shell of it has asked for the number of its process, as all do.
+    knows_number: bool,
+    /// What shells have read, or others that may be forks of them.
+    heard: FxHashSet<Bytes>,
     locates: bool,
     /// The process of a shell that does not tell where it is, until that becomes something else.
     shell: Option<u32>,
@@ -210,6 +217,8 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         claims: FxHashSet::default(),
         asked: BTreeSet::new(),
         knows_processor: false,
+        knows_number: false,
+        heard: FxHashSet::default(),
         locates: false,
         shell: None,
         others_ask: true,

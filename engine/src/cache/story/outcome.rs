@@ -22,6 +22,7 @@ use super::super::processor::{self, PROCESSOR};
 use super::super::status::Stamp;
 use super::super::world::View;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
+use crate::regular;
 
 /// Larger sources are not searched for the base folder's name.
 const LONGEST_SOURCE: u64 = 64 << 20;
@@ -34,6 +35,9 @@ impl Story<'_, '_, '_> {
         let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
         self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
         self.judge_instructions(&claims)?;
+        if self.knows_number && self.tells_number(&claims) {
+            return Err(Obstacle::ReadsRandom);
+        }
         let mut facts = self.variables();
         facts.extend(self.input()?);
         self.view.begin();
@@ -286,6 +290,25 @@ impl Story<'_, '_, '_> {
         }
     }
 
+    /// What a shell reads, or was given, may have it tell the number of its process.
+    fn tells_number(&self, claims: &[Claim]) -> bool {
+        let mut read = claims
+            .iter()
+            .filter(|claim| claim.how == How::Read && self.heard.contains(&claim.name));
+        self.knowledge.policy.number
+            || read.any(|claim| {
+                let path = self.view.place.absolute(&claim.path);
+                let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&path));
+                let mut text = Vec::new();
+                let done =
+                    regular::open_named(path).and_then(|mut file| std::io::Read::read_to_end(&mut file, &mut text));
+                let is_program = [b"\x7fELF".as_slice(), b"!<arch>\n"]
+                    .iter()
+                    .any(|head| text.starts_with(head));
+                done.is_err() || (!is_program && asks_number(&text))
+            })
+    }
+
     /// What programs and libraries do by instructions of their own nobody sees. Those of the system were looked through, as far as
     /// compilers and linkers have them; what its others know of clocks and processors does not reach results.
     fn judge_instructions(&mut self, claims: &[Claim]) -> Result<(), Obstacle> {
@@ -358,6 +381,12 @@ impl Story<'_, '_, '_> {
             _ => true,
         })
     }
+}
+
+/// Whether a text for a shell has it tell the number of a process.
+pub fn asks_number(text: &[u8]) -> bool {
+    text.windows(2).any(|pair| pair == b"$$" || pair == b"$!")
+        || text.windows(4).any(|part| part == b"PPID" || part == b"${$}")
 }
 
 /// It came with the system.

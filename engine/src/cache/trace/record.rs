@@ -55,7 +55,7 @@ impl Record {
 }
 
 /// By `enum wafpark_blindness`.
-const BLINDNESS: [&str; 8] = [
+const BLINDNESS: [&str; 11] = [
     DAMAGED,
     "it uses a folder whose path cannot be told",
     "it used files before it was parked",
@@ -64,6 +64,9 @@ const BLINDNESS: [&str; 8] = [
     "it talks to other processes",
     "it is run by the loader, called as a program",
     "it changes what its paths mean",
+    "it asks who users or hosts are",
+    "it shares memory with other processes",
+    "it uses attributes of files",
 ];
 
 /// `enum wafpark_kind`, of those that are not accesses of their own.
@@ -107,6 +110,8 @@ pub fn what(record: Record) -> Result<What, &'static str> {
         20 => What::Blind {
             why: BLINDNESS.get(record.detail as usize).unwrap_or(&DAMAGED),
         },
+        40 => What::Measure,
+        41 => What::Number,
         _ => return Err(DAMAGED),
     })
 }

@@ -181,9 +181,19 @@ fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
     let log = stall.arena.reserve().unwrap();
     let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], &route);
     let mut asked = Vec::new();
+    let mut tokens = std::collections::HashSet::new();
     desk.serve(&child.pidfd, |_, wanted| {
         let request = wanted.request(b"\0", 0);
-        asked.push((request.log, request.asker as u32));
+        assert_ne!(
+            request.log.token, 0,
+            "what begins would not be known as what was executed"
+        );
+        tokens.insert(request.log.token);
+        let log = Place {
+            token: 0,
+            ..request.log
+        };
+        asked.push((log, request.asker as u32));
         Some(0)
     });
     assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
@@ -200,5 +210,6 @@ fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
         .map(|(log, asker)| (Place { token: 0, ..log }, asker))
         .collect();
     assert_eq!(asked, executed);
+    assert_eq!(tokens.len(), 2, "each exec has its own");
     assert!(blinds(&accesses), "nothing has run for it, so nothing has begun");
 }

@@ -1,0 +1,194 @@
+/* What a program can be told of users, hosts, other processes and attributes of files, inside libc where no file is seen to be
+ * opened: each does what libc's does, and is noted.
+ *
+ * All take and return whole registers, whatever they are in headers: so one shape serves them all. */
+#define _GNU_SOURCE
+#include "park.h"
+#include "record.h"
+#include "system.h"
+
+#include <elf.h>
+
+/* `_SC_AVPHYS_PAGES` of glibc and musl: the header that has it has these functions, too, in their own shapes. */
+#define AVAILABLE_PAGES 86
+
+typedef long function(long, long, long, long, long, long);
+typedef long long_function(long, long, long, long, long, long, long, long);
+
+/* More than registers hold: what lies where the last would be is handed on, whether it was given or not. */
+#define FORWARD_LONG(name, failure, before)                                                                                  \
+	EXPORT long_function name;                                                                                               \
+	EXPORT long name(long a, long b, long c, long d, long e, long f, long g, long h) {                                       \
+		static long_function *real;                                                                                          \
+		if (!real)                                                                                                           \
+			*(void **)(&real) = wafpark_find(#name);                                                                         \
+		before;                                                                                                              \
+		return real ? real(a, b, c, d, e, f, g, h) : (failure);                                                              \
+	}
+
+#define FORWARD(name, failure, before, after)                                                                                \
+	EXPORT function name;                                                                                                    \
+	EXPORT long name(long a, long b, long c, long d, long e, long f) {                                                       \
+		static function *real;                                                                                               \
+		if (!real)                                                                                                           \
+			*(void **)(&real) = wafpark_find(#name);                                                                         \
+		before;                                                                                                              \
+		long result = real ? real(a, b, c, d, e, f) : (failure);                                                             \
+		after;                                                                                                               \
+		return result;                                                                                                       \
+	}
+
+static void note(enum wafpark_kind kind, enum wafpark_blindness why) {
+	if (wafpark_watch)
+		wafpark_note_word(kind, why, "");
+}
+
+#define BLIND(name, failure, why) FORWARD(name, failure, note(WAFPARK_BLIND, why), )
+#define SAY(name, failure, kind) FORWARD(name, failure, note(kind, 0), )
+
+/* ---- users, groups and hosts: what files and servers say of them */
+
+BLIND(getpwnam, 0, WAFPARK_BLIND_USERS)
+BLIND(getpwuid, 0, WAFPARK_BLIND_USERS)
+BLIND(getpwent, 0, WAFPARK_BLIND_USERS)
+BLIND(getpwnam_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getpwuid_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getpwent_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getgrnam, 0, WAFPARK_BLIND_USERS)
+BLIND(getgrgid, 0, WAFPARK_BLIND_USERS)
+BLIND(getgrent, 0, WAFPARK_BLIND_USERS)
+BLIND(getgrnam_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getgrgid_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getgrent_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getgrouplist, -1, WAFPARK_BLIND_USERS)
+BLIND(getlogin, 0, WAFPARK_BLIND_USERS)
+BLIND(getlogin_r, 5, WAFPARK_BLIND_USERS)
+BLIND(cuserid, 0, WAFPARK_BLIND_USERS)
+BLIND(getspnam, 0, WAFPARK_BLIND_USERS)
+BLIND(getutxent, 0, WAFPARK_BLIND_USERS)
+BLIND(getutent, 0, WAFPARK_BLIND_USERS)
+BLIND(gethostid, 0, WAFPARK_BLIND_USERS)
+BLIND(gethostent, 0, WAFPARK_BLIND_USERS)
+BLIND(gethostbyaddr, 0, WAFPARK_BLIND_USERS)
+BLIND(gethostbyname_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getnetbyname, 0, WAFPARK_BLIND_USERS)
+BLIND(getprotobyname, 0, WAFPARK_BLIND_USERS)
+BLIND(getprotobynumber, 0, WAFPARK_BLIND_USERS)
+BLIND(getservbyname, 0, WAFPARK_BLIND_USERS)
+BLIND(getservbyport, 0, WAFPARK_BLIND_USERS)
+BLIND(getnetbyaddr, 0, WAFPARK_BLIND_USERS)
+BLIND(getprotobyname_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getprotobynumber_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getprotoent, 0, WAFPARK_BLIND_USERS)
+BLIND(getservbyname_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getservbyport_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getservent, 0, WAFPARK_BLIND_USERS)
+BLIND(getspnam_r, 5, WAFPARK_BLIND_USERS)
+BLIND(getspent, 0, WAFPARK_BLIND_USERS)
+BLIND(getutxid, 0, WAFPARK_BLIND_USERS)
+BLIND(getutxline, 0, WAFPARK_BLIND_USERS)
+BLIND(getdomainname, -1, WAFPARK_BLIND_USERS)
+BLIND(if_nametoindex, 0, WAFPARK_BLIND_USERS)
+BLIND(if_indextoname, 0, WAFPARK_BLIND_USERS)
+FORWARD_LONG(gethostbyaddr_r, 5, note(WAFPARK_BLIND, WAFPARK_BLIND_USERS))
+FORWARD_LONG(gethostbyname2_r, 5, note(WAFPARK_BLIND, WAFPARK_BLIND_USERS))
+FORWARD_LONG(getnameinfo, -11, note(WAFPARK_BLIND, WAFPARK_BLIND_USERS))
+BLIND(getifaddrs, -1, WAFPARK_BLIND_USERS)
+BLIND(if_nameindex, 0, WAFPARK_BLIND_USERS)
+BLIND(res_query, -1, WAFPARK_BLIND_USERS)
+BLIND(res_search, -1, WAFPARK_BLIND_USERS)
+BLIND(res_nquery, -1, WAFPARK_BLIND_USERS)
+BLIND(res_nsearch, -1, WAFPARK_BLIND_USERS)
+BLIND(__res_query, -1, WAFPARK_BLIND_USERS)
+BLIND(__res_search, -1, WAFPARK_BLIND_USERS)
+BLIND(__res_nquery, -1, WAFPARK_BLIND_USERS)
+BLIND(__res_nsearch, -1, WAFPARK_BLIND_USERS)
+
+/* ---- memory, queues and processes that others have, too */
+
+BLIND(shm_open, -1, WAFPARK_BLIND_SHARED)
+BLIND(shm_unlink, -1, WAFPARK_BLIND_SHARED)
+BLIND(shmget, -1, WAFPARK_BLIND_SHARED)
+BLIND(shmat, -1, WAFPARK_BLIND_SHARED)
+BLIND(semget, -1, WAFPARK_BLIND_SHARED)
+BLIND(semop, -1, WAFPARK_BLIND_SHARED)
+BLIND(sem_open, 0, WAFPARK_BLIND_SHARED)
+BLIND(msgget, -1, WAFPARK_BLIND_SHARED)
+BLIND(mq_open, -1, WAFPARK_BLIND_SHARED)
+BLIND(ptrace, -1, WAFPARK_BLIND_SHARED)
+BLIND(process_vm_readv, -1, WAFPARK_BLIND_SHARED)
+BLIND(process_vm_writev, -1, WAFPARK_BLIND_SHARED)
+
+/* ---- files by other ways than their names, and what names mean */
+
+BLIND(name_to_handle_at, -1, WAFPARK_BLIND_PLACE)
+BLIND(open_by_handle_at, -1, WAFPARK_BLIND_PLACE)
+BLIND(fanotify_init, -1, WAFPARK_BLIND_PLACE)
+BLIND(inotify_init, -1, WAFPARK_BLIND_PLACE)
+BLIND(inotify_init1, -1, WAFPARK_BLIND_PLACE)
+BLIND(unshare, -1, WAFPARK_BLIND_PLACE)
+BLIND(setns, -1, WAFPARK_BLIND_PLACE)
+BLIND(chroot, -1, WAFPARK_BLIND_PLACE)
+BLIND(pivot_root, -1, WAFPARK_BLIND_PLACE)
+BLIND(mount, -1, WAFPARK_BLIND_PLACE)
+BLIND(umount, -1, WAFPARK_BLIND_PLACE)
+BLIND(umount2, -1, WAFPARK_BLIND_PLACE)
+
+/* ---- attributes of files: none come back with a result, and no fact has them. A program that finds none is not blind. */
+
+/* An access list that says no more than rights do, of which facts are made: `install` and `cp` set such. */
+#define PLAIN_ACCESS_LIST 28 /* bytes: user, group, others */
+
+static int is_same(const char *a, const char *b) {
+	while (*a && *a == *b)
+		a++, b++;
+	return *a == *b;
+}
+
+static int is_beyond_rights(long name, long size) {
+	const char *text = (const char *)name;
+	return size != PLAIN_ACCESS_LIST || !text || !is_same(text, "system.posix_acl_access");
+}
+
+/* Where there was none, its removal may succeed, too. */
+static int is_no_access_list(long name) {
+	const char *text = (const char *)name;
+	return !text || (!is_same(text, "system.posix_acl_access") && !is_same(text, "system.posix_acl_default"));
+}
+
+#define ATTRIBUTE(name, is_found) FORWARD(name, -1, , if (is_found) note(WAFPARK_BLIND, WAFPARK_BLIND_ATTRIBUTES))
+ATTRIBUTE(getxattr, result >= 0)
+ATTRIBUTE(lgetxattr, result >= 0)
+ATTRIBUTE(fgetxattr, result >= 0)
+ATTRIBUTE(listxattr, result > 0)
+ATTRIBUTE(llistxattr, result > 0)
+ATTRIBUTE(flistxattr, result > 0)
+ATTRIBUTE(setxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(lsetxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(fsetxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(removexattr, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE(lremovexattr, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE(fremovexattr, (int)result == 0 && is_no_access_list(b))
+
+/* ---- how long it runs and how busy the machine is */
+
+SAY(clock, -1, WAFPARK_MEASURE)
+SAY(clock_getres, -1, WAFPARK_MEASURE)
+SAY(timespec_getres, 0, WAFPARK_MEASURE)
+SAY(times, -1, WAFPARK_MEASURE)
+SAY(getrusage, -1, WAFPARK_MEASURE)
+SAY(sysinfo, -1, WAFPARK_MEASURE)
+SAY(getloadavg, -1, WAFPARK_MEASURE)
+SAY(get_avphys_pages, -1, WAFPARK_MEASURE)
+FORWARD(sysconf, -1, if ((int)a == AVAILABLE_PAGES) note(WAFPARK_MEASURE, 0), )
+
+/* ---- chance: the number of a process, and what the kernel or the processor gives it */
+
+SAY(getppid, SYSTEM(SYS_getppid), WAFPARK_NUMBER)
+SAY(gettid, SYSTEM(SYS_gettid), WAFPARK_NUMBER)
+SAY(getsid, -1, WAFPARK_NUMBER)
+SAY(getpgid, -1, WAFPARK_NUMBER)
+SAY(getpgrp, -1, WAFPARK_NUMBER)
+FORWARD(getauxval, 0, if (a == AT_RANDOM) note(WAFPARK_RANDOM, 0), )
+SAY(_ZNSt13random_device9_M_getvalEv, 0, WAFPARK_RANDOM)
+SAY(_ZNSt13random_device16_M_getval_pretr1Ev, 0, WAFPARK_RANDOM)

@@ -1,0 +1,228 @@
+"""What a program is told by calls inside of libc is either known to count, or nothing of it is stored."""
+
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+from cache_lab import PATIENCE
+from test_cache_facts import PYTHON, Facts
+
+HEAD = """
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <ifaddrs.h>
+#include <mqueue.h>
+#include <netdb.h>
+#include <pwd.h>
+#include <sched.h>
+#include <semaphore.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/inotify.h>
+#include <sys/ipc.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <sys/times.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+"""
+MAIN = HEAD + "int main(void) {\n%s\n}\n"
+WRITE = 'FILE *out = fopen("out", "w"); fprintf(out, %s); return fclose(out);'
+
+
+def writes(text: str, before: str = "") -> str:
+	"""A program that writes down what it is told."""
+	return before + WRITE % text
+
+
+CLOCK, CHANCE, BLIND = "reads the clock", "reads random numbers", "not observed"
+# What a program does, and why nothing of it is stored.
+TOLD = {
+	"monotonic clock": (writes('"%ld", t.tv_nsec', "struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t);"), CLOCK),
+	"clock by its number": (
+		writes('"%ld", t.tv_nsec', "struct timespec t; syscall(SYS_clock_gettime, CLOCK_REALTIME, &t);"),
+		CLOCK,
+	),
+	"processor time": (writes('"%ld", (long)clock()'), CLOCK),
+	"times": (writes('"%ld", (long)times(&t)', "struct tms t;"), CLOCK),
+	"usage": (writes('"%ld", u.ru_utime.tv_usec', "struct rusage u; getrusage(RUSAGE_SELF, &u);"), CLOCK),
+	"load": (writes('"%f", load[0]', "double load[3]; getloadavg(load, 3);"), CLOCK),
+	"memory": (writes('"%lu", i.freeram', "struct sysinfo i; sysinfo(&i);"), CLOCK),
+	"free pages": (writes('"%ld", sysconf(_SC_AVPHYS_PAGES)'), CLOCK),
+	"free pages, by name": (writes('"%ld", get_avphys_pages()'), CLOCK),
+	"its number": (writes('"%d", getpid()'), CHANCE),
+	"its number, by the number of the call": (writes('"%ld", syscall(SYS_getpid)'), CHANCE),
+	"its parent's number": (writes('"%d", getppid()'), CHANCE),
+	"its thread's number": (writes('"%d", gettid()'), CHANCE),
+	"its group": (writes('"%d", getpgrp()'), CHANCE),
+	"its session": (writes('"%d", getsid(0)'), CHANCE),
+	"a fork's number": ("if (!fork()) {" + writes('"%d", getpid()') + "} return wait(NULL) < 0;", CHANCE),
+	"random bytes of the kernel": (writes('"%lx", *(long *)getauxval(AT_RANDOM)'), CHANCE),
+	"a user": (writes('"%s", getpwuid(0)->pw_dir'), BLIND),
+	"a user, into a buffer": (
+		writes('"%s", p.pw_dir', 'struct passwd p, *q; char b[999]; getpwnam_r("root", &p, b, sizeof b, &q);'),
+		BLIND,
+	),
+	"a group": (writes('"%d", getgrnam("root")->gr_gid'), BLIND),
+	"all users": (writes('"%s", getpwent()->pw_name'), BLIND),
+	"a service": (writes('"%p", getservbyname("http", "tcp")'), BLIND),
+	"a protocol": (writes('"%p", getprotobyname("tcp")'), BLIND),
+	"a host": (
+		writes(
+			'"%s", name',
+			'struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(0x7f000001)}}; char name[99] = "";'
+			"getnameinfo((void *)&a, sizeof a, name, sizeof name, 0, 0, 0);",
+		),
+		BLIND,
+	),
+	"a host, into a buffer": (
+		writes(
+			'"%p", f',
+			"struct hostent h, *f; char b[999]; int e; struct in_addr a = {htonl(0x7f000001)};"
+			"gethostbyaddr_r(&a, sizeof a, AF_INET, &h, b, sizeof b, &f, &e);",
+		),
+		BLIND,
+	),
+	"interfaces": (writes('"%p", a->ifa_name', "struct ifaddrs *a; getifaddrs(&a);"), BLIND),
+	"the host's number": (writes('"%lx", gethostid()'), BLIND),
+	"shared memory": (writes('"%d", shm_open("/none-of-ours", O_RDONLY, 0) < 0'), BLIND),
+	"shared memory of old": (writes('"%d", shmget(IPC_PRIVATE, 1, 0) < 0'), BLIND),
+	"a semaphore": (writes('"%p", sem_open("/none-of-ours", 0)'), BLIND),
+	"a queue": (writes('"%d", mq_open("/none-of-ours", O_RDONLY) < 0'), BLIND),
+	"attributes": (
+		writes(
+			'"%.*s", (int)n, b',
+			'char b[99]; ssize_t n = getxattr("in.txt", "user.word", b, sizeof b); if (n < 0) n = 0;',
+		),
+		BLIND,
+	),
+	"another namespace": (writes('"%d", unshare(CLONE_FS)'), BLIND),
+	"events of files": (writes('"%d", inotify_init()'), BLIND),
+	"a call that is not known": (writes('"%ld", syscall(SYS_inotify_init1, 0)'), BLIND),
+	"a status by the number of its call": (
+		writes('"%ld", (long)s.st_mtim.tv_nsec', 'struct stat s; syscall(SYS_newfstatat, AT_FDCWD, "in.txt", &s, 0);'),
+		BLIND,
+	),
+}
+CXX = '#include <cstdio>\n#include <random>\nint main() { std::random_device d("%s"); ' + WRITE % '"%%u", d()' + "}\n"
+
+
+@pytest.fixture
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+	folder = tmp_path / "yard"
+	folder.mkdir()
+	yard = Facts(engine, folder, tmp_path / "home")
+	yard.write("in.txt", "one\n")
+	return yard
+
+
+def build(yard: Facts, text: str, compiler: str = "gcc") -> None:
+	source = yard.write("tool/teller." + ("cc" if "+" in compiler else "c"), text)
+	line = [compiler, "-w", "-O1", "-o", "tool/teller", str(source)]
+	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+
+
+def run_often(yard: Facts, line: str) -> None:
+	"""Often enough to be a hit, if it were stored."""
+	time.sleep(0.1)
+	for _ in range(3):
+		assert yard.run_by_facts(line).returncode == 0
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_a_program_is_told_is_not_stored(name: str, yard: Facts) -> None:
+	"""The reason is counted, and no run is a hit."""
+	code, reason = TOLD[name]
+	build(yard, MAIN % code)
+	if name == "attributes":
+		done = subprocess.run(
+			[PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=yard.folder, check=False
+		)
+		if done.returncode:
+			pytest.skip("the file system has no attributes for users")
+	run_often(yard, "tool/teller")
+	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
+
+
+@pytest.mark.parametrize("token", ["default", "rdrand", "getentropy", "/dev/urandom"])
+def test_a_random_device_is_not_stored(token: str, yard: Facts) -> None:
+	"""C++'s way to random numbers asks the processor inside of its library."""
+	build(yard, CXX % token, "g++")
+	if yard.run_by_facts("tool/teller").returncode:
+		pytest.skip("this libstdc++ knows no such device")
+	run_often(yard, "tool/teller")
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+
+
+NUMBERS = ["echo $$ >out", "echo $PPID >out", "echo ${PPID} >out", "sleep 0 & echo $! >out; wait"]
+
+
+@pytest.mark.parametrize("text", NUMBERS)
+def test_a_shell_that_tells_the_number_of_a_process(text: str, yard: Facts) -> None:
+	"""In its script or in its command line: it is not stored."""
+	yard.write("tool/say.sh", text + "\n")
+	run_often(yard, "sh tool/say.sh")
+	assert yard.hits() == 0
+	for _ in range(3):
+		line = [yard.wafcc, "run", "--", "sh", "-c", text]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+
+
+def test_a_number_in_a_file_that_a_shell_reads(yard: Facts) -> None:
+	"""A script that another one reads counts as the script itself does."""
+	yard.write("tool/say.sh", ". ./tool/part.sh\n")
+	yard.write("tool/part.sh", "echo $$ >out\n")
+	run_often(yard, "sh tool/say.sh")
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+
+
+def test_a_grammar_that_a_shell_has_translated(yard: Facts) -> None:
+	"""What others than shells read may have the same signs in it."""
+	if not shutil.which("bison"):
+		pytest.skip("needs bison")
+	yard.write("x.y", "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A { $$ = $1; } ;\n%%\n")
+	deadline = time.monotonic() + PATIENCE
+	while not yard.hits():
+		assert time.monotonic() < deadline, yard.reasons()
+		line = [yard.wafcc, "run", "--", "sh", "-c", "bison -d x.y; sort in.txt >out"]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+
+
+def test_a_python_script_that_tells_the_number_of_its_process(yard: Facts) -> None:
+	yard.write("tool/say.py", "import os\nopen('out', 'w').write(str(os.getpid()))\n")
+	run_often(yard, f"{PYTHON} -S tool/say.py")
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
+
+
+KEPT = {
+	"no attribute": 'char b[9]; getxattr("in.txt", "user.none", b, sizeof b);',
+	"the size of a page": "sysconf(_SC_PAGESIZE);",
+	"what the processor has": "getauxval(AT_PAGESZ);",
+	"harmless calls by their numbers": "syscall(SYS_sched_yield); syscall(SYS_getuid);",
+	"dates of times that it was given": 'struct tm t = {.tm_year = 100}; setenv("TZ", "UTC", 1); mktime(&t);',
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_tells_nothing_is_stored(name: str, yard: Facts) -> None:
+	"""A program that asks for what is the same in every run is a hit."""
+	build(yard, MAIN % (KEPT[name] + writes('"one"')))
+	deadline = time.monotonic() + PATIENCE
+	while not yard.hits():
+		assert time.monotonic() < deadline, yard.reasons()
+		assert yard.run_by_facts("tool/teller").returncode == 0
+		time.sleep(0.05)
