@@ -9,6 +9,7 @@ only, and each text is held against the files once per build.
 
 import array
 import os
+import struct
 import sys
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
@@ -18,7 +19,7 @@ ENCODE = os.fsencode
 FORMAT = 2
 """Of what is kept; what has another one is forgotten, and its tasks run again."""
 OBJECTS = (b".o", b".obj", b".os")
-NUMBER = array.array("I").itemsize
+NUMBER = struct.calcsize("I")
 
 
 Stamp = Tuple[int, int, int, int]
