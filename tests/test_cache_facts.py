@@ -311,7 +311,7 @@ def test_the_wrapper_caches_links_only_if_it_is_set(yard: Facts) -> None:
 	line = KINDS["link"].line
 	for _ in range(2):
 		yard.run(line, True)
-		assert yard.explain(yard.folder / "prog").startswith("not asked for")
+		assert yard.explain(yard.folder / "prog").startswith("uncached: input for the linker")
 	assert yard.reasons() == {"input for the linker": 2}
 	deadline = time.monotonic() + PATIENCE
 	while not yard.explain(yard.folder / "prog").startswith("hit"):

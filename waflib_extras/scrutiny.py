@@ -336,7 +336,7 @@ def find_circumstance(name: bytes) -> bytes:
 
 
 def find_processor() -> bytes:
-	"""What the system tells of the processors, but for what changes; with the name that this user gives such machines."""
+	"""What the system tells of the processors, but for what changes; and what this user calls such machines."""
 	with open("/proc/cpuinfo", encoding="utf-8", errors="surrogateescape") as f:
 		lines = {line for line in f if line.partition(":")[0].strip() in PROCESSOR_LINES}
 	named = os.environ.get("WAFCC_PROCESSOR", "")

@@ -67,6 +67,7 @@ struct passed {
 struct start {
 	uint32_t token;
 	int is_seen;
+	int is_wrapper;
 };
 
 /* "WAFPARK_TRACE=arena:berth:generation:token" */
@@ -96,10 +97,10 @@ static char *const *pass_on(const struct start *start, char *const *env, char **
 	const char *ours = wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1, *theirs;
 	char *entry = wafpark_preload_entry;
 	size_t count = 0;
-	if (wafpark_watch != WAFPARK_WATCH_ON || !start->is_seen || count_of(env) > MOST_VARIABLES)
+	if (wafpark_watch != WAFPARK_WATCH_ON || !(start->is_seen || start->is_wrapper) || count_of(env) > MOST_VARIABLES)
 		return env;
 	for (; env && *env; env++) {
-		if ((theirs = value_in(*env, "LD_PRELOAD="))) {
+		if (start->is_seen && (theirs = value_in(*env, "LD_PRELOAD="))) {
 			if (is_first(ours, theirs))
 				entry = *env;
 			else if (*theirs && put_before(passed->preload, theirs))
@@ -107,7 +108,8 @@ static char *const *pass_on(const struct start *start, char *const *env, char **
 		} else if (!value_in(*env, WAFPARK_TRACE "="))
 			list[count++] = *env;
 	}
-	list[count++] = entry;
+	if (start->is_seen)
+		list[count++] = entry;
 	put_trace(passed->trace, start->token);
 	list[count++] = passed->trace;
 	list[count] = NULL;
@@ -192,6 +194,7 @@ static struct start note_start(int folder, const char *path) {
 	if (wafpark_is_observed() && path) {
 		const uint64_t identity = wafpark_inspect(folder, path);
 		start.token = wafpark_note_execute(folder, path, identity);
+		start.is_wrapper = !identity && wafpark_is_wrapper(folder, path);
 		start.is_seen = start.token && identity && wafpark_is_library_there();
 	}
 	return start;
@@ -248,8 +251,7 @@ EXPORT int execvpe(const char *name, char *const argv[], char *const env[]) {
 	return execute_found(name, argv, env);
 }
 
-/* The path by which an open file can be opened again. */
-static const char *path_of_file(int file, char path[40]) {
+HIDDEN const char *wafpark_path_of_file(int file, char path[40]) {
 	char digits[10], *at = path;
 	int count = 0;
 	for (const char *start = "/proc/self/fd/"; *start; start++)
@@ -269,7 +271,7 @@ EXPORT int fexecve(int file, char *const argv[], char *const env[]) {
 	struct passed passed;
 	struct start start = {0};
 	if (file >= 0)
-		start = note_start(AT_FDCWD, path_of_file(file, path));
+		start = note_start(AT_FDCWD, wafpark_path_of_file(file, path));
 	real(file, argv, pass_on(&start, env, list, &passed));
 	return file < 0 ? -1 : note_refusal(-errno, path);
 }
@@ -278,7 +280,7 @@ EXPORT int execveat(int folder, const char *name, char *const argv[], char *cons
 	char *list[PASSED(env)], link[40];
 	struct passed passed;
 	const int is_file = (flags & AT_EMPTY_PATH) && folder >= 0 && !name[0];
-	const char *path = is_file ? path_of_file(folder, link) : name;
+	const char *path = is_file ? wafpark_path_of_file(folder, link) : name;
 	const struct start start = note_start(is_file ? AT_FDCWD : folder, path);
 	const long result = SYSTEM(SYS_execveat, folder, name, argv, pass_on(&start, env, list, &passed), flags);
 	if (wafpark_watch)

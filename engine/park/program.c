@@ -106,6 +106,25 @@ static uint64_t inspect(int folder, const char *path, int depth) {
 	return found;
 }
 
+/* Our own wrapper is linked statically. It must know that it runs in an observed command: it would ask for the result of a command that
+ * waits for it. */
+HIDDEN int wafpark_is_wrapper(int folder, const char *path) {
+	char link[40], real[4096];
+	const int file = (int)SYSTEM(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);
+	if (file < 0)
+		return 0;
+	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, wafpark_path_of_file(file, link), real, sizeof real);
+	SYSTEM(SYS_close, file);
+	static const char name[] = "/wafcc";
+	const long length = sizeof name - 1;
+	if (size < length)
+		return 0;
+	for (long i = 0; i < length; i++)
+		if (real[size - length + i] != name[i])
+			return 0;
+	return 1;
+}
+
 HIDDEN uint64_t wafpark_inspect(int folder, const char *path) {
 	return path ? inspect(folder, path, 0) : 0;
 }

@@ -127,6 +127,10 @@ uint64_t wafpark_digest(const char *text, uint64_t size);
 /* program.c: what the kernel will start for a path. 0 if that cannot be observed: static, of another kind of processor, or
  * not to be told. Interpreters of scripts are noted as loaded. */
 uint64_t wafpark_inspect(int folder, const char *path);
+int wafpark_is_wrapper(int folder, const char *path);
+
+/* The path by which an open file can be opened again. */
+const char *wafpark_path_of_file(int file, char path[40]);
 
 
 /* launch.c: takes that out of an environment again. */
