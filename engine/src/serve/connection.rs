@@ -355,7 +355,7 @@ impl Connection {
                 false => Ok(false),
             };
         }
-        if self.standing.is_none() && now - self.arrived > limits.greeting() {
+        if self.standing.is_none() && !office.is_open() && now - self.arrived > limits.greeting() {
             return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
         }
         if is_late(&mut self.incoming, self.received, now, limits.patience) {

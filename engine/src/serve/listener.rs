@@ -119,7 +119,7 @@ impl Listener {
 
     /// Workers turn away the oldest of those without a token, and are behind with that: the next ones wait in the kernel.
     fn is_behind(&self) -> bool {
-        self.office.strangers() > 2 * self.office.limits.strangers()
+        self.office.strangers() > 2 * self.office.most_strangers()
     }
 
     fn look_at_papers(&mut self) {

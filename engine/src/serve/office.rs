@@ -98,6 +98,14 @@ impl Office {
         self.is_open.store(false, Ordering::SeqCst);
     }
 
+    /// So many connections may have shown no token. Where none is wanted, that is true of all.
+    pub fn most_strangers(&self) -> usize {
+        match self.is_open() {
+            true => self.limits.connections,
+            false => self.limits.strangers(),
+        }
+    }
+
     /// Connections that have shown no token yet.
     pub fn strangers(&self) -> usize {
         let open = self.metrics.open.load(Ordering::Relaxed) as usize;

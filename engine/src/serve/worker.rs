@@ -191,7 +191,7 @@ impl Worker {
 
     fn admit(&mut self, arrival: Arrival) -> io::Result<()> {
         let connection = Connection::new(arrival, &self.office)?;
-        if self.office.strangers() > self.office.limits.strangers() {
+        if self.office.strangers() > self.office.most_strangers() {
             // Not the new one: a crowd that shows no tokens would keep out all who have one.
             if let Some(oldest) = self.strangers.first().copied() {
                 let words = "others have come, and it has shown no token";
@@ -553,12 +553,17 @@ mod tests {
         let place = Place::new("strangers");
         let known: Vec<_> = (0..5).map(|_| place.peer()).collect();
         known.iter().for_each(ping);
+        place.office.close();
         let mut strangers: Vec<_> = (0..20).map(|_| place.peer()).collect();
         for old in &mut strangers[..9] {
             assert_eq!(old.read(&mut [0]).unwrap(), 0, "it has to go");
         }
-        strangers[15..].iter().for_each(ping);
+        for new in &mut strangers[15..] {
+            new.set_nonblocking(true).unwrap();
+            let found = new.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(found, Err(io::ErrorKind::WouldBlock), "it may stay");
+        }
         known.iter().for_each(ping);
-        assert_eq!(place.office.known.now(), 10);
+        assert_eq!(place.office.known.now(), 5);
     }
 }
