@@ -75,7 +75,7 @@ def test_repeats_by_seed(engine: str, tmp_path: pathlib.Path) -> None:
 
 	def draw(*options: str) -> Any:
 		done = run_faults(
-			work, "--seed", "5", "--kinds", "odd-umask,times,kill-engine", "--json", str(record), *options
+			work, "--seed", "5", "--kinds", "odd-umask,times,socket-removed", "--json", str(record), *options
 		)
 		assert done.returncode == 0, done
 		told = json.loads(record.read_text())["trials"]
@@ -103,9 +103,25 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 		assert not os.listdir(str(tmp_path))
 
 
+# Where an engine is killed or stopped, temporary files of compilers may stay: docs/promises.md says so.
+STANDING = (
+	"kill-guardian",
+	"kill-parked",
+	"store-damaged",
+	"store-times",
+	"store-gone",
+	"index-older",
+	"socket-removed",
+	"odd-umask",
+	"times",
+	"broken-source",
+)
+
+
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_our_builds_stand(seed: int, engine: str, tmp_path: pathlib.Path) -> None:
 	"""Builds that are disturbed make what plain builds make, within a minute each, and leave nothing behind."""
 	programs = os.path.dirname(engine)
-	done = run_faults(tmp_path, "--programs", programs, "--seed", str(seed), "--trials", "5", "--patience", "60")
+	options = ["--programs", programs, "--seed", str(seed), "--trials", "5", "--patience", "60"]
+	done = run_faults(tmp_path, *options, "--kinds", ",".join(STANDING))
 	assert done.returncode == 0, f"{done.stdout}{done.stderr}"
