@@ -121,7 +121,7 @@ impl Connection {
     /// Takes what has come, and answers it. With what takes its time, an errand comes back.
     pub fn receive(&mut self, scratch: &mut [u8], office: &Office) -> Result<Option<Errand>, End> {
         loop {
-            let most = self.most_input().min(scratch.len());
+            let most = self.most_input(office).min(scratch.len());
             match self.wire.receive(&mut scratch[..most])? {
                 Received::Nothing => return self.send().map(|()| None),
                 Received::End => {
@@ -149,8 +149,8 @@ impl Connection {
 
     /// What is to come whole comes when there is memory for all of it: until then its beginning is all that is read.
     /// Without a token there is memory for little, and none that others share.
-    fn most_input(&self) -> usize {
-        if self.standing.is_none() {
+    fn most_input(&self, office: &Office) -> usize {
+        if self.lacks_token(office) {
             return STRANGER.saturating_sub(self.input.len()).max(1);
         }
         match self.dialect.needs(&self.input) {
@@ -303,6 +303,11 @@ impl Connection {
         Ok(())
     }
 
+    /// It has shown no token, and this server wants one.
+    fn lacks_token(&self, office: &Office) -> bool {
+        self.standing.is_none() && !office.is_open()
+    }
+
     /// Watches what has begun, and gives back what is not needed.
     fn settle(&mut self, office: &Office) -> Result<(), End> {
         if self.is_last {
@@ -311,7 +316,7 @@ impl Connection {
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = Vec::new();
         }
-        if self.standing.is_none() && self.input.len() >= STRANGER && self.wants_input(office) {
+        if self.lacks_token(office) && self.input.len() >= STRANGER && self.wants_input(office) {
             return Err(End::Turned(Turned::Malformed, "it says too much before a token"));
         }
         let held = self.input.capacity();
@@ -355,7 +360,7 @@ impl Connection {
                 false => Ok(false),
             };
         }
-        if self.standing.is_none() && !office.is_open() && now - self.arrived > limits.greeting() {
+        if self.lacks_token(office) && now - self.arrived > limits.greeting() {
             return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
         }
         if is_late(&mut self.incoming, self.received, now, limits.patience) {
