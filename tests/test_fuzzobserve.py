@@ -128,8 +128,8 @@ def test_what_is_not_noted_is_told(lines: List[str], noted: List[Access], missed
 	assert compare(observation._replace(blind=["it cannot be observed"]), "/yard", []) == []
 
 
-# What is known to be missed, or is looked for by the library that observes and not by the program: docs/promises.md. Instructions
-# of a program's own are found by reading the program, which this tool does not.
+# What is known to be missed, or is looked for by the library that observes and not by the program: docs/promises.md.
+# Instructions of a program's own are found by reading the program, which this tool does not.
 OPEN = (
 	"own_*",
 	"old_*",
