@@ -103,8 +103,8 @@ def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
 		assert not os.listdir(str(tmp_path))
 
 
-# Where an engine is killed or stopped, temporary files of compilers may stay: docs/promises.md says so. With `hard_link`
-# a file of the store that somebody writes into is the output, too.
+# Where an engine is killed or stopped, temporary files of compilers may stay: docs/promises.md says so. With
+# `hard_link` a file of the store that somebody writes into is the output, too.
 STANDING = (
 	"kill-guardian",
 	"kill-parked",
