@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 
-from waflib_extras import closure, grouping, ledger, names
+from waflib_extras import closure, grouping, ledger, names, stamps
 
 
 def left(text: str) -> Set[str]:
@@ -189,3 +189,31 @@ def test_records_are_whole_or_none(tmp_path: Any) -> None:
 				f.write(damaged)
 			assert ledger.read(path) is None
 	assert os.listdir(str(tmp_path)) == ["records"]
+
+
+def test_a_stamp_that_is_not_to_be_trusted_has_the_file_read(tmp_path: Any) -> None:
+	"""Who was looked at just after a change is read once more, counts as changed only if it is, and is known then."""
+	file, none = tmp_path / "a.h", str(tmp_path / "none.h")
+	file.write_text("one")
+	path = str(file)
+	found = stamps.of_file(path)
+	assert found is not None
+	fresh = stamps.settle(found, found[stamps.CHANGED])
+	assert stamps.is_unsettled(fresh) and not stamps.is_unsettled(found)
+	old = found[stamps.CHANGED] + stamps.JUST_NOW_COARSE
+	assert stamps.settle(found, old) == found
+
+	def look(known: Any, digest: str, name: str = path) -> Tuple[List[str], Any]:
+		digests = {name: digest} if digest else {}
+		target = ledger.Target(ledger.Ledger(str(tmp_path)), "name", {"stamps": {name: known}, "digests": digests})
+		return target.find_changed(), target.saved["stamps"][name]
+
+	digest = closure.digest_of(path)
+	while stamps.is_unsettled(stamps.settle(found)):
+		assert look(fresh, digest) == ([], fresh) or not stamps.is_unsettled(stamps.settle(found))
+	assert look(fresh, digest) == ([], found)
+	assert look(found, "") == ([], found)
+	assert look(fresh, "") == ([path], fresh)
+	assert look(fresh, "other") == ([path], fresh)
+	assert look(found, digest, none) == ([none], found)
+	assert look(None, digest, none) == ([], None)

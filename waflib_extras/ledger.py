@@ -55,6 +55,7 @@ class Ledger:
 		self.told: List[str] = []
 		"""What is shown when the build ends."""
 		self.look = stamps.of_file
+		self.read = read_content
 		self.list = list_folder
 		self.lists: Dict[str, FrozenSet[str]] = {}
 		"""What is in folders, as it was when this build first looked for plans."""
@@ -83,16 +84,20 @@ class Ledger:
 			with checks.away():
 				return stamps.of_file(path)
 
+		def read_away(path: str) -> Optional[bytes]:
+			with checks.away():
+				return read_content(path)
+
 		def list_away(folder: str) -> FrozenSet[str]:
 			with checks.away():
 				return list_folder(folder)
 
-		self.look, self.list = look, list_away
+		self.look, self.read, self.list = look, read_away, list_away
 		checks.append(lambda: self.holds_still(checks.look_at))
 
 	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Any]]) -> bool:
 		"""Look at all files again: what was planned is what would be planned now."""
-		before, self.look = self.stamps, stamps.of_file
+		before, self.look, self.read = self.stamps, stamps.of_file, read_content
 		self.list, self.lists = list_folder, {}
 		found = look_at(before)
 		self.stamps = {path: status and stamps.of_status(status) for path, status in found.items()}
@@ -180,6 +185,14 @@ class Ledger:
 				write(os.path.join(self.folder, FACTS), self.facts)
 
 
+def read_content(path: str) -> Optional[bytes]:
+	try:
+		with open(path, "rb") as f:
+			return f.read()
+	except OSError:
+		return None
+
+
 def list_folder(folder: str) -> FrozenSet[str]:
 	try:
 		return frozenset(os.listdir(folder or os.sep))
@@ -213,8 +226,7 @@ class Target:
 			return False
 		if any(self.ledger.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
 			return False
-		stamp = self.ledger.stamp
-		changed = [path for path, known in self.saved["stamps"].items() if stamp(path) != known]
+		changed = self.find_changed()
 		edited = self.saved["edited"]
 		if changed:
 			edited = {path: (0, now) if path in changed else (edit[0] + 1, edit[1]) for path, edit in edited.items()}
@@ -224,6 +236,21 @@ class Target:
 			return False
 		self.ledger.held.append((self, key, is_cxx))
 		return True
+
+	def find_changed(self) -> List[str]:
+		"""The files whose content is another; one that may be the same is read, and known by its stamp from then on."""
+		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.ledger.stamp
+		changed = []
+		for path in [path for path, known in saved.items() if stamp(path) != known]:
+			# before it is read, so that a later change shows
+			settled = stamps.settle(stamp(path))
+			content = self.ledger.read(path) if settled and path in digests else None
+			if content is None or hashlib.md5(content).hexdigest() != digests[path]:
+				changed.append(path)
+			elif settled != saved[path]:
+				saved[path] = settled
+				self.ledger.is_new = True
+		return changed
 
 	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
 		"""Keep the plan if only files have changed that are compiled alone by now, and that stay in their turn."""
@@ -235,10 +262,8 @@ class Target:
 			if path not in edited:
 				return False
 			found[path] = stamps.settle(self.ledger.stamp(path))
-			try:
-				with open(path, "rb") as f:
-					content = f.read()
-			except OSError:
+			content = self.ledger.read(path)
+			if content is None or found[path] is None:
 				return False
 			facts = names.read_facts(content.decode("latin-1"))
 			if grouping.is_starting(facts, is_cxx) != (sources.index(path) in plan["starts"]):
@@ -259,11 +284,13 @@ class Target:
 		plan: Dict[str, Any],
 	) -> None:
 		shelf = finder.shelf
+		# headers that were too fresh are read again once
+		fresh = [path for path in files if stamps.is_unsettled(shelf.stamp(path))]
 		self.saved.update(
 			key=key,
 			stamps={**finder.system.find_stamps(finder.systems), **{path: shelf.stamp(path) for path in files}},
 			missed={folder: sorted(missed) for folder, missed in finder.missed.items()},
-			digests={path: shelf.digest(path) for path in sources},
+			digests={path: shelf.digest(path) for path in [*sources, *fresh]},
 			plan=plan,
 		)
 		self.ledger.planned.add(self.name)

@@ -43,3 +43,8 @@ def settle(stamp: Optional[Stamp], looked: Optional[int] = None) -> Optional[Sta
 	if stamp is None or not is_fresh(stamp, time.time_ns() if looked is None else looked):
 		return stamp
 	return [*stamp, UNSETTLED]
+
+
+def is_unsettled(stamp: Optional[Stamp]) -> bool:
+	"""Whether this is one that no file has."""
+	return stamp is not None and stamp[-1] == UNSETTLED
