@@ -181,13 +181,14 @@ class Look:
 
 	def is_target(self, text: bytes) -> bool:
 		target, path = split_value(text)
-		return os.readlink(path) == target
+		# as text: so a resident asks again
+		return os.fsencode(os.readlink(os.fsdecode(path))) == target
 
 	def is_resolved(self, text: bytes) -> bool:
 		real, path = split_value(text)
 		# fails where it leads nowhere
 		os.stat(path)
-		return os.path.realpath(path) == real
+		return os.fsencode(os.path.realpath(os.fsdecode(path))) == real
 
 	def is_listing(self, text: bytes) -> bool:
 		in_order, digest, path = split_fields(text)
@@ -414,14 +415,17 @@ class Trails:
 			return os.path.dirname(folder), passed
 		whole = join(folder, name)
 		try:
-			mode = os.lstat(whole).st_mode
-			if stat.S_ISDIR(mode):
-				return whole, passed
-			if stat.S_ISLNK(mode) and depth < MOST_LINKS:
-				real, others = self.find(os.path.join(folder, os.readlink(whole)), depth + 1)
-				return real, [*passed, (folder, name), *others]
+			# where paths lead shows in the files that texts are about; folders such as /tmp change all the time
+			with unseen():
+				mode = os.lstat(whole).st_mode
+				target = os.readlink(whole) if stat.S_ISLNK(mode) else EMPTY
 		except OSError:
-			pass
+			return whole, [*passed, (folder, name)]
+		if stat.S_ISDIR(mode):
+			return whole, passed
+		if target and depth < MOST_LINKS:
+			real, others = self.find(os.path.join(folder, target), depth + 1)
+			return real, [*passed, (folder, name), *others]
 		return whole, [*passed, (folder, name)]
 
 

@@ -360,7 +360,11 @@ impl Connection {
                 false => Ok(false),
             };
         }
-        if self.lacks_token(office) && now - self.arrived > limits.greeting() {
+        let time = match office.is_open() {
+            true => limits.patience,
+            false => limits.greeting(),
+        };
+        if self.standing.is_none() && now - self.arrived > time {
             return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
         }
         if is_late(&mut self.incoming, self.received, now, limits.patience) {
