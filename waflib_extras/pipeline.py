@@ -12,6 +12,7 @@ from . import protocol
 from .engine import MSG_NOSIGNAL, PACE, RECEIVE, Connection, Session
 from .protocol import EngineError, Inputs, Lost, Outcome, Output, ProtocolError, Told
 
+NOTHING = b""
 MSG_DONTWAIT = 0x40  # Linux's; PyPy 3.9 does not name it
 AT_ONCE = 1 << 18  # bytes that are put together for one call of the system
 
@@ -139,7 +140,7 @@ class Pipeline:
 					return None
 				connection.look()
 			except OSError:
-				return b""
+				return NOTHING
 
 	def _poll(self, wake: Optional[int], timeout: Optional[float]) -> None:
 		"""Wait until there is something to read, or the time is up, looking at the engine now and then."""
