@@ -113,6 +113,38 @@ def test_a_library_that_is_exchanged_between_two_commands(how: str, yard: Yard) 
 		assert time.monotonic() < deadline, "it is never a hit"
 
 
+LOADER = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+int main(int argc, char **argv) {
+	if (argc < 2 || !strcmp(argv[1], "--version"))
+		return !puts("1");
+	void *library = dlopen("LIBRARY", RTLD_NOW);
+	const char *(*said)(void) = library ? (const char *(*)(void))dlsym(library, "said") : NULL;
+	FILE *file = fopen(argv[1], "w");
+	return !said || !file || fputs(said(), file) < 0 || fclose(file);
+}
+"""
+
+
+def test_what_a_parked_program_loads_later(yard: Yard) -> None:
+	"""A library that it loads itself is a fact like any other: the result is stored, and another one is noticed."""
+	plugin = yard.library("first", "lib/plugin.so")
+	yard.write("tool/writer.c", LOADER.replace("LIBRARY", str(plugin)))
+	subprocess.run(["gcc", "-o", "tool/writer", "tool/writer.c", "-ldl"], cwd=yard.folder, check=True, timeout=PATIENCE)
+	for word in ("first", "second"):
+		yard.park(word)
+		hits = yard.hits()
+		deadline = time.monotonic() + PATIENCE
+		while yard.hits() == hits:
+			assert yard.write_down() == word
+			assert time.monotonic() < deadline, f"it is never a hit: {yard.reasons()}"
+		fresh = yard.library("second", "lib/plugin.so.new")
+		time.sleep(0.2)
+		os.replace(fresh, plugin)
+
+
 @pytest.mark.parametrize(
 	("compiler", "part"), [("gcc", "cc1"), ("g++", "cc1plus"), ("clang", "clang"), ("clang++", "clang")]
 )

@@ -417,6 +417,8 @@ static struct mark {
 	uint64_t identity, digest;
 } marks[MARKS];
 static unsigned marked, marks_noted;
+static const char *const lists[] = {"/etc/ld.so.cache", "/etc/ld.so.preload"};
+enum { LISTS = sizeof lists / sizeof *lists };
 
 static struct mark mark_of(const char *path) {
 	struct stat status;
@@ -459,11 +461,10 @@ static int walk_object(struct dl_phdr_info *object, size_t size, void *data) {
 
 /* By the paths under which the loader has found them, so that a link that leads elsewhere by now is seen, too. */
 static int walk_libraries(mark_function *visit) {
-	static const char *const lists[] = {"/etc/ld.so.cache", "/etc/ld.so.preload"};
 	struct walk walk = {visit, 0};
 	if (dl_iterate_phdr(walk_object, &walk))
 		return 0;
-	for (unsigned i = 0; i < sizeof lists / sizeof *lists; i++)
+	for (unsigned i = 0; i < LISTS; i++)
 		if (!visit(walk.at++, mark_of(lists[i])))
 			return 0;
 	return 1;
@@ -477,9 +478,10 @@ HIDDEN int wafpark_has_same_libraries(void) {
 	return walk_libraries(is_as_marked);
 }
 
-/* What is mapped counts: a path may mean another file since the program was parked. */
+/* What is mapped counts: a path may mean another file since the program was parked. What it loads later is not marked: the last
+ * marks are those of the lists. */
 static uint64_t identity_of_object(const struct dl_phdr_info *object) {
-	return marks_noted < marked ? marks[marks_noted++].identity : identity_of_path(object->dlpi_name);
+	return marks_noted + LISTS < marked ? marks[marks_noted++].identity : identity_of_path(object->dlpi_name);
 }
 
 static int note_object(struct dl_phdr_info *object, size_t size, void *data) {

@@ -25,6 +25,7 @@ PROJECTS = 6  # so many different ones, that their plain builds need not be made
 EDITS = 4
 HANG = 2.0  # times the patience, after which a build hangs
 LATE = 3.0  # seconds after which a fault strikes, however little is made
+WITHOUT_ENGINE = "ran without the engine"
 HEALED = 4  # builds of which one must come from the cache alone, when all that cannot be reached has left
 
 
@@ -204,17 +205,19 @@ class Trial:
 		self.check(built, wanted, "the next build")
 		if self.troubles:
 			return
+		for fault in self.faults:
+			fault.end(self.stage)
 		if "times-future" not in self.kinds:
+			if WITHOUT_ENGINE in built.said:  # nobody has told Waf what such a command depends on: it runs once more
+				self.run_build("build", [])
 			built = self.run_build("build", [])
 			if built.status or not self.builder.is_done(built.said):
-				self.trouble("a build with nothing to do does not say so:\n%s" % built.said[-2000:])
+				self.trouble("a build with nothing to do does not say so:\n%s" % built.said[-2000:], *self.explain())
 		if self.is_healing and not any(fault.lasts for fault in self.faults):
 			self.heal(wanted)
 
 	def heal(self, wanted: Reference) -> None:
 		"""After some builds all comes from the cache, with the same engine or another."""
-		for fault in self.faults:
-			fault.end(self.stage)
 		counts: Dict[str, int] = {}
 		builds = 0
 		deadline = time.monotonic() + 2 * LEAVE
