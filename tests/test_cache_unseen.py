@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import time
 from typing import Callable
@@ -37,7 +38,7 @@ def program(yard: Facts, code: str, name: str, *options: str) -> None:
 	source = yard.write(
 		f"{name}.c",
 		"#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
-		"#include <unistd.h>\nint main(int argc, char **argv) {\n%s\n}\n" % code,
+		"#include <sys/random.h>\n#include <sys/stat.h>\n#include <time.h>\n#include <unistd.h>\nint main(int argc, char **argv) {\n%s\n}\n" % code,
 	)
 	line = ["gcc", "-w", "-o", name, str(source), *options]
 	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
@@ -113,6 +114,58 @@ def test_a_static_program_that_is_called_like_a_compiler(yard: Facts) -> None:
 		for flavour in ("sweet", "sour"):
 			yard.same(LINE, FLAVOUR=flavour)
 	assert yard.hits() == 0
+
+
+# What a program may put into the result, and the reason for which it is not stored.
+DRAWN = {
+	"random": ("unsigned drawn; getrandom(&drawn, sizeof drawn, 0);", "reads random numbers"),
+	"device": (
+		'unsigned drawn; int file = open("/dev/urandom", O_RDONLY); read(file, &drawn, 4);',
+		"reads random numbers",
+	),
+	"clock": (
+		"struct timespec now; clock_gettime(CLOCK_REALTIME, &now); unsigned drawn = now.tv_nsec;",
+		"reads the clock",
+	),
+	"number": ("unsigned drawn = getpid();", "reads random numbers"),
+}
+BECOME_GCC = """
+	char flavour[99], *list[99] = {"gcc", flavour};
+	snprintf(flavour, sizeof flavour, "-DFLAVOUR=\\"%u\\"", drawn);
+	for (int i = 1; i <= argc; i++) list[i + 1] = argv[i];
+	return execv("/usr/bin/gcc", list);"""
+
+
+@pytest.mark.parametrize("name", ["gcc", "cc1", "x86_64-linux-gnu-gcc-12"])
+@pytest.mark.parametrize("what", DRAWN)
+def test_what_a_program_that_is_called_like_a_compiler_draws(what: str, name: str, yard: Facts) -> None:
+	"""The name of a program says nothing of what it does with clocks and numbers: it is no compiler, and has no text of one."""
+	code, reason = DRAWN[what]
+	program(yard, code + BECOME_GCC, "tool/gcc")
+	if name != "gcc":
+		(yard.folder / "tool/gcc").rename(yard.folder / "tool" / name)
+		(yard.folder / "tool/gcc").symlink_to(name)
+	for _ in range(3):
+		assert yard.run(LINE, True).status == 0
+	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
+
+
+def test_the_time_of_a_file_that_a_program_like_a_compiler_asks_for(yard: Facts) -> None:
+	"""A compiler does not go by the times of files; who knows what a program does that is called like one."""
+	code = 'struct stat found; stat("flag", &found); unsigned drawn = found.st_mtime;'
+	program(yard, code + BECOME_GCC, "tool/gcc")
+	yard.until_hit(LINE)
+	for moment in (1_000_000_000, 1_000_000_001, 1_000_000_000):
+		os.utime(yard.folder / "flag", (moment, moment))
+		yard.same(LINE)
+
+
+def test_a_compiler_outside_of_the_system_is_known(yard: Facts) -> None:
+	"""A copy of the real driver, wherever it is, is the compiler that it says it is, whose random numbers do not count."""
+	driver = pathlib.Path("/usr/bin/gcc").resolve()
+	(yard.folder / "tool").mkdir()
+	shutil.copy(driver, yard.folder / "tool/gcc")
+	yard.until_hit(f"{LINE} -DFLAVOUR=1 -B{subprocess.check_output([driver, '-print-prog-name=cc1'], text=True).strip()[:-3]}")
 
 
 # What an assembler does before it becomes the real one.

@@ -1,5 +1,5 @@
 //! What is known of programs: which of the things that they are seen to do cannot show in what they make. By the names of
-//! their files; whoever is not in the table is a stranger, of whom everything counts.
+//! their files; whoever is not in the table, or has none of its family's marks, is a stranger, of whom everything counts.
 
 use super::access::Bytes;
 
@@ -84,9 +84,19 @@ const PYTHON: Manners = Manners {
     ..SCRIPT
 };
 
-const TABLE: [(&[&str], Manners); 6] = [
-    (
-        &[
+/// Programs that are known by their names, and by what is written in them: a name alone says little of a program that did not
+/// come with the system.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Family {
+    names: &'static [&'static str],
+    pub manners: Manners,
+    /// Each of its programs has one of these in its file. Where none is known, the system's own programs are believed only.
+    pub marks: &'static [&'static str],
+}
+
+static FAMILIES: [Family; 7] = [
+    Family {
+        names: &[
             "gcc",
             "g++",
             "gfortran",
@@ -102,26 +112,57 @@ const TABLE: [(&[&str], Manners); 6] = [
             "lto1",
             "lto-wrapper",
             "collect2",
-            "as",
         ],
-        COMPILER,
-    ),
-    (&["ld", "ld.bfd", "ld.gold", "ld.lld"], LINKER),
-    (&["ar"], ARCHIVER),
-    (
-        &[
+        manners: COMPILER,
+        marks: &["COLLECT_GCC", "N5clang"],
+    },
+    Family {
+        names: &["as"],
+        manners: COMPILER,
+        marks: &["GNU assembler"],
+    },
+    Family {
+        names: &["ld", "ld.bfd", "ld.gold", "ld.lld"],
+        manners: LINKER,
+        marks: &["GNU ld", "N4gold", "N3lld"],
+    },
+    Family {
+        names: &["ar"],
+        manners: ARCHIVER,
+        marks: &["thin archive", "liblto_plugin", "N4llvm"],
+    },
+    Family {
+        names: &[
             "bison", "flex", "m4", "sed", "cat", "protoc", "xxd", "gperf", "re2c", "grep", "sort", "tr", "cut", "head",
             "tail", "wc", "echo", "true", "false",
         ],
-        READER,
-    ),
-    (&["sh", "dash", "mawk"], SCRIPT),
-    (&["python", "pypy"], PYTHON),
+        manners: READER,
+        marks: &[
+            "GNU Bison",
+            "YY_FLEX_MAJOR_VERSION",
+            "GNU M4",
+            "GNU sed",
+            "google8protobuf",
+            "GNU gperf",
+            "GNU grep",
+            "GNU coreutils",
+        ],
+    },
+    Family {
+        names: &["sh", "dash", "mawk"],
+        manners: SCRIPT,
+        marks: &[],
+    },
+    Family {
+        names: &["python", "pypy"],
+        manners: PYTHON,
+        marks: &["Py_BytesMain", "pypy_main_startup"],
+    },
 ];
 
-impl Manners {
+impl Family {
     /// `program` is the path of its file.
-    pub fn of(program: &[u8]) -> Manners {
+    pub fn of(program: &[u8]) -> Option<&'static Family> {
         let name = program.rsplit(|b| *b == b'/').next().unwrap_or(program);
         let name = String::from_utf8_lossy(name);
         // `python3.11`, `gcc-12`, `x86_64-linux-gnu-ld.bfd`
@@ -131,14 +172,20 @@ impl Manners {
         };
         let last = |name: &str| name.rsplit('-').next().unwrap_or(name).to_owned();
         let plain = unversioned(&name);
-        let of = |name: &str| TABLE.iter().find(|(known, _)| known.contains(&name));
+        let of = |name: &str| FAMILIES.iter().find(|family| family.names.contains(&name));
         // Only tool chains have a target's name before their own.
-        let of_chain = |name: String| of(&name).filter(|(_, manners)| !manners.listens);
+        let of_chain = |name: String| of(&name).filter(|family| !family.manners.listens);
         let found = of(&name).or_else(|| of(&plain));
-        let found = found
+        found
             .or_else(|| of_chain(last(&name)))
-            .or_else(|| of_chain(last(&plain)));
-        found.map_or(STRANGER, |(_, manners)| *manners)
+            .or_else(|| of_chain(last(&plain)))
+    }
+}
+
+impl Manners {
+    /// As the name of a program's file says.
+    pub fn of(program: &[u8]) -> Manners {
+        Family::of(program).map_or(STRANGER, |family| family.manners)
     }
 }
 
@@ -196,6 +243,22 @@ mod tests {
             ("", STRANGER),
         ] {
             assert_eq!(Manners::of(path.as_bytes()), manners, "{path}");
+        }
+    }
+
+    /// Each family that is believed outside of the system's folders knows the programs of this machine by their marks.
+    #[test]
+    fn what_came_with_the_system_has_a_mark_of_its_family() {
+        for program in ["gcc", "as", "ld", "ar", "sed", "grep", "sort"] {
+            let folders = ["/usr/bin", "/bin"].map(std::path::Path::new);
+            let found = folders.into_iter().map(|folder| folder.join(program));
+            let Some(path) = found.filter_map(|path| std::fs::canonicalize(path).ok()).next() else {
+                continue;
+            };
+            let family = Family::of(path.as_os_str().as_encoded_bytes()).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            let has = |mark: &&str| memchr::memmem::find(&bytes, mark.as_bytes()).is_some();
+            assert!(family.marks.iter().any(has), "{path:?}");
         }
     }
 

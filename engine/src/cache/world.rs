@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use memchr::memmem;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
 use rustix::io::Errno;
@@ -19,6 +20,7 @@ use super::environment::Environment;
 use super::fact::Kind;
 use super::instructions::{self, Findings};
 use super::listing::Listing;
+use super::manners::Family;
 use super::moment::{status_of_name, Moment, Shelf};
 use super::path::{split, Path, Place};
 use super::recent::Recent;
@@ -48,6 +50,8 @@ pub struct World {
     dated: Recent<Identity, (Status, bool)>,
     /// What programs and libraries can do by instructions of their own.
     instructions: Recent<Identity, (Status, Findings)>,
+    /// Whether programs have what those of a family have in them, for the family that was asked for last.
+    marks: Recent<Identity, (Status, &'static Family, bool)>,
     folders: Recent<Identity, (Status, Arc<Listing>)>,
     /// Paths of what was a link when it was last looked at, by their hashes: no more than a hint.
     links: Recent<u64, ()>,
@@ -81,6 +85,7 @@ impl World {
             digests: Recent::new(room.files),
             dated: Recent::new(room.files),
             instructions: Recent::new(room.folders),
+            marks: Recent::new(room.folders),
             folders: Recent::new(room.folders),
             links: Recent::new(room.folders),
             hasher: RandomState::new(),
@@ -160,6 +165,28 @@ impl World {
             self.instructions.put((status.device, status.inode), (*status, found));
         }
         Ok(Some(found))
+    }
+
+    /// Whether a program of this status is of a family, by what is in its file; one that cannot be read is not.
+    pub fn is_marked(&self, path: &[u8], status: &Status, family: &'static Family) -> bool {
+        match self.marks.get(&(status.device, status.inode)) {
+            Some((known, asked, is_marked)) if known == *status && asked == family => is_marked,
+            _ => self.read_marks(path, status, family).unwrap_or(false),
+        }
+    }
+
+    fn read_marks(&self, path: &[u8], status: &Status, family: &'static Family) -> io::Result<bool> {
+        if family.marks.is_empty() || status.size > LARGEST_PROGRAM {
+            return Ok(false);
+        }
+        let (bytes, is_lasting) = self.read_whole(path, status)?;
+        let Some(bytes) = bytes else { return Ok(false) };
+        let has = |mark: &&str| memmem::find(&bytes, mark.as_bytes()).is_some();
+        let is_marked = family.marks.iter().any(has);
+        if is_lasting {
+            self.marks.put((status.device, status.inode), (*status, family, is_marked));
+        }
+        Ok(is_marked)
     }
 
     /// A plain file, if it is the one of this status still, and whether a later change would show.
@@ -328,6 +355,14 @@ impl<'w> View<'w> {
             .kind()
             .is_plain()
             .then(|| self.world.instructions(&self.name, &status))?
+    }
+
+    /// Whether a program is of a family, by what is in its file.
+    pub fn is_marked(&mut self, program: &[u8], family: &'static Family) -> bool {
+        match self.moment.status(program) {
+            Ok(status) if status.kind().is_plain() => self.world.is_marked(program, &status, family),
+            _ => false,
+        }
     }
 
     /// Whether each change of a file with this status shows in that.

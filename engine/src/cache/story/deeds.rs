@@ -93,17 +93,14 @@ impl Story<'_, '_, '_> {
 
     /// Looks at `PWD` and at `.` that only tell a compiler whether it may call its folder by that name, where the name makes no
     /// difference. In another checkout `PWD` is another.
-    pub(super) fn find_idle(&self, accesses: &[Access]) -> HashSet<usize> {
+    pub(super) fn find_idle(&mut self, accesses: &[Access]) -> HashSet<usize> {
         let policy = self.knowledge.policy;
-        let Some(place) = self
-            .view
-            .environment
-            .value(b"PWD")
-            .filter(|_| policy.compiler && !policy.folder)
-        else {
+        let environment = self.view.environment;
+        let place = environment.value(b"PWD");
+        let Some(place) = place.filter(|_| policy.compiler && !policy.folder) else {
             return HashSet::new();
         };
-        let compilers: HashSet<u32> = accesses.iter().filter_map(compiler).collect();
+        let compilers: HashSet<u32> = accesses.iter().filter_map(|access| self.compiler(access)).collect();
         let is_asked = |access: &Access| matches!(&access.what, What::Ask { name } if name == b"PWD");
         let asks = |access: &Access| is_asked(access) && compilers.contains(&access.process);
         let looks = |access: &Access, at: &[u8]| match &access.what {
@@ -435,12 +432,12 @@ impl Story<'_, '_, '_> {
             _ => Err(Obstacle::Denied { path: self.show(&path) }),
         }
     }
-}
 
-/// The process, if a compiler begins in it.
-fn compiler(access: &Access) -> Option<u32> {
-    match &access.what {
-        What::Begin { program, .. } if Manners::of(program).compiles => Some(access.process),
-        _ => None,
+    /// The process, if a compiler begins in it.
+    fn compiler(&mut self, access: &Access) -> Option<u32> {
+        match &access.what {
+            What::Begin { program, .. } if self.judge(program).compiles => Some(access.process),
+            _ => None,
+        }
     }
 }

@@ -17,10 +17,11 @@ use super::super::instructions::Findings;
 use super::super::manners::OWN_CALLS;
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
-use super::super::path::{below, split, Path, Root};
+use super::super::path::{split, Path, Root};
 use super::super::processor::{self, PROCESSOR};
 use super::super::status::Stamp;
 use super::super::world::View;
+use super::places::is_installed;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
 use crate::regular;
 
@@ -137,12 +138,15 @@ impl Story<'_, '_, '_> {
 
     /// What it finds on its standard input, where a program may read that and the key has nothing of it.
     fn input(&self) -> Result<Option<Fact>, Obstacle> {
-        if !self.some_listen || !self.knowledge.policy.compiler {
+        if !self.some_listen {
             return Ok(None);
         }
         let value = self.view.environment.value(INPUT).map(<[u8]>::to_vec);
         if value.as_deref() == Some(Input::UNKNOWN.as_bytes()) {
             return Err(Obstacle::ReadsInput);
+        }
+        if !self.knowledge.policy.compiler {
+            return Ok(None);
         }
         let name = INPUT.to_vec();
         Ok(Some(Fact::Variable { name, value }))
@@ -387,13 +391,6 @@ impl Story<'_, '_, '_> {
 pub fn asks_number(text: &[u8]) -> bool {
     text.windows(2).any(|pair| pair == b"$$" || pair == b"$!")
         || text.windows(4).any(|part| part == b"PPID" || part == b"${$}")
-}
-
-/// It came with the system.
-fn is_installed(path: &[u8]) -> bool {
-    const FOLDERS: [&[u8]; 6] = [b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/lib32"];
-    let is_in = |folder: &[u8]| below(folder, path).is_some();
-    FOLDERS.into_iter().any(is_in) && !is_in(b"/usr/local")
 }
 
 /// A precompiled header of clang or gcc, or an object that may have one in it.

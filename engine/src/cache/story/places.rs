@@ -3,9 +3,9 @@
 //! Knows nothing of what is done to the paths.
 
 use super::super::access::Bytes;
-use super::super::manners::{is_of_go, Manners, OWN_CALLS, STRANGER};
+use super::super::manners::{is_of_go, Family, Manners, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
-use super::super::path::{split, tidy, trimmed, Path};
+use super::super::path::{below, split, tidy, trimmed, Path};
 use super::super::shell::is_known;
 use super::{How, Story};
 
@@ -27,7 +27,7 @@ impl Story<'_, '_, '_> {
     }
 
     fn introduce(&mut self, process: u32, program: &[u8]) -> Result<Manners, Obstacle> {
-        let manners = Manners::of(program);
+        let manners = self.judge(program);
         if manners == STRANGER && is_of_go(program) {
             return Err(Obstacle::Blind { why: OWN_CALLS });
         }
@@ -44,6 +44,14 @@ impl Story<'_, '_, '_> {
         self.some_compile |= manners.compiles;
         self.some_listen |= manners.listens;
         Ok(manners)
+    }
+
+    /// By its name, if it came with the system or has in it what all programs of that name have.
+    pub(super) fn judge(&mut self, program: &[u8]) -> Manners {
+        match Family::of(program) {
+            Some(family) if is_installed(program) || self.view.is_marked(program, family) => family.manners,
+            _ => STRANGER,
+        }
     }
 
     fn leads_to(&mut self, path: &Path, folder: &[u8]) -> bool {
@@ -91,4 +99,11 @@ impl Story<'_, '_, '_> {
     pub(super) fn show(&self, path: &Path) -> String {
         self.view.place.show(path)
     }
+}
+
+/// It came with the system.
+pub(super) fn is_installed(path: &[u8]) -> bool {
+    const FOLDERS: [&[u8]; 6] = [b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/lib32"];
+    let is_in = |folder: &[u8]| below(folder, path).is_some();
+    FOLDERS.into_iter().any(is_in) && !is_in(b"/usr/local")
 }
