@@ -184,7 +184,8 @@ impl World {
         let has = |mark: &&str| memmem::find(&bytes, mark.as_bytes()).is_some();
         let is_marked = family.marks.iter().any(has);
         if is_lasting {
-            self.marks.put((status.device, status.inode), (*status, family, is_marked));
+            self.marks
+                .put((status.device, status.inode), (*status, family, is_marked));
         }
         Ok(is_marked)
     }
