@@ -209,6 +209,8 @@ def try_out(
 		if fuzzer.rng.random() < 0.05:
 			fuzzer.disturb(command, edits)
 			history.append("%d disturbed" % step)
+			if isinstance(command, Special):  # it has just been run
+				command = command._replace(is_new=False)
 		wrong = fuzzer.difference(command)
 	except Stuck as e:
 		wrong = str(e)
