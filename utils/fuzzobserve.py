@@ -154,6 +154,9 @@ def main() -> int:
 		"--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="at once (default: processors)"
 	)
 	parser.add_argument("--go-on", action="store_true", help="after a miss, to find all kinds of them")
+	parser.add_argument(
+		"--traced", action="store_true", help="by the second witness, which observes static programs; all are"
+	)
 	parser.add_argument("--forget", default=[], action="append", metavar="PATH", help="throw away what is noted of it")
 	parser.add_argument("--json", action="store_true", help="what came of it as JSON")
 	parser.add_argument(
@@ -173,7 +176,9 @@ def main() -> int:
 		print("seed %d" % seed, flush=True)
 	root = pathlib.Path(tempfile.mkdtemp(prefix="fuzzobserve-", dir=options.work))
 	root.chmod(0o755)  # programs with the setuid bit run as others
-	campaign = Campaign(root, observer, actions, tell_progress(sys.stderr), options.go_on, options.forget)
+	campaign = Campaign(
+		root, observer, actions, tell_progress(sys.stderr), options.go_on, options.forget, options.traced
+	)
 	try:
 		campaign.run(list_programs(options, seed, actions), max(options.jobs, 1))
 	except Mistake as e:

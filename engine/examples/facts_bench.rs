@@ -46,6 +46,7 @@ fn accesses(root: &Path, case: &Case) -> Vec<Access> {
             program,
             folder,
             parent,
+            is_traced: false,
         },
         0,
     );

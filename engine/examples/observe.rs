@@ -7,7 +7,7 @@
 //! {"status": 0, "accesses": [{"process": 7, "error": 0, "kind": "open", "path": "a.c", "reads": true, ...}, ...], "blind": [], "arena": "/proc/1/fd/3"}
 //! ```
 //!
-//! The first line that it writes names the library and the paths that need not be noted. With a tracer the command runs below it, and only the command is observed. Each byte
+//! With `"how": "traced"` the second witness observes it, which must not have a tracer; with `"how": "plain"` nobody does. The first line that it writes names the library and the paths that need not be noted. With a tracer the command runs below it, and only the command is observed. Each byte
 //! of a path is one character: paths need not be UTF-8.
 
 #[path = "../tests/yard/exceptions.rs"]
@@ -17,6 +17,7 @@ use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,7 @@ use rustix::process::{kill_process_group, Pid, Signal};
 use serde_json::{json, Value};
 use wafengine::cache::access::{Access, What};
 use wafengine::cache::manners::OWN_CALLS;
+use wafengine::cache::trace::program::is_static;
 use wafengine::cache::trace::{Arena, Berth};
 use wafengine::park::LIBRARY;
 
@@ -43,7 +45,7 @@ fn main() -> Outcome<()> {
     };
     let library = folder.canonicalize()?.join("libwafpark.so");
     fs::write(&library, LIBRARY)?;
-    let mut arena = Arena::new(BERTHS)?;
+    let mut arena = open()?;
     let mut stdout = io::stdout().lock();
     let greeting = json!({"library": library.to_str(), "exceptions": exceptions::EXCEPTIONS});
     writeln!(stdout, "{greeting}")?;
@@ -53,7 +55,7 @@ fn main() -> Outcome<()> {
         let berth = match arena.reserve() {
             Some(berth) => berth,
             None => {
-                arena = Arena::new(BERTHS)?;
+                arena = open()?;
                 arena.reserve().ok_or("observe: an arena without berths")?
             }
         };
@@ -65,16 +67,35 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
+/// With the second witness, if it is built: `wafd` lies above the examples.
+fn open() -> Outcome<Arena> {
+    let own = std::env::current_exe()?;
+    let witness = own.ancestors().nth(2).map(|folder| folder.join("wafd"));
+    let file = witness.and_then(|path| fs::File::open(path).ok());
+    Ok(Arena::new(BERTHS)?.with_witness(file.map(OwnedFd::from)))
+}
+
 fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     let (tracer, argv) = (words(&wish["tracer"]), words(&wish["argv"]));
     let folder = Path::new(wish["folder"].as_str().ok_or("observe: no folder")?);
     // Without a slash in its name it is looked for along PATH, and not known here.
     let started = argv.first().filter(|name| name.as_bytes().contains(&b'/'));
-    berth.expect(started.map(|name| folder.join(name)));
+    let started = started.map(|name| folder.join(name));
+    let is_traced = wish["how"] == "traced" || started.as_deref().is_some_and(is_static);
+    let traced = berth.witness().filter(|_| tracer.is_empty() && is_traced);
+    berth.expect(started);
     let mut line = tracer.clone();
-    let variables = berth.variables(library.as_os_str().as_bytes(), None);
     let environment = words(&wish["environment"]);
-    let ours = variables.map(OsString::from_vec);
+    let variables = match traced {
+        Some((witness, variable)) => {
+            let program = argv.first().cloned().unwrap_or_default();
+            line.extend([witness.into(), "witness".into(), program]);
+            vec![variable]
+        }
+        None if wish["how"] == "plain" => Vec::new(),
+        None => berth.variables(library.as_os_str().as_bytes(), None).to_vec(),
+    };
+    let ours: Vec<_> = variables.into_iter().map(OsString::from_vec).collect();
     if !tracer.is_empty() {
         line.extend(ours.iter().flat_map(|variable| ["-E".into(), variable.clone()]));
     }
@@ -93,7 +114,7 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
     let found = berth.finish();
-    if is_free(&found) {
+    if wish["how"] != "traced" && is_free(&found) {
         blind.push(OWN_CALLS);
     }
     for access in found {
@@ -164,8 +185,9 @@ fn tell(access: Access) -> Value {
             program,
             folder,
             parent,
+            is_traced,
         } => {
-            json!({"kind": "begin", "path": text(&program), "folder": text(&folder), "parent": parent})
+            json!({"kind": "begin", "path": text(&program), "folder": text(&folder), "parent": parent, "traced": is_traced})
         }
         What::Execute { path } => json!({"kind": "execute", "path": text(&path)}),
         What::Load { path } => json!({"kind": "load", "path": text(&path)}),

@@ -67,6 +67,7 @@ struct passed {
 struct start {
 	uint32_t token;
 	int is_seen;
+	int is_static; /* it is observed by the second witness, if there is one */
 	int is_wrapper;
 };
 
@@ -192,10 +193,11 @@ static const char *look_along(const char *name, char buffer[LONGEST]) {
 static struct start note_start(int folder, const char *path) {
 	struct start start = {0};
 	if (wafpark_is_observed() && path) {
-		const uint64_t identity = wafpark_inspect(folder, path);
+		const uint64_t identity = wafpark_inspect(folder, path, &start.is_static);
 		start.token = wafpark_note_execute(folder, path, identity);
-		start.is_wrapper = !identity && wafpark_is_wrapper(folder, path);
-		start.is_seen = start.token && identity && wafpark_is_library_there();
+		start.is_wrapper = (start.is_static || !identity) && wafpark_is_wrapper(folder, path);
+		start.is_seen = start.token && identity && !start.is_static && wafpark_is_library_there();
+		start.is_static &= start.token && !start.is_wrapper;
 	}
 	return start;
 }
@@ -207,11 +209,49 @@ static int note_refusal(long result, const char *path) {
 	return -1;
 }
 
+/* A program that is started below the second witness: what is executed in its place. */
+struct witnessed {
+	char path[64];
+	struct passed passed;
+};
+
+/* Words of ours before the arguments of a program. */
+#define OURS 3
+#define WITNESSED(argv) count_of(argv) > MOST_ARGUMENTS ? 1 : count_of(argv) + OURS + 1
+
+/* Whether it is: `words` are its command line then, and `list` its environment. */
+static int find_witness(const struct start *start, const char *path, char *const *argv, char *const *env, char **words, char **list,
+                        struct witnessed *witnessed) {
+	/* It gets the place in which it is to note, and not the library: as our wrapper does. */
+	const struct start as_wrapper = {.token = start->token, .is_wrapper = 1};
+	size_t count = OURS;
+	if (!start->is_static || !argv || !argv[0] || count_of(argv) > MOST_ARGUMENTS || !wafpark_find_witness(witnessed->path) ||
+	    SYSTEM(SYS_faccessat, AT_FDCWD, path, X_OK) != 0 || pass_on(&as_wrapper, env, list, &witnessed->passed) == env)
+		return 0;
+	words[0] = witnessed->path;
+	words[1] = (char *)(uintptr_t)"witness";
+	words[2] = (char *)(uintptr_t)path;
+	for (; *argv; argv++)
+		words[count++] = *argv;
+	words[count] = NULL;
+	return 1;
+}
+
+/* Returns if it cannot be started so. */
+__attribute__((noinline)) static void execute_witnessed(const struct start *start, const char *path, char *const *argv,
+                                                        char *const *env) {
+	char *words[WITNESSED(argv)], *list[PASSED(env)];
+	struct witnessed witnessed;
+	if (find_witness(start, path, argv, env, words, list, &witnessed))
+		SYSTEM(SYS_execve, witnessed.path, words, list);
+}
+
 __attribute__((noinline)) static int execute(const char *path, char *const *argv, char *const *env) {
 	char *list[PASSED(env)];
 	struct passed passed;
 	const struct start start = note_start(AT_FDCWD, path);
 	wafpark_offer(path, argv, env, start.token);
+	execute_witnessed(&start, path, argv, env);
 	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(&start, env, list, &passed)), path);
 }
 
@@ -239,6 +279,7 @@ static int execute_found(const char *name, char *const *argv, char *const *env) 
 			wafpark_note_execute(AT_FDCWD, path, 0);
 	}
 	wafpark_offer(name, argv, env, start.token);
+	execute_witnessed(&start, path, argv, env);
 	real(name, argv, pass_on(&start, env, list, &passed));
 	return note_refusal(-errno, path);
 }
@@ -330,9 +371,13 @@ typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions
 static int spawn(spawn_function *real, const char *path, pid_t *child, const char *name,
                  const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, char *const *argv,
                  char *const *env) {
-	char *list[PASSED(env)];
+	char *words[WITNESSED(argv)], *list[PASSED(env)];
 	struct passed passed;
+	struct witnessed witnessed;
 	const struct start start = note_start(AT_FDCWD, path);
+	if (find_witness(&start, path, argv, env, words, list, &witnessed) &&
+	    real(child, witnessed.path, actions, attributes, words, list) == 0)
+		return 0;
 	int error = real(child, name, actions, attributes, argv, pass_on(&start, env, list, &passed));
 	if (error && wafpark_watch)
 		wafpark_note(WAFPARK_REFUSED, -error, 0, AT_FDCWD, path);

@@ -1,8 +1,8 @@
 /* What the kernel will start for a path: by its first bytes, as the kernel itself tells programs.
  *
- * A program that starts is observed if the loader loads this library into it. So what is linked statically, made for another
- * kind of processor, or cannot be read is not observed, and must not find our variables either: the loader of another
- * kind of processor would complain about them on standard error. */
+ * A program that starts is observed if the loader loads this library into it, or by the second witness if it has no loader. What is made
+ * for another kind of processor, or cannot be read, is not observed, and must not find our variables either: the loader of
+ * another kind of processor would complain about them on standard error. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -28,6 +28,7 @@ struct program {
 	int file;
 	uint64_t identity;
 	long size;
+	int gives_rights; /* of another user or group */
 	union {
 		ElfW(Ehdr) elf;
 		char bytes[HEAD];
@@ -40,6 +41,7 @@ static int open_program(int folder, const char *path, struct program *program) {
 	if (SYSTEM(SYS_newfstatat, folder, path, &status, 0) < 0 || !S_ISREG(status.st_mode))
 		return 0;
 	program->identity = wafpark_identity(status.st_dev, status.st_ino);
+	program->gives_rights = !!(status.st_mode & (S_ISUID | S_ISGID));
 	program->file = (int)SYSTEM(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (program->file < 0)
 		return 0;
@@ -47,21 +49,24 @@ static int open_program(int folder, const char *path, struct program *program) {
 	return 1;
 }
 
+/* What loads a program, if anything does. */
+enum loading { LOADED, STATIC, NOT_KNOWN };
+
 /* The loader is named in the program's own headers. The loader itself has none. */
-static int has_loader(const struct program *program) {
+static enum loading find_loading(const struct program *program) {
 	const ElfW(Ehdr) *elf = &program->head.elf;
 	ElfW(Phdr) parts[PARTS];
 	if (program->size < (long)sizeof *elf || elf->e_ident[EI_CLASS] != ELFCLASS64 || elf->e_machine != MACHINE ||
 	    elf->e_phentsize != sizeof *parts)
-		return 0;
+		return NOT_KNOWN;
 	for (unsigned i = 0; i < elf->e_phnum; i++) {
 		const uint64_t place = elf->e_phoff + i * sizeof *parts;
 		if (i % PARTS == 0 && SYSTEM(SYS_pread64, program->file, parts, sizeof parts, place) < (long)sizeof *parts)
-			return 0;
+			return NOT_KNOWN;
 		if (parts[i % PARTS].p_type == PT_INTERP)
-			return 1;
+			return LOADED;
 	}
-	return 0;
+	return program->gives_rights ? NOT_KNOWN : STATIC;
 }
 
 static int is_elf(const struct program *program) {
@@ -88,18 +93,20 @@ static const char *find_interpreter(struct program *program) {
 }
 
 /* Notes the interpreters on the way. */
-static uint64_t inspect(int folder, const char *path, int depth) {
+static uint64_t inspect(int folder, const char *path, int depth, int *is_static) {
 	struct program program;
 	if (!open_program(folder, path, &program))
 		return 0;
 	uint64_t found = 0;
-	if (is_elf(&program))
-		found = has_loader(&program) ? program.identity : 0;
-	else if (depth < SCRIPTS) {
+	if (is_elf(&program)) {
+		const enum loading loading = find_loading(&program);
+		found = loading == NOT_KNOWN ? 0 : program.identity;
+		*is_static = loading == STATIC;
+	} else if (depth < SCRIPTS) {
 		const char *interpreter = find_interpreter(&program);
 		if (interpreter) {
 			wafpark_note(WAFPARK_LOAD, 0, 0, AT_FDCWD, interpreter);
-			found = inspect(AT_FDCWD, interpreter, depth + 1);
+			found = inspect(AT_FDCWD, interpreter, depth + 1, is_static);
 		}
 	}
 	SYSTEM(SYS_close, program.file);
@@ -125,6 +132,7 @@ HIDDEN int wafpark_is_wrapper(int folder, const char *path) {
 	return 1;
 }
 
-HIDDEN uint64_t wafpark_inspect(int folder, const char *path) {
-	return path ? inspect(folder, path, 0) : 0;
+HIDDEN uint64_t wafpark_inspect(int folder, const char *path, int *is_static) {
+	*is_static = 0;
+	return path ? inspect(folder, path, 0, is_static) : 0;
 }

@@ -18,6 +18,8 @@
 /* A berth begins with the generation, in the higher half, and the place for the next record, in the lower. */
 struct wafpark_log {
 	uint64_t cursor;
+	int32_t witness; /* the engine has it open under this number: see `engine/src/witness/`; -1 of none */
+	int32_t unused;
 };
 
 struct wafpark_record {
@@ -55,6 +57,7 @@ enum wafpark_kind {
 	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
 	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
 	WAFPARK_NUMBER, /* of a process */
+	/* the second witness has some of its own: `engine/src/cache/trace/record.rs` */
 };
 
 /* What cannot be observed. */
@@ -124,10 +127,13 @@ uint64_t wafpark_identity(uint64_t device, uint64_t inode);
 uint64_t wafpark_identity_of_file(int file);
 uint64_t wafpark_digest(const char *text, uint64_t size);
 
-/* program.c: what the kernel will start for a path. 0 if that cannot be observed: static, of another kind of processor, or
- * not to be told. Interpreters of scripts are noted as loaded. */
-uint64_t wafpark_inspect(int folder, const char *path);
+/* program.c: what the kernel will start for a path. 0 if that cannot be observed: of another kind of processor, or not to be
+ * told. `is_static`: it can be observed by the second witness only. Interpreters of scripts are noted as loaded. */
+uint64_t wafpark_inspect(int folder, const char *path, int *is_static);
 int wafpark_is_wrapper(int folder, const char *path);
+
+/* The path of the second witness; false if there is none. */
+int wafpark_find_witness(char path[64]);
 
 /* The path by which an open file can be opened again. */
 const char *wafpark_path_of_file(int file, char path[40]);

@@ -49,6 +49,8 @@ pub struct Job {
 pub struct Log {
     pub place: Place,
     pub env: Strings,
+    /// The command line by which it is observed, where that is not its own.
+    pub argv: Option<Strings>,
 }
 
 /// The whole of a command or what is left of it.
@@ -266,7 +268,12 @@ impl Hand {
             Turn::Parked(begun) => Ok(begun),
             Turn::Plain => {
                 let env = job.log.as_ref().map_or(launch.env, |log| &log.env);
-                let launch = Launch { env, ..launch };
+                let argv = job
+                    .log
+                    .as_ref()
+                    .and_then(|log| log.argv.as_ref())
+                    .unwrap_or(launch.argv);
+                let launch = Launch { env, argv, ..launch };
                 self.spawner.spawn(&launch).map(|child| Begun { child, legs: None })
             }
             Turn::Busy => return Err(Box::new(job)),

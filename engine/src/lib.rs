@@ -47,3 +47,4 @@ pub mod timers;
 pub mod token;
 pub mod wafcc;
 pub mod wire;
+pub mod witness;

@@ -188,6 +188,13 @@ pub fn has_succeeded(pidfd: &OwnedFd) -> bool {
     status.is_ok_and(|status| status.is_some_and(|status| status.exit_status() == Some(0)))
 }
 
+/// Whether a child's status can be taken. Whoever traces it takes it first: the child has ended by then, and we cannot know how.
+pub fn can_be_collected(pidfd: &OwnedFd) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    // An error would be the same the next time.
+    !matches!(waitid(WaitId::PidFd(pidfd.as_fd()), options), Ok(None))
+}
+
 /// Takes the status of a child that has ended; `None` if it has not.
 pub fn collect(pid: i32) -> Option<Ended> {
     wait(pid, libc::WNOHANG)

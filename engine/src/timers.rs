@@ -16,6 +16,8 @@ pub enum Alarm {
     Frame(ConnectionKey),
     /// The command's own time is up.
     TimeUp(CommandKey),
+    /// Its process has ended, and is told to whoever traces it first.
+    End(CommandKey),
     /// The command was asked to end and has had its time.
     Kill(CommandKey),
     /// The command has ended, but somebody holds its pipes.

@@ -135,6 +135,7 @@ fn each_process_is_in_its_own_folder() {
         program: bytes(scene.program()),
         folder,
         parent: 1,
+        is_traced: false,
     };
     let (process, error) = (2, 0);
     scene.accesses.push(Access {
@@ -170,6 +171,7 @@ fn the_clock_random_numbers_and_devices_count_where_they_matter() {
                 program: program(),
                 folder,
                 parent,
+                is_traced: false,
             },
             0,
         )
@@ -281,6 +283,7 @@ fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
             program: bytes(program),
             folder: bytes(folder),
             parent: 1,
+            is_traced: false,
         },
         error: 0,
         identity: 0,

@@ -239,6 +239,7 @@ fn begin(root: &Path, program: &str) -> Access {
         program: program.as_bytes().to_vec(),
         folder: root.display().to_string().into(),
         parent: 0,
+        is_traced: false,
     };
     let (process, error) = (1, 0);
     Access {

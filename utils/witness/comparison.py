@@ -167,7 +167,7 @@ def compare(observation: Observation, folder: str, exceptions: List[str]) -> Lis
 		Miss(one.need, one.path, one.line) for one in seen if tidy(one.path) not in searched and not known.has(one)
 	]
 	missed += [Miss("folder", one.path, "process %d" % one.process) for one in known.homeless]
-	return [*missed, *list_unbegun(begun, known)]
+	return [*missed, *list_unbegun(begun, known, observation.is_traced)]
 
 
 def list_search_folders(seen: List[Seen], known: Known) -> Set[str]:
@@ -176,10 +176,16 @@ def list_search_folders(seen: List[Seen], known: Known) -> Set[str]:
 	return {os.path.dirname(path) for path in files}
 
 
-def list_unbegun(begun: List[Begun], known: Known) -> List[Miss]:
+def list_unbegun(begun: List[Begun], known: Known, is_traced: bool) -> List[Miss]:
 	"""Programs that were executed without having begun to note anything, in the order of each process."""
 	missed = []
 	left = {process: list(programs) for process, programs in known.begins.items()}
+	if is_traced:
+		# other numbers, and perhaps another order
+		every = {program for programs in left.values() for program in programs}
+		paths = [(one, one.path if one.path.startswith("/") else "%s/%s" % (one.base, one.path)) for one in begun]
+		found = [(find_program(path, one.folder)[0], one.line) for one, path in paths]
+		return [Miss("begin", program, line) for program, line in found if program and program not in every]
 	for one in begun:
 		path = one.path if one.path.startswith("/") else "%s/%s" % (one.base, one.path)
 		program, interpreters = find_program(path, one.folder)

@@ -50,6 +50,7 @@ class Observation(NamedTuple):
 	blind: List[str]
 	trace: str
 	own: List[str]  # files that are the observation's own
+	is_traced: bool = False  # by the second witness, and strace saw another run of it
 
 
 class Observer:
@@ -73,12 +74,14 @@ class Observer:
 		assert isinstance(found, dict)
 		return found
 
-	def observe(self, argv: List[str], folder: pathlib.Path, environment: List[str]) -> Observation:
+	def observe(self, argv: List[str], folder: pathlib.Path, environment: List[str], how: str = "") -> Observation:
+		"""`how`: by the library, if it is empty; traced, which strace cannot see; or plain: not observed."""
 		wish = {
 			"argv": argv,
 			"folder": str(folder),
 			"environment": environment,
-			"tracer": [*STRACE, str(self.log)],
+			"tracer": [] if how == "traced" else [*STRACE, str(self.log)],
+			"how": how,
 			"seconds": PATIENCE,
 		}
 		assert self.process.stdin

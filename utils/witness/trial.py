@@ -35,8 +35,16 @@ class Result(NamedTuple):
 class Bench:
 	"""A folder, the observer for it, and the programs that are made there."""
 
-	def __init__(self, root: pathlib.Path, observer: str, actions: List[Action], forgotten: Sequence[str] = ()) -> None:
+	def __init__(
+		self,
+		root: pathlib.Path,
+		observer: str,
+		actions: List[Action],
+		forgotten: Sequence[str] = (),
+		is_traced: bool = False,
+	) -> None:
 		root.mkdir()
+		self.is_traced = is_traced
 		self.actions, self.forgotten = actions, forgotten
 		self.workshop = Workshop(root)
 		self.observer = Observer(observer, self.workshop.root)
@@ -52,11 +60,18 @@ class Bench:
 			yield self.judge(number, program, self.run(text, slot))
 
 	def run(self, text: Text, slot: int) -> Observation:
+		found = self.observe(text, slot, "plain" if self.is_traced else "")
+		if self.is_traced:
+			# nobody can be traced by two: strace has seen the same program in a yard like this one
+			traced = self.observe(text, slot, "traced")
+			found = traced._replace(trace=found.trace, is_traced=True)
+		return found._replace(accesses=[access for access in found.accesses if access.path not in self.forgotten])
+
+	def observe(self, text: Text, slot: int, how: str) -> Observation:
 		root = str(self.workshop.root)
 		self.workshop.prepare_yard({name: script for name, (script, whose) in text.scripts.items() if whose == slot})
 		argv = [word.replace("@", root) for word in text.calls[slot].words]
-		found = self.observer.observe(argv, self.workshop.yard, self.workshop.environment())
-		return found._replace(accesses=[access for access in found.accesses if access.path not in self.forgotten])
+		return self.observer.observe(argv, self.workshop.yard, self.workshop.environment(), how)
 
 	def judge(self, number: int, program: Node, observation: Observation) -> Result:
 		crash = CRASH.search(observation.trace)
@@ -103,7 +118,9 @@ class Campaign:
 		say: Callable[[int, int], None],
 		goes_on: bool = False,
 		forgotten: Sequence[str] = (),
+		is_traced: bool = False,
 	) -> None:
+		self.is_traced = is_traced
 		self.root, self.observer, self.actions, self.say = root, observer, actions, say
 		self.goes_on, self.forgotten = goes_on, forgotten
 		self.done = self.compared = self.total = 0
@@ -138,7 +155,7 @@ class Campaign:
 			raise self.error
 
 	def open_bench(self, number: int) -> Bench:
-		return Bench(self.root / ("job%d" % number), self.observer, self.actions, self.forgotten)
+		return Bench(self.root / ("job%d" % number), self.observer, self.actions, self.forgotten, self.is_traced)
 
 	def work_off(self, work: "queue.SimpleQueue[Dict[int, Node]]", number: int, bench: Optional[Bench]) -> None:
 		try:

@@ -102,8 +102,8 @@ class Workshop:
 
 	def prepare_yard(self, scripts: Dict[str, str]) -> None:
 		"""As every program finds it."""
-		if self.yard.exists():
-			shutil.rmtree(self.yard)
+		while self.yard.exists():  # a child that nobody waits for may still remove files of it
+			shutil.rmtree(self.yard, ignore_errors=True)
 		for name in ("dir/sub", "lib"):
 			(self.yard / name).mkdir(parents=True)
 		for name in ("a.txt", "b.txt", "odd name", "dir/c.txt", "dir/sub/d.txt"):

@@ -1,14 +1,15 @@
 //! `wafd`: the engine's command line.
+#![no_main]
 
+use std::ffi::{c_char, c_int, CStr};
 use std::io::Write;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use lexopt::prelude::*;
 use wafengine::client::{end_if_stopped, Client};
 use wafengine::folder::{Folder, ENGINE};
 use wafengine::server::Options;
-use wafengine::{completion, dashboard, fault, logbook, serve, start, status};
+use wafengine::{completion, dashboard, fault, logbook, serve, start, status, witness};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -61,16 +62,42 @@ enum Act {
     Print(String),
 }
 
-fn main() -> ExitCode {
+/// Not Rust's own `main`: a program that is observed by the witness inherits what that does to signals and streams.
+///
+/// # Safety
+/// As the system calls it: `argv` has `count` strings and ends with a zero.
+#[no_mangle]
+pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int {
+    // SAFETY: see above.
+    let is_witness = count > 1 && unsafe { CStr::from_ptr(*argv.add(1)) } == witness::WORD;
+    if is_witness {
+        // SAFETY: see above; nothing has been set up yet.
+        return unsafe { witness::launch(argv) };
+    }
+    // As Rust's own would: nobody finds a file of ours where a stream is meant, and who reads no more is told so.
+    for stream in 0..3 {
+        // SAFETY: plain system calls.
+        unsafe {
+            if libc::fcntl(stream, libc::F_GETFD) < 0 {
+                libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    c_int::from(run())
+}
+
+fn run() -> u8 {
     fault::end_process_on_panic();
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
     env_logger::Builder::from_env(level).format(logbook::write).init();
     let done = parse().map_err(|e| format!("{e}; see wafd --help")).and_then(act);
     match done {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => status,
         Err(error) => {
             eprintln!("wafd: {error}");
-            ExitCode::FAILURE
+            1
         }
     }
 }

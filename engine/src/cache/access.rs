@@ -35,6 +35,8 @@ pub enum What {
         program: Bytes,
         folder: Bytes,
         parent: u32,
+        /// By the second witness, which sees all calls of the kernel and no variables.
+        is_traced: bool,
     },
     /// It executes this program, itself or in a child that it makes for that.
     Execute {

@@ -84,9 +84,11 @@ const HARMLESS: [&[u8]; 6] = [
     b"/proc/filesystems",
 ];
 const HARMLESS_FOLDERS: [&[u8]; 1] = [b"/proc/self/fd"];
-const MACHINE: [&[u8]; 5] = [
+const MACHINE: [&[u8]; 7] = [
     b"/proc/meminfo",
     b"/proc/self/cgroup",
+    b"/proc/self/mountinfo",
+    b"/sys/kernel/mm/transparent_hugepage",
     b"/proc/sys/vm",
     b"/sys/devices/system/cpu",
     b"/sys/fs/cgroup",

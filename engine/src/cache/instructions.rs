@@ -158,13 +158,22 @@ mod machine {
     use super::Findings;
 
     pub const NUMBER: u16 = 62;
+    /// A clock that is read so shortly before a pause says for how long to spin: libc's locks have it.
+    const SPIN: u32 = 16;
 
     pub fn sweep(code: &[u8], findings: &mut Findings) {
         let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         // The number in eax, as long as it is known: set in this straight line.
         let mut number = None;
+        // Instructions since the clock was read, as long as that may be for a pause.
+        let mut since = None;
         while decoder.can_decode() {
+            since = since.map(|since| since + 1);
+            if since.is_some_and(|since| since > SPIN) {
+                findings.clock = true;
+                since = None;
+            }
             let start = decoder.position();
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
@@ -182,7 +191,9 @@ mod machine {
                 Mnemonic::Sysenter => findings.calls = true,
                 Mnemonic::Int if instruction.immediate8() == 0x80 => findings.calls = true,
                 Mnemonic::Rdrand | Mnemonic::Rdseed => findings.random = true,
+                Mnemonic::Rdtsc if since.is_none() => since = Some(0),
                 Mnemonic::Rdtsc | Mnemonic::Rdtscp => findings.clock = true,
+                Mnemonic::Pause => since = None,
                 Mnemonic::Cpuid => findings.processor = true,
                 _ => {}
             }
@@ -191,6 +202,7 @@ mod machine {
                 number = None;
             }
         }
+        findings.clock |= since.is_some();
     }
 
     fn is_of_number(instruction: &Instruction) -> bool {
@@ -313,6 +325,24 @@ mod tests {
             damaged[at] ^= 0xff;
             find(&damaged);
             find(&bytes[..at]);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn a_clock_that_says_how_long_to_spin_is_none() {
+        const CLOCK: [u8; 2] = [0x0f, 0x31];
+        const PAUSE: [u8; 2] = [0xf3, 0x90];
+        for (code, tells) in [
+            ([CLOCK.as_slice(), &[0x90; 9], &PAUSE].concat(), false),
+            ([CLOCK.as_slice(), &[0x90; 30], &PAUSE].concat(), true),
+            ([CLOCK, CLOCK, PAUSE].concat(), true),
+            (CLOCK.to_vec(), true),
+            (PAUSE.to_vec(), false),
+        ] {
+            let mut findings = Findings::default();
+            machine::sweep(&code, &mut findings);
+            assert_eq!(findings.clock, tells, "{code:x?}");
         }
     }
 }

@@ -84,6 +84,13 @@ const PYTHON: Manners = Manners {
     ..SCRIPT
 };
 
+/// Its runtime seeds its tables, and measures all the time; what it makes a date of is asked for on its own. Of the machine it asks
+/// how large that is, for its threads and its heap.
+pub const GO: Manners = Manners {
+    seeds: Seeds::First,
+    ..STRANGER
+};
+
 /// Programs that are known by their names, and by what is written in them: a name alone says little of a program that did not
 /// come with the system.
 #[derive(Debug, PartialEq, Eq)]

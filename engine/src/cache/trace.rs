@@ -7,9 +7,9 @@
 //! The memory belongs to the commands as much as to us: nothing that is found in it is believed. Knows nothing of what the
 //! accesses mean.
 
-mod program;
+pub mod program;
 mod reader;
-mod record;
+pub mod record;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -40,9 +40,11 @@ const FEWEST: usize = 64;
 const KEPT: usize = 1 << 20;
 const KEPT_ABOVE: usize = 16 << 10;
 /// Where the first record is.
-const FIRST: u32 = 8;
+const FIRST: u32 = 16;
+/// Where the witness is told, as the number of a file that we have open: -1 of none.
+const WITNESS: usize = 8;
 /// A cursor's place when something could not be noted.
-const FULL: u32 = u32::MAX;
+pub const FULL: u32 = u32::MAX;
 const ALIGNMENT: u32 = 8;
 
 const GAP: &str = "what it does was not noted to the end";
@@ -79,6 +81,8 @@ pub struct Berth {
 
 struct Memory {
     file: OwnedFd,
+    /// The program that looks on where the library cannot: `wafd` itself.
+    witness: Option<OwnedFd>,
     place: *mut u8,
     berths: usize,
     free: Mutex<Free>,
@@ -99,7 +103,7 @@ struct Free {
 impl Arena {
     /// One that has a berth for each command that can run at once. All of it is only addresses: a file in memory takes pages
     /// when they are written, and is not accounted before.
-    pub fn open() -> io::Result<Arena> {
+    pub fn open(witness: Option<OwnedFd>) -> io::Result<Arena> {
         let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
         let share = usize::try_from(limit / SHARE / BERTH as u64).unwrap_or(BERTHS);
         let mut berths = share.clamp(FEWEST, BERTHS);
@@ -107,7 +111,7 @@ impl Arena {
             match Arena::new(berths) {
                 // Something else limits addresses or the sizes of files.
                 Err(error) if berths > FEWEST => debug!("an arena of {berths} berths: {error}"),
-                made => return made,
+                made => return Ok(made?.with_witness(witness)),
             }
             berths = (berths / 4).max(FEWEST);
         }
@@ -129,11 +133,20 @@ impl Arena {
         };
         let memory = Memory {
             file,
+            witness: None,
             place: place.cast(),
             berths,
             free: Mutex::new(free),
         };
         Ok(Arena { memory: memory.into() })
+    }
+
+    /// Programs that the library cannot observe are started below this one: see `crate::witness`.
+    pub fn with_witness(mut self, witness: Option<OwnedFd>) -> Arena {
+        if let Some(memory) = Arc::get_mut(&mut self.memory) {
+            memory.witness = witness;
+        }
+        self
     }
 
     pub fn descriptor(&self) -> BorrowedFd<'_> {
@@ -164,6 +177,7 @@ impl Arena {
             started: Vec::new(),
             is_finished: false,
         };
+        berth.tell_witness();
         berth
             .cursor()
             .store(u64::from(generation) << 32 | u64::from(FIRST), Ordering::Release);
@@ -177,8 +191,13 @@ impl Memory {
     }
 
     fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+        path_of(&self.file)
     }
+}
+
+/// By which others can open a file of ours.
+fn path_of(file: &OwnedFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
 
 impl Drop for Memory {
@@ -206,13 +225,24 @@ impl Berth {
             preload.push(b':');
             preload.extend_from_slice(theirs);
         }
-        let trace = format!(
-            "WAFPARK_TRACE={}:{}:{}:0",
-            self.memory.path(),
-            self.number,
-            self.generation
-        );
-        [preload, trace.into_bytes()]
+        [preload, self.trace_variable()]
+    }
+
+    /// The path of the second witness, and the variable that it needs.
+    pub fn witness(&self) -> Option<(String, Bytes)> {
+        let path = path_of(self.memory.witness.as_ref()?);
+        Some((path, self.trace_variable()))
+    }
+
+    fn trace_variable(&self) -> Bytes {
+        let path = self.memory.path();
+        format!("WAFPARK_TRACE={path}:{}:{}:0", self.number, self.generation).into_bytes()
+    }
+
+    fn tell_witness(&self) {
+        let number = self.memory.witness.as_ref().map_or(-1, |file| file.as_raw_fd());
+        // SAFETY: within the berth, aligned, and nobody else has it now.
+        unsafe { AtomicU32::from_ptr(self.at(WITNESS).cast()).store(number as u32, Ordering::Relaxed) };
     }
 
     /// This program is started next, an absolute path: what it notes counts only if it is this file that has begun. A program that is not

@@ -129,7 +129,7 @@ impl Lot {
             desks: AtomicU64::new(0),
             own: own.clone(),
             route: route.into_bytes_with_nul(),
-            arena: Arena::open()
+            arena: Arena::open(own_program())
                 .inspect_err(|error| warn!("commands are not observed, and so not stored: {error}"))
                 .ok(),
             library: OnceLock::new(),
@@ -477,4 +477,12 @@ impl Lot {
     pub fn close(&self) {
         self.pool.end();
     }
+}
+
+/// What observes commands that the library cannot: this program, whatever stands at its path by now.
+fn own_program() -> Option<OwnedFd> {
+    let file = std::fs::File::open("/proc/self/exe");
+    file.inspect_err(|error| warn!("static programs are not observed: {error}"))
+        .ok()
+        .map(OwnedFd::from)
 }

@@ -23,6 +23,7 @@ use crate::cache::inputs::{Inputs, Numbered};
 use crate::cache::keep::{Ended, Unkept};
 use crate::cache::status::Stamp;
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
+use crate::cache::trace::program::is_static;
 use crate::cache::trace::Berth;
 use crate::cache::Cache;
 use crate::command::{Case, Order, State, Supplies};
@@ -38,6 +39,7 @@ use crate::wafcc::place;
 use crate::wafcc::question::{Answer as Report, Question as Wanted};
 use crate::wafcc::settings::{self, Key, Settings};
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
+use crate::witness;
 
 /// Opens the store that our runtime folder is known for; else the one that is asked for, or that our own environment names. From then on
 /// the folder is known for it.
@@ -414,8 +416,8 @@ pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> 
         );
         return None;
     };
-    let log = note_in(&berth, library, &order.env);
-    berth.expect(started(&order.execute.argv, &order.env, &order.execute.cwd));
+    let (program, log) = note_in(&berth, library, &order.execute.argv, &order.env, &order.execute.cwd);
+    berth.expect(program);
     case.berth = Some(berth);
     case.started = Stamp::now();
     Some(log)
@@ -428,28 +430,40 @@ pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, lot: &Lo
     berth.mark();
     match what {
         What::Part(part) => {
-            berth.expect(started(&part.argv, &part.env, &order.execute.cwd));
-            Some(note_in(berth, lot.library()?, &part.env))
+            let (program, log) = note_in(berth, lot.library()?, &part.argv, &part.env, &order.execute.cwd);
+            berth.expect(program);
+            Some(log)
         }
         What::Command | What::Driver(_) => None,
     }
 }
 
-/// The file that is executed for a command: one that cannot be told is none.
-fn started(argv: &Strings, env: &Strings, folder: &[u8]) -> Option<PathBuf> {
+/// Where a command notes what it does, and the file that is executed for it: one that cannot be told is none.
+fn note_in(berth: &Berth, library: &CStr, argv: &Strings, env: &Strings, folder: &[u8]) -> (Option<PathBuf>, Log) {
     let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
     let found = Program::find(&candidates, folder);
-    let path = found.map(|(program, _)| program.path.into_bytes()).unwrap_or_default();
-    Some(OsString::from_vec(path).into())
-}
-
-fn note_in(berth: &Berth, library: &CStr, env: &Strings) -> Log {
-    let theirs = env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
-    let variables = berth.variables(library.to_bytes(), theirs);
-    let is_replaced = |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") || entry.starts_with(b"WAFPARK_TRACE=");
+    let called = found.as_ref().map_or(c"", |(_, called)| called);
+    let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
+    let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
+    let witness = berth.witness().filter(|_| is_static(&program));
+    let (argv, variables) = match witness {
+        Some((witness, variable)) => (
+            Some(witness::command(&witness, called.to_bytes(), argv)),
+            vec![variable],
+        ),
+        None => {
+            let theirs = env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
+            (None, berth.variables(library.to_bytes(), theirs).to_vec())
+        }
+    };
+    // A traced program has their libraries as it would have without us.
+    let is_replaced =
+        |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") && argv.is_none() || entry.starts_with(b"WAFPARK_TRACE=");
     let others = env.iter().filter(|entry| !is_replaced(entry));
-    Log {
+    let log = Log {
         place: berth.place(),
         env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
-    }
+        argv,
+    };
+    (Some(program), log)
 }

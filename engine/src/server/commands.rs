@@ -26,6 +26,8 @@ use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
 
 /// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.
 const GRACE: Duration = Duration::from_secs(1);
+/// Whoever traces a process sees its end before we do; it is asked for again so often.
+const TRACER_TIME: Duration = Duration::from_millis(1);
 
 impl Server {
     pub(super) fn on_execute(&mut self, key: ConnectionKey, mut execute: Box<Execute>) -> Result<(), Broken> {
@@ -342,6 +344,10 @@ impl Server {
         let order = command.order.clone();
         let Some(running) = command.running_mut() else { return };
         let _ = epoll::delete(&self.epoll, &running.pidfd);
+        if !spawn::can_be_collected(&running.pidfd) {
+            self.timers.set(Instant::now() + TRACER_TIME, Alarm::End(key));
+            return;
+        }
         let streams = running.legs.as_ref().map(|legs| legs.streams.clone());
         let berth = running.holdings.berth.map(|berth| self.roster.place(berth));
         let next = running.next_leg(|| berth.iter().for_each(|(_, place)| place.store(0, Ordering::Release)));

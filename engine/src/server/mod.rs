@@ -278,6 +278,7 @@ impl Server {
             Alarm::Frame(key) => self.check_frame(key),
             Alarm::Accept => self.accept_again(),
             Alarm::TimeUp(key) => self.end_command(key, Verdict::TimedOut),
+            Alarm::End(key) => self.on_end(key),
             Alarm::Kill(key) => self.kill(key),
             Alarm::Abandon(key) => self.abandon(key),
             Alarm::Neighbours => self.on_neighbours(),

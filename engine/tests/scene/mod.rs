@@ -97,6 +97,7 @@ impl Scene {
             program: bytes(self.program()),
             folder: bytes(&self.folder),
             parent: 0,
+            is_traced: false,
         };
         self.does(what, 0)
     }

@@ -29,6 +29,7 @@ fn begin(process: u32, program: &str) -> Access {
             program,
             folder,
             parent,
+            is_traced: false,
         },
         0,
     )

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::super::access::{Access, Bytes, Mode, What};
 use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use super::super::fact::Kind;
-use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, OWN_CALLS, SCRIPT, STRANGER};
+use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, STRANGER};
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{below, split, trimmed, Path};
@@ -17,13 +17,15 @@ impl Story<'_, '_, '_> {
     pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
         let error = access.error;
         self.now = self.manners_of(access.process);
+        self.is_traced = self.traced.contains(&access.process);
         self.seen = access.identity;
         match &access.what {
             What::Begin {
                 program,
                 folder,
                 parent,
-            } => self.begin(access.process, program, folder, *parent),
+                is_traced,
+            } => self.begin(access.process, program, folder, (*parent, *is_traced)),
             What::Enter { path } => self.enter(access.process, path, error),
             What::Blind { why } => Err(Obstacle::Blind { why }),
             What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
@@ -266,6 +268,9 @@ impl Story<'_, '_, '_> {
             (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
             _ => How::Refused { opens, error },
         };
+        if how == How::Run && self.is_traced {
+            self.traced_code.insert(name.clone(), self.now);
+        }
         let trace = self.traces.entry(name.clone()).or_default();
         trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
@@ -309,7 +314,7 @@ impl Story<'_, '_, '_> {
         let is_random_told = !self.seeds(process);
         match special(&self.view.place.absolute(&path)) {
             Some(Special::Harmless) => return Ok(()),
-            Some(Special::Machine) if self.now.compiles => return Ok(()),
+            Some(Special::Machine) if self.now.compiles || self.now == GO => return Ok(()),
             Some(Special::Processor) if self.now.compiles => {
                 self.knows_processor = true;
                 return Ok(());

@@ -160,8 +160,14 @@ struct Story<'v, 'w, 'k> {
     folders: FxHashMap<u32, Path>,
     /// How the program of each process is.
     manners: FxHashMap<u32, Manners>,
+    /// Those that the second witness observes.
+    traced: FxHashSet<u32>,
+    /// Programs and libraries of these: their calls are seen, whoever makes them.
+    traced_code: FxHashMap<Bytes, Manners>,
     /// Those of the process of which is told.
     now: Manners,
+    /// It is one of those that the second witness observes.
+    is_traced: bool,
     /// What the access of which is told has found.
     seen: u64,
     /// All programs ask for variables one by one; all compile; some do.
@@ -204,7 +210,10 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         modules: None,
         folders: FxHashMap::default(),
         manners: FxHashMap::default(),
+        traced: FxHashSet::default(),
+        traced_code: FxHashMap::default(),
         now: STRANGER,
+        is_traced: false,
         seen: 0,
         all_ask: true,
         all_compile: true,

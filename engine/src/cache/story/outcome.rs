@@ -14,7 +14,7 @@ use super::super::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use super::super::fact::{Fact, Kind};
 use super::super::input::Input;
 use super::super::instructions::Findings;
-use super::super::manners::OWN_CALLS;
+use super::super::manners::{Seeds, OWN_CALLS};
 use super::super::moment::status_of_name;
 use super::super::obstacle::Obstacle;
 use super::super::path::{split, Path, Root};
@@ -324,18 +324,21 @@ impl Story<'_, '_, '_> {
                 continue;
             }
             let blind = Obstacle::Blind { why: OWN_CALLS };
+            let traced = self.traced_code.get(&claim.name);
             match self.view.instructions(&claim.path) {
-                Some(found) if !found.calls && is_installed => {}
-                Some(found) if !found.calls => {
+                Some(found) if found.calls && traced.is_none() => return Err(blind),
+                Some(_) if is_installed => {}
+                Some(found) => {
                     self.knows_processor |= found.processor;
                     match found {
-                        _ if claim.careless => {}
+                        // A runtime that seeds and measures by itself.
+                        _ if claim.careless || traced.is_some_and(|manners| manners.seeds != Seeds::Never) => {}
                         Findings { random: true, .. } => return Err(Obstacle::ReadsRandom),
                         Findings { clock: true, .. } => return Err(Obstacle::ReadsClock),
                         _ => {}
                     }
                 }
-                _ => return Err(blind),
+                None => return Err(blind),
             }
         }
         Ok(())

@@ -3,14 +3,20 @@
 //! Knows nothing of what is done to the paths.
 
 use super::super::access::Bytes;
-use super::super::manners::{is_of_go, Family, Manners, OWN_CALLS, STRANGER};
+use super::super::manners::{is_of_go, Family, Manners, GO, OWN_CALLS, STRANGER};
 use super::super::obstacle::Obstacle;
 use super::super::path::{below, split, tidy, trimmed, Path};
 use super::super::shell::is_known;
 use super::{How, Story};
 
 impl Story<'_, '_, '_> {
-    pub(super) fn begin(&mut self, process: u32, program: &[u8], folder: &[u8], parent: u32) -> Result<(), Obstacle> {
+    pub(super) fn begin(
+        &mut self,
+        process: u32,
+        program: &[u8],
+        folder: &[u8],
+        (parent, is_traced): (u32, bool),
+    ) -> Result<(), Obstacle> {
         let candidates = [
             self.folders.get(&process),
             self.folders.get(&parent),
@@ -21,18 +27,29 @@ impl Story<'_, '_, '_> {
         let here = here.unwrap_or_else(|| self.view.place.path(&Path::here(), folder));
         self.first.get_or_insert_with(|| here.clone());
         self.folders.insert(process, here);
-        self.now = self.introduce(process, program)?;
+        self.now = self.introduce(process, program, is_traced)?;
         let program = self.path(process, program)?;
         self.look(How::Run, program, 0)
     }
 
-    fn introduce(&mut self, process: u32, program: &[u8]) -> Result<Manners, Obstacle> {
-        let manners = self.judge(program);
+    fn introduce(&mut self, process: u32, program: &[u8], is_traced: bool) -> Result<Manners, Obstacle> {
+        let mut manners = self.judge(program);
         if manners == STRANGER && is_of_go(program) {
-            return Err(Obstacle::Blind { why: OWN_CALLS });
+            if !is_traced {
+                return Err(Obstacle::Blind { why: OWN_CALLS });
+            }
+            manners = GO;
         }
+        if is_traced {
+            // Nobody sees for which variables it asks.
+            manners.asks = false;
+            self.traced.insert(process);
+        } else {
+            self.traced.remove(&process);
+        }
+        self.is_traced = is_traced;
         let is_first = self.manners.insert(process, manners).is_none() && self.manners.len() == 1;
-        if is_first && self.knowledge.policy.shell && is_known(program) {
+        if is_first && !is_traced && self.knowledge.policy.shell && is_known(program) {
             self.shell = Some(process);
         } else {
             self.shell = self.shell.filter(|shell| *shell != process);

@@ -1,6 +1,7 @@
 //! Makes accesses of records, and tells what was not seen.
 
-use super::record::{what, Record, PATHS, REFUSED};
+use super::record::{what, Record, PATHS, REFUSED, WITNESS, WITNESS_LEFT};
+use super::DAMAGED;
 use crate::cache::access::{Access, What};
 
 pub const UNSEEN: &str = "it cannot be observed";
@@ -25,6 +26,8 @@ pub struct Reader {
     awaited: Vec<Awaited>,
     /// A program began that nothing has announced: another one, which is not observed, has started it.
     is_foreign: bool,
+    /// So many second witnesses look on still: one that was killed saw no end.
+    witnesses: usize,
     /// Of the first program of each part.
     firsts: Vec<u64>,
     /// Where the accesses of further parts begin.
@@ -34,9 +37,20 @@ pub struct Reader {
 impl Reader {
     pub fn take(&mut self, record: Record) -> Result<(), &'static str> {
         let (process, error, token, identity) = (record.process, record.error, record.token, record.identity);
-        if record.kind == REFUSED {
-            self.refuse(process, error);
-            return Ok(());
+        match record.kind {
+            REFUSED => {
+                self.refuse(process, error);
+                return Ok(());
+            }
+            WITNESS => {
+                self.witnesses += 1;
+                return Ok(());
+            }
+            WITNESS_LEFT => {
+                self.witnesses = self.witnesses.checked_sub(1).ok_or(DAMAGED)?;
+                return Ok(());
+            }
+            _ => {}
         }
         // Nothing is ever where an empty path leads.
         if PATHS.contains(&record.kind) && record.first.is_empty() && i32::from(error) == libc::ENOENT {
@@ -101,7 +115,8 @@ impl Reader {
     }
 
     pub fn find_unseen(&self) -> Option<&'static str> {
-        let child = || (self.is_foreign || !self.awaited.is_empty()).then_some(UNSEEN_CHILD);
+        let is_unseen = self.is_foreign || !self.awaited.is_empty() || self.witnesses > 0;
+        let child = || is_unseen.then_some(UNSEEN_CHILD);
         self.find_unbegun().or_else(child)
     }
 

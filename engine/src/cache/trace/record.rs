@@ -69,49 +69,84 @@ const BLINDNESS: [&str; 11] = [
     "it uses attributes of files",
 ];
 
-/// `enum wafpark_kind`, of those that are not accesses of their own.
+/// `enum wafpark_kind`.
+pub const BEGIN: u16 = 1;
+pub const EXECUTE: u16 = 2;
 pub const REFUSED: u16 = 3;
+pub const LOAD: u16 = 4;
+pub const ENTER: u16 = 5;
+pub const OPEN: u16 = 6;
+pub const FIND: u16 = 7;
+pub const LOOK: u16 = 8;
+pub const LINK: u16 = 9;
+pub const RESOLVE: u16 = 10;
+pub const LIST: u16 = 11;
+pub const ASK: u16 = 12;
+pub const LOCATE: u16 = 13;
+pub const TIME: u16 = 14;
+pub const DATE: u16 = 15;
+pub const RANDOM: u16 = 16;
+pub const RENAME: u16 = 17;
+pub const REMOVE: u16 = 18;
+pub const MAKE: u16 = 19;
+pub const BLIND: u16 = 20;
+pub const MEASURE: u16 = 40;
+pub const NUMBER: u16 = 41;
+/// These come from the second witness (`crate::witness`) only.
+pub const BEGIN_TRACED: u16 = 42;
+pub const WITNESS: u16 = 43;
+pub const WITNESS_LEFT: u16 = 44;
+
 /// Of those that only look at a path.
-pub const PATHS: std::ops::RangeInclusive<u16> = 5..=11;
+pub const PATHS: std::ops::RangeInclusive<u16> = ENTER..=LIST;
+
+/// `enum wafpark_blindness`, as far as the second witness tells it.
+pub const BLIND_FOLDER: u32 = 1;
+pub const BLIND_CALL: u32 = 4;
+pub const BLIND_TALK: u32 = 5;
+pub const BLIND_PLACE: u32 = 7;
+pub const BLIND_SHARED: u32 = 9;
+pub const BLIND_ATTRIBUTES: u32 = 10;
 
 /// The access that it tells.
 pub fn what(record: Record) -> Result<What, &'static str> {
     let path = record.first;
     Ok(match record.kind {
-        1 => What::Begin {
+        BEGIN | BEGIN_TRACED => What::Begin {
             program: path,
             folder: record.second,
             parent: record.detail,
+            is_traced: record.kind == BEGIN_TRACED,
         },
-        2 => What::Execute { path },
-        4 => What::Load { path },
-        5 => What::Enter { path },
-        6 => open(path, record.detail as i32),
-        7 => What::Find { path },
-        8 => What::Look {
+        EXECUTE => What::Execute { path },
+        LOAD => What::Load { path },
+        ENTER => What::Enter { path },
+        OPEN => open(path, record.detail as i32),
+        FIND => What::Find { path },
+        LOOK => What::Look {
             path,
             follows: record.detail != 0,
         },
-        9 => What::Link { path },
-        10 => What::Resolve { path },
-        11 => What::List { path },
-        12 => What::Ask { name: path },
-        13 if record.detail != 0 => What::Anchor,
-        13 => What::Locate,
-        14 => What::Time,
-        15 => What::Date,
-        16 => What::Random,
-        17 => What::Rename {
+        LINK => What::Link { path },
+        RESOLVE => What::Resolve { path },
+        LIST => What::List { path },
+        ASK => What::Ask { name: path },
+        LOCATE if record.detail != 0 => What::Anchor,
+        LOCATE => What::Locate,
+        TIME => What::Time,
+        DATE => What::Date,
+        RANDOM => What::Random,
+        RENAME => What::Rename {
             from: path,
             to: record.second,
         },
-        18 => What::Remove { path },
-        19 => What::Make { path },
-        20 => What::Blind {
+        REMOVE => What::Remove { path },
+        MAKE => What::Make { path },
+        BLIND => What::Blind {
             why: BLINDNESS.get(record.detail as usize).unwrap_or(&DAMAGED),
         },
-        40 => What::Measure,
-        41 => What::Number,
+        MEASURE => What::Measure,
+        NUMBER => What::Number,
         _ => return Err(DAMAGED),
     })
 }

@@ -128,6 +128,7 @@ fn the_child_of_a_parked_program_is_observed() {
         program: stall.program.to_bytes().to_vec(),
         folder: stall.folder.as_os_str().as_encoded_bytes().to_vec(),
         parent: std::process::id(),
+        is_traced: false,
     };
     let find = What::Find {
         path: b"/absent/parked".to_vec(),

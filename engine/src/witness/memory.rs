@@ -1,0 +1,106 @@
+//! What is in the memory of a process that is traced, and in its entries of `/proc`.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::cache::access::{identity, Bytes};
+
+/// The kernel takes no longer paths.
+pub const LONGEST: usize = 4096;
+const PAGE: usize = 4096;
+
+/// As many bytes as are there, at most `size`.
+pub fn read(process: i32, address: u64, size: usize) -> Bytes {
+    let mut bytes = vec![0; size];
+    let local = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: size,
+    };
+    let remote = libc::iovec {
+        iov_base: address as *mut libc::c_void,
+        iov_len: size,
+    };
+    // SAFETY: our own part is a buffer of that size; the other part is the kernel's to check.
+    let count = unsafe { libc::process_vm_readv(process, &local, 1, &remote, 1, 0) };
+    bytes.truncate(usize::try_from(count).unwrap_or(0));
+    bytes
+}
+
+/// A text up to its zero. None if it goes on for longer than a path may, or is not there.
+pub fn text(process: i32, address: u64) -> Option<Bytes> {
+    let mut text = Bytes::new();
+    while address != 0 && text.len() < LONGEST {
+        let at = address + text.len() as u64;
+        // Not beyond the page's end: what follows may not be there.
+        let left = PAGE - at as usize % PAGE;
+        let part = read(process, at, left.min(512));
+        if let Some(end) = part.iter().position(|byte| *byte == 0) {
+            text.extend_from_slice(&part[..end]);
+            return Some(text);
+        }
+        if part.is_empty() {
+            return None;
+        }
+        text.extend_from_slice(&part);
+    }
+    None
+}
+
+pub fn number(process: i32, address: u64) -> Option<u64> {
+    let bytes = read(process, address, 8);
+    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+/// A fresh program is told of the kernel's own object, by which it reads the clock without a call. It is to find none: then it
+/// calls the kernel, and is seen. `stack` is the stack as the kernel has laid it out for the program.
+pub fn hide_clock(process: i32, stack: u64) -> Option<()> {
+    let mut at = stack + 8 * (number(process, stack)? + 2);
+    while number(process, at)? != 0 {
+        at += 8;
+    }
+    loop {
+        at += 8;
+        match number(process, at)? {
+            libc::AT_NULL => return Some(()),
+            libc::AT_SYSINFO_EHDR => break,
+            _ => at += 8,
+        }
+    }
+    let word = libc::AT_IGNORE.to_ne_bytes();
+    let local = libc::iovec {
+        iov_base: word.as_ptr() as *mut libc::c_void,
+        iov_len: word.len(),
+    };
+    let remote = libc::iovec {
+        iov_base: at as *mut libc::c_void,
+        iov_len: word.len(),
+    };
+    // SAFETY: as above; the kernel only reads our part.
+    let count = unsafe { libc::process_vm_writev(process, &local, 1, &remote, 1, 0) };
+    (count == word.len() as isize).then_some(())
+}
+
+/// Something of a process in `/proc`.
+pub fn entry(process: i32, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/{process}/{name}"))
+}
+
+/// Where a link of a process leads: its folder, its program, an open file.
+pub fn link(process: i32, name: &str) -> Option<Bytes> {
+    let target = fs::read_link(entry(process, name)).ok()?;
+    Some(target.as_os_str().as_bytes().to_vec()).filter(|path| path.starts_with(b"/"))
+}
+
+/// Of the file to which a path of ours leads; 0 if that cannot be told.
+pub fn identity_of(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |status| identity(status.dev(), status.ino()))
+}
+
+/// A line of a process's status.
+pub fn status(process: i32, name: &str) -> Option<i32> {
+    let text = fs::read_to_string(entry(process, "status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim_start_matches(':').trim().parse().ok()
+}

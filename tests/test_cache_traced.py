@@ -1,0 +1,187 @@
+"""Programs into which no library can be loaded: the second witness observes them, and changes nothing for them."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+from typing import List
+
+import pytest
+from cache_lab import PATIENCE
+from test_cache_facts import Facts
+from test_cache_unseen import program
+
+GO = """package main
+import ("os"; "strings"; "time")
+func main() {
+	text, _ := os.ReadFile("in.txt")
+	if len(os.Args) > 1 { text = []byte(time.Now().String()) }
+	done := make(chan string)
+	for i := 0; i < 8; i++ { go func() { done <- strings.ToUpper(string(text)) }() }
+	made := ""
+	for i := 0; i < 8; i++ { made += <-done }
+	os.WriteFile("made", []byte(made + os.Getenv("FLAVOUR")), 0644)
+}
+"""
+MAKE = 'FILE *made = fopen("made", "w"); '
+
+
+@pytest.fixture
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+	"""A folder with a file to read."""
+	folder = tmp_path / "yard"
+	folder.mkdir()
+	yard = Facts(engine, folder, tmp_path / "home")
+	yard.write("in.txt", "one\n")
+	return yard
+
+
+def static(yard: Facts, code: str, name: str = "tool") -> None:
+	program(yard, code, name, "-static", "-pthread")
+
+
+READS = {
+	"content": 'char text[9] = ""; read(open("in.txt", O_RDONLY), text, 8); fputs(text, made);',
+	"absence": 'fprintf(made, "%d", access("later", F_OK));',
+	"size": 'struct stat found; stat("in.txt", &found); fprintf(made, "%ld", found.st_size);',
+	"link": 'char text[99] = ""; readlink("link", text, 98); fputs(text, made);',
+	"variable": 'fputs(getenv("FLAVOUR"), made);',
+	"below a fork": 'fflush(made); if (!fork()) { char text[9] = ""; read(open("in.txt", O_RDONLY), text, 8); '
+	"write(fileno(made), text, 8); _exit(0); } wait(0);",
+	"in another folder": 'chdir("folder"); fprintf(made, "%d", access("../later", F_OK));',
+	"by a program that it starts": 'fflush(made); dup2(fileno(made), 1); execlp("cat", "cat", "in.txt", NULL);',
+	"by its number": 'char text[9] = ""; dup2(open("in.txt", O_RDONLY), 9); '
+	'read(open("/proc/self/fd/9", O_RDONLY), text, 8); fputs(text, made);',
+}
+
+
+@pytest.mark.parametrize("how", READS)
+def test_what_a_static_program_learns_is_a_fact(how: str, yard: Facts) -> None:
+	"""It is a hit as long as all that it has learned is as it was, and made anew when that changes."""
+	(yard.folder / "folder").mkdir()
+	(yard.folder / "link").symlink_to("one")
+	static(yard, "int wait(int *); " + MAKE + READS[how] + " return 0;")
+	yard.check_until_hit("./tool", "made", FLAVOUR="sweet")
+	yard.write("in.txt", "another\n")
+	yard.write("later", "")
+	(yard.folder / "link").unlink()
+	(yard.folder / "link").symlink_to("another")
+	assert yard.check("./tool", "made", FLAVOUR="sour").startswith("miss")
+	yard.check_until_hit("./tool", "made", FLAVOUR="sour")
+
+
+DRAWS = {
+	"clock": ("struct timespec now; clock_gettime(CLOCK_REALTIME, &now); long drawn = now.tv_nsec;", "reads the clock"),
+	"seconds": ("long drawn = time(NULL);", "reads the clock"),
+	"counter": ("long drawn = __builtin_ia32_rdtsc();", "reads the clock"),
+	"random": ("unsigned drawn; getrandom(&drawn, sizeof drawn, 0);", "reads random numbers"),
+	"key": ("long drawn; getrandom(&drawn, sizeof drawn, GRND_NONBLOCK);", "reads random numbers"),
+	"number": ("long drawn = getpid();", "reads random numbers"),
+}
+
+
+@pytest.mark.parametrize("what", DRAWS)
+def test_what_a_static_program_draws_is_never_stored(what: str, yard: Facts) -> None:
+	"""The kernel's own object, by which clocks are read without a call, is hidden from it."""
+	code, reason = DRAWS[what]
+	if what == "counter" and os.uname().machine != "x86_64":
+		pytest.skip("needs an x86-64 processor")
+	static(yard, "free(malloc(9)); " + code + MAKE + 'fprintf(made, "%ld", (long)drawn); return 0;')
+	for _ in range(3):
+		assert yard.run_by_facts("./tool").returncode == 0
+	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
+
+
+def test_a_program_of_go(yard: Facts) -> None:
+	"""Its runtime measures and seeds; the time that the program itself asks for counts."""
+	go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+	if not go:
+		pytest.skip("needs go")
+	yard.write("tool.go", GO)
+	environ = {**os.environ, "CGO_ENABLED": "0", "GOCACHE": str(yard.folder / "cache"), "GOFLAGS": "-mod=mod"}
+	build = [go, "build", "-o", "tool", "tool.go"]
+	subprocess.run(build, cwd=yard.folder, env=environ, check=True, timeout=PATIENCE)
+	yard.check_until_hit("./tool", "made", FLAVOUR="sweet")
+	assert yard.check("./tool", "made", FLAVOUR="sour").startswith("miss")
+	yard.write("in.txt", "two\n")
+	assert yard.check("./tool", "made", FLAVOUR="sweet").startswith("miss")
+	hits = yard.hits()
+	for _ in range(2):
+		assert yard.run_by_facts("./tool now", FLAVOUR="sweet").returncode == 0
+	assert yard.hits() == hits
+	assert "reads the clock" in yard.reasons()
+
+
+# What would show to a program that it is not alone.
+SHOWN = {
+	"environment": "extern char **environ; for (char **at = environ; *at; at++) puts(*at);",
+	"children": 'int wait(int *); printf("%d", wait(0));',
+	"files": 'for (int i = 0; i < 64; i++) printf("%d", fcntl(i, F_GETFD) >= 0);',
+	"signals": 'char line[999]; FILE *file = fopen("/proc/self/status", "r"); '
+	'while (fgets(line, 999, file)) if (!strncmp(line, "Sig", 3) && line[3] != 81) fputs(line, stdout);',
+	"arguments": "for (int i = 0; i < argc; i++) puts(argv[i]);",
+	"end": "return 7;",
+	"trace": "long ptrace(int, ...); int wait(int *); fflush(stdout); "
+	'if (!fork()) _exit(ptrace(0) == 0 ? 3 : 4); int status; wait(&status); printf("%x", status);',
+}
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_a_static_program_does_what_it_does_alone(what: str, yard: Facts) -> None:
+	"""Prints and returns the same with and without the cache, and finds nothing of ours."""
+	static(yard, SHOWN[what] + " return 0;")
+	alone = subprocess.run(
+		["./tool", "a", "b"],
+		cwd=yard.folder,
+		env=yard.environ,
+		stdin=subprocess.DEVNULL,
+		capture_output=True,
+		timeout=PATIENCE,
+		check=False,
+	)
+	for _ in range(3):
+		found = yard.run_by_facts("./tool a b")
+		assert (found.returncode, found.stdout, found.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+
+
+def test_a_signal_ends_a_static_program(yard: Facts) -> None:
+	"""It is told as the signal that it is."""
+	static(yard, "int raise(int); raise(15); return 0;")
+	alone = subprocess.run(["./tool"], cwd=yard.folder, check=False, timeout=PATIENCE).returncode
+	assert yard.run_by_facts("./tool").returncode in (alone, 128 - alone) and alone == -signal.SIGTERM
+
+
+def find_tracers(yard: Facts) -> List[int]:
+	found = []
+	for entry in pathlib.Path("/proc").iterdir():
+		if entry.name.isdecimal():
+			try:
+				words = (entry / "cmdline").read_bytes().split(b"\0")
+				is_ours = words[1:3] == [b"witness", b"./slow"] and os.getsid(int(entry.name)) == int(entry.name)
+				found += [int(entry.name)] if is_ours and os.readlink(entry / "cwd") == "/" else []
+			except (OSError, ProcessLookupError):
+				continue
+	return found
+
+
+def test_a_tracer_that_is_killed_harms_nothing(yard: Facts) -> None:
+	"""The program runs on to its end, and what came of it is not stored."""
+	static(yard, 'while (access("go", F_OK)) usleep(10000); ' + MAKE + 'fputs("done", made); return 0;', "slow")
+	line = [yard.wafcc, "run", "--", "./slow"]
+	child = subprocess.Popen(line, cwd=yard.folder, env=yard.environ, stdin=subprocess.DEVNULL)
+	try:
+		deadline = time.monotonic() + PATIENCE
+		while not (tracers := find_tracers(yard)):
+			assert time.monotonic() < deadline, "nobody traces it"
+			time.sleep(0.02)
+		for tracer in tracers:
+			os.kill(tracer, signal.SIGKILL)
+		yard.write("go", "")
+		assert child.wait(PATIENCE) == 0
+	finally:
+		child.kill()
+		child.wait()
+	assert (yard.folder / "made").read_text() == "done"
+	assert "not observed" in yard.reasons()
