@@ -5,7 +5,7 @@ import pathlib
 import shutil
 import subprocess
 import time
-from typing import Callable
+from typing import Callable, Dict, Tuple
 
 import pytest
 from cache_lab import PATIENCE
@@ -295,6 +295,36 @@ def test_a_library_by_a_relative_path(way: str, yard: Facts) -> None:
 	for word in ("one", "one", "one", "two", "one"):
 		make(word)
 		yard.check("./own", "made", **variables)
+
+
+# How the loader is told of the folder `first`, in which there is nothing yet.
+SEARCHES: Dict[str, Tuple[str, Dict[str, str]]] = {
+	"variable": ("", {"LD_LIBRARY_PATH": "first:lib"}),
+	"runpath": ("-Wl,--enable-new-dtags,-rpath,$ORIGIN/first:lib", {}),
+	"rpath": ("-Wl,--disable-new-dtags,-rpath,first:$ORIGIN/lib/", {}),
+}
+
+
+@pytest.mark.parametrize("name", ["liblate.so", "glibc-hwcaps/x86-64-v2/liblate.so"])
+@pytest.mark.parametrize("way", SEARCHES)
+def test_a_library_that_newly_appears(way: str, name: str, yard: Facts) -> None:
+	"""It stands where the loader looks before it comes to the one that it has found until now."""
+	options, variables = SEARCHES[way]
+	for folder, number in (("lib", 1), ("draft", 2)):
+		yard.write("late.c", f"int late(void) {{ return {number}; }}\n")
+		(yard.folder / folder).mkdir()
+		line = ["gcc", "-shared", "-fPIC", "-Wl,-soname,liblate.so", "-o", f"{folder}/liblate.so", "late.c"]
+		subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+	(yard.folder / "first").mkdir()
+	code = 'int late(void); FILE *made = fopen("made", "w"); fprintf(made, "%d", late()); return 0;'
+	program(yard, code, "own", *f"-Llib -llate {options}".split())
+	yard.check_until_hit("./own", "made", **variables)
+	(yard.folder / "first" / name).parent.mkdir(parents=True, exist_ok=True)
+	(yard.folder / "draft/liblate.so").rename(yard.folder / "first" / name)
+	assert yard.check("./own", "made", **variables).startswith("miss")
+	yard.check_until_hit("./own", "made", **variables)
+	(yard.folder / "first" / name).unlink()
+	yard.check("./own", "made", **variables)
 
 
 def turn(yard: Facts, target: str) -> None:

@@ -519,13 +519,170 @@ static int is_expected(struct dl_phdr_info *object, size_t size, void *data) {
 	return object->dlpi_name && ends_with_name(object->dlpi_name, data);
 }
 
-/* Where the loader has looked for a library in vain is not seen. */
+/* ---- where the loader looks for libraries: one that newly appears there is loaded in the place of another */
+
+/* A folder of those, and after so many objects come the libraries that it may have looked for there. */
+struct search {
+	const char *folder;
+	uint32_t size;
+	unsigned known;
+};
+
+/* What a folder may have for some kinds of processors only; versions of glibc before 2.37 look for the others, too. */
+static const char *const kinds[] = {"glibc-hwcaps", "tls", "haswell", "x86_64", "atomics"};
+
+static int is_same_text(const char *one, const char *other) {
+	while (*one && *one == *other)
+		one++, other++;
+	return *one == *other;
+}
+
+/* Where the first of them has its libraries. */
+static const char *const levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
+
+/* A name in a folder, unless that is what has been found: whether it is there. */
+static int note_candidate(const struct search *search, const char *name, const char *found) {
+	char path[LONGEST];
+	if (search->size + length_of(name) + 2 > LONGEST) {
+		note_blindness(WAFPARK_BLIND_WALK);
+		return 0;
+	}
+	char *at = put_bytes(path, search->folder, search->size);
+	if (search->size && at[-1] != '/')
+		*at++ = '/';
+	put_bytes(at, name, length_of(name) + 1);
+	if (is_same_text(path, found))
+		return 1;
+	const long result = SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK);
+	wafpark_note(WAFPARK_FIND, result, 0, AT_FDCWD, path);
+	return result == 0;
+}
+
+static const char *last_part(const char *path) {
+	const char *last = path;
+	for (; *path; path++)
+		if (*path == '/')
+			last = path + 1;
+	return last;
+}
+
+static int note_in_folder(struct dl_phdr_info *object, size_t size, void *data) {
+	struct search *search = data;
+	(void)size;
+	if (search->known)
+		search->known--;
+	else if (has_file(object))
+		note_candidate(search, last_part(object->dlpi_name), object->dlpi_name);
+	return 0;
+}
+
+static void note_libraries(const char *folder, uint32_t size, unsigned known) {
+	dl_iterate_phdr(note_in_folder, &(struct search){folder, size, known});
+}
+
+__attribute__((noinline)) static void note_levels(const char *folder, uint32_t size, unsigned known) {
+	char path[LONGEST];
+	if (size + 64 > LONGEST)
+		return note_blindness(WAFPARK_BLIND_WALK);
+	char *end = put_bytes(path, folder, size);
+	*end++ = '/';
+	end = put_bytes(end, kinds[0], length_of(kinds[0]));
+	*end++ = '/';
+	for (unsigned i = 0; i < sizeof levels / sizeof *levels; i++)
+		note_libraries(path, (uint32_t)(put_bytes(end, levels[i], length_of(levels[i])) - path), known);
+}
+
+static void note_folder(const char *folder, uint32_t size, unsigned known) {
+	while (size > 1 && folder[size - 1] == '/')
+		size--;
+	const struct search search = {folder, size, known};
+	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		if (note_candidate(&search, kinds[i], "") && i == 0)
+			note_levels(folder, size, known);
+	note_libraries(folder, size, known);
+}
+
+/* "$ORIGIN/../lib", for an object of this folder: none for another name, which few use. */
+static uint32_t expand(const char *from, uint32_t size, const char *origin, char place[LONGEST]) {
+	static const char *const names[] = {"$ORIGIN", "${ORIGIN}"};
+	const char *rest = NULL;
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		if (after(from, names[i]) && length_of(names[i]) <= size)
+			rest = after(from, names[i]);
+	const uint32_t head = rest ? length_of(origin) : 0, tail = rest ? size - (uint32_t)(rest - from) : size;
+	if (head + tail >= LONGEST || (!rest && size && from[0] == '$'))
+		return 0;
+	put_bytes(put_bytes(place, origin, head), rest ? rest : from, tail);
+	return head + tail;
+}
+
+/* Folders with colons between them; an empty one is where the process is. */
+static void note_folders(const char *list, const char *origin, unsigned known) {
+	char place[LONGEST];
+	for (;; list++) {
+		uint32_t size = 0;
+		while (list[size] && list[size] != ':' && list[size] != ';')
+			size++;
+		const uint32_t expanded = expand(list, size, origin, place);
+		if (expanded || !size)
+			note_folder(place, expanded, known);
+		list += size;
+		if (!*list)
+			return;
+	}
+}
+
+/* Which folders an object names for the libraries that it needs. */
+static int note_object_folders(struct dl_phdr_info *object, size_t size, void *data) {
+	char origin[LONGEST];
+	const char *texts = NULL;
+	uint64_t lists[2] = {0, 0};
+	(void)size;
+	if (is_of_kernel(object))
+		return 0;
+	for (int i = 0; i < object->dlpi_phnum; i++) {
+		const ElfW(Phdr) *part = &object->dlpi_phdr[i];
+		if (part->p_type != PT_DYNAMIC)
+			continue;
+		for (const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + part->p_vaddr); entry->d_tag != DT_NULL; entry++) {
+			if (entry->d_tag == DT_STRTAB) /* some loaders leave it as it is in the file */
+				texts = (const char *)(entry->d_un.d_ptr < object->dlpi_addr ? entry->d_un.d_ptr + object->dlpi_addr : entry->d_un.d_ptr);
+			if (entry->d_tag == DT_RPATH || entry->d_tag == DT_RUNPATH)
+				lists[entry->d_tag == DT_RUNPATH] = entry->d_un.d_val;
+		}
+	}
+	if (!texts || !(lists[0] || lists[1]))
+		return 0;
+	long end = object->dlpi_name && object->dlpi_name[0] ? 0 : SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", origin, LONGEST);
+	if (!end && length_of(object->dlpi_name) < LONGEST)
+		end = put_bytes(origin, object->dlpi_name, length_of(object->dlpi_name)) - origin;
+	while (end > 0 && origin[end - 1] != '/')
+		end--;
+	origin[end > 1 ? end - 1 : 0] = 0;
+	for (unsigned i = 0; i < 2; i++)
+		if (lists[i])
+			note_folders(texts + lists[i], origin, *(const unsigned *)data);
+	return 0;
+}
+
+static const char *find_value(const char *name);
+
+static void note_search(unsigned known) {
+	const char *folders = find_value("LD_LIBRARY_PATH");
+	if (folders && *folders)
+		note_folders(folders, "", known);
+	dl_iterate_phdr(note_object_folders, &known);
+}
+
 static void note_loads(void) {
 	unsigned left = known_objects;
+	const unsigned known = known_objects;
 	expects_loads = 0;
 	if (wafpark_watch != WAFPARK_WATCH_ON)
 		return;
 	dl_iterate_phdr(note_object, &left);
+	if (known_objects != known)
+		note_search(known);
 	if (expected_library[0] && !dl_iterate_phdr(is_expected, expected_library))
 		note_blindness(WAFPARK_BLIND_WALK);
 	expected_library[0] = 0;

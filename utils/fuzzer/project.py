@@ -123,11 +123,14 @@ class Project:
 
 	def write(self, path: pathlib.Path, content: bytes) -> None:
 		"""Write a file, in the place of a link if there is one; what it held can be restored later."""
+		mode = path.stat().st_mode & 0o777 if path.exists() else None
 		if path.exists():
 			self.past.setdefault(path, []).append(path.read_bytes())
 		if path.is_symlink():
 			path.unlink()
 		path.write_bytes(content)
+		if mode is not None:  # a link's program is one still
+			path.chmod(mode)
 
 	def write_everywhere(self, name: str, content: bytes) -> None:
 		for checkout in CHECKOUTS:
