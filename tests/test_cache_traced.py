@@ -153,6 +153,21 @@ def test_a_signal_ends_a_static_program(yard: Facts) -> None:
 	assert yard.run_by_facts("./tool").returncode in (alone, 128 - alone) and alone == -signal.SIGTERM
 
 
+def test_a_limit_on_addresses_holds_up_nothing(yard: Facts) -> None:
+	"""A small static program runs where the witness could not begin; nothing is stored then."""
+	static(yard, MAKE + 'fputs("done", made); return 0;')
+	for line in ("./tool", "sh start.sh"):
+		yard.write("start.sh", "./tool\n")
+		limited = f"ulimit -v 200000; exec {yard.wafcc} run -- {line}"
+		for _ in range(2):
+			(yard.folder / "made").unlink(missing_ok=True)
+			done = subprocess.run(
+				["sh", "-c", limited], cwd=yard.folder, env=yard.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE
+			)
+			assert (done.returncode, (yard.folder / "made").read_text()) == (0, "done")
+	assert yard.hits() == 0
+
+
 def find_tracers(yard: Facts) -> List[int]:
 	found = []
 	for entry in pathlib.Path("/proc").iterdir():

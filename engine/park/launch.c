@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -219,14 +220,21 @@ struct witnessed {
 #define OURS 3
 #define WITNESSED(argv) count_of(argv) > MOST_ARGUMENTS ? 1 : count_of(argv) + OURS + 1
 
+/* The witness needs more than a small program: where addresses are limited, it could not begin. */
+static int has_room(void) {
+	uint64_t limit[2];
+	return SYSTEM(SYS_prlimit64, 0, RLIMIT_AS, NULL, limit) == 0 && limit[0] >= WAFPARK_WITNESS_ROOM;
+}
+
 /* Whether it is: `words` are its command line then, and `list` its environment. */
 static int find_witness(const struct start *start, const char *path, char *const *argv, char *const *env, char **words, char **list,
                         struct witnessed *witnessed) {
 	/* It gets the place in which it is to note, and not the library: as our wrapper does. */
 	const struct start as_wrapper = {.token = start->token, .is_wrapper = 1};
 	size_t count = OURS;
-	if (!start->is_static || !argv || !argv[0] || count_of(argv) > MOST_ARGUMENTS || !wafpark_find_witness(witnessed->path) ||
-	    SYSTEM(SYS_faccessat, AT_FDCWD, path, X_OK) != 0 || pass_on(&as_wrapper, env, list, &witnessed->passed) == env)
+	if (!start->is_static || !argv || !argv[0] || count_of(argv) > MOST_ARGUMENTS || !has_room() ||
+	    !wafpark_find_witness(witnessed->path) || SYSTEM(SYS_faccessat, AT_FDCWD, path, X_OK) != 0 ||
+	    pass_on(&as_wrapper, env, list, &witnessed->passed) == env)
 		return 0;
 	words[0] = witnessed->path;
 	words[1] = (char *)(uintptr_t)"witness";

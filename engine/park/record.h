@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define WAFPARK_BERTH (4u << 20) /* bytes; memory that is never written takes none */
+#define WAFPARK_WITNESS_ROOM (1u << 30) /* bytes of addresses with which the second witness can begin */
 #define WAFPARK_FULL 0xffffffffu /* a cursor's place when something could not be noted */
 
 /* Set in the environment of a program that is to be observed: where the arena is, the berth, its generation, and the token

@@ -112,6 +112,11 @@ pub fn umask_of(pid: u32) -> io::Result<u32> {
 }
 
 impl Context {
+    /// Whether a command may have so many bytes of addresses.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        self.limits[libc::RLIMIT_AS as usize].0 >= bytes
+    }
+
     /// What of it a program can come to know, under names that no variable has.
     pub fn tell(&self) -> Vec<(&'static str, String)> {
         let limits = self.limits.map(|(soft, hard)| format!("{soft:x}-{hard:x}"));

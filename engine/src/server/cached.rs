@@ -416,7 +416,7 @@ pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> 
         );
         return None;
     };
-    let (program, log) = note_in(&berth, library, &order.execute.argv, &order.env, &order.execute.cwd);
+    let (program, log) = note_in(&berth, library, order, (&order.execute.argv, &order.env));
     berth.expect(program);
     case.berth = Some(berth);
     case.started = Stamp::now();
@@ -430,7 +430,7 @@ pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, lot: &Lo
     berth.mark();
     match what {
         What::Part(part) => {
-            let (program, log) = note_in(berth, lot.library()?, &part.argv, &part.env, &order.execute.cwd);
+            let (program, log) = note_in(berth, lot.library()?, order, (&part.argv, &part.env));
             berth.expect(program);
             Some(log)
         }
@@ -439,13 +439,15 @@ pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, lot: &Lo
 }
 
 /// Where a command notes what it does, and the file that is executed for it: one that cannot be told is none.
-fn note_in(berth: &Berth, library: &CStr, argv: &Strings, env: &Strings, folder: &[u8]) -> (Option<PathBuf>, Log) {
+fn note_in(berth: &Berth, library: &CStr, order: &Order, (argv, env): (&Strings, &Strings)) -> (Option<PathBuf>, Log) {
     let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
-    let found = Program::find(&candidates, folder);
+    let found = Program::find(&candidates, &order.execute.cwd);
     let called = found.as_ref().map_or(c"", |(_, called)| called);
     let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
     let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
-    let witness = berth.witness().filter(|_| is_static(&program));
+    let witness = berth
+        .witness()
+        .filter(|_| order.context.has_room(witness::ROOM) && is_static(&program));
     let (argv, variables) = match witness {
         Some((witness, variable)) => (
             Some(witness::command(&witness, called.to_bytes(), argv)),

@@ -29,6 +29,8 @@ use crate::wire::Strings;
 
 /// The first word of its command line.
 pub const WORD: &CStr = c"witness";
+/// Bytes of addresses with which it can begin: as `WAFPARK_WITNESS_ROOM` has it.
+pub const ROOM: u64 = 1 << 30;
 const VARIABLE: &[u8] = b"WAFPARK_TRACE=";
 /// A program that somebody is about to finish writing cannot be executed yet.
 const ATTEMPTS: u32 = 100;
