@@ -571,7 +571,7 @@ static int note_in_folder(struct dl_phdr_info *object, size_t size, void *data) 
 	(void)size;
 	if (search->known)
 		search->known--;
-	else if (has_file(object))
+	else if (has_file(object) && !is_same_text(object->dlpi_name, wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1))
 		note_candidate(search, last_part(object->dlpi_name), object->dlpi_name);
 	return 0;
 }
