@@ -28,7 +28,7 @@ struct program {
 	int file;
 	uint64_t identity;
 	long size;
-	int gives_rights; /* of another user or group */
+	int changes_user; /* or the group */
 	union {
 		ElfW(Ehdr) elf;
 		char bytes[HEAD];
@@ -41,7 +41,7 @@ static int open_program(int folder, const char *path, struct program *program) {
 	if (SYSTEM(SYS_newfstatat, folder, path, &status, 0) < 0 || !S_ISREG(status.st_mode))
 		return 0;
 	program->identity = wafpark_identity(status.st_dev, status.st_ino);
-	program->gives_rights = !!(status.st_mode & (S_ISUID | S_ISGID));
+	program->changes_user = !!(status.st_mode & (S_ISUID | S_ISGID));
 	program->file = (int)SYSTEM(SYS_openat, folder, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (program->file < 0)
 		return 0;
@@ -66,7 +66,9 @@ static enum loading find_loading(const struct program *program) {
 		if (parts[i % PARTS].p_type == PT_INTERP)
 			return LOADED;
 	}
-	return program->gives_rights ? NOT_KNOWN : STATIC;
+	const int has_capabilities = SYSTEM(SYS_fgetxattr, program->file, "security.capability", NULL, 0) > 0;
+	/* The kernel gives rights only to programs that are not traced. */
+	return program->changes_user || has_capabilities ? NOT_KNOWN : STATIC;
 }
 
 static int is_elf(const struct program *program) {

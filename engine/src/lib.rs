@@ -18,6 +18,7 @@ pub mod connection;
 pub mod context;
 pub mod crew;
 pub mod dashboard;
+pub mod elf;
 pub mod fault;
 pub mod fields;
 pub mod folder;

@@ -4,6 +4,8 @@
 //! Pure. The instructions of a file are decoded one after the other, as they would run: their bytes alone are found by
 //! chance in constants and addresses. What is no instruction is stepped over byte by byte.
 
+use crate::elf;
+
 /// Of a whole file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Findings {
@@ -66,27 +68,21 @@ const SECTION_PROGRAM: u32 = 1;
 const STRINGS: u64 = 5;
 const OWN_NAME: u64 = 14;
 
-fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
-}
-
 impl<'a> Elf<'a> {
     fn of(bytes: &'a [u8]) -> Option<Elf<'a>> {
-        let file = Elf { bytes };
-        let is_elf = bytes.starts_with(b"\x7fELF\x02\x01");
-        (is_elf && file.short(18)? == machine::NUMBER).then_some(file)
+        elf::is_native(bytes).then_some(Elf { bytes })
     }
 
     fn short(&self, at: usize) -> Option<u16> {
-        Some(u16::from_le_bytes(number(self.bytes, at)?))
+        elf::short(self.bytes, at)
     }
 
     fn word(&self, at: usize) -> Option<u32> {
-        Some(u32::from_le_bytes(number(self.bytes, at)?))
+        elf::word(self.bytes, at)
     }
 
     fn long(&self, at: usize) -> Option<u64> {
-        Some(u64::from_le_bytes(number(self.bytes, at)?))
+        elf::long(self.bytes, at)
     }
 
     fn part(&self, at: u64, size: u64) -> Option<&'a [u8]> {
@@ -142,8 +138,8 @@ impl<'a> Elf<'a> {
         let table = self.part(self.long(at + 8)?, self.long(at + 32)?)?;
         let value = |wanted: u64| {
             let mut entries = table.chunks_exact(16);
-            let found = entries.find(|entry| number(entry, 0).map(u64::from_le_bytes) == Some(wanted))?;
-            number(found, 8).map(u64::from_le_bytes)
+            let found = entries.find(|entry| elf::long(entry, 0) == Some(wanted))?;
+            elf::long(found, 8)
         };
         let text = self.place(value(STRINGS)?)?.checked_add(value(OWN_NAME)?)?;
         let text = self.bytes.get(usize::try_from(text).ok()?..)?;
@@ -157,7 +153,6 @@ mod machine {
 
     use super::Findings;
 
-    pub const NUMBER: u16 = 62;
     /// A clock that is read so shortly before a pause says for how long to spin: libc's locks have it.
     const SPIN: u32 = 16;
 
@@ -181,6 +176,7 @@ mod machine {
                 number = None;
                 continue;
             }
+            findings.clock |= is_old_clock(&instruction);
             match instruction.mnemonic() {
                 Mnemonic::Mov | Mnemonic::Xor if is_of_number(&instruction) => {
                     number = constant(&instruction);
@@ -207,6 +203,18 @@ mod machine {
 
     fn is_of_number(instruction: &Instruction) -> bool {
         matches!(instruction.op0_register(), Register::EAX | Register::RAX)
+    }
+
+    /// Programs of old C libraries read the clock at addresses that are the same in all processes, and make no call.
+    fn is_old_clock(instruction: &Instruction) -> bool {
+        const PAGE: u64 = 0xffff_ffff_ff60_0000;
+        const SIZE: u64 = 0x1000;
+        let address = match instruction.code() {
+            Code::Mov_rm64_imm32 => instruction.immediate32to64() as u64,
+            Code::Mov_r64_imm64 => instruction.immediate64(),
+            _ => return false,
+        };
+        (PAGE..PAGE + SIZE).contains(&address)
     }
 
     fn constant(instruction: &Instruction) -> Option<u32> {
@@ -262,7 +270,6 @@ mod machine {
 mod machine {
     use super::Findings;
 
-    pub const NUMBER: u16 = 183;
     const CALL: u32 = 0xd400_0001;
     /// Reads the timer: the clock.
     const TIMERS: [u32; 2] = [0xd53b_e040, 0xd53b_e020];
@@ -307,8 +314,6 @@ mod machine {
 mod machine {
     use super::Findings;
 
-    pub const NUMBER: u16 = 0;
-
     pub fn sweep(_: &[u8], _: &mut Findings) {}
 }
 
@@ -330,7 +335,7 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn a_clock_that_says_how_long_to_spin_is_none() {
+    fn clocks_are_found_except_those_that_say_how_long_to_spin() {
         const CLOCK: [u8; 2] = [0x0f, 0x31];
         const PAUSE: [u8; 2] = [0xf3, 0x90];
         for (code, tells) in [
@@ -339,6 +344,8 @@ mod tests {
             ([CLOCK, CLOCK, PAUSE].concat(), true),
             (CLOCK.to_vec(), true),
             (PAUSE.to_vec(), false),
+            (b"\x48\xc7\xc0\x00\x04\x60\xff\xff\xd0".to_vec(), true),
+            (b"\x48\xc7\xc0\x00\x04\x61\xff\xff\xd0".to_vec(), false),
         ] {
             let mut findings = Findings::default();
             machine::sweep(&code, &mut findings);

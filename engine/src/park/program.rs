@@ -12,6 +12,7 @@ use rustix::fs::{accessat, fstat, openat, readlinkat, Access, AtFlags, FileType,
 
 use super::policy::Policy;
 use super::task::Task;
+use crate::elf;
 
 /// A file as it was seen; a file that was replaced or changed has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,15 +109,6 @@ pub fn find_obstacle(program: &Program, policy: &Policy) -> Option<String> {
     }
 }
 
-const ELF64: u8 = 2;
-const PROGRAM_INTERPRETER: u32 = 3;
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = 62;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = 183;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const MACHINE: u16 = 0;
-
 fn examine(program: &Program) -> io::Result<Option<&'static str>> {
     let file = File::open(OsStr::from_bytes(program.path.to_bytes()))?;
     let stat = fstat(file.as_fd())?;
@@ -130,26 +122,13 @@ fn examine(program: &Program) -> io::Result<Option<&'static str>> {
     if rustix::fs::fgetxattr(&file, c"security.capability", &mut value).is_ok() {
         return Ok(Some("it runs with capabilities of its own"));
     }
-    let mut head = [0; 64];
-    if file.read_at(&mut head, 0)? < head.len() || !head.starts_with(b"\x7fELF") {
+    let mut head = [0; elf::HEAD];
+    if file.read_at(&mut head, 0)? < head.len() || !elf::is_elf(&head) {
         return Ok(Some("it is a script"));
     }
-    let short = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-    if head[4] != ELF64 || short(18) != MACHINE {
-        return Ok(Some("it is of another kind of processor"));
-    }
-    let table = u64::from_le_bytes(head[32..40].try_into().unwrap_or_default());
-    let (size, count) = (usize::from(short(54)), usize::from(short(56)));
-    let mut entries = vec![0; size * count];
-    file.read_exact_at(&mut entries, table)?;
-    let kind = |entry: &[u8]| {
-        entry
-            .get(..4)
-            .map(|kind| u32::from_le_bytes(kind.try_into().unwrap_or_default()))
-    };
-    let mut entries = entries.chunks(size.max(4));
-    if !entries.any(|entry| kind(entry) == Some(PROGRAM_INTERPRETER)) {
-        return Ok(Some("it is linked statically"));
-    }
-    Ok(None)
+    Ok(match elf::kind(&file, &head)? {
+        elf::Kind::Loaded => None,
+        elf::Kind::Static => Some("it is linked statically"),
+        elf::Kind::Foreign => Some("it is of another kind of processor"),
+    })
 }

@@ -3,21 +3,16 @@
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::cache::access::identity;
+use crate::elf;
 
 /// The kernel reads no more of a script's first line.
 const LINE: u64 = 256;
 /// An interpreter may be a script itself; the kernel gives up after so many.
 const SCRIPTS: u32 = 5;
-#[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = 62;
-#[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = 183;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-const MACHINE: u16 = 0;
 
 /// The identity of the program that the kernel starts for a file, which for a script is its interpreter. 0 if it cannot be told.
 pub fn find(program: &Path) -> u64 {
@@ -29,7 +24,7 @@ pub fn interpreters(program: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let next = |path: &Path| {
         read_head(path)
-            .filter(|(_, head)| !is_elf(head))
+            .filter(|(_, head)| !elf::is_elf(head))
             .and_then(|(_, head)| interpreter_of(&head))
     };
     let mut at = next(program);
@@ -41,38 +36,28 @@ pub fn interpreters(program: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether the second witness can observe what the kernel starts for a file: a program of this kind of processor that has no
-/// loader, into which nothing is loaded therefore. The other side of `wafpark_inspect`.
+/// loader. The other side of `wafpark_inspect`.
 pub fn is_static(program: &Path) -> bool {
     let last = interpreters(program).pop().unwrap_or_else(|| program.to_path_buf());
-    read_head(&last)
-        .is_some_and(|(status, head)| status.mode() & 0o6000 == 0 && is_elf(&head) && !has_loader(&last, &head))
-}
-
-fn has_loader(program: &Path, head: &[u8]) -> bool {
-    const PROGRAM_INTERPRETER: u32 = 3;
-    let number = |at: usize| {
-        head.get(at..at + 8)
-            .map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().unwrap_or_default()))
+    let Some((_, head)) = read_head(&last) else {
+        return false;
     };
-    let short = |at: usize| number(at) as u16;
-    let is_ours = head.get(4) == Some(&2) && short(18) == MACHINE && short(54) == 56;
-    if !is_ours {
-        return true;
-    }
-    let (place, count) = (number(32), usize::from(short(56)));
-    let mut parts = vec![0; count * 56];
-    let read = File::open(program).and_then(|file| file.read_exact_at(&mut parts, place));
-    let is_loader = |part: &[u8]| part.starts_with(&PROGRAM_INTERPRETER.to_ne_bytes());
-    read.is_err() || parts.chunks(56).any(is_loader)
+    let kind = File::open(&last).and_then(|file| elf::kind(&file, &head));
+    kind.is_ok_and(|kind| kind == elf::Kind::Static) && !gives_rights(&last)
 }
 
-fn is_elf(head: &[u8]) -> bool {
-    head.starts_with(b"\x7fELF")
+/// Whether a program runs as another user or group, or with capabilities of its own. The kernel gives these only to programs that
+/// are not traced.
+pub fn gives_rights(program: &Path) -> bool {
+    // More than the kernel has there.
+    let mut value = [0u8; 64];
+    std::fs::metadata(program).is_ok_and(|status| status.mode() & 0o6000 != 0)
+        || rustix::fs::getxattr(program, c"security.capability", &mut value).is_ok()
 }
 
 fn follow(program: &Path, depth: u32) -> Option<u64> {
     let (status, head) = read_head(program)?;
-    if is_elf(&head) {
+    if elf::is_elf(&head) {
         return Some(identity(status.dev(), status.ino()));
     }
     follow(&interpreter_of(&head)?, depth.checked_sub(1)?)

@@ -1,0 +1,115 @@
+//! Programs as files: whether one is an ELF file of this kind of processor, and whether a loader starts it.
+//!
+//! The other side of `engine/park/program.c`.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// As ELF files number the processors.
+#[cfg(target_arch = "x86_64")]
+pub const MACHINE: u16 = 62;
+#[cfg(target_arch = "aarch64")]
+pub const MACHINE: u16 = 183;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub const MACHINE: u16 = 0;
+
+/// So many bytes of a file tell what it is.
+pub const HEAD: usize = 64;
+/// For 64 bits, the lowest byte first.
+const MAGIC: &[u8] = b"\x7fELF\x02\x01";
+const INTERPRETER: u32 = 3;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Its loader loads libraries into it, ours among them.
+    Loaded,
+    /// Nothing is loaded into it.
+    Static,
+    /// Of another kind of processor, or damaged.
+    Foreign,
+}
+
+pub fn is_elf(head: &[u8]) -> bool {
+    head.starts_with(b"\x7fELF")
+}
+
+/// Whether it is a file for this kind of processor.
+pub fn is_native(head: &[u8]) -> bool {
+    head.starts_with(MAGIC) && short(head, 18) == Some(MACHINE)
+}
+
+/// By the table of its segments, of which one may name a loader.
+pub fn kind(file: &File, head: &[u8]) -> io::Result<Kind> {
+    let (Some(start), Some(size), Some(count)) = (long(head, 32), short(head, 54), short(head, 56)) else {
+        return Ok(Kind::Foreign);
+    };
+    if !is_native(head) || usize::from(size) < size_of::<u32>() {
+        return Ok(Kind::Foreign);
+    }
+    let mut segments = vec![0; usize::from(size) * usize::from(count)];
+    file.read_exact_at(&mut segments, start)?;
+    let names_loader = |segment: &[u8]| segment.starts_with(&INTERPRETER.to_le_bytes());
+    let is_loaded = segments.chunks(size.into()).any(names_loader);
+    Ok(if is_loaded { Kind::Loaded } else { Kind::Static })
+}
+
+pub fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    number(bytes, at).map(u16::from_le_bytes)
+}
+
+pub fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    number(bytes, at).map(u32::from_le_bytes)
+}
+
+pub fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    number(bytes, at).map(u64::from_le_bytes)
+}
+
+fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind_of(bytes: &[u8]) -> Option<Kind> {
+        let path = std::env::temp_dir().join(format!("elf-{}-{}", std::process::id(), bytes.len()));
+        std::fs::write(&path, bytes).unwrap();
+        let found = kind(&File::open(&path).unwrap(), &bytes[..bytes.len().min(HEAD)]);
+        std::fs::remove_file(&path).unwrap();
+        found.ok()
+    }
+
+    #[test]
+    fn a_program_names_its_loader_or_has_none() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(kind_of(&bytes), Some(Kind::Loaded));
+        let mut without = bytes.clone();
+        let start = long(&bytes, 32).unwrap() as usize;
+        for at in
+            (0..usize::from(short(&bytes, 56).unwrap())).map(|n| start + n * usize::from(short(&bytes, 54).unwrap()))
+        {
+            if word(&bytes, at) == Some(INTERPRETER) {
+                without[at] = 0;
+            }
+        }
+        assert_eq!(kind_of(&without), Some(Kind::Static));
+    }
+
+    #[test]
+    fn what_is_damaged_or_made_elsewhere_is_foreign() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        for at in [0, 4, 5, 18] {
+            let mut damaged = bytes[..4096].to_vec();
+            damaged[at] ^= 0xff;
+            assert_eq!(kind_of(&damaged), Some(Kind::Foreign), "{at}");
+        }
+        assert_eq!(kind_of(&bytes[..40]), Some(Kind::Foreign));
+        assert_eq!(kind_of(b""), Some(Kind::Foreign));
+        let mut beyond = bytes[..4096].to_vec();
+        beyond[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(kind_of(&beyond), None);
+    }
+}
