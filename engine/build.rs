@@ -9,7 +9,7 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "park.c",
     "before.c",
     "become.c",
@@ -20,6 +20,7 @@ const SOURCES: [&str; 12] = [
     "watch.c",
     "clock.c",
     "told.c",
+    "locale.c",
     "launch.c",
     "program.c",
 ];

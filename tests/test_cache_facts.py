@@ -19,6 +19,16 @@ PYTHON = "/usr/bin/python3"  # with -S: modules that its users have installed ma
 class Facts(Lab):
 	"""A lab in which commands are cached by their facts."""
 
+	@classmethod
+	def make(cls, engine: str, tmp_path: pathlib.Path, **files: str) -> "Facts":
+		"""In a folder with these files."""
+		folder = tmp_path / "yard"
+		folder.mkdir()
+		yard = cls(engine, folder, tmp_path / "home")
+		for name, text in files.items():
+			yard.write(name, text)
+		return yard
+
 	def run_by_facts(self, line: str, **env: str) -> subprocess.CompletedProcess:
 		"""What a command prints; its files stay."""
 		return subprocess.run(
@@ -65,12 +75,8 @@ class Facts(Lab):
 @pytest.fixture
 def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a source, two objects, scripts and the like."""
-	folder = tmp_path / "yard"
-	folder.mkdir()
-	yard = Facts(engine, folder, tmp_path / "home")
-	for name, text in FILES.items():
-		yard.write(name, text)
-	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=folder, check=True, timeout=PATIENCE)
+	yard = Facts.make(engine, tmp_path, **FILES)
+	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=yard.folder, check=True, timeout=PATIENCE)
 	return yard
 
 

@@ -100,6 +100,12 @@ TOLD = {
 	"the host's number": (writes('"%lx", gethostid()'), BLIND),
 	"shared memory": (writes('"%d", shm_open("/none-of-ours", O_RDONLY, 0) < 0'), BLIND),
 	"shared memory of old": (writes('"%d", shmget(IPC_PRIVATE, 1, 0) < 0'), BLIND),
+	"a terminal": (writes('"%d", posix_openpt(O_RDWR) < 0'), BLIND),
+	"the system's log": (
+		writes('"%d", 1', 'void syslog(int, const char *, ...); syslog(7, "%d of %s", 1, "test");'),
+		BLIND,
+	),
+	"names of hosts": (writes('"%d", __res_init()', "int __res_init(void);"), BLIND),
 	"a semaphore": (writes('"%p", sem_open("/none-of-ours", 0)'), BLIND),
 	"a queue": (writes('"%d", mq_open("/none-of-ours", O_RDONLY) < 0'), BLIND),
 	"attributes": (
@@ -122,11 +128,7 @@ CXX = '#include <cstdio>\n#include <random>\nint main() { std::random_device d("
 
 @pytest.fixture
 def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
-	folder = tmp_path / "yard"
-	folder.mkdir()
-	yard = Facts(engine, folder, tmp_path / "home")
-	yard.write("in.txt", "one\n")
-	return yard
+	return Facts.make(engine, tmp_path, **{"in.txt": "one\n"})
 
 
 def build(yard: Facts, text: str, compiler: str = "gcc") -> None:

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import struct
 import subprocess
 import time
 from typing import List
@@ -31,11 +32,7 @@ MAKE = 'FILE *made = fopen("made", "w"); '
 @pytest.fixture
 def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a file to read."""
-	folder = tmp_path / "yard"
-	folder.mkdir()
-	yard = Facts(engine, folder, tmp_path / "home")
-	yard.write("in.txt", "one\n")
-	return yard
+	return Facts.make(engine, tmp_path, **{"in.txt": "one\n"})
 
 
 def static(yard: Facts, code: str, name: str = "tool") -> None:
@@ -123,6 +120,19 @@ SHOWN = {
 	'while (fgets(line, 999, file)) if (!strncmp(line, "Sig", 3) && line[3] != 81) fputs(line, stdout);',
 	"arguments": "for (int i = 0; i < argc; i++) puts(argv[i]);",
 	"end": "return 7;",
+	"stop": "int wait(int *), waitpid(int, int *, int), kill(int, int), raise(int); "
+	"fflush(stdout); int child = fork(), status; if (!child) { raise(19); _exit(3); } "
+	'waitpid(child, &status, 2); printf("%x ", status); kill(child, 18); wait(&status); printf("%x", status);',
+	"forks": "int wait(int *); fflush(stdout); int count = 0; for (int i = 0; i < 100; i++) if (!fork()) _exit(0); "
+	'while (wait(0) > 0) count++; printf("%d", count);',
+	"program of a thread": "int pthread_create(long *, void *, int (*)(), void *); long thread; "
+	'setvbuf(stdout, 0, 2, 0); int run() { execlp("echo", "echo", "from a thread", NULL); } '
+	"pthread_create(&thread, 0, run, 0); sleep(9);",
+	"alarm": "struct { long bits[16]; } set = {{1 << 13}}; "
+	"int sigprocmask(int, void *, void *), sigwait(void *, int *), taken = 0; "
+	'sigprocmask(0, &set, 0); alarm(1); sigwait(&set, &taken); printf("%d", taken);',
+	"call of 32 bits": '#ifdef __x86_64__\n int found; __asm__ volatile("int $0x80" : "=a"(found) : "a"(24)); '
+	'printf("%d", found == getuid());\n#endif\n',
 	"trace": "long ptrace(int, ...); int wait(int *); fflush(stdout); "
 	'if (!fork()) _exit(ptrace(0) == 0 ? 3 : 4); int status; wait(&status); printf("%x", status);',
 }
@@ -144,6 +154,23 @@ def test_a_static_program_does_what_it_does_alone(what: str, yard: Facts) -> Non
 	for _ in range(3):
 		found = yard.run_by_facts("./tool a b")
 		assert (found.returncode, found.stdout, found.stderr) == (alone.returncode, alone.stdout, alone.stderr)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs the superuser, who gives rights to files")
+@pytest.mark.parametrize("line", ["./tool", "sh start.sh"])
+def test_a_program_with_rights_of_its_own_keeps_them(line: str, yard: Facts) -> None:
+	"""The kernel gives them only to a program that is not traced: so it is not."""
+	show = 'char line[999]; FILE *file = fopen("/proc/self/status", "r"); while (fgets(line, 999, file)) '
+	static(yard, MAKE + show + 'if (!strncmp(line, "TracerPid", 9)) fputs(line, made); return 0;')
+	yard.write("start.sh", "./tool\n")
+	try:
+		os.setxattr(yard.folder / "tool", "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+	except OSError as e:
+		pytest.skip(f"needs a file system that keeps capabilities: {e}")
+	for _ in range(2):
+		assert yard.run_by_facts(line).returncode == 0
+		assert (yard.folder / "made").read_text() == "TracerPid:\t0\n"
+	assert (yard.hits(), set(yard.reasons())) == (0, {"not observed"})
 
 
 def test_a_signal_ends_a_static_program(yard: Facts) -> None:
@@ -189,7 +216,7 @@ def test_a_tracer_that_is_killed_harms_nothing(yard: Facts) -> None:
 	try:
 		deadline = time.monotonic() + PATIENCE
 		while not (tracers := find_tracers(yard)):
-			assert time.monotonic() < deadline, "nobody traces it"
+			assert time.monotonic() < deadline, "it is not traced"
 			time.sleep(0.02)
 		for tracer in tracers:
 			os.kill(tracer, signal.SIGKILL)

@@ -18,13 +18,9 @@ LINE = "tool/gcc -c a.c -o a.o"
 @pytest.fixture
 def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a source that needs a macro, which a wrapper called gcc gives."""
-	folder = tmp_path / "yard"
-	folder.mkdir()
-	yard = Facts(engine, folder, tmp_path / "home")
-	yard.write("a.c", SOURCE)
-	yard.write("one/x.h", "#define X 1\n")
-	yard.write("two/x.h", "#define X 2\n")
-	(folder / "cur").symlink_to("one")
+	files = {"a.c": SOURCE, "one/x.h": "#define X 1\n", "two/x.h": "#define X 2\n"}
+	yard = Facts.make(engine, tmp_path, **files)
+	(yard.folder / "cur").symlink_to("one")
 	yard.write("flag", "one")
 	return yard
 

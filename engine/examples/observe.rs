@@ -7,18 +7,21 @@
 //! {"status": 0, "accesses": [{"process": 7, "error": 0, "kind": "open", "path": "a.c", "reads": true, ...}, ...], "blind": [], "arena": "/proc/1/fd/3"}
 //! ```
 //!
-//! With `"how": "traced"` the second witness observes it, which must not have a tracer; with `"how": "plain"` nobody does. The first line that it writes names the library and the paths that need not be noted. With a tracer the command runs below it, and only the command is observed. Each byte
-//! of a path is one character: paths need not be UTF-8.
+//! The first line that it writes names the library and the paths that need not be noted. With a tracer the command runs below it, and
+//! only the command is observed. With `"how": "traced"` the second witness observes the command, and no other tracer can. With
+//! `"how": "plain"` the command is not observed. Each byte of a path is one character: paths need not be UTF-8.
 
 #[path = "../tests/yard/exceptions.rs"]
 mod exceptions;
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -28,6 +31,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde_json::{json, Value};
 use wafengine::cache::access::{Access, What};
+use wafengine::cache::instructions;
 use wafengine::cache::manners::OWN_CALLS;
 use wafengine::cache::trace::program::is_static;
 use wafengine::cache::trace::{Arena, Berth};
@@ -46,6 +50,10 @@ fn main() -> Outcome<()> {
     let library = folder.canonicalize()?.join("libwafpark.so");
     fs::write(&library, LIBRARY)?;
     let mut arena = open()?;
+    let mut instructions = Instructions {
+        library: library.clone(),
+        known: HashMap::new(),
+    };
     let mut stdout = io::stdout().lock();
     let greeting = json!({"library": library.to_str(), "exceptions": exceptions::EXCEPTIONS});
     writeln!(stdout, "{greeting}")?;
@@ -59,7 +67,7 @@ fn main() -> Outcome<()> {
                 arena.reserve().ok_or("observe: an arena without berths")?
             }
         };
-        let mut told = observe(&wish, &library, berth)?;
+        let mut told = observe(&wish, &library, berth, &mut instructions)?;
         told["arena"] = arena.path().into();
         writeln!(stdout, "{told}")?;
         stdout.flush()?;
@@ -75,7 +83,7 @@ fn open() -> Outcome<Arena> {
     Ok(Arena::new(BERTHS)?.with_witness(file.map(OwnedFd::from)))
 }
 
-fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
+fn observe(wish: &Value, library: &Path, mut berth: Berth, instructions: &mut Instructions) -> Outcome<Value> {
     let (tracer, argv) = (words(&wish["tracer"]), words(&wish["argv"]));
     let folder = Path::new(wish["folder"].as_str().ok_or("observe: no folder")?);
     // Without a slash in its name it is looked for along PATH, and not known here.
@@ -114,7 +122,7 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
     let found = berth.finish();
-    if wish["how"] != "traced" && is_free(&found) {
+    if wish["how"] != "traced" && instructions.are_in(&found) {
         blind.push(OWN_CALLS);
     }
     for access in found {
@@ -127,18 +135,48 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth) -> Outcome<Value> {
     Ok(json!({"status": status, "accesses": accesses, "blind": blind}))
 }
 
-/// A program that has a loader and no C library calls the system by instructions of its own. The engine looks for these in all programs;
-/// here one program has many parts, of which only some have them.
-fn is_free(accesses: &[Access]) -> bool {
-    let is_libc =
-        |access: &Access| matches!(&access.what, What::Load { path } if path.windows(7).any(|part| part == b"libc.so"));
-    let begins = |access: &&Access| matches!(access.what, What::Begin { .. });
-    let mut begun = accesses.iter().filter(begins).map(|access| access.process);
-    begun.any(|process| {
-        !accesses
-            .iter()
-            .any(|access| access.process == process && is_libc(access))
-    })
+/// Which files have instructions by which they call the system, past the C library: as the engine, we read all that is loaded into a
+/// program.
+struct Instructions {
+    /// Our own, which has them.
+    library: PathBuf,
+    /// By device, inode, and when it was changed.
+    known: HashMap<(u64, u64, i64, i64), bool>,
+}
+
+impl Instructions {
+    fn are_in(&mut self, accesses: &[Access]) -> bool {
+        let mut folders: HashMap<u32, PathBuf> = HashMap::new();
+        accesses.iter().any(|access| match &access.what {
+            What::Begin {
+                program,
+                folder,
+                is_traced,
+                ..
+            } => {
+                folders.insert(access.process, path_of(folder));
+                !is_traced && self.is_in(&path_of(program))
+            }
+            What::Load { path } => {
+                let folder = folders.get(&access.process).cloned().unwrap_or_default();
+                self.is_in(&folder.join(path_of(path)))
+            }
+            _ => false,
+        })
+    }
+
+    fn is_in(&mut self, path: &Path) -> bool {
+        let Some(status) = fs::metadata(path).ok().filter(|_| path != self.library) else {
+            return false;
+        };
+        let key = (status.dev(), status.ino(), status.ctime(), status.ctime_nsec());
+        let read = || fs::read(path).is_ok_and(|bytes| instructions::find(&bytes).calls);
+        *self.known.entry(key).or_insert_with(read)
+    }
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    OsString::from_vec(bytes.to_vec()).into()
 }
 
 fn words(list: &Value) -> Vec<OsString> {

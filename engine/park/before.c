@@ -7,7 +7,6 @@
 #include "record.h"
 #include "system.h"
 
-#include <locale.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
@@ -103,14 +102,6 @@ EXPORT char *secure_getenv(const char *name) {
 EXPORT char *__secure_getenv(const char *name);
 EXPORT char *__secure_getenv(const char *name) {
 	return getenv(name);
-}
-
-EXPORT char *setlocale(int category, const char *locale) {
-	static char *(*real)(int, const char *);
-	wafpark_see_obstacle(WAFPARK_LOCALE);
-	if (!real)
-		*(void **)(&real) = wafpark_find("setlocale");
-	return real(category, locale);
 }
 
 EXPORT pid_t getpid(void) {

@@ -90,6 +90,7 @@ EXPORT int timespec_get(struct timespec *now, int base) {
 	EXPORT result name parameters {                                                                                          \
 		REAL(result, name, parameters)                                                                                       \
 		say(WAFPARK_DATE);                                                                                                   \
+		wafpark_note_zone();                                                                                                 \
 		return real arguments;                                                                                               \
 	}
 DATE(struct tm *, localtime, (const time_t *when), (when))
@@ -173,6 +174,27 @@ TALK(int, getaddrinfo,
      (name, service, wish, found), 1, EAI_SYSTEM)
 TALK(struct hostent *, gethostbyname, (const char *name), (name), 1, NULL)
 TALK(struct hostent *, gethostbyname2, (const char *name, int family), (name, family), 1, NULL)
+
+/* libc's own log: what is written there is told to others. */
+#define LOG(name, parameters, last, forwarded, more, arguments)                                                               \
+	void forwarded more;                                                                                                     \
+	EXPORT void forwarded more {                                                                                             \
+		REAL(void, forwarded, more)                                                                                          \
+		if (wafpark_watch)                                                                                                   \
+			wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_TALK, "");                                                        \
+		if (real)                                                                                                            \
+			real arguments;                                                                                                  \
+	}                                                                                                                        \
+	void name parameters;                                                                                                    \
+	EXPORT void name parameters {                                                                                            \
+		va_list list;                                                                                                        \
+		va_start(list, last);                                                                                                \
+		forwarded arguments;                                                                                                 \
+		va_end(list);                                                                                                        \
+	}
+LOG(syslog, (int level, const char *last, ...), last, vsyslog, (int level, const char *last, va_list list), (level, last, list))
+LOG(__syslog_chk, (int level, int flag, const char *last, ...), last, __vsyslog_chk,
+    (int level, int flag, const char *last, va_list list), (level, flag, last, list))
 
 /* System calls that tell a program nothing which is not noted elsewhere: of open files, its own memory, threads, signals and
  * rights. Whatever is not here is not known to be harmless. */

@@ -463,12 +463,19 @@ EXPORT FILE *popen(const char *command, const char *mode) {
 
 /* ---- libraries */
 
+/* By this name, too: the loader may know the same file by another. */
+static void note_library(const char *path) {
+	struct stat status;
+	const long result = SYSTEM(SYS_newfstatat, AT_FDCWD, path, &status, 0);
+	wafpark_note(result == 0 && S_ISREG(status.st_mode) ? WAFPARK_LOAD : WAFPARK_FIND, result, 0, AT_FDCWD, path);
+}
+
 /* libc looks at who calls it: so this is left before libc's own is entered, and what came of it is noted later. */
 EXPORT void *dlopen(const char *path, int flags) {
 	REAL(void *, dlopen, (const char *, int))
 	const int is_named = path && is_path(path);
 	if (wafpark_watch && is_named)
-		wafpark_note(WAFPARK_FIND, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 0, AT_FDCWD, path);
+		note_library(path);
 	wafpark_expect_loads(is_named ? NULL : path);
 	return real(path, flags);
 }

@@ -261,8 +261,11 @@ __attribute__((noinline)) static const char *follow_state(const char *path, char
 		return NULL;
 	*put_bytes(link, path, (uint32_t)(end - path)) = 0;
 	/* `/dev/fd` and `/dev/stdin` are links to links. */
+	const char *number = after(path, "/dev/fd/");
 	if (after(path, "/dev/std"))
 		put_bytes(link, path[8] == 'i' ? "/proc/self/fd/0" : path[8] == 'o' ? "/proc/self/fd/1" : "/proc/self/fd/2", 16);
+	else if (number && end - number < 20)
+		*put_bytes(put_bytes(link, "/proc/self/fd/", 14), number, (uint32_t)(end - number)) = 0;
 	const uint32_t rest = length_of(end);
 	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST);
 	if (size <= 0 || (uint64_t)size + rest >= LONGEST || buffer[0] != '/')
@@ -665,10 +668,8 @@ static int note_object_folders(struct dl_phdr_info *object, size_t size, void *d
 	return 0;
 }
 
-static const char *find_value(const char *name);
-
 static void note_search(unsigned known) {
-	const char *folders = find_value("LD_LIBRARY_PATH");
+	const char *folders = wafpark_find_value("LD_LIBRARY_PATH");
 	if (folders && *folders)
 		note_folders(folders, "", known);
 	dl_iterate_phdr(note_object_folders, &known);
@@ -735,7 +736,7 @@ HIDDEN int wafpark_is_library_there(void) {
 	return library_identity && identity_of_path(wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1) == library_identity;
 }
 
-static const char *find_value(const char *name) {
+HIDDEN const char *wafpark_find_value(const char *name) {
 	uint32_t length = length_of(name);
 	for (char **entry = environ; *entry; entry++) {
 		uint32_t i = 0;
@@ -747,6 +748,27 @@ static const char *find_value(const char *name) {
 	return NULL;
 }
 
+/* Libraries that are to be loaded first, and are not there: the loader says so, and goes on. */
+static void note_preloads(void) {
+	const char *at = wafpark_find_value("LD_PRELOAD");
+	while (at && *at) {
+		char name[LONGEST];
+		uint32_t size = 0, slashes = 0;
+		for (; at[size] && at[size] != ':' && at[size] != ' ' && size < LONGEST - 1; size++)
+			slashes += at[size] == '/';
+		*put_bytes(name, at, size) = 0;
+		at += size;
+		at += *at == ':' || *at == ' ';
+		if (!size || is_same_text(name, wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1))
+			continue;
+		const long found = slashes ? SYSTEM(SYS_faccessat, AT_FDCWD, name, F_OK) : 0;
+		if (found < 0)
+			wafpark_note(WAFPARK_FIND, found, 0, AT_FDCWD, name);
+		else if (!slashes && !dl_iterate_phdr(is_expected, name))
+			note_blindness(WAFPARK_BLIND_WALK);
+	}
+}
+
 /* A log that is full, or of another command by now, takes nothing more. */
 static void note_beginning(const struct text *program, const struct text *folder, int parent, uint32_t token) {
 	observed = (int)SYSTEM(SYS_getpid);
@@ -754,8 +776,9 @@ static void note_beginning(const struct text *program, const struct text *folder
 		.kind = WAFPARK_BEGIN, .detail = (uint32_t)parent, .token = token, .identity = identity_of_path("/proc/self/exe")};
 	append_note(&note, program, folder);
 	note_loads();
+	note_preloads();
 	/* What audits the loader is loaded where we do not see it. */
-	if (find_value("LD_AUDIT"))
+	if (wafpark_find_value("LD_AUDIT"))
 		note_blindness(WAFPARK_BLIND_CALL);
 }
 
@@ -830,8 +853,8 @@ static void watch_this(const char *value) {
 __attribute__((constructor)) HIDDEN void wafpark_start_watch(void) {
 	if (wafpark_watch != WAFPARK_WATCH_UNKNOWN || !environ)
 		return;
-	const char *value = find_value(WAFPARK_TRACE);
-	wafpark_watch = find_value(WAFPARK_VARIABLE) ? WAFPARK_WATCH_PARKING : WAFPARK_WATCH_OFF;
+	const char *value = wafpark_find_value(WAFPARK_TRACE);
+	wafpark_watch = wafpark_find_value(WAFPARK_VARIABLE) ? WAFPARK_WATCH_PARKING : WAFPARK_WATCH_OFF;
 	if (value && wafpark_watch == WAFPARK_WATCH_OFF)
 		watch_this(value);
 }

@@ -117,6 +117,8 @@ void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t detail, int
 /* Libraries will have been loaded when something is noted next; the one of this name, if it is looked for in many folders. */
 void wafpark_expect_loads(const char *name);
 void wafpark_note_loads_left(void);
+/* Of a variable as it is now, past what the program has of its own for that; NULL if it is not set. */
+const char *wafpark_find_value(const char *name);
 
 /* What programs that are executed must find in their environment: after the first comes a colon and the token. */
 extern char wafpark_trace_entry[], wafpark_preload_entry[];
@@ -139,6 +141,8 @@ int wafpark_find_witness(char path[64]);
 /* The path by which an open file can be opened again. */
 const char *wafpark_path_of_file(int file, char path[40]);
 
+/* locale.c: the file that `TZ` names, which libc is about to read. */
+void wafpark_note_zone(void);
 
 /* launch.c: takes that out of an environment again. */
 void wafpark_hide(char **env);

@@ -8,9 +8,11 @@
 #include "system.h"
 
 #include <elf.h>
+#include <errno.h>
 
-/* `_SC_AVPHYS_PAGES` of glibc and musl: the header that has it has these functions, too, in their own shapes. */
-#define AVAILABLE_PAGES 86
+/* As the headers define them that have these functions, too, in their own shapes. */
+#define AVAILABLE_PAGES 86 /* `_SC_AVPHYS_PAGES` of glibc and musl */
+#define HERE (-100) /* `AT_FDCWD` */
 
 typedef long function(long, long, long, long, long, long);
 typedef long long_function(long, long, long, long, long, long, long, long);
@@ -103,8 +105,15 @@ BLIND(__res_query, -1, WAFPARK_BLIND_USERS)
 BLIND(__res_search, -1, WAFPARK_BLIND_USERS)
 BLIND(__res_nquery, -1, WAFPARK_BLIND_USERS)
 BLIND(__res_nsearch, -1, WAFPARK_BLIND_USERS)
+BLIND(__res_init, -1, WAFPARK_BLIND_USERS)
+BLIND(__res_ninit, -1, WAFPARK_BLIND_USERS)
+BLIND(res_querydomain, -1, WAFPARK_BLIND_USERS)
+BLIND(res_nquerydomain, -1, WAFPARK_BLIND_USERS)
+BLIND(res_send, -1, WAFPARK_BLIND_USERS)
+BLIND(res_nsend, -1, WAFPARK_BLIND_USERS)
+BLIND(openlog, 0, WAFPARK_BLIND_TALK)
 
-/* ---- memory, queues and processes that others have, too */
+/* ---- memory, queues, terminals and processes that others have, too */
 
 BLIND(shm_open, -1, WAFPARK_BLIND_SHARED)
 BLIND(shm_unlink, -1, WAFPARK_BLIND_SHARED)
@@ -115,6 +124,10 @@ BLIND(semop, -1, WAFPARK_BLIND_SHARED)
 BLIND(sem_open, 0, WAFPARK_BLIND_SHARED)
 BLIND(msgget, -1, WAFPARK_BLIND_SHARED)
 BLIND(mq_open, -1, WAFPARK_BLIND_SHARED)
+BLIND(posix_openpt, -1, WAFPARK_BLIND_SHARED)
+BLIND(getpt, -1, WAFPARK_BLIND_SHARED)
+BLIND(openpty, -1, WAFPARK_BLIND_SHARED)
+BLIND(forkpty, -1, WAFPARK_BLIND_SHARED)
 BLIND(ptrace, -1, WAFPARK_BLIND_SHARED)
 BLIND(process_vm_readv, -1, WAFPARK_BLIND_SHARED)
 BLIND(process_vm_writev, -1, WAFPARK_BLIND_SHARED)
@@ -133,6 +146,8 @@ BLIND(pivot_root, -1, WAFPARK_BLIND_PLACE)
 BLIND(mount, -1, WAFPARK_BLIND_PLACE)
 BLIND(umount, -1, WAFPARK_BLIND_PLACE)
 BLIND(umount2, -1, WAFPARK_BLIND_PLACE)
+BLIND(swapon, -1, WAFPARK_BLIND_PLACE)
+BLIND(swapoff, -1, WAFPARK_BLIND_PLACE)
 
 /* ---- attributes of files: none come back with a result, and no fact has them. A program that finds none is not blind. */
 
@@ -156,19 +171,26 @@ static int is_no_access_list(long name) {
 	return !text || (!is_same(text, "system.posix_acl_access") && !is_same(text, "system.posix_acl_default"));
 }
 
-#define ATTRIBUTE(name, is_found) FORWARD(name, -1, , if (is_found) note(WAFPARK_BLIND, WAFPARK_BLIND_ATTRIBUTES))
-ATTRIBUTE(getxattr, result >= 0)
-ATTRIBUTE(lgetxattr, result >= 0)
-ATTRIBUTE(fgetxattr, result >= 0)
-ATTRIBUTE(listxattr, result > 0)
-ATTRIBUTE(llistxattr, result > 0)
-ATTRIBUTE(flistxattr, result > 0)
-ATTRIBUTE(setxattr, (int)result == 0 && is_beyond_rights(b, d))
-ATTRIBUTE(lsetxattr, (int)result == 0 && is_beyond_rights(b, d))
-ATTRIBUTE(fsetxattr, (int)result == 0 && is_beyond_rights(b, d))
-ATTRIBUTE(removexattr, (int)result == 0 && is_no_access_list(b))
-ATTRIBUTE(lremovexattr, (int)result == 0 && is_no_access_list(b))
-ATTRIBUTE(fremovexattr, (int)result == 0 && is_no_access_list(b))
+static void note_attributes(long path, int follows, long result) {
+	if (wafpark_watch)
+		wafpark_note(WAFPARK_LOOK, (int)result < 0 && errno != ENODATA ? -errno : 0, (uint32_t)follows, HERE, (const char *)path);
+}
+
+#define ATTRIBUTE_OF_FILE(name, is_found) FORWARD(name, -1, , if (is_found) note(WAFPARK_BLIND, WAFPARK_BLIND_ATTRIBUTES))
+#define ATTRIBUTE(name, follows, is_found)                                                                                   \
+	FORWARD(name, -1, , note_attributes(a, follows, result); if (is_found) note(WAFPARK_BLIND, WAFPARK_BLIND_ATTRIBUTES))
+ATTRIBUTE(getxattr, 1, result >= 0)
+ATTRIBUTE(lgetxattr, 0, result >= 0)
+ATTRIBUTE_OF_FILE(fgetxattr, result >= 0)
+ATTRIBUTE(listxattr, 1, result > 0)
+ATTRIBUTE(llistxattr, 0, result > 0)
+ATTRIBUTE_OF_FILE(flistxattr, result > 0)
+ATTRIBUTE(setxattr, 1, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(lsetxattr, 0, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE_OF_FILE(fsetxattr, (int)result == 0 && is_beyond_rights(b, d))
+ATTRIBUTE(removexattr, 1, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE(lremovexattr, 0, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE_OF_FILE(fremovexattr, (int)result == 0 && is_no_access_list(b))
 
 /* ---- how long it runs and how busy the machine is */
 

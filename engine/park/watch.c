@@ -27,7 +27,7 @@
 	each(getdirentries64) each(fileno) each(dirfd) each(__open) each(__open64) each(_IO_fopen) each(statvfs)                 \
 	each(statvfs64) each(fstatvfs) each(fstatvfs64) each(pathconf) each(lchmod) each(lutimes) each(futimesat) each(futimes)  \
 	each(tmpfile) each(tmpfile64) each(tempnam) each(tmpnam) each(tmpnam_r) each(mktemp) each(setmntent) each(catopen)       \
-	each(iconv_open) each(clone) each(futimens) each(mkstemp) each(mkstemp64) each(mkostemp)              \
+	each(clone) each(futimens) each(mkstemp) each(mkstemp64) each(mkostemp)              \
 	each(mkostemp64) each(mkstemps) each(mkstemps64) each(mkostemps) each(mkostemps64) each(mkdtemp) each(remove)            \
 	each(glob) each(glob64) each(getcwd) each(getwd) each(get_current_dir_name) each(fchmodat) each(utimes) each(utime)      \
 	each(utimensat) each(__readlink_chk) each(__readlinkat_chk) each(__getcwd_chk) each(__getwd_chk) each(ftw) each(ftw64)   \
@@ -557,9 +557,19 @@ EXPORT char *__getwd_chk(char *buffer, size_t room) {
 	note_locating();
 	return real(buffer, room);
 }
+/* libc believes PWD, if that leads here. */
 EXPORT char *get_current_dir_name(void) {
 	REAL(char *, get_current_dir_name, (void), NULL)
+	struct stat status;
+	const char *told = wafpark_find_value("PWD");
 	note_locating();
+	if (wafpark_watch && told) {
+		const int error = errno;
+		wafpark_note_word(WAFPARK_ASK, 0, "PWD");
+		stat(".", &status);
+		stat(told, &status);
+		errno = error;
+	}
 	return real();
 }
 EXPORT char *getwd(char *buffer);
@@ -715,8 +725,11 @@ FSTATFS(fstatfs64, statfs64)
 FSTATVFS(fstatvfs, statvfs)
 FSTATVFS(fstatvfs64, statvfs64)
 
+/* Some of it depends on which kind of file system that is. */
 EXPORT long pathconf(const char *path, int name) {
 	REAL(long, pathconf, (const char *, int), -1)
+	if (wafpark_watch && (name == _PC_LINK_MAX || name == _PC_2_SYMLINKS || name == _PC_FILESIZEBITS))
+		wafpark_note_word(WAFPARK_MEASURE, 0, "");
 	if (wafpark_watch)
 		wafpark_note(WAFPARK_LOOK, SYSTEM(SYS_faccessat, AT_FDCWD, path, F_OK), 1, AT_FDCWD, path);
 	return real(path, name);
@@ -743,22 +756,46 @@ EXPORT int ftok(const char *path, int project) {
 TEMPORARY_FILE(tmpfile)
 TEMPORARY_FILE(tmpfile64)
 
-#define TEMPORARY_NAME(name, parameters, arguments)                                                                          \
+/* Whether there is such a folder, where libc looks for one. */
+static void note_folder(const char *folder) {
+	struct stat status;
+	if (wafpark_watch && folder && *folder)
+		stat(folder, &status);
+}
+
+#define TEMPORARY_NAME(name, parameters, arguments, folders)                                                                 \
 	EXPORT char *name parameters {                                                                                           \
 		REAL(char *, name, parameters, NULL)                                                                                 \
 		if (wafpark_watch) {                                                                                                 \
 			wafpark_note_word(WAFPARK_RANDOM, 0, "");                                                                        \
 			wafpark_note_word(WAFPARK_ASK, 0, "TMPDIR");                                                                     \
 		}                                                                                                                    \
+		folders;                                                                                                             \
 		char *result = real arguments;                                                                                       \
 		if (wafpark_watch && result && *result)                                                                              \
 			wafpark_note(WAFPARK_FIND, -ENOENT, 0, AT_FDCWD, result);                                                        \
 		return result;                                                                                                       \
 	}
-TEMPORARY_NAME(tempnam, (const char *folder, const char *start), (folder, start))
-TEMPORARY_NAME(tmpnam, (char place[L_tmpnam]), (place))
-TEMPORARY_NAME(tmpnam_r, (char place[L_tmpnam]), (place))
-TEMPORARY_NAME(mktemp, (char *path), (path))
+TEMPORARY_NAME(tempnam, (const char *folder, const char *start), (folder, start),
+               (note_folder(wafpark_find_value("TMPDIR")), note_folder(folder), note_folder("/tmp")))
+TEMPORARY_NAME(tmpnam, (char place[L_tmpnam]), (place), note_folder("/tmp"))
+TEMPORARY_NAME(tmpnam_r, (char place[L_tmpnam]), (place), note_folder("/tmp"))
+
+/* Where it finds no name, libc takes the first character of the last one away. */
+EXPORT char *mktemp(char *path) {
+	REAL(char *, mktemp, (char *), NULL)
+	const char first = path[0];
+	if (wafpark_watch)
+		wafpark_note_word(WAFPARK_RANDOM, 0, "");
+	char *result = real(path);
+	if (wafpark_watch && first) {
+		const char left = path[0];
+		path[0] = first;
+		wafpark_note(WAFPARK_FIND, left ? -ENOENT : -errno, 0, AT_FDCWD, path);
+		path[0] = left;
+	}
+	return result;
+}
 
 /* ---- what libc opens by itself */
 
@@ -783,14 +820,6 @@ EXPORT void *catopen(const char *name, int flags) {
 	else if (wafpark_watch)
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_WALK, "");
 	return real(name, flags);
-}
-
-/* What converts is a library that libc loads. */
-EXPORT void *iconv_open(const char *to, const char *from);
-EXPORT void *iconv_open(const char *to, const char *from) {
-	REAL(void *, iconv_open, (const char *, const char *), (void *)-1)
-	wafpark_expect_loads(NULL);
-	return real(to, from);
 }
 
 /* A child that shares its folder with us would take us with it. */

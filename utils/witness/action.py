@@ -4,6 +4,7 @@ import pathlib
 import re
 from typing import Dict, List, NamedTuple
 
+PIECE_NAMES = ("files.c", "calls.c", "children.c", "own.c", "bare.c")
 PIECES = pathlib.Path(__file__).resolve().parent / "pieces"
 ACTION = re.compile(r"^ACTION\((\w+), (\w+)\)", re.M)
 
@@ -86,6 +87,11 @@ class Action(NamedTuple):
 		return self.name.startswith("bare_")
 
 	@property
+	def is_own(self) -> bool:
+		"""It makes system calls by instructions of its own."""
+		return self.name.startswith(("own_", "old_")) or self.name.endswith("_own")
+
+	@property
 	def is_raw(self) -> bool:
 		"""It goes around the C library, and so most programs with it cannot be observed."""
 		return self.name.split("_")[0] in ("call", "own", "old")
@@ -96,5 +102,5 @@ class Action(NamedTuple):
 
 def list_actions() -> List[Action]:
 	"""In an order that does not depend on the machine."""
-	texts = [(PIECES / name).read_text() for name in ("files.c", "calls.c", "children.c", "bare.c")]
+	texts = [(PIECES / name).read_text() for name in PIECE_NAMES]
 	return [Action(name, role) for text in texts for name, role in ACTION.findall(text)]

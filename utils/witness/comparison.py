@@ -36,7 +36,7 @@ SERVES: Dict[str, Tuple[str, ...]] = {
 	"link": ("link", "resolve"),
 	"list": ("list",),
 	"enter": ("enter",),
-	"execute": ("execute",),
+	"execute": ("execute", "load"),
 }
 DEPTH = 20  # links and scripts that lead to each other
 
@@ -113,6 +113,8 @@ class Known:
 		whole = path if path.startswith("/") else "%s/%s" % (base, path)
 		if kind == "resolve":
 			walk(whole, self.resolved)
+			# what this led to for the process, which is gone
+			walk(re.sub("^/proc/self/cwd", base or "", whole), self.resolved)
 		elif kind == "load":
 			self.libraries.add(os.path.basename(path))
 		elif kind == "enter" and access.error == 0:

@@ -23,6 +23,7 @@ class Text(NamedTuple):
 	"""What a batch of programs is made of."""
 
 	libc: str
+	own: str  # the same, by instructions of its own
 	bare: str
 	scripts: Dict[str, Tuple[str, int]]  # name below the yard, text with @, and the number of the program whose it is
 	calls: List[Call]  # of each program
@@ -39,7 +40,8 @@ class Writer:
 
 	def __init__(self, actions: List[Action]) -> None:
 		self.actions = actions
-		self.cases: Dict[str, List[str]] = {"libc": [], "bare": []}
+		self.own = {action.name for action in actions if action.is_own}
+		self.cases: Dict[str, List[str]] = {"libc": [], "own": [], "bare": []}
 		self.scripts: Dict[str, Tuple[str, int]] = {}
 
 	def write(self, programs: List[Node]) -> Text:
@@ -52,7 +54,7 @@ class Writer:
 			for node in nodes:
 				self.write_node(node, numbers, slot)
 			calls.append(self.call(program, numbers, True))
-		return Text(self.join("libc"), self.join("bare"), self.scripts, calls)
+		return Text(self.join("libc"), self.join("own"), self.join("bare"), self.scripts, calls)
 
 	def join(self, which: str) -> str:
 		declared = [a.declare() for a in self.actions if a.is_bare == (which == "bare")]
@@ -65,14 +67,21 @@ class Writer:
 		number = numbers[id(node)]
 		if node.flavour.program:
 			return Call(("@/yard/s%d" if is_absolute else "./s%d") % number, "")
-		return Call(("@/bin/" if is_absolute else "bin/") + node.flavour.name, str(number))
+		return Call(("@/bin/" if is_absolute else "bin/") + self.name_program(node, node.flavour.name), str(number))
+
+	def has_own(self, node: Node) -> bool:
+		return node.flavour.actions == "libc" and any(step.action in self.own for step in node.steps)
+
+	def name_program(self, node: Node, flavour: str) -> str:
+		return flavour + "-own" if self.has_own(node) else flavour
 
 	def write_node(self, node: Node, numbers: Dict[int, int], slot: int) -> None:
 		number, flavour = numbers[id(node)], node.flavour
 		if flavour.program:
-			interpreter = flavour.program if flavour.program[0] == "/" else "@/bin/" + flavour.program
+			program = self.name_program(node, flavour.program)
+			interpreter = program if program[0] == "/" else "@/bin/" + program
 			if flavour.name == "by-relative":
-				interpreter = "bin/" + flavour.program
+				interpreter = "bin/" + program
 			lines = ["#!" + interpreter if flavour.actions == "shell" else "#!%s %d" % (interpreter, number)]
 			if flavour.actions == "shell":
 				lines = [] if flavour.name == "unmarked" else lines
@@ -80,7 +89,9 @@ class Writer:
 			self.scripts["s%d" % number] = ("\n".join([*lines, ""]), slot)
 		if flavour.actions != "shell":
 			body = "".join("\t\t%s\n" % self.write_step(step, numbers) for step in node.steps)
-			self.cases[flavour.actions].append("\tcase %d:\n%s\t\tbreak;\n" % (number, body))
+			self.cases["own" if self.has_own(node) else flavour.actions].append(
+				"\tcase %d:\n%s\t\tbreak;\n" % (number, body)
+			)
 
 	def write_line(self, step: Step, numbers: Dict[int, int]) -> str:
 		if step.child:

@@ -380,7 +380,7 @@ class Reader:
 		if not target.startswith("/"):
 			return "", ""  # a pipe, or a file that is gone
 		rest = magic.group(6)
-		return (target, rest[1:] or ".") if rest else ("", target)
+		return (target, rest.lstrip("/") or ".") if rest else ("", target)
 
 	def note(self, process: Process, need: str, base: str, path: str, call: Call) -> None:
 		is_found = call.result >= 0

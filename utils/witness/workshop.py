@@ -44,7 +44,7 @@ class Workshop:
 		for folder in (self.made, self.bin):
 			folder.mkdir(parents=True)
 		self.defines = ['-DROOT="%s"' % self.root]
-		for name in ("files", "calls", "children", "main"):
+		for name in ("files", "calls", "children", "own", "main"):
 			must(
 				cc(self.made, "-O0", "-w", "-fPIE", *self.defines, "-c", str(PIECES / (name + ".c")), "-o", name + ".o")
 			)
@@ -63,9 +63,20 @@ class Workshop:
 
 	def make(self, text: Text) -> None:
 		"""All programs of a batch."""
-		(self.made / "scenes.c").write_text(text.libc)
+		objects = [name + ".o" for name in ("main", "files", "calls", "children")]
+		self.link("", text.libc, objects)
+		self.link("-own", text.own, [*objects, "own.o"])
+		self.make_bare(text.bare)
+		if "setuid" in self.flavours:
+			for kind in ("", "-own"):
+				path = self.fresh("setuid" + kind)
+				shutil.copy(self.bin / ("dynamic" + kind), path)
+				os.chown(path, 65534, 65534)
+				path.chmod(0o4755)
+
+	def link(self, kind: str, scenes: str, objects: List[str]) -> None:
+		(self.made / "scenes.c").write_text(scenes)
 		must(cc(self.made, "-O0", "-w", "-fPIE", *self.defines, "-c", "scenes.c", "-o", "scenes.o"))
-		objects = [name + ".o" for name in ("main", "scenes", "files", "calls", "children")]
 		folders = "%s/none:lib:%s/lib" % (self.yard, self.yard)
 		how: Dict[str, Sequence[str]] = {
 			"dynamic": ["-pie"],
@@ -76,9 +87,12 @@ class Workshop:
 		for flavour in self.flavours:
 			words = how.get(flavour, [])
 			if words:
-				must(cc(self.made, *words, *objects, "-o", str(self.fresh(flavour)), *LIBRARIES))
+				program = str(self.fresh(flavour + kind))
+				must(cc(self.made, *words, "scenes.o", *objects, "-o", program, *LIBRARIES))
+
+	def make_bare(self, scenes: str) -> None:
 		(self.made / "bare.c").write_text(
-			'#include "%s"\n%s' % (PIECES / "bare.c", text.bare.replace('#include "action.h"', ""))
+			'#include "%s"\n%s' % (PIECES / "bare.c", scenes.replace('#include "action.h"', ""))
 		)
 		for flavour, words in (
 			("bare", ["-fno-pie", "-no-pie", "-static"]),
@@ -87,11 +101,6 @@ class Workshop:
 		):
 			if flavour in self.flavours:
 				must(cc(self.made, *BARE, *self.defines, *words, "-nostdlib", "bare.c", "-o", str(self.fresh(flavour))))
-		if "setuid" in self.flavours:
-			path = self.fresh("setuid")
-			shutil.copy(self.bin / "dynamic", path)
-			os.chown(path, 65534, 65534)
-			path.chmod(0o4755)
 
 	def fresh(self, flavour: str) -> pathlib.Path:
 		"""What ran before may still be busy."""
@@ -104,6 +113,8 @@ class Workshop:
 		"""As every program finds it."""
 		while self.yard.exists():  # a child that nobody waits for may still remove files of it
 			shutil.rmtree(self.yard, ignore_errors=True)
+		for path in self.root.glob("new*"):  # what programs have made beside it
+			shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 		for name in ("dir/sub", "lib"):
 			(self.yard / name).mkdir(parents=True)
 		for name in ("a.txt", "b.txt", "odd name", "dir/c.txt", "dir/sub/d.txt"):

@@ -1,7 +1,7 @@
 //! What the C library and the loader read by themselves.
 
 /// Where the C library reads files by itself; docs/observing.md says why none of them has to be noted.
-pub const EXCEPTIONS: [&str; 11] = [
+pub const EXCEPTIONS: [&str; 12] = [
     "/etc/ld.so.cache",
     "/etc/ld.so.preload",
     "/usr/lib/locale/",
@@ -12,5 +12,6 @@ pub const EXCEPTIONS: [&str; 11] = [
     "/etc/localtime",
     "/proc/self/",
     "/sys/devices/system/cpu",
+    "/sys/dev/block/",
     "/proc/meminfo",
 ];

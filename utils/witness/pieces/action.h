@@ -6,6 +6,7 @@
 #define ACTION_H
 
 enum environment { WHOLE, CUT, EMPTY };
+char **environment_of(enum environment environment);
 
 #define ACTION(name, role)                                                                                                   \
 	void name TAKES_##role;                                                                                                  \

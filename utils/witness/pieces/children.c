@@ -22,7 +22,7 @@ extern char **environ;
 
 static char *cut[] = {"PATH=" ROOT "/bin:/usr/bin:/bin", "WITNESS=cut", NULL}, *nothing[] = {NULL};
 
-static char **choose(enum environment environment) {
+char **environment_of(enum environment environment) {
 	return environment == WHOLE ? environ : environment == CUT ? cut : nothing;
 }
 
@@ -53,16 +53,16 @@ static char *line_of(char *const *argv) {
 	}                                                                                                                        \
 	wait_for(child);
 
-ACTION(start_execve, START) { IN_FORK(fork(), execve(argv[0], argv, choose(environment))) }
-ACTION(start_vfork, START) { IN_FORK(vfork(), execve(argv[0], argv, choose(environment))) }
-ACTION(start_execv, START) { IN_FORK(fork(), environ = choose(environment); execv(argv[0], argv)) }
+ACTION(start_execve, START) { IN_FORK(fork(), execve(argv[0], argv, environment_of(environment))) }
+ACTION(start_vfork, START) { IN_FORK(vfork(), execve(argv[0], argv, environment_of(environment))) }
+ACTION(start_execv, START) { IN_FORK(fork(), environ = environment_of(environment); execv(argv[0], argv)) }
 ACTION(start_execvp, START) { IN_FORK(fork(), execvp(base(argv[0]), argv)) }
 ACTION(start_execvp_path, START) { IN_FORK(fork(), execvp(argv[0], argv)) }
-ACTION(start_execvpe, START) { IN_FORK(fork(), execvpe(base(argv[0]), argv, choose(environment))) }
+ACTION(start_execvpe, START) { IN_FORK(fork(), execvpe(base(argv[0]), argv, environment_of(environment))) }
 ACTION(start_execl, START) { IN_FORK(fork(), execl(argv[0], argv[0], argv[1], argv[1] ? argv[2] : NULL, (char *)NULL)) }
 ACTION(start_execlp, START) { IN_FORK(vfork(), execlp(base(argv[0]), argv[0], argv[1], argv[1] ? argv[2] : NULL, (char *)NULL)) }
 ACTION(start_execle, START) {
-	IN_FORK(fork(), execle(argv[0], argv[0], argv[1], argv[1] ? argv[2] : NULL, (char *)NULL, choose(environment)))
+	IN_FORK(fork(), execle(argv[0], argv[0], argv[1], argv[1] ? argv[2] : NULL, (char *)NULL, environment_of(environment)))
 }
 ACTION(start_putenv, START) {
 	IN_FORK(fork(), unsetenv("LD_PRELOAD"); putenv("WITNESS=put"); execv(argv[0], argv))
@@ -70,35 +70,35 @@ ACTION(start_putenv, START) {
 ACTION(start_clearenv, START) { IN_FORK(fork(), clearenv(); execv(argv[0], argv)) }
 ACTION(start_fexecve, START) {
 	int file = open(argv[0], O_RDONLY | (environment == EMPTY ? 0 : O_CLOEXEC));
-	IN_FORK(fork(), fexecve(file, argv, choose(environment)))
+	IN_FORK(fork(), fexecve(file, argv, environment_of(environment)))
 	close(file);
 }
 ACTION(start_fexecve_path, START) {
 	int file = open(argv[0], O_PATH);
-	IN_FORK(fork(), fexecve(file, argv, choose(environment)))
+	IN_FORK(fork(), fexecve(file, argv, environment_of(environment)))
 	close(file);
 }
 int execveat(int, const char *, char *const *, char *const *, int);
 ACTION(start_execveat, START) {
 	int folder = open(ROOT, O_PATH);
-	IN_FORK(fork(), execveat(argv[0][0] == '/' ? folder : AT_FDCWD, argv[0], argv, choose(environment), 0))
+	IN_FORK(fork(), execveat(argv[0][0] == '/' ? folder : AT_FDCWD, argv[0], argv, environment_of(environment), 0))
 	close(folder);
 }
 ACTION(start_execveat_empty, START) {
 	int file = open(argv[0], O_PATH);
-	IN_FORK(fork(), execveat(file, "", argv, choose(environment), AT_EMPTY_PATH))
+	IN_FORK(fork(), execveat(file, "", argv, environment_of(environment), AT_EMPTY_PATH))
 	close(file);
 }
 ACTION(start_execveat_below, START) {
 	int folder = open(ROOT "/bin", O_PATH);
-	IN_FORK(vfork(), execveat(folder, base(argv[0]), argv, choose(environment), 0))
+	IN_FORK(vfork(), execveat(folder, base(argv[0]), argv, environment_of(environment), 0))
 	close(folder);
 }
 ACTION(start_by_descriptor, START) {
 	char name[60];
 	int file = open(argv[0], O_RDONLY);
 	snprintf(name, sizeof name, "/proc/self/fd/%d", file);
-	IN_FORK(fork(), execve(name, argv, choose(environment)))
+	IN_FORK(fork(), execve(name, argv, environment_of(environment)))
 	close(file);
 }
 ACTION(start_copy_in_memory, START) {
@@ -108,17 +108,17 @@ ACTION(start_copy_in_memory, START) {
 	while ((size = read(from, room, sizeof room)) > 0)
 		if (write(to, room, (size_t)size) != size)
 			break;
-	IN_FORK(fork(), fexecve(to, argv, choose(environment)))
+	IN_FORK(fork(), fexecve(to, argv, environment_of(environment)))
 	close(from);
 	close(to);
 }
 ACTION(start_refused_then, START) {
 	IN_FORK(fork(), execve("/absent/program", argv, environ); execve(ROOT "/yard/a.txt", argv, environ);
-	        execve(argv[0], argv, choose(environment)))
+	        execve(argv[0], argv, environment_of(environment)))
 }
-ACTION(start_in_place, START) { execve(argv[0], argv, choose(environment)); }
+ACTION(start_in_place, START) { execve(argv[0], argv, environment_of(environment)); }
 ACTION(start_twice, START) {
-	IN_FORK(fork(), execve(argv[0], argv, choose(environment)))
+	IN_FORK(fork(), execve(argv[0], argv, environment_of(environment)))
 	child = vfork();
 	if (child == 0) {
 		execve(argv[0], argv, environ);
@@ -131,12 +131,12 @@ ACTION(start_twice, START) {
 
 ACTION(start_spawn, START) {
 	pid_t child;
-	if (posix_spawn(&child, argv[0], NULL, NULL, argv, choose(environment)) == 0)
+	if (posix_spawn(&child, argv[0], NULL, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 }
 ACTION(start_spawnp, START) {
 	pid_t child;
-	if (posix_spawnp(&child, base(argv[0]), NULL, NULL, argv, choose(environment)) == 0)
+	if (posix_spawnp(&child, base(argv[0]), NULL, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 }
 ACTION(start_spawn_actions, START) {
@@ -147,7 +147,7 @@ ACTION(start_spawn_actions, START) {
 	posix_spawn_file_actions_addopen(&actions, 7, "spawned.txt", O_WRONLY | O_CREAT, 0644);
 	posix_spawn_file_actions_adddup2(&actions, 7, 8);
 	posix_spawn_file_actions_addclose(&actions, 8);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, choose(environment)) == 0)
+	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 	posix_spawn_file_actions_destroy(&actions);
 }
@@ -157,7 +157,7 @@ ACTION(start_spawn_chdir, START) {
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addchdir_np(&actions, "dir");
 	posix_spawn_file_actions_addopen(&actions, 0, "c.txt", O_RDONLY, 0);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, choose(environment)) == 0)
+	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 	posix_spawn_file_actions_destroy(&actions);
 }
@@ -168,7 +168,7 @@ ACTION(start_spawn_fchdir, START) {
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addfchdir_np(&actions, folder);
 	posix_spawn_file_actions_addopen(&actions, 0, "c.txt", O_RDONLY, 0);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, choose(environment)) == 0)
+	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 	posix_spawn_file_actions_destroy(&actions);
 	close(folder);
@@ -178,7 +178,7 @@ ACTION(start_spawn_refused, START) {
 	posix_spawn_file_actions_t actions;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 0, "absent.txt", O_RDONLY, 0);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, choose(environment)) == 0)
+	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 	posix_spawn_file_actions_destroy(&actions);
 }
@@ -186,7 +186,7 @@ typedef int pidfd_spawn_function(int *, const char *, void *, void *, char *cons
 extern int pidfd_spawn(int *, const char *, void *, void *, char *const *, char *const *) __attribute__((weak));
 ACTION(start_pidfd_spawn, START) {
 	int child;
-	if (pidfd_spawn && pidfd_spawn(&child, argv[0], NULL, NULL, argv, choose(environment)) == 0)
+	if (pidfd_spawn && pidfd_spawn(&child, argv[0], NULL, NULL, argv, environment_of(environment)) == 0)
 		waitid((idtype_t)3 /* P_PIDFD */, (id_t)child, NULL, WEXITED);
 }
 
@@ -219,11 +219,11 @@ ACTION(start_env, START) {
 }
 ACTION(start_by_loader, START) {
 	char *line[] = {"/lib64/ld-linux-x86-64.so.2", argv[0], argv[1], argv[1] ? argv[2] : NULL, NULL};
-	IN_FORK(fork(), execve(line[0], line, choose(environment)))
+	IN_FORK(fork(), execve(line[0], line, environment_of(environment)))
 }
 ACTION(start_by_loader_and_preload, START) {
 	char *line[] = {"/lib64/ld-linux-x86-64.so.2", "--library-path", "lib", argv[0], argv[1], argv[1] ? argv[2] : NULL, NULL};
-	IN_FORK(fork(), execve(line[0], line, choose(environment)))
+	IN_FORK(fork(), execve(line[0], line, environment_of(environment)))
 }
 ACTION(start_with_library_path, START) { IN_FORK(fork(), setenv("LD_LIBRARY_PATH", "lib", 1); execv(argv[0], argv)) }
 ACTION(start_with_preload, START) { IN_FORK(fork(), setenv("LD_PRELOAD", "lib/libpart.so", 1); execv(argv[0], argv)) }
@@ -242,7 +242,7 @@ static int execute_wish(void *data) {
 }
 static void start_clone_with(char *const *argv, enum environment environment, int flags) {
 	static char stack[1 << 16] __attribute__((aligned(16)));
-	struct wish wish = {argv, choose(environment)};
+	struct wish wish = {argv, environment_of(environment)};
 	wait_for(clone(execute_wish, stack + sizeof stack, flags, &wish));
 }
 ACTION(start_clone, START) { start_clone_with(argv, environment, SIGCHLD); }
@@ -276,19 +276,19 @@ ACTION(start_numbered_anew, START) {
 	/* as root only: the child is process 1 of a world of its own */
 	if (fork() == 0) {
 		if (unshare(CLONE_NEWPID) == 0) {
-			IN_FORK(fork(), execve(argv[0], argv, choose(environment)))
+			IN_FORK(fork(), execve(argv[0], argv, environment_of(environment)))
 		}
 		_exit(0);
 	}
 	while (wait(NULL) > 0)
 		;
 }
-ACTION(start_fork_alias, START) { IN_FORK(_Fork(), execve(argv[0], argv, choose(environment))) }
+ACTION(start_fork_alias, START) { IN_FORK(_Fork(), execve(argv[0], argv, environment_of(environment))) }
 ACTION(start_closed, START) {
 	/* the child has no standard descriptors, and its files get their numbers */
-	IN_FORK(fork(), close(0); close(1); close(2); execve(argv[0], argv, choose(environment)))
+	IN_FORK(fork(), close(0); close(1); close(2); execve(argv[0], argv, environment_of(environment)))
 }
-ACTION(start_session, START) { IN_FORK(fork(), setsid(); execve(argv[0], argv, choose(environment))) }
+ACTION(start_session, START) { IN_FORK(fork(), setsid(); execve(argv[0], argv, environment_of(environment))) }
 static void *start_in_this(void *data) {
 	struct wish *wish = data;
 	pid_t child;
@@ -298,13 +298,13 @@ static void *start_in_this(void *data) {
 }
 ACTION(start_in_thread, START) {
 	pthread_t thread;
-	struct wish wish = {argv, choose(environment)};
+	struct wish wish = {argv, environment_of(environment)};
 	if (pthread_create(&thread, NULL, start_in_this, &wish) == 0)
 		pthread_join(thread, NULL);
 }
 ACTION(start_fork_in_thread, START) {
 	pthread_t thread;
-	struct wish wish = {argv, choose(environment)};
+	struct wish wish = {argv, environment_of(environment)};
 	pid_t child = fork();
 	if (child == 0) {
 		if (pthread_create(&thread, NULL, start_in_this, &wish) == 0)
@@ -321,7 +321,7 @@ static void *become_in_thread(void *data) {
 ACTION(start_execve_in_thread, START) {
 	/* the program takes the place, and the number, of the whole process */
 	pthread_t thread;
-	struct wish wish = {argv, choose(environment)};
+	struct wish wish = {argv, environment_of(environment)};
 	pid_t child = fork();
 	if (child == 0) {
 		if (pthread_create(&thread, NULL, become_in_thread, &wish) == 0)
@@ -332,31 +332,21 @@ ACTION(start_execve_in_thread, START) {
 }
 ACTION(start_clone3, START) {
 	struct clone_args wish = {.exit_signal = SIGCHLD};
-	IN_FORK((pid_t)syscall(SYS_clone3, &wish, sizeof wish), execve(argv[0], argv, choose(environment)))
+	IN_FORK((pid_t)syscall(SYS_clone3, &wish, sizeof wish), execve(argv[0], argv, environment_of(environment)))
 }
-ACTION(start_fork_call, START) { IN_FORK((pid_t)syscall(SYS_fork), execve(argv[0], argv, choose(environment))) }
+ACTION(start_fork_call, START) { IN_FORK((pid_t)syscall(SYS_fork), execve(argv[0], argv, environment_of(environment))) }
 ACTION(start_clone_call, START) {
-	IN_FORK((pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL), execve(argv[0], argv, choose(environment)))
+	IN_FORK((pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL), execve(argv[0], argv, environment_of(environment)))
 }
-ACTION(start_execve_call, START) { IN_FORK(fork(), syscall(SYS_execve, argv[0], argv, choose(environment))) }
+ACTION(start_execve_call, START) { IN_FORK(fork(), syscall(SYS_execve, argv[0], argv, environment_of(environment))) }
 ACTION(start_execveat_call, START) {
-	IN_FORK(fork(), syscall(SYS_execveat, AT_FDCWD, argv[0], argv, choose(environment), 0))
+	IN_FORK(fork(), syscall(SYS_execveat, AT_FDCWD, argv[0], argv, environment_of(environment), 0))
 }
-#ifdef __x86_64__
-ACTION(start_execve_own, START) {
-	char **env = choose(environment);
-	long result;
-	IN_FORK(fork(), __asm__ volatile("syscall"
-	                                 : "=a"(result)
-	                                 : "a"((long)SYS_execve), "D"(argv[0]), "S"(argv), "d"(env)
-	                                 : "rcx", "r11", "memory"))
-}
-#endif
 ACTION(start_inherit, START) {
 	/* the child has an open file, and its standard input */
 	int file = open("b.txt", O_RDONLY), kept = dup(0);
 	dup2(file, 0);
-	IN_FORK(fork(), execve(argv[0], argv, choose(environment)))
+	IN_FORK(fork(), execve(argv[0], argv, environment_of(environment)))
 	dup2(kept, 0);
 	close(kept);
 	close(file);
@@ -367,14 +357,14 @@ ACTION(start_and_leave, START) {
 	if (child == 0) {
 		if (fork() == 0) {
 			usleep(2000);
-			execve(argv[0], argv, choose(environment));
+			execve(argv[0], argv, environment_of(environment));
 		}
 		_exit(0);
 	}
 	wait_for(child);
 }
 ACTION(start_in_folder, START) {
-	IN_FORK(fork(), chdir("dir") == 0 ? execve(argv[0], argv, choose(environment)) : 0)
+	IN_FORK(fork(), chdir("dir") == 0 ? execve(argv[0], argv, environment_of(environment)) : 0)
 }
 ACTION(start_changed, START) {
 	/* a copy of the program, and gone again while it runs */
@@ -382,7 +372,7 @@ ACTION(start_changed, START) {
 	snprintf(line, sizeof line, "cp %s copied && chmod 755 copied", argv[0]);
 	if (system(line) == 0) {
 		char *again[] = {"./copied", argv[1], argv[1] ? argv[2] : NULL, NULL};
-		IN_FORK(fork(), execve(again[0], again, choose(environment)))
+		IN_FORK(fork(), execve(again[0], again, environment_of(environment)))
 		unlink("copied");
 	}
 }
