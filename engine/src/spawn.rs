@@ -188,7 +188,7 @@ pub fn has_succeeded(pidfd: &OwnedFd) -> bool {
     status.is_ok_and(|status| status.is_some_and(|status| status.exit_status() == Some(0)))
 }
 
-/// Whether a child's status can be taken. Whoever traces it takes it first: the child has ended by then, and we cannot know how.
+/// Whether a child's status can be taken. Until a tracer has taken it, the child has ended, and we cannot know how.
 pub fn can_be_collected(pidfd: &OwnedFd) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     // An error would be the same the next time.

@@ -16,7 +16,7 @@ pub enum Alarm {
     Frame(ConnectionKey),
     /// The command's own time is up.
     TimeUp(CommandKey),
-    /// Its process has ended, and is told to whoever traces it first.
+    /// Its process has ended, and a tracer is to be told first.
     End(CommandKey),
     /// The command was asked to end and has had its time.
     Kill(CommandKey),

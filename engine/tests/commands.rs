@@ -52,7 +52,7 @@ fn a_signal_is_told() {
         libc::SIGHUP,
     ] {
         let line = format!("ulimit -c 0; kill -{signal} $$");
-        // Whoever runs us may have a signal ignored, as `nohup` does.
+        // A signal may be ignored from the beginning, as below `nohup`.
         let alone = std::process::Command::new("sh").args(["-c", &line]).status().unwrap();
         let ended = alone.signal().map_or(0, |signal| -signal);
         peer.run(&shell(&line)).ended(ended);

@@ -74,7 +74,7 @@ pub unsafe extern "C" fn main(count: c_int, argv: *const *const c_char) -> c_int
         // SAFETY: see above; nothing has been set up yet.
         return unsafe { witness::launch(argv) };
     }
-    // As Rust's own would: nobody finds a file of ours where a stream is meant, and who reads no more is told so.
+    // As Rust's own start does: a closed stream becomes `/dev/null`, and a broken pipe an error.
     for stream in 0..3 {
         // SAFETY: plain system calls.
         unsafe {

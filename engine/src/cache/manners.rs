@@ -1,5 +1,5 @@
 //! What is known of programs: which of the things that they are seen to do cannot show in what they make. By the names of
-//! their files; whoever is not in the table, or has none of its family's marks, is a stranger, of whom everything counts.
+//! their files. A program that is not in the table, or has none of its family's marks, is a stranger: all that it does counts.
 
 use super::access::Bytes;
 

@@ -241,7 +241,7 @@ impl Berth {
 
     fn tell_witness(&self) {
         let number = self.memory.witness.as_ref().map_or(-1, |file| file.as_raw_fd());
-        // SAFETY: within the berth, aligned, and nobody else has it now.
+        // SAFETY: within the berth, aligned, and not in use by a command.
         unsafe { AtomicU32::from_ptr(self.at(WITNESS).cast()).store(number as u32, Ordering::Relaxed) };
     }
 

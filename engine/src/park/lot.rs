@@ -479,7 +479,7 @@ impl Lot {
     }
 }
 
-/// What observes commands that the library cannot: this program, whatever stands at its path by now.
+/// What observes commands that the library cannot: this program, even if its file was replaced since.
 fn own_program() -> Option<OwnedFd> {
     let file = std::fs::File::open("/proc/self/exe");
     file.inspect_err(|error| warn!("static programs are not observed: {error}"))

@@ -26,7 +26,7 @@ use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
 
 /// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.
 const GRACE: Duration = Duration::from_secs(1);
-/// Whoever traces a process sees its end before we do; it is asked for again so often.
+/// A tracer is told of a process's end before we are: we ask again after this time.
 const TRACER_TIME: Duration = Duration::from_millis(1);
 
 impl Server {

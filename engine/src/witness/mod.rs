@@ -1,8 +1,8 @@
 //! The second witness: observes programs into which `libwafpark.so` cannot be loaded, such as static ones and those of Go.
 //!
 //! ```text
-//! who starts one ─► wafd witness PROGRAM ARGV… ─┬─► becomes the program, once it is traced
-//!                                               └─► the tracer, nobody's child ─► notes in the command's berth
+//! a program or the engine ─► wafd witness PROGRAM ARGV… ─┬─► becomes the program, once it is traced
+//!                                                        └─► the tracer, a child of init ─► notes in the command's berth
 //! ```
 //!
 //! It sees all calls of the kernel, and none of what a program does by itself: all of its variables count. It costs nothing where it
@@ -55,7 +55,7 @@ pub unsafe fn launch(argv: *const *const c_char) -> c_int {
     };
     let (environment, trace) = take_environment();
     if let Some(trace) = trace {
-        // Whoever cannot be traced is not observed, and runs as it would.
+        // Where tracing is refused, the program runs unobserved.
         let _ = observe(program, &trace);
     }
     for _ in 0..ATTEMPTS {
@@ -77,7 +77,7 @@ fn take_environment() -> (Vec<*const c_char>, Option<Vec<u8>>) {
         static environ: *const *const c_char;
     }
     let (mut kept, mut trace) = (Vec::new(), None);
-    // SAFETY: the system's list of variables, which ends with a zero and is changed by nobody.
+    // SAFETY: the system's list of variables, which ends with a zero; there is no other thread to change it.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
@@ -115,7 +115,7 @@ fn observe(program: &CStr, trace: &[u8]) -> Option<()> {
         }
         libc::close(ends[1]);
         if child > 0 {
-            // Whoever ignores the ends of children is told that there is none.
+            // If the ends of children are ignored, this says that there is none.
             libc::waitpid(child, ptr::null_mut(), 0);
             wait_for(ends[0]);
         }
@@ -125,7 +125,7 @@ fn observe(program: &CStr, trace: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Something comes, or nobody is left who could send it.
+/// Until something comes, or the other end is closed.
 fn wait_for(file: RawFd) {
     let mut polled = libc::pollfd {
         fd: file,

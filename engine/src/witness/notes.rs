@@ -1,4 +1,4 @@
-//! Appends records to a command's berth, as `engine/park/record.c` does: whoever is traced cannot do so itself.
+//! Appends records to a command's berth, as `engine/park/record.c` does: the traced program cannot do so itself.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -4,15 +4,14 @@
 //! the kernel stops a thread ─► what its call tells (`calls`) ─► the call is done ─► what came of it ─► notes
 //! ```
 //!
-//! When something happens of which nothing can be known, that is noted and all go on alone: who is no longer looked at is not held
-//! up either. So they do if we are killed.
+//! When something happens of which nothing can be known, that is noted, and all threads are let go: they are not held up for nothing.
+//! They go on alone, too, if we are killed.
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::mem;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -165,7 +164,7 @@ impl Tracer {
         }
     }
 
-    /// Until nobody is left. `began` is called when the first has stopped once, and goes on.
+    /// Until the last thread has ended. `began` is called when the first has stopped once, and goes on.
     pub fn run(&mut self, began: impl FnOnce()) {
         let mut began = Some(began);
         let mut status = 0;
@@ -229,7 +228,7 @@ impl Tracer {
         }
     }
 
-    // ---- who is there
+    // ---- threads and processes
 
     fn know(&mut self, thread: i32) {
         if self.threads.contains_key(&thread) {
@@ -254,7 +253,7 @@ impl Tracer {
         }
     }
 
-    /// Nothing of it can follow. Told before it is waited for: who does so may look at the notes at once.
+    /// Nothing of it can follow. This is noted before its end is told: the notes may be read at once then.
     fn end(&mut self, process: i32) {
         let Some(ended) = self.processes.get_mut(&process) else {
             return;
@@ -380,14 +379,7 @@ impl Tracer {
     // ---- calls
 
     fn call(&mut self, thread: i32) -> ControlFlow<()> {
-        // SAFETY: numbers, of which all values are good.
-        let mut stop: Stop = unsafe { mem::zeroed() };
-        request(
-            libc::PTRACE_GET_SYSCALL_INFO,
-            thread,
-            mem::size_of::<Stop>(),
-            ptr::from_mut(&mut stop) as usize,
-        );
+        let stop = stop_of(thread);
         self.know(thread);
         let process = self.threads.get(&thread).map_or(thread, |thread| thread.process);
         match stop.op {
@@ -506,8 +498,8 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
-    /// What shares its folder with us would take us with it; what has a world of its own has other paths; and who is not to be traced
-    /// may want to trace.
+    /// What shares its folder with us would take us with it; what has a world of its own has other paths; and what is not
+    /// to be traced may want to trace.
     fn split(&self, process: i32, flags: u64) -> ControlFlow<()> {
         let has = |flag: c_int| flags & flag as u64 != 0;
         let worlds = [
@@ -760,7 +752,7 @@ impl Tracer {
 
     // ---- programs
 
-    /// What the kernel is about to start: nobody can tell afterwards by which path.
+    /// What the kernel is about to start: afterwards its path is not known.
     fn execute(&mut self, thread: i32, process: i32, name: Name, arguments: [u64; 6]) -> ControlFlow<()> {
         if process == self.first && !self.is_begun(process) {
             return ControlFlow::Continue(());
@@ -776,8 +768,7 @@ impl Tracer {
             path = file;
         }
         let found = self.find(thread, &path);
-        // It gets rights that who is traced does not get.
-        if gives_rights(&found) {
+        if program::gives_rights(&found) {
             return self.give_up(process, kind::BLIND_CALL);
         }
         for interpreter in program::interpreters(&found) {
@@ -819,14 +810,7 @@ impl Tracer {
                 call: None,
             },
         );
-        // SAFETY: numbers, of which all values are good.
-        let mut stop: Stop = unsafe { mem::zeroed() };
-        request(
-            libc::PTRACE_GET_SYSCALL_INFO,
-            thread,
-            mem::size_of::<Stop>(),
-            ptr::from_mut(&mut stop) as usize,
-        );
+        let stop = stop_of(thread);
         let clock = memory::hide_clock(thread, stop.stack);
         let program = memory::link(thread, "exe").unwrap_or_default();
         let folder = memory::link(thread, "cwd").unwrap_or_default();
@@ -874,7 +858,7 @@ impl Tracer {
 
     // ---- leaving
 
-    /// All go on alone. Who has asked for it goes last: it may be about to trace another one, or to get rights.
+    /// All go on alone. The thread for which this is done goes last: it may be about to trace another one, or to get rights.
     fn leave(&mut self) {
         let held = self.held.take();
         let mut left: Vec<i32> = self
@@ -899,11 +883,23 @@ impl Tracer {
         held.into_iter().for_each(|thread| {
             request(libc::PTRACE_DETACH, thread, 0, 0);
         });
-        // Those that could not be stopped, such as whoever waits for the program that its child becomes.
+        // Those that could not be stopped, such as a parent by `vfork`, which waits for its child to execute a program.
         while let Some((thread, status)) = next_stop(0) {
             let_go(thread, status);
         }
     }
+}
+
+fn stop_of(thread: i32) -> Stop {
+    // SAFETY: numbers, of which all values are good.
+    let mut stop: Stop = unsafe { mem::zeroed() };
+    request(
+        libc::PTRACE_GET_SYSCALL_INFO,
+        thread,
+        mem::size_of::<Stop>(),
+        ptr::from_mut(&mut stop) as usize,
+    );
+    stop
 }
 
 fn next_stop(flags: c_int) -> Option<(i32, c_int)> {
@@ -954,15 +950,4 @@ fn identity_of_more(bytes: &[u8]) -> u64 {
     let major = number(mem::offset_of!(libc::statx, stx_dev_major));
     let minor = number(mem::offset_of!(libc::statx, stx_dev_minor));
     identity(libc::makedev(major, minor), inode)
-}
-
-/// It runs as another user or group, or with more rights than who starts it.
-fn gives_rights(program: &Path) -> bool {
-    let has_rights = |path: &Path| {
-        let name = c"security.capability";
-        let path = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
-        // SAFETY: two texts, and no buffer.
-        unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), ptr::null_mut(), 0) > 0 }
-    };
-    std::fs::metadata(program).is_ok_and(|status| status.mode() & 0o6000 != 0) || has_rights(program)
 }

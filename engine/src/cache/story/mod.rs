@@ -162,7 +162,7 @@ struct Story<'v, 'w, 'k> {
     manners: FxHashMap<u32, Manners>,
     /// Those that the second witness observes.
     traced: FxHashSet<u32>,
-    /// Programs and libraries of these: their calls are seen, whoever makes them.
+    /// Programs and libraries of these: all of their calls are seen, those by their own instructions, too.
     traced_code: FxHashMap<Bytes, Manners>,
     /// Those of the process of which is told.
     now: Manners,

@@ -41,7 +41,7 @@ impl Story<'_, '_, '_> {
             manners = GO;
         }
         if is_traced {
-            // Nobody sees for which variables it asks.
+            // For which variables it asks is not seen.
             manners.asks = false;
             self.traced.insert(process);
         } else {
