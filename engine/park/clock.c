@@ -275,6 +275,10 @@ EXPORT long syscall(long number, ...) {
 	long a = va_arg(list, long), b = va_arg(list, long), c = va_arg(list, long);
 	long d = va_arg(list, long), e = va_arg(list, long), f = va_arg(list, long);
 	va_end(list);
+	if (wafpark_runs_nothing() && (number == SYS_execve || number == SYS_execveat)) {
+		errno = ENOSYS;
+		return -1;
+	}
 	if (wafpark_watch && !tells_nothing(number) && !is_told(number, a))
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
 	long result = SYSTEM6(number, a, b, c, d, e, f);

@@ -9,10 +9,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -189,6 +191,48 @@ static const char *look_along(const char *name, char buffer[LONGEST]) {
 	}
 }
 
+/* ---- drivers of compilers */
+
+static int contains(const char *text, long size, const char *word) {
+	long length = 0;
+	while (word[length])
+		length++;
+	for (long at = 0; at + length <= size; at++) {
+		long same = 0;
+		while (same < length && text[at + same] == word[same])
+			same++;
+		if (same == length)
+			return 1;
+	}
+	return 0;
+}
+
+/* Whether this program is one, whose children are the parts that do its work. */
+static int is_driver(void) {
+	static const char *const names[] = {"gcc", "g++", "gfortran", "collect2", "lto-wrapper"};
+	char path[LONGEST];
+	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path);
+	long start = size > 0 ? size : 0;
+	while (start > 0 && path[start - 1] != '/')
+		start--;
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+		if (contains(path + start, size - start, names[i]))
+			return 1;
+	return 0;
+}
+
+/* In a child that is about to become another program: a part is of no use without its driver, which has removed the files between
+ * them by then. */
+static void stay_with_driver(void) {
+	static enum { NOT_KNOWN, DRIVER, OTHER } kind;
+	if (wafpark_watch != WAFPARK_WATCH_ON || wafpark_is_first())
+		return;
+	if (kind == NOT_KNOWN)
+		kind = is_driver() ? DRIVER : OTHER;
+	if (kind == DRIVER)
+		SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
+}
+
 /* ---- exec */
 
 static struct start note_start(int folder, const char *path) {
@@ -259,6 +303,7 @@ __attribute__((noinline)) static int execute(const char *path, char *const *argv
 	struct passed passed;
 	const struct start start = note_start(AT_FDCWD, path);
 	wafpark_offer(path, argv, env, start.token);
+	stay_with_driver();
 	execute_witnessed(&start, path, argv, env);
 	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(&start, env, list, &passed)), path);
 }
@@ -287,6 +332,7 @@ static int execute_found(const char *name, char *const *argv, char *const *env) 
 			wafpark_note_execute(AT_FDCWD, path, 0);
 	}
 	wafpark_offer(name, argv, env, start.token);
+	stay_with_driver();
 	execute_witnessed(&start, path, argv, env);
 	real(name, argv, pass_on(&start, env, list, &passed));
 	return note_refusal(-errno, path);
@@ -298,6 +344,11 @@ EXPORT int execvp(const char *name, char *const argv[]) {
 
 EXPORT int execvpe(const char *name, char *const argv[], char *const env[]) {
 	return execute_found(name, argv, env);
+}
+
+static int refuse(void) {
+	errno = ENOSYS;
+	return -1;
 }
 
 HIDDEN const char *wafpark_path_of_file(int file, char path[40]) {
@@ -319,6 +370,8 @@ EXPORT int fexecve(int file, char *const argv[], char *const env[]) {
 	char *list[PASSED(env)], path[40];
 	struct passed passed;
 	struct start start = {0};
+	if (wafpark_runs_nothing())
+		return refuse();
 	if (file >= 0)
 		start = note_start(AT_FDCWD, wafpark_path_of_file(file, path));
 	real(file, argv, pass_on(&start, env, list, &passed));
@@ -329,6 +382,8 @@ EXPORT int execveat(int folder, const char *name, char *const argv[], char *cons
 	char *list[PASSED(env)], link[40];
 	struct passed passed;
 	const int is_file = (flags & AT_EMPTY_PATH) && folder >= 0 && !name[0];
+	if (wafpark_runs_nothing())
+		return refuse();
 	const char *path = is_file ? wafpark_path_of_file(folder, link) : name;
 	const struct start start = note_start(is_file ? AT_FDCWD : folder, path);
 	const long result = SYSTEM(SYS_execveat, folder, name, argv, pass_on(&start, env, list, &passed), flags);
@@ -382,6 +437,8 @@ static int spawn(spawn_function *real, const char *path, pid_t *child, const cha
 	char *words[WITNESSED(argv)], *list[PASSED(env)];
 	struct passed passed;
 	struct witnessed witnessed;
+	if (wafpark_runs_nothing())
+		return ENOSYS;
 	const struct start start = note_start(AT_FDCWD, path);
 	if (find_witness(&start, path, argv, env, words, list, &witnessed) &&
 	    real(child, witnessed.path, actions, attributes, words, list) == 0)
@@ -445,6 +502,8 @@ EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict
 
 EXPORT int system(const char *command) {
 	REAL(int, system, (const char *))
+	if (wafpark_runs_nothing())
+		return refuse();
 	if (wafpark_watch != WAFPARK_WATCH_ON || !command)
 		return real(command);
 	WITH_SHELL(int status = real(command))
@@ -453,6 +512,8 @@ EXPORT int system(const char *command) {
 
 EXPORT FILE *popen(const char *command, const char *mode) {
 	REAL(FILE *, popen, (const char *, const char *))
+	if (wafpark_runs_nothing())
+		return refuse(), NULL;
 	if (wafpark_watch != WAFPARK_WATCH_ON)
 		return real(command, mode);
 	WITH_SHELL(FILE *pipe = real(command, mode))

@@ -23,6 +23,7 @@ enum {
 	WAFPARK_JOIN = 2, /* the command joins the process group `group` */
 	WAFPARK_SCORE = 8, /* its score is not the engine's */
 	WAFPARK_ROUTE = 4, /* send its exec of other programs to the engine, at the address `route` */
+	WAFPARK_RUN_NOTHING = 16, /* what the engine does not run for it is not run at all */
 };
 
 /* All that a command inherits but its descriptors, which come along as SCM_RIGHTS, and its strings, which follow. */
@@ -122,6 +123,7 @@ void wafpark_enlarge_pages(void);
 /* route.c: sends what the command would exec to the engine. */
 void wafpark_route(const char *address, const struct wafpark_request *request);
 /* Returns if the program is to be executed here. */
+int wafpark_runs_nothing(void);
 void wafpark_offer(const char *path, char *const *argv, char *const *env, uint32_t token);
 
 /* watch.c: looks up all that it forwards to, so that no child has to. */

@@ -19,12 +19,14 @@
 #include <sys/un.h>
 
 static struct {
-	int on, engine, command, has_score;
+	int on, engine, command, has_score, runs_nothing;
 	int32_t score;
 	uint32_t length;
 	struct sockaddr_un address;
 	struct stat streams[3];
 } router;
+
+#define NOT_RUN 127
 
 /* Where a request is put together. */
 struct letter {
@@ -46,6 +48,7 @@ static int look_at(int stream, struct stat *found) {
 
 HIDDEN void wafpark_route(const char *address, const struct wafpark_request *request) {
 	uint32_t length = request->route;
+	router.runs_nothing = !!(request->flags & WAFPARK_RUN_NOTHING);
 	if (length < 2 || length > sizeof router.address.sun_path)
 		return;
 	router.address.sun_family = AF_UNIX;
@@ -215,7 +218,15 @@ static int is_wanted(const char *path, char *const *argv, char *const *env) {
 	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
 }
 
+HIDDEN int wafpark_runs_nothing(void) {
+	return router.runs_nothing;
+}
+
+/* A driver that only tells what it would do: it has the names of a command that was there, and must not write what that has
+ * written, even if the engine ends meanwhile. */
 HIDDEN void wafpark_offer(const char *path, char *const *argv, char *const *env, uint32_t token) {
 	if (is_wanted(path, argv, env))
 		ask_engine(path, argv, env, token);
+	if (router.runs_nothing)
+		leave(NOT_RUN);
 }

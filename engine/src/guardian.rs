@@ -9,138 +9,72 @@
 //! the life lock and does the same. Only one difference remains: what the killed engine has left is no child of the
 //! stand-in, so that it looks whether a group is as old as it must be before it kills it.
 
-use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::Pid;
 
+use crate::processes::{self, Process};
+use crate::roster::{Remains, Roster};
 use crate::spawn::{set_disposition, SIGNALS};
 
-/// How many commands can be noted; those above it have only the kernel's parent-death signal.
-const BERTHS: usize = 8192;
-const SIZE: usize = 2 * BERTHS * size_of::<AtomicI32>();
+/// Compilers remove their temporary files when they are asked to end; what has not ended by then is killed.
+const GRACE: Duration = Duration::from_millis(100);
+/// Their parts that write files of which the driver has drawn the name.
+const COMPILERS: [&[u8]; 4] = [b"cc1", b"cc1plus", b"f951", b"lto1"];
 /// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// So many seconds after its last note an engine has started no further process.
+const LATEST: u64 = 10;
 
-/// The commands that run, in memory that the engine shares with its guardian and with the programs that it has parked.
-pub struct Roster {
-    berths: &'static [AtomicI32],
-    free: Vec<usize>,
-    memory: OwnedFd,
-    tickets: Arc<Tickets>,
-    /// The process that made this: the engine's parent, which watches it.
-    guardian: i32,
-    /// The lock that says that an engine lives, for stand-ins of the guardian.
+/// In the engine: who watches it.
+pub struct Guardian {
+    process: i32,
+    /// The lock that says that an engine lives, for stand-ins.
     life: Option<OwnedFd>,
 }
 
-/// The other half of that memory: for what runs in the process group of a command, which the guardian needs not know.
-pub struct Tickets {
-    places: &'static [AtomicI32],
-    free: Mutex<Vec<usize>>,
-}
-
-/// One of them, until it is dropped.
-pub struct Ticket {
-    tickets: Arc<Tickets>,
-    number: usize,
-}
-
-impl Tickets {
-    pub fn reserve(self: &Arc<Self>) -> Option<Ticket> {
-        let number = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some(Ticket {
-            tickets: self.clone(),
-            number,
-        })
-    }
-}
-
-impl Ticket {
-    /// Its place in the whole of the memory.
-    pub fn number(&self) -> usize {
-        BERTHS + self.number
+impl Guardian {
+    /// The process that has forked the engine. Both hold this lock.
+    pub fn of(process: i32, life: impl AsFd) -> Guardian {
+        Guardian {
+            process,
+            life: life.as_fd().try_clone_to_owned().ok(),
+        }
     }
 
-    pub fn place(&self) -> &AtomicI32 {
-        &self.tickets.places[self.number]
-    }
-}
-
-impl Drop for Ticket {
-    fn drop(&mut self) {
-        self.place().store(0, Ordering::Release);
-        let mut free = self.tickets.free.lock().unwrap_or_else(PoisonError::into_inner);
-        free.push(self.number);
-    }
-}
-
-impl Roster {
-    pub fn new() -> io::Result<Roster> {
-        let memory = rustix::fs::memfd_create(c"wafd-roster", rustix::fs::MemfdFlags::CLOEXEC)?;
-        rustix::fs::ftruncate(&memory, SIZE as u64)?;
-        // SAFETY: fresh zeroed memory, shared over `fork`, never unmapped.
-        let places: &'static [AtomicI32] = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let file = memory.as_raw_fd();
-            let start = libc::mmap(ptr::null_mut(), SIZE, access, libc::MAP_SHARED, file, 0);
-            if start == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            std::slice::from_raw_parts(start.cast(), 2 * BERTHS)
-        };
-        let (berths, places) = places.split_at(BERTHS);
-        let free = || (0..BERTHS).rev().collect();
-        Ok(Roster {
-            berths,
-            free: free(),
-            memory,
-            tickets: Arc::new(Tickets {
-                places,
-                free: Mutex::new(free()),
-            }),
-            guardian: std::process::id() as i32,
-            life: None,
-        })
+    /// What tells of its end. An error says that it has ended, or cannot be watched.
+    pub fn watch(&self) -> io::Result<OwnedFd> {
+        open_process(self.process)
     }
 
-    /// In the engine, which holds this lock, as its guardian does.
-    pub fn hold(&mut self, life: impl AsFd) {
-        self.life = life.as_fd().try_clone_to_owned().ok();
-    }
-
-    /// In the engine: what tells of the guardian's end. An error says that it has ended, or cannot be watched.
-    pub fn watch_guardian(&self) -> io::Result<OwnedFd> {
-        open_process(self.guardian)
-    }
-
-    /// In the engine, whose guardian has ended: makes another.
-    pub fn replace_guardian(&mut self) -> io::Result<OwnedFd> {
+    /// It has ended: makes another.
+    pub fn replace(&mut self, roster: &Roster) -> io::Result<OwnedFd> {
         // A stand-in that has ended was a child of ours.
-        reap_one(self.guardian);
+        reap_one(self.process);
         let engine = open_process(std::process::id() as i32)?;
         // SAFETY: the copy has one thread, and leaves without what is to be done at the end of a program.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => unsafe {
-                self.stand_in(&engine);
+                self.stand_in(&engine, roster);
                 libc::_exit(0)
             },
             pid => {
-                self.guardian = pid;
+                self.process = pid;
                 open_process(pid)
             }
         }
     }
 
     /// In the stand-in: waits for the engine's end, and cleans up.
-    fn stand_in(&self, engine: &OwnedFd) {
+    fn stand_in(&self, engine: &OwnedFd, roster: &Roster) {
         // SAFETY: changes the signals and the descriptors of this process, in which nothing else uses them.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
@@ -154,52 +88,93 @@ impl Roster {
         self.life.iter().for_each(sign);
         let mut ended = [PollFd::new(engine, PollFlags::IN)];
         while poll(&mut ended, None) == Err(rustix::io::Errno::INTR) {}
-        let end = uptime();
-        let mut groups = self.groups();
-        let deadline = Instant::now() + PATIENCE;
-        while Instant::now() < deadline {
-            let there = groups_before(end);
-            groups.retain(|group| there.contains(group));
-            if groups.is_empty() {
-                break;
-            }
-            for group in &groups {
-                // SAFETY: a group that is older than the engine's end, and was the engine's then.
-                unsafe { libc::kill(-group, libc::SIGKILL) };
-            }
-            std::thread::sleep(Duration::from_millis(1));
+        let end = processes::uptime();
+        let remains = roster.remains();
+        end_groups(&remains, |groups| {
+            let there = processes::list();
+            groups.retain(|group| there.iter().any(|one| one.group == *group && one.began <= end));
+        });
+        roster.remove();
+    }
+}
+
+/// Before an engine starts: ends what another has left that was killed with its guardian. The caller holds the life lock.
+pub fn clean_after_another(name: &Path) {
+    let remains = Remains::find(name);
+    end_groups(&remains, |groups| {
+        let there = processes::list();
+        groups.retain(|group| is_left(*group, &remains, &there));
+    });
+}
+
+/// Whether a group of this number is the engine's still, and not another one that has got its number.
+fn is_left(group: i32, remains: &Remains, there: &[Process]) -> bool {
+    let Some((_, since)) = remains.groups.iter().find(|(one, _)| *one == group) else {
+        return false;
+    };
+    let latest = remains.last + LATEST * processes::ticks();
+    match there.iter().find(|process| process.number == group) {
+        Some(leader) => leader.group == group && (*since..=latest).contains(&leader.began),
+        None => there
+            .iter()
+            .any(|process| process.group == group && process.began >= *since),
+    }
+}
+
+/// What compilers are about to write for drivers that may have removed it already, since they were asked to end first.
+fn find_temporary_files(groups: &[i32]) -> Vec<PathBuf> {
+    let there = processes::list();
+    let ours = there.iter().filter(|process| groups.contains(&process.group));
+    ours.filter_map(|process| temporary_file_of(process.number)).collect()
+}
+
+/// "cc1 … -o /tmp/ccXXXXXX.s"
+fn temporary_file_of(process: i32) -> Option<PathBuf> {
+    let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let mut words = line.split(|byte| *byte == 0);
+    let program = words.next()?.rsplit(|byte| *byte == b'/').next()?;
+    if !COMPILERS.contains(&program) {
+        return None;
+    }
+    let path = words.skip_while(|word| *word != b"-o").nth(1)?;
+    let name = path.rsplit(|byte| *byte == b'/').next()?;
+    let letters = name.strip_prefix(b"cc")?.strip_suffix(b".s")?;
+    let is_drawn = letters.len() == 6 && letters.iter().all(u8::is_ascii_alphanumeric);
+    let path = Path::new(OsStr::from_bytes(path));
+    (is_drawn && path.is_absolute()).then(|| path.to_path_buf())
+}
+
+/// Asks the groups to end, and kills those that do not. `settle` takes those from the list that are gone.
+/// Their files are removed then.
+fn end_groups(remains: &Remains, mut settle: impl FnMut(&mut Vec<i32>)) {
+    let mut groups: Vec<i32> = remains.groups.iter().map(|(group, _)| *group).collect();
+    settle(&mut groups);
+    let found = if groups.is_empty() {
+        Vec::new()
+    } else {
+        find_temporary_files(&groups)
+    };
+    end_all(&mut groups, settle);
+    for path in remains.files.iter().chain(&found) {
+        // The driver may have done so.
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+fn end_all(groups: &mut Vec<i32>, mut settle: impl FnMut(&mut Vec<i32>)) {
+    let start = Instant::now();
+    let mut signal = Some(libc::SIGTERM);
+    loop {
+        settle(groups);
+        if groups.is_empty() || start.elapsed() > PATIENCE {
+            return;
         }
-    }
-
-    /// The memory itself and its size, for programs that are to note themselves.
-    pub fn share(&self) -> io::Result<(OwnedFd, usize)> {
-        Ok((self.memory.as_fd().try_clone_to_owned()?, SIZE))
-    }
-
-    pub fn tickets(&self) -> Arc<Tickets> {
-        self.tickets.clone()
-    }
-
-    /// A place for a command's process, which whoever starts it writes there at once.
-    pub fn reserve(&mut self) -> Option<(usize, &'static AtomicI32)> {
-        let berth = self.free.pop()?;
-        Some((berth, &self.berths[berth]))
-    }
-
-    /// A place that is taken.
-    pub fn place(&self, berth: usize) -> (usize, &'static AtomicI32) {
-        (berth, &self.berths[berth])
-    }
-
-    /// Before the process is reaped: afterwards its number may be another's.
-    pub fn strike(&mut self, berth: usize) {
-        self.berths[berth].store(0, Ordering::Release);
-        self.free.push(berth);
-    }
-
-    fn groups(&self) -> Vec<i32> {
-        let pids = self.berths.iter().map(|b| b.load(Ordering::Acquire));
-        pids.filter(|pid| *pid > 0).collect()
+        for (group, signal) in groups.iter().filter_map(|group| Some((group, signal?))) {
+            // SAFETY: a group of the engine's: `settle` has just seen that it is one.
+            unsafe { libc::kill(-group, signal) };
+        }
+        signal = (start.elapsed() >= GRACE).then_some(libc::SIGKILL);
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -234,7 +209,7 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
         }
         while let Some((pid, status)) = reap() {
             if pid == engine {
-                clean_up(&roster.groups());
+                clean_up(roster);
                 return if libc::WIFEXITED(status) {
                     libc::WEXITSTATUS(status)
                 } else {
@@ -317,37 +292,13 @@ fn close_all_but(kept: impl Iterator<Item = i32>) {
     }
 }
 
-/// Since the machine was started, in the ticks in which the kernel tells when processes were.
-fn uptime() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // SAFETY: asks for a number.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
-    time.tv_sec as u64 * ticks + time.tv_nsec as u64 * ticks / 1_000_000_000
-}
-
-/// The process groups with a living member that is older than that.
-fn groups_before(end: u64) -> HashSet<i32> {
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        let (state, group, started) = (fields.first()?, fields.get(2)?, fields.get(19)?);
-        let is_one = !["Z", "X"].contains(state) && started.parse::<u64>().ok()? <= end;
-        is_one.then(|| group.parse().ok()).flatten()
-    })
-    .collect()
-}
-
-fn clean_up(groups: &[i32]) {
-    let deadline = Instant::now() + PATIENCE;
-    let mut left = groups.to_vec();
-    while !left.is_empty() && Instant::now() < deadline {
-        // SAFETY: groups of commands that nobody has reaped: their numbers are still theirs.
-        left.retain(|group| unsafe { libc::kill(-group, libc::SIGKILL) } == 0);
+/// In the guardian: all of them are children of ours, or become so.
+fn clean_up(roster: &Roster) {
+    let remains = roster.remains();
+    end_groups(&remains, |groups| {
         while reap().is_some() {}
-        if !left.is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
+        // SAFETY: asks whether there are such processes; nobody but us reaps them, so that their numbers are still theirs.
+        groups.retain(|group| unsafe { libc::kill(-group, 0) } == 0);
+    });
+    roster.remove();
 }

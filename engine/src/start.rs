@@ -19,10 +19,11 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fs::{flock, FlockOperation};
 
 use crate::client::{is_end, Client, Unserved};
-use crate::folder::ENGINE;
-use crate::guardian::{self, Roster};
+use crate::folder::{Folder, ENGINE};
+use crate::guardian::{self, Guardian};
 use crate::headroom;
 use crate::regular;
+use crate::roster::{self, Roster};
 use crate::server::{Options, Server};
 use crate::wire::Why;
 
@@ -78,13 +79,14 @@ pub fn foreground(options: Options) -> Result<i32, String> {
     let life = lock(folder.life_lock(), "an engine lives but does not listen; `kill` it")?;
     let tcp = options.tcp;
     let (mut birth, voice) = pipe().map_err(|e| format!("make a pipe: {e}"))?;
-    let roster = Roster::new().map_err(|e| format!("map memory: {e}"))?;
+    let roster = make_roster(&folder).map_err(|e| format!("map memory: {e}"))?;
     close_inherited();
     guardian::prepare().map_err(|e| format!("block signals: {e}"))?;
+    let guardian = Guardian::of(std::process::id() as i32, &life);
     match fork().map_err(|e| format!("fork: {e}"))? {
         0 => {
             drop(turn);
-            std::process::exit(engine(options, roster, &life, voice))
+            std::process::exit(engine(options, roster, guardian, voice))
         }
         pid => {
             drop(voice);
@@ -98,7 +100,7 @@ pub fn foreground(options: Options) -> Result<i32, String> {
     }
 }
 
-fn ready(folder: &crate::folder::Folder, tcp: bool) -> Result<Ready, String> {
+fn ready(folder: &Folder, tcp: bool) -> Result<Ready, String> {
     if !tcp {
         return Ok(Ready::Unix(folder.socket()));
     }
@@ -191,7 +193,7 @@ fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), S
     }
     // Nobody sees a failure from here on but through `voice`.
     drop((birth, turn));
-    let status = match detach(log) {
+    let status = match detach(log, &options.folder) {
         Ok(roster) => guard(options, roster, life, voice),
         Err(error) => complain(&voice, &format!("become a daemon: {error}")),
     };
@@ -199,9 +201,10 @@ fn daemonize(options: Options, life: File, turn: File) -> Result<(File, File), S
 }
 
 fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
+    let guardian = Guardian::of(std::process::id() as i32, &life);
     match fork() {
         Err(error) => complain(&voice, &format!("fork: {error}")),
-        Ok(0) => engine(options, roster, &life, voice),
+        Ok(0) => engine(options, roster, guardian, voice),
         Ok(pid) => {
             drop(voice);
             guardian::sign(&life);
@@ -211,7 +214,7 @@ fn guard(options: Options, roster: Roster, life: File, voice: File) -> i32 {
 }
 
 /// Leaves terminal, session, folder and streams of whoever started us.
-fn detach(log: File) -> io::Result<Roster> {
+fn detach(log: File, folder: &Folder) -> io::Result<Roster> {
     rustix::process::setsid()?;
     rustix::process::chdir("/")?;
     let null: OwnedFd = File::open("/dev/null")?.into();
@@ -223,7 +226,14 @@ fn detach(log: File) -> io::Result<Roster> {
     }
     close_inherited();
     guardian::prepare()?;
-    Roster::new()
+    make_roster(folder)
+}
+
+/// An engine that was killed together with its guardian may have left something: that is ended first.
+fn make_roster(folder: &Folder) -> io::Result<Roster> {
+    let name = roster::name_of(folder.path());
+    guardian::clean_after_another(&name);
+    Roster::new(Some(name))
 }
 
 /// Descriptors that our starter had open without close-on-exec would be held for as long as we live: somebody could
@@ -255,12 +265,11 @@ fn open_log(options: &Options) -> io::Result<File> {
     regular::append(&path)
 }
 
-/// The engine's own process: listens, says so, serves. `life` is held until the process ends.
-fn engine(options: Options, mut roster: Roster, life: &File, mut voice: File) -> i32 {
-    roster.hold(life);
+/// The engine's own process: listens, says so, serves. The life lock is held until the process ends.
+fn engine(options: Options, roster: Roster, guardian: Guardian, mut voice: File) -> i32 {
     guardian::release_signals();
     info!("wafd {ENGINE} starts, process {}", std::process::id());
-    let served = listen(&options).and_then(|unix| Server::new(options, unix, roster));
+    let served = listen(&options).and_then(|unix| Server::new(options, unix, roster, guardian));
     let server = match served {
         Ok(server) => server,
         Err(error) => return complain(&voice, &error.to_string()),

@@ -85,11 +85,12 @@ fn the_next_start_wakes_the_guardian_and_waits_for_it() {
     let guardian = space.guardian();
     process::kill(guardian, libc::SIGSTOP);
     process::kill(peer.pid, libc::SIGKILL);
-    gone(leader);
     let before = beats(&space, "heart");
     wait_until("the child works", || beats(&space, "heart") > before);
     end_of(spawn(&space, &["start"])).succeeded();
-    assert!(!process::lives(child), "ready beside a remnant of the last engine");
+    for pid in [child, leader] {
+        assert!(!process::lives(pid), "ready beside a remnant of the last engine");
+    }
     still(&space, "heart");
 }
 
@@ -197,22 +198,30 @@ fn a_stand_in_kills_what_ran_and_nothing_else() {
     process::kill(server, libc::SIGKILL);
 }
 
-/// When engine and guardian are both killed, their commands are killed all the same, and the next start works.
+/// When engine and guardian are both killed, their commands are asked to end at once, and those that do not hear are killed
+/// before the next engine is ready, with their children.
 #[test]
 fn commands_end_with_engine_and_guardian() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let note = space.name("pid");
-    peer.submit(&shell(&format!(
-        "trap '' TERM INT HUP; echo $$ > {note}; while :; do read x; done"
-    )));
-    let pid = process::number_in(note.as_ref());
-    let guardian = process::parent(peer.pid);
-    process::kill(guardian, libc::SIGKILL);
-    process::kill(peer.pid, libc::SIGKILL);
-    gone(pid);
-    space.start();
-    serves(&space);
+    for stops in [false, true] {
+        let space = TestSpace::started();
+        let mut peer = space.client(2);
+        let note = space.name("pid");
+        peer.submit(&shell(&format!("echo $$ > {note}; while :; do read x; done")));
+        let polite = process::number_in(note.as_ref());
+        let stubborn = heart(&space, &mut peer, "heart");
+        if stops {
+            process::kill(peer.pid, libc::SIGSTOP);
+        }
+        process::kill(space.guardian(), libc::SIGKILL);
+        process::kill(peer.pid, libc::SIGKILL);
+        gone(polite);
+        space.start();
+        for pid in stubborn {
+            assert!(!process::lives(pid), "ready beside a remnant of the last engine");
+        }
+        still(&space, "heart");
+        serves(&space);
+    }
 }
 
 /// Engine after engine can be killed, with many commands running: each time nothing is left and the next is ready.

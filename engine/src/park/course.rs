@@ -19,6 +19,7 @@ use super::shape::STAND_IN;
 use super::text::{Names, Text};
 use crate::cache::diary::{Diary, Telling};
 use crate::context;
+use crate::roster::{Litter, Piece};
 use crate::wire::Strings;
 
 /// The compiler proper, and the assembler.
@@ -68,6 +69,8 @@ pub struct Watched {
 #[derive(Debug)]
 pub struct Temporary {
     path: PathBuf,
+    /// By which somebody else removes it if we are killed.
+    _note: Option<Piece>,
 }
 
 /// What is left of a command that runs as its parts.
@@ -211,8 +214,8 @@ impl Course {
     }
 
     /// The parts of a command with these names, to which that of the file between them is added.
-    pub fn parts(&self, names: &mut Names) -> io::Result<([Part; PARTS], Temporary)> {
-        let temporary = Temporary::new(&self.between)?;
+    pub fn parts(&self, names: &mut Names, litter: &Arc<Litter>) -> io::Result<([Part; PARTS], Temporary)> {
+        let temporary = Temporary::new(&self.between, litter)?;
         names.push(temporary.path.as_os_str().as_bytes().to_vec());
         let parts = self.patterns.each_ref().map(|pattern| pattern.fill(names));
         Ok((parts, temporary))
@@ -237,7 +240,7 @@ const TRIES: usize = 16;
 
 impl Temporary {
     /// An empty file that was not there, as the driver makes it.
-    fn new(folder: &Path) -> io::Result<Temporary> {
+    fn new(folder: &Path, litter: &Arc<Litter>) -> io::Result<Temporary> {
         for _ in 0..TRIES {
             let mut random = [0; 8];
             getrandom::fill(&mut random).map_err(|e| io::Error::other(e.to_string()))?;
@@ -246,7 +249,10 @@ impl Temporary {
             let path = folder.join(name);
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             match rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR) {
-                Ok(_) => return Ok(Temporary { path }),
+                Ok(_) => {
+                    let _note = litter.note(&path);
+                    return Ok(Temporary { path, _note });
+                }
                 Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }

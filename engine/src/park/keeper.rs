@@ -22,7 +22,7 @@ use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
 use crate::cache::trace::Arena;
 use crate::context::{self, Context};
-use crate::guardian::Tickets;
+use crate::roster::Tickets;
 use crate::spawn::Spawner;
 use crate::wire::Strings;
 

@@ -35,7 +35,7 @@ use crate::cache::diary::Telling;
 use crate::cache::trace::{Arena, Place};
 use crate::context::{self, Context};
 use crate::folder::Folder;
-use crate::guardian::Roster;
+use crate::roster::{Litter, Roster};
 use crate::spawn::{self, Child, Launch};
 
 /// More threads than this only wait for each other.
@@ -111,6 +111,7 @@ pub struct Lot {
     route: Vec<u8>,
     arena: Option<Arena>,
     library: OnceLock<Option<CString>>,
+    litter: Arc<Litter>,
 }
 
 impl Lot {
@@ -133,6 +134,7 @@ impl Lot {
                 .inspect_err(|error| warn!("commands are not observed, and so not stored: {error}"))
                 .ok(),
             library: OnceLock::new(),
+            litter: roster.litter(),
         };
         if lot.pool.is_on() {
             // A full disk, for one, is no reason not to build.
@@ -317,7 +319,7 @@ impl Lot {
         }
         let diary = is_observed.then(|| course.diary_of(called)).transpose()?;
         let mut names = line.names.clone();
-        let parts = course.parts(&mut names);
+        let parts = course.parts(&mut names, &self.litter);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
         let part = launch.of(&first);
         let entered = self.enter(&part, &self.find(&part)?, berth, &[], haste);

@@ -25,6 +25,7 @@ pub const SESSION: u32 = 1;
 pub const JOIN: u32 = 2;
 pub const ROUTE: u32 = 4;
 pub const SCORE: u32 = 8;
+pub const RUN_NOTHING: u32 = 16;
 
 /// A ticket of the roster that nobody has taken yet.
 pub const ASKED: i32 = -1;

@@ -17,9 +17,9 @@ use super::pool::{Pool, Reason};
 use super::program::Program;
 use crate::context;
 use crate::folder::Folder;
-use crate::guardian::{Ticket, Tickets};
 use crate::peer::peer_of;
 use crate::prompt::make_prompt;
+use crate::roster::{Ticket, Tickets};
 use crate::spawn::{self, Child, Ended};
 use crate::wire::Strings;
 

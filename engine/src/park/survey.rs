@@ -16,7 +16,7 @@ use log::debug;
 
 use super::course::{find_between, Course, Watched, PARTS};
 use super::driver::Desk;
-use super::packet::{Block, Request, Wanted, ROUTE};
+use super::packet::{Block, Request, Wanted, ROUTE, RUN_NOTHING};
 use super::parked::Parked;
 use super::program::Identity;
 use super::shape::{Line, STAND_IN};
@@ -27,7 +27,7 @@ use crate::cache::path::Place;
 use crate::cache::trace::{Arena, Berth};
 use crate::cache::world::{Room, View, World};
 use crate::context;
-use crate::guardian::Tickets;
+use crate::roster::Tickets;
 use crate::spawn::{self, Ended};
 use crate::wire::Strings;
 
@@ -174,7 +174,7 @@ impl Surveyor<'_> {
         let ticket = self.tickets.reserve().ok_or("no tickets are left")?;
         let berth = self.arena.and_then(Arena::reserve);
         let request = Request {
-            flags: ROUTE,
+            flags: ROUTE | RUN_NOTHING,
             berth: ticket.number(),
             group: 0,
             log: berth.as_ref().map(Berth::place).unwrap_or_default(),

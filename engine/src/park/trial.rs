@@ -19,7 +19,7 @@ use super::program::Program;
 use super::task::Task;
 use crate::cache::trace::Place;
 use crate::context::{self, Context};
-use crate::guardian::Tickets;
+use crate::roster::Tickets;
 use crate::spawn::{self, Child, Ended, Launch, Spawner};
 use crate::wire::Strings;
 

@@ -33,10 +33,11 @@ use crate::connection::{Connection, ConnectionKey};
 use crate::context::{self, Context};
 use crate::crew::Crew;
 use crate::folder::Folder;
-use crate::guardian::Roster;
+use crate::guardian::Guardian;
 use crate::park::{Ledger, Lot};
 use crate::pins::Pins;
 use crate::place::Place;
+use crate::roster::Roster;
 use crate::slots::{CommandKey, SessionId, Slots};
 use crate::source::Source;
 use crate::status::{Counts, Totals};
@@ -99,8 +100,9 @@ pub struct Server {
     /// What ran for commands in parked programs.
     ledger: Arc<Ledger>,
     roster: Roster,
-    /// What tells of the guardian's end.
-    guardian: Option<OwnedFd>,
+    guardian: Guardian,
+    /// What tells of its end.
+    guardian_end: Option<OwnedFd>,
     timers: Timers,
     totals: Totals,
     place: Place,
@@ -131,7 +133,7 @@ pub struct Server {
 
 impl Server {
     /// Takes over a listening socket and is ready to serve.
-    pub fn new(options: Options, unix: UnixListener, mut roster: Roster) -> io::Result<Server> {
+    pub fn new(options: Options, unix: UnixListener, mut roster: Roster, guardian: Guardian) -> io::Result<Server> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let signals = open_signals()?;
         unix.set_nonblocking(true)?;
@@ -165,7 +167,8 @@ impl Server {
             lot,
             ledger,
             roster,
-            guardian: None,
+            guardian,
+            guardian_end: None,
             timers: Timers::default(),
             totals: Totals::default(),
             place: Place::of(pid).map_err(io::Error::other)?,
@@ -241,29 +244,29 @@ impl Server {
     }
 
     fn watch_guardian(&mut self) {
-        match self.roster.watch_guardian() {
-            Ok(guardian) => self.heed_guardian(guardian),
+        match self.guardian.watch() {
+            Ok(end) => self.heed_guardian(end),
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => self.replace_guardian(),
             // An old kernel, or one that refuses that.
             Err(error) => debug!("watch the guardian: {error}"),
         }
     }
 
-    fn heed_guardian(&mut self, guardian: OwnedFd) {
+    fn heed_guardian(&mut self, end: OwnedFd) {
         let flags = epoll::EventFlags::IN;
-        match epoll::add(&self.epoll, &guardian, Source::Guardian.data(), flags) {
-            Ok(()) => self.guardian = Some(guardian),
+        match epoll::add(&self.epoll, &end, Source::Guardian.data(), flags) {
+            Ok(()) => self.guardian_end = Some(end),
             Err(error) => debug!("watch the guardian: {error}"),
         }
     }
 
     /// Somebody has killed it: nobody would clean up after us.
     fn replace_guardian(&mut self) {
-        self.guardian = None;
-        match self.roster.replace_guardian() {
-            Ok(guardian) => {
+        self.guardian_end = None;
+        match self.guardian.replace(&self.roster) {
+            Ok(end) => {
                 info!("the guardian was killed; another stands in for it");
-                self.heed_guardian(guardian);
+                self.heed_guardian(end);
             }
             Err(error) => {
                 info!("the guardian was killed, and there is no other ({error}): leaving");

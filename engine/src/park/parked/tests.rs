@@ -4,8 +4,8 @@ use std::process::Command;
 use super::*;
 use crate::cache::access::{Access, What};
 use crate::cache::trace::{Berth, Place};
-use crate::guardian::Roster;
 use crate::park::driver::Desk;
+use crate::roster::Roster;
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
 
@@ -44,7 +44,7 @@ impl Stall {
         let c_path = |path: PathBuf| CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
         let library = folder.join("libwafpark.so");
         fs::write(&library, crate::park::LIBRARY).unwrap();
-        let (arena, roster) = (Arena::new(3).unwrap(), Roster::new().unwrap());
+        let (arena, roster) = (Arena::new(3).unwrap(), Roster::new(None).unwrap());
         let null = OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null").unwrap());
         let context = context::Reader::new(std::process::id())
             .unwrap()
@@ -85,18 +85,18 @@ impl Stall {
     /// What it does as a command.
     fn observe(&self, args: &[&[u8]]) -> Vec<Access> {
         let log = self.arena.reserve().unwrap();
-        let child = self.start(&log, args, c"");
+        let child = self.start(&log, args, c"", 0);
         assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
         log.finish()
     }
 
-    fn start(&self, log: &Berth, args: &[&[u8]], route: &CStr) -> Child {
+    fn start(&self, log: &Berth, args: &[&[u8]], route: &CStr, flags: u32) -> Child {
         let ticket = self.roster.tickets().reserve().unwrap();
         let folder = CString::new(self.folder.as_os_str().as_encoded_bytes()).unwrap();
         let argv = Strings::from_iter([self.program.to_bytes()].iter().chain(args));
         let env = Strings::from_iter([b"A=b"]);
         let request = Request {
-            flags: if route.is_empty() { 0 } else { packet::ROUTE },
+            flags,
             berth: ticket.number(),
             group: 0,
             log: log.place(),
@@ -155,6 +155,29 @@ fn what_the_child_of_a_parked_program_executes_is_observed() {
     assert!(!blinds(&accesses), "{accesses:?}");
 }
 
+/// A driver has the names of a command that was there while its course is learned: when the engine ends meanwhile, what that command
+/// has made must stay as it is.
+#[test]
+fn a_driver_that_only_tells_executes_nothing() {
+    const FLAGS: u32 = packet::ROUTE | packet::RUN_NOTHING;
+    let stall = Stall::new("tells");
+    let log = stall.arena.reserve().unwrap();
+    let child = stall.start(&log, &[b"execute"], c"/absent/desk", FLAGS);
+    crate::spawn::wait_for(child.pid);
+    let accesses = log.finish();
+    let began = accesses
+        .iter()
+        .filter(|access| matches!(access.what, What::Begin { .. }));
+    assert_eq!(began.count(), 1, "{accesses:?}");
+    let gcc = Path::new("/usr/bin/gcc").canonicalize().unwrap();
+    let stall = Stall::of("tells-gcc", &gcc);
+    fs::write(stall.folder.join("t.c"), "").unwrap();
+    let log = stall.arena.reserve().unwrap();
+    let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], c"/absent/desk", FLAGS);
+    assert_ne!(crate::spawn::wait_for(child.pid).code, 0);
+    assert!(!stall.folder.join("t.o").exists());
+}
+
 #[test]
 fn compilers_do_nothing_before_main_that_could_not_be_told() {
     for name in ["gcc", "cc1", "as", "ld", "clang"] {
@@ -180,7 +203,7 @@ fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
     let desk = Desk::open(stall.folder.join("desk")).unwrap();
     let route = CString::new(desk.path().as_os_str().as_encoded_bytes()).unwrap();
     let log = stall.arena.reserve().unwrap();
-    let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], &route);
+    let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], &route, packet::ROUTE);
     let mut asked = Vec::new();
     let mut tokens = std::collections::HashSet::new();
     desk.serve(&child.pidfd, |_, wanted| {

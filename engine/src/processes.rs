@@ -1,0 +1,61 @@
+//! The system's processes, and when they began.
+
+/// As `/proc` tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pub number: i32,
+    pub group: i32,
+    /// When it began, as `uptime` counts.
+    pub began: u64,
+}
+
+/// All that run, but for those that have ended and wait to be reaped.
+pub fn list() -> Vec<Process> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(read).collect()
+}
+
+fn read(number: i32) -> Option<Process> {
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let (state, group, began) = (fields.first()?, fields.get(2)?, fields.get(19)?);
+    if ["Z", "X"].contains(state) {
+        return None;
+    }
+    Some(Process {
+        number,
+        group: group.parse().ok()?,
+        began: began.parse().ok()?,
+    })
+}
+
+/// Since the machine was started, in the ticks in which the kernel tells when processes began.
+pub fn uptime() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let ticks = ticks();
+    time.tv_sec as u64 * ticks + time.tv_nsec as u64 * ticks / 1_000_000_000
+}
+
+/// In a second.
+pub fn ticks() -> u64 {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_as_old_as_it_is() {
+        let before = uptime();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let number = child.id() as i32;
+        let found = list().into_iter().find(|process| process.number == number).unwrap();
+        assert!((before..=uptime()).contains(&found.began), "{before} {found:?}");
+        child.kill().unwrap();
+        assert!(!list().iter().any(|process| process.number == number));
+        child.wait().unwrap();
+    }
+}

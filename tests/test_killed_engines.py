@@ -1,0 +1,152 @@
+"""Engine and guardian, killed in any order while compilers run: the build goes on, and nothing of these is left."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from typing import Callable, Dict, List, Tuple
+
+import pytest
+from cache_lab import PATIENCE, Lab
+
+SOURCE = '#include "gate.h"\nint value = VALUE;\n'
+OPEN = "#define VALUE 1\n"
+
+
+class Yard(Lab):
+	"""Compilers that wait at a gate, a header that is a pipe, and the processes of the engine that runs them."""
+
+	@property
+	def temporary(self) -> pathlib.Path:
+		return self.folder / "tmp"
+
+	def status(self) -> Dict[str, object]:
+		done = subprocess.run(
+			[self.engine, "status", "--json"], env=self.environ, capture_output=True, timeout=PATIENCE
+		)
+		return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+
+	def close_gate(self) -> None:
+		(self.folder / "gate.h").unlink(missing_ok=True)
+		os.mkfifo(self.folder / "gate.h")
+
+	def open_gate(self) -> None:
+		"""For those who come from now on: who waits goes on waiting."""
+		self.write("gate", OPEN).rename(self.folder / "gate.h")
+
+	def compile(self, name: str) -> "subprocess.Popen[bytes]":
+		line = [self.wafcc, "gcc", "-c", f"{name}.c", "-o", f"{name}.o"]
+		environ = dict(self.environ, TMPDIR=str(self.temporary), WAFCC_RECACHE="1")
+		with open(self.folder / "said", "w") as said:
+			return subprocess.Popen(line, cwd=self.folder, env=environ, stdin=subprocess.DEVNULL, stderr=said)
+
+	def find_compilers(self) -> List[int]:
+		"""Processes that work in the folder."""
+		found = []
+		for entry in pathlib.Path("/proc").iterdir():
+			try:
+				if entry.name.isdecimal() and os.readlink(entry / "cwd") == str(self.folder):
+					name = (entry / "comm").read_text().strip()
+					found += [int(entry.name)] if name in ("gcc", "cc1", "as") else []
+			except OSError:
+				continue
+		return found
+
+
+def wait_until(is_so: Callable[[], object], what: str) -> None:
+	deadline = time.monotonic() + PATIENCE
+	while not is_so():
+		assert time.monotonic() < deadline, what
+		time.sleep(0.01)
+
+
+@pytest.fixture(params=["off", "proved"])
+def yard(
+	request: pytest.FixtureRequest,
+	engine: str,
+	runtime: pathlib.Path,
+	tmp_path: pathlib.Path,
+	monkeypatch: pytest.MonkeyPatch,
+) -> Yard:
+	"""With a driver that runs, and with its parts alone."""
+	for name, value in {"WAFD_PARK": request.param, "WAFD_PARK_AFTER": "1"}.items():
+		monkeypatch.setenv(name, value)
+	folder = tmp_path / "yard"
+	(folder / "tmp").mkdir(parents=True)
+	yard = Yard(engine, folder, tmp_path / "home")
+	for name in "ab":
+		yard.write(f"{name}.c", SOURCE)
+	yard.open_gate()
+	ended = yard.compile("a").wait(PATIENCE)
+	assert ended == 0
+	if request.param == "proved":
+		wait_until(lambda: yard.compile("a").wait(PATIENCE) == 0 and is_by_course(yard), "gcc is not run as its parts")
+	return yard
+
+
+def is_by_course(yard: Yard) -> bool:
+	"""A compiler without a driver runs."""
+	yard.close_gate()
+	child = yard.compile("b")
+	wait_until(lambda: yard.find_compilers(), "no compiler runs")
+	names = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in yard.find_compilers()}
+	with open(yard.folder / "gate.h", "w") as gate:
+		gate.write(OPEN)
+	yard.open_gate()
+	assert child.wait(PATIENCE) == 0
+	return names == {"cc1"}
+
+
+def kill_engine(engine: int, guardian: int) -> None:
+	os.kill(engine, signal.SIGKILL)
+
+
+def kill_both(engine: int, guardian: int) -> None:
+	for pid in (guardian, engine):
+		os.kill(pid, signal.SIGKILL)
+
+
+def stop_engine_and_kill_guardian(engine: int, guardian: int) -> None:
+	"""The stopped engine makes no other guardian; the next start kills it."""
+	os.kill(engine, signal.SIGSTOP)
+	wait_until(lambda: " T " in pathlib.Path(f"/proc/{engine}/stat").read_text(), "the engine is not stopped")
+	os.kill(guardian, signal.SIGKILL)
+
+
+def stop_guardian(engine: int, guardian: int) -> None:
+	"""The next start wakes it."""
+	os.kill(guardian, signal.SIGSTOP)
+	os.kill(engine, signal.SIGKILL)
+
+
+WAYS = [kill_engine, kill_both, stop_engine_and_kill_guardian, stop_guardian]
+
+
+def find_engine(yard: Yard) -> Tuple[int, int]:
+	engine = int(str(yard.status()["pid"]))
+	stat = pathlib.Path(f"/proc/{engine}/stat").read_text()
+	return engine, int(stat.rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_compilers_leave_nothing(way: Callable[[int, int], None], yard: Yard) -> None:
+	"""Neither a process nor a temporary file, when the compile has been done again."""
+	yard.close_gate()
+	child = yard.compile("a")
+	try:
+		wait_until(lambda: list(yard.temporary.iterdir()) and yard.find_compilers(), "no compiler waits at the gate")
+		waiting = yard.find_compilers()
+		yard.open_gate()
+		way(*find_engine(yard))
+		status = child.wait(PATIENCE)
+	finally:
+		child.kill()
+		child.wait()
+	assert status == 0, (yard.folder / "said").read_text()
+	if way is not kill_engine and not yard.status():
+		yard.compile("b").wait(PATIENCE)
+	left = [pid for pid in waiting if pid in yard.find_compilers()]
+	assert (left, [path.name for path in yard.temporary.iterdir()]) == ([], [])
+	assert (yard.folder / "a.o").is_file()
