@@ -209,10 +209,11 @@ fn commands_end_with_engine_and_guardian() {
         peer.submit(&shell(&format!("echo $$ > {note}; while :; do read x; done")));
         let polite = process::number_in(note.as_ref());
         let stubborn = heart(&space, &mut peer, "heart");
+        let guardian = process::parent(peer.pid);
         if stops {
             process::kill(peer.pid, libc::SIGSTOP);
         }
-        process::kill(space.guardian(), libc::SIGKILL);
+        process::kill(guardian, libc::SIGKILL);
         process::kill(peer.pid, libc::SIGKILL);
         gone(polite);
         space.start();
