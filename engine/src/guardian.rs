@@ -170,8 +170,11 @@ fn end_all(groups: &mut Vec<i32>, mut settle: impl FnMut(&mut Vec<i32>)) {
             return;
         }
         for (group, signal) in groups.iter().filter_map(|group| Some((group, signal?))) {
-            // SAFETY: a group of the engine's: `settle` has just seen that it is one.
-            unsafe { libc::kill(-group, signal) };
+            // SAFETY: a group of the engine's: `settle` has just seen that it is one. What is stopped hears nothing else.
+            unsafe {
+                libc::kill(-group, signal);
+                libc::kill(-group, libc::SIGCONT);
+            }
         }
         signal = (start.elapsed() >= GRACE).then_some(libc::SIGKILL);
         std::thread::sleep(Duration::from_millis(1));

@@ -208,13 +208,25 @@ class Trial:
 		for fault in self.faults:
 			fault.end(self.stage)
 		if "times-future" not in self.kinds:
-			if WITHOUT_ENGINE in built.said:  # nobody has told Waf what such a command depends on: it runs once more
-				self.run_build("build", [])
-			built = self.run_build("build", [])
-			if built.status or not self.builder.is_done(built.said):
-				self.trouble("a build with nothing to do does not say so:\n%s" % built.said[-2000:], *self.explain())
+			self.build_nothing()
 		if self.is_healing and not any(fault.lasts for fault in self.faults):
 			self.heal(wanted)
+
+	def build_nothing(self) -> None:
+		"""What ran without the engine, or while it had no store, runs once more: nobody knows what it depends on."""
+		deadline = time.monotonic() + 2 * LEAVE
+		refusals = 0
+		while True:
+			built = self.run_build("build", [])
+			if not built.status and self.builder.is_done(built.said):
+				return
+			refusals += WITHOUT_ENGINE in built.said
+			if not built.status and refusals > 1:  # the engine goes on to refuse this client
+				return
+			if built.status or time.monotonic() > deadline:
+				self.trouble("a build with nothing to do does not say so:\n%s" % built.said[-2000:], *self.explain())
+				return
+			time.sleep(0.02)
 
 	def heal(self, wanted: Reference) -> None:
 		"""After some builds all comes from the cache, with the same engine or another."""
