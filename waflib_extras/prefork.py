@@ -25,9 +25,11 @@ and why; ``wafd status`` shows the engine; ``WAF_NO_PREFORK=1 waf`` does without
 import atexit
 import collections
 import contextlib
+import errno
 import os
 import sys
 import threading
+import time
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from waflib import Context, Errors, Logs, Options, Runner, Utils
@@ -72,6 +74,7 @@ HARMLESS: Dict[str, Tuple[Any, ...]] = {
 	"universal_newlines": (None, False),
 }
 LONGEST_TIMEOUT = 1e12  # seconds
+PAUSE = 0.01  # seconds until a command is tried again that could have no files
 
 
 # ---- what a call of Waf means as a command of the engine
@@ -248,6 +251,7 @@ class Prefork:
 		"""The option from which the session was made; none before Waf has read the command line."""
 		self.lock = threading.Lock()
 		self.reasons: Dict[str, int] = collections.Counter()
+		self.own = 0  # commands that run as Waf would run them
 		"""How often a command ran Waf's own way, by reason."""
 		self.running: Dict[int, Any] = {}
 		"""By thread: the task that it runs."""
@@ -384,7 +388,23 @@ class Prefork:
 			Logs.debug("prefork: Waf's own way: %s: %s", reason, cmd)
 		if _goes_to_pool(kwargs):
 			kwargs = dict(kwargs, stdin=DEVNULL, env=kwargs.get("env") or dict(os.environ))
-		return Utils.run_regular_process(cmd, kwargs, cargs)
+		with self.lock:
+			self.own += 1
+		try:
+			return self.run_when_files_are_left(cmd, kwargs, cargs)
+		finally:
+			with self.lock:
+				self.own -= 1
+
+	def run_when_files_are_left(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Result:
+		"""Where few files may be open, a command may have to wait until another has ended."""
+		while True:
+			try:
+				return Utils.run_regular_process(cmd, kwargs, cargs)
+			except OSError as e:
+				if e.errno not in (errno.EMFILE, errno.ENFILE) or self.own < 2:
+					raise
+			time.sleep(PAUSE)
 
 	def encode(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Command:
 		"""The command of a call of ``run_process``; ``Unsendable`` if the engine cannot take it."""

@@ -172,12 +172,6 @@ HIDDEN void wafpark_stay_with(int engine) {
 		leave(NOT_ENTERED);
 }
 
-/* From here on it is asked to end then, if it would hear that: compilers remove their temporary files. */
-static void part_gently(const struct wafpark_context *context) {
-	const int deaf = (context->ignored | context->blocked) >> (SIGTERM - 1) & 1;
-	SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, deaf ? SIGKILL : SIGTERM, 0, 0, 0);
-}
-
 HIDDEN void wafpark_become(const struct wafpark_child *child) {
 	const struct wafpark_request *request = child->request;
 	control_socket = child->control;
@@ -194,7 +188,6 @@ HIDDEN void wafpark_become(const struct wafpark_child *child) {
 		SYSTEM(SYS_setsid);
 	else
 		SYSTEM(SYS_setpgid, 0, request->flags & WAFPARK_JOIN ? request->group : 0);
-	part_gently(&request->context);
 	wafpark_answer(child->control, (int32_t)SYSTEM(SYS_getpid));
 	SYSTEM(SYS_close, child->control);
 	adopt_names(child);

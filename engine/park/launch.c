@@ -9,12 +9,10 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -191,48 +189,6 @@ static const char *look_along(const char *name, char buffer[LONGEST]) {
 	}
 }
 
-/* ---- drivers of compilers */
-
-static int contains(const char *text, long size, const char *word) {
-	long length = 0;
-	while (word[length])
-		length++;
-	for (long at = 0; at + length <= size; at++) {
-		long same = 0;
-		while (same < length && text[at + same] == word[same])
-			same++;
-		if (same == length)
-			return 1;
-	}
-	return 0;
-}
-
-/* Whether this program is one, whose children are the parts that do its work. */
-static int is_driver(void) {
-	static const char *const names[] = {"gcc", "g++", "gfortran", "collect2", "lto-wrapper"};
-	char path[LONGEST];
-	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", path, sizeof path);
-	long start = size > 0 ? size : 0;
-	while (start > 0 && path[start - 1] != '/')
-		start--;
-	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
-		if (contains(path + start, size - start, names[i]))
-			return 1;
-	return 0;
-}
-
-/* In a child that is about to become another program: a part is of no use without its driver, which has removed the files between
- * them by then. */
-static void stay_with_driver(void) {
-	static enum { NOT_KNOWN, DRIVER, OTHER } kind;
-	if (wafpark_watch != WAFPARK_WATCH_ON || wafpark_is_first())
-		return;
-	if (kind == NOT_KNOWN)
-		kind = is_driver() ? DRIVER : OTHER;
-	if (kind == DRIVER)
-		SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0);
-}
-
 /* ---- exec */
 
 static struct start note_start(int folder, const char *path) {
@@ -303,7 +259,6 @@ __attribute__((noinline)) static int execute(const char *path, char *const *argv
 	struct passed passed;
 	const struct start start = note_start(AT_FDCWD, path);
 	wafpark_offer(path, argv, env, start.token);
-	stay_with_driver();
 	execute_witnessed(&start, path, argv, env);
 	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(&start, env, list, &passed)), path);
 }
@@ -332,7 +287,6 @@ static int execute_found(const char *name, char *const *argv, char *const *env) 
 			wafpark_note_execute(AT_FDCWD, path, 0);
 	}
 	wafpark_offer(name, argv, env, start.token);
-	stay_with_driver();
 	execute_witnessed(&start, path, argv, env);
 	real(name, argv, pass_on(&start, env, list, &passed));
 	return note_refusal(-errno, path);

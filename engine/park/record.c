@@ -176,7 +176,7 @@ static int find_head(int folder, struct text *text, char *buffer) {
 	if (!text->tail_size || text->tail[0] == '/')
 		return 1;
 	if (folder == AT_FDCWD) {
-		if (wafpark_is_first())
+		if ((int)SYSTEM(SYS_getpid) == observed)
 			return 1;
 		size = SYSTEM(SYS_getcwd, buffer, LONGEST) - 1;
 	} else
@@ -870,10 +870,6 @@ HIDDEN int wafpark_find_witness(char path[64]) {
 		return 0;
 	*put_number(put_bytes(path, arena_path, folder), (uint32_t)arena_log->witness) = 0;
 	return 1;
-}
-
-HIDDEN int wafpark_is_first(void) {
-	return (int)SYSTEM(SYS_getpid) == observed;
 }
 
 HIDDEN int wafpark_is_observed(void) {

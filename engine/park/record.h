@@ -89,8 +89,6 @@ extern enum wafpark_watch wafpark_watch;
 /* Has the environment decided whether this process is observed. */
 void wafpark_start_watch(void);
 int wafpark_is_observed(void);
-/* Whether this is the process that has begun, and not a child of it which has not become another program yet. */
-int wafpark_is_first(void);
 /* A program that parks gets the arena, and from then on nothing is noted until it has become a command. */
 void wafpark_take_arena(int file, uint32_t berths, const char *path);
 struct wafpark_child;

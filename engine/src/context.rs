@@ -196,16 +196,6 @@ impl Context {
         }
     }
 
-    /// What a command gets when the engine is killed: it is asked to end, if it would hear that.
-    pub fn parting_signal(&self) -> libc::c_int {
-        let deaf = (self.ignored | self.blocked) >> (libc::SIGTERM - 1) & 1 == 1;
-        if deaf {
-            libc::SIGKILL
-        } else {
-            libc::SIGTERM
-        }
-    }
-
     pub fn personality(&self) -> libc::c_ulong {
         self.personality
     }

@@ -24,10 +24,8 @@ use crate::processes::{self, Process};
 use crate::roster::{Remains, Roster};
 use crate::spawn::{set_disposition, SIGNALS};
 
-/// Compilers remove their temporary files when they are asked to end; what has not ended by then is killed.
-const GRACE: Duration = Duration::from_millis(100);
-/// Their parts that write files of which the driver has drawn the name.
-const COMPILERS: [&[u8]; 4] = [b"cc1", b"cc1plus", b"f951", b"lto1"];
+/// The parts of compilers that have files between them, of which the driver has drawn the name.
+const PARTS: [&[u8]; 5] = [b"cc1", b"cc1plus", b"f951", b"lto1", b"as"];
 /// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// So many seconds after its last note an engine has started no further process.
@@ -121,31 +119,31 @@ fn is_left(group: i32, remains: &Remains, there: &[Process]) -> bool {
     }
 }
 
-/// What compilers are about to write for drivers that may have removed it already, since they were asked to end first.
+/// What is between the parts of compilers. Their drivers, which would remove it, are killed, and asking them to end would be worse: they
+/// remove their output, too, which somebody else may have made anew by then.
 fn find_temporary_files(groups: &[i32]) -> Vec<PathBuf> {
     let there = processes::list();
     let ours = there.iter().filter(|process| groups.contains(&process.group));
     ours.filter_map(|process| temporary_file_of(process.number)).collect()
 }
 
-/// "cc1 … -o /tmp/ccXXXXXX.s"
+/// "cc1 … -o /tmp/ccXXXXXX.s", "as … /tmp/ccXXXXXX.s"
 fn temporary_file_of(process: i32) -> Option<PathBuf> {
     let line = std::fs::read(format!("/proc/{process}/cmdline")).ok()?;
     let mut words = line.split(|byte| *byte == 0);
     let program = words.next()?.rsplit(|byte| *byte == b'/').next()?;
-    if !COMPILERS.contains(&program) {
-        return None;
-    }
-    let path = words.skip_while(|word| *word != b"-o").nth(1)?;
-    let name = path.rsplit(|byte| *byte == b'/').next()?;
-    let letters = name.strip_prefix(b"cc")?.strip_suffix(b".s")?;
-    let is_drawn = letters.len() == 6 && letters.iter().all(u8::is_ascii_alphanumeric);
-    let path = Path::new(OsStr::from_bytes(path));
-    (is_drawn && path.is_absolute()).then(|| path.to_path_buf())
+    let found = words.find(|word| is_drawn(word)).filter(|_| PARTS.contains(&program))?;
+    Some(Path::new(OsStr::from_bytes(found)).to_path_buf())
 }
 
-/// Asks the groups to end, and kills those that do not. `settle` takes those from the list that are gone.
-/// Their files are removed then.
+/// Whether it is a path as drivers draw them.
+fn is_drawn(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let letters = name.strip_prefix(b"cc").and_then(|name| name.strip_suffix(b".s"));
+    path.starts_with(b"/") && letters.is_some_and(|it| it.len() == 6 && it.iter().all(u8::is_ascii_alphanumeric))
+}
+
+/// Kills the groups, and removes their files. `settle` takes those from the list that are gone.
 fn end_groups(remains: &Remains, mut settle: impl FnMut(&mut Vec<i32>)) {
     let mut groups: Vec<i32> = remains.groups.iter().map(|(group, _)| *group).collect();
     settle(&mut groups);
@@ -154,30 +152,18 @@ fn end_groups(remains: &Remains, mut settle: impl FnMut(&mut Vec<i32>)) {
     } else {
         find_temporary_files(&groups)
     };
-    end_all(&mut groups, settle);
-    for path in remains.files.iter().chain(&found) {
-        // The driver may have done so.
-        let _ = std::fs::remove_file(path);
-    }
-}
-
-fn end_all(groups: &mut Vec<i32>, mut settle: impl FnMut(&mut Vec<i32>)) {
-    let start = Instant::now();
-    let mut signal = Some(libc::SIGTERM);
-    loop {
-        settle(groups);
-        if groups.is_empty() || start.elapsed() > PATIENCE {
-            return;
+    let deadline = Instant::now() + PATIENCE;
+    while !groups.is_empty() && Instant::now() < deadline {
+        for group in &groups {
+            // SAFETY: a group of the engine's: `settle` has just seen that it is one.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
         }
-        for (group, signal) in groups.iter().filter_map(|group| Some((group, signal?))) {
-            // SAFETY: a group of the engine's: `settle` has just seen that it is one. What is stopped hears nothing else.
-            unsafe {
-                libc::kill(-group, signal);
-                libc::kill(-group, libc::SIGCONT);
-            }
-        }
-        signal = (start.elapsed() >= GRACE).then_some(libc::SIGKILL);
         std::thread::sleep(Duration::from_millis(1));
+        settle(&mut groups);
+    }
+    for path in remains.files.iter().chain(&found) {
+        // Its part may have done so.
+        let _ = std::fs::remove_file(path);
     }
 }
 

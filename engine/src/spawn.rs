@@ -307,9 +307,8 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
     let launch = plan.launch;
     // SAFETY: system calls on numbers and on memory of the plan.
     unsafe {
-        // Should engine and guardian both be killed, the command goes with them: asked, so that compilers remove their
-        // temporary files, unless it would not hear it.
-        libc::prctl(libc::PR_SET_PDEATHSIG, launch.context.parting_signal());
+        // Should engine and guardian both be killed, the command goes with them.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if let Some(berth) = launch.berth {
             berth.store(libc::getpid(), Ordering::Release);
         }

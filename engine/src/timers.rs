@@ -26,6 +26,8 @@ pub enum Alarm {
     Accept,
     /// What held commands back may have passed.
     Neighbours,
+    /// Something should have been heard of the store.
+    Store,
     /// Nobody has needed the engine for long.
     Idle,
 }

@@ -198,26 +198,28 @@ fn a_stand_in_kills_what_ran_and_nothing_else() {
     process::kill(server, libc::SIGKILL);
 }
 
-/// When engine and guardian are both killed, their commands are asked to end at once, and those that do not hear are killed
-/// before the next engine is ready, with their children.
+/// When engine and guardian are both killed, their commands are killed at once, and what these have started before the next engine is
+/// ready.
 #[test]
 fn commands_end_with_engine_and_guardian() {
     for stops in [false, true] {
         let space = TestSpace::started();
         let mut peer = space.client(2);
         let note = space.name("pid");
-        peer.submit(&shell(&format!("echo $$ > {note}; while :; do read x; done")));
-        let polite = process::number_in(note.as_ref());
-        let stubborn = heart(&space, &mut peer, "heart");
+        peer.submit(&shell(&format!(
+            "trap '' TERM INT HUP; echo $$ > {note}; while :; do read x; done"
+        )));
+        let alone = process::number_in(note.as_ref());
+        let family = heart(&space, &mut peer, "heart");
         let guardian = process::parent(peer.pid);
         if stops {
             process::kill(peer.pid, libc::SIGSTOP);
         }
         process::kill(guardian, libc::SIGKILL);
         process::kill(peer.pid, libc::SIGKILL);
-        gone(polite);
+        gone(alone);
         space.start();
-        for pid in stubborn {
+        for pid in family {
             assert!(!process::lives(pid), "ready beside a remnant of the last engine");
         }
         still(&space, "heart");

@@ -108,7 +108,7 @@ class LimitedClient(Handicapped):
 
 	def words(self, stage: Stage) -> List[str]:
 		sizes = ("AS=%d" % (1 << 27), "AS=%d" % (1 << 29), "STACK=%d" % (1 << 18))
-		return ["--limit", self.rng.choice(("NOFILE=8", "NOFILE=16", "FSIZE=400000", *sizes))]
+		return ["--limit", self.rng.choice(("NOFILE=32", "NOFILE=64", "FSIZE=400000", *sizes))]
 
 
 class FewProcesses(Fault):

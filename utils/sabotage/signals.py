@@ -112,6 +112,7 @@ class Massacre(Fault):
 	name = "kill-all"
 	about = "guardian, engine and parked programs killed, in random order"
 	strikes = 1
+	may_leave_temporary = True
 	may_leave_beside = True
 
 	def strike(self, stage: Stage, later: Later) -> bool:
@@ -153,7 +154,8 @@ def make_kinds() -> List[Type[Fault]]:
 				"is_continued": is_continued,
 				"may_fail": is_own,
 				"may_leave": is_own,
-				# `ar` does not hear that it is to end
+				"may_leave_temporary": target in ("engine", "guardian", "parked") and verb != "pause",
+				# of `ar`
 				"may_leave_beside": target in ("engine", "guardian", "parked") and verb != "pause",
 			}
 			if target == "wafcc":

@@ -120,7 +120,7 @@ class Trial:
 			for text in self.scene.stop_engines():
 				self.trouble(text)
 			self.note("stopped")
-			if not self.may_leave():
+			if not self.may_leave() and not any(fault.may_leave_temporary for fault in self.faults):
 				for text in self.scene.strays():
 					self.trouble(text)
 		except Hang as e:

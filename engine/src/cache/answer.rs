@@ -16,6 +16,7 @@ use std::time::Instant;
 use super::access::Bytes;
 use super::action::{Action, Call};
 use super::audit::Due;
+use super::claim::Claim;
 use super::destination::{freshen, Destination, Folders};
 use super::digest::Digest;
 use super::entry::{Content, Entry, Print};
@@ -67,6 +68,8 @@ pub struct Question {
     pub only_known: bool,
     /// What is not in the store was looked for elsewhere.
     pub searched: Option<Box<Searched>>,
+    /// Nothing is put anywhere when nobody waits for the answer any more.
+    pub claim: Claim,
 }
 
 /// How a client wants its commands to be cached.
@@ -178,6 +181,9 @@ impl Cache {
     /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
     /// the world is left in `moment`, for questions that were there already.
     pub fn ask(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+        if question.claim.is_given_up() {
+            return None;
+        }
         if let Some(words) = question.wishes.store.as_deref().and_then(|store| self.refusal(store)) {
             return Some(Answer::Uncached(Uncached {
                 name: "another store",
@@ -490,7 +496,7 @@ impl Cache {
                 link: (are_linked && *is_main).then_some(link),
             })
             .collect();
-        match restore(&outputs) {
+        match restore(&outputs, &question.claim) {
             Ok(()) => Ok(Hit {
                 stdout,
                 stderr,
@@ -500,6 +506,7 @@ impl Cache {
                 due: None,
             }),
             Err(Unrestored::Unusual(path) | Unrestored::Failed(path, _)) => Err(Some(path)),
+            Err(Unrestored::Late) => Err(None),
         }
     }
 

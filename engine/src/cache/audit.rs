@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::access::Bytes;
 use super::action::{Action, Knowledge as Known};
 use super::answer::{Audited, Question};
+use super::claim::Claim;
 use super::digest::Digest;
 use super::elsewhere::{redirect, Names};
 use super::entry::{Content, Entry, Print};
@@ -142,6 +143,7 @@ impl Cache {
             inputs: false,
             only_known: false,
             searched: None,
+            claim: Claim::default(),
         };
         let (known, key) = (hit.known, action.key);
         Some(Box::new(Due { question, known, key }))

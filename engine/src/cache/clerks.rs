@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{eventfd, EventfdFlags};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
+use super::claim::Claim;
 use super::inputs::Inputs;
 use super::keep::{Ended, Unkept};
 use super::moment::Moment;
@@ -38,6 +39,7 @@ pub enum Errand {
         ticket: Box<Ticket>,
         ended: Box<Ended>,
         berth: Berth,
+        claim: Claim,
     },
     /// Nothing of a command will be stored, which is counted.
     Leave(Box<(Ticket, Unkept)>),
@@ -199,6 +201,15 @@ impl Desk {
         self.is_stored.notify_all();
     }
 
+    fn close(&self) {
+        self.settle();
+        let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Opening::Open(cache) = std::mem::replace(&mut *opening, Opening::Never) {
+            cache.close_tiers();
+            cache.flush();
+        }
+    }
+
     /// Waits until all is stored that is to be, or that takes too long.
     fn settle(&self) {
         let unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,6 +276,11 @@ impl Clerks {
         self.desk.opened.get().is_some() && self.errands.are_done(self.count.load(Ordering::Relaxed))
     }
 
+    /// Somebody waits for something to do.
+    pub fn has_idle(&self) -> bool {
+        self.errands.state().clerks > 0
+    }
+
     /// Where others tell what they have done.
     pub fn reports(&self) -> Reports {
         self.reports.clone()
@@ -286,13 +302,16 @@ impl Clerks {
         self.desk.opened.get()?.upgrade()
     }
 
-    /// Has all that is kept in memory on disk.
+    /// Has all that is kept in memory on disk, unless that does not answer.
     pub fn close(&self) {
-        self.desk.settle();
-        let mut opening = self.desk.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Opening::Open(cache) = std::mem::replace(&mut *opening, Opening::Never) {
-            cache.close_tiers();
-            cache.flush();
+        let (desk, (done, is_done)) = (self.desk.clone(), mpsc::channel());
+        let close = move || {
+            desk.close();
+            let _ = done.send(());
+        };
+        let closing = thread::Builder::new().name("close".to_owned()).spawn(close);
+        if closing.is_ok() && is_done.recv_timeout(2 * PATIENCE).is_err() {
+            log::warn!("the store does not answer; what is not on its disk yet is lost");
         }
     }
 }
@@ -336,6 +355,7 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
                 ticket,
                 mut ended,
                 berth,
+                claim,
             },
             Ok(cache),
         ) => {
@@ -344,7 +364,12 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
                 Some(driver) => driver.complete(parts),
                 None => parts.concat(),
             };
-            match cache.take(*ticket, &ended) {
+            let taken = cache.take(*ticket, &ended);
+            // What was read after its client had left it may be another's.
+            if !claim.answer() {
+                return;
+            }
+            match taken {
                 Ok(unstored) if unstored.is_awaited() => {
                     let kept = cache.store(unstored);
                     reports.send(Done::Kept { who, kept });

@@ -13,6 +13,7 @@ pub mod access;
 pub mod action;
 pub mod answer;
 pub mod audit;
+pub mod claim;
 pub mod clerks;
 pub mod compiler;
 pub mod dated;

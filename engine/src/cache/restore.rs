@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{openat, renameat, renameat_with, statat, unlinkat, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::claim::Claim;
 use super::destination::Destination;
 
 pub struct Output<'a> {
@@ -43,6 +44,8 @@ pub enum Unrestored {
     /// What is there is not to be replaced.
     Unusual(PathBuf),
     Failed(PathBuf, io::Error),
+    /// Nobody waits for them any more.
+    Late,
 }
 
 /// A file that is written beside its place, and removed unless it gets there.
@@ -67,7 +70,7 @@ impl Drop for Draft {
 }
 
 /// Writes all outputs, and only then puts them in their places.
-pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
+pub fn restore(outputs: &[Output<'_>], claim: &Claim) -> Result<(), Unrestored> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |error| Unrestored::Failed(path, error)
@@ -88,6 +91,9 @@ pub fn restore(outputs: &[Output<'_>]) -> Result<(), Unrestored> {
         }
         let draft = draft.map_or_else(|| self::draft(output, inherits).map_err(failed(output.path)), Ok)?;
         drafts.push(draft);
+    }
+    if !claim.answer() {
+        return Err(Unrestored::Late);
     }
     for (draft, output) in drafts.iter_mut().zip(outputs) {
         place(draft, output).map_err(failed(output.path))?;
@@ -264,7 +270,7 @@ mod tests {
                 link: None,
             });
         }
-        restore(&all)
+        restore(&all, &Claim::default())
     }
 
     #[test]
@@ -330,7 +336,7 @@ mod tests {
                 mode: mode_of_output(false, 0o027),
                 link: Some(link),
             };
-            restore(&[output]).unwrap();
+            restore(&[output], &Claim::default()).unwrap();
             let found = fs::metadata(&path).unwrap();
             (found.nlink(), found.mode() & 0o7777, fs::read_to_string(&path).unwrap())
         };
@@ -367,7 +373,7 @@ mod tests {
             mode: mode_of_output(false, 0o022),
             link: None,
         };
-        restore(&[output]).unwrap();
+        restore(&[output], &Claim::default()).unwrap();
         assert_eq!(fs::read(moved.join("a.o")).unwrap(), b"written");
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
     }

@@ -16,6 +16,7 @@ use super::requests::Broken;
 use super::Server;
 use crate::auditor;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
+use crate::cache::claim::Claim;
 use crate::cache::clerks::{Done, Errand, Errands};
 use crate::cache::environment::Circumstances;
 use crate::cache::input::Input;
@@ -123,6 +124,10 @@ impl Server {
         let context = order.context.clone();
         let connection = self.connections.get(&order.connection);
         let client = connection.and_then(|connection| connection.client.as_ref());
+        let claim = Claim::default();
+        let wishes = client.map(|client| client.wishes.clone()).unwrap_or_default();
+        let only_known = client.is_some_and(|client| client.only_known);
+        self.await_store(key, claim.clone());
         self.ask(Question {
             who: key,
             argv: order.execute.argv.clone(),
@@ -134,10 +139,11 @@ impl Server {
             circumstances: Circumstances::new(move || circumstances(&context)),
             outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
             arrived: order.arrived,
-            wishes: client.map(|client| client.wishes.clone()).unwrap_or_default(),
+            wishes,
             inputs: order.execute.inputs,
-            only_known: client.is_some_and(|client| client.only_known),
+            only_known,
             searched: None,
+            claim,
         });
     }
 
@@ -160,7 +166,10 @@ impl Server {
         for done in self.clerks.hear() {
             match done {
                 Done::Answered { who, answer } => self.on_answer(who, answer),
-                Done::Kept { who, kept } => self.on_kept(who, kept),
+                Done::Kept { who, kept } => {
+                    self.hear_of_store(who);
+                    self.on_kept(who, kept);
+                }
                 Done::Other { who, result } => {
                     let json = result.unwrap_or_else(|why| Report::Refusal(why).encode());
                     self.report_to(who, json);
@@ -171,6 +180,11 @@ impl Server {
 
     /// A command that was withdrawn meanwhile is not there any more: whoever waits for it asks again.
     pub(super) fn on_answer(&mut self, key: CommandKey, answer: Answer) {
+        self.hear_of_store(key);
+        self.take_answer(key, answer);
+    }
+
+    pub(super) fn take_answer(&mut self, key: CommandKey, answer: Answer) {
         let case = match answer {
             Answer::Hit(hit) => return self.serve(key, hit),
             Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket), self.clerks.errands()),
@@ -302,6 +316,8 @@ impl Server {
         };
         let [stdout, stderr] = std::mem::take(&mut case.prints);
         self.free_slot(&order.session);
+        let claim = Claim::default();
+        self.await_store(key, claim.clone());
         self.clerks.send(Errand::Keep {
             who: key,
             ticket: Box::new(ticket),
@@ -321,6 +337,7 @@ impl Server {
                     .unwrap_or_default(),
             }),
             berth,
+            claim,
         });
         let state = State::Keeping(Box::new(outcome));
         let case = Some(case);
@@ -328,7 +345,7 @@ impl Server {
             .insert(key, crate::command::Command { order, state, case });
     }
 
-    fn on_kept(&mut self, key: CommandKey, kept: Result<Option<Inputs>, Unkept>) {
+    pub(super) fn on_kept(&mut self, key: CommandKey, kept: Result<Option<Inputs>, Unkept>) {
         let Some(command) = self.commands.remove(&key) else {
             return;
         };

@@ -448,6 +448,7 @@ impl Server {
     }
 
     fn retract(&mut self, key: CommandKey) {
+        self.leave_store(key);
         if let Some(command) = self.commands.remove(&key) {
             if let Some(connection) = self.connections.get_mut(&command.order.connection) {
                 connection.backlog = connection.backlog.saturating_sub(command.order.size);

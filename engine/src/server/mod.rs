@@ -10,6 +10,7 @@ mod lead;
 mod neighbours;
 mod report;
 mod requests;
+mod silence;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -95,6 +96,7 @@ pub struct Server {
     neighbours: Neighbours,
     crew: Crew,
     clerks: Clerks,
+    silence: silence::Silence,
     auditor: Auditor,
     lot: Arc<Lot>,
     /// What ran for commands in parked programs.
@@ -163,6 +165,7 @@ impl Server {
             neighbours: Neighbours::new(&options),
             crew,
             clerks,
+            silence: silence::Silence::default(),
             auditor: Auditor::new(roster.reserve().map(|(_, place)| place)),
             lot,
             ledger,
@@ -285,6 +288,7 @@ impl Server {
             Alarm::Kill(key) => self.kill(key),
             Alarm::Abandon(key) => self.abandon(key),
             Alarm::Neighbours => self.on_neighbours(),
+            Alarm::Store => self.on_store_due(),
             Alarm::Idle => self.on_idle(),
         }
     }

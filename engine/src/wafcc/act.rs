@@ -16,7 +16,7 @@ use super::place;
 use super::quantity::show_size;
 use super::question::{Answer, Wish};
 use super::run::Home;
-use super::settings::{Key, Settings};
+use super::settings::{Distant, Key, Settings};
 use super::settings_file;
 use super::trouble;
 use crate::folder::ENGINE;
@@ -70,10 +70,21 @@ Examples:
 ";
 
 pub fn perform(act: Act) -> Result<(), String> {
-    let settings = Settings::load();
     match act {
-        Act::Help => say(HELP),
-        Act::Version => say(&format!("wafcc {ENGINE}\n")),
+        Act::Help => return say(HELP),
+        Act::Version => return say(&format!("wafcc {ENGINE}\n")),
+        _ => {}
+    }
+    let settings = Settings::load();
+    if settings.distant == Some(Distant::Silent) {
+        let store = place::store(&settings).unwrap_or_default();
+        let shown = path_text::show(store.as_os_str());
+        return Err(format!(
+            "the store {shown} does not answer: is its file system to be had? WAFCC_DIR names another store"
+        ));
+    }
+    match act {
+        Act::Help | Act::Version => Ok(()),
         Act::ShowConfig => show_config(&settings),
         Act::GetConfig(name) => get_config(&settings, &name),
         Act::SetConfig(key, value) => set_config(&settings, key, &value),

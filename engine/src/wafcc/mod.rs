@@ -11,6 +11,7 @@ pub mod act;
 pub mod ask;
 pub mod call;
 pub mod card;
+pub mod distant;
 pub mod explanation;
 pub mod launch;
 pub mod options;

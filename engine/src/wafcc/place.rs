@@ -10,7 +10,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::settings::{Key, Settings};
+use super::distant;
+use super::settings::{Distant, Key, Settings};
+use super::trouble::{self, Advice};
+use crate::client::patience;
 use crate::folder::Folder;
 
 const FILE: &str = "wafcc.conf";
@@ -63,6 +66,29 @@ fn default_store() -> Option<PathBuf> {
 /// The folder of the store; `None` where the environment has no place for one.
 pub fn store(settings: &Settings) -> Option<PathBuf> {
     settings.folder(Key::CacheDir).or_else(default_store)
+}
+
+/// Looks whether a store answers whose file system may hang. Nothing is told of any other, at which everybody just looks. A store
+/// that was silent a moment ago is not asked again.
+pub fn look_at_distant(store: &Path) -> Option<Distant> {
+    if !distant::is_distant(store) {
+        return None;
+    }
+    let folder = of_store(&Folder::from_environment(), store);
+    let (patience, earlier) = match trouble::consult(&folder) {
+        Advice::Leave => return Some(Distant::Silent),
+        Advice::Ask => (patience(), None),
+        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+    };
+    if distant::answers(store, patience) {
+        if earlier.is_some() {
+            trouble::forget(&folder);
+        }
+        return Some(Distant::Answers);
+    }
+    let reason = format!("the store {} does not answer", store.display());
+    trouble::leave(&folder, &reason, earlier.as_ref());
+    Some(Distant::Silent)
 }
 
 /// The runtime folder of the engine that keeps this store.

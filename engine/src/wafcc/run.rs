@@ -20,7 +20,7 @@ use super::call::{Call, How, Unfound};
 use super::card;
 use super::launch;
 use super::place;
-use super::settings::{Key, Settings};
+use super::settings::{Distant, Key, Settings};
 use super::trouble::{self, Advice, Note};
 use crate::cache::action::{self, Action};
 use crate::cache::digest::Digest;
@@ -50,7 +50,8 @@ const LEAST: Duration = Duration::from_millis(50);
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     exec_when_we_panic(call);
     let settings = Settings::load();
-    if settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
+    let is_silent = settings.distant == Some(Distant::Silent);
+    if is_silent || settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
         return exec(call);
     }
     let home = Home::of(&settings);
@@ -235,7 +236,8 @@ fn run_in_engine(call: &Call, settings: &Settings, home: &Home) -> Result<Outcom
     if !later.is_empty() {
         client.ask(later, descriptors)?;
     }
-    if is_prompt && by_facts.is_none() {
+    // The front would look at the store by itself.
+    if is_prompt && by_facts.is_none() && settings.distant.is_none() {
         card::leave(settings, home, &caching);
     }
     hear(client)

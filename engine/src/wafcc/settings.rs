@@ -235,6 +235,15 @@ pub struct Settings {
     values: Vec<Value>,
     /// What was set wrongly and does not hold, in words.
     pub mistakes: Vec<String>,
+    /// The store, if its file system may hang; what stands in it was read only if it answered.
+    pub distant: Option<Distant>,
+}
+
+/// A store on a file system that may hang.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distant {
+    Answers,
+    Silent,
 }
 
 impl Settings {
@@ -246,16 +255,21 @@ impl Settings {
         Settings {
             values: SPECS.iter().map(value).collect(),
             mistakes: Vec::new(),
+            distant: None,
         }
     }
 
     /// What holds for this process.
     pub fn load() -> Settings {
-        Settings::load_of(None)
+        Settings::load_with(None, place::look_at_distant)
     }
 
-    /// What would hold if this were the store.
+    /// What would hold if this were the store; for the engine, which has threads to wait for it.
     pub fn load_of(store: Option<&Path>) -> Settings {
+        Settings::load_with(store, |_| None)
+    }
+
+    fn load_with(store: Option<&Path>, look: fn(&Path) -> Option<Distant>) -> Settings {
         let variables = || {
             let set = |key: Key| match (key, store) {
                 (Key::CacheDir, Some(store)) => Some(store.into()),
@@ -271,11 +285,15 @@ impl Settings {
         settings.take_variables(variables());
         // The store's own file is below all others, but which store it is they tell.
         let own = place::store_file(&settings).filter(|own| user.as_ref() != Some(own));
-        if let Some(own) = own.filter(|_| !place::is_file_chosen()) {
+        let distant = place::store(&settings).and_then(|store| look(&store));
+        settings.distant = distant;
+        let may_read = distant != Some(Distant::Silent) && !place::is_file_chosen();
+        if let Some(own) = own.filter(|_| may_read) {
             let above = settings;
             settings = Settings::defaults();
             settings.take_file(&own);
             settings.take_all(above);
+            settings.distant = distant;
         }
         settings
     }

@@ -1,0 +1,120 @@
+"""A store whose file system hangs, as that of a server that is gone: commands run without it, and wait for a moment."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+from typing import Iterator, List
+
+import pytest
+from cache_lab import PATIENCE, Lab
+
+COUNT = 12
+
+
+class Yard(Lab):
+	"""Sources, and a store on a file system of its own."""
+
+	def compile(self, number: int, **how: int) -> "subprocess.CompletedProcess[str]":
+		line = [self.wafcc, "gcc", "-c", f"f{number}.c", "-o", f"f{number}.o"]
+		return subprocess.run(line, cwd=self.folder, env=self.environ, text=True, timeout=PATIENCE, check=True, **how)
+
+	def compile_all(self, **how: int) -> None:
+		for number in range(COUNT):
+			self.compile(number, **how)
+			assert (self.folder / f"f{number}.o").stat().st_size
+			(self.folder / f"f{number}.o").unlink()
+
+	def ask(self, *words: str) -> "subprocess.CompletedProcess[str]":
+		line = [self.wafcc, *words]
+		return subprocess.run(line, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+def make_yard(engine: str, tmp_path: pathlib.Path, store: pathlib.Path) -> Yard:
+	folder = tmp_path / "yard"
+	folder.mkdir()
+	yard = Yard(engine, folder, tmp_path / "home")
+	yard.environ["WAFCC_DIR"] = str(store)
+	for number in range(COUNT):
+		yard.write(f"f{number}.c", f"int f{number}(void) {{ return {number}; }}\n")
+	for number in range(COUNT // 2):
+		yard.compile(number)
+	return yard
+
+
+@pytest.mark.skipif(not shutil.which("bindfs"), reason="needs bindfs")
+def test_a_program_that_serves_the_store_is_stopped(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""Each call looks first whether the store answers, and only one of them waits for that."""
+	there, mount = tmp_path / "there", tmp_path / "mount"
+	there.mkdir()
+	mount.mkdir()
+	served = subprocess.Popen(["bindfs", "-f", there, mount], stderr=subprocess.DEVNULL)
+	try:
+		deadline = time.monotonic() + PATIENCE
+		while not os.path.ismount(mount):
+			if served.poll() is not None:
+				pytest.skip("needs to mount file systems of programs (FUSE)")
+			assert time.monotonic() < deadline, "bindfs does not mount"
+			time.sleep(0.02)
+		yard = make_yard(engine, tmp_path, mount / "store")
+		assert not list(runtime.glob("*.card-*")), "the front would look at the store by itself"
+		served.send_signal(signal.SIGSTOP)
+		deadline = time.monotonic() + PATIENCE
+		yard.compile_all()
+		told = yard.ask("--show-stats")
+		assert told.returncode == 1 and told.stderr.startswith(f"wafcc: the store {mount}/store does not answer: ")
+		assert yard.ask("--version").returncode == 0
+		served.send_signal(signal.SIGCONT)
+		# it is asked again after some seconds
+		while yard.ask("--shutdown").returncode:
+			assert time.monotonic() < deadline, "the store is not asked again"
+			time.sleep(0.1)
+	finally:
+		served.send_signal(signal.SIGCONT)
+		subprocess.run(["umount", "-l", mount], check=False, stderr=subprocess.DEVNULL)
+		served.terminate()
+		served.wait(PATIENCE)
+
+
+@contextlib.contextmanager
+def mounted(image: pathlib.Path, place: pathlib.Path) -> Iterator[None]:
+	with open(image, "wb") as file:
+		file.truncate(32 << 20)
+	lines: List[List[str]] = [["mkfs.ext4", "-q", str(image)], ["mount", "-o", "loop", str(image), str(place)]]
+	for line in lines:
+		if subprocess.run(line, capture_output=True, check=False).returncode:
+			pytest.skip("needs to mount a file as a disk")
+	try:
+		yield
+	finally:
+		subprocess.run(["fsfreeze", "-u", place], check=False, stderr=subprocess.DEVNULL)
+		subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs the superuser")
+@pytest.mark.skipif(not (shutil.which("fsfreeze") and shutil.which("mkfs.ext4")), reason="needs fsfreeze and mkfs.ext4")
+def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
+	"""The engine gives up what its threads hang in; when the disk is back, so is the cache."""
+	place = tmp_path / "disk"
+	place.mkdir()
+	with mounted(tmp_path / "image", place):
+		yard = make_yard(engine, tmp_path, place / "store")
+		subprocess.run(["fsfreeze", "-f", place], check=True)
+		# with a pipe it waits for the engine alone, however long that takes
+		with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as sleep:
+			try:
+				assert sleep.stdout
+				yard.compile_all(stdin=sleep.stdout.fileno())
+			finally:
+				sleep.kill()
+		subprocess.run(["fsfreeze", "-u", place], check=True)
+		deadline = time.monotonic() + PATIENCE
+		while True:
+			yard.compile(0)
+			if "hit" in yard.explain(yard.folder / "f0.o"):
+				break
+			assert time.monotonic() < deadline, "the cache does not come back"
+		assert yard.ask("--shutdown").returncode == 0
