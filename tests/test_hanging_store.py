@@ -110,6 +110,9 @@ def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp
 				yard.compile_all(stdin=sleep.stdout.fileno())
 			finally:
 				sleep.kill()
+		told = yard.ask("--show-stats")
+		assert told.returncode == 1
+		assert told.stderr == "wafcc: the engine has no answer within 30 s: does its store answer?\n"
 		subprocess.run(["fsfreeze", "-u", place], check=True)
 		deadline = time.monotonic() + PATIENCE
 		while True:

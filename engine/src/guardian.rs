@@ -81,8 +81,12 @@ impl Guardian {
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         }
         // Whoever waits for the end of something of the engine's must not wait for ours.
-        let kept = [Some(engine.as_raw_fd()), self.life.as_ref().map(AsRawFd::as_raw_fd)];
-        close_all_but(kept.into_iter().flatten());
+        let locks = [
+            self.life.as_ref().map(AsRawFd::as_raw_fd),
+            roster.lock().map(AsRawFd::as_raw_fd),
+        ];
+        let kept = [Some(engine.as_raw_fd())].into_iter().chain(locks);
+        close_all_but(kept.flatten());
         self.life.iter().for_each(sign);
         let mut ended = [PollFd::new(engine, PollFlags::IN)];
         while poll(&mut ended, None) == Err(rustix::io::Errno::INTR) {}
@@ -96,13 +100,17 @@ impl Guardian {
     }
 }
 
-/// Before an engine starts: ends what another has left that was killed with its guardian. The caller holds the life lock.
-pub fn clean_after_another(name: &Path) {
-    let remains = Remains::find(name);
+/// Before an engine starts: ends what another has left that was killed with its guardian. False if they live, though the caller
+/// holds the life lock: somebody has cleared their runtime folder.
+pub fn clean_after_another(name: &Path) -> bool {
+    let Some(remains) = Remains::find(name) else {
+        return false;
+    };
     end_groups(&remains, |groups| {
         let there = processes::list();
         groups.retain(|group| is_left(*group, &remains, &there));
     });
+    true
 }
 
 /// Whether a group of this number is the engine's still, and not another one that has got its number.

@@ -7,6 +7,8 @@
 //! ```
 //!
 //! It is a file of `/dev/shm`, which is memory; where there is none, it is memory without a name, and only the guardian can read it.
+//! As long as engine or guardian live, the file is locked: what it tells is then nobody else's business. The life lock is not enough, for
+//! somebody may clear the runtime folder, and the next engine finds another lock there.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -19,7 +21,7 @@ use std::slice;
 use std::sync::atomic::{AtomicI32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{fallocate, FallocateFlags};
+use rustix::fs::{fallocate, flock, FallocateFlags, FlockOperation};
 
 use crate::folder::ENGINE;
 use crate::processes::uptime;
@@ -49,6 +51,8 @@ pub struct Roster {
     free: Vec<usize>,
     memory: OwnedFd,
     name: Option<PathBuf>,
+    /// A handle of its own: parked programs hold the other one.
+    lock: Option<File>,
     tickets: Arc<Tickets>,
     litter: Arc<Litter>,
 }
@@ -152,13 +156,13 @@ impl Drop for Piece {
 impl Roster {
     /// A new one under this name, which nobody else uses.
     pub fn new(name: Option<PathBuf>) -> io::Result<Roster> {
-        let named = name.and_then(|name| Some((make(&name).ok()?, name)));
-        let (memory, name) = match named {
-            Some((file, name)) => (OwnedFd::from(file), Some(name)),
+        let named = name.and_then(|name| Some((make(&name).ok()?, lock(&name).ok()?, name)));
+        let (memory, lock, name) = match named {
+            Some((file, lock, name)) => (OwnedFd::from(file), Some(lock), Some(name)),
             None => {
                 let memory = rustix::fs::memfd_create(c"wafd-roster", rustix::fs::MemfdFlags::CLOEXEC)?;
                 rustix::fs::ftruncate(&memory, SIZE as u64)?;
-                (memory, None)
+                (memory, None, None)
             }
         };
         let start = map(&memory)?;
@@ -180,6 +184,7 @@ impl Roster {
             free: all(BERTHS),
             memory,
             name,
+            lock,
             tickets: Arc::new(Tickets {
                 places,
                 free: Mutex::new(all(BERTHS)),
@@ -189,6 +194,11 @@ impl Roster {
                 free: Mutex::new(all(FILES)),
             }),
         })
+    }
+
+    /// What says that somebody looks after it.
+    pub fn lock(&self) -> Option<&File> {
+        self.lock.as_ref()
     }
 
     /// The memory itself and its size, for programs that are to note themselves.
@@ -244,13 +254,22 @@ impl Roster {
 }
 
 impl Remains {
-    /// What is noted under a name, by an engine that has ended.
-    pub fn find(name: &Path) -> Remains {
+    /// What is noted under a name by an engine that has ended; none if the engine or its guardian live.
+    pub fn find(name: &Path) -> Option<Remains> {
+        let file = match lock(name) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(_) => return Some(Remains::default()),
+        };
         let mut bytes = Vec::new();
-        let read = regular::open(name).and_then(|file| file.take(SIZE as u64).read_to_end(&mut bytes));
-        if read.is_err() || bytes.len() != SIZE {
-            return Remains::default();
-        }
+        let read = file.take(SIZE as u64).read_to_end(&mut bytes);
+        Some(match read {
+            Ok(SIZE) => Remains::decode(&bytes),
+            _ => Remains::default(),
+        })
+    }
+
+    fn decode(bytes: &[u8]) -> Remains {
         let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let pid = |at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
         let places = (0..BERTHS).map(|n| (pid(4 * n), number(SHARED + 8 * n)));
@@ -280,6 +299,13 @@ fn make(name: &Path) -> io::Result<File> {
     let _ = fs::remove_file(name);
     let file = regular::open_with(File::options().read(true).write(true).create_new(true), name)?;
     fallocate(&file, FallocateFlags::empty(), 0, SIZE as u64).inspect_err(|_| drop(fs::remove_file(name)))?;
+    Ok(file)
+}
+
+/// Another handle of the file, which keeps everybody else's away.
+fn lock(name: &Path) -> io::Result<File> {
+    let file = regular::open(name)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
 }
 
@@ -314,7 +340,7 @@ mod tests {
     fn the_next_engine_finds_what_is_noted() {
         let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-{}", std::process::id()));
         let mut roster = Roster::new(Some(name.clone())).unwrap();
-        let (first, place) = roster.reserve().unwrap();
+        let (_, place) = roster.reserve().unwrap();
         place.store(4711, Ordering::Release);
         let (second, place) = roster.reserve().unwrap();
         place.store(4712, Ordering::Release);
@@ -325,15 +351,30 @@ mod tests {
             .litter()
             .note(Path::new(&format!("/{}", "x".repeat(PATH))))
             .is_none());
-        let found = Remains::find(&name);
-        assert_eq!(found, roster.remains());
+        assert_eq!(Remains::find(&name), None, "its engine lives");
+        let remains = roster.remains();
+        drop(roster);
+        let found = Remains::find(&name).unwrap();
+        assert_eq!(found, remains);
         let groups: Vec<i32> = found.groups.iter().map(|(group, _)| *group).collect();
         assert_eq!((groups, found.files), (vec![4711], vec![PathBuf::from("/tmp/cc1.s")]));
         drop(kept);
-        roster.strike(first);
-        assert_eq!(Remains::find(&name).groups, []);
+        assert_eq!(Remains::find(&name).unwrap().files, [] as [PathBuf; 0]);
+        fs::remove_file(name).unwrap();
+    }
+
+    #[test]
+    fn what_has_ended_is_not_noted() {
+        let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-ended-{}", std::process::id()));
+        let mut roster = Roster::new(Some(name.clone())).unwrap();
+        let (berth, place) = roster.reserve().unwrap();
+        place.store(4711, Ordering::Release);
+        roster.strike(berth);
+        drop(roster);
+        assert_eq!(Remains::find(&name).unwrap().groups, []);
+        let roster = Roster::new(Some(name.clone())).unwrap();
         roster.remove();
-        assert_eq!(Remains::find(&name), Remains::default());
+        assert_eq!(Remains::find(&name), Some(Remains::default()));
     }
 
     #[test]
@@ -348,8 +389,8 @@ mod tests {
     fn what_is_no_roster_tells_nothing() {
         let name = std::env::temp_dir().join(format!("wafd-roster-{}", std::process::id()));
         fs::write(&name, vec![1; SIZE - 1]).unwrap();
-        assert_eq!(Remains::find(&name), Remains::default());
+        assert_eq!(Remains::find(&name), Some(Remains::default()));
         fs::remove_file(&name).unwrap();
-        assert_eq!(Remains::find(&name), Remains::default());
+        assert_eq!(Remains::find(&name), Some(Remains::default()));
     }
 }

@@ -229,11 +229,11 @@ fn detach(log: File, folder: &Folder) -> io::Result<Roster> {
     make_roster(folder)
 }
 
-/// An engine that was killed together with its guardian may have left something: that is ended first.
+/// An engine that was killed together with its guardian may have left something: that is ended first. One that lives keeps the name.
 fn make_roster(folder: &Folder) -> io::Result<Roster> {
     let name = roster::name_of(folder.path());
-    guardian::clean_after_another(&name);
-    Roster::new(Some(name))
+    let is_free = guardian::clean_after_another(&name);
+    Roster::new(is_free.then_some(name))
 }
 
 /// Descriptors that our starter had open without close-on-exec would be held for as long as we live: somebody could

@@ -541,6 +541,22 @@ fn an_engine_removes_only_its_own_socket() {
     serves(&space);
 }
 
+/// Nor does the next engine take its commands for remains.
+#[test]
+fn a_cleared_runtime_folder_ends_no_command() {
+    let space = TestSpace::started();
+    let mut peer = space.client(1);
+    let pids = heart(&space, &mut peer, "heart");
+    fs::remove_dir_all(space.runtime()).unwrap();
+    space.start();
+    serves(&space);
+    for pid in pids {
+        assert!(process::lives(pid), "a command of an engine that lives was ended");
+    }
+    process::kill(peer.pid, libc::SIGKILL);
+    pids.into_iter().for_each(gone);
+}
+
 /// The same with the ports of both.
 #[test]
 fn an_engine_removes_only_its_own_token() {

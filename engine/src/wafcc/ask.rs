@@ -10,6 +10,8 @@ use crate::client::{Client, Unserved};
 
 /// Removing a whole store from a slow disk takes its time.
 const WORK_TIME: Duration = Duration::from_secs(600);
+/// Telling what is known does not.
+const TELL_TIME: Duration = Duration::from_secs(30);
 const STOP_TIME: Duration = Duration::from_secs(60);
 
 /// The engine's answer; a refusal is an error.
@@ -54,13 +56,30 @@ fn connect(home: &Home) -> Result<Client, Unserved> {
 fn put(home: &Home, wish: Wish, connect: impl FnOnce() -> Result<Client, Unserved>) -> Result<Answer, String> {
     let nowhere = "there is no place for a store: set WAFCC_DIR or HOME";
     let store = home.store.clone().ok_or(nowhere)?;
+    let patience = patience_for(&wish);
     let question = Question { store, wish }.encode()?;
     let mut client = connect().map_err(|e| e.to_string())?;
-    let failed = |e: io::Error| Unserved::Lost(e).to_string();
-    client.patience(Some(WORK_TIME)).map_err(failed)?;
+    let failed = |e: io::Error| match e.kind() {
+        // a time-out of a socket is told in either way
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!(
+                "the engine has no answer within {} s: does its store answer?",
+                patience.as_secs()
+            )
+        }
+        _ => Unserved::Lost(e).to_string(),
+    };
+    client.patience(Some(patience)).map_err(failed)?;
     let answer = client.ask_cache(question).map_err(failed)?;
     match Answer::decode(&answer)? {
         Answer::Refusal(why) => Err(why),
         answer => Ok(answer),
+    }
+}
+
+fn patience_for(wish: &Wish) -> Duration {
+    match wish {
+        Wish::Statistics | Wish::Explain { .. } | Wish::Set { .. } => TELL_TIME,
+        Wish::Zero | Wish::Clear | Wish::Evict { .. } | Wish::CleanUp => WORK_TIME,
     }
 }
