@@ -78,10 +78,12 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
 	monkeypatch.setenv("WAFD_RUNTIME_DIR", str(folder))
 	yield folder
 	wafd = find_engine()
-	if wafd and list_processes(folder):
-		environ = dict(os.environ, WAFD_RUNTIME_DIR=str(folder))
-		subprocess.run([wafd, "stop", "--now"], env=environ, capture_output=True, timeout=30, check=False)
-	left = wait_until_gone(folder)
+	if wafd and list_processes(folder, True):
+		# stores that are not the default one have engines below it
+		for each in (folder, *folder.glob("[0-9a-f]" * 16)):
+			environ = dict(os.environ, WAFD_RUNTIME_DIR=str(each))
+			subprocess.run([wafd, "stop", "--now"], env=environ, capture_output=True, timeout=30, check=False)
+	left = wait_until_gone(folder, is_nested=True)
 	for pid in left:
 		with contextlib.suppress(ProcessLookupError):
 			os.kill(pid, 9)

@@ -230,8 +230,11 @@ def test_commands_of_waf_work(waf: Any, project: Any) -> None:
 
 
 @pytest.mark.parametrize("tools", ["prefork", "prefork wafcc"])
-def test_it_works_with_the_engine(waf: Any, project: Any, engine: str, tools: str) -> None:
+def test_it_works_with_the_engine(
+	waf: Any, project: Any, engine: str, tools: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 	"""The engine runs the calls; what it caches is left to it, so that the second build is all hits."""
+	monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 	folder = write_project(project)
 	waf(folder, "configure", "build", "--batch=0")
 	tree = read_tree(folder)
@@ -240,7 +243,7 @@ def test_it_works_with_the_engine(waf: Any, project: Any, engine: str, tools: st
 	if "wafcc" in tools:
 		assert (counts["shared"], counts["wafcc caches it"]) == (0, 10)
 		done = waf(folder, "clean", "build", "--zones=wafcc", tools=tools)
-		assert "10 hits" in done.stdout + done.stderr or "11 hits" in done.stdout + done.stderr
+		assert re.search("1[01] hits", done.stdout + done.stderr), done.stdout + done.stderr
 	else:
 		assert counts["again"] == 0
 		assert read_status(engine)["totals"]["succeeded"] > 0

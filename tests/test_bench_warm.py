@@ -45,6 +45,30 @@ def test_cold_builds_are_not(tmp_path: pathlib.Path, engine: str) -> None:
 	assert [one["hits"] for one in done.values("warm")["ninja+wafcc"]] == [100, 100]
 
 
+def test_two_builds_of_the_engine(tmp_path: pathlib.Path, engine: str) -> None:
+	"""A contender with the name of an engine runs the programs of its folder, and the other those it ran before."""
+	need("g++", "ninja")
+	other = tmp_path / "other"
+	other.mkdir()
+	for name in ("wafd", "wafcc"):
+		program = pathlib.Path(engine).with_name(name)
+		# the shell would export the folder as PWD, which compilers look at
+		script = f'#!/bin/sh\nunset PWD\necho "$1" >> {other}/{name}.calls\nexec {program} "$@"\n'
+		(other / name).write_text(script)
+		(other / name).chmod(0o755)
+	names = ["ninja+wafcc", "ninja+wafcc@other", "prefork@other"]
+	args = ("full", "warm", "--engine", f"other={other}", "--contenders", ",".join(names), *TINY, "--repeat", "1")
+	done = finish(tmp_path, start(tmp_path, *args, WAFD=engine))
+	assert done.status == 0, done.err
+	assert [done.values("warm")[name][0]["hits"] for name in names[:2]] == [100, 100]
+	calls = (other / "wafcc.calls").read_text().split()
+	objects = 6
+	assert calls.count("g++") == 3 * objects, "a build for each of the two scenarios, and one from the cache"
+	assert "start" in (other / "wafd.calls").read_text().split()
+	assert str(other) in done.out
+	assert done.left == []
+
+
 def test_folder_that_is_moved_aside(tmp_path: pathlib.Path) -> None:
 	"""What was built stays, as deleting it would cost whoever comes next, and there is an empty folder in its place."""
 	project = Project(str(tmp_path))

@@ -90,8 +90,11 @@ def test_a_dependency_file_names_its_own_object(cc: str, lab: Lab) -> None:
 	"""The same compile into another folder is a hit, with the dependency file that the compiler would have written."""
 	lab.write("inc/a.h", "#define A 1\n")
 	lab.write("src/a.c", '#include "a.h"\nint a = A;\n')
-	for folder in ("out", "a/much/longer/name/of/a/folder/for/what/is/built"):
-		(lab.folder / folder).mkdir(parents=True)
+	(lab.folder / "out").mkdir()
 	lab.until_hit(f"{cc} -Iinc -MMD -MF out/a.d -c src/a.c -o out/a.o")
-	folder = "a/much/longer/name/of/a/folder/for/what/is/built"
-	assert lab.same(f"{cc} -Iinc -MMD -MF {folder}/a.d -c src/a.c -o {folder}/a.o").startswith("hit")
+	for folder in ("a/much/longer/name/of/a/folder/for/what/is/built", "of_job@2/a+b"):
+		(lab.folder / folder).mkdir(parents=True)
+		assert lab.same(f"{cc} -Iinc -MMD -MF {folder}/a.d -c src/a.c -o {folder}/a.o").startswith("hit")
+	for folder in ("with$dollar", "with#mark"):
+		(lab.folder / folder).mkdir()
+		lab.same(f"{cc} -Iinc -MMD -MF {folder}/a.d -c src/a.c -o {folder}/a.o")

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import Iterator, List
+from typing import Any, Callable, Iterator, List
 
 import pytest
 from cache_lab import PATIENCE, Lab
@@ -94,8 +94,11 @@ def mounted(image: pathlib.Path, place: pathlib.Path) -> Iterator[None]:
 		subprocess.run(["umount", "-l", place], check=True)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="needs the superuser")
-@pytest.mark.skipif(not (shutil.which("fsfreeze") and shutil.which("mkfs.ext4")), reason="needs fsfreeze and mkfs.ext4")
+IS_ABLE = os.getuid() == 0 and shutil.which("fsfreeze") and shutil.which("mkfs.ext4")
+disk = pytest.mark.skipif(not IS_ABLE, reason="needs the superuser, fsfreeze and mkfs.ext4")
+
+
+@disk
 def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> None:
 	"""The engine gives up what its threads hang in; when the disk is back, so is the cache."""
 	place = tmp_path / "disk"
@@ -112,7 +115,7 @@ def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp
 				sleep.kill()
 		told = yard.ask("--show-stats")
 		assert told.returncode == 1
-		assert told.stderr == "wafcc: the engine has no answer within 30 s: does its store answer?\n"
+		assert told.stderr == "wafcc: the engine has no answer within 15 s: does its store answer?\n"
 		subprocess.run(["fsfreeze", "-u", place], check=True)
 		deadline = time.monotonic() + PATIENCE
 		while True:
@@ -121,3 +124,39 @@ def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp
 				break
 			assert time.monotonic() < deadline, "the cache does not come back"
 		assert yard.ask("--shutdown").returncode == 0
+
+
+WSCRIPT = """\
+top = "."
+out = "build"
+def options(opt):
+	opt.load("compiler_c")
+def configure(conf):
+	conf.load("compiler_c")
+def build(bld):
+	bld.objects(source=bld.path.ant_glob("*.c"), target="all")
+"""
+
+
+@disk
+def test_the_disk_is_frozen_while_waf_builds(
+	waf: Callable[..., Any],
+	project: Callable[..., pathlib.Path],
+	runtime: pathlib.Path,
+	tmp_path: pathlib.Path,
+	monkeypatch: pytest.MonkeyPatch,
+) -> None:
+	"""A task waits for what it has depended on, which is told when it is stored, but not for ever."""
+	place = tmp_path / "disk"
+	place.mkdir()
+	monkeypatch.setenv("XDG_CACHE_HOME", str(place))
+	sources = {f"f{number}.c": f"int f{number} = VALUE;\n" for number in range(COUNT)}
+	with mounted(tmp_path / "image", place):
+		folder = project({"wscript": WSCRIPT, **{name: text.replace("VALUE", "1") for name, text in sources.items()}})
+		waf(folder, "configure", "build", tools="wafcc")
+		project({name: text.replace("VALUE", "2") for name, text in sources.items()})
+		subprocess.run(["fsfreeze", "-f", place], check=True)
+		waf(folder, "build", tools="wafcc", timeout=PATIENCE)
+		assert len(list(folder.rglob("*.o"))) == COUNT
+		subprocess.run(["fsfreeze", "-u", place], check=True)
+		waf(folder, "build", tools="wafcc", timeout=PATIENCE)

@@ -102,7 +102,7 @@ def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], Lis
 	chosen, left_out = [], []
 	needed = {SCENARIOS[name].needs for name in options.scenarios}
 	for name in options.contenders or contender.DEFAULT:
-		found = contender.find_contender(name)
+		found = contender.find_contender(name, options.engines)
 		if not options.contenders and not needed & found.abilities:
 			continue
 		reason = found.missing()

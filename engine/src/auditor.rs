@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ use crate::cache::audit::{Due, Ran, Verdict, PRINTS};
 use crate::cache::trace::Place;
 use crate::cache::Cache;
 use crate::context::{Adjustment, Context};
+use crate::roster::OwnPlace;
 use crate::spawn::{self, Child, Launch, Spawner};
 use crate::wire::Strings;
 
@@ -91,7 +92,7 @@ struct Desk {
 
 pub struct Auditor {
     desk: Arc<Desk>,
-    berth: Option<&'static AtomicI32>,
+    place: Option<OwnPlace>,
     /// Started with the first errand: most engines have none.
     thread: Option<JoinHandle<()>>,
 }
@@ -172,8 +173,8 @@ fn kill(group: i32) {
 }
 
 impl Auditor {
-    /// `berth` is where the guardian looks for what it has to kill.
-    pub fn new(berth: Option<&'static AtomicI32>) -> Auditor {
+    /// `place` is where the guardian looks for what it has to kill.
+    pub fn new(place: Option<OwnPlace>) -> Auditor {
         let state = State {
             queue: VecDeque::new(),
             is_busy: false,
@@ -189,15 +190,15 @@ impl Auditor {
         });
         Auditor {
             desk,
-            berth,
+            place,
             thread: None,
         }
     }
 
     pub fn push(&mut self, errand: Errand) {
         if self.thread.is_none() {
-            let (desk, berth) = (self.desk.clone(), self.berth);
-            let work = move || work(&desk, berth);
+            let (desk, place) = (self.desk.clone(), self.place);
+            let work = move || work(&desk, place);
             match thread::Builder::new().name("audit".to_owned()).spawn(work) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(error) => return debug!("start the thread that audits: {error}"),
@@ -239,7 +240,7 @@ impl Auditor {
     }
 }
 
-fn work(desk: &Desk, berth: Option<&AtomicI32>) {
+fn work(desk: &Desk, own: Option<OwnPlace>) {
     let mut spawner = match Spawner::new() {
         Ok(spawner) => spawner,
         Err(error) => return debug!("no hit can be compiled again: {error}"),
@@ -247,7 +248,7 @@ fn work(desk: &Desk, berth: Option<&AtomicI32>) {
     while let Some(mut errand) = desk.next() {
         errand.attempts += 1;
         let launched = Launched::of(&errand);
-        let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, desk, berth);
+        let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, desk, own);
         let verdict = errand.cache.audit(&errand.due, &mut run);
         debug!("audit: {verdict:?}");
         let cache = errand.cache.clone();
@@ -280,7 +281,7 @@ impl Launched<'_> {
         Launched { errand, adjustments }
     }
 
-    fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, desk: &Desk, berth: Option<&AtomicI32>) -> Ran {
+    fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, desk: &Desk, own: Option<OwnPlace>) -> Ran {
         if desk.is_interrupted() {
             return Ran::Interrupted;
         }
@@ -301,7 +302,7 @@ impl Launched<'_> {
             new_session: false,
             context: &self.errand.context,
             adjustments: &self.adjustments,
-            berth,
+            berth: own.map(|own| own.take().1),
             log: Place::default(),
             own: [self.errand.control_group.clone(), None, None],
         };
@@ -313,7 +314,7 @@ impl Launched<'_> {
         // Whoever it has left behind is in its group.
         kill(child.pid);
         let is_interrupted = desk.end();
-        berth.into_iter().for_each(|berth| berth.store(0, Ordering::Release));
+        own.iter().for_each(OwnPlace::strike);
         let ended = spawn::wait_for(child.pid);
         match (is_interrupted, is_over) {
             (true, _) => Ran::Interrupted,

@@ -3,16 +3,33 @@
 //!
 //! What is something else is an error that names it, and so a miss where a file of the store was wanted.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{openat, Mode, OFlags};
 
 /// An engine's own files are not larger, but for those of the store, whose readers have limits of their own.
 const CAP: u64 = 64 << 20;
+
+/// Where a file of ours is to be made: what else is there has to go, but for a folder, and what is ours becomes open to us. For
+/// folders of ours alone.
+pub fn make_way(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return;
+    };
+    // The next call tells why it is not so.
+    if !found.is_file() {
+        let _ = fs::remove_file(path);
+    } else if found.mode() & OPEN != OPEN {
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(found.mode() & 0o777 | OPEN));
+    }
+}
+
+/// To be read and written by its owner.
+const OPEN: u32 = 0o600;
 
 /// A file of ours, to be read.
 pub fn open(path: &Path) -> io::Result<File> {
@@ -35,7 +52,7 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
 /// With what the options say besides; what is made is for this user alone.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options
-        .mode(0o600)
+        .mode(OPEN)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
         .open(path)?;
     checked(file)
@@ -92,7 +109,6 @@ fn other(what: &str) -> io::Error {
 mod tests {
     use super::*;
     use rustix::fs::{mknodat, FileType, CWD};
-    use std::fs;
     use std::os::unix::fs::symlink;
     use std::path::PathBuf;
 
@@ -116,6 +132,13 @@ mod tests {
             assert!(open_lock(path).is_err(), "{path:?}");
         }
         assert!(open_named(&fifo).is_err());
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+        for path in [&fifo, &socket, &link, &file, &folder, &folder.join("new")] {
+            make_way(path);
+            assert_eq!(open_lock(path).is_ok(), path != &folder, "{path:?}");
+        }
+        fs::remove_file(&link).unwrap();
+        symlink(&file, &link).unwrap();
         assert!(open_named(&link).is_ok());
         assert_eq!(read_to_string(&file).unwrap(), "text");
         fs::remove_dir_all(&folder).unwrap();

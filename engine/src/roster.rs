@@ -57,6 +57,15 @@ pub struct Roster {
     litter: Arc<Litter>,
 }
 
+/// A place for what a thread of the engine runs for itself, one at a time.
+#[derive(Clone, Copy)]
+pub struct OwnPlace {
+    number: usize,
+    process: &'static AtomicI32,
+    since: &'static AtomicU64,
+    last: &'static AtomicU64,
+}
+
 /// Another part of that memory: for what runs in the process group of a command, which the guardian needs not know.
 pub struct Tickets {
     places: &'static [AtomicI32],
@@ -89,6 +98,21 @@ pub struct Remains {
     /// When the last of them was.
     pub last: u64,
     pub files: Vec<PathBuf>,
+}
+
+impl OwnPlace {
+    /// Before a process is started, which is written there at once.
+    pub fn take(&self) -> (usize, &'static AtomicI32) {
+        let now = uptime();
+        self.since.store(now, Ordering::Relaxed);
+        self.last.store(now, Ordering::Relaxed);
+        (self.number, self.process)
+    }
+
+    /// Before the process is reaped.
+    pub fn strike(&self) {
+        self.process.store(0, Ordering::Release);
+    }
 }
 
 impl Tickets {
@@ -221,6 +245,17 @@ impl Roster {
         self.since[berth].store(now, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
         Some((berth, &self.berths[berth]))
+    }
+
+    /// A place that is never given back.
+    pub fn keep(&mut self) -> Option<OwnPlace> {
+        let number = self.free.pop()?;
+        Some(OwnPlace {
+            number,
+            process: &self.berths[number],
+            since: &self.since[number],
+            last: self.last,
+        })
     }
 
     /// A place that is taken, for the next process of its command.
@@ -375,6 +410,22 @@ mod tests {
         let roster = Roster::new(Some(name.clone())).unwrap();
         roster.remove();
         assert_eq!(Remains::find(&name), Some(Remains::default()));
+    }
+
+    #[test]
+    fn a_place_of_the_engines_own_is_as_old_as_what_runs_there() {
+        let mut roster = Roster::new(None).unwrap();
+        let own = roster.keep().unwrap();
+        assert_ne!(roster.reserve().unwrap().0, own.number);
+        for pid in [4711, 4712] {
+            let (_, place) = own.take();
+            place.store(pid, Ordering::Release);
+            let (group, since) = roster.remains().groups[0];
+            assert_eq!((group, roster.remains().last), (pid, since));
+            assert!(since > 0);
+            own.strike();
+            assert_eq!(roster.remains().groups, []);
+        }
     }
 
     #[test]

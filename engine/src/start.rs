@@ -129,6 +129,7 @@ fn answers(options: &Options) -> Result<Option<Ready>, String> {
 /// Waits for a lock, but not for ever: a signal interrupts the wait.
 fn lock(path: PathBuf, otherwise: &str) -> Result<File, String> {
     let shown = path.display().to_string();
+    regular::make_way(&path);
     let file = regular::open_lock(&path).map_err(|e| format!("open {shown}: {e}"))?;
     let deadline = Instant::now() + LOCK_TIME;
     let locked = loop {
@@ -259,6 +260,7 @@ fn close_inherited() {
 
 fn open_log(options: &Options) -> io::Result<File> {
     let path = options.folder.log();
+    regular::make_way(&path);
     if fs::metadata(&path).is_ok_and(|m| m.len() > LOG_CAP) {
         fs::rename(&path, options.folder.old_log())?;
     }

@@ -84,6 +84,38 @@ fn a_killed_engine_leaves_nothing() {
     park(&mut space.client(1), &path);
 }
 
+/// What the engine was trying goes with it, though nobody has asked for it and the guardian is killed as well.
+#[test]
+fn a_trial_that_hangs_goes_with_engine_and_guardian() {
+    let space = eager();
+    let noted = space.path("noted");
+    // In the plain run of its trial it starts a child, and neither of them ends.
+    let lines = format!(
+        r#"const char *folder = getenv("TMPDIR");
+        if (folder && strstr(folder, ".trial") && !getenv("LD_PRELOAD")) {{
+            int first = getpid();
+            if (fork() == 0) {{
+                FILE *file = fopen("{}", "w");
+                fprintf(file, "%d %d\n", first, getpid());
+                fclose(file);
+            }}
+            for (;;) pause();
+        }}"#,
+        noted.display()
+    );
+    let hang = lines.replace('\n', " ");
+    let path = probe(&space, "probe", &hang);
+    space.client(1).run(&told(&path, &["--version"])).ended(0);
+    let family = family(&noted);
+    let (engine, guardian) = (space.engine(), space.guardian());
+    [guardian, engine]
+        .iter()
+        .for_each(|pid| process::kill(*pid, libc::SIGKILL));
+    fs::remove_file(&noted).unwrap();
+    space.start();
+    wait_until("both are gone", || family.iter().all(|pid| !process::lives(*pid)));
+}
+
 /// An engine that is told to stop takes all parked processes along, and leaves no zombies while it lives.
 #[test]
 fn a_stopped_engine_leaves_nothing() {

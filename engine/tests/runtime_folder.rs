@@ -4,6 +4,7 @@ mod space;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{symlink, PermissionsExt};
+use std::process::Command;
 
 use space::peer::{hello, Peer};
 use space::{is_root, mode, new_session, process, run, wait_until, TestSpace};
@@ -217,6 +218,37 @@ fn a_disk_without_room_for_content_is_enough() {
     let list = fs::read_to_string(space.path("list")).unwrap();
     assert!(!list.contains(&format!("wafd-{ENGINE}.tcp\n")), "{list}");
     space.wait_until_empty();
+}
+
+/// What stands in the place of a lock or of the log, and is no file of ours, makes way for one; only a folder has to be removed.
+#[test]
+fn what_is_no_file_of_ours_makes_way() {
+    let space = TestSpace::new();
+    for file in ["start", "lock", "log"].map(|ending| space.file(ending)) {
+        for kind in ["fifo", "circle", "dangling", "closed", "folder"] {
+            let _ = fs::remove_file(&file);
+            match kind {
+                "fifo" => drop(run(Command::new("mkfifo").arg(&file)).succeeded()),
+                "circle" => symlink(&file, &file).unwrap(),
+                "dangling" => symlink("/no/such/file", &file).unwrap(),
+                "closed" => {
+                    fs::write(&file, "").unwrap();
+                    fs::set_permissions(&file, Permissions::from_mode(0o000)).unwrap();
+                }
+                _ => fs::create_dir(&file).unwrap(),
+            }
+            if kind == "folder" {
+                let line = space.run(&["start"]).failed();
+                assert!(line.contains("log") || line.contains(file.to_str().unwrap()), "{line}");
+                fs::remove_dir(&file).unwrap();
+                continue;
+            }
+            space.start();
+            assert_eq!(mode(&file), 0o600, "{kind} {}", file.display());
+            space.run(&["stop", "--now"]).succeeded();
+            space.wait_until_empty();
+        }
+    }
 }
 
 /// A log that has grown is put aside at the next start; the one before that is forgotten.

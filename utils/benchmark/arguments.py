@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 import time
-from typing import List, NoReturn, Optional, Sequence
+from typing import List, NoReturn, Optional, Sequence, Tuple
 
 from . import contender, large, price, scenario, served
 from .interpreter import ROOT
@@ -45,6 +45,8 @@ examples:
   bench.py served crowd                               a team's server, Redis and nginx under load
   bench.py full --contenders prefork,prefork-plain,prefork-refused --baseline prefork-plain
                                                       what parking gains, and what it costs where it is refused
+  bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
+                                                      two builds of the engine in turn
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
   bench.py show full.json                             print the tables of a record again
 """
@@ -88,6 +90,17 @@ def size(text: str) -> str:
 	if len(parts) != 4 or not all(part.isdigit() for part in parts):
 		raise argparse.ArgumentTypeError("%r is not four numbers such as 10,50,15,5" % text)
 	return ",".join(parts)
+
+
+def engine(text: str) -> Tuple[str, str]:
+	"""A name, and a folder with programs of ours."""
+	name, _, folder = text.partition("=")
+	if not name or not folder:
+		raise argparse.ArgumentTypeError("%r is not a name and a folder such as old=/tmp/old" % text)
+	for program in ("wafd", "wafcc"):
+		if not os.access(os.path.join(folder, program), os.X_OK):
+			raise argparse.ArgumentTypeError("there is no program %s in %s" % (program, folder))
+	return name, os.path.abspath(folder)
 
 
 def parser() -> Parser:
@@ -153,6 +166,15 @@ def parser() -> Parser:
 		help="in flags: %s, or any other (default all that the compiler can)"
 		% ", ".join(extra.name for extra in price.EXTRAS[1:]),
 	)
+	p.add_argument(
+		"--engine",
+		dest="engines",
+		type=engine,
+		action="append",
+		default=[],
+		metavar="NAME=DIR",
+		help="another build of wafd and wafcc, for contenders such as ninja+wafcc@NAME (as often as wanted)",
+	)
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default waf, or else the first able)")
 	p.add_argument("--json", metavar="FILE", help="where the raw record goes (default build/bench/DATE.json)")
 	p.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's temporary one)")
@@ -170,6 +192,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 	# in the order of the table, which is also the one in which they can follow each other
 	wanted = options.scenarios or scenario.DEFAULT
 	options.scenarios = [name for name in scenario.SCENARIOS if name in wanted]
+	options.engines = dict(options.engines)
 	options.interpreters = options.interpreters or [sys.executable]
 	options.json = options.json or os.path.join(ROOT, "build", "bench", time.strftime("%Y%m%d-%H%M%S.json"))
 	if options.contenders and options.baseline and options.baseline not in options.contenders:

@@ -119,17 +119,21 @@ class Wafcc(CompilerCache):
 	program = "wafcc"
 	abilities = COMPILING | {PRICE}
 	remedy = ": run cargo build --release in engine"
+	programs: Optional[str] = None
+	"""The folder of another build of it."""
 
 	@classmethod
 	def find(cls) -> Optional[str]:
-		wafcc = os.path.join(os.path.dirname(find_engine() or ""), cls.program)
-		return wafcc if os.access(wafcc, os.X_OK) else shutil.which(cls.program)
+		wafcc = os.path.join(os.path.dirname(find_engine(cls.programs) or ""), cls.program)
+		if os.access(wafcc, os.X_OK):
+			return wafcc
+		return None if cls.programs else shutil.which(cls.program)
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
 		# nobody's settings, and a store that is the default one, so that the engine lives where we look for it
 		places = {"XDG_CACHE_HOME": folder, "XDG_CONFIG_HOME": os.path.join(folder, "none")}
-		self.engine = Engine(folder, env, **places)
+		self.engine = Engine(folder, env, programs=self.programs, **places)
 		self.environment = self.engine.environment
 
 	def hits(self) -> int:

@@ -11,10 +11,10 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Type
 
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
-from .cache import CACHES, CompilerCache, EngineCache, Wafcache
+from .cache import CACHES, CompilerCache, EngineCache, Wafcache, Wafcc
 from .far import FAR_CACHES, FarEngineCache
 from .hit import MANY, Nothing, Single, Socket
 from .hosts import missing_hosts
@@ -552,6 +552,8 @@ class Contender(NamedTuple):
 	name: str
 	builder: Builder
 	cache: Optional[Type[CompilerCache]]
+	programs: Optional[str] = None
+	"""The folder of another build of the engine, which it uses."""
 
 	@property
 	def abilities(self) -> FrozenSet[str]:
@@ -569,8 +571,27 @@ class Contender(NamedTuple):
 		return far or (self.cache.missing() if self.cache else None) or self.builder.missing()
 
 
-def find_contender(name: str) -> Contender:
-	"""The contender of a name, ``builder`` or ``builder+cache``."""
+def find_contender(name: str, engines: Mapping[str, str] = {}) -> Contender:
+	"""The contender of a name: ``builder`` or ``builder+cache``, and ``@engine`` or not."""
+	first, at, label = name.rpartition("@")
+	return with_engine(find_contender(first), label, engines) if at else find_known(name)
+
+
+def with_engine(found: Contender, label: str, engines: Mapping[str, str]) -> Contender:
+	"""A contender with another build of the engine."""
+	name = "%s@%s" % (found.name, label)
+	if label not in engines:
+		raise Mistake("contender %s: no engine is named so: say --engine %s=DIR" % (name, label))
+	folder, cache = engines[label], found.cache
+	if cache and issubclass(cache, Wafcc):
+		cache = type(cache.__name__, (cache,), {"programs": folder})
+	elif cache or not found.builder.needs_engine:
+		raise Mistake("contender %s: %s needs no engine of ours" % (name, found.name))
+	return Contender(name, found.builder, cache, folder)
+
+
+def find_known(name: str) -> Contender:
+	"""The contender of a name without an engine's."""
 	if name in BUILDERS:
 		return Contender(name, BUILDERS[name], OWN_CACHES.get(name))
 	caches = {**CACHES, **FAR_CACHES}

@@ -56,6 +56,8 @@ def versions_of(lanes: Iterable[Lane]) -> Dict[str, str]:
 			versions[server.program] = version_of(server.find() or server.program, server.tells_version)
 		if lane.contender.builder.needs_engine:
 			versions["wafd"] = version_of(find_engine() or "wafd", "--version")
+		if lane.contender.programs:
+			versions[lane.contender.programs] = version_of(find_engine(lane.contender.programs) or "wafd", "--version")
 	return versions
 
 

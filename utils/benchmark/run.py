@@ -80,8 +80,10 @@ class Run:
 	@property
 	def engine(self) -> Optional[Engine]:
 		"""The engine that this lane's commands go through, if it needs one."""
-		builder = self.lane.contender.builder
-		return self.workshop.our_engine(builder.engine_environment) if builder.needs_engine else None
+		one = self.lane.contender
+		if not one.builder.needs_engine:
+			return None
+		return self.workshop.our_engine(one.builder.engine_environment, one.programs)
 
 	@property
 	def cache(self) -> Optional[CompilerCache]:

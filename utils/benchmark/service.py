@@ -20,8 +20,11 @@ BUILT = os.path.join(TARGET, "release", "wafd")
 LONGEST = 80  # characters of a folder for a socket: its whole path may have 107
 
 
-def find_engine() -> Optional[str]:
-	"""The engine's program: the one that was chosen, that of this tree, or an installed one, in this order."""
+def find_engine(programs: Optional[str] = None) -> Optional[str]:
+	"""The engine's program: that of a folder, or the one that was chosen, that of this tree, or an installed one."""
+	if programs:
+		path = os.path.join(programs, "wafd")
+		return path if os.access(path, os.X_OK) else None
 	beside = os.path.join(os.path.dirname(sys.executable or ""), "wafd")
 	for path in (os.environ.get("WAFD"), BUILT, beside):
 		if path and os.access(path, os.X_OK):
@@ -51,12 +54,14 @@ def is_fit(folder: str) -> bool:
 class Engine:
 	"""An engine of our own, apart from the one that the user may have running."""
 
-	def __init__(self, room: str, env: Dict[str, str], name: str = "engine", **variables: str) -> None:
+	def __init__(
+		self, room: str, env: Dict[str, str], name: str = "engine", programs: Optional[str] = None, **variables: str
+	) -> None:
 		"""Make room for it under a name; the variables are for itself, whoever starts it."""
 		folder = os.path.join(room, name)
 		self.folder = folder if is_fit(folder) else tempfile.mkdtemp(prefix="wafd-bench-")
 		os.makedirs(self.folder, mode=0o700, exist_ok=True)
-		self.program = find_engine() or "wafd"
+		self.program = find_engine(programs) or "wafd"
 		# a client that finds no engine starts it, and hands its own environment on
 		self.environment = {"WAFD_RUNTIME_DIR": self.folder, "WAFD": self.program, **variables}
 		self.env = dict(env, **self.environment)

@@ -149,14 +149,14 @@ class Workshop:
 		os.makedirs(folder, exist_ok=True)
 		return os.path.join(folder, "%04d-%s.txt" % (self.outputs, label))
 
-	def our_engine(self, variables: Dict[str, str]) -> Engine:
-		"""The engine of this campaign that has these variables in its environment."""
-		key = tuple(sorted(variables.items()))
+	def our_engine(self, variables: Dict[str, str], programs: Optional[str] = None) -> Engine:
+		"""The engine of this campaign that has these variables in its environment; of another build, in a folder."""
+		key = (("programs", programs or ""), *sorted(variables.items()))
 		if key not in self.engines:
 			name = "engine-%d" % len(self.engines) if self.engines else "engine"
 			# a program that a campaign has made itself may be parked like an installed one
 			variables = dict(variables, WAFD_PARK_FOLDERS=os.path.realpath(self.path))
-			self.engines[key] = Engine(self.path, self.environment, name, **variables)
+			self.engines[key] = Engine(self.path, self.environment, name, programs, **variables)
 		return self.engines[key]
 
 	def new_cache(self, contender: Contender, lane: Tuple[str, ...]) -> None:

@@ -342,7 +342,7 @@ fn without_dots(path: &[u8]) -> &[u8] {
 
 /// Makefiles quote nothing of it.
 fn is_plain(name: &[u8]) -> bool {
-    name.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+".contains(b))
+    name.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(b))
 }
 
 /// Whether the content of an output depends on how the main one is called.

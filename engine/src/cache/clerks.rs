@@ -16,7 +16,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use super::answer::{Answer, Question, Ticket, Uncached};
 use super::claim::Claim;
 use super::inputs::Inputs;
-use super::keep::{Ended, Unkept};
+use super::keep::{Ended, Unkept, Unstored};
 use super::moment::Moment;
 use super::trace::Berth;
 use super::Cache;
@@ -365,14 +365,17 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
                 None => parts.concat(),
             };
             let taken = cache.take(*ticket, &ended);
-            // What was read after its client had left it may be another's.
-            if !claim.answer() {
+            let is_awaited = taken.as_ref().is_ok_and(Unstored::is_awaited);
+            // What was read after its client had left it may be another's. Who awaits what is stored may leave until then.
+            if claim.is_given_up() || !(is_awaited || claim.answer()) {
                 return;
             }
             match taken {
-                Ok(unstored) if unstored.is_awaited() => {
+                Ok(unstored) if is_awaited => {
                     let kept = cache.store(unstored);
-                    reports.send(Done::Kept { who, kept });
+                    if claim.answer() {
+                        reports.send(Done::Kept { who, kept });
+                    }
                 }
                 Ok(unstored) => {
                     desk.count_unstored(1);

@@ -21,7 +21,7 @@ fn inside<'a>(path: &'a [u8], base: &[u8]) -> Option<&'a [u8]> {
 
 /// A base whose name means nothing special to shells, makefiles and compilers.
 fn is_plain(base: &[u8]) -> bool {
-    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+".contains(b);
+    let plain = |b: &u8| b.is_ascii_alphanumeric() || b"/._-+@".contains(b);
     base.len() > 1 && base.starts_with(b"/") && !base.ends_with(b"/") && base.iter().all(plain)
 }
 

@@ -22,7 +22,7 @@ use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
 use crate::cache::trace::Arena;
 use crate::context::{self, Context};
-use crate::roster::Tickets;
+use crate::roster::OwnPlace;
 use crate::spawn::Spawner;
 use crate::wire::Strings;
 
@@ -35,7 +35,8 @@ pub struct Keeper {
     pub library: CString,
     pub roster: (OwnedFd, usize),
     pub arena: Option<Arena>,
-    pub tickets: Arc<Tickets>,
+    /// For what it tries.
+    pub place: OwnPlace,
     pub null: OwnedFd,
     /// An empty folder of its own.
     pub folder: PathBuf,
@@ -101,7 +102,7 @@ impl Keeper {
                     folder: &self.folder,
                     null: &self.null,
                     context: &self.context,
-                    tickets: &self.tickets,
+                    place: self.place,
                     must_gain: self.pool.must_gain(),
                 };
                 match trial::run(&bench, &parked, spawner, stack) {
@@ -142,7 +143,7 @@ impl Keeper {
         context.limits[context::STACK] = sample.stack;
         let surveyor = Surveyor {
             arena: self.arena.as_ref(),
-            tickets: &self.tickets,
+            place: self.place,
             null: &self.null,
             folder: &self.folder,
             desk: self.desk.clone(),

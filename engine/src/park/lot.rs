@@ -115,7 +115,7 @@ pub struct Lot {
 }
 
 impl Lot {
-    pub fn open(folder: &Folder, roster: &Roster, own: &Context, ledger: &Arc<Ledger>) -> Lot {
+    pub fn open(folder: &Folder, roster: &mut Roster, own: &Context, ledger: &Arc<Ledger>) -> Lot {
         let policy = Policy::from_environment().unwrap_or_else(|error| {
             warn!("{error} (parking as by default)");
             Policy::default()
@@ -149,7 +149,7 @@ impl Lot {
     fn prepare(
         &self,
         folder: &Folder,
-        roster: &Roster,
+        roster: &mut Roster,
         ledger: &Arc<Ledger>,
         orders: mpsc::Receiver<Task>,
     ) -> io::Result<()> {
@@ -163,7 +163,7 @@ impl Lot {
             library: self.library().ok_or(io::ErrorKind::NotFound)?.to_owned(),
             roster: roster.share()?,
             arena: self.arena.clone(),
-            tickets: roster.tickets(),
+            place: roster.keep().ok_or(io::ErrorKind::OutOfMemory)?,
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,
             desk: folder.desk(0),

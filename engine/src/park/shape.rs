@@ -110,8 +110,8 @@ struct Path<'a> {
 impl<'a> Path<'a> {
     /// Of a path without any character that a driver could take for more than a part of a name.
     fn of(path: &'a [u8]) -> Option<Path<'a>> {
-        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-+./".contains(b);
-        if path.starts_with(b"-") || !path.iter().all(is_plain) {
+        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-+./@".contains(b);
+        if path.starts_with(b"-") || path.starts_with(b"@") || !path.iter().all(is_plain) {
             return None;
         }
         let (folder, name) = path.split_at(path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1));

@@ -27,7 +27,7 @@ use crate::cache::path::Place;
 use crate::cache::trace::{Arena, Berth};
 use crate::cache::world::{Room, View, World};
 use crate::context;
-use crate::roster::Tickets;
+use crate::roster::OwnPlace;
 use crate::spawn::{self, Ended};
 use crate::wire::Strings;
 
@@ -38,7 +38,7 @@ const ROOM: Room = Room { files: 64, folders: 64 };
 pub struct Surveyor<'a> {
     /// Where drivers note what they do.
     pub arena: Option<&'a Arena>,
-    pub tickets: &'a Arc<Tickets>,
+    pub place: OwnPlace,
     pub null: &'a OwnedFd,
     /// An empty folder.
     pub folder: &'a Path,
@@ -171,11 +171,11 @@ impl Surveyor<'_> {
         let desk = Desk::open(self.desk.clone()).map_err(failed)?;
         let route = CString::new(desk.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
         let folder = CString::new(folder).map_err(|e| e.to_string())?;
-        let ticket = self.tickets.reserve().ok_or("no tickets are left")?;
+        let (number, place) = self.place.take();
         let berth = self.arena.and_then(Arena::reserve);
         let request = Request {
             flags: ROUTE | RUN_NOTHING,
-            berth: ticket.number(),
+            berth: number,
             group: 0,
             log: berth.as_ref().map(Berth::place).unwrap_or_default(),
             asker: 0,
@@ -189,7 +189,7 @@ impl Surveyor<'_> {
             context: self.context,
             streams: [self.null.as_fd(), output.as_fd(), self.null.as_fd()],
         };
-        let child = sample.driver.ask(&request, ticket.place());
+        let child = sample.driver.ask(&request, place);
         let child = child.map_err(|why| why.0.to_owned())?;
         let mut parts = Vec::new();
         let has_ended = desk.serve(&child.pidfd, |_, wanted| {
@@ -200,6 +200,7 @@ impl Surveyor<'_> {
             // SAFETY: a child of ours that was not reaped, and the leader of its group.
             unsafe { libc::kill(-child.pid, libc::SIGKILL) };
         }
+        self.place.strike();
         let ended = spawn::wait_for(child.pid);
         let accesses = berth.map(Berth::finish_idle);
         Ok(Run { parts, ended, accesses })

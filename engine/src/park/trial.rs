@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -19,7 +18,7 @@ use super::program::Program;
 use super::task::Task;
 use crate::cache::trace::Place;
 use crate::context::{self, Context};
-use crate::roster::Tickets;
+use crate::roster::OwnPlace;
 use crate::spawn::{self, Child, Ended, Launch, Spawner};
 use crate::wire::Strings;
 
@@ -38,7 +37,7 @@ pub struct Bench<'a> {
     pub folder: &'a Path,
     pub null: &'a OwnedFd,
     pub context: &'a Context,
-    pub tickets: &'a Arc<Tickets>,
+    pub place: OwnPlace,
     pub must_gain: bool,
 }
 
@@ -90,7 +89,7 @@ impl Way for Plain<'_> {
             new_session: false,
             context: bench.context,
             adjustments: &[],
-            berth: None,
+            berth: Some(bench.place.take().1),
             log: Place::default(),
             own: [Some(context::stack(self.stack)), None, None],
         };
@@ -105,11 +104,11 @@ struct Forked<'a> {
 
 impl Way for Forked<'_> {
     fn start(&mut self, bench: &Bench<'_>, argv: &Strings, streams: &[File; 2]) -> Result<Child, String> {
-        let ticket = bench.tickets.reserve().ok_or("no tickets are left")?;
+        let (number, place) = bench.place.take();
         let folder = CString::new(bench.folder.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
         let request = Request {
             flags: 0,
-            berth: ticket.number(),
+            berth: number,
             group: 0,
             log: Place::default(),
             asker: 0,
@@ -123,9 +122,7 @@ impl Way for Forked<'_> {
             context: self.context,
             streams: [bench.null.as_fd(), streams[0].as_fd(), streams[1].as_fd()],
         };
-        self.parked
-            .ask(&request, ticket.place())
-            .map_err(|why| why.0.to_owned())
+        self.parked.ask(&request, place).map_err(|why| why.0.to_owned())
     }
 
     fn aside(&self) -> u64 {
@@ -230,8 +227,10 @@ fn perform(bench: &Bench<'_>, args: &[&str], way: &mut dyn Way) -> Result<Ended,
     if !is_over {
         // SAFETY: a child of ours that was not reaped.
         unsafe { libc::kill(child.pid, libc::SIGKILL) };
+        bench.place.strike();
         spawn::reap(child.pid);
         return Err("its trial did not come to an end".to_owned());
     }
+    bench.place.strike();
     spawn::collect(child.pid).ok_or_else(|| "its trial ended, and nobody knows how".to_owned())
 }

@@ -144,7 +144,7 @@ impl Server {
         let pid = std::process::id();
         let own = context::Reader::new(pid)?.read()?;
         let ledger = Arc::new(Ledger::default());
-        let lot = Arc::new(Lot::open(&options.folder, &roster, &own, &ledger));
+        let lot = Arc::new(Lot::open(&options.folder, &mut roster, &own, &ledger));
         let crew = Crew::new(&lot)?;
         epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
         let home = options.folder.clone();
@@ -166,7 +166,7 @@ impl Server {
             crew,
             clerks,
             silence: silence::Silence::default(),
-            auditor: Auditor::new(roster.reserve().map(|(_, place)| place)),
+            auditor: Auditor::new(roster.keep()),
             lot,
             ledger,
             roster,

@@ -11,7 +11,7 @@ use crate::client::{Client, Unserved};
 /// Removing a whole store from a slow disk takes its time.
 const WORK_TIME: Duration = Duration::from_secs(600);
 /// Telling what is known does not.
-const TELL_TIME: Duration = Duration::from_secs(30);
+const TELL_TIME: Duration = Duration::from_secs(15);
 const STOP_TIME: Duration = Duration::from_secs(60);
 
 /// The engine's answer; a refusal is an error.
