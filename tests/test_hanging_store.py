@@ -110,6 +110,9 @@ def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp
 		with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as sleep:
 			try:
 				assert sleep.stdout
+				# what is large is stored before its command is over; only one of the engine's threads hangs in that
+				yard.write("f0.c", "char large[2 << 20] = {1};\n")
+				yard.compile(0, stdin=sleep.stdout.fileno())
 				yard.compile_all(stdin=sleep.stdout.fileno())
 			finally:
 				sleep.kill()

@@ -1,6 +1,6 @@
 //! Who decides what becomes of a command: the clerk that has an answer for it, or whoever has waited for that for long enough.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
 
 const OPEN: u8 = 0;
@@ -9,27 +9,50 @@ const GIVEN_UP: u8 = 2;
 
 /// Shared by both sides; the first one has it.
 #[derive(Debug, Clone, Default)]
-pub struct Claim(Arc<AtomicU8>);
+pub struct Claim(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    taken: AtomicU8,
+    is_at_work: AtomicBool,
+}
+
+/// Somebody looks into the store for this command, until it is dropped.
+pub struct Work(Claim);
 
 impl Claim {
     /// For the clerk, before anything is done that would show: false if nobody waits any more.
     pub fn answer(&self) -> bool {
-        let was = self
-            .0
-            .compare_exchange(OPEN, ANSWERED, Ordering::AcqRel, Ordering::Acquire);
-        was != Err(GIVEN_UP)
+        self.take(ANSWERED) != Err(GIVEN_UP)
     }
 
     /// For who waits: false if the answer is about to come.
     pub fn give_up(&self) -> bool {
-        let was = self
-            .0
-            .compare_exchange(OPEN, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
-        was != Err(ANSWERED)
+        self.take(GIVEN_UP) != Err(ANSWERED)
+    }
+
+    fn take(&self, how: u8) -> Result<u8, u8> {
+        let taken = &self.0.taken;
+        taken.compare_exchange(OPEN, how, Ordering::AcqRel, Ordering::Acquire)
     }
 
     pub fn is_given_up(&self) -> bool {
-        self.0.load(Ordering::Acquire) == GIVEN_UP
+        self.0.taken.load(Ordering::Acquire) == GIVEN_UP
+    }
+
+    pub fn begin_work(&self) -> Work {
+        self.0.is_at_work.store(true, Ordering::Relaxed);
+        Work(self.clone())
+    }
+
+    pub fn is_at_work(&self) -> bool {
+        self.0.is_at_work.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0 .0.is_at_work.store(false, Ordering::Relaxed);
     }
 }
 
@@ -45,5 +68,16 @@ mod tests {
         let claim = Claim::default();
         let clerk = claim.clone();
         assert!(claim.give_up() && !clerk.answer() && clerk.is_given_up());
+    }
+
+    #[test]
+    fn work_is_seen_by_the_other_side() {
+        let claim = Claim::default();
+        let clerk = claim.clone();
+        assert!(!claim.is_at_work());
+        let work = clerk.begin_work();
+        assert!(claim.is_at_work());
+        drop(work);
+        assert!(!claim.is_at_work());
     }
 }

@@ -43,6 +43,8 @@ pub enum Errand {
     },
     /// Nothing of a command will be stored, which is counted.
     Leave(Box<(Ticket, Unkept)>),
+    /// What was noted and counted is to be on disk.
+    Write,
     /// Anything else that somebody waits for, of the store at this path.
     Other {
         who: u64,
@@ -195,6 +197,10 @@ impl Desk {
 }
 
 impl Desk {
+    fn opened(&self) -> Option<Arc<Cache>> {
+        self.opened.get()?.upgrade()
+    }
+
     fn count_unstored(&self, more: isize) {
         let mut unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
         *unstored = unstored.saturating_add_signed(more);
@@ -299,7 +305,7 @@ impl Clerks {
 
     /// The cache if it is open; never waits.
     pub fn opened(&self) -> Option<Arc<Cache>> {
-        self.desk.opened.get()?.upgrade()
+        self.desk.opened()
     }
 
     /// Has all that is kept in memory on disk, unless that does not answer.
@@ -322,6 +328,10 @@ fn work(reports: &Reports, desk: &Desk) {
     loop {
         let errand = desk.errands.next(&mut moment);
         run(errand, desk, &mut moment, reports);
+        // Now that nobody waits for what was asked.
+        if let Some(cache) = desk.opened().filter(|cache| cache.is_writing_due()) {
+            cache.flush();
+        }
     }
 }
 
@@ -329,12 +339,13 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
     let asked = match &errand {
         Errand::Ask(question) => question.wishes.store.as_deref(),
         Errand::Other { store, .. } => Some(store.as_path()),
-        Errand::Keep { .. } | Errand::Leave(_) => None,
+        Errand::Keep { .. } | Errand::Leave(_) | Errand::Write => None,
     };
     let cache = desk.cache(asked);
     match (errand, cache) {
         (Errand::Ask(question), Ok(cache)) => {
             let who = question.who;
+            let _work = question.claim.begin_work();
             // There is none if it waits for somebody else's command.
             if let Some(answer) = cache.ask(question, moment) {
                 reports.send(Done::Answered { who, answer });
@@ -359,6 +370,7 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
             },
             Ok(cache),
         ) => {
+            let _work = claim.begin_work();
             let parts = berth.finish_parts();
             ended.accesses = match &ended.driver {
                 Some(driver) => driver.complete(parts),
@@ -396,6 +408,11 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
         (Errand::Leave(left), cache) => {
             if let Ok(cache) = cache {
                 cache.leave(&left.0, &left.1);
+            }
+        }
+        (Errand::Write, cache) => {
+            if let Ok(cache) = cache {
+                cache.flush();
             }
         }
         (Errand::Other { who, work, .. }, cache) => {

@@ -35,7 +35,7 @@ pub const LAST: usize = 10;
 const MISSES: usize = 20;
 /// What is new is on disk no later than this and one request.
 const OFTEN: Duration = Duration::from_secs(1);
-/// So many lines wait for a disk that is full.
+/// So many lines wait for a disk that is full, and twice as many for one that does not answer.
 const UNWRITTEN: usize = 2000;
 /// A file that is longer loses its first half.
 const LONGEST: u64 = 4 << 20;
@@ -120,13 +120,21 @@ impl Journal {
     }
 
     fn write_later(&self, line: Line) {
-        let mut fresh = locked(&self.fresh);
-        fresh.unwritten.push(line);
-        if fresh.since.elapsed() < OFTEN {
-            return;
+        let unwritten = &mut locked(&self.fresh).unwritten;
+        unwritten.push(line);
+        if unwritten.len() >= 2 * UNWRITTEN {
+            unwritten.drain(..UNWRITTEN);
         }
-        drop(fresh);
-        self.flush();
+    }
+
+    /// Whether it is time to write it down, told to one who asks.
+    pub fn is_due(&self) -> bool {
+        let mut fresh = locked(&self.fresh);
+        let is_due = !fresh.unwritten.is_empty() && fresh.since.elapsed() >= OFTEN;
+        if is_due {
+            fresh.since = Instant::now();
+        }
+        is_due
     }
 
     /// Has all of it on disk.

@@ -65,7 +65,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use action::Action;
 use answer::Question;
@@ -106,6 +106,8 @@ pub struct Cache {
     flights: Arc<Flights<Question>>,
     journal: Journal,
     tally: Arc<Tally>,
+    /// Held while both are written.
+    writing: Mutex<()>,
     audit: Audit,
     /// Outputs are links into the store.
     links: AtomicBool,
@@ -131,6 +133,7 @@ impl Cache {
             flights: Flights::new(move |question| after_flights(question)),
             journal,
             tally: Arc::default(),
+            writing: Mutex::default(),
             audit: Audit::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
@@ -191,18 +194,14 @@ impl Cache {
     }
 
     fn count(&self, name: impl Into<String>) {
-        self.tally.add(&self.store, name, 1);
+        self.tally.add(name, 1);
     }
 
     /// From now on these are asked for what is not in the store.
     pub fn set_remote(&self, text: &str) -> Result<(), String> {
         let addresses = address::parse_all(text)?;
-        let (store, tally) = (Arc::downgrade(&self.store), self.tally.clone());
-        let count = move |name: &str, n: u64| {
-            if let Some(store) = store.upgrade() {
-                tally.add(&store, name, n);
-            }
-        };
+        let tally = self.tally.clone();
+        let count = move |name: &str, n: u64| tally.add(name, n);
         let open = || Tiers::open(&addresses, &Arc::new(Counts::new(count)), &search::load(&self.store));
         let tiers = (!addresses.is_empty()).then(open);
         let mut place = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
@@ -255,8 +254,20 @@ impl Cache {
         }
     }
 
+    /// Whether what was noted and counted is to be written: by somebody for whom nobody waits, as a disk may take its time.
+    pub fn is_writing_due(&self) -> bool {
+        // Whoever is at it may hang there, and is enough.
+        self.writing.try_lock().is_ok() && self.is_anything_due()
+    }
+
+    fn is_anything_due(&self) -> bool {
+        // Both are asked: each begins its time anew.
+        self.journal.is_due() | self.tally.is_due()
+    }
+
     /// Has all that was counted on disk.
     pub fn flush(&self) {
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.journal.flush();
         if let Err(error) = self.tally.flush(&self.store) {
             log::warn!("count in the store: {error}");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::store::Store;
 
-/// A count is on disk no later than this and one event.
+/// A count is on disk no later than this and one request.
 const OFTEN: Duration = Duration::from_secs(1);
 
 struct Pending {
@@ -31,16 +31,19 @@ impl Default for Tally {
 }
 
 impl Tally {
-    pub fn add(&self, store: &Store, name: impl Into<String>, n: u64) {
+    pub fn add(&self, name: impl Into<String>, n: u64) {
         let mut pending = self.pending();
         *pending.counts.entry(name.into()).or_default() += n;
-        if pending.since.elapsed() < OFTEN {
-            return;
+    }
+
+    /// Whether it is time to write it down, told to one who asks.
+    pub fn is_due(&self) -> bool {
+        let mut pending = self.pending();
+        let is_due = !pending.counts.is_empty() && pending.since.elapsed() >= OFTEN;
+        if is_due {
+            pending.since = Instant::now();
         }
-        drop(pending);
-        if let Err(error) = self.flush(store) {
-            log::debug!("count in the store: {error}");
-        }
+        is_due
     }
 
     /// Has all that was counted on disk. What cannot be written, on a full disk, is counted still, and written later.

@@ -67,7 +67,7 @@ impl Cache {
         match self.store.zero_counters() {
             Ok(()) => {
                 self.tally.clear();
-                self.tally.add(&self.store, SINCE, now());
+                self.tally.add(SINCE, now());
                 Answer::Done
             }
             Err(error) => Answer::Refusal(format!("the counts could not be written: {error}")),
@@ -188,7 +188,7 @@ impl Cache {
     /// Counts begin with the store.
     pub(super) fn begin_counts(&self) {
         if !self.tally.look(&self.store).contains_key(SINCE) {
-            self.tally.add(&self.store, SINCE, now());
+            self.tally.add(SINCE, now());
         }
     }
 }

@@ -18,7 +18,7 @@ use rustix::time::{
 };
 
 use super::{Server, EVENTS};
-use crate::cache::clerks::Done;
+use crate::cache::clerks::{Done, Errand};
 use crate::cache::moment::Moment;
 use crate::prompt::make_prompt;
 
@@ -123,6 +123,9 @@ impl Lead {
                 server.on_answer(who, answer);
                 server.start_commands();
                 server.finish_round();
+                if cache.is_writing_due() {
+                    server.clerks.send(Errand::Write);
+                }
             }
             // Before the next events: whoever waits for the answer has it.
             if let Some(moment) = &mut moment {

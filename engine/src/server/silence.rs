@@ -19,6 +19,8 @@ use crate::timers::Alarm;
 
 /// Nothing was heard for so long, while somebody looks into the store.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Somebody has looked into it for so long, for one command, while others were idle: a large output takes its time.
+const PATIENCE_FOR_ONE: Duration = Duration::from_secs(20);
 /// Once it is known to be silent, nobody waits for longer.
 const HASTE: Duration = Duration::from_millis(20);
 const NAME: &str = "silent store";
@@ -27,7 +29,7 @@ const WORDS: &str = "the store does not answer";
 /// What is waited for.
 #[derive(Default)]
 pub(super) struct Silence {
-    waiting: HashMap<CommandKey, Claim>,
+    waiting: HashMap<CommandKey, Waiting>,
     heard: u64,
     /// What was heard when the alarm was set.
     heard_before: u64,
@@ -35,16 +37,29 @@ pub(super) struct Silence {
     is_silent: bool,
 }
 
+struct Waiting {
+    claim: Claim,
+    since: Instant,
+}
+
+impl Silence {
+    fn holds_one_up(&self) -> bool {
+        let mut waiting = self.waiting.values();
+        waiting.any(|one| one.claim.is_at_work() && one.since.elapsed() >= PATIENCE_FOR_ONE)
+    }
+}
+
 impl Server {
     /// A clerk is asked for something of a command.
     pub(super) fn await_store(&mut self, key: CommandKey, claim: Claim) {
         let silence = &mut self.silence;
-        silence.waiting.insert(key, claim);
+        let since = Instant::now();
+        silence.waiting.insert(key, Waiting { claim, since });
         if !silence.is_watched {
             silence.is_watched = true;
             silence.heard_before = silence.heard;
             let patience = if silence.is_silent { HASTE } else { PATIENCE };
-            self.timers.set(Instant::now() + patience, Alarm::Store);
+            self.timers.set(since + patience, Alarm::Store);
         }
     }
 
@@ -58,8 +73,8 @@ impl Server {
 
     /// Its client does not want it any more: what is found must not be put in its place.
     pub(super) fn leave_store(&mut self, key: CommandKey) {
-        if let Some(claim) = self.silence.waiting.remove(&key) {
-            claim.give_up();
+        if let Some(waiting) = self.silence.waiting.remove(&key) {
+            waiting.claim.give_up();
         }
     }
 
@@ -70,7 +85,7 @@ impl Server {
             return;
         }
         let is_heard = silence.heard != silence.heard_before;
-        let hangs = self.is_away.load(Ordering::Relaxed) || !self.clerks.has_idle();
+        let hangs = self.is_away.load(Ordering::Relaxed) || !self.clerks.has_idle() || silence.holds_one_up();
         if !is_heard && hangs {
             self.give_up_store();
         }
@@ -87,12 +102,9 @@ impl Server {
         if !std::mem::replace(&mut self.silence.is_silent, true) {
             warn!("{WORDS}: commands run without it until it does");
         }
-        let given_up = |claim: &Claim| claim.give_up();
         let waiting = self.silence.waiting.iter();
-        let keys: Vec<_> = waiting
-            .filter(|(_, claim)| given_up(claim))
-            .map(|(key, _)| *key)
-            .collect();
+        let given_up = waiting.filter(|(_, waiting)| waiting.claim.give_up());
+        let keys: Vec<_> = given_up.map(|(key, _)| *key).collect();
         for key in keys {
             self.silence.waiting.remove(&key);
             match self.commands.get(&key).map(|command| &command.state) {
