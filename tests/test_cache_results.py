@@ -98,3 +98,20 @@ def test_a_dependency_file_names_its_own_object(cc: str, lab: Lab) -> None:
 	for folder in ("with$dollar", "with#mark"):
 		(lab.folder / folder).mkdir()
 		lab.same(f"{cc} -Iinc -MMD -MF {folder}/a.d -c src/a.c -o {folder}/a.o")
+
+
+@each
+def test_a_header_that_is_generated_in_the_same_moment(cc: str, lab: Lab) -> None:
+	"""What was as new as its command is not stored, since it may change in that moment; the next time the command waits."""
+	count = 8
+	for number in range(count):
+		lab.write(f"f{number}.c", '#include "made.h"\nint f = MADE;\n')
+	compile_all = f"""
+		for n in {" ".join(map(str, range(count)))}; do
+			echo '#define MADE 1' > made.h
+			{lab.wafcc} {cc} -c f$n.c -o f$n.o || exit 1
+		done"""
+	for _ in range(3):
+		subprocess.run(["sh", "-c", compile_all], cwd=lab.folder, env=lab.environ, check=True, timeout=PATIENCE)
+	said = [lab.explain(lab.folder / f"f{number}.o") for number in range(count)]
+	assert all(words.startswith("hit") for words in said), said

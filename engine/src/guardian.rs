@@ -145,7 +145,7 @@ fn temporary_file_of(process: i32) -> Option<PathBuf> {
 }
 
 /// Whether it is a path as drivers draw them.
-fn is_drawn(path: &[u8]) -> bool {
+pub fn is_drawn(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let letters = name.strip_prefix(b"cc").and_then(|name| name.strip_suffix(b".s"));
     path.starts_with(b"/") && letters.is_some_and(|it| it.len() == 6 && it.iter().all(u8::is_ascii_alphanumeric))

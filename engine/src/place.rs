@@ -22,6 +22,8 @@ const RIGHTS: [&str; 10] = [
     "NoNewPrivs",
     "Seccomp",
 ];
+/// Those of which nought means that there is none.
+const CONFINING: [&str; 2] = ["NoNewPrivs", "Seccomp"];
 const ROOT: &str = "root folder";
 const LABEL: &str = "security label";
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -67,6 +69,13 @@ impl Place {
             Some((name, _)) => Err(format!("another {name} than the engine's")),
             None => Ok(()),
         }
+    }
+
+    /// Whether a process at `other` only lacks what confines us.
+    pub fn is_cell_beside(&self, other: &Place) -> bool {
+        let pairs = self.traits.iter().zip(&other.traits);
+        let mut unlike = pairs.filter(|(ours, theirs)| ours != theirs).peekable();
+        unlike.peek().is_some() && unlike.all(|((name, _), (_, theirs))| CONFINING.contains(name) && theirs == "0")
     }
 
     /// Whether commands for a process at `other` can be run from here: the control group to move them to, if another.
@@ -139,6 +148,24 @@ mod tests {
         groups.1 = "1 2 3".to_owned();
         let refusal = here.serves(&there).unwrap_err();
         assert!(refusal.contains("Groups"), "{refusal}");
+    }
+
+    #[test]
+    fn only_what_is_free_is_beside_a_cell() {
+        let with = |values: &[(&str, &str)]| {
+            let mut place = Place::of(std::process::id()).unwrap();
+            for (name, value) in place.traits.iter_mut() {
+                let of_ours = CONFINING.contains(name).then_some("0");
+                let wanted = values.iter().find(|(one, _)| one == name).map(|(_, value)| *value);
+                *value = wanted.or(of_ours).unwrap_or(value).to_owned();
+            }
+            place
+        };
+        let (free, filtered) = (with(&[]), with(&[("Seccomp", "2"), ("NoNewPrivs", "1")]));
+        assert!(filtered.is_cell_beside(&free));
+        assert!(!free.is_cell_beside(&filtered) && !free.is_cell_beside(&with(&[])));
+        assert!(!filtered.is_cell_beside(&with(&[("Groups", "1 2 3")])));
+        assert!(!filtered.is_cell_beside(&with(&[("NoNewPrivs", "1"), ("Seccomp", "1")])));
     }
 
     #[test]

@@ -256,12 +256,16 @@ class OlderIndex(Fault):
 			stage.note("the index has %d bytes" % len(self.kept))
 			return bool(self.kept)
 		older = found[0].with_name("index.older")
-		if self.is_in_place:
-			found[0].write_bytes(self.kept)
-		else:
-			older.write_bytes(self.kept)
-			os.replace(str(older), str(found[0]))
-		stage.note("the index is the earlier one")
+		try:
+			if self.is_in_place:
+				found[0].write_bytes(self.kept)
+			else:
+				older.write_bytes(self.kept)
+				os.replace(str(older), str(found[0]))
+			stage.note("the index is the earlier one")
+		except OSError as e:  # the disk may be full, or the folder gone
+			remove(older)
+			stage.note("the index could not be exchanged: %s" % e.strerror)
 		return True
 
 

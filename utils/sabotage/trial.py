@@ -264,7 +264,8 @@ class Trial:
 
 	def count(self) -> Dict[str, int]:
 		"""What the cache has counted."""
-		_, said = self.scene.ask(self.shop.tools.wafcc, "--show-stats", "--json")
+		# as the build calls it: the engine that it may start has what its callers have
+		_, said = self.scene.ask(*self.scene.with_wrapper([self.shop.tools.wafcc, "--show-stats", "--json"]))
 		try:
 			told = json.loads(said)
 		except ValueError:

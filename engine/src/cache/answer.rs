@@ -29,6 +29,7 @@ use super::foreign::{Declaration, Origin, Refusal, Stored};
 use super::input::Input;
 use super::inputs::Inputs;
 use super::journal::RUNS;
+use super::keep::Unkept;
 use super::moment::Moment;
 use super::neutral;
 use super::outputs::Role;
@@ -276,8 +277,9 @@ impl Cache {
                 return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
             }
         }
-        if question.by_facts.is_some() {
-            // Links follow right after compiles: what was made in the tick in which a command starts is not trusted.
+        // What was made in the tick in which a command starts is not trusted. Links follow right after compiles, and some compiles
+        // right after what generates a header.
+        if question.by_facts.is_some() || self.came_too_early(&question, &action, &key) {
             Stamp::wait_for_next();
         }
         reasons = self.with_command_line(reasons, &question, &action, &key);
@@ -292,7 +294,7 @@ impl Cache {
             why,
             audited,
         };
-        self.note_miss(&ticket, Some(RUNS));
+        self.note_miss(&ticket, Some(&Unkept::new(RUNS, RUNS)));
         Some(Answer::Miss(Box::new(ticket)))
     }
 

@@ -9,6 +9,7 @@ use super::answer::{Question, Ticket, NEW};
 use super::digest::Digest;
 use super::fact::Change;
 use super::journal::plain;
+use super::keep::Unkept;
 use super::outputs::Role;
 use super::wish::now;
 use super::Cache;
@@ -89,15 +90,22 @@ impl Cache {
         self.journal.note(of_uncached(explanation, question, words));
     }
 
-    pub(super) fn note_miss(&self, ticket: &Ticket, unstored: Option<&str>) {
+    pub(super) fn note_miss(&self, ticket: &Ticket, unstored: Option<&Unkept>) {
         let explanation = self.begin_explanation(&ticket.question, &ticket.action, &ticket.key);
         self.journal.note(of_miss(explanation, ticket, unstored));
     }
 
     /// Of an output that only what the command did has told.
-    pub(super) fn note_miss_of(&self, ticket: &Ticket, path: &[u8], unstored: Option<&str>) {
+    pub(super) fn note_miss_of(&self, ticket: &Ticket, path: &[u8], unstored: Option<&Unkept>) {
         let explanation = explain(&ticket.question, &ticket.key, path);
         self.journal.note(of_miss(explanation, ticket, unstored));
+    }
+
+    /// Nothing was stored of it the last time, since an input was as new as the command: it may be so each time.
+    pub(super) fn came_too_early(&self, question: &Question, action: &Action, key: &Digest) -> bool {
+        let now = self.begin_explanation(question, action, key);
+        let before = self.journal.look_up(&now.output);
+        before.is_some_and(|before| before.came_too_early && before.key == now.key)
     }
 
     /// Of a command that is new: in what it differs from the last one for its output.
@@ -207,12 +215,13 @@ fn of_hit(explanation: Explanation, question: &Question) -> Explanation {
     }
 }
 
-fn of_miss(explanation: Explanation, ticket: &Ticket, unstored: Option<&str>) -> Explanation {
+fn of_miss(explanation: Explanation, ticket: &Ticket, unstored: Option<&Unkept>) -> Explanation {
     Explanation {
         known: "miss".to_owned(),
         why: ticket.reasons.words.clone(),
         more: ticket.reasons.more,
-        unstored: unstored.map(str::to_owned),
+        unstored: unstored.map(|unkept| unkept.words.clone()),
+        came_too_early: unstored.is_some_and(Unkept::came_too_early),
         ..explanation
     }
 }

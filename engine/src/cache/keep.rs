@@ -21,6 +21,7 @@ use super::entry::{Content, Entry, Output, Print};
 use super::fact::{Fact, Kind};
 use super::inputs::Inputs;
 use super::neutral;
+use super::obstacle::CHANGED;
 use super::outputs::Role;
 use super::path::{Path, Place};
 use super::status::Stamp;
@@ -62,6 +63,11 @@ impl Unkept {
     pub fn new(name: &'static str, words: impl Into<String>) -> Unkept {
         let words = words.into();
         Unkept { name, words }
+    }
+
+    /// An input was made in the very moment in which the command started, as by the generator that ran right before it.
+    pub fn came_too_early(&self) -> bool {
+        self.name == CHANGED
     }
 
     fn failed(what: &str, error: &io::Error) -> Unkept {
@@ -153,9 +159,8 @@ impl Cache {
         if let Some(unkept) = unkept {
             self.count(format!("not stored/{}", unkept.name));
         }
-        let words = unkept.map(|unkept| unkept.words.as_str());
-        self.note_miss(ticket, words);
-        untold.iter().for_each(|path| self.note_miss_of(ticket, path, words));
+        self.note_miss(ticket, unkept);
+        untold.iter().for_each(|path| self.note_miss_of(ticket, path, unkept));
     }
 
     fn look_at(&self, ticket: &Ticket, ended: &Ended) -> Result<Gathered, Unkept> {

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Of what is another thing the next time, or in the next moment.
+pub const CHANGED: &str = "inputs changed while it ran";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
     /// It, or a part of it, could not be observed.
@@ -74,7 +77,7 @@ impl Obstacle {
     pub fn name(&self) -> &'static str {
         match self {
             Obstacle::Blind { .. } | Obstacle::Stranger => "not observed",
-            Obstacle::Changed { .. } | Obstacle::Inconsistent { .. } => "inputs changed while it ran",
+            Obstacle::Changed { .. } | Obstacle::Inconsistent { .. } => CHANGED,
             Obstacle::ReadsClock => "reads the clock",
             Obstacle::ReadsRandom => "reads random numbers",
             Obstacle::ReadsInput => "reads standard input",

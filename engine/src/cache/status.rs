@@ -28,9 +28,13 @@ pub struct Status {
 impl Stamp {
     /// By the coarse clock, as the stamps of files are: a file that is written to from now on has no earlier stamp.
     pub fn now() -> Stamp {
+        Stamp::of_clock(libc::CLOCK_REALTIME_COARSE)
+    }
+
+    fn of_clock(clock: libc::clockid_t) -> Stamp {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the kernel writes to what is ours.
-        unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &mut now) };
+        unsafe { libc::clock_gettime(clock, &mut now) };
         #[allow(clippy::unnecessary_cast)] // another size elsewhere
         Stamp {
             seconds: now.tv_sec as i64,
@@ -40,7 +44,8 @@ impl Stamp {
 
     /// Waits until whatever was stamped before is older than now.
     pub fn wait_for_next() {
-        let start = Stamp::now();
+        // Since Linux 6.13 a file that somebody has looked at is stamped by the fine clock, which is ahead of the coarse one.
+        let start = Stamp::of_clock(libc::CLOCK_REALTIME);
         // A clock that is set back meanwhile keeps nobody.
         for _ in 0..50 {
             if Stamp::now() > start {

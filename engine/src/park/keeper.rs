@@ -22,7 +22,7 @@ use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
 use crate::cache::trace::Arena;
 use crate::context::{self, Context};
-use crate::roster::OwnPlace;
+use crate::roster::{Litter, OwnPlace};
 use crate::spawn::Spawner;
 use crate::wire::Strings;
 
@@ -37,6 +37,7 @@ pub struct Keeper {
     pub arena: Option<Arena>,
     /// For what it tries.
     pub place: OwnPlace,
+    pub litter: Arc<Litter>,
     pub null: OwnedFd,
     /// An empty folder of its own.
     pub folder: PathBuf,
@@ -144,6 +145,7 @@ impl Keeper {
         let surveyor = Surveyor {
             arena: self.arena.as_ref(),
             place: self.place,
+            litter: &self.litter,
             null: &self.null,
             folder: &self.folder,
             desk: self.desk.clone(),

@@ -163,6 +163,7 @@ impl Lot {
             library: self.library().ok_or(io::ErrorKind::NotFound)?.to_owned(),
             roster: roster.share()?,
             arena: self.arena.clone(),
+            litter: roster.litter(),
             place: roster.keep().ok_or(io::ErrorKind::OutOfMemory)?,
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,

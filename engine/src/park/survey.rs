@@ -5,6 +5,7 @@
 //! which it removes.
 
 use std::ffi::CString;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -27,7 +28,8 @@ use crate::cache::path::Place;
 use crate::cache::trace::{Arena, Berth};
 use crate::cache::world::{Room, View, World};
 use crate::context;
-use crate::roster::OwnPlace;
+use crate::guardian::is_drawn;
+use crate::roster::{Litter, OwnPlace};
 use crate::spawn::{self, Ended};
 use crate::wire::Strings;
 
@@ -39,6 +41,7 @@ pub struct Surveyor<'a> {
     /// Where drivers note what they do.
     pub arena: Option<&'a Arena>,
     pub place: OwnPlace,
+    pub litter: &'a Arc<Litter>,
     pub null: &'a OwnedFd,
     /// An empty folder.
     pub folder: &'a Path,
@@ -192,7 +195,11 @@ impl Surveyor<'_> {
         let child = sample.driver.ask(&request, place);
         let child = child.map_err(|why| why.0.to_owned())?;
         let mut parts = Vec::new();
+        // Should it be killed with us, somebody else has to remove what it has made between its parts.
+        let mut between = Vec::new();
         let has_ended = desk.serve(&child.pidfd, |_, wanted| {
+            let drawn = wanted.argv().find(|word| is_drawn(word));
+            between.extend(drawn.and_then(|path| self.litter.note(Path::new(OsStr::from_bytes(path)))));
             parts.push(wanted);
             Some(0)
         });

@@ -263,18 +263,15 @@ impl Server {
     fn examine(&mut self, pid: u32) -> Result<Standing, (Why, String)> {
         let unseen = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
-        let control_group = self.place.serves(&place).map_err(|reason| (Why::Place, reason))?;
+        let control_group = match self.place.serves(&place) {
+            Ok(control_group) => control_group,
+            Err(what) if self.place.is_cell_beside(&place) => return Err(self.make_room(what)),
+            Err(what) => return Err((Why::Place, what)),
+        };
         let reader = context::Reader::new(pid).map_err(unseen)?;
         let context = reader.read().map_err(unseen)?;
         if let Some(what) = context.beyond(&self.own) {
-            let is_used = self.sessions.values().any(|session| session.is_told);
-            if is_used {
-                return Err((Why::Place, what.to_owned()));
-            }
-            // Whoever started us had less than this client, who can start an engine that serves both.
-            info!("leaving to make room for an engine with more: {what}");
-            self.leave();
-            return Err((Why::Leaving, what.to_owned()));
+            return Err(self.make_room(what.to_owned()));
         }
         let adjustments = Arc::new(context.adjustments(&self.own));
         let context = Arc::new(context);
@@ -284,6 +281,16 @@ impl Server {
             adjustments,
             control_group,
         })
+    }
+
+    /// Whoever started us had less than a client, who can start an engine that serves more; unless we are needed.
+    fn make_room(&mut self, what: String) -> (Why, String) {
+        if self.sessions.values().any(|session| session.is_told) {
+            return (Why::Place, what);
+        }
+        info!("leaving to make room for an engine with more: {what}");
+        self.leave();
+        (Why::Leaving, what)
     }
 
     /// Looks at a client of which nothing had to be known until now.

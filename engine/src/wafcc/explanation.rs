@@ -29,6 +29,8 @@ pub struct Explanation {
     pub more: u64,
     /// Why nothing was stored of a miss.
     pub unstored: Option<String>,
+    /// That was since an input had changed while it ran, or right before.
+    pub came_too_early: bool,
     pub folder: String,
     /// The command line; empty if it was too long to be kept.
     pub argv: Vec<String>,
@@ -40,7 +42,7 @@ impl Explanation {
     pub fn json(&self) -> Value {
         json!({
             "output": self.output, "at": self.at, "known": self.known, "why": self.why, "more": self.more,
-            "not_stored": self.unstored, "folder": self.folder, "argv": self.argv, "key": self.key,
+            "not_stored": self.unstored, "came_too_early": self.came_too_early, "folder": self.folder, "argv": self.argv, "key": self.key,
         })
     }
 
@@ -69,6 +71,8 @@ impl Explanation {
             why: texts("why"),
             more: number(value, "more")?,
             unstored: value["not_stored"].as_str().map(str::to_owned),
+            // Earlier engines did not tell.
+            came_too_early: value["came_too_early"].as_bool().unwrap_or(false),
             folder: text("folder")?,
             argv: texts("argv"),
             key: text("key")?,
@@ -144,6 +148,7 @@ mod tests {
             why: vec!["f.h has changed".to_owned(), "LANG is 'C', was not set".to_owned()],
             more: 3,
             unstored: Some("it failed".to_owned()),
+            came_too_early: true,
             folder: "/p".to_owned(),
             argv: vec!["gcc".to_owned(), "-c".to_owned()],
             key: "ab".to_owned(),
