@@ -40,12 +40,14 @@ const FLAGS: [&str; 12] = [
 ];
 
 /// Without a guard on the stack: that is set up by libc.
-const FRONT_FLAGS: [&str; 9] = [
+const FRONT_FLAGS: [&str; 10] = [
     "-std=gnu11",
     "-ffreestanding",
     "-fno-pic",
     "-fno-stack-protector",
     "-fno-builtin",
+    // Its texts lie side by side then, and not among those of the program, each in a page of its own.
+    "-fno-merge-constants",
     "-Wall",
     "-Wextra",
     "-Wshadow",

@@ -25,6 +25,7 @@
 #define MAGIC "wafcard1"
 #define PATH 4096
 #define CARD 16384
+#define CARD_NAME "/wafd-" VERSION ".card-"
 #define MOST (1ul << 20)
 /* Microseconds: what takes longer is waited for by the program. */
 #define ANSWERED 500000
@@ -38,7 +39,38 @@ struct wafcc_front {
 };
 struct wafcc_front wafcc_front = {-1, 0, 0};
 
-static unsigned char room[32768];
+#define PARTS 9
+
+struct card {
+	size_t size, at;
+	unsigned char bytes[CARD];
+};
+
+/* All memory of ours. What is used of it lies in as few pages as can be: the kernel makes each when it is touched, which takes as long as
+ * a thousand instructions. */
+static struct {
+	struct iovec parts[PARTS];
+	unsigned count_of_parts;
+	/* Who calls us, and one: nought is not known yet. */
+	long user;
+	unsigned char hello[128], before_environment[17], before_folder[32], before_argv[8], after[4];
+	union {
+		struct cmsghdr head;
+		unsigned char bytes[CMSG_SPACE(sizeof(int))];
+	} control;
+	struct msghdr message;
+	struct sockaddr_un address;
+	unsigned char processors[1024];
+	struct card card;
+	union {
+		/* A name that is looked at. */
+		char path[PATH];
+		/* After that, where we are. */
+		unsigned char folder[PATH];
+		/* And when all is said, the answer. */
+		unsigned char answer[32768];
+	} room;
+} our;
 
 /* ---- what libc would have */
 
@@ -120,13 +152,19 @@ static int append(char *path, size_t *size, const char *text) {
 	return 1;
 }
 
+static long user(void) {
+	if (!our.user)
+		our.user = SYSTEM(SYS_geteuid) + 1;
+	return our.user - 1;
+}
+
 static int append_user(char *path, size_t *size) {
 	char number[12] = {0};
 	size_t at = sizeof number - 1;
-	long user = SYSTEM(SYS_geteuid);
+	long rest = user();
 	do
-		number[--at] = (char)('0' + user % 10);
-	while (user /= 10);
+		number[--at] = (char)('0' + rest % 10);
+	while (rest /= 10);
 	return append(path, size, number + at);
 }
 
@@ -152,21 +190,15 @@ static int is_ours_alone(const char *path) {
 	struct stat found;
 	if (SYSTEM(SYS_newfstatat, AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) < 0)
 		return 0;
-	return S_ISDIR(found.st_mode) && !(found.st_mode & 077) && found.st_uid == (uid_t)SYSTEM(SYS_geteuid);
+	return S_ISDIR(found.st_mode) && !(found.st_mode & 077) && found.st_uid == (uid_t)user();
 }
 
-struct card {
-	unsigned char bytes[CARD];
-	size_t size, at;
-};
-
-static struct card card;
-
 static const unsigned char *take(size_t size) {
-	if (size > card.size - card.at)
+	struct card *card = &our.card;
+	if (size > card->size - card->at)
 		return 0;
-	card.at += size;
-	return card.bytes + card.at - size;
+	card->at += size;
+	return card->bytes + card->at - size;
 }
 
 /* A number of bytes and so many of them; a text ends with a zero. */
@@ -185,21 +217,26 @@ static const char *take_text(void) {
 }
 
 static int read_card(char **environment) {
-	static char path[PATH];
+	char *path = our.room.path;
 	size_t size = 0;
 	if (!find_folder(path, &size, environment) || path[0] != '/' || !is_ours_alone(path))
 		return 0;
-	if (!append(path, &size, "/wafd-" VERSION ".card-") || !append_digest(path, &size, digest(environment)))
+	if (!append(path, &size, CARD_NAME) || !append_digest(path, &size, digest(environment)))
 		return 0;
 	long file = SYSTEM(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (file < 0)
 		return 0;
-	long got = SYSTEM(SYS_read, file, card.bytes, CARD);
+	long got = SYSTEM(SYS_read, file, our.card.bytes, CARD);
 	SYSTEM(SYS_close, file);
-	card.size = got > 0 && got < CARD ? (size_t)got : 0;
-	card.at = 0;
+	our.card.size = got > 0 && got < CARD ? (size_t)got : 0;
+	our.card.at = 0;
 	const unsigned char *magic = take(8);
 	return magic && begins((const char *)magic, MAGIC);
+}
+
+/* Whether the card itself is in this folder, which was looked at then. */
+static int has_card(const char *folder) {
+	return begins(our.room.path, folder) && begins(our.room.path + length(folder), CARD_NAME);
 }
 
 /* A file that was looked at for the card is as it was: 0 not there, 1 a file, 2 a folder. */
@@ -229,7 +266,7 @@ static int exists(const char *path) {
 
 /* A call before us has noted that the engine could not be reached, as src/wafcc/trouble.rs does. */
 static int is_troubled(const char *folder) {
-	static char path[PATH];
+	char *path = our.room.path;
 	size_t size = 0;
 	if (!append(path, &size, folder) || !append(path, &size, "/wafd-" VERSION ".trouble") || exists(path))
 		return 1;
@@ -331,8 +368,8 @@ static size_t name_session(unsigned char session[16], char name[64]) {
 }
 
 static uint32_t processors(void) {
-	static unsigned char set[1024];
-	long size = SYSTEM(SYS_sched_getaffinity, 0, sizeof set, set);
+	unsigned char *set = our.processors;
+	long size = SYSTEM(SYS_sched_getaffinity, 0, sizeof our.processors, set);
 	uint32_t count = 0;
 	for (long i = 0; i < size; i++)
 		for (unsigned bits = set[i]; bits; bits &= bits - 1)
@@ -340,25 +377,21 @@ static uint32_t processors(void) {
 	return count ? count : 1;
 }
 
-#define PARTS 9
-
-static struct iovec parts[PARTS];
-static unsigned count_of_parts;
-
 static void add(const void *bytes, size_t size) {
-	parts[count_of_parts].iov_base = (void *)(uintptr_t)bytes;
-	parts[count_of_parts++].iov_len = size;
+	our.parts[our.count_of_parts].iov_base = (void *)(uintptr_t)bytes;
+	our.parts[our.count_of_parts++].iov_len = size;
 }
 
 /* All that is to be said, in one message. */
 static int say(int socket, char **argv, char **environment, const unsigned char *caching, size_t caching_size) {
-	static unsigned char hello[128], before_environment[17], before_folder[32], folder[PATH], before_argv[8], after[4];
+	unsigned char *hello = our.hello, *before_environment = our.before_environment, *before_folder = our.before_folder;
+	unsigned char *before_argv = our.before_argv, *folder = our.room.folder;
 	size_t variables, variables_size, words, words_size;
 	if (!in_a_row(environment, &variables, &variables_size) || !in_a_row(argv + 1, &words, &words_size))
 		return 0;
 	char name[64];
 	size_t name_size = name_session(hello + 13, name);
-	long folder_size = SYSTEM(SYS_getcwd, folder, sizeof folder);
+	long folder_size = SYSTEM(SYS_getcwd, folder, sizeof our.room.folder);
 	if (!name_size || folder_size < 2 || folder[0] != '/')
 		return 0;
 	folder_size--;
@@ -378,7 +411,7 @@ static int say(int socket, char **argv, char **environment, const unsigned char 
 	put32(before_environment + 5, 0);
 	put32(before_environment + 9, (uint32_t)variables);
 	put32(before_environment + 13, (uint32_t)variables_size);
-	add(before_environment, sizeof before_environment);
+	add(before_environment, sizeof our.before_environment);
 	add(environment[0], variables_size);
 	add(caching, caching_size);
 	put32(before_folder, (uint32_t)(1 + 4 + 4 + 4 + 8 + 4 + (size_t)folder_size + 8 + words_size + 4));
@@ -388,42 +421,39 @@ static int say(int socket, char **argv, char **environment, const unsigned char 
 	add(folder, (size_t)folder_size);
 	put32(before_argv, (uint32_t)words);
 	put32(before_argv + 4, (uint32_t)words_size);
-	add(before_argv, sizeof before_argv);
+	add(before_argv, sizeof our.before_argv);
 	add(argv[1], words_size);
-	add(after, sizeof after);
+	add(our.after, sizeof our.after);
 	/* Standard input goes along. */
-	static union {
-		struct cmsghdr head;
-		unsigned char bytes[CMSG_SPACE(sizeof(int))];
-	} control;
-	control.head.cmsg_level = SOL_SOCKET;
-	control.head.cmsg_type = SCM_RIGHTS;
-	control.head.cmsg_len = CMSG_LEN(sizeof(int));
-	static struct msghdr message;
-	message.msg_iov = parts;
-	message.msg_iovlen = count_of_parts;
-	message.msg_control = &control;
-	message.msg_controllen = sizeof control;
+	struct cmsghdr *head = &our.control.head;
+	head->cmsg_level = SOL_SOCKET;
+	head->cmsg_type = SCM_RIGHTS;
+	head->cmsg_len = CMSG_LEN(sizeof(int));
+	struct msghdr *message = &our.message;
+	message->msg_iov = our.parts;
+	message->msg_iovlen = our.count_of_parts;
+	message->msg_control = head;
+	message->msg_controllen = sizeof our.control;
 	size_t all = 0;
-	for (unsigned i = 0; i < count_of_parts; i++)
-		all += parts[i].iov_len;
+	for (unsigned i = 0; i < our.count_of_parts; i++)
+		all += our.parts[i].iov_len;
 	/* What does not fit at once is rare, and a cut message is an engine's to forget. */
-	return SYSTEM(SYS_sendmsg, socket, &message, MSG_NOSIGNAL) == (long)all;
+	return SYSTEM(SYS_sendmsg, socket, message, MSG_NOSIGNAL) == (long)all;
 }
 
 static long reach(const char *path) {
-	static struct sockaddr_un address;
-	address.sun_family = AF_UNIX;
-	if (length(path) >= sizeof address.sun_path)
+	struct sockaddr_un *address = &our.address;
+	address->sun_family = AF_UNIX;
+	if (length(path) >= sizeof address->sun_path)
 		return -1;
-	copy(address.sun_path, path, length(path) + 1);
+	copy(address->sun_path, path, length(path) + 1);
 	long socket = SYSTEM(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (socket < 0)
 		return -1;
 	struct timeval answered = {0, ANSWERED}, sent = {0, SENT};
 	SYSTEM(SYS_setsockopt, socket, SOL_SOCKET, SO_RCVTIMEO, &answered, sizeof answered);
 	SYSTEM(SYS_setsockopt, socket, SOL_SOCKET, SO_SNDTIMEO, &sent, sizeof sent);
-	if (SYSTEM(SYS_connect, socket, &address, sizeof address) == 0)
+	if (SYSTEM(SYS_connect, socket, address, sizeof *address) == 0)
 		return socket;
 	SYSTEM(SYS_close, socket);
 	return -1;
@@ -495,8 +525,8 @@ static enum told look(const unsigned char *bytes, size_t size, int prints, int32
 
 /* Waits for the answer and ends with it. Returns if the program is to do all itself, or to wait on. */
 static void listen_to(int socket) {
-	unsigned char *bytes = room;
-	size_t size = 0, most = sizeof room;
+	unsigned char *bytes = our.room.answer;
+	size_t size = 0, most = sizeof our.room.answer;
 	for (;;) {
 		if (size == most) {
 			long larger = SYSTEM(SYS_mmap, 0, 4 * most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -540,7 +570,9 @@ HIDDEN void wafcc_front_begin(long *stack) {
 	const char *folder = take_text(), *path = take_text();
 	uint32_t caching_size = 0;
 	const unsigned char *caching = take_bytes(&caching_size), *watched = take(4);
-	if (!folder || !path || !caching || !watched || !is_ours_alone(folder) || is_troubled(folder))
+	if (!folder || !path || !caching || !watched)
+		return;
+	if (!(has_card(folder) || is_ours_alone(folder)) || is_troubled(folder))
 		return;
 	for (uint32_t left = u32(watched); left; left--)
 		if (!holds())

@@ -124,6 +124,8 @@ void wafpark_enlarge_pages(void);
 void wafpark_route(const char *address, const struct wafpark_request *request);
 /* Returns if the program is to be executed here. */
 int wafpark_runs_nothing(void);
+/* Whether a file must stay, though the program is to believe that it has removed it. */
+int wafpark_keeps(const char *path);
 void wafpark_offer(const char *path, char *const *argv, char *const *env, uint32_t token);
 
 /* watch.c: looks up all that it forwards to, so that no child has to. */

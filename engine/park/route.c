@@ -9,6 +9,7 @@
 #include "record.h"
 #include "system.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -220,6 +221,24 @@ static int is_wanted(const char *path, char *const *argv, char *const *env) {
 
 HIDDEN int wafpark_runs_nothing(void) {
 	return router.runs_nothing;
+}
+
+/* ccXXXXXX.s, as drivers draw the names of what is between their parts. */
+static int is_drawn(const char *path) {
+	const char *name = strrchr(path, '/');
+	name = name ? name + 1 : path;
+	if (name[0] != 'c' || name[1] != 'c')
+		return 0;
+	for (int i = 2; i < 8; i++)
+		if (!isalnum((unsigned char)name[i]))
+			return 0;
+	return name[8] == '.';
+}
+
+/* A driver whose part has failed removes its output. One that only tells has the names of a command that was there: what that has made is
+ * not its own. */
+HIDDEN int wafpark_keeps(const char *path) {
+	return router.runs_nothing && path && !is_drawn(path);
 }
 
 /* A driver that only tells what it would do: it has the names of a command that was there, and must not write what that has

@@ -145,6 +145,8 @@ OPENAT(openat64)
 	EXPORT int name parameters;                                                                                              \
 	EXPORT int name parameters {                                                                                             \
 		REAL(int, name, parameters, -1)                                                                                      \
+		if ((kind) == WAFPARK_REMOVE && wafpark_keeps(path))                                                                 \
+			return 0;                                                                                                        \
 		int result = real arguments;                                                                                         \
 		if (wafpark_watch)                                                                                                   \
 			wafpark_note(kind, outcome(result < 0), (uint32_t)(detail), folder, path);                                       \
@@ -583,6 +585,8 @@ EXPORT char *getwd(char *buffer) {
 
 #define CALL(kind, detail, folder, name, parameters, ...)                                                                    \
 	EXPORT int name parameters {                                                                                             \
+		if ((kind) == WAFPARK_REMOVE && wafpark_keeps(path))                                                                 \
+			return 0;                                                                                                        \
 		long result = SYSTEM(__VA_ARGS__);                                                                                   \
 		if (wafpark_watch)                                                                                                   \
 			wafpark_note(kind, result, detail, folder, path);                                                                \
@@ -627,6 +631,8 @@ EXPORT char *mkdtemp(char *path) {
 }
 
 static int move(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
+	if (wafpark_keeps(from))
+		return 0;
 	long result = SYSTEM(SYS_renameat2, from_folder, from, to_folder, to, flags);
 	if (wafpark_watch)
 		wafpark_note_two(WAFPARK_RENAME, result, from_folder, from, to_folder, to);

@@ -204,14 +204,23 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
             // SAFETY: the engine is our child and not yet reaped.
             unsafe { libc::kill(engine, signal) };
         }
-        while let Some((pid, status)) = reap() {
-            if pid == engine {
-                clean_up(roster);
-                return if libc::WIFEXITED(status) {
-                    libc::WEXITSTATUS(status)
-                } else {
-                    128 + libc::WTERMSIG(status)
-                };
+        loop {
+            match reap() {
+                Ok((pid, status)) if pid == engine => {
+                    clean_up(roster);
+                    return if libc::WIFEXITED(status) {
+                        libc::WEXITSTATUS(status)
+                    } else {
+                        128 + libc::WTERMSIG(status)
+                    };
+                }
+                Ok(_) => {}
+                // A system that lets nobody wait for children has them stay as they are.
+                Err(error) if error.raw_os_error() != Some(libc::ECHILD) && !processes::lives(engine) => {
+                    clean_up(roster);
+                    return 1;
+                }
+                Err(_) => break,
             }
         }
     }
@@ -261,11 +270,16 @@ fn awaited() -> libc::sigset_t {
     }
 }
 
-fn reap() -> Option<(i32, i32)> {
+/// A child that has ended, and how.
+fn reap() -> io::Result<(i32, i32)> {
     let mut status = 0;
     // SAFETY: the kernel writes the status to where we have it.
-    let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
-    (pid > 0).then_some((pid, status))
+    match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+        // None has yet.
+        0 => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+        pid if pid > 0 => Ok((pid, status)),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn reap_one(pid: i32) {
@@ -293,7 +307,7 @@ fn close_all_but(kept: impl Iterator<Item = i32>) {
 fn clean_up(roster: &Roster) {
     let remains = roster.remains();
     end_groups(&remains, |groups| {
-        while reap().is_some() {}
+        while reap().is_ok() {}
         // SAFETY: asks whether there are such processes; nobody but us reaps them, so that their numbers are still theirs.
         groups.retain(|group| unsafe { libc::kill(-group, 0) } == 0);
     });

@@ -16,6 +16,11 @@ pub fn list() -> Vec<Process> {
     numbers.filter_map(read).collect()
 }
 
+/// Whether one runs: not one that has ended and waits to be reaped.
+pub fn lives(number: i32) -> bool {
+    read(number).is_some()
+}
+
 fn read(number: i32) -> Option<Process> {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();

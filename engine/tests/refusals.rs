@@ -182,3 +182,19 @@ fn what_is_not_permitted_fails_nothing() {
 fn what_the_system_does_not_know_fails_nothing() {
     nothing_is_lost(libc::ENOSYS);
 }
+
+/// An engine that lives under such a filter does not serve who lives without: it leaves, and the next one serves.
+#[test]
+fn an_engine_in_a_cell_makes_room() {
+    let space = TestSpace::new();
+    let Some(launcher) = make_launcher(&space) else {
+        return;
+    };
+    let mut start = space.command(&launcher);
+    start.args([&libc::SYS_acct.to_string(), "1", env!("CARGO_BIN_EXE_wafd"), "start"]);
+    run(&mut start).succeeded();
+    let confined = space.engine();
+    let mut free = wafcc_space::clean(space.command(WAFCC), &space);
+    run(free.args(["sh", "-c", ":"]).current_dir(space.path(""))).succeeded();
+    assert_ne!(space.engine(), confined);
+}

@@ -203,6 +203,17 @@ fn a_lock_that_is_removed_is_taken_again() {
 }
 
 #[test]
+fn what_is_no_lock_and_no_index_makes_way() {
+    heals(|space| {
+        for name in ["lock", "index"] {
+            let path = folder(space).join(name);
+            fs::remove_file(&path).unwrap();
+            assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+        }
+    });
+}
+
+#[test]
 fn a_file_in_its_place_is_waited_out() {
     heals(|space| {
         fs::remove_dir_all(space.path("cache")).unwrap();

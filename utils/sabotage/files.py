@@ -94,8 +94,11 @@ class Damage(Fault):
 	def strike(self, stage: Stage, later: Later) -> bool:
 		return self.act(stage)
 
+	def may(self, path: pathlib.Path) -> bool:
+		return True
+
 	def act(self, stage: Stage) -> bool:
-		files = all_files(self.folder(stage))
+		files = [path for path in all_files(self.folder(stage)) if self.may(path)]
 		chosen = [path for path in files if self.rng.random() < self.share]
 		for path in chosen:
 			try:
@@ -134,6 +137,10 @@ class DamagedRuntime(Damage):
 	name = "runtime-damaged"
 	about = "files of the runtime folder cut, overwritten, removed, or made pipes, folders, links"
 	group = "runtime"
+
+	def may(self, path: pathlib.Path) -> bool:
+		"""Who writes into a library that programs have in their memory ends these, whosever library that is."""
+		return not (path.name.endswith(".so") and self.way in ("truncate", "scribble"))
 
 	def folder(self, stage: Stage) -> pathlib.Path:
 		return stage.scene.runtime

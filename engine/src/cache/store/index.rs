@@ -192,6 +192,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 
 /// Nothing, if it is not there or not an index.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
+    regular::make_way(path);
     match regular::open(path) {
         Ok(mut file) if file.metadata()?.len() <= LARGEST => {
             let mut bytes = Vec::new();

@@ -379,6 +379,7 @@ fn cut(name: &str) -> &str {
 
 fn lock(folder: &Path) -> io::Result<File> {
     let path = folder.join(LOCK);
+    regular::make_way(&path);
     let file = regular::open_lock(&path).map_err(|error| named("open the lock", &path, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

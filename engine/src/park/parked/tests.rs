@@ -158,7 +158,7 @@ fn what_the_child_of_a_parked_program_executes_is_observed() {
 /// A driver has the names of a command that was there while its course is learned: when the engine ends meanwhile, what that command
 /// has made must stay as it is.
 #[test]
-fn a_driver_that_only_tells_executes_nothing() {
+fn a_driver_that_only_tells_executes_and_removes_nothing() {
     const FLAGS: u32 = packet::ROUTE | packet::RUN_NOTHING;
     let stall = Stall::new("tells");
     let log = stall.arena.reserve().unwrap();
@@ -172,10 +172,11 @@ fn a_driver_that_only_tells_executes_nothing() {
     let gcc = Path::new("/usr/bin/gcc").canonicalize().unwrap();
     let stall = Stall::of("tells-gcc", &gcc);
     fs::write(stall.folder.join("t.c"), "").unwrap();
+    fs::write(stall.folder.join("t.o"), "made by the command").unwrap();
     let log = stall.arena.reserve().unwrap();
     let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], c"/absent/desk", FLAGS);
     assert_ne!(crate::spawn::wait_for(child.pid).code, 0);
-    assert!(!stall.folder.join("t.o").exists());
+    assert_eq!(fs::read(stall.folder.join("t.o")).unwrap(), b"made by the command");
 }
 
 #[test]
