@@ -102,7 +102,7 @@ def test_a_dependency_file_names_its_own_object(cc: str, lab: Lab) -> None:
 
 @each
 def test_a_header_that_is_generated_in_the_same_moment(cc: str, lab: Lab) -> None:
-	"""What was as new as its command is not stored, since it may change in that moment; the next time the command waits."""
+	"""What was as new as its command is not stored, since it may change yet; the next time the command waits."""
 	count = 8
 	for number in range(count):
 		lab.write(f"f{number}.c", '#include "made.h"\nint f = MADE;\n')
