@@ -4,6 +4,7 @@ import errno
 import os
 import random
 import subprocess
+import tempfile
 from typing import List, Type
 
 from .fault import Fault, Stage
@@ -81,11 +82,15 @@ class Handicapped(Fault):
 		source = stage.scene.tools.root / "try.c"
 		source.write_text("#include <stdio.h>\nint a;\n")
 		argv = [*stage.scene.wrapper, "gcc", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-		environ = stage.scene.clean_environ()
-		done = subprocess.run(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+		with tempfile.TemporaryDirectory(dir=str(stage.scene.tools.root)) as temporary:
+			environ = dict(stage.scene.clean_environ(), TMPDIR=temporary)
+			done = subprocess.run(argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+			self.may_leave_temporary = bool(os.listdir(temporary))
 		if done.returncode:
 			self.may_fail = True
 			stage.note("of which a plain compile fails, too")
+		if self.may_leave_temporary:
+			stage.note("and leaves temporary files")
 
 	def relieve(self, stage: Stage) -> None:
 		if stage.scene.wrapper:
