@@ -32,6 +32,7 @@ class Fault:
 	may_fail = False  # a plain build could fail of it as well; the next one must not
 	may_leave = False  # temporary files, as a plain compiler would
 	may_leave_temporary = False  # what was between the parts of a compiler that was killed with the engine
+	may_leave_links = False  # what is between the parts of a linker that is ended, which nobody of ours has started
 	may_leave_beside = False  # outputs that are not whole, as ar does when it is ended
 	lasts = False  # beyond the build: then the cache need not work
 	wants_edit = False  # the files must be edited before

@@ -13,7 +13,11 @@ PROGRAMS = ("wafd", "wafcc", "ninja", "python", "pypy", "sh", "dash", "handicap"
 
 
 def find_engine(stage: Stage) -> List[Process]:
-	return stage.scene.engines()[1:]
+	"""The children of guardians: their own are commands that have not begun yet."""
+	found = stage.scene.engines()
+	pids = {one.pid for one in found}
+	guardians = {one.pid for one in found if one.parent not in pids}
+	return [one for one in found if one.parent in guardians]
 
 
 def find_guardian(stage: Stage) -> List[Process]:
@@ -88,6 +92,7 @@ class BuildSignal(Fault):
 	"""A signal to the build itself, which is then run again."""
 
 	strikes = 1
+	may_leave_links = True
 	may_fail = True
 	may_leave_beside = True
 	number = signal.SIGKILL

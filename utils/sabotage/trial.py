@@ -121,7 +121,7 @@ class Trial:
 				self.trouble(text)
 			self.note("stopped")
 			if not self.may_leave() and not any(fault.may_leave_temporary for fault in self.faults):
-				for text in self.scene.strays():
+				for text in self.scene.strays(any(fault.may_leave_links for fault in self.faults)):
 					self.trouble(text)
 		except Hang as e:
 			self.trouble(str(e))
