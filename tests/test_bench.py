@@ -340,12 +340,16 @@ def test_missing_program(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 	"""A contender whose program is missing is an error for who asked for it, and is left out for who did not."""
 	monkeypatch.setenv("PATH", str(tmp_path))
 	with pytest.raises(Mistake, match=r"contender ninja\+ccache cannot take part: ccache is not installed"):
-		bench.choose_contenders(argparse.Namespace(scenarios=["full"], contenders=["ninja+ccache"], baseline=None))
-	chosen, left_out = bench.choose_contenders(argparse.Namespace(scenarios=["full"], contenders=None, baseline=None))
+		bench.choose_contenders(
+			argparse.Namespace(scenarios=["full"], contenders=["ninja+ccache"], baseline=None, engines={})
+		)
+	chosen, left_out = bench.choose_contenders(
+		argparse.Namespace(scenarios=["full"], contenders=None, baseline=None, engines={})
+	)
 	assert "waf-nopool" in contender.names_of(chosen)
 	assert ("ninja", "ninja is not installed") in left_out
 	with pytest.raises(Mistake, match="contender ninja cannot take part"):
-		bench.choose_contenders(argparse.Namespace(scenarios=["full"], contenders=None, baseline="ninja"))
+		bench.choose_contenders(argparse.Namespace(scenarios=["full"], contenders=None, baseline="ninja", engines={}))
 
 
 def test_list_names_everything() -> None:

@@ -123,7 +123,7 @@ def test_parent_holds_memory(spawns: Spawns, tmp_path: pathlib.Path, way: str) -
 
 def options(**changes: object) -> argparse.Namespace:
 	"""A command line's options."""
-	given = {"scenarios": ["spawn"], "contenders": None, "baseline": None, "parents": None}
+	given = {"scenarios": ["spawn"], "contenders": None, "baseline": None, "parents": None, "engines": {}}
 	return argparse.Namespace(**{**given, **changes})
 
 
