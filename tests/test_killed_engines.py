@@ -43,9 +43,13 @@ class Yard(Lab):
 			return subprocess.Popen(line, cwd=self.folder, env=environ, stdin=subprocess.DEVNULL, stderr=said)
 
 	def is_compiling(self) -> bool:
-		"""A compiler has begun; a driver that has only drawn the name of a file for it tells nobody."""
-		names = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in self.find_compilers()]
-		return "cc1" in names
+		"""A compiler waits at the gate, and has for a while: before and after that only its driver knows its file."""
+		for _ in range(5):
+			stats = [pathlib.Path(f"/proc/{pid}/stat").read_text() for pid in self.find_compilers()]
+			if not any("(cc1) S" in stat for stat in stats):
+				return False
+			time.sleep(0.01)
+		return True
 
 	def find_compilers(self) -> List[int]:
 		"""Processes that work in the folder."""

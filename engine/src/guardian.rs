@@ -28,6 +28,8 @@ use crate::spawn::{set_disposition, SIGNALS};
 const PARTS: [&[u8]; 5] = [b"cc1", b"cc1plus", b"f951", b"lto1", b"as"];
 /// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A part that is just being executed has no command line yet, and its file is there already.
+const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(2), Duration::from_millis(3)];
 /// So many seconds after its last note an engine has started no further process.
 const LATEST: u64 = 10;
 
@@ -130,9 +132,14 @@ fn is_left(group: i32, remains: &Remains, there: &[Process]) -> bool {
 /// What is between the parts of compilers. Their drivers, which would remove it, are killed, and asking them to end would be worse: they
 /// remove their output, too, which somebody else may have made anew by then.
 fn find_temporary_files(groups: &[i32]) -> Vec<PathBuf> {
-    let there = processes::list();
-    let ours = there.iter().filter(|process| groups.contains(&process.group));
-    ours.filter_map(|process| temporary_file_of(process.number)).collect()
+    let mut found = Vec::new();
+    for pause in LOOKS {
+        std::thread::sleep(pause);
+        let there = processes::list();
+        let ours = there.iter().filter(|process| groups.contains(&process.group));
+        found.extend(ours.filter_map(|process| temporary_file_of(process.number)));
+    }
+    found
 }
 
 /// "cc1 … -o /tmp/ccXXXXXX.s", "as … /tmp/ccXXXXXX.s"
