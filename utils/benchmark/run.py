@@ -31,8 +31,8 @@ class Lane(NamedTuple):
 
 	@property
 	def label(self) -> str:
-		"""Its name in the name of a file."""
-		return "-".join(filter(None, self.names)).replace("/", "_")
+		"""Its name in the name of a file; earlier engines knew no commands that name an ``@``."""
+		return "-".join(filter(None, self.names)).replace("/", "_").replace("@", "_")
 
 
 class Run:
