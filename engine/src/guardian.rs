@@ -21,15 +21,13 @@ use rustix::event::{poll, PollFd, PollFlags};
 use rustix::process::Pid;
 
 use crate::processes::{self, Process};
-use crate::roster::{Remains, Roster};
+use crate::roster::{is_drawn, Remains, Roster};
 use crate::spawn::{set_disposition, SIGNALS};
 
 /// The parts of compilers that have files between them, of which the driver has drawn the name.
 const PARTS: [&[u8]; 5] = [b"cc1", b"cc1plus", b"f951", b"lto1", b"as"];
 /// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A part that is just being executed has no command line yet, and its file is there already.
-const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(2), Duration::from_millis(3)];
 /// So many seconds after its last note an engine has started no further process.
 const LATEST: u64 = 10;
 
@@ -132,14 +130,9 @@ fn is_left(group: i32, remains: &Remains, there: &[Process]) -> bool {
 /// What is between the parts of compilers. Their drivers, which would remove it, are killed, and asking them to end would be worse: they
 /// remove their output, too, which somebody else may have made anew by then.
 fn find_temporary_files(groups: &[i32]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for pause in LOOKS {
-        std::thread::sleep(pause);
-        let there = processes::list();
-        let ours = there.iter().filter(|process| groups.contains(&process.group));
-        found.extend(ours.filter_map(|process| temporary_file_of(process.number)));
-    }
-    found
+    let there = processes::list();
+    let ours = there.iter().filter(|process| groups.contains(&process.group));
+    ours.filter_map(|process| temporary_file_of(process.number)).collect()
 }
 
 /// "cc1 … -o /tmp/ccXXXXXX.s", "as … /tmp/ccXXXXXX.s"
@@ -149,13 +142,6 @@ fn temporary_file_of(process: i32) -> Option<PathBuf> {
     let program = words.next()?.rsplit(|byte| *byte == b'/').next()?;
     let found = words.find(|word| is_drawn(word)).filter(|_| PARTS.contains(&program))?;
     Some(Path::new(OsStr::from_bytes(found)).to_path_buf())
-}
-
-/// Whether it is a path as drivers draw them.
-pub fn is_drawn(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let letters = name.strip_prefix(b"cc").and_then(|name| name.strip_suffix(b".s"));
-    path.starts_with(b"/") && letters.is_some_and(|it| it.len() == 6 && it.iter().all(u8::is_ascii_alphanumeric))
 }
 
 /// Kills the groups, and removes their files. `settle` takes those from the list that are gone.

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! It is a file of `/dev/shm`, which is memory; where there is none, it is memory without a name, and only the guardian can read it.
-//! As long as engine or guardian live, the file is locked: what it tells is then nobody else's business. The life lock is not enough, for
-//! somebody may clear the runtime folder, and the next engine finds another lock there.
+//! The file is locked as long as engine or guardian live, and no other engine reads it then. The life lock is not enough: somebody may
+//! clear the runtime folder, and the next engine makes another life lock there.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -314,6 +314,13 @@ impl Remains {
             files: bytes[FILES_AT..].chunks(PATH).filter_map(path_of).collect(),
         }
     }
+}
+
+/// Whether it is a path as drivers draw them.
+pub fn is_drawn(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let letters = name.strip_prefix(b"cc").and_then(|name| name.strip_suffix(b".s"));
+    path.starts_with(b"/") && letters.is_some_and(|it| it.len() == 6 && it.iter().all(u8::is_ascii_alphanumeric))
 }
 
 /// Where the roster of the engine of a runtime folder is.

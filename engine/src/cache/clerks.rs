@@ -328,7 +328,7 @@ fn work(reports: &Reports, desk: &Desk) {
     loop {
         let errand = desk.errands.next(&mut moment);
         run(errand, desk, &mut moment, reports);
-        // Now that nobody waits for what was asked.
+        // The answers are given: a slow disk holds up nobody now.
         if let Some(cache) = desk.opened().filter(|cache| cache.is_writing_due()) {
             cache.flush();
         }

@@ -254,7 +254,7 @@ impl Cache {
         }
     }
 
-    /// Whether what was noted and counted is to be written: by somebody for whom nobody waits, as a disk may take its time.
+    /// Whether the journal and the counts are to be written. A disk may hang: only who owes no answer may write them.
     pub fn is_writing_due(&self) -> bool {
         // Whoever is at it may hang there, and is enough.
         self.writing.try_lock().is_ok() && self.is_anything_due()

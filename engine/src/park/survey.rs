@@ -28,8 +28,7 @@ use crate::cache::path::Place;
 use crate::cache::trace::{Arena, Berth};
 use crate::cache::world::{Room, View, World};
 use crate::context;
-use crate::guardian::is_drawn;
-use crate::roster::{Litter, OwnPlace};
+use crate::roster::{is_drawn, Litter, OwnPlace};
 use crate::spawn::{self, Ended};
 use crate::wire::Strings;
 
