@@ -161,7 +161,10 @@ fn commands_of_one_parent_are_one_session() {
     let space = TestSpace::started();
     let gate = space.close_gate("gate");
     let script = format!("{WAFCC} sh -c '{0}' & {WAFCC} sh -c '{0}' & wait", gate.script);
-    let parent = space.command("sh").args(["-c", &script]).spawn().unwrap();
+    let parent = wafcc_space::clean(space.command("sh"), &space)
+        .args(["-c", &script])
+        .spawn()
+        .unwrap();
     wait_until("both are connected", || {
         space.status()["sessions"][0]["connections"].as_u64() == Some(2)
     });
@@ -289,7 +292,10 @@ fn poor_circumstances_fail_nothing() {
     let said = run(wafcc_space::clean(space.command("sh"), &space).args(["-c", &script]));
     assert_eq!(said.succeeded(), "fine\n");
     assert_eq!(
-        run(wafcc(&space, &["echo", "fine"]).env_remove("HOME")).succeeded(),
+        run(wafcc(&space, &["echo", "fine"])
+            .env_remove("HOME")
+            .env("XDG_CACHE_HOME", space.name("cache")))
+        .succeeded(),
         "fine\n"
     );
     assert_eq!(
@@ -301,7 +307,9 @@ fn poor_circumstances_fail_nothing() {
         "fine\n"
     );
     let mut bare = wafcc(&space, &["echo", "fine"]);
-    bare.env_clear().env("WAFD_RUNTIME_DIR", space.runtime());
+    bare.env_clear()
+        .env("WAFD_RUNTIME_DIR", space.runtime())
+        .env("XDG_CACHE_HOME", space.name("cache"));
     assert_eq!(run(&mut bare).succeeded(), "fine\n");
 }
 
