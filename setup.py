@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools_rust import RustBin
 
@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as workspace:
 		author="The waflib-extras authors",
 		python_requires=">=3.8",
 		install_requires=["waflib>=2.0"],
-		packages=["waflib_extras"],
+		packages=find_packages(include=["waflib_extras", "waflib_extras.*"]),
 		# where the programs of a prefix look; below a virtual environment only man finds its pages
 		data_files=[
 			("share/man/man1", ["docs/man/wafd.1", "docs/man/wafcc.1"]),

@@ -12,8 +12,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
 
-from waflib_extras import engine as client
-from waflib_extras import protocol
+from waflib_extras.client import engine as client
+from waflib_extras.client import protocol
 
 PATIENCE = 30  # seconds
 

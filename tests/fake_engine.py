@@ -1,4 +1,4 @@
-"""Engines that say, byte by byte, what a test of waflib_extras.engine makes them say."""
+"""Engines that say, byte by byte, what a test of waflib_extras.client.engine makes them say."""
 
 import array
 import os
@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 import pytest
 
-from waflib_extras import engine, protocol
+from waflib_extras.client import engine, protocol
 from waflib_extras.version import VERSION
 
 SOON = engine.Deadlines(greeting=0.3, start=0.5)

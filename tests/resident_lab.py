@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 import pytest
 from conftest import ROOT, Completed, list_processes
 
-from waflib_extras import caller, residents
+from waflib_extras.launcher import caller, residents
 
 SCRIPT = "from waflib_extras.launcher import main\nmain()\n"
 DEADLINE = 30.0

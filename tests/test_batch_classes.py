@@ -13,7 +13,7 @@ from test_prefork_builds import read_tree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from waflib_extras import invocation  # noqa: E402
+from waflib_extras.batch import invocation  # noqa: E402
 
 WSCRIPT = """\
 from waflib import Task, TaskGen

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 from fake_engine import PATIENT, FakeEngine, Peer, command, fails, frame, outcome, output, serve, welcome
 
-from waflib_extras import engine, protocol
+from waflib_extras.client import engine, protocol
 
 
 def test_output_is_whole_however_it_comes(fake: FakeEngine, session: Any) -> None:

@@ -28,7 +28,7 @@ from fake_engine import (
 	write_wafd,
 )
 
-from waflib_extras import engine, protocol
+from waflib_extras.client import engine, protocol
 
 
 def test_the_greeting_is_what_the_protocol_says(fake: FakeEngine, session: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Iterator
 import pytest
 from prefork_probes import DEVNULL, PATIENT, read_status
 
-from waflib_extras import engine as client
+from waflib_extras.client import engine as client
 
 SUMMARY = {"WAF_PREFORK_SUMMARY": "yes", "WAFD_PATIENCE": "0.5"}
 WSCRIPT = """\

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fake_engine import PATIENT, FakeEngine, Peer, command, fails, outcome, ready, starts, write_wafd
 
-from waflib_extras import engine
+from waflib_extras.client import engine
 from waflib_extras.version import VERSION
 
 

@@ -109,13 +109,14 @@ def test_every_option_is_in_page_and_completion(programs: Dict[str, str], progra
 
 def test_the_page_of_tools_has_their_options(waf: Any, project: Any) -> None:
 	"""All that `waf --help` shows beyond Waf's own, with all tools loaded, and nothing else."""
-	from waflib_extras import TOOLS, words
+	from waflib_extras import TOOLS
+	from waflib_extras.console import completion
 
 	folder = project({"wscript": "def options(opt):\n\topt.load(%r)\n" % " ".join(TOOLS)})
 	bare = project({"wscript": "def options(opt):\n\tpass\n"}, "bare")
 
 	def ask(place: pathlib.Path) -> set:
-		shown = words.parse(waf(place, "--help", env={"WAF_NO_RESIDENT": "1"}).stdout)
+		shown = completion.parse(waf(place, "--help", env={"WAF_NO_RESIDENT": "1"}).stdout)
 		return {word.rstrip("=") for word, _ in shown if word.startswith("-")}
 
 	page = (PAGES / "waf-extras.7").read_text().replace("\\-", "-")

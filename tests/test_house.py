@@ -137,7 +137,7 @@ class TestBootstrap:
 		folder = project(FILES)
 		done = self.start(clone, {**environ, "WAF_NO_PREFORK": "1"}, "configure", "build", cwd=folder)
 		assert (folder / "build" / "b.txt").read_text() == "some text"
-		assert "waflib_extras/prefork.py" in done.stdout
+		assert "waflib_extras/prefork/__init__.py" in done.stdout
 
 	def test_changed_tool(self, clone, environ, project):
 		"""What is written into waflib_extras/ holds at the next start, without another setup."""
@@ -263,7 +263,7 @@ class TestPackage:
 		with zipfile.ZipFile(wheel) as archive:
 			names = {x for x in archive.namelist() if ".dist-info/" not in x}
 			metadata = archive.read(f"waflib_extras-{version}.dist-info/METADATA").decode()
-		modules = {f"waflib_extras/{x.name}" for x in (ROOT / "waflib_extras").glob("*.py")}
+		modules = {str(x.relative_to(ROOT)) for x in (ROOT / "waflib_extras").rglob("*.py")}
 		scripts = {f"waflib_extras-{version}.data/scripts/{x}" for x in ("wafd", "wafcc")}
 		pages = {f"data/share/man/man{x.suffix[1:]}/{x.name}" for x in (ROOT / "docs" / "man").iterdir()}
 		for shell, place in (
@@ -310,7 +310,7 @@ class TestLauncher:
 		"""The `waf` command runs the installed Waf, and finds our tools by their short names in it."""
 		folder = project(FILES)
 		done = waf(folder, "configure", env={"WAF_NO_PREFORK": "1"})
-		assert "waflib_extras/prefork.py" in re.search("the tool .*", done.stdout).group()
+		assert "waflib_extras/prefork/__init__.py" in re.search("the tool .*", done.stdout).group()
 
 	def test_import_in_wscript(self, project):
 		"""With a Waf that was started in another way, `import waflib_extras` in the wscript puts the tools in reach."""
@@ -318,7 +318,7 @@ class TestLauncher:
 		start = "from waflib import Context, Scripting; Scripting.waf_entry_point(%r, Context.WAFVERSION, %r)"
 		command = [sys.executable, "-c", start % (str(folder), str(WAFLIB.parent)), "configure"]
 		done = run(command, {**os.environ, "WAF_NO_PREFORK": "1"}, folder)
-		assert "waflib_extras/prefork.py" in re.search("the tool .*", done.stdout).group()
+		assert "waflib_extras/prefork/__init__.py" in re.search("the tool .*", done.stdout).group()
 
 	@pytest.mark.parametrize("place", ["WAFDIR", "current folder"])
 	def test_other_waflib(self, waf, project, tmp_path, place):
@@ -329,7 +329,7 @@ class TestLauncher:
 		(home / "waflib").symlink_to(WAFLIB)
 		done = waf(folder, "configure", wafdir=home if place == "WAFDIR" else None, env={"WAF_NO_PREFORK": "1"})
 		assert re.search("the folder of Waf .*", done.stdout).group().split()[-1] == str(home)
-		assert "waflib_extras/prefork.py" in re.search("the tool .*", done.stdout).group()
+		assert "waflib_extras/prefork/__init__.py" in re.search("the tool .*", done.stdout).group()
 
 	def test_old_waf(self, waf, project, waf20):
 		"""Waf 2.0 is started as well, under its own version."""
@@ -372,23 +372,23 @@ class TestLauncher:
 			assert short.__spec__.name == "waflib_extras." + tool
 
 	def test_own_tools_of_a_project(self, waf, project):
-		"""A project's own tool may have the name of a module of ours that is no tool."""
-		wscript = "def options(opt):\n\topt.load('engine', tooldir='.')\n\topt.load('protocol')\n"
+		"""A project's own tool may have the name of a room of ours that is no tool."""
+		wscript = "def options(opt):\n\topt.load('client', tooldir='.')\n\topt.load('console')\n"
 		wscript += "def configure(conf):\n\tpass\n"
 		own = "def options(opt):\n\tprint('own', __name__)\n"
-		folder = project({"wscript": wscript, "engine.py": own, "protocol.py": own})
+		folder = project({"wscript": wscript, "client.py": own, "console.py": own})
 		done = waf(folder, "configure", env={"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])})
-		assert "own engine" in done.stdout
-		assert "own protocol" in done.stdout
+		assert "own client" in done.stdout
+		assert "own console" in done.stdout
 
 
-@pytest.fixture(scope="session", params=["folder", "files"])
+@pytest.fixture(scope="session", params=["folder", "rooms"])
 def bundled(request, waf_sources, tmp_path_factory) -> pathlib.Path:
 	"""A project with a single `waf` file into which waf-light has put our tools."""
 	tree = tmp_path_factory.mktemp("light") / "waf"
 	shutil.copytree(waf_sources, tree)
 	tools = ROOT / "waflib_extras"
-	options = ["--tools=%s" % ",".join(str(x) for x in tools.glob("[!_]*.py"))]
+	options = ["--tools=%s" % ",".join(str(x) for x in tools.glob("[!_]*"))]
 	if request.param == "folder":
 		options = ["--tools=%s" % tools, "--prelude=\timport waflib.extras.waflib_extras\n"]
 	run([sys.executable, "waf-light", *options], dict(os.environ), tree)
@@ -405,10 +405,11 @@ class TestBundle:
 		"""Every module of ours can still be compiled after waf-light has stripped it."""
 		run([sys.executable, "waf", "--version"], dict(os.environ), bundled)
 		(extras,) = bundled.glob(".waf3-*/waflib/extras")
-		ours = [x for x in extras.rglob("*.py") if (ROOT / "waflib_extras" / x.name).exists()]
-		assert {x.name for x in ours} >= {x.name for x in (ROOT / "waflib_extras").glob("[!_]*.py")}
-		for path in ours:
-			compile(path.read_text(encoding="utf-8"), str(path), "exec")
+		whole = extras / "waflib_extras"
+		root = whole if whole.exists() else extras
+		for path in (ROOT / "waflib_extras").rglob("*.py"):
+			stripped = root / path.relative_to(ROOT / "waflib_extras")
+			compile(stripped.read_text(encoding="utf-8"), str(stripped), "exec")
 
 	def test_patches_fit(self, bundled, tmp_path):
 		"""The bundled `large` knows the functions of Waf in the same file, though comments are gone from them."""

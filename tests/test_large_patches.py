@@ -13,7 +13,8 @@ from typing import Any, List
 import pytest
 from waflib import Build, Runner, Task, Utils
 
-from waflib_extras import digests, lookup, ordering, patch, scheduling
+from waflib_extras.hooks import patch
+from waflib_extras.large import digests, lookup, ordering, scheduling
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TASKS = """\

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import pytest
 from waflib import Errors
 
-from waflib_extras import neighbour
+from waflib_extras.prefork import politeness
 
 WSCRIPT = """\
 	def options(opt):
@@ -22,7 +22,7 @@ WSCRIPT = """\
 		for name in "abcd":
 			bld(rule=%r, target=name, shell=True)
 """
-TOOLS = str(pathlib.Path(neighbour.__file__).parent)
+TOOLS = str(pathlib.Path(politeness.__file__).parents[1])
 LOOK = "cat /proc/self/stat /proc/self/status > ${TGT}"
 # each notes how many of its kind run at the same time
 COUNT = "touch run.$$$$; ls run.* | wc -l > ${TGT}; sleep 0.3; rm run.$$$$"
@@ -72,7 +72,7 @@ def test_scheduler_reaches_every_command(build: Callable[..., Any], name: str, n
 
 def test_processors_reach_every_command(build: Callable[..., Any]) -> None:
 	"""A command may run on the processors of the option only."""
-	last = max(neighbour.parse_processors(look_at_myself().processors) or ())
+	last = max(politeness.parse_processors(look_at_myself().processors) or ())
 	_, out = build("--processors=%d" % last)
 	assert {look(out / name).processors for name in "abcd"} == {str(last)}
 
@@ -180,27 +180,27 @@ def test_a_right_that_is_missing_is_told(capfd: pytest.CaptureFixture[str], tmp_
 )
 def test_the_last_jobserver_wins(flags: str, auth: str) -> None:
 	"""Of several the last counts, and a variable's value is none."""
-	assert neighbour.find_auth(flags) == auth
+	assert politeness.find_auth(flags) == auth
 
 
 def test_a_number_that_is_something_else_is_no_jobserver(tmp_path: pathlib.Path) -> None:
 	"""Make closes the pipe for a recipe without "+": what has its number then is left alone."""
 	with open(tmp_path / "file", "w") as f:
-		assert neighbour.open_ends("%d,%d" % (f.fileno(), f.fileno())) is None
-	assert neighbour.open_ends("990,991") is None
-	assert neighbour.open_ends("fifo:%s" % (tmp_path / "file")) is None
-	assert neighbour.open_ends("fifo:/no/such") is None
+		assert politeness.open_ends("%d,%d" % (f.fileno(), f.fileno())) is None
+	assert politeness.open_ends("990,991") is None
+	assert politeness.open_ends("fifo:%s" % (tmp_path / "file")) is None
+	assert politeness.open_ends("fifo:/no/such") is None
 
 
 def test_auto_chooses_what_make_understands(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
 	"""A fifo from GNU make 4.4 on and where there is no make; else a pipe."""
 	monkeypatch.setenv("PATH", str(tmp_path))
-	assert neighbour.choose_form("auto") == neighbour.protocol.SERVE_FIFO
+	assert politeness.choose_form("auto") == politeness.protocol.SERVE_FIFO
 	for version, form in (("4.3", "PIPE"), ("4.4.1", "FIFO"), ("10.0", "FIFO"), ("3.81", "PIPE")):
 		make = tmp_path / "make"
 		make.write_text("#!/bin/sh\necho GNU Make %s\n" % version)
 		make.chmod(0o755)
-		assert neighbour.choose_form("auto") == getattr(neighbour.protocol, "SERVE_" + form)
+		assert politeness.choose_form("auto") == getattr(politeness.protocol, "SERVE_" + form)
 
 
 def counts(out: pathlib.Path) -> List[int]:
@@ -257,11 +257,11 @@ def test_make_below_waf_uses_the_free_slots(build: Callable[..., Any], tmp_path:
 
 def test_options_of_a_build_without_wishes_say_nothing_to_the_engine() -> None:
 	"""There is no frame at all: default builds pay nothing."""
-	assert neighbour.find_policy(types.SimpleNamespace(), {}, True).frame == b""
+	assert politeness.find_policy(types.SimpleNamespace(), {}, True).frame == b""
 
 
 def test_a_wrong_value_raises_for_callers_too() -> None:
 	"""The parsers themselves refuse, so a wscript that sets an option is told the same."""
 	with pytest.raises(Errors.WafError, match=r"--nice=1\.5"):
-		neighbour.parse_nice("1.5")
-	assert neighbour.parse_processors("0-2, 6") == {0, 1, 2, 6}
+		politeness.parse_nice("1.5")
+	assert politeness.parse_processors("0-2, 6") == {0, 1, 2, 6}

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from waflib_extras import protocol
+from waflib_extras.client import protocol
 
 VECTORS = json.loads((pathlib.Path(__file__).parent / "vectors" / "protocol.json").read_text(encoding="utf-8"))
 

@@ -11,7 +11,8 @@ from typing import Callable, Dict, NamedTuple, Tuple
 import pytest
 from resident_lab import Pair, said
 
-from waflib_extras import caller, memo, witness
+from waflib_extras.launcher import caller
+from waflib_extras.resident import memo, witness
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere")
 

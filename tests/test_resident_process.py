@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 from resident_lab import TRIES, Resident
 
-from waflib_extras import caller, residents
+from waflib_extras.launcher import caller, residents
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere")
 

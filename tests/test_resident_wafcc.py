@@ -10,7 +10,8 @@ import pytest
 from resident_lab import Resident
 from test_resident_sketch import is_drawn
 
-from waflib_extras import inquiry, witness
+from waflib_extras.facts import answers
+from waflib_extras.resident import witness
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere")
 
@@ -112,7 +113,7 @@ class TestInquiry:
 		seen = witness.Witness()
 		seen.begin()
 		try:
-			question = inquiry.Inquiry((str(program),), (("STATUS", "3"),), str(tmp_path))
+			question = answers.Inquiry((str(program),), (("STATUS", "3"),), str(tmp_path))
 			assert witness.see_inquiry(question) == (3, b"one", b"")
 			assert not seen.hindrance and witness.Witness.active is seen
 		finally:
@@ -128,6 +129,6 @@ class TestInquiry:
 
 	def test_endless(self, tmp_path: pathlib.Path, monkeypatch: Any) -> None:
 		"""One that does not end is no answer."""
-		monkeypatch.setattr(inquiry, "DEADLINE", 0.2)
+		monkeypatch.setattr(answers, "DEADLINE", 0.2)
 		key = (witness.PROGRAM, (("sleep", "30"), (("PATH", os.environ["PATH"]),), str(tmp_path)))
 		assert witness.ask_again(*key)[0] == "error"

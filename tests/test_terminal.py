@@ -16,7 +16,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from waflib_extras import past, progress, savings
+from waflib_extras.console import history, progress, summary
 
 SPEAKING: Dict[str, Any] = {"WAF_PREFORK_SUMMARY": None}
 DEADLINE = 60
@@ -85,38 +85,38 @@ def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
 @pytest.mark.parametrize(
 	("counts", "expected"),
 	[
-		((savings.Told(0), None), ""),
-		((savings.Told(1), None), "prefork: 1 command: 1 run"),
+		((summary.Told(0), None), ""),
+		((summary.Told(1), None), "prefork: 1 command: 1 run"),
 		(
-			(savings.Told(3, hits=1, saved=0.04, own=2), None),
+			(summary.Told(3, hits=1, saved=0.04, own=2), None),
 			"prefork: 5 commands: 1 hit (about 40 ms of processor time saved), 2 run, 2 Waf's own way",
 		),
 		(
-			(savings.Told(312, hits=298, misses=12, unstored=1, saved=41.2), savings.Parking(312, 14, 0.3)),
+			(summary.Told(312, hits=298, misses=12, unstored=1, saved=41.2), summary.Parking(312, 14, 0.3)),
 			"prefork: 312 commands: 298 hits (about 41 s of processor time saved),"
 			" 12 misses (1 not stored), 2 run (14 programs parked: about 300 ms saved)",
 		),
-		((savings.Told(1, misses=1), None), "prefork: 1 command: 1 miss"),
-		((savings.Told(2), savings.Parking(2, 1, 0.001)), "prefork: 2 commands: 2 run (1 program parked)"),
+		((summary.Told(1, misses=1), None), "prefork: 1 command: 1 miss"),
+		((summary.Told(2), summary.Parking(2, 1, 0.001)), "prefork: 2 commands: 2 run (1 program parked)"),
 		(
-			(savings.Told(9, hits=9, saved=7300.0), savings.Parking(9, 1, 0.0)),
+			(summary.Told(9, hits=9, saved=7300.0), summary.Parking(9, 1, 0.0)),
 			"prefork: 9 commands: 9 hits (about 121 min of processor time saved)",
 		),
 	],
 )
 def test_the_line_has_only_what_is_known(counts: Any, expected: str) -> None:
 	"""Nothing is said of what was not there or could not be told."""
-	assert savings.describe(*counts) == expected
+	assert summary.describe(*counts) == expected
 
 
 def test_what_parking_saved_is_not_told_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 	"""Where the engine ran other commands than ours meanwhile, nobody knows which of them were parked."""
-	before = savings.Parking(10, 4, 0.1)
-	answers = [before, savings.Parking(15, 7, 0.4), before, savings.Parking(16, 7, 0.4)]
-	monkeypatch.setattr(savings, "ask_status", lambda session: b"report")
-	monkeypatch.setattr(savings, "parse", lambda report: answers.pop(0))
+	before = summary.Parking(10, 4, 0.1)
+	answers = [before, summary.Parking(15, 7, 0.4), before, summary.Parking(16, 7, 0.4)]
+	monkeypatch.setattr(summary, "ask_status", lambda session: b"report")
+	monkeypatch.setattr(summary, "parse", lambda report: answers.pop(0))
 	session = SimpleNamespace(engine=7, dead=set(), idle=[None])
-	counted = savings.Savings()
+	counted = summary.Savings()
 	counted.begin(session)
 	found = counted.find_parked(session, 5)
 	assert found is not None
@@ -131,12 +131,12 @@ def test_the_engine_tells_what_parking_saves(waf: Any, project: Any, runtime: pa
 		"commands": 2,
 		"programs": [{"words": "parked, it saves 19.1 ms of 31.0 ms (62 %)", "commands": 2}],
 	}
-	parking = savings.read_parking({"parking": status, "totals": {"succeeded": 3, "failed": 1}})
-	assert parking == savings.Parking(4, 2, pytest.approx(0.0382))
+	parking = summary.read_parking({"parking": status, "totals": {"succeeded": 3, "failed": 1}})
+	assert parking == summary.Parking(4, 2, pytest.approx(0.0382))
 	source = pathlib.Path(__file__).parent.parent / "engine" / "src" / "park" / "trial.rs"
 	assert len(re.findall(r"it saves \{words\}", source.read_text())) == 2
 	assert '"{:.1} ms of {:.1} ms"' in source.read_text()
-	assert savings.read_parking({"parking": {"on": False}}) is None
+	assert summary.read_parking({"parking": {"on": False}}) is None
 
 
 # ---- the line of -p
@@ -261,7 +261,7 @@ def test_what_remains_is_weighed_by_what_tasks_took(tmp_path: pathlib.Path) -> N
 		bldnode=SimpleNamespace(abspath=lambda: "/p/build"), out_dir=str(tmp_path), variant="", cmd="build", groups=[]
 	)
 	long, short, new = (make_task(bld, name, done) for name, done in (("long", 0), ("short", 9), ("new", 0)))
-	past.keep_times(bld, {long: 9_000_000, short: 1_000_000})
+	history.keep_times(bld, {long: 9_000_000, short: 1_000_000})
 	bld.groups = [[SimpleNamespace(tasks=[long, short]), new]]
 	meter = progress.Meter(bld, 0.0)
 	assert meter.weigh(3) == (1.0, 1, 15.0)
@@ -275,12 +275,12 @@ def test_what_tasks_took_is_kept(waf: Any, project: Any) -> None:
 	folder = project({**PROJECT, "wscript": wscript})
 	waf(folder, "configure", "build")
 	(file,) = (folder / "build").glob(".lock-waf-times*")
-	times = past.read(str(file))
+	times = history.read(str(file))
 	assert sorted(times) == ["0.txt", "1.txt"]
 	assert all(micros >= 10_000 for micros in times.values())
 	waf(folder, "clean", "configure")
-	assert past.read(str(file)) == times
+	assert history.read(str(file)) == times
 	file.write_bytes(b"rubbish")
-	assert past.read(str(file)) == {}
+	assert history.read(str(file)) == {}
 	waf(folder, "build", "--no-wafcc")
-	assert sorted(past.read(str(file))) == ["0.txt", "1.txt"]
+	assert sorted(history.read(str(file))) == ["0.txt", "1.txt"]

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 
 import pytest
 
-from waflib_extras import chains, idle
+from waflib_extras.timeline import chains, idle
 
 
 class Task:

@@ -9,13 +9,13 @@ import pytest
 from browser_lab import PICTURES, wait
 from timeline_lab import check_trace
 
-from waflib_extras import account, idle, picture
-from waflib_extras.gauge import Sample
+from waflib_extras.timeline import analysis, idle, picture
+from waflib_extras.timeline.meter import Sample
 
 JOBS = 4
 
 
-def make_rows(count: int, seed: int = 7) -> Tuple[List[account.Row], float]:
+def make_rows(count: int, seed: int = 7) -> Tuple[List[analysis.Row], float]:
 	"""Rows in four slots, one after the other, with a hit now and then; and the end of the last one."""
 	draw = random.Random(seed)
 	free = [0.2] * JOBS
@@ -23,13 +23,13 @@ def make_rows(count: int, seed: int = 7) -> Tuple[List[account.Row], float]:
 	for number in range(count):
 		slot = free.index(min(free))
 		took = draw.choice((0.004, 0.02, 0.05, 0.3))
-		kind = draw.choice((account.HIT, account.MISS, account.PARKED, account.SPAWNED, account.PARKED))
-		row = account.Row(None, free[slot], free[slot] + (0 if kind == account.HIT else took), kind)
-		row.lane = 0 if kind == account.HIT else 1 + slot
+		kind = draw.choice((analysis.HIT, analysis.MISS, analysis.PARKED, analysis.SPAWNED, analysis.PARKED))
+		row = analysis.Row(None, free[slot], free[slot] + (0 if kind == analysis.HIT else took), kind)
+		row.lane = 0 if kind == analysis.HIT else 1 + slot
 		row.name = "lib/part%d/file_%d.c.o" % (number % 40, number)
 		row.what, row.target = ("cxx", "part%d" % (number % 40)) if number % 3 else ("c", "core")
-		row.words = "the content of head.h is another one" if kind == account.MISS else ""
-		row.way = {account.PARKED: 1, account.HIT: 0}.get(kind, 2)
+		row.words = "the content of head.h is another one" if kind == analysis.MISS else ""
+		row.way = {analysis.PARKED: 1, analysis.HIT: 0}.get(kind, 2)
 		row.peak, row.processor, row.queued = 30000 + number % 5000, took / 2, 0.0005
 		row.ready = row.start - 0.001
 		row.blocker = number - 4 if number > 4 else -1
@@ -38,8 +38,8 @@ def make_rows(count: int, seed: int = 7) -> Tuple[List[account.Row], float]:
 	return rows, max(free)
 
 
-def make_built(rows: List[account.Row], end: float, **more: Any) -> account.Built:
-	lanes = [account.Lane("cache", 1), *(account.Lane("slot", n + 1) for n in range(JOBS))]
+def make_built(rows: List[analysis.Row], end: float, **more: Any) -> analysis.Built:
+	lanes = [analysis.Lane("cache", 1), *(analysis.Lane("slot", n + 1) for n in range(JOBS))]
 	spans = [idle.Span(row.start, row.end, row.start, n, row.blocker) for n, row in enumerate(rows)]
 	scene = idle.Scene(0.0, end + 0.3, JOBS, [(0.1, end + 0.2)], [(0.1, 0.2)], [(0.2, end)], [])
 	chain = list(range(0, len(rows), max(1, len(rows) // 9)))
@@ -61,14 +61,14 @@ def make_built(rows: List[account.Row], end: float, **more: Any) -> account.Buil
 		"doings": [(0.3, "scanning sources"), (0.5, "waiting"), (0.7, "waiting")],
 		"about": {"made": "now", "waf": "2", "python": "CPython", "arguments": "build", "project": "<b>demo</b>"},
 	}
-	return account.Built(**{**fields, **more})
+	return analysis.Built(**{**fields, **more})
 
 
 @pytest.fixture
 def open_page(look: Any, tmp_path: pathlib.Path) -> Any:
 	"""A function that writes the page of such builds and opens it."""
 
-	def opened(builds: List[account.Built], **kwargs: Any) -> Any:
+	def opened(builds: List[analysis.Built], **kwargs: Any) -> Any:
 		picture.write(str(tmp_path / "build"), builds)
 		return look((tmp_path / "build.html").as_uri(), **kwargs)
 
@@ -105,7 +105,7 @@ def colour_at(seen: Any, row: int) -> str:
 	return seen.evaluate(script, row)
 
 
-def long_row(rows: List[account.Row], kind: int = account.PARKED) -> int:
+def long_row(rows: List[analysis.Row], kind: int = analysis.PARKED) -> int:
 	return next(n for n, row in enumerate(rows) if row.kind == kind and row.end - row.start > 0.2)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 import pytest
 from unity_yard import conflicts
 
-from waflib_extras import ledger
+from waflib_extras.unity import memory
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -457,9 +457,9 @@ def test_plans_of_other_processes_are_the_same(waf: Any, project: Any) -> None:
 	for more, env in (("-j1", {}), ("-j2", {}), ("-j2", {"BROKEN": "1"})):
 		done = waf(folder, "distclean", "configure", "build", "--unity-explain", more, env=env)
 		said.append("planned by other processes" in done.stdout)
-		plans = ledger.read(str(folder / "build" / ledger.PLANS))
+		plans = memory.read(str(folder / "build" / memory.PLANS))
 		found.append({name: each["plan"] for name, each in plans.items()})
-		facts = ledger.read(str(folder / "build" / ledger.FACTS))
+		facts = memory.read(str(folder / "build" / memory.FACTS))
 		assert len(facts["files"]) == len(files) + 1
 	assert found[0] == found[1] == found[2] and len(found[0]) == 6
 	assert said == [False, len(os.sched_getaffinity(0)) > 1, False]

@@ -6,7 +6,8 @@ from typing import Any, Dict, List, Set, Tuple
 
 import pytest
 
-from waflib_extras import closure, grouping, ledger, names, stamps
+from waflib_extras.facts import stamps
+from waflib_extras.unity import grouping, includes, memory, names
 
 
 def left(text: str) -> Set[str]:
@@ -142,8 +143,8 @@ def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
 	"""The sources among these files."""
 	for name, text in files.items():
 		(tmp_path / name).write_text(text)
-	shelf = closure.Shelf()
-	finder = closure.Finder(shelf, closure.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {})
+	shelf = includes.Shelf()
+	finder = includes.Finder(shelf, includes.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {})
 	return [finder.source(str(tmp_path / name), str(tmp_path)) for name in files if not name.endswith(".h")]
 
 
@@ -179,15 +180,15 @@ def test_what_runs_before_main_keeps_its_turn(tmp_path: Any) -> None:
 def test_records_are_whole_or_none(tmp_path: Any) -> None:
 	"""A file that was cut or changed anywhere is not read."""
 	path = str(tmp_path / "records")
-	ledger.write(path, {"a": [1, "\udcff"]})
-	assert ledger.read(path) == {"a": [1, "\udcff"]}
+	memory.write(path, {"a": [1, "\udcff"]})
+	assert memory.read(path) == {"a": [1, "\udcff"]}
 	with open(path, "rb") as f:
 		content = f.read()
 	for i in range(len(content)):
 		for damaged in (content[:i], content[:i] + bytes((content[i] ^ 1,)) + content[i + 1 :]):
 			with open(path, "wb") as f:
 				f.write(damaged)
-			assert ledger.read(path) is None
+			assert memory.read(path) is None
 	assert os.listdir(str(tmp_path)) == ["records"]
 
 
@@ -205,10 +206,10 @@ def test_a_stamp_that_is_not_to_be_trusted_has_the_file_read(tmp_path: Any) -> N
 
 	def look(known: Any, digest: str, name: str = path) -> Tuple[List[str], Any]:
 		digests = {name: digest} if digest else {}
-		target = ledger.Target(ledger.Ledger(str(tmp_path)), "name", {"stamps": {name: known}, "digests": digests})
+		target = memory.Target(memory.Ledger(str(tmp_path)), "name", {"stamps": {name: known}, "digests": digests})
 		return target.find_changed(), target.saved["stamps"][name]
 
-	digest = closure.digest_of(path)
+	digest = includes.digest_of(path)
 	while stamps.is_unsettled(stamps.settle(found)):
 		assert look(fresh, digest) == ([], fresh) or not stamps.is_unsettled(stamps.settle(found))
 	assert look(fresh, digest) == ([], found)

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
-from waflib_extras import causes
+from waflib_extras.console import causes
 
 WSCRIPT = """\
 import os

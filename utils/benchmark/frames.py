@@ -11,7 +11,8 @@ from .service import Engine
 if ROOT not in sys.path:
 	sys.path.append(ROOT)
 
-from waflib_extras import protocol, version
+from waflib_extras import version
+from waflib_extras.client import protocol
 
 
 def socket_of(engine: Engine) -> str:

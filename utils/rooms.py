@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""
+Draws which room of the house imports from which, and fails if one imports from above.
+
+A room is a folder of ``waflib_extras/`` or of ``engine/src/``, or a file that lies there alone. Rooms lie on floors: a
+room imports from floors below its own only, so that there can be no circles. The floors are written down here, and
+``docs/design.md`` says why they are as they are.
+"""
+
+import argparse
+import ast
+import json
+import pathlib
+import re
+import sys
+from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+EXAMPLES = """
+examples:
+  utils/rooms.py                        both trees: their floors, arrows and lines
+  utils/rooms.py --tree engine --why    the files behind each arrow
+  utils/rooms.py --svg docs/            a picture of each tree, rooms-NAME.svg in that folder
+  utils/rooms.py --check                print only what is wrong; status 1 if something is
+"""
+PYTHON_FLOORS = (
+	("version",),
+	("client", "facts"),
+	("hooks",),
+	("console", "timeline"),
+	("launcher",),
+	("prefork",),
+	("batch", "large", "resident", "unity", "wafcc"),
+)
+"""From the ground up."""
+ENGINE_FLOORS: Tuple[Tuple[str, ...], ...] = ()
+
+
+class Arrow(NamedTuple):
+	"""A room has a file that imports from another room."""
+
+	source: str
+	target: str
+
+
+class House(NamedTuple):
+	name: str
+	floors: Tuple[Tuple[str, ...], ...]
+	arrows: Dict[Arrow, Set[str]]
+	"""With the files that import, and what."""
+	lines: Dict[str, int]
+
+	def floor_of(self, room: str) -> int:
+		"""The number of a room's floor; none is -1."""
+		return next((number for number, rooms in enumerate(self.floors) if room in rooms), -1)
+
+	def find_homeless(self) -> List[str]:
+		"""Rooms that are on no floor."""
+		return sorted(room for room in self.lines if self.floor_of(room) < 0)
+
+	def find_empty(self) -> List[str]:
+		"""Rooms of a floor that are not there."""
+		return sorted(room for rooms in self.floors for room in rooms if room not in self.lines)
+
+	def find_upwards(self) -> List[Arrow]:
+		"""Arrows that do not lead downwards."""
+		return sorted(x for x in self.arrows if self.floor_of(x.source) <= self.floor_of(x.target))
+
+	def find_circles(self) -> List[List[str]]:
+		"""Rooms that import each other, directly or by others: Tarjan's strongly connected components."""
+		targets: Dict[str, List[str]] = {room: [] for room in self.lines}
+		for arrow in self.arrows:
+			targets[arrow.source].append(arrow.target)
+		order: Dict[str, int] = {}
+		lowest: Dict[str, int] = {}
+		stack: List[str] = []
+		circles: List[List[str]] = []
+
+		def visit(room: str) -> None:
+			order[room] = lowest[room] = len(order)
+			stack.append(room)
+			for target in targets.get(room, ()):
+				if target not in order:
+					visit(target)
+				if target in stack:
+					lowest[room] = min(lowest[room], lowest[target])
+			if lowest[room] == order[room]:
+				found = stack[stack.index(room) :]
+				del stack[-len(found) :]
+				if len(found) > 1:
+					circles.append(sorted(found))
+
+		for room in targets:
+			if room not in order:
+				visit(room)
+		return circles
+
+
+# ---- what imports what
+
+
+def read_python(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
+	"""Room, file and imported room, for each import of ``waflib_extras/``."""
+	for path in sorted(root.rglob("*.py")):
+		file = path.relative_to(root)
+		if file.name == "__init__.py" and len(file.parts) == 1:
+			continue  # the door of the house
+		room = file.parts[0] if len(file.parts) > 1 else file.stem
+		package = list(file.parts[:-1])
+		for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+			for name in list_modules(node, package):
+				yield room, str(file), name
+
+
+def list_modules(node: ast.AST, package: List[str]) -> Iterator[str]:
+	"""The rooms that a statement imports from."""
+	if isinstance(node, ast.Import):
+		names = [alias.name.split(".") for alias in node.names]
+	elif isinstance(node, ast.ImportFrom):
+		module = node.module.split(".") if node.module else []
+		if node.level:
+			module = ["waflib_extras", *package[: len(package) - node.level + 1], *module]
+		names = [module] if len(module) > 1 else [[*module, alias.name] for alias in node.names]
+	else:
+		return
+	for words in names:
+		if words[0] == "waflib_extras" and len(words) > 1:
+			yield words[1]
+
+
+COMMENT = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
+TESTS = re.compile(r"#\[cfg\(test\)\]\s*mod \w+ \{.*", re.S)
+PATH = re.compile(r"\bcrate::(\w+)")
+
+
+def read_rust(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
+	"""The same of ``engine/src/``. Programs and tests stand above the house."""
+	for path in sorted(root.rglob("*.rs")):
+		file = path.relative_to(root)
+		if file.parts[0] in ("bin", "lib.rs") or file.name == "tests.rs":
+			continue
+		room = file.parts[0] if len(file.parts) > 1 else file.stem
+		text = TESTS.sub("", COMMENT.sub("", path.read_text(encoding="utf-8")))
+		for name in PATH.findall(text):
+			yield room, str(file), name
+
+
+def count_lines(root: pathlib.Path, pattern: str) -> Dict[str, int]:
+	lines: Dict[str, int] = {}
+	for path in root.rglob(pattern):
+		file = path.relative_to(root)
+		room = file.parts[0] if len(file.parts) > 1 else file.stem
+		if room not in ("__init__", "lib", "bin"):
+			lines[room] = lines.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
+	return lines
+
+
+def read_house(name: str) -> House:
+	root, floors, read, pattern = {
+		"python": (ROOT / "waflib_extras", PYTHON_FLOORS, read_python, "*.py"),
+		"engine": (ROOT / "engine" / "src", ENGINE_FLOORS, read_rust, "*.rs"),
+	}[name]
+	lines = count_lines(root, pattern)
+	arrows: Dict[Arrow, Set[str]] = {}
+	for room, file, target in read(root):
+		if target != room and target in lines:
+			arrows.setdefault(Arrow(room, target), set()).add(file)
+	return House(name, floors, arrows, lines)
+
+
+# ---- what is told
+
+
+def describe(house: House, why: bool) -> Iterator[str]:
+	"""The floors from the top down."""
+	yield "%s: %d rooms, %d lines, %d arrows, %d upwards, %d circles" % (
+		house.name,
+		len(house.lines),
+		sum(house.lines.values()),
+		len(house.arrows),
+		len(house.find_upwards()),
+		len(house.find_circles()),
+	)
+	homeless = house.find_homeless()
+	for number, rooms in reversed(list(enumerate((*house.floors, homeless) if homeless else house.floors))):
+		for room in rooms:
+			targets = sorted(x.target for x in house.arrows if x.source == room)
+			floor = "-" if rooms is homeless else number + 1
+			line = "%4s  %-14s %6d  %s" % (floor, room, house.lines.get(room, 0), " ".join(targets))
+			yield line.rstrip()
+			for target in targets if why else ():
+				yield "%28s ◄ %s" % (target, " ".join(sorted(house.arrows[Arrow(room, target)])))
+
+
+def complain(house: House) -> Iterator[str]:
+	"""One line for each thing that is wrong, with the remedy."""
+	for room in house.find_homeless():
+		yield "%s: %s is on no floor: name it in utils/rooms.py" % (house.name, room)
+	for room in house.find_empty():
+		yield "%s: there is no room %s: take it out of utils/rooms.py" % (house.name, room)
+	for arrow in house.find_upwards():
+		if min(house.floor_of(arrow.source), house.floor_of(arrow.target)) >= 0:
+			files = " ".join(sorted(house.arrows[arrow]))
+			yield "%s: %s imports from %s, which is not below it: %s" % (house.name, arrow.source, arrow.target, files)
+	for circle in house.find_circles():
+		yield "%s: these import each other: %s" % (house.name, " ".join(circle))
+
+
+def tell_json(house: House) -> Dict[str, object]:
+	return {
+		"name": house.name,
+		"floors": [list(rooms) for rooms in house.floors],
+		"lines": house.lines,
+		"arrows": [[*arrow, sorted(files)] for arrow, files in sorted(house.arrows.items())],
+		"upwards": [list(arrow) for arrow in house.find_upwards()],
+		"circles": house.find_circles(),
+	}
+
+
+# ---- the picture
+
+WIDTH, BOX, HEIGHT, STEP = 900, 100, 34, 84
+
+
+def draw(house: House) -> str:
+	"""Floors as rows, the ground at the bottom. An arrow that leads upwards is red."""
+	floors = [*house.floors, house.find_homeless()] if house.find_homeless() else list(house.floors)
+	places: Dict[str, Tuple[float, float]] = {}
+	for number, rooms in enumerate(floors):
+		for at, room in enumerate(rooms):
+			places[room] = (WIDTH * (at + 0.5) / len(rooms), STEP * (len(floors) - number) - STEP / 2)
+	upwards = set(house.find_upwards())
+	shapes = []
+	for arrow in sorted(house.arrows):
+		(x, y), (to_x, to_y) = places[arrow.source], places[arrow.target]
+		down = 1 if to_y > y else -1
+		shapes.append(
+			'<path d="M%.0f %.0fC%.0f %.0f %.0f %.0f %.0f %.0f" stroke="%s"/>'
+			% (
+				*(x, y + down * HEIGHT / 2, x, y + down * STEP / 2, to_x, to_y - down * STEP / 2),
+				*(to_x, to_y - down * HEIGHT / 2, "#d33" if arrow in upwards else "#8899aa"),
+			)
+		)
+	for room, (x, y) in places.items():
+		shapes.append(
+			'<rect x="%.0f" y="%.0f" width="%d" height="%d" rx="5"/>' % (x - BOX / 2, y - HEIGHT / 2, BOX, HEIGHT)
+		)
+		shapes.append('<text x="%.0f" y="%.0f">%s</text>' % (x, y - 1, room))
+		shapes.append('<text x="%.0f" y="%.0f" class="lines">%d lines</text>' % (x, y + 12, house.lines.get(room, 0)))
+	return SVG % (WIDTH, STEP * len(floors), WIDTH, STEP * len(floors), "\n".join(shapes))
+
+
+SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">
+<style>
+path { fill: none; marker-end: url(#head) }
+rect { fill: #eef2f7; stroke: #667788 }
+text { font: 13px sans-serif; text-anchor: middle; fill: #223344 }
+.lines { font-size: 10px; fill: #667788 }
+</style>
+<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+<path d="M0 1L7 4L0 7" stroke="#8899aa" style="marker-end: none"/></marker></defs>
+%s
+</svg>
+"""
+
+
+def main() -> int:
+	parser = argparse.ArgumentParser(
+		description="Draw which room imports from which, and find arrows that lead upwards.",
+		epilog=EXAMPLES,
+		formatter_class=argparse.RawDescriptionHelpFormatter,
+	)
+	parser.add_argument("--tree", choices=("python", "engine"), help="only this one")
+	parser.add_argument("--check", action="store_true", help="print only what is wrong; status 1 if something is")
+	parser.add_argument("--why", action="store_true", help="name the files behind each arrow")
+	parser.add_argument("--json", action="store_true", help="print all of it as JSON")
+	parser.add_argument("--svg", metavar="FOLDER", type=pathlib.Path, help="write rooms-NAME.svg there")
+	options = parser.parse_args()
+	houses = [read_house(name) for name in ([options.tree] if options.tree else ("python", "engine"))]
+	wrong = [line for house in houses for line in complain(house)]
+	if options.json:
+		print(json.dumps([tell_json(house) for house in houses], indent=1))
+	elif options.svg:
+		for house in houses:
+			path = options.svg / ("rooms-%s.svg" % house.name)
+			try:
+				path.write_text(draw(house), encoding="utf-8")
+			except OSError as e:
+				sys.exit("rooms: %s: %s: name a folder that can be written" % (path, e.strerror))
+			print(path)
+	elif not options.check:
+		print("\n\n".join("\n".join(describe(house, options.why)) for house in houses))
+	if options.check:
+		for line in wrong:
+			print(line)
+	return 1 if options.check and wrong else 0
+
+
+if __name__ == "__main__":
+	sys.exit(main())

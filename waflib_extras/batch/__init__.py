@@ -1,0 +1,46 @@
+"""
+Compiles many sources in one call of their compiler, with the outputs, messages and rebuilds of one call for each.
+
+::
+
+	def options(opt):
+		opt.load('compiler_c batch')
+
+	def build(bld):
+		bld.load('batch')                               # all targets …
+		bld.stlib(source=..., features='batch')         # … or, without that line, this one
+		bld.stlib(source=..., batch_size=20)            # the same with at most so many at once; 0 keeps out
+
+Tasks stay what they are: each has its own signature and dependencies, and is shown when it is done. Those that may run
+at the same time, and whose commands differ in nothing but source and output, share a call. What a call did not make is
+compiled again alone, so that an error concerns its own file.
+
+C and C++ with gcc, clang and MSVC's options need nothing else. Any other task class joins by saying how several of its
+tasks become one command::
+
+	class shader(Task.Task):
+		run_str = '${SHADERC} -o ${TGT} ${SRC}'
+		batch_run_str = '${SHADERC} -d ${tsk.batch_folder()} ${SRC}'
+		def batch_names(self):                          # in that folder, one for each output
+			return [node.name for node in self.outputs]
+
+Option: ``--batch=N``, at most N sources in a call, for all targets; 0 turns it off. ``docs/batch.md`` has the details,
+and says by numbers where it pays: with compilers whose start is costly; hardly with gcc and clang, and a clang
+that ``prefork`` parks is left alone.
+
+To troubleshoot, ``waf --zones=batch`` tells of each call, and in the end how many tasks were left alone and why.
+"""
+
+if "." in __name__:
+	from .tool import build, configure, options
+else:
+	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
+	import importlib
+	import os
+	import sys
+
+	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+	sys.path.append(os.path.dirname(_folder))
+	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+
+__all__ = ["build", "configure", "options"]

@@ -1,0 +1,260 @@
+"""
+The tasks of a build that may run now: they gather here, and calls take as many of them as they can.
+
+Knows nothing of compilers, and of which targets take part.
+"""
+
+import atexit
+import collections
+import os
+import shutil
+import threading
+import time
+from typing import Any, Dict, List, Tuple
+
+from waflib import Errors, Logs, Runner
+
+from .joining import Left, find_plan
+from .membership import ALONE, MADE, NEW, TAKEN, WAITING, Member
+from .outputs import FOLDERS, accept, find_doubted, remove, show, sweep, write_names
+
+GRACE = 0.005
+"""Seconds after which a call that waits for more tasks looks whether the scheduler still hands them out."""
+MADE_HERE = "made"
+"""The folder in that of a call for the outputs of a command that can be told where to put them."""
+
+
+class Pool:
+	"""Tasks of one build that may run now, for calls to take them from."""
+
+	def __init__(self, bld: Any) -> None:
+		self.bld = bld
+		self.for_all = False
+		"""Every target takes part."""
+		self.turn = threading.Condition()
+		self.waiting: Dict[Any, List[Member]] = collections.OrderedDict()
+		"""By what their commands have in common."""
+		self.held: Dict[str, Any] = {}
+		"""Paths in the build folder that calls under way write to."""
+		self.under_way = 0
+		self.number = 0
+		self.calls = 0
+		self.shared = 0
+		"""Tasks that were done by a call with others."""
+		self.again = 0
+		"""Tasks that had to be done again alone."""
+		self.reasons: Dict[str, int] = collections.Counter()
+		"""How many tasks were left alone, by reason."""
+		self.is_swept = False
+		if Logs.verbose:
+			atexit.register(self.finish)
+
+	def leave(self, reason: str) -> None:
+		with self.turn:
+			self.reasons[reason] += 1
+
+	def enlist(self, member: Member) -> None:
+		"""This task may run now."""
+		try:
+			member.plan, key = find_plan(member.task)
+			member.key = member.size, key
+		except Left as e:
+			self.leave(str(e))
+			member.state = ALONE
+		except Exception as e:
+			# whatever is wrong with its command, its own run tells it best
+			self.leave("its command cannot be told: %s" % e)
+			member.state = ALONE
+		else:
+			with self.turn:
+				member.state = WAITING
+				self.waiting.setdefault(member.key, []).append(member)
+				self.turn.notify_all()
+
+	def settle(self, member: Member) -> None:
+		"""Do calls until this task was part of one, or is to be done alone."""
+		if self.bld.producer.numjobs == 1:
+			self.poll(member)
+		while True:
+			with self.turn:
+				if member.state == WAITING:
+					self.wait_for_more(member)
+				# the state may be another one after waiting
+				if member.state == WAITING:
+					crew = self.choose(member)
+				elif member.state == TAKEN:
+					crew = self.choose_other()
+					if not crew:
+						self.turn.wait()
+						continue
+				else:
+					return
+				if not crew:
+					return
+				self.under_way += 1
+			try:
+				self.call(crew)
+			except OSError as e:
+				self.leave("their call failed: %s" % e)
+			finally:
+				with self.turn:
+					self.under_way -= 1
+					for other in crew:
+						if other.state == TAKEN:
+							other.state = ALONE
+						self.let_go(other)
+					self.turn.notify_all()
+
+	def poll(self, member: Member) -> None:
+		"""With one slot, Waf runs a task before it looks at the next one: look at those that it would come to."""
+		for task in sorted(self.bld.producer.outstanding):
+			if len(self.waiting[member.key]) >= member.size:
+				break
+			other = task.__dict__.get("batch_member")
+			if other is not None and other.state == NEW and not task.hasrun:
+				try:
+					other.runnable_status()
+				except Exception:  # Waf comes to it, and tells
+					continue
+
+	def wait_for_more(self, member: Member) -> None:
+		"""Let tasks gather while the scheduler is handing them out."""
+		producer = self.bld.producer
+		end = time.monotonic() + member.plan.patience
+		while member.state == WAITING and len(self.waiting[member.key]) < member.size:
+			is_handing_out = producer.outstanding and producer.count <= producer.numjobs * Runner.GAP
+			left = end - time.monotonic()
+			if producer.numjobs == 1 or producer.stop or not is_handing_out or left <= 0:
+				break
+			self.turn.wait(min(left, GRACE))
+
+	def choose(self, member: Member) -> List[Member]:
+		"""Take this task and others for a call; nothing if it is to be done alone."""
+		mates = self.waiting[member.key]
+		free = max(1, self.bld.producer.numjobs - self.under_way)
+		count = min(member.size, -(-len(mates) // free))
+		crew: List[Member] = []
+		names: Dict[str, Any] = {}
+		for other in [member] + [mate for mate in mates if mate is not member]:
+			if len(crew) == count:
+				break
+			if names.keys().isdisjoint(other.plan.names) and self.hold(other):
+				names.update(dict.fromkeys(other.plan.names))
+				crew.append(other)
+			elif other is member:
+				break
+		if len(crew) < 2:
+			for other in crew:
+				self.let_go(other)
+			self.reasons["nothing to share a call with" if crew else "a file of that name is in the way"] += 1
+			self.take(member, ALONE)
+			return []
+		for other in crew:
+			self.take(other, TAKEN)
+		return crew
+
+	def choose_other(self) -> List[Member]:
+		"""Take tasks for a call where there are several."""
+		for mates in list(self.waiting.values()):
+			if len(mates) > 1:
+				return self.choose(mates[0])
+		return []
+
+	def take(self, member: Member, state: int) -> None:
+		member.state = state
+		mates = self.waiting[member.key]
+		mates.remove(member)
+		if not mates:
+			del self.waiting[member.key]
+
+	def hold(self, member: Member) -> bool:
+		"""Whether the compiler may write to the folder where it runs what this task has it write there."""
+		if member.plan.is_placed:
+			return True
+		folder = member.plan.kwargs["cwd"]
+		path = os.path.join(folder.abspath(), member.plan.name)
+		known = member.plan.name in getattr(folder, "children", ())
+		if known or path in self.held or os.path.lexists(path):
+			return False
+		self.held[path] = member
+		return True
+
+	def let_go(self, member: Member) -> None:
+		if not member.plan.is_placed:
+			path = os.path.join(member.plan.kwargs["cwd"].abspath(), member.plan.name)
+			if self.held.get(path) is member:
+				del self.held[path]
+
+	# ---- one call
+
+	def call(self, crew: List[Member]) -> None:
+		"""Do these tasks with one command, move what it has made to where it belongs, and show what it said."""
+		plan = crew[0].plan
+		folder = self.make_folder()
+		made: List[List[str]] = []
+		try:
+			place = os.path.join(folder, MADE_HERE) if plan.is_placed else plan.kwargs["cwd"].abspath()
+			made = [[os.path.join(place, name) for name in member.plan.names] for member in crew]
+			if plan.is_placed:
+				os.mkdir(place)
+			else:
+				write_names(folder, [path for paths in made for path in paths])
+			code, said = self.execute(crew, folder)
+			doubted = find_doubted(crew, made, code, b"".join(said))
+			accept(crew, made, doubted)
+			if not code:
+				show(self.bld, said)
+			self.note(crew, doubted, code)
+		finally:
+			if not plan.is_placed:
+				remove([path for paths in made for path in paths])
+			shutil.rmtree(folder, ignore_errors=True)
+
+	def note(self, crew: List[Member], doubted: List[Member], code: Any) -> None:
+		"""Let the threads of these tasks go on, and count them."""
+		with self.turn:
+			self.calls += 1
+			self.shared += len(crew) - len(doubted)
+			self.again += len(doubted)
+			for member in crew:
+				member.state = ALONE if member in doubted else MADE
+		if Logs.verbose:
+			made = len(crew) - len(doubted)
+			paths = " ".join(member.plan.paths[0] for member in crew)
+			Logs.debug("batch: status %s, made %d of %d: %s", code, made, len(crew), paths)
+
+	def execute(self, crew: List[Member], folder: str) -> Tuple[Any, List[bytes]]:
+		"""Run the command; its status and what it has said on its two streams."""
+		plan = crew[0].plan
+		command = plan.make(crew, os.path.join(folder, MADE_HERE))
+		paths = [os.path.join(folder, name) for name in ("stdout", "stderr")]
+		with open(paths[0], "wb") as out, open(paths[1], "wb") as err:
+			try:
+				code = crew[0].task.exec_command(command, **dict(plan.kwargs, stdout=out, stderr=err))
+			except Errors.WafError as e:
+				Logs.debug("batch: %s", e)
+				code = -1
+		said = []
+		for path in paths:
+			with open(path, "rb") as f:
+				said.append(f.read())
+		return code, said
+
+	def make_folder(self) -> str:
+		"""A new folder for one call, in the build folder."""
+		build = self.bld.bldnode.abspath()
+		with self.turn:
+			if not self.is_swept:
+				self.is_swept = True
+				sweep(build)
+			self.number += 1
+			path = os.path.join(build, "%s%d" % (FOLDERS, self.number))
+		os.mkdir(path)
+		return path
+
+	def finish(self) -> None:
+		"""At exit: say for ``--zones=batch`` what became of the tasks."""
+		if Logs.log and (self.calls or self.reasons):
+			Logs.debug("batch: %d tasks in %d calls, %d done again alone", self.shared, self.calls, self.again)
+			for reason, count in sorted(self.reasons.items()):
+				Logs.debug("batch: %d left alone: %s", count, reason)

@@ -1,0 +1,186 @@
+"""
+How several tasks become one command, or why a task is left alone.
+
+Only says so: nothing is run here, and it is not known which tasks there are.
+"""
+
+import copy
+import os
+from typing import Any, Dict, List, NamedTuple, Tuple
+
+from waflib import Task
+
+from ..hooks import stock
+from . import invocation
+from .membership import Member
+
+PATIENCE = 0.1
+"""Seconds for which a call that could be bigger waits while the scheduler still hands out tasks."""
+
+
+class Compile(NamedTuple):
+	"""A compile of C or C++, by the words of its plain command."""
+
+	form: Any
+	source: str
+	name: str
+	kwargs: Dict[str, Any]
+
+	patience = 0.0
+	"""To wait costs more than another start of such a compiler."""
+	keeps = True
+	"""What there is after a call that has failed is whole: these compilers delete what they could not finish."""
+
+	@property
+	def is_placed(self) -> bool:
+		return self.form.is_placed
+
+	@property
+	def names(self) -> List[str]:
+		return [self.name]
+
+	@property
+	def paths(self) -> List[str]:
+		return [self.source]
+
+	def make(self, members: List[Member], folder: str) -> Any:
+		return self.form.make([member.plan.source for member in members], folder)
+
+
+class Joint(NamedTuple):
+	"""A task whose class says how several become one command."""
+
+	function: Any
+	names: List[str]
+	paths: List[str]
+	kwargs: Dict[str, Any]
+	keeps: bool
+
+	is_placed = True
+	patience = PATIENCE
+
+	def make(self, members: List[Member], folder: str) -> Any:
+		inputs = [node for member in members for node in member.task.inputs]
+		return capture(pose(members[0].task, inputs, folder), self.function)[0]
+
+
+class Left(Exception):
+	"""A task is left alone; says why."""
+
+	pass
+
+
+def capture(task: Any, function: Any) -> Tuple[Any, Dict[str, Any]]:
+	"""The command that a function made by Waf would have a task run, and how."""
+	heard: List[Any] = []
+
+	def exec_command(cmd: Any, **kwargs: Any) -> int:
+		heard.append((cmd, kwargs))
+		return 0
+
+	task.exec_command = exec_command
+	try:
+		function(task)
+	finally:
+		del task.exec_command
+	if len(heard) != 1:
+		raise Left("it runs no command")
+	return heard[0]
+
+
+def pose(task: Any, inputs: List[Any], folder: str) -> Any:
+	"""A task like this one with other inputs, of which only the command is asked."""
+	other = copy.copy(task)
+	other.inputs = inputs
+	other.outputs = []
+	other.batch_folder = lambda: folder
+	return other
+
+
+def find_plan(task: Any) -> Tuple[Any, Any]:
+	"""How this task is done with others, and what is the same for all with which it may be; ``Left`` if alone."""
+	for name in ("stdout", "stderr", "timeout", "semaphore"):
+		if hasattr(task, name):
+			raise Left("it has %s of its own" % name)
+	if "exec_command" in task.__dict__:
+		raise Left("it has exec_command of its own")
+	cls = type(task)
+	if getattr(cls, "batch_run_str", None):
+		return find_joint(task, cls)
+	return find_compile(task, cls)
+
+
+def find_compile(task: Any, cls: Any) -> Tuple[Compile, Any]:
+	if not stock.is_compiled(cls.run):
+		raise Left("its class has a run of its own")
+	if len(task.inputs) != 1 or len(task.outputs) != 1:
+		raise Left("it has not one source and one output")
+	words, kwargs = capture(task, cls.run)
+	if not isinstance(words, list):
+		raise Left("it runs in a shell")
+	environment = kwargs.get("env") or os.environ
+	for name in invocation.VARIABLES:
+		if name in environment:
+			raise Left("%s is set" % name)
+	cwd = kwargs.get("cwd")
+	if not is_below_build(task, cwd):
+		raise Left("it does not run in the build folder")
+	program = os.path.basename(os.path.realpath(words[0]))
+	if program in invocation.WRAPPERS or os.path.basename(words[0]) in invocation.WRAPPERS:
+		raise Left("%s takes one source at a time" % program)
+	source = task.inputs[0].path_from(cwd)
+	form = invocation.find_form(words, source, task.outputs[0].abspath())
+	if isinstance(form, str):
+		raise Left(form)
+	return Compile(form, source, form.name(source), kwargs), (cls, form, *tell(task, kwargs))
+
+
+def find_joint(task: Any, cls: Any) -> Tuple[Joint, Any]:
+	function = find_function(cls)
+	folder = invocation.FOLDER
+	try:
+		command, kwargs = capture(pose(task, [], folder), function)
+	except IndexError:
+		raise Left("batch_run_str must name all sources by ${SRC}") from None
+	sources = sorted({path for node in task.inputs for path in (node.path_from(kwargs["cwd"]), node.abspath())})
+	plain: Any = None
+	if stock.is_compiled(cls.run):
+		targets = [path for node in task.outputs for path in (node.path_from(kwargs["cwd"]), node.abspath())]
+		said = capture(task, cls.run)[0]
+		texts = [said] if isinstance(said, str) else said
+		plain = tuple(invocation.mark(text, sources, targets) for text in texts)
+	names = name_outputs(task)
+	keeps = bool(getattr(cls, "batch_keeps", False))
+	key = (cls, command if isinstance(command, str) else tuple(command), plain, *tell(task, kwargs))
+	return Joint(function, names, sources, kwargs, keeps), key
+
+
+def name_outputs(task: Any) -> List[str]:
+	"""What the outputs of a task are called in the folder of its call."""
+	if hasattr(task, "batch_names"):
+		names = list(task.batch_names())
+		if len(names) != len(task.outputs):
+			raise Left("batch_names has not a name for each output")
+		return names
+	if len(task.inputs) != 1:
+		raise Left("it has more than one source, and its class no batch_names")
+	stem = os.path.splitext(task.inputs[0].name)[0]
+	return [stem + os.path.splitext(node.name)[1] for node in task.outputs]
+
+
+def find_function(cls: Any) -> Any:
+	"""The function that Waf makes of ``batch_run_str``, once for a class."""
+	if "batch_function" not in cls.__dict__:
+		cls.batch_function = staticmethod(Task.compile_fun(cls.batch_run_str, cls.shell)[0])
+	return cls.batch_function
+
+
+def tell(task: Any, kwargs: Dict[str, Any]) -> Tuple[Any, ...]:
+	"""How a command runs, so that it can be compared."""
+	rest = {name: value for name, value in kwargs.items() if name != "cwd"}
+	return kwargs["cwd"].abspath(), repr(sorted(rest.items())), repr(task.env.PATH)
+
+
+def is_below_build(task: Any, folder: Any) -> bool:
+	build = task.generator.bld.bldnode
+	return folder is build or (hasattr(folder, "is_child_of") and folder.is_child_of(build))

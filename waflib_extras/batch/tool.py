@@ -1,0 +1,105 @@
+"""Which tasks are made in batches, and where Waf meets those that are."""
+
+from typing import Any, Optional
+
+from waflib import Options, Runner, Task, Utils
+from waflib.TaskGen import after_method, feature
+
+from . import gathering, membership
+
+SIZE = 50
+"""At most so many tasks in one call where nobody says how many."""
+COMPILERS = ("gcc", "clang", "msvc", "clang-cl")
+"""What compilers are called in ``CC_NAME`` and ``CXX_NAME`` whose options we know."""
+
+
+def find_pool(bld: Any) -> gathering.Pool:
+	pool = bld.__dict__.get("batch_pool")
+	if pool is None:
+		pool = bld.batch_pool = gathering.Pool(bld)
+	return pool
+
+
+def find_size(task: Any, generator: Any, pool: gathering.Pool) -> int:
+	"""How many tasks may share a call with this one at most."""
+	option = getattr(Options.options, "batch", None)
+	if option is not None and option <= 0:
+		return 0
+	# of the generator itself: unity gives all of them a method of this name
+	for asked in (vars(generator).get("batch_size"), option, getattr(task, "batch_size", None)):
+		if asked is not None:
+			return int(asked)
+	return SIZE if pool.for_all or "batch" in Utils.to_list(generator.features) else 0
+
+
+def is_of_known_compiler(task: Any) -> bool:
+	"""C or C++ by a compiler whose options we know."""
+	for name in ("c", "cxx"):
+		cls = Task.classes.get(name)
+		if cls is not None and isinstance(task, cls):
+			return task.env["CC_NAME" if name == "c" else "CXX_NAME"] in COMPILERS
+	return False
+
+
+def find_cacher() -> Optional[Any]:
+	"""What decides which commands the tool ``wafcc`` caches, if it does."""
+	cacher = getattr(getattr(Utils, "prefork", None), "cache", None)
+	return cacher if cacher is not None and cacher.active else None
+
+
+def is_parked_clang(task: Any) -> bool:
+	"""
+	A compile that the engine may have a parked clang do.
+
+	Of several sources clang gives each to a process that it starts anew, and parking is of no use to those.
+	"""
+	prefork = getattr(Utils, "prefork", None)
+	is_in_place = prefork is not None and prefork.is_in_place()
+	name = task.env["CXX_NAME" if isinstance(task, Task.classes.get("cxx", ())) else "CC_NAME"]
+	return bool(is_in_place and name and "clang" in name)
+
+
+@feature("*", "batch")
+@after_method("process_source", "process_rule", "apply_link", "apply_incpaths", "propagate_uselib_vars")
+def share_calls(self: Any) -> None:
+	"""Let the tasks of this generator share calls, if that is wanted."""
+	pool = find_pool(self.bld)
+	for task in self.tasks:
+		is_joint = bool(getattr(task, "batch_run_str", None))
+		if "batch_member" in task.__dict__ or not (is_joint or is_of_known_compiler(task)):
+			continue
+		size = find_size(task, self, pool)
+		if size < 2:
+			continue
+		cacher = find_cacher()
+		if cacher is not None and cacher.find_new_flags(task):
+			pool.leave("wafcc caches it")
+			continue
+		if not is_joint and is_parked_clang(task):
+			pool.leave("clang that the engine parks is faster alone")
+			continue
+		# as many handed out as one call may take for each slot
+		Runner.GAP = max(Runner.GAP, size)
+		member = task.batch_member = membership.Member(task, pool, size)
+		task.runnable_status = member.runnable_status
+		task.run = member.run
+
+
+def options(opt):
+	if not opt.parser.get_option("--batch"):
+		opt.add_option(
+			"--batch",
+			dest="batch",
+			type=int,
+			default=None,
+			metavar="N",
+			help="compile up to N sources in one call of a compiler; 0: one each [default: as the project says]",
+		)
+
+
+def configure(conf):
+	pass
+
+
+def build(bld):
+	find_pool(bld).for_all = True

@@ -1,0 +1,151 @@
+"""
+What may follow ``waf`` on a command line here: the commands and options of the project in this folder, for shells.
+
+``waf --completion-words`` prints them, a word and what it is for on a line. What a project says is kept, and asked for
+again when one of the files has changed that said it.
+"""
+
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import time
+import types
+import zlib
+from typing import Any, Dict, List, Tuple
+
+from ..facts import stamps
+from ..version import VERSION
+
+ASK = "--completion-words"
+FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
+HEAD = re.compile(r" {2,4}(-\S.*?)(?: {2,}(\S.*))?$")
+COMMAND = re.compile(r" {2}(\w[\w.-]*) *: (.*)$")
+OTHERS = ("build", "configure", "init", "options", "shutdown")
+"""Functions of a wscript that are not commands, or that are among Waf's own."""
+
+Words = List[Tuple[str, str]]
+
+
+def find_file(cwd: str) -> str:
+	"""Where the words of a folder are kept."""
+	folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+	key = os.fsencode(cwd)
+	return os.path.join(folder, "waflib-extras", "words-%08x%08x" % (zlib.crc32(key), zlib.adler32(key)))
+
+
+def stamp(paths: List[str]) -> Dict[str, Any]:
+	"""What files are like; a file that is not there is none."""
+	return {path: stamps.of_file(path) for path in paths}
+
+
+def read(cwd: str) -> List[Any]:
+	"""The words that were kept; nothing if they may be others now."""
+	try:
+		with open(find_file(cwd), encoding="utf-8") as f:
+			kept = json.load(f)
+		if kept["asked"] == [VERSION, sys.executable, cwd] and stamp(list(kept["files"])) == kept["files"]:
+			return kept["words"]
+	except (OSError, ValueError, KeyError, TypeError):
+		pass
+	return []
+
+
+def write(cwd: str, words: Words, paths: List[str], began: int) -> None:
+	"""Keep them, if there is a place; what was changed since they were asked for may have said something else."""
+	path = find_file(cwd)
+	fresh = "%s.%d" % (path, os.getpid())
+	files = {each: stamps.settle(found, began) for each, found in stamp(paths).items()}
+	try:
+		os.makedirs(os.path.dirname(path), exist_ok=True)
+		with open(fresh, "w", encoding="utf-8") as f:
+			json.dump({"asked": [VERSION, sys.executable, cwd], "files": files, "words": words}, f)
+		os.rename(fresh, path)
+	except (OSError, ValueError):
+		with contextlib.suppress(OSError):
+			os.unlink(fresh)
+
+
+def parse(text: str) -> Words:
+	"""The words of a help text, of either series of Waf."""
+	words: Dict[str, str] = {}
+	pending: List[str] = []
+	for line in text.splitlines():
+		head = HEAD.match(line)
+		command = COMMAND.match(line)
+		if head:
+			pending = []
+			for flag in FLAG.findall(head.group(1)):
+				takes_value = re.search(re.escape(flag) + r"[ =](?!-)\S", head.group(1)) and flag.startswith("--")
+				word = flag + "=" if takes_value else flag
+				words.setdefault(word, head.group(2) or "")
+				if not head.group(2):
+					pending.append(word)
+		elif command:
+			words.setdefault(command.group(1), command.group(2).strip())
+			pending = []
+		else:
+			for word in pending:
+				words[word] = line.strip()
+			pending = []
+	return list(words.items())
+
+
+def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
+	"""The help text of Waf in this folder, the project's own commands, and the files that had a say in it."""
+	from waflib import Context, Scripting
+
+	import waflib_extras
+
+	waflib_extras.offer_tools()
+	wafdir = os.path.dirname(os.path.dirname(os.path.abspath(Context.__file__)))
+	sys.argv[1:] = ["--help"]
+	heard = io.StringIO()
+	# Waf ends with its help
+	status: Any = 1
+	with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(io.StringIO()):
+		try:
+			Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)
+		except SystemExit as e:
+			status = e.code
+	top = Context.run_dir or cwd
+	paths = {os.path.abspath(path) for path in Context.cache_modules}
+	# also where there is none yet: one that appears says something else
+	paths.add(os.path.join(cwd, Context.WSCRIPT_FILE))
+	for module in list(sys.modules.values()):
+		path = getattr(module, "__file__", None)
+		if path and os.path.abspath(path).startswith(
+			(os.path.join(top, ""), os.path.dirname(os.path.dirname(__file__)))
+		):
+			paths.add(os.path.abspath(path))
+	# of a wscript that fails nothing is kept
+	return heard.getvalue(), list_commands(Context.g_module), [] if status else sorted(paths)
+
+
+def list_commands(module: Any) -> Words:
+	"""The functions of a wscript that are commands; Waf's help has those alone that say what they are for."""
+	if module is None:
+		return []
+	return [
+		(name, ((value.__doc__ or "").strip().splitlines() or [""])[0])
+		for name, value in vars(module).items()
+		if isinstance(value, types.FunctionType) and name[:1] != "_" and name not in OTHERS
+		if value.__globals__ is vars(module)
+	]
+
+
+def main(cwd: str) -> int:
+	"""Print the words; the status tells whether there are any."""
+	words = read(cwd)
+	if not words:
+		began = time.time_ns()
+		text, own, paths = ask_waf(cwd)
+		words = parse(text)
+		known = dict(words)
+		words += [word for word in own if word[0] not in known]
+		if words and paths:
+			write(cwd, words, paths, began)
+	sys.stdout.write("".join("%s\t%s\n" % (word, text) for word, text in words))
+	return 0 if words else 1

@@ -1,0 +1,196 @@
+"""
+The line of ``waf -p``: how far the build is, at which rate, how much the cache answers, and how long it will take.
+
+It stands in for Waf's own while prefork is in place. What remains is told by what the same tasks took in earlier
+builds, where that is known, and by how quickly the build gets on with it just now.
+"""
+
+import collections
+import os
+import sys
+import time
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+
+from waflib import Logs, Utils
+
+from . import history
+
+LEAST_PAUSE = 0.1
+"""Seconds between two lines; Waf writes one for each task."""
+SHARE = 50
+"""A line is not made before so many times passed as it takes to make one."""
+WINDOW = 15.0
+"""Seconds that tell the present speed."""
+DUMB_PAUSE = 5.0
+"""The same where lines cannot be written over."""
+DUMB = ("", "dumb", "emacs")
+LEAST_BAR = 8
+ERASE = "\r\x1b[K"
+
+
+class View(NamedTuple):
+	"""What there is to show."""
+
+	done: int
+	total: int
+	rate: float
+	"""Tasks in a second; 0 if it is not known."""
+	hits: Optional[float]
+	"""The share of what was asked of the cache; none if nothing was."""
+	left: Optional[float]
+	"""Seconds, if they are known."""
+	elapsed: float
+
+
+def compose(view: View, columns: int, col1: str = "", col2: str = "") -> str:
+	"""The line, in fewer characters than there are columns; the least important part goes first."""
+	width = len(str(view.total))
+	percent = "%3d%%" % (100 * view.done // max(view.total, 1))
+	head = "[%*d/%d]" % (width, view.done, view.total)
+	rate = "%.0f/s" % view.rate if view.rate >= 10 else "%.1f/s" % view.rate
+	time_left = "%s left" % clock(view.left) if view.left is not None else clock(view.elapsed)
+	# by importance; the places are those in the line
+	parts: List[Tuple[int, str]] = [(0, head), (2, percent), (5, time_left)]
+	if view.rate:
+		parts.append((3, rate))
+	if view.hits is not None:
+		parts.append((4, "%d%% hits" % (100 * view.hits)))
+	most = columns - 1
+	while len(parts) > 1 and sum(len(text) + 1 for _, text in parts) - 1 > most:
+		parts.pop()
+	free = most - sum(len(text) + 1 for _, text in parts)
+	if free >= LEAST_BAR + 2:
+		inner = min(free, 42) - 2
+		filled = inner * view.done // max(view.total, 1)
+		parts.append((1, "[%s]" % ("=" * max(filled - 1, 0) + ">" * (filled > 0)).ljust(inner)))
+	texts = dict(parts)
+	texts[0] = texts[0][:most]
+	if 2 in texts:
+		texts[2] = col1 + texts[2] + col2
+	return " ".join(texts[place] for place in sorted(texts))
+
+
+def clock(seconds: float) -> str:
+	"""As 12 s, 1:07, or 1:02:03."""
+	whole = int(seconds + 0.5)
+	if whole < 60:
+		return "%d s" % whole
+	if whole < 3600:
+		return "%d:%02d" % divmod(whole, 60)
+	return "%d:%02d:%02d" % (whole // 3600, whole // 60 % 60, whole % 60)
+
+
+def find_columns(stream: Any) -> int:
+	"""How wide the terminal is now; people resize it."""
+	try:
+		columns = os.get_terminal_size(stream.fileno()).columns
+	except (OSError, ValueError, AttributeError):
+		columns = 0
+	return columns or int(os.environ.get("COLUMNS") or 0 if os.environ.get("COLUMNS", "").isdigit() else 0) or 80
+
+
+class Meter:
+	"""The progress of one build context."""
+
+	def __init__(self, bld: Any, now: float) -> None:
+		self.bld = bld
+		self.began = now
+		self.due = 0.0
+		self.is_dumb = not Logs.colors_lst["USE"] and os.environ.get("TERM", "") in DUMB
+		self.past = history.read(history.find_file(bld, history.TIMES))
+		self.points: Deque[Tuple[float, float, int]] = collections.deque()
+		self.counted = (-1, 0)
+		self.weights: Dict[int, float] = {}
+		self.is_over = False
+		self.tasks: List[Any] = []
+
+	def draw(self, done: int, total: int, col1: str, col2: str) -> str:
+		now = time.monotonic()
+		if now < self.due and done < total:
+			return ""
+		view = self.look(now, done, total)
+		line = compose(view, find_columns(sys.stderr), col1, col2)
+		cost = time.monotonic() - now
+		if self.is_dumb:
+			self.due = now + DUMB_PAUSE
+			if done < total and not self.is_over:
+				return line + "\n"
+			# Waf ends the last one itself
+			return line if self.is_over else ""
+		self.due = now + max(LEAST_PAUSE, cost * SHARE)
+		State.is_last = self.is_over
+		hush()
+		return ERASE + line
+
+	def look(self, now: float, done: int, total: int) -> View:
+		weight, finished, whole = self.weigh(total)
+		points = self.points
+		points.append((now, weight, finished))
+		while len(points) > 2 and now - points[1][0] > WINDOW:
+			points.popleft()
+		then, before, were = points[0]
+		passed = now - then
+		speed = (weight - before) / passed if passed > 0.2 else 0.0
+		rate = (finished - were) / passed if passed > 0.2 else 0.0
+		producer = getattr(self.bld, "producer", None)
+		self.is_over = finished == len(self.tasks) or bool(producer and (producer.stop or producer.error))
+		# what the first second tells is more of how builds begin
+		is_known = speed > 0 and now - self.began >= 1 and not self.is_over
+		left = (whole - weight) / speed if is_known else None
+		return View(done, total, rate, self.find_hits(), left, now - self.began)
+
+	def weigh(self, total: int) -> Tuple[float, int, float]:
+		"""What is done, in seconds of earlier builds; how many tasks that are; and what all of it would be."""
+		groups = self.bld.groups
+		if self.counted[0] != total:
+			self.counted = (total, 0)
+			self.tasks = [task for group in groups for one in group for task in getattr(one, "tasks", (one,))]
+			known = [self.past.get(history.name(self.bld, task)) for task in self.tasks]
+			told = [micros for micros in known if micros]
+			# of a task that nobody has seen, what is usual for those that were
+			usual = sum(told) / len(told) if told else 1e6
+			self.weights = {id(task): micros or usual for task, micros in zip(self.tasks, known)}
+		weights = self.weights
+		over = [weights[id(task)] for task in self.tasks if getattr(task, "hasrun", 0)]
+		return sum(over) / 1e6, len(over), sum(weights.values()) / 1e6
+
+	def find_hits(self) -> Optional[float]:
+		cache = Utils.prefork.cache
+		_, hits, misses = cache.counts if cache is not None else (0, 0, 0)
+		return hits / (hits + misses) if hits + misses else None
+
+
+class Eraser:
+	"""A filter of Waf's log: what is written while a line is there takes its place, not the rest of its row."""
+
+	def filter(self, record: Any) -> bool:
+		# our line, as Task.log_display has it written
+		is_line = str(record.msg).startswith(ERASE)
+		if State.is_shown and not is_line:
+			sys.stderr.write(ERASE)
+			sys.stderr.flush()
+		State.is_shown = is_line and not State.is_last
+		return True
+
+
+class State:
+	is_shown = False
+	is_last = False
+	eraser: Any = None
+
+
+def hush() -> None:
+	"""From now on, have a line erased before anything else is written."""
+	if State.eraser is None and Logs.log is not None:
+		State.eraser = Eraser()
+		Logs.log.addFilter(State.eraser)
+
+
+def draw(bld: Any, idx: int, total: int, col1: str, col2: str) -> str:
+	"""In place of Waf's ``progress_line``."""
+	if not sys.stderr.isatty():
+		return ""
+	meter = bld.__dict__.get("prefork_meter")
+	if meter is None:
+		meter = bld.prefork_meter = Meter(bld, time.monotonic())
+	return meter.draw(idx, total, col1, col2)

@@ -1,0 +1,306 @@
+"""
+Tells why something is built, or was.
+
+::
+
+	waf build --why=app        # builds, and tells of each task of app whether and why it ran
+	waf why --why=app          # builds nothing: what would be done and why, and why it was done the last time
+	waf why                    # all that would be done
+
+A target is the name of a task generator, the path of an output or a source, or a pattern such as ``*.o``; several are
+parted by commas. ``prefork`` brings it along; ``docs/why.md`` tells what is kept for it.
+"""
+
+import os
+import time
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+from waflib import Build, Errors, Logs, Options, Runner, Task, Utils
+
+from ..client import protocol
+from ..hooks import stock
+from . import causes, history
+
+TOLD = {protocol.HIT: "cache: hit", protocol.MISS: "cache: miss", protocol.UNCACHED: "not cached"}
+STATES = {
+	Task.NOT_RUN: "not reached",
+	Task.MISSING: "failed",
+	Task.CRASHED: "failed",
+	Task.EXCEPTION: "failed",
+	Task.CANCELED: "not built, since something that it needs was not",
+	Task.SKIPPED: "up to date",
+	Task.SUCCESS: "built",
+}
+
+UNASKED = (-1, "")
+HIT = (protocol.HIT, "")
+IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
+
+
+class Diary:
+	"""What is written down while a build runs, and kept when it is over; one per process, as ``prefork.diary``."""
+
+	def __init__(self, prefork: Any) -> None:
+		self.prefork = prefork
+		self.begun: Dict[Any, causes.Begun] = {}
+		self.told: Dict[Any, Tuple[int, str]] = {}
+		self.changed: Dict[Any, List[bytes]] = {}
+		"""Inputs that the engine has told, and that are not as they were."""
+		self.empty: Dict[Any, bool] = {}
+		"""By build context: Waf knew nothing of any task when the first one ran."""
+
+	def begin(self, task: Any) -> None:
+		"""A task is to run; its signature is still known."""
+		bld = task.generator.bld
+		is_empty = self.empty.get(bld)
+		if is_empty is None:
+			is_empty = self.empty[bld] = not bld.task_sigs
+		self.begun[task] = causes.FORGOTTEN if is_empty else causes.begin(task)
+
+	def hear(self, task: Any, told: Any) -> None:
+		"""What the cache says of a task."""
+		self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
+
+	def end_build(self, bld: Any) -> None:
+		"""Keep what is to be known of the tasks that have run, and answer ``--why``."""
+		wanted = find_wanted()
+		if bld.cmd == WhyContext.cmd:
+			return
+		if not (self.begun or self.told or self.prefork.terminal.times or wanted):
+			return
+		path = history.find_file(bld, history.CAUSES)
+		known = history.read(path)
+		envs, records = known.setdefault("envs", {}), known.setdefault("tasks", {})
+		recorder = causes.Recorder(bld, envs)
+		ran = list_tasks(bld) if wanted else [*{**self.begun, **self.told, **self.prefork.terminal.times}]
+		explained: Dict[Any, causes.Record] = {}
+		learned = find_learned(bld)
+		for task in ran:
+			if task.generator.bld is bld and task.hasrun not in IDLE:
+				uid = task.uid()
+				record = self.make_record(recorder, task, uid, learned, records.get(uid))
+				explained[task] = record
+				if task.hasrun == Task.SUCCESS:
+					records[uid] = record
+		if explained and os.path.isdir(bld.out_dir):
+			used = {parts[1] for _, parts, _, _ in records.values()}
+			known["envs"] = {digest: values for digest, values in envs.items() if digest in used}
+			history.write(path, known)
+		for table in (self.begun, self.told, self.changed):
+			table.clear()
+		self.empty.pop(bld, None)
+		if wanted:
+			self.report(bld, wanted, explained, records)
+
+	def make_record(
+		self, recorder: causes.Recorder, task: Any, uid: bytes, learned: Any, old: Optional[causes.Record]
+	) -> causes.Record:
+		"""``learned`` has the tasks of which the engine knows what they read."""
+		is_learned = uid in learned
+		begun = self.begun.get(task)
+		told = self.told.get(task, UNASKED)
+		if is_learned and old is None and told is HIT and begun and not begun.is_known and recorder.is_plain(task):
+			# thousands of a new build folder: records that are the same for all with one environment
+			return recorder.first(task, told)
+		new = recorder.measure(task, is_learned)
+		changed = self.changed.get(task, ())
+		reasons = causes.explain(task, begun, old[1] if old else None, new, changed, recorder.envs)
+		return recorder.now, new, tuple(reasons), told
+
+	def report(self, bld: Any, wanted: Sequence[str], explained: Dict[Any, Any], records: Dict[bytes, Any]) -> None:
+		for task in find_tasks(bld, wanted):
+			record = explained.get(task)
+			if record is not None:
+				say(task, STATES[task.hasrun] + show_reasons(record))
+			else:
+				say(task, STATES[task.hasrun] + (show_last(records.get(task.uid())) if task.hasrun else ""))
+
+
+def show_reasons(record: causes.Record) -> str:
+	_, _, reasons, told = record
+	return (": " + "; ".join(reasons) if reasons else "") + show_told(told)
+
+
+def show_told(told: Tuple[int, str]) -> str:
+	known, words = told
+	if known < 0:
+		return ""
+	return "; " + TOLD[known] + (": " + words if words else "")
+
+
+def show_last(record: Optional[causes.Record]) -> str:
+	"""Why it was built the last time."""
+	if record is None:
+		return ""
+	when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record[0]))
+	return "; built %s%s" % (when, show_reasons(record))
+
+
+def say(task: Any, words: str) -> None:
+	Logs.info("%s%s%s: %s", Logs.colors.CYAN, label(task), Logs.colors.NORMAL, words)
+
+
+def label(task: Any) -> str:
+	nodes = task.outputs or task.inputs
+	return causes.show(nodes[0].abspath()) if nodes else task.__class__.__name__
+
+
+# ---- what is asked for
+
+
+def find_learned(bld: Any) -> Any:
+	book = bld.__dict__.get("wafcc_book")
+	return book.records if book is not None else ()
+
+
+def find_wanted() -> List[str]:
+	text = getattr(Options.options, "why_targets", None) or ""
+	return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def list_tasks(bld: Any) -> List[Any]:
+	"""All that were made, each once."""
+	found = [task for group in bld.groups for one in group for task in getattr(one, "tasks", (one,))]
+	return [task for task in dict.fromkeys(found) if hasattr(task, "hasrun")]
+
+
+def find_tasks(bld: Any, wanted: Sequence[str]) -> List[Any]:
+	"""The tasks that are meant; an error names what is like a name that means none."""
+	tasks = list_tasks(bld)
+	found: Dict[Any, None] = {}
+	for word in wanted:
+		mine = [task for task in tasks if word in (getattr(task.generator, "name", ""), label(task))]
+		mine = mine or [task for task in tasks if any(fits(node, word, bld) for node in task.outputs)]
+		mine = mine or [task for task in tasks if any(fits(node, word, bld) for node in task.inputs)]
+		if not mine:
+			raise Errors.WafError("why: %s" % tell_unknown(word, bld, tasks))
+		found.update(dict.fromkeys(mine))
+	return list(found)
+
+
+def fits(node: Any, word: str, bld: Any) -> bool:
+	import fnmatch
+
+	path = node.abspath()
+	names = (node.name, causes.show(path), node.path_from(bld.bldnode), node.path_from(bld.srcnode), path)
+	return any(name == word or fnmatch.fnmatchcase(name, word) for name in names)
+
+
+def tell_unknown(word: str, bld: Any, tasks: Sequence[Any]) -> str:
+	names: Set[str] = {one.name for group in bld.groups for one in group if hasattr(one, "tasks")}
+	for task in tasks:
+		names.update(node.name for node in task.outputs)
+		names.add(label(task))
+	import difflib
+
+	near = difflib.get_close_matches(word, sorted(names), 3, 0.5)
+	hint = "did you mean %s?" % " or ".join(near) if near else "waf list shows the targets"
+	return "there is no target, output or source %s: %s" % (word, hint)
+
+
+# ---- without building
+
+
+class DryRun(Runner.Parallel):
+	"""Goes through the tasks as a build does, and runs none."""
+
+	def __init__(self, bld: Any) -> None:
+		super().__init__(bld, 1)
+		self.would: Dict[Any, Optional[str]] = {}
+		"""Tasks that would run; and what would be made before, if that is why."""
+		self.made: Dict[Any, Any] = {}
+
+	def task_status(self, tsk: Any) -> int:
+		nodes = tsk.inputs + tsk.dep_nodes + self.bld.node_deps.get(tsk.uid(), [])
+		before = next((node for node in nodes if node in self.made), None)
+		if before is None:
+			status = super().task_status(tsk)
+			if status == Task.RUN_ME:
+				self.would[tsk] = None
+			return status
+		self.would[tsk] = "%s would be made before, and may change" % causes.show(before.abspath())
+		return Task.RUN_ME
+
+	def add_task(self, tsk: Any) -> None:
+		Utils.prefork.diary.begin(tsk)
+		self.processed += 1
+		self.made.update(dict.fromkeys(tsk.outputs))
+		tsk.hasrun = Task.SKIPPED
+		self.mark_finished(tsk)
+
+
+class WhyContext(Build.BuildContext):
+	"""tells what a build would do and why; builds nothing"""
+
+	cmd = "why"
+
+	def execute_build(self) -> None:
+		diary = getattr(getattr(Utils, "prefork", None), "diary", None)
+		if diary is None:
+			raise Errors.WafError("why: the tool prefork is not in use: unset WAF_NO_PREFORK, or load it")
+		self.recurse([self.run_dir])
+		self.pre_build()
+		self.timer = Utils.Timer()
+		self.producer = producer = DryRun(self)
+		producer.biter = self.get_build_iterator()
+		try:
+			producer.start()
+		finally:
+			self.producer = None
+		if producer.error:
+			raise Errors.BuildError(producer.error)
+		self.answer(diary, producer)
+
+	def answer(self, diary: Diary, producer: DryRun) -> None:
+		wanted = find_wanted()
+		known = history.read(history.find_file(self, history.CAUSES))
+		envs, records = known.get("envs", {}), known.get("tasks", {})
+		recorder = causes.Recorder(self, envs)
+		learned = find_learned(self)
+		for task in find_tasks(self, wanted) if wanted else list_tasks(self):
+			values = records.get(task.uid())
+			if task not in producer.would:
+				if wanted:
+					say(task, "up to date" + show_last(values))
+				continue
+			reasons = [producer.would[task]]
+			if reasons[0] is None:
+				reasons = list(diary.make_record(recorder, task, task.uid(), learned, values)[2])
+			say(task, "would be built: %s" % "; ".join(reasons))  # type: ignore[arg-type]
+		from . import summary
+
+		would = len(producer.would)
+		Logs.info("why: %s would run, %d up to date", summary.count(would, "task"), len(list_tasks(self)) - would)
+		for table in (diary.begun, diary.changed):
+			table.clear()
+
+	def store(self) -> None:
+		"""Nothing was built."""
+		pass
+
+
+def watch(bld: Any) -> None:
+	"""Have noted what there is before a task runs, where commands do not pass the dispatcher or all is asked for."""
+	stock_add_task = Runner.Parallel.add_task
+	if getattr(stock_add_task, "of_why", False) or not (bld.jobs == 1 or find_wanted()):
+		return
+
+	def add_task(self: Any, tsk: Any) -> None:
+		if find_wanted() or (self.numjobs == 1 and stock.is_compiled(tsk.__class__.run)):
+			Utils.prefork.diary.begin(tsk)
+		stock_add_task(self, tsk)
+
+	add_task.of_why = True  # type: ignore[attr-defined]
+	Runner.Parallel.add_task = add_task
+
+
+def add_late_options(opt: Any) -> None:
+	if not opt.parser.get_option("--why"):
+		group = opt.add_option_group("Prefork options")
+		group.add_option(
+			"--why",
+			dest="why_targets",
+			default="",
+			metavar="TARGET,...",
+			help="tell why these are built: names of task generators, outputs, sources, or patterns of them",
+		)

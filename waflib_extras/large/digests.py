@@ -1,0 +1,281 @@
+"""
+What files contain, and whether they are there, without looking at each of them in each build.
+"""
+
+import os
+import struct
+import tempfile
+from typing import Any, Callable, Dict, Optional, Set
+
+from waflib import Build, Errors, Logs, Node, Task, Utils
+
+from ..hooks import patch
+
+SAVED = "large_digests"
+"""The attribute of a build context that Waf keeps for us with its own."""
+STAMP = struct.Struct("=QQQqq")
+FEW = 8
+"""So many outputs in a folder are looked at one by one before the folder is listed."""
+
+
+class Clock:
+	"""The clock of the file system that holds a folder, as it stamps files."""
+
+	def __init__(self, folder: str) -> None:
+		self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # for as long as the build
+		self.device = os.fstat(self.file.fileno()).st_dev
+		self.time = self.ask()
+
+	def ask(self) -> int:
+		"""The time by which it stamps what is changed now, or later."""
+		os.utime(self.file.fileno())
+		self.time = os.fstat(self.file.fileno()).st_ctime_ns
+		return self.time
+
+	def is_past(self, found: os.stat_result) -> bool:
+		"""Whoever changes this file from now on gives it another time."""
+		if found.st_dev != self.device:
+			return False  # stamped by another clock
+		return found.st_ctime_ns < self.time or found.st_ctime_ns < self.ask()
+
+	def close(self) -> None:
+		self.file.close()
+
+
+class Memory:
+	"""The digests of files as they were, by their nodes."""
+
+	def __init__(self, folder: str, kind: str, saved: Dict[str, Any]) -> None:
+		self.files: Dict[Any, bytes] = saved.get("files", {}) if saved.get("kind") == kind else {}
+		self.saved: Dict[str, Any] = {"kind": kind, "files": self.files}
+		"""What is kept of it."""
+		try:
+			self.clock: Optional[Clock] = Clock(folder)
+		except OSError:
+			self.clock = None
+
+	def digest(self, node: Any, path: str) -> bytes:
+		"""The digest of a file; of one that is as it was, the digest that it had."""
+		found = os.stat(path)
+		stamp = STAMP.pack(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+		known = self.files.get(node)
+		if known is not None and known[: STAMP.size] == stamp:
+			return known[STAMP.size :]
+		# before it is read: what is changed after this shows in its stamp
+		is_settled = self.clock is not None and self.clock.is_past(found)
+		digest = Utils.h_file(path)
+		if is_settled:
+			self.files[node] = stamp + digest
+		else:
+			self.files.pop(node, None)
+		return digest
+
+	def tidy(self) -> None:
+		"""Forget files of which Waf has no node any more."""
+		for node in [node for node in self.files if not is_held(node)]:
+			del self.files[node]
+
+	def close(self) -> None:
+		if self.clock is not None:
+			self.clock.close()
+
+
+def is_held(node: Any) -> bool:
+	"""It is still in the tree of nodes."""
+	return node.parent is not None and node.parent.children.get(node.name) is node
+
+
+class Digests(patch.Patch):
+	"""
+	The digests of files.
+
+	Waf reads each source in each build. Here a file that has device, inode, size and times as before has the digest
+	that it had. A file that was changed so lately that one more change could leave it the same times is not
+	remembered: the clock that says so is that of the file system, and where files lie on another one than the build
+	folder, they are read each time. The digests are in Waf's own database; Waf without this patch drops them from it.
+	"""
+
+	name = "digests"
+	topic = "what files contain"
+	on_posix = True
+	known = {
+		"Node.Node.h_file": ("067a9d6a2910",),
+		"Node.Node.get_bld_sig": ("e8a1e4a7c655",),
+		"Utils.h_file": ("41711f3a8fa6",),
+	}
+
+	def install(self) -> None:
+		hash_node, hash_file = Node.Node.h_file, Utils.h_file
+		restore, store = Build.BuildContext.restore, Build.BuildContext.store
+		Build.SAVED_ATTRS.append(SAVED)
+		# for build contexts that are there already
+		setattr(Build.BuildContext, SAVED, {})
+
+		def h_file(node: Any) -> bytes:
+			memory = node.ctx.__dict__.get("large_memory")
+			if memory is None or Utils.h_file is not hash_file:
+				return hash_node(node)
+			return memory.digest(node, node.abspath())
+
+		def remember(bld: Any) -> None:
+			restore(bld)
+			kind = getattr(Utils.md5(), "name", "")
+			bld.large_memory = Memory(bld.bldnode.abspath(), kind, getattr(bld, SAVED, {}))
+			setattr(bld, SAVED, bld.large_memory.saved)
+
+		def keep(bld: Any) -> None:
+			memory = bld.__dict__.get("large_memory")
+			# Waf gives it another one to have it forgotten
+			if memory is not None and getattr(bld, SAVED, None) is memory.saved:
+				memory.tidy()
+			store(bld)
+
+		patch.replace("Node.Node.h_file", h_file)
+		patch.replace("Build.BuildContext.restore", remember)
+		patch.replace("Build.BuildContext.store", keep)
+
+	def end(self, bld: Any) -> None:
+		memory = bld.__dict__.pop("large_memory", None)
+		if memory is not None:
+			memory.close()
+
+
+class Folders(patch.Patch):
+	"""
+	Folders of files that tasks write.
+
+	Waf looks for the folder of each such file and makes it if it is not there. Here that is done once for each folder
+	while the tasks of a group are made; what makes them must not remove folders by other means than ``Node.delete``.
+	"""
+
+	name = "folders"
+	topic = "folders of what tasks make"
+	known = {"Node.Node.find_or_declare": ("2ec6eb6d21fb",)}
+
+	def install(self) -> None:
+		post_group, delete = Build.BuildContext.post_group, Node.Node.delete
+
+		def post(bld: Any) -> None:
+			bld.large_folders = set()
+			try:
+				post_group(bld)
+			finally:
+				del bld.large_folders
+
+		def remove(self: Any, *args: Any, **kw: Any) -> None:
+			self.ctx.__dict__.get("large_folders", set()).clear()
+			delete(self, *args, **kw)
+
+		patch.replace("Build.BuildContext.post_group", post)
+		patch.replace("Node.Node.delete", remove)
+		patch.replace("Node.Node.find_or_declare", find_or_declare)
+
+
+def find_or_declare(self: Any, lst: Any) -> Any:
+	if isinstance(lst, str) and os.path.isabs(lst):
+		node = self.ctx.root.make_node(lst)
+	else:
+		node = self.get_bld().make_node(lst)
+	made: Optional[Set[Any]] = self.ctx.__dict__.get("large_folders")
+	if made is None:
+		node.parent.mkdir()
+	elif node.parent not in made:
+		node.parent.mkdir()
+		made.add(node.parent)
+	return node
+
+
+class Listings:
+	"""The files that were in folders when several were to be looked for there."""
+
+	def __init__(self) -> None:
+		self.counts: Dict[Any, int] = {}
+		self.nodes: Dict[Any, Set[Any]] = {}
+
+	def has(self, node: Any) -> bool:
+		folder = node.parent
+		nodes = self.nodes.get(folder)
+		if nodes is None:
+			count = self.counts[folder] = self.counts.get(folder, 0) + 1
+			if count <= FEW:
+				return node.exists()
+			nodes = self.nodes[folder] = list_nodes(folder)
+		return node in nodes or node.exists()
+
+
+def list_nodes(folder: Any) -> Set[Any]:
+	"""The nodes of all that is in a folder, but for links, which may lead nowhere."""
+	nodes = folder.children
+	try:
+		with os.scandir(folder.abspath()) as entries:
+			return {nodes[entry.name] for entry in entries if entry.name in nodes and not entry.is_symlink()}
+	except OSError:
+		return set()
+
+
+class Outputs(patch.Patch):
+	"""
+	Whether what a task made before is still there.
+
+	Waf asks the system for each file. Here folders are listed, as long as no task has run in this build: as from then
+	on files may come and go, each is looked for as Waf does it.
+	"""
+
+	name = "outputs"
+	topic = "whether outputs are still there"
+	known = {"Task.Task.runnable_status": ("8e0e8c51c028",), "Node.Node.exists": ("4a983de79d4e",)}
+
+	def install(self) -> None:
+		patch.replace("Task.Task.runnable_status", runnable_status)
+
+
+def runnable_status(self: Any) -> int:
+	bld = self.generator.bld
+	if bld.is_install < 0:
+		return Task.SKIP_ME
+	for other in self.run_after:
+		if not other.hasrun:
+			return Task.ASK_LATER
+		if other.hasrun < Task.SKIPPED:
+			return Task.CANCEL_ME
+	try:
+		signature = self.signature()
+	except Errors.TaskNotReady:
+		return Task.ASK_LATER
+	key = self.uid()
+	before = bld.task_sigs.get(key)
+	if before is None:
+		Logs.debug("task: task %r must run: it was never run before or the task code changed", self)
+		return Task.RUN_ME
+	if signature != before:
+		Logs.debug("task: task %r must run: the task signature changed", self)
+		return Task.RUN_ME
+	has = choose_look(bld)
+	for node in self.outputs:
+		maker = bld.node_sigs.get(node)
+		if not maker:
+			Logs.debug("task: task %r must run: an output node has no signature", self)
+			return Task.RUN_ME
+		if maker != key:
+			Logs.debug("task: task %r must run: an output node was produced by another task", self)
+			return Task.RUN_ME
+		if not has(node):
+			Logs.debug("task: task %r must run: an output node does not exist", self)
+			return Task.RUN_ME
+	return Task.RUN_ME if self.always_run else Task.SKIP_ME
+
+
+def choose_look(bld: Any) -> Callable[[Any], bool]:
+	"""How to find out that a file is there."""
+	master = bld.producer
+	if master.dirty or master.count:
+		# a task has run, or runs
+		return exists
+	listings = bld.__dict__.get("large_listings")
+	if listings is None or listings[0] != bld.current_group:
+		listings = bld.large_listings = bld.current_group, Listings()
+	return listings[1].has
+
+
+def exists(node: Any) -> bool:
+	return node.exists()

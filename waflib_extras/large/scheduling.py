@@ -1,0 +1,385 @@
+"""
+What Waf's scheduler does for each task, in a time that does not grow with the number of all tasks.
+"""
+
+import heapq
+import itertools
+import logging
+import threading
+from typing import Any, Dict, Iterator, List, Set, Tuple
+
+from waflib import Logs, Runner, Task
+
+from ..hooks import patch
+
+FEW = 8
+"""So many dependencies are looked through each time: to remember how far one came would take longer."""
+
+
+class Finished(patch.Patch):
+	"""
+	What becomes of the tasks that wait for one that has ended.
+
+	Waf looks through all dependencies of each of them, every time: a task that waits for n others, which end in their
+	order, takes n²/2 looks. Here a task that waits for many remembers which of them it was found waiting for, and how
+	far the search had come. That one also learns who waits for it: dependencies that came later need no search. And
+	the object with which a task was hashed, 300 bytes that nobody needs any more, is dropped.
+	"""
+
+	name = "finished"
+	topic = "what becomes of tasks when another one has ended"
+	known = {"Runner.Parallel.mark_finished": ("0365844237f5", "670194488747", "6e5b95047c00")}
+
+	def install(self) -> None:
+		patch.replace("Runner.Parallel.mark_finished", mark_finished)
+
+
+def mark_finished(self: Any, tsk: Any) -> None:
+	waiting = self.revdeps.pop(tsk, ())
+	if waiting and getattr(tsk, "more_tasks", None):
+		self.large_heirs = tsk, waiting
+	for other in waiting:
+		if not isinstance(other, Task.TaskGroup):
+			release(self, other)
+			continue
+		other.prev.remove(tsk)
+		if not other.prev:
+			for last in other.next:
+				last.run_after.remove(other)
+				release(self, last)
+			other.next = []
+	tsk.__dict__.pop("m", None)
+	semaphore = getattr(tsk, "semaphore", None)
+	if semaphore is not None:
+		hand_on(self, tsk, semaphore)
+
+
+def release(master: Any, task: Any) -> None:
+	"""Have a task considered that waited for others, if they have all ended."""
+	if task in master.incomplete and is_free(master, task):
+		master.incomplete.remove(task)
+		master.outstanding.append(task)
+
+
+def is_free(master: Any, task: Any) -> bool:
+	"""There is nothing more that it waits for."""
+	after = task.run_after
+	if len(after) > FEW:
+		searches = master.__dict__.setdefault("large_searches", {})
+		search = searches.get(task)
+		if search is None:
+			search = searches[task] = Search(after)
+		blocker = search.advance()
+		if blocker is not None:
+			note_waiting(master, blocker, task)
+			return False
+		del searches[task]
+	# those that were added meanwhile, too
+	for other in after:
+		if not other.hasrun:
+			note_waiting(master, other, task)
+			return False
+	return True
+
+
+def note_waiting(master: Any, blocker: Any, task: Any) -> None:
+	"""Let a task have this one considered when it ends; a group of tasks knows who follows it."""
+	if not isinstance(blocker, Task.TaskGroup):
+		master.revdeps[blocker].add(task)
+
+
+class Search:
+	"""How far the dependencies of a task were looked through for one that has not ended."""
+
+	__slots__ = ("blocker", "left")
+
+	def __init__(self, after: Set[Any]) -> None:
+		self.left: Iterator[Any] = iter(tuple(after))
+		self.blocker: Any = next(self.left)
+
+	def advance(self) -> Any:
+		"""What the task still waits for; none if it was the last."""
+		while self.blocker is not None and self.blocker.hasrun:
+			self.blocker = next(self.left, None)
+		return self.blocker
+
+
+def hand_on(master: Any, task: Any, semaphore: Any) -> None:
+	"""Let those run that waited for a semaphore of this task."""
+	try:
+		semaphore.release(task)
+	except KeyError:
+		return
+	# Waf 2.0 has both, and here means the one that asks the semaphore
+	add_task = getattr(master, "_add_task", master.add_task)
+	while semaphore.waiting and not semaphore.is_locked():
+		add_task(semaphore.waiting.pop())
+
+
+class More(patch.Patch):
+	"""
+	Who waits for tasks that a task has made while it ran.
+
+	Waf looks for them among all tasks that have not run, for each task that makes others. Only those that wait for
+	the maker can know of what it made, and are looked at here. Should another one wait for it nevertheless, it will be
+	found when the maker's other dependents are (see ``finished``): only its weight in the priorities is not known.
+	"""
+
+	name = "more"
+	topic = "tasks that tasks make"
+	needs = ("finished",)
+	known = {
+		"Runner.Parallel.add_more_tasks": ("0a814c57baa4",),
+		"Runner.Parallel.skip": ("11be1226e39b",),
+		"Runner.Parallel.get_out": ("b706669f0a4e",),
+	}
+
+	def install(self) -> None:
+		patch.replace("Runner.Parallel.add_more_tasks", add_more_tasks)
+
+
+def add_more_tasks(self: Any, tsk: Any) -> None:
+	added = getattr(tsk, "more_tasks", None)
+	if not added:
+		return
+	more = set(added)
+	heir_of, heirs = self.__dict__.pop("large_heirs", (None, ()))
+	for other in heirs if heir_of is tsk else self.revdeps.get(tsk, ()):
+		mine = other.prev if isinstance(other, Task.TaskGroup) else other.run_after
+		for new in mine & more:
+			self.revdeps[new].add(other)
+	ready, waiting = self.prio_and_split(added)
+	self.outstanding.extend(ready)
+	self.incomplete.update(waiting)
+	self.total += len(added)
+
+
+class Heap(patch.Patch):
+	"""
+	The tasks that may run, the most urgent first.
+
+	Waf keeps them in a heap and asks both tasks for their priorities in each of its comparisons, 15 of them for each
+	of 20,000 tasks. Here those that come together, which are nearly all, are sorted once, and others have their
+	priority beside them in the heap. Equals keep the order in which they came.
+	"""
+
+	name = "heap"
+	topic = "the tasks that may run"
+	known = {
+		"Runner.PriorityTasks.append": ("b1f24115840e",),
+		"Runner.PriorityTasks.pop": ("63b15503a561",),
+		"Runner.PriorityTasks.extend": ("bbc6bd52d05b",),
+		"Runner.PriorityTasks.clear": ("b2f71246e8b1",),
+		"Task.Task.priority": ("2fb2f8f39780",),
+		"Task.Task.__lt__": ("8f062adb23ad",),
+	}
+
+	def install(self) -> None:
+		patch.replace("Runner.PriorityTasks", make_heap(Runner.PriorityTasks, Task.Task.priority, Task.Task.__lt__))
+
+
+def make_heap(stock: Any, priority: Any, less: Any) -> Any:
+	def key(task: Any) -> Tuple[Any, ...]:
+		return (-(task.weight + task.prio_order), getattr(task.generator, "tg_idx_count", 0))
+
+	def is_usual(task: Any) -> bool:
+		return getattr(task.priority, "__func__", None) is priority and task.__class__.__lt__ is less
+
+	class PriorityTasks(stock):
+		"""Like Waf's, and all of Waf's from when a task comes along that compares itself in its own way."""
+
+		def __init__(self) -> None:
+			stock.__init__(self)
+			self.start()
+
+		def start(self) -> None:
+			self.together: List[Any] = []
+			"""Sorted, the next one last."""
+			self.single: List[Tuple[Any, int, Any]] = []
+			self.numbers = itertools.count()
+			self.is_own = True
+
+		def give_up(self) -> None:
+			"""Do as Waf does from now on."""
+			if self.is_own:
+				lst = list(self)
+				self.start()
+				self.is_own = False
+				self.lst = []
+				stock.extend(self, lst)
+
+		def __len__(self) -> int:
+			return len(self.together) + len(self.single) if self.is_own else len(self.lst)
+
+		def __iter__(self) -> Iterator[Any]:
+			if not self.is_own:
+				return iter(self.lst)
+			return itertools.chain(reversed(self.together), (task for _, _, task in self.single))
+
+		def clear(self) -> None:
+			stock.clear(self)
+			self.start()
+
+		def append(self, task: Any) -> None:
+			if self.is_own and is_usual(task):
+				heapq.heappush(self.single, (key(task), next(self.numbers), task))
+			else:
+				self.give_up()
+				stock.append(self, task)
+
+		def pop(self) -> Any:
+			if not self.is_own:
+				return stock.pop(self)
+			if self.together and not (self.single and self.single[0][0] < key(self.together[-1])):
+				return self.together.pop()
+			return heapq.heappop(self.single)[2]
+
+		def extend(self, lst: Any) -> None:
+			tasks = list(lst)
+			if self.is_own and not self and all(map(is_usual, tasks)):
+				tasks.sort(key=key)
+				tasks.reverse()
+				self.together = tasks
+			else:
+				for task in tasks:
+					self.append(task)
+
+	return PriorityTasks
+
+
+class Messages(patch.Patch):
+	"""
+	The line that Waf writes when a task begins.
+
+	It goes through Python's logging, which makes a record with thread, process, time and the line of code for each of
+	them, and Waf prints the text alone. Here a record is a copy of one that was made before. Where anything but Waf's
+	own handler listens, it is as in Waf.
+	"""
+
+	name = "messages"
+	topic = "the lines that tell which task runs"
+	known = {
+		"Task.Task.log_display": ("254b197cc11a",),
+		"Logs.info": ("5f8db95ad0b8",),
+		"Logs.log_handler.emit": ("3d32e5a8d828",),
+		"Logs.log_filter.filter": ("f1d0c4993416",),
+		"Logs.formatter.format": ("66c615567f2f", "9a97310762ff"),
+	}
+
+	def install(self) -> None:
+		stock = Task.Task.log_display
+		template: Dict[str, Any] = {}
+
+		def log_display(self: Any, bld: Any) -> None:
+			if self.generator.bld.progress_bar or bld.logger or not is_heard_by_waf_alone():
+				stock(self, bld)
+				return
+			text = self.display()
+			if text:
+				if not template:
+					template.update(make_record(text).__dict__)
+				record = logging.LogRecord.__new__(logging.LogRecord)
+				record.__dict__.update(template)
+				record.msg = text
+				Logs.log.handle(record)
+
+		patch.replace("Task.Task.log_display", log_display)
+
+
+def is_heard_by_waf_alone() -> bool:
+	log = Logs.log
+	return (
+		len(log.handlers) == 1
+		and log.handlers[0].__class__ is Logs.log_handler
+		and log.handlers[0].formatter.__class__ is Logs.formatter
+		and not Logs.verbose
+		and not logging.getLogger().handlers
+		and log.isEnabledFor(logging.INFO)
+		and logging.getLogRecordFactory() is logging.LogRecord
+	)
+
+
+def make_record(text: str) -> logging.LogRecord:
+	"""A record as Waf has it made for a message of a task."""
+	extra = {"terminator": "", "c1": "", "c2": ""}
+	return Logs.log.makeRecord(Logs.log.name, logging.INFO, Logs.__file__, 0, text, (), None, "info", extra)
+
+
+class Threads(patch.Patch):
+	"""
+	The threads in which tasks run.
+
+	Waf starts one for each task, which takes 0.1 ms and more than many a task that is Python's own. Here there are up
+	to -j of them that are kept. Where ``prefork`` is loaded, it does so.
+	"""
+
+	name = "threads"
+	topic = "the threads in which tasks run"
+	known = {
+		"Runner.Spawner.run": ("7fc56c64ea68",),
+		"Runner.Spawner.loop": ("35223a971d53",),
+		"Runner.Consumer.run": ("977e3a0be807",),
+		"Runner.Parallel.process_task": ("49c63a468807",),
+	}
+
+	def install(self) -> None:
+		# only while a build makes its scheduler: other tools look whether the class is Waf's own
+		stock = Runner.Parallel.__init__
+		spawner = Runner.Spawner
+
+		def __init__(self: Any, *args: Any, **kw: Any) -> None:
+			if Runner.Spawner is not spawner:
+				stock(self, *args, **kw)
+				return
+			Runner.Spawner = Crew
+			try:
+				stock(self, *args, **kw)
+			finally:
+				Runner.Spawner = spawner
+
+		patch.replace("Runner.Parallel.__init__", __init__)
+
+
+class Crew:
+	"""Threads that take tasks as they come: one waits for the next task, the others run theirs or wait to be next."""
+
+	def __init__(self, master: Any) -> None:
+		self.master = master
+		self.turn = threading.Lock()
+		"""Held by who waits for a task, so that messages come in their order."""
+		self.alive = 1
+		if master.numjobs > 1:
+			self.start_thread()
+
+	def start_thread(self) -> None:
+		thread = threading.Thread(target=self.work)
+		thread.daemon = True
+		thread.start()
+
+	def work(self) -> None:
+		"""What a thread does."""
+		while True:
+			with self.turn:
+				task = self.master.ready.get()
+				if task is None:
+					# for the next one
+					self.master.ready.put(None)
+					return
+				if not self.master.stop:
+					task.log_display(task.generator.bld)
+				if self.alive < self.master.numjobs:
+					self.alive += 1
+					self.start_thread()
+			self.run(task)
+
+	def run(self, task: Any) -> None:
+		is_over = False
+		try:
+			if not self.master.stop:
+				self.master.process_task(task)
+			is_over = True
+		finally:
+			if not is_over:
+				# the task ends its thread, as with sys.exit
+				self.start_thread()
+			self.master.out.put(task)

@@ -1,0 +1,147 @@
+"""Which patches are put in place, and what is said of them."""
+
+from waflib import Build, Context, Errors, Logs, Options
+
+from ..hooks import patch
+from . import database, digests, lookup, ordering, scheduling
+
+PATCHES = (
+	ordering.Precedence,
+	ordering.Files,
+	ordering.Recursion,
+	scheduling.Finished,
+	scheduling.More,
+	scheduling.Heap,
+	scheduling.Threads,
+	scheduling.Messages,
+	lookup.Names,
+	lookup.Rules,
+	digests.Folders,
+	digests.Outputs,
+	# replaces what the two below wrap
+	database.Database,
+	digests.Digests,
+	database.Collected,
+)
+
+
+class Large:
+	"""The patches of this process; one per process, as ``Build.large``."""
+
+	def __init__(self):
+		self.patches = None
+		"""Those in place; none before the first build has begun, when there are options."""
+
+	def begin(self, bld):
+		if self.patches is None:
+			self.patches = []
+			chosen, reasons = choose(unwanted())
+			for name, reason in reasons.items():
+				Logs.debug("large: %s is left out: %s", name, reason)
+			for one in chosen:
+				one.install()
+				self.patches.append(one)
+			Logs.debug("large: in place: %s", " ".join(one.name for one in chosen))
+			if is_strange(chosen, reasons):
+				Logs.warn("large: does nothing with this copy of Waf, whose code it does not know (see: waf large)")
+		for one in self.patches:
+			one.begin(bld)
+
+	def end(self, bld):
+		for one in reversed(self.patches):
+			one.end(bld)
+
+
+def choose(without):
+	"""The patches that fit this Waf, and by name why the others do not."""
+	chosen, reasons = [], {}
+	sources = patch.Sources()
+	for one in [cls() for cls in PATCHES]:
+		missing = [name for name in one.needs if name in reasons]
+		if one.name in without:
+			reason = "--no-large"
+		elif missing:
+			reason = "it needs %s" % missing[0]
+		else:
+			reason = one.obstacle(sources)
+		if reason:
+			reasons[one.name] = reason
+		else:
+			chosen.append(one)
+	return chosen, reasons
+
+
+def is_strange(chosen, reasons):
+	"""No patch fits that replaces code of Waf, and not because it is not wanted."""
+	fits = any(one.known for one in chosen)
+	return not fits and any(reasons.get(cls.name) not in (None, "--no-large") for cls in PATCHES if cls.known)
+
+
+def unwanted():
+	"""The names that the options leave out."""
+	known = [cls.name for cls in PATCHES]
+	wanted = [name for name in (getattr(Options.options, "no_large", None) or "").split(",") if name]
+	for name in wanted:
+		if name not in known and name != "all":
+			raise Errors.WafError(
+				"--no-large=%s: there is no patch %s: waf large lists them" % (",".join(wanted), name)
+			)
+	return known if "all" in wanted else wanted
+
+
+class LargeContext(Context.Context):
+	"""lists the patches for large builds"""
+
+	cmd = "large"
+
+	def execute(self):
+		_, reasons = choose(unwanted())
+		for cls in PATCHES:
+			reason = " (left out: %s)" % reasons[cls.name] if cls.name in reasons else ""
+			Logs.info("%-11s %s%s", cls.name, cls.topic, reason)
+
+
+def install():
+	"""Have the patches put in place when a build begins, once per process, however this file is loaded."""
+	if hasattr(Build, "large"):
+		return
+	Build.large = large = Large()
+	stock = Build.BuildContext.execute
+
+	def execute(bld):
+		large.begin(bld)
+		try:
+			stock(bld)
+		finally:
+			large.end(bld)
+
+	Build.BuildContext.execute = execute
+
+
+def options(opt):
+	if not opt.parser.get_option("--no-large"):
+		group = opt.add_option_group("Options for large builds")
+		group.add_option(
+			"--no-large",
+			dest="no_large",
+			default="",
+			metavar="NAME,...",
+			help="leave out patches of Waf for large builds, or all; the command large lists them",
+		)
+	install()
+
+
+def configure(conf):
+	install()
+
+
+def setup(bld):
+	"""Called in the build when the tool was loaded in ``configure`` only."""
+	build(bld)
+
+
+def build(bld):
+	install()
+	if Build.large.patches is None:
+		# this build has begun without them
+		Build.large.begin(bld)

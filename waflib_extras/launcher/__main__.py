@@ -1,0 +1,6 @@
+"""``python -m waflib_extras.launcher``: the ``waf`` command by an interpreter of one's choice."""
+
+# not a relative import: Waf's "distcheck" runs this file once more by its path
+from waflib_extras import launcher
+
+launcher.main()

@@ -1,0 +1,37 @@
+"""
+Runs the commands of a build through the engine, ``wafd``, instead of starting each from Python.
+
+::
+
+	def options(opt):
+		opt.load('prefork')
+
+That is all: tasks, ``cmd_and_log``, configuration tests and ``multicheck`` go through the engine, which is started when
+it is needed and leaves by itself. What cannot be sent to it (a ``preexec_fn``, a terminal as standard input …) runs
+Waf's own way, and so does everything where there is no engine. ``docs/prefork.md`` has the details.
+
+Options: ``--no-prefork``, ``--pin-process``, ``--own-slots``, ``--threads``, ``--prefork-transport=unix|tcp``;
+``--quiet`` (``docs/terminal.md``) and ``--why`` (``docs/why.md``); those of ``docs/neighbour.md`` are ``--nice``,
+``--sched``, ``--processors``, ``--load``, ``--jobserver`` and ``--no-memory-brake``.
+
+Environment variables: ``WAF_NO_PREFORK`` (Waf's own: nothing is replaced), ``WAF_PREFORK_TRANSPORT``, ``WAFD`` (the
+engine's program), ``WAFD_RUNTIME_DIR`` (the folder of its socket),
+``WAFD_PATIENCE`` (how many seconds a build waits for it).
+
+To troubleshoot, ``waf --zones=prefork`` shows each command with what it took, and in the end how many ran Waf's own way
+and why; ``wafd status`` shows the engine; ``WAF_NO_PREFORK=1 waf`` does without.
+"""
+
+if "." in __name__:
+	from .tool import Prefork, build, configure, install, options, setup
+else:
+	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
+	import importlib
+	import os
+	import sys
+
+	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+	sys.path.append(os.path.dirname(_folder))
+	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+
+__all__ = ["Prefork", "build", "configure", "install", "options", "setup"]

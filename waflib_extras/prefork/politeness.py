@@ -1,0 +1,270 @@
+"""
+Being a good neighbour: how a build stands back for whatever else the machine has to do.
+
+The options change this process, Waf's own; the engine gives every command what its Waf has. What only the engine can
+do (tokens of a jobserver, a limit of load, the brake) goes to it as the frame ``policy``. ``docs/neighbour.md`` tells
+what each does to others.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import stat
+import subprocess
+from typing import Any, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from waflib import Errors, Logs
+
+from ..client import protocol
+
+SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # the numbers of Linux: PyPy does not name all of them
+JOBSERVERS = ("auto", "pipe", "fifo", "no")
+MOST_PROCESSORS = 1024  # what the C library's own set holds
+MOST_LOAD = 0xFFFFFFFF / 100
+
+Ends = Tuple[int, int]
+
+
+class Policy(NamedTuple):
+	"""What the engine is told: a frame, and the descriptors that go with it."""
+
+	frame: bytes
+	"""Empty when there is nothing to tell."""
+	fds: Tuple[int, ...]
+
+
+def add_options(opt: Any) -> None:
+	"""The options of this file, in the group of the tool that uses it."""
+	group = opt.add_option_group("Options for the sake of others on this machine")
+	group.add_option(
+		"--nice", dest="nice", default=None, metavar="N", help="run everything with this nice value, -20 to 19"
+	)
+	group.add_option(
+		"--sched",
+		dest="sched",
+		default=None,
+		metavar="POLICY",
+		help="how the system schedules everything: normal, batch, or idle (only when nobody else wants to run)",
+	)
+	group.add_option(
+		"--processors", dest="processors", default=None, metavar="LIST", help="run everything on these only, as 0-3,6"
+	)
+	group.add_option(
+		"--load",
+		dest="load",
+		default=None,
+		metavar="N",
+		help="start no further command while N threads or more want to run on this machine",
+	)
+	group.add_option(
+		"--jobserver",
+		dest="jobserver",
+		default=None,
+		metavar="FORM",
+		help="share the slots with make, ninja and compilers that commands start: auto, pipe or fifo;"
+		" no: also take no tokens of a make that runs Waf [default: only take tokens]",
+	)
+	group.add_option(
+		"--no-memory-brake",
+		dest="no_memory_brake",
+		default=False,
+		action="store_true",
+		help="start as many commands as ever when memory runs short",
+	)
+
+
+# ---- what is asked for
+
+
+def parse_nice(text: Optional[str]) -> Optional[int]:
+	"""The value of --nice."""
+	if text is None:
+		return None
+	if not re.match(r"[+-]?\d+$", text) or not -20 <= int(text) <= 19:
+		raise Errors.WafError("--nice=%s: give a whole number from -20 to 19" % text)
+	return int(text)
+
+
+def parse_scheduler(text: Optional[str]) -> Optional[str]:
+	"""The value of --sched."""
+	if text is not None and text not in SCHEDULERS:
+		raise Errors.WafError("--sched=%s: give one of %s" % (text, ", ".join(SCHEDULERS)))
+	return text
+
+
+def parse_processors(text: Optional[str]) -> Optional[Set[int]]:
+	"""The value of --processors as numbers."""
+	if text is None:
+		return None
+	found: Set[int] = set()
+	for part in text.split(","):
+		match = re.match(r"\s*(\d{1,5})(?:-(\d{1,5}))?\s*$", part)
+		first, last = (int(match.group(1)), int(match.group(2) or match.group(1))) if match else (1, 0)
+		if first > last or last >= MOST_PROCESSORS:
+			raise Errors.WafError(
+				"--processors=%s: give numbers and ranges below %d, as 0-3,6" % (text, MOST_PROCESSORS)
+			)
+		found.update(range(first, last + 1))
+	return found
+
+
+def parse_load(text: Optional[str]) -> int:
+	"""The value of --load in hundredths; 0 for no limit."""
+	if text is None:
+		return 0
+	try:
+		load = float(text)
+	except ValueError:
+		load = 0.0
+	if not 0.01 <= load <= MOST_LOAD:
+		raise Errors.WafError("--load=%s: give a number above 0" % text)
+	return round(load * 100)
+
+
+def parse_jobserver(text: Optional[str]) -> Optional[str]:
+	"""The value of --jobserver."""
+	if text is not None and text not in JOBSERVERS:
+		raise Errors.WafError("--jobserver=%s: give one of %s" % (text, ", ".join(JOBSERVERS)))
+	return text
+
+
+# ---- what this process does to itself
+
+
+class Wishes(NamedTuple):
+	"""What commands inherit from us."""
+
+	nice: Optional[int]
+	scheduler: Optional[str]
+	processors: Optional[Set[int]]
+
+	@property
+	def wanted(self) -> bool:
+		"""Whether there is anything to change."""
+		return self != NO_WISHES
+
+
+NO_WISHES = Wishes(None, None, None)
+
+
+def find_wishes(options: Any) -> Wishes:
+	"""What the options ask for; a mistake is told before anything is changed."""
+	return Wishes(
+		parse_nice(getattr(options, "nice", None)),
+		parse_scheduler(getattr(options, "sched", None)),
+		parse_processors(getattr(options, "processors", None)),
+	)
+
+
+def apply(wishes: Wishes) -> None:
+	"""Change this process, and so all that it starts from now on; what the system refuses is told, and left out."""
+	if wishes.processors is not None:
+		_attempt("--processors", "name some that this process may use", _set_processors, wishes.processors)
+	if wishes.scheduler is not None:
+		_attempt("--sched=%s" % wishes.scheduler, "from idle only root comes back", _set_scheduler, wishes.scheduler)
+	if wishes.nice is not None:
+		remedy = "below the present value it takes root, or a higher limit (ulimit -e)"
+		_attempt("--nice=%d" % wishes.nice, remedy, _set_nice, wishes.nice)
+
+
+def _attempt(what: str, remedy: str, act: Any, value: Any) -> None:
+	try:
+		act(value)
+	except OSError as e:
+		Logs.warn("%s: %s: %s (going on without)", what, e.strerror, remedy)
+
+
+def _set_nice(nice: int) -> None:
+	os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+def _set_scheduler(name: str) -> None:
+	os.sched_setscheduler(0, SCHEDULERS[name], os.sched_param(0))
+
+
+def _set_processors(processors: Set[int]) -> None:
+	if hasattr(os, "sched_setaffinity"):
+		return os.sched_setaffinity(0, processors)
+	# PyPy has none
+	bits = sum(1 << number for number in processors).to_bytes(MOST_PROCESSORS // 8, "little")
+	if ctypes.CDLL(None, use_errno=True).sched_setaffinity(0, len(bits), bits):
+		number = ctypes.get_errno()
+		raise OSError(number, os.strerror(number))
+
+
+# ---- what the engine is told
+
+
+def check(options: Any) -> None:
+	"""Tell mistakes before anything is started."""
+	parse_load(getattr(options, "load", None))
+	parse_jobserver(getattr(options, "jobserver", None))
+
+
+def find_policy(options: Any, environ: Mapping[str, str], descriptors: bool) -> Policy:
+	"""The frame for the engine, empty if there is nothing to tell it; with descriptors if those can go with it."""
+	form = parse_jobserver(getattr(options, "jobserver", None))
+	load = parse_load(getattr(options, "load", None))
+	brake = 0 if not getattr(options, "no_memory_brake", False) else protocol.NO_BRAKE
+	auth = "" if form == "no" else find_auth(environ.get("MAKEFLAGS", ""))
+	ends = open_ends(auth) if descriptors else None
+	flags = brake | (protocol.TOKENS if ends else 0)
+	if form in ("auto", "pipe", "fifo"):
+		# commands find a caller's fifo by its path, as we do: there is nothing to hand down
+		if not ends:
+			flags |= choose_form(form)
+		elif not auth.startswith("fifo:"):
+			flags |= protocol.SERVE_PIPE
+	if not flags and not load:
+		return Policy(b"", ())
+	return Policy(protocol.encode_policy(flags, load), ends or ())
+
+
+def choose_form(form: str) -> int:
+	"""
+	How commands are to be told of our jobserver.
+
+	A make before 4.4 dies of a fifo, and every make understands a pipe; ninja understands only a fifo.
+	"""
+	if form == "auto":
+		make = shutil.which("make")
+		form = "pipe" if make and not knows_fifo(make) else "fifo"
+	return protocol.SERVE_PIPE if form == "pipe" else protocol.SERVE_FIFO
+
+
+def knows_fifo(make: str) -> bool:
+	"""Ask a make for its version."""
+	try:
+		done = subprocess.run([make, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10)
+	except (OSError, subprocess.TimeoutExpired):
+		return False
+	match = re.search(rb"GNU Make (\d+)\.(\d+)", done.stdout)
+	return bool(match) and (int(match.group(1)), int(match.group(2))) >= (4, 4)
+
+
+def find_auth(flags: str) -> str:
+	"""What ``MAKEFLAGS`` says of a jobserver; the last word of it counts."""
+	words: List[str] = flags.split(" -- ")[0].split()
+	found = [word.split("=", 1)[1] for word in words if re.match(r"--jobserver-(auth|fds)=", word)]
+	return found[-1] if found else ""
+
+
+def open_ends(auth: str) -> Optional[Ends]:
+	"""The ends of a caller's jobserver; none if there is none, or if it was not passed on to us."""
+	try:
+		if auth.startswith("fifo:"):
+			# for reading and writing: to open it for one of them alone can wait
+			both = os.open(auth[5:], os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+			if stat.S_ISFIFO(os.fstat(both).st_mode):
+				return both, both
+			os.close(both)
+			return None
+		match = re.match(r"(\d+),(\d+)$", auth)
+		if not match:
+			return None
+		ends = int(match.group(1)), int(match.group(2))
+		# make closes them for a recipe that it does not know to be a make ("+"): another file may have the number
+		return ends if all(stat.S_ISFIFO(os.fstat(end).st_mode) for end in ends) else None
+	except (OSError, OverflowError):
+		return None

@@ -1,0 +1,553 @@
+"""The object that runs commands in Waf's place, and how it gets there."""
+
+import atexit
+import collections
+import contextlib
+import errno
+import os
+import sys
+import threading
+import time
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from waflib import Context, Errors, Logs, Options, Runner, Utils
+
+from .. import timeline
+from ..client import engine, protocol
+from ..console import terminal, why
+from ..hooks import stock
+from . import dispatcher, politeness
+
+Result = Tuple[int, Optional[bytes], Optional[bytes]]
+
+PIPE = Utils.subprocess.PIPE
+DEVNULL = Utils.subprocess.DEVNULL
+STDOUT = Utils.subprocess.STDOUT
+
+# what we can send, and the values with which the others change nothing
+SENDABLE = frozenset(("cwd", "env", "shell", "stdin", "stdout", "stderr", "start_new_session"))
+HARMLESS: Dict[str, Tuple[Any, ...]] = {
+	"bufsize": (None, -1, 0),
+	"close_fds": (True,),
+	"creationflags": (0,),
+	"encoding": (None,),
+	"errors": (None,),
+	"executable": (None,),
+	"pass_fds": ((), []),
+	"preexec_fn": (None,),
+	"restore_signals": (True,),
+	"startupinfo": (None,),
+	"text": (None, False),
+	"universal_newlines": (None, False),
+}
+LONGEST_TIMEOUT = 1e12  # seconds
+PAUSE = 0.01  # seconds until a command is tried again that could have no files
+
+
+# ---- what a call of Waf means as a command of the engine
+
+
+class Command:
+	"""A call of ``Utils.run_process`` as the engine takes it; ``Unsendable`` if that cannot say what it says."""
+
+	__slots__ = ("encoded", "env", "fds", "stderr", "stdout")
+
+	def __init__(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> None:
+		if not kwargs.keys() <= SENDABLE:
+			_check_others(kwargs)
+		self.fds: Sequence[int] = ()
+		data = b""
+		if _goes_to_pool(kwargs) and kwargs["stdout"] == PIPE and kwargs["stderr"] == PIPE:
+			stdin, self.stdout, self.stderr = protocol.NULL, protocol.PIPE, protocol.PIPE  # nearly every command
+		else:
+			stdin = self._choose_streams(kwargs)
+		if cargs:
+			data = _find_input(kwargs, cargs)
+		new_session = 1 if kwargs.get("start_new_session") else 0
+		timeout = _find_timeout(cargs["timeout"], new_session) if "timeout" in cargs else 0
+		self.env = _find_environment(kwargs)
+		self.encoded = protocol.encode_command(
+			new_session,
+			stdin,
+			self.stdout,
+			self.stderr,
+			timeout,
+			_find_folder(kwargs.get("cwd")),
+			_find_arguments(cmd, kwargs.get("shell")),
+			data,
+		)
+
+	def _choose_streams(self, kwargs: Dict[str, Any]) -> int:
+		"""Where the three streams lead; returns that of standard input."""
+		fds: List[int] = []
+		if _goes_to_pool(kwargs):
+			stdin = protocol.NULL
+		else:
+			stdin = _choose_stream(kwargs.get("stdin"), 0, fds)
+			if stdin == protocol.PIPE and not _communicates(kwargs):
+				raise protocol.Unsendable("a pipe as standard input that nobody writes to")
+			if fds and os.isatty(fds[0]):
+				# job control is about the processes of the terminal's own session, and the engine's are not
+				raise protocol.Unsendable("a terminal as standard input")
+		self.stdout = _choose_stream(kwargs.get("stdout"), 1, fds)
+		if kwargs.get("stderr") == STDOUT:
+			self.stderr = protocol.SAME_AS_STDOUT
+		else:
+			self.stderr = _choose_stream(kwargs.get("stderr"), 2, fds)
+		self.fds = fds
+		return stdin
+
+
+def _communicates(kwargs: Dict[str, Any]) -> bool:
+	"""Waf calls ``communicate``, and not only ``wait``."""
+	return bool(kwargs.get("stdout") or kwargs.get("stderr"))
+
+
+def _goes_to_pool(kwargs: Dict[str, Any]) -> bool:
+	"""Stock Waf gives it to its worker processes, with their null device as standard input."""
+	return bool(kwargs.get("stdout") and kwargs.get("stderr") and "stdin" not in kwargs)
+
+
+def _check_others(kwargs: Dict[str, Any]) -> None:
+	"""Refuse arguments of Popen that a frame has no place for, unless they say what holds anyway."""
+	for name, value in kwargs.items():
+		if name not in SENDABLE and value not in HARMLESS.get(name, ()):
+			raise protocol.Unsendable("%s is given" % name)
+
+
+def _choose_stream(value: Any, inherited: int, fds: List[int]) -> int:
+	"""What the protocol calls this argument of Popen; descriptors are added to ``fds``."""
+	if value is None:
+		value = inherited
+	elif value == PIPE:
+		return protocol.PIPE
+	elif value == DEVNULL:
+		return protocol.NULL
+	elif not isinstance(value, int):
+		try:
+			value = value.fileno()
+		except (AttributeError, OSError, ValueError):
+			raise protocol.Unsendable("a stream without a descriptor") from None
+	if not isinstance(value, int) or value < 0:
+		raise protocol.Unsendable("an unknown kind of stream")
+	fds.append(value)
+	return protocol.DESCRIPTOR
+
+
+def _find_input(kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> bytes:
+	"""The bytes for standard input."""
+	if not cargs.keys() <= {"input", "timeout"}:
+		raise protocol.Unsendable("unknown arguments of communicate")
+	data = cargs.get("input")
+	if data is None:
+		data = b""
+	elif not isinstance(data, bytes) or kwargs.get("stdin") != PIPE or not _communicates(kwargs):
+		raise protocol.Unsendable("input that is not bytes for a pipe")
+	elif len(data) > protocol.INPUT_CAP:
+		raise protocol.Unsendable("input above %d bytes" % protocol.INPUT_CAP)
+	return data
+
+
+def _find_timeout(timeout: Any, new_session: int) -> int:
+	"""In microseconds."""
+	if timeout is None:
+		return 0
+	if not isinstance(timeout, (int, float)) or not 0 < timeout < LONGEST_TIMEOUT:
+		raise protocol.Unsendable("a strange time-out")
+	if not new_session:
+		# Waf then kills the command alone and waits for its children; the engine would end them too
+		raise protocol.Unsendable("a time-out without a session of its own")
+	return int(timeout * 1e6) or 1
+
+
+def _find_environment(kwargs: Dict[str, Any]) -> Optional[Dict[Any, Any]]:
+	"""The variables, or none for our own."""
+	env = kwargs.get("env")
+	if env is None or env is os.environ:
+		return None
+	if not env and _goes_to_pool(kwargs):
+		# Waf's workers take an empty one for none, and tasks pass "env=self.env.env", a list when it is not set
+		return None
+	if not isinstance(env, Mapping):
+		raise protocol.Unsendable("an environment that is no dict")
+	return env if isinstance(env, dict) else dict(env)
+
+
+def _find_folder(cwd: Any) -> bytes:
+	"""The absolute path of the folder to run in."""
+	if cwd.__class__ is str and cwd.startswith("/"):
+		return cwd.encode(protocol.CODING, "surrogateescape")
+	try:
+		if cwd is None:
+			return os.getcwdb()
+		if not os.fspath(cwd):
+			raise protocol.Unsendable("an empty folder")
+		return os.path.join(os.getcwdb(), os.fsencode(cwd))
+	except (OSError, TypeError, ValueError) as e:
+		raise protocol.Unsendable("folder: %s" % e) from None
+
+
+def _find_arguments(cmd: Any, shell: Any) -> Sequence[Any]:
+	"""The arguments as Popen makes them of its own."""
+	if isinstance(cmd, (str, bytes)):
+		argv = [cmd]
+	elif isinstance(cmd, (list, tuple)):
+		argv = cmd
+	elif isinstance(cmd, os.PathLike) and not shell:
+		argv = [cmd]
+	else:
+		raise protocol.Unsendable("a command that is neither text nor list")
+	if not argv:
+		raise protocol.Unsendable("an empty command")
+	return ["/bin/sh", "-c", *argv] if shell else argv
+
+
+# ---- the hook
+
+
+class Prefork:
+	"""What stands in for Waf's ``Utils.run_process``; one per process, as ``Utils.prefork``."""
+
+	def __init__(self) -> None:
+		self.stock = Utils.run_process, Utils.alloc_process_pool
+		self.hooks = stock.Hooks()
+		self.captors: Dict[int, Any] = {}
+		"""By thread: what takes the next command in place of the engine."""
+		self.session: Optional[engine.Session] = None
+		self.jobs: Any = None
+		"""The option from which the session was made; none before Waf has read the command line."""
+		self.lock = threading.Lock()
+		self.reasons: Dict[str, int] = collections.Counter()
+		self.own = 0  # commands that run as Waf would run them
+		"""How often a command ran Waf's own way, by reason."""
+		self.running: Dict[int, Any] = {}
+		"""By thread: the task that it runs."""
+		self.cache: Any = None
+		"""What decides which commands are cached, and hears what came of it."""
+		self.recording: Any = None
+		"""What notes commands for the picture of a build; none while nobody wants one."""
+		self.wishes = politeness.NO_WISHES
+		self.policy: Optional[politeness.Policy] = None
+		"""What the engine is told; none before it was looked for."""
+		self.terminal = terminal.Terminal(self)
+		self.diary = why.Diary(self)
+		self.lost = ""
+		"""Why no command goes to the engine any more."""
+
+	def install(self) -> None:
+		Utils.run_process = self.run_process
+		Utils.alloc_process_pool = self.alloc_process_pool
+		Runner.Spawner = self.make_spawner
+		terminal.install()
+		atexit.register(self.finish)
+		if hasattr(Options.options, "jobs"):
+			self.decide()
+
+	def decide(self) -> bool:
+		"""Now that there are options: leave Waf as it is if we are not wanted, or there is no engine."""
+		wanted = not getattr(Options.options, "no_prefork", False)
+		if wanted and self.cache is not None:
+			self.cache.decide()
+		self.stand_back()
+		if wanted:
+			try:
+				engine.find_engine(find_transport())
+				if self.cache is not None:
+					self.cache.tell_failure()
+				return True
+			except engine.EngineError as e:
+				Logs.warn("prefork: %s (going on without)", e)
+		Utils.run_process, Utils.alloc_process_pool = self.stock
+		if Runner.Spawner == self.make_spawner:
+			Runner.Spawner = self.hooks.stock.spawner
+		return False
+
+	def begin_anew(self) -> None:
+		"""Decide again, and forget a session for which something else was decided."""
+		with self.lock:
+			session, self.session = self.session, None
+		if session is not None:
+			session.close()
+		self.decide()
+
+	def make_spawner(self, master: Any) -> Any:
+		"""In place of Waf's class, which would be a thread that starts a thread per task."""
+		threads = getattr(Options.options, "threads", False)
+		if threads or not self.is_in_place() or Runner.Consumer is not self.hooks.stock.consumer:
+			return self.hooks.stock.spawner(master)
+		made = dispatcher.Dispatcher(master, self)
+		if master.numjobs > 1:
+			master.ready = master.out = made
+		return made
+
+	def is_in_place(self) -> bool:
+		"""Commands of Waf come to us, and we have an engine for them."""
+		return (
+			self.hooks.clean
+			and not self.lost
+			and Utils.run_process == self.run_process
+			and Utils.subprocess.Popen.__module__ == "subprocess"
+		)
+
+	def alloc_process_pool(self, n: int, force: bool = False) -> None:
+		"""In place of Waf's, which would start ``n`` workers: the engine needs none."""
+		if not self.decide():
+			Utils.alloc_process_pool(n, force)
+
+	def run_process(self, cmd: Any, kwargs: Dict[str, Any], cargs: Optional[Dict[str, Any]] = None) -> Result:
+		"""Run a command through the engine, or Waf's own way if that cannot be."""
+		cargs = cargs or {}
+		captor = self.captors.get(threading.get_ident()) if self.captors else None
+		if captor is not None:
+			return captor(cmd, kwargs, cargs)
+		if self.lost:
+			return self.run_own_way(cmd, kwargs, cargs, self.lost)
+		if Utils.subprocess.Popen.__module__ != "subprocess":
+			return self.run_own_way(cmd, kwargs, cargs, "subprocess.Popen is replaced")
+		try:
+			command = Command(cmd, kwargs, cargs)
+			session = self.find_session()
+			task = self.find_task(cmd) if self.cache is not None else None
+			encoded = command.encoded if task is None else self.cache.mark(task, command.encoded)
+			heard: List[Any] = []
+			if command.fds and session.transport == engine.TCP:
+				raise engine.Unsendable("descriptors cannot go over TCP")
+			begun = self.recording and self.recording.clock()
+			outcome, out, err = session.execute(encoded, command.env, command.fds, heard)
+		except engine.EngineError as e:
+			self.note_failure(e)
+			return self.run_own_way(cmd, kwargs, cargs, str(e))
+		if begun:
+			self.note_call(cmd, begun, outcome, heard)
+		if heard:
+			self.cache.hear(task, *heard)
+		if Logs.verbose:
+			self.describe(cmd, outcome)
+		if outcome.verdict == protocol.NOT_STARTED:
+			# the exception for a missing program and the like differs between versions of Python: let it raise its own
+			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
+		if outcome.verdict == protocol.CANCELLED:
+			return self.run_own_way(cmd, kwargs, cargs, "cancelled by the engine")
+		self.terminal.count_ended()
+		stdout = out if command.stdout == protocol.PIPE else None
+		stderr = err if command.stderr == protocol.PIPE else None
+		if outcome.verdict == protocol.TIMED_OUT:
+			raise make_expired(cmd, cargs["timeout"], stdout, stderr, _communicates(kwargs))
+		return outcome.code, stdout, stderr
+
+	def find_task(self, cmd: Any) -> Any:
+		"""The task of which this is the command, if it is one that may be cached."""
+		task = self.running.get(threading.get_ident(), self.cache.solo)
+		return task if getattr(task, "last_cmd", None) is cmd else None
+
+	def note_call(self, cmd: Any, begun: float, outcome: "protocol.Outcome", heard: List[Any]) -> None:
+		"""For the picture of a build."""
+		recording = self.recording
+		if recording is not None:
+			task = recording.find_task(self.running.get(threading.get_ident()), cmd)
+			recording.calls.append((task, begun, recording.clock(), outcome, heard[0] if heard else None))
+
+	def run_own_way(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any], reason: str) -> Result:
+		"""As Waf does without its workers, but with what those would make of standard input and environment."""
+		with self.lock:
+			self.reasons[reason] += 1
+		if Logs.verbose:
+			Logs.debug("prefork: Waf's own way: %s: %s", reason, cmd)
+		if _goes_to_pool(kwargs):
+			kwargs = dict(kwargs, stdin=DEVNULL, env=kwargs.get("env") or dict(os.environ))
+		with self.lock:
+			self.own += 1
+		try:
+			return self.run_when_files_are_left(cmd, kwargs, cargs)
+		finally:
+			with self.lock:
+				self.own -= 1
+
+	def run_when_files_are_left(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Result:
+		"""Where few files may be open, a command may have to wait until another has ended."""
+		while True:
+			try:
+				return Utils.run_regular_process(cmd, kwargs, cargs)
+			except OSError as e:
+				if e.errno not in (errno.EMFILE, errno.ENFILE) or self.own < 2:
+					raise
+			time.sleep(PAUSE)
+
+	def encode(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Command:
+		"""The command of a call of ``run_process``; ``Unsendable`` if the engine cannot take it."""
+		return Command(cmd, kwargs, cargs)
+
+	def describe(self, cmd: Any, outcome: "protocol.Outcome") -> None:
+		"""For ``--zones=prefork``."""
+		Logs.debug("prefork: %s", describe(cmd, outcome))
+
+	def find_session(self) -> "engine.Session":
+		session = self.session
+		if session is None or getattr(Options.options, "jobs", None) != self.jobs:
+			session = self.open_session()
+		return session
+
+	def open_session(self) -> "engine.Session":
+		"""The session for the options as they are now."""
+		with self.lock:
+			jobs = getattr(Options.options, "jobs", None)
+			if self.session is None or jobs != self.jobs:
+				if self.session is not None:
+					self.session.close()
+				self.session = engine.Session(
+					Context.top_dir or Context.run_dir or os.getcwd(),
+					jobs or os.cpu_count() or 1,
+					find_wishes(),
+					find_transport(),
+				)
+				frame, fds = self.find_policy()
+				self.session.policy = (frame + self.cache.introduce() if self.cache else frame), fds
+				self.jobs = jobs
+				self.terminal.begin(self.session)
+			return self.session
+
+	def stand_back(self) -> None:
+		"""Do as the options ask, once; an engine comes first, or it would have less than other builds need."""
+		politeness.check(Options.options)
+		wishes, self.wishes = self.wishes, politeness.find_wishes(Options.options)
+		if wishes == self.wishes or not self.wishes.wanted:
+			return
+		if not getattr(Options.options, "no_prefork", False):
+			with contextlib.suppress(engine.EngineError):
+				engine.start(find_transport(), engine.find_deadlines().start)
+		politeness.apply(self.wishes)
+
+	def find_policy(self) -> Tuple[bytes, Sequence[int]]:
+		"""What the engine is to be told of the build, for each of its connections."""
+		if self.policy is None:
+			# there is no way for descriptors over TCP, so there are no tokens either
+			self.policy = politeness.find_policy(Options.options, os.environ, find_transport() == engine.UNIX)
+		return self.policy
+
+	def note_failure(self, error: Exception) -> None:
+		"""Tell once if there is no engine any more, and do without from now on."""
+		if isinstance(error, engine.Unsendable):
+			return
+		refused = getattr(error, "why", 0)
+		if refused == protocol.CROWDED:
+			return
+		with self.lock:
+			if self.lost:
+				return
+			self.lost = str(error)
+		# also where that is as it should be, in a container or under sudo: nothing else says why the build is slower
+		Logs.warn("prefork: %s (going on without)", error)
+
+	def finish(self) -> None:
+		"""At exit: say what was saved, and for ``--zones=prefork`` what became of the commands; close the session."""
+		self.terminal.finish()
+		session = self.session
+		if session is not None:
+			session.close()
+		if Logs.verbose and Logs.log:
+			if session is not None:
+				Logs.debug("prefork: %d commands sent to engine %d", session.sent, session.engine)
+			for reason, count in sorted(self.reasons.items()):
+				Logs.debug("prefork: %d commands Waf's own way: %s", count, reason)
+
+
+def make_expired(
+	cmd: Any, timeout: float, stdout: Optional[bytes], stderr: Optional[bytes], communicates: bool
+) -> Exception:
+	"""The exception of a time-out, with the arguments that it has when ``communicate``, or ``wait``, raises it."""
+	if not communicates:
+		return Utils.TimeoutExpired(cmd, timeout)
+	expired = Utils.TimeoutExpired(cmd, timeout=timeout, output=stdout)
+	expired.stderr = stderr
+	return expired
+
+
+def describe(cmd: Any, outcome: "protocol.Outcome") -> str:
+	"""One line on a command that the engine ran."""
+	return "status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s" % (
+		outcome.code,
+		outcome.queued / 1e3,
+		outcome.wall / 1e3,
+		(outcome.user + outcome.system) / 1e3,
+		outcome.peak / 1024,
+		cmd,
+	)
+
+
+def find_transport() -> str:
+	"""How to talk to the engine."""
+	transport = getattr(Options.options, "prefork_transport", None)
+	return transport or os.environ.get("WAF_PREFORK_TRANSPORT") or engine.UNIX
+
+
+def find_wishes() -> int:
+	"""What the options ask of the engine."""
+	pin = protocol.PIN if getattr(Options.options, "pin_process", False) else 0
+	return pin | (protocol.OWN_SLOTS if getattr(Options.options, "own_slots", False) else 0)
+
+
+def install() -> None:
+	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
+	if os.environ.get("WAF_NO_PREFORK") or hasattr(Utils, "prefork"):
+		return
+	if not sys.platform.startswith("linux"):
+		Utils.prefork = None
+		Logs.warn("prefork: the engine runs on Linux only (going on without)")
+		return
+	if find_transport() not in (engine.UNIX, engine.TCP):
+		raise Errors.WafError("WAF_PREFORK_TRANSPORT is %r: set it to unix or tcp" % find_transport())
+	Utils.prefork = Prefork()
+	Utils.prefork.install()
+
+
+def options(opt):
+	timeline.options(opt)
+	if not opt.parser.get_option("--no-prefork"):
+		group = opt.add_option_group("Prefork options")
+		group.add_option(
+			"--no-prefork", dest="no_prefork", default=False, action="store_true", help="run commands Waf's own way"
+		)
+		group.add_option(
+			"--pin-process",
+			dest="pin_process",
+			default=False,
+			action="store_true",
+			help="bind each command to one processor",
+		)
+		group.add_option(
+			"--own-slots",
+			dest="own_slots",
+			default=False,
+			action="store_true",
+			help="do not share the processors with other builds: run -j commands whatever they do",
+		)
+		politeness.add_options(opt)
+		terminal.add_options(opt)
+		group.add_option(
+			"--threads",
+			dest="threads",
+			default=False,
+			action="store_true",
+			help="a thread per task, as Waf has it, and not one thread for all commands",
+		)
+		group.add_option(
+			"--prefork-transport",
+			dest="prefork_transport",
+			default=None,
+			choices=(engine.UNIX, engine.TCP),
+			help="how to talk to the engine: unix or tcp [default: unix]",
+		)
+	install()
+
+
+def configure(conf):
+	install()
+
+
+def setup(bld):
+	"""Called in the build when the tool was loaded in ``configure`` only."""
+	install()
+
+
+def build(bld):
+	install()

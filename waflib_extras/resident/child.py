@@ -1,0 +1,325 @@
+"""
+A process that is forked to run a command line as its caller would.
+
+It takes the caller's place first: streams, descriptors, folder, environment and arguments. When it has ended, it tells
+the resident what it saw and printed.
+"""
+
+import array
+import atexit
+import contextlib
+import importlib
+import io
+import marshal
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ..launcher import caller
+from . import memo, witness
+
+TOLD_OF_INPUT = frozenset(("__class__", "closed", "encoding", "errors", "flush", "isatty", "mode", "name"))
+
+
+class Request(NamedTuple):
+	described: bytes
+	cwd: str
+	argv: List[str]
+	environ: Dict[str, str]
+	numbers: List[int]
+	"""Of the descriptors that come with it, the streams first."""
+
+
+class Stream(io.FileIO):
+	"""A standard stream that remembers what goes through it."""
+
+	chunks: List[Tuple[int, bytes]] = []
+	is_held = False
+	"""It has nobody to write to yet."""
+
+	def write(self, data: Any) -> Any:
+		if witness.Witness.active is not None or Stream.is_held:
+			Stream.chunks.append((self.fileno(), bytes(data)))
+		if Stream.is_held:
+			return len(bytes(data))
+		return super().write(data)
+
+
+class Input(io.TextIOWrapper):
+	"""Standard input, of which only some may be asked without a word."""
+
+	def __getattribute__(self, name: str) -> Any:
+		if name not in TOLD_OF_INPUT:
+			witness.hinder("uses its standard input: %s" % name)
+		return super().__getattribute__(name)
+
+	def __next__(self) -> str:
+		line = self.readline()
+		if not line:
+			raise StopIteration
+		return line
+
+
+def open_stream(fd: int, model: Any) -> Any:
+	"""A stream of Python as the interpreter makes it at its start; ``model`` is our own."""
+	raw = Stream(fd, "rb" if fd == 0 else "wb", closefd=False)
+	raw.name = model.name
+	direct = getattr(model, "write_through", False)
+	buffered: Any = io.BufferedReader(raw) if fd == 0 else raw if direct else io.BufferedWriter(raw)
+	stream = (Input if fd == 0 else io.TextIOWrapper)(
+		buffered,
+		encoding=model.encoding,
+		errors=model.errors,
+		newline=None if fd == 0 else "\n",
+		line_buffering=raw.isatty() or (fd == 2 and sys.version_info >= (3, 9)),
+		write_through=direct,
+	)
+	stream.mode = "r" if fd == 0 else "w"
+	return stream
+
+
+def take_streams() -> None:
+	"""Have streams of the caller's where ours were, and what Waf makes of a terminal when it is imported."""
+	sys.stdin = sys.__stdin__ = open_stream(0, sys.__stdin__)
+	sys.stdout = sys.__stdout__ = open_stream(1, sys.__stdout__)
+	sys.stderr = sys.__stderr__ = open_stream(2, sys.__stderr__)
+	if os.isatty(1) or os.isatty(2):
+		from waflib import Logs, ansiterm
+
+		importlib.reload(ansiterm)
+		importlib.reload(Logs)
+
+
+class Digests:
+	"""Digests of files by their signatures, which spare reading those again that have not changed."""
+
+	def __init__(self) -> None:
+		self.known: Dict[str, Tuple[Any, bytes]] = {}
+		self.new: Dict[str, Tuple[Any, bytes]] = {}
+		self.mounts: Optional[memo.Mounts] = None
+		self.devices: Dict[int, bool] = {}
+		self.looked: Dict[str, Optional[witness.Signature]] = {}
+		"""Of files that were looked at just before the first task, for as long as nothing was done."""
+
+	def install(self) -> None:
+		"""Have Waf ask here first."""
+		from waflib import Utils
+
+		stock, algorithm = Utils.h_file, Utils.md5
+
+		def h_file(fname: Any) -> bytes:
+			if Utils.md5 is not algorithm or not isinstance(fname, str) or not fname.startswith("/"):
+				return stock(fname)
+			seen = witness.Witness.active
+			looked = self.looked.get(fname) if seen is not None else None
+			signature = looked or witness.signature_of(fname)
+			if signature is None or not self.trusts(signature[2], fname):
+				return stock(fname)
+			known = self.known.get(fname)
+			if known is not None and known[0] == signature:
+				if seen is not None and looked is None:
+					seen.keep(seen.files, fname, signature)
+				return known[1]
+			now = witness.real_time_ns()
+			signature = witness.signature_of(fname) if looked else signature
+			digest = stock(fname)
+			if signature and not witness.is_fresh(signature, now):
+				self.new[fname] = (signature, digest)
+			return digest
+
+		h_file.__doc__ = stock.__doc__
+		Utils.h_file = h_file
+
+	def trusts(self, device: int, place: str) -> bool:
+		"""Tell whether the times of files on this device can be trusted."""
+		if device not in self.devices:
+			seen = witness.Witness.look_away()
+			try:
+				(self.mounts or memo.Mounts.read()).check(place)
+				self.devices[device] = True
+			except memo.Unkept:
+				self.devices[device] = False
+			finally:
+				witness.Witness.active = seen
+		return self.devices[device]
+
+
+class Child:
+	"""The process that runs a command line as the caller's own would."""
+
+	def __init__(self, request: Request, digests: Digests, why: str, seen: Optional["witness.Witness"] = None) -> None:
+		self.request = request
+		self.digests = digests
+		self.why = why
+		self.seen = seen or witness.Witness()
+		self.times: List[str] = []
+
+	def run(self) -> int:
+		"""The exit status."""
+		self.take_place()
+		from waflib import Context, Scripting
+
+		wafdir = os.path.dirname(os.path.dirname(os.path.abspath(Context.__file__)))
+		self.seen.begin()
+		try:
+			Scripting.waf_entry_point(self.request.cwd, Context.WAFVERSION, wafdir)
+			status: Any = 0
+		except SystemExit as e:
+			status = e.code
+		except KeyboardInterrupt:
+			status = caller_interrupted()
+		except BaseException:
+			traceback.print_exc()
+			status = 1
+		finally:
+			threading._shutdown()  # type: ignore[attr-defined]
+			atexit._run_exitfuncs()
+		for stream in (sys.stdout, sys.stderr):
+			with contextlib.suppress(Exception):
+				stream.flush()
+		self.seen.end()
+		if status is None:
+			return 0
+		if not isinstance(status, int):
+			os.write(2, ("%s\n" % (status,)).encode(errors="backslashreplace"))
+			return 1
+		return status & 0xFF
+
+	def take_place(self) -> None:
+		request = self.request
+		os.chdir(request.cwd)
+		os.environ.clear()
+		os.environ.update(request.environ)
+		sys.argv[:] = request.argv
+		importlib.invalidate_caches()
+		take_streams()
+		from waflib import Utils
+
+		self.digests.mounts = memo.Mounts.read()
+		self.digests.install()
+		Utils.alloc_process_pool = lambda n, force=False: None  # a worker is made for the first command that wants one
+		show = Utils.Timer.__str__
+
+		def note(timer: Any) -> str:
+			text = show(timer)
+			self.times.append(text)
+			return text
+
+		Utils.Timer.__str__ = note
+
+	def tell(self, status: int) -> Dict[str, Any]:
+		"""What the resident shall know."""
+		from waflib import Logs
+
+		told: Dict[str, Any] = {"digests": self.digests.new}
+		seen = self.seen
+		if status:
+			seen.hinder("the status %d" % status)
+		reason = seen.find_hindrance(is_trusted)
+		if Logs.verbose:
+			Logs.debug("resident: run by the process %d: %s", os.getppid(), self.why)
+			Logs.debug(
+				"resident: %s", "not kept: " + reason if reason else "it would be kept without messages as this one"
+			)
+			reason = reason or "messages for debugging"
+		try:
+			if reason:
+				raise memo.Unkept(reason)
+			facts = memo.pack_facts(seen, self.digests.mounts or memo.Mounts.read())
+			facts["pieces"] = memo.cut_pieces(Stream.chunks, self.times)
+			told["memo"] = facts
+		except memo.Unkept as e:
+			told["reason"] = str(e)
+		return told
+
+
+def caller_interrupted() -> int:
+	from .. import launcher
+
+	return launcher.INTERRUPTED
+
+
+def is_trusted(path: str) -> bool:
+	"""Tell whether code is the interpreter's, ours, or Waf's but for its extras."""
+	import waflib
+
+	waf = os.path.dirname(os.path.abspath(waflib.__file__)) + os.sep
+	ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+	of_waf = path.startswith(waf) and not path.startswith(waf + "extras")
+	return witness.is_standard(path) or of_waf or path.startswith(ours)
+
+
+def run_child(request: Request, digests: Digests, why: str, report: int, fds: List[int]) -> None:
+	"""All that a forked process does."""
+	status = 1
+	try:
+		begin_group()
+		report = take_descriptors(report, fds, request.numbers)
+		child = Child(request, digests, why)
+		status = child.run()
+		write_report(report, child.tell(status))
+	except BaseException:
+		with contextlib.suppress(BaseException):
+			os.write(2, traceback.format_exc().encode())
+		status = status or 1
+	finally:
+		os._exit(status)
+
+
+def begin_group() -> None:
+	"""Be a process group of our own, which signals do to what they do to any."""
+	os.setpgid(0, 0)
+	for number in (signal.SIGCHLD, signal.SIGTERM):
+		signal.signal(number, signal.SIG_DFL)
+	signal.signal(signal.SIGINT, signal.default_int_handler)
+	signal.set_wakeup_fd(-1)
+
+
+def write_report(report: int, told: Dict[str, Any]) -> None:
+	try:
+		data = marshal.dumps(told)
+	except ValueError:
+		data = marshal.dumps({"reason": "it asked the system with what cannot be kept"})
+	with open(report, "wb") as f:
+		f.write(data)
+
+
+def take_descriptors(report: int, fds: List[int], numbers: List[int]) -> int:
+	"""Have these descriptors under their numbers, and of all others only the report; its new number."""
+	above = max(*fds, *numbers, *map(int, os.listdir("/proc/self/fd"))) + 1
+	high = [os.dup2(fd, above + count, inheritable=False) for count, fd in enumerate((report, *fds))]
+	os.closerange(3, above)
+	for fd, number in zip(high[1:], numbers):
+		os.dup2(fd, number)
+	for fd in high[1:]:
+		os.close(fd)
+	return high[0]
+
+
+def receive_request(sock: socket.socket) -> Tuple[bytes, List[int]]:
+	"""What was sent with a length before it, and the descriptors that came with it."""
+	space = socket.CMSG_SPACE((caller.MOST_DESCRIPTORS + 1) * array.array("i").itemsize)
+	data, ancillary, _, _ = sock.recvmsg(1 << 16, space, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
+	fds = array.array("i")
+	for level, kind, rights in ancillary:
+		if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+			fds.frombytes(rights[: len(rights) - len(rights) % fds.itemsize])
+	for fd in fds:
+		os.set_inheritable(fd, False)
+	try:
+		while len(data) < caller.NUMBERS or len(data) < caller.NUMBERS + int.from_bytes(data[: caller.NUMBERS], "big"):
+			if len(data) > caller.REQUEST_CAP:
+				raise ValueError("a request that is too long")
+			more = sock.recv(1 << 16)
+			if not more:
+				raise EOFError
+			data += more
+	except BaseException:
+		for fd in fds:
+			os.close(fd)
+		raise
+	return data[caller.NUMBERS :], list(fds)

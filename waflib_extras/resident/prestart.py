@@ -1,0 +1,308 @@
+"""
+A run that is begun before anybody has asked for it, and that halts where Waf would begin with tasks.
+
+A child of the resident does this: it runs the command line with a witness that ends the process *before* it does
+anything that could be noticed outside. When the call comes, it looks whether all that it saw is as it was, takes the
+caller's place and goes on; if not, it ends, and nothing has happened. ``docs/resident.md`` tells why that is safe.
+"""
+
+import contextlib
+import fcntl
+import gc
+import importlib
+import marshal
+import os
+import signal
+import socket
+import struct
+import sys
+import termios
+import threading
+import traceback
+from types import CodeType
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+from ..launcher import caller
+from . import child, memo, witness
+
+READY = b"R"  # it has halted
+HINDERED = b"H"  # why it ends, when to try again, and the files with the code that did it
+GOING = b"G"  # it is the caller's now
+GIVEN_UP = b"U"  # what is not as it was
+LATER, SOON, NEXT = range(3)  # when to try again: when the code is another, in a moment, after the next build
+LONGEST = 30  # seconds until it must have halted
+
+
+class Watcher(witness.Witness):
+	"""A witness that ends the process before it does what cannot be taken back, as long as nobody has called."""
+
+	def __init__(self, refuse: Callable[..., None]) -> None:
+		super().__init__()
+		self.refuse = refuse
+		self.is_ahead = True
+
+	def hinder(self, reason: str) -> None:
+		if self.is_ahead:
+			self.refuse(reason)
+		super().hinder(reason)
+
+	def keep(self, facts: Dict[Any, Any], key: Any, value: Any) -> None:
+		if self.is_ahead:
+			if facts.setdefault(key, value) != value:
+				self.refuse("changed while it was looked at: %s" % (key,), SOON)
+			if value and (facts is self.files or facts is self.own) and witness.is_fresh(value, self.began):
+				self.refuse("changed just before: %s" % key, SOON)
+		super().keep(facts, key, value)
+
+	def see_code(self, code: CodeType) -> None:
+		super().see_code(code)
+		if self.is_ahead and not child.is_trusted(code.co_filename):
+			name = witness.find_unseen(code)
+			if name:
+				self.refuse("%s names %s" % (code.co_filename, name))
+
+
+class Checks(List[Callable[[], bool]]):
+	"""
+	Looks that a tool repeats when the run goes on, as ``bld.resident_checks``; only in a run that is begun ahead.
+
+	What a tool sees ``away`` from the witness need not be as it was for the run to go on. So it must add a function
+	that looks again, which is called before anything is done, tells whether all still holds, and does nothing else.
+	"""
+
+	@contextlib.contextmanager
+	def away(self) -> Iterator[None]:
+		seen = witness.Witness.look_away()
+		try:
+			yield
+		finally:
+			witness.Witness.active = seen
+
+	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]:
+		"""The status of many files, noted as one after the other would be."""
+		seen = witness.Witness.active
+		stat, sign = witness.real_stat, witness.sign
+		found: Dict[str, Optional[os.stat_result]] = {}
+		for path in paths:
+			try:
+				found[path] = status = stat(path)
+				signature: Optional[witness.Signature] = sign(status)
+			except (OSError, ValueError):
+				found[path] = signature = None
+			if seen is not None and seen.files.setdefault(path, signature) != signature:
+				seen.hinder("changed while it was looked at: %s" % path)
+				seen = None
+		return found
+
+
+class Halt:
+	"""The place where a run waits for its call."""
+
+	def __init__(self, sock: socket.socket, project: str) -> None:
+		self.sock = sock
+		self.project = project
+		self.report = -1
+		"""Where the run's report goes; none before it was called."""
+		self.checks = Checks()
+		self.threads: List[threading.Thread] = []
+		"""Those of Waf's scheduler, which begin when the run goes on."""
+		self.timers: List[Any] = []
+		self.own: List[int] = []
+		"""Descriptors that are ours."""
+		self.seen = Watcher(self.refuse)
+		self.child: Any = None
+
+	# ---- what is told
+
+	def tell(self, kind: bytes, value: Any = None) -> None:
+		self.sock.sendall(caller.pack(kind, value))
+
+	def refuse(self, reason: str, again: int = LATER) -> None:
+		"""End; nothing has been done yet."""
+		witness.Witness.look_away()
+		codes = {code.co_filename for code in self.seen.codes}
+		with contextlib.suppress(OSError):
+			self.tell(HINDERED, (reason, again, {path: witness.signature_of(path) for path in codes}))
+		os._exit(0)
+
+	def give_up(self, reason: str) -> None:
+		with contextlib.suppress(OSError):
+			self.tell(GIVEN_UP, reason)
+		os._exit(0)
+
+	# ---- the way to it
+
+	def install(self) -> None:
+		"""Have Waf halt when it has its first tasks."""
+		from waflib import Build, Runner, Utils
+
+		iterate, begin, start = Build.BuildContext.get_build_iterator, Utils.Timer.__init__, threading.Thread.start
+
+		def get_build_iterator(bld: Any) -> Iterator[Any]:
+			for tasks in iterate(bld):
+				if self.seen.is_ahead:
+					with self.ends_all():
+						self.wait(bld)
+					threading.Thread.start = start  # type: ignore[method-assign]
+					Utils.Timer.__init__ = begin
+					for thread in self.threads:
+						start(thread)
+				yield tasks
+
+		def note_timer(timer: Any) -> None:
+			begin(timer)
+			self.timers.append(timer)
+
+		def hold_thread(thread: Any) -> None:
+			if not is_called_by(sys._getframe(1), Runner.Parallel):
+				self.refuse("starts a thread")
+			self.threads.append(thread)
+
+		Build.BuildContext.get_build_iterator = get_build_iterator
+		Build.BuildContext.resident_checks = self.checks
+		Utils.Timer.__init__ = note_timer
+		threading.Thread.start = hold_thread  # type: ignore[assignment,method-assign]
+
+	@contextlib.contextmanager
+	def ends_all(self) -> Iterator[None]:
+		"""Let no error reach Waf, which would write down what it has."""
+		try:
+			yield
+		except BaseException as e:
+			witness.Witness.look_away()
+			if self.report >= 0:
+				os.write(2, traceback.format_exc().encode())
+				os._exit(1)
+			self.give_up("it cannot go on: %s" % e)
+
+	def wait(self, bld: Any) -> None:
+		"""Halt until the call comes."""
+		witness.Witness.look_away()
+		reason = self.find_obstacle(bld)
+		if reason:
+			self.refuse(reason)
+		mounts = memo.Mounts.read()
+		try:
+			known = memo.Memo(dict(memo.pack_facts(self.seen, mounts), pieces=[]), self.project)
+		except memo.Unkept as e:
+			self.refuse(str(e))
+		cwd = os.getcwd()
+		place = os.stat(cwd)
+		os.chdir("/")  # so that file systems can be unmounted
+		gc.collect()
+		if hasattr(gc, "freeze"):
+			gc.freeze()
+		signal.alarm(0)
+		self.tell(READY)
+		data, fds = child.receive_request(self.sock)
+		for timer in self.timers:
+			timer.start_time = timer.now()
+		changed = known.find_change()
+		if changed:
+			self.give_up("%s changed" % changed)
+		if memo.Mounts.read().kinds != mounts.kinds:
+			self.give_up("what is mounted changed")
+		os.chdir(cwd)
+		found = os.stat(cwd)
+		if (found.st_dev, found.st_ino) != (place.st_dev, place.st_ino):
+			self.give_up("%s changed" % cwd)
+		self.go_on(marshal.loads(data), fds)
+
+	def find_obstacle(self, bld: Any) -> str:
+		"""Why what is there now cannot be left and taken up again."""
+		if not bld.cmd.startswith("build"):
+			return "the command %s is not one to begin ahead" % bld.cmd
+		if self.child.times:
+			return "it shows a time before its first task"
+		if len(os.listdir("/proc/self/task")) > 1:
+			return "it has started a thread"
+		for fd in map(int, os.listdir("/proc/self/fd")):
+			with contextlib.suppress(OSError):  # that of the folder itself is closed by now
+				os.fstat(fd)
+				if fd not in self.own:
+					return "it keeps a file open: %s" % os.readlink("/proc/self/fd/%d" % fd)
+		return ""
+
+	def go_on(self, call: Tuple[Dict[str, str], List[int]], fds: List[int]) -> None:
+		"""Be the caller's from here."""
+		harmless, numbers = call
+		seen = self.seen
+		seen.is_ahead = False
+		seen.began = witness.real_time_ns()
+		witness.Witness.active = seen
+		before = set(seen.files)
+		for holds in self.checks:
+			if not holds():
+				witness.Witness.look_away()
+				self.give_up("what a tool has looked at changed")
+		witness.Witness.look_away()
+		self.child.digests.looked = {path: found for path, found in seen.files.items() if path not in before}
+		# from here on there is no way back
+		self.tell(GOING)
+		self.sock.detach()
+		self.report = child.take_descriptors(fds[0], fds[1:], numbers)
+		for name in caller.HARMLESS:
+			os.environ.pop(name, None)
+		os.environ.update(harmless)
+		self.child.digests.mounts = memo.Mounts.read()
+		self.child.digests.devices.clear()
+		importlib.invalidate_caches()
+		child.Stream.is_held = False
+		caller.write_out(child.Stream.chunks)
+		if not seen.hindrance:
+			witness.Witness.active = seen
+
+
+def is_called_by(frame: Any, cls: type) -> bool:
+	"""Tell whether an object of a class is being made."""
+	while frame is not None:
+		if frame.f_code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), cls):
+			return True
+		frame = frame.f_back
+	return False
+
+
+def open_stand_ins(shapes: Tuple[Any, ...]) -> Tuple[List[int], List[int]]:
+	"""For each stream of a caller to come a terminal of its size or nothing, and what keeps these terminals open."""
+	streams, others = [], []
+	for shape in shapes:
+		if not shape:
+			streams.append(os.open(os.devnull, os.O_RDWR))
+			continue
+		other, terminal = os.openpty()
+		if isinstance(shape, tuple):
+			fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", shape[1], shape[0], 0, 0))
+		streams.append(terminal)
+		others.append(other)
+	return streams, others
+
+
+def run_ahead(
+	request: child.Request, shapes: Tuple[Any, ...], digests: child.Digests, fd: int, project: str, why: str
+) -> None:
+	"""All that a process does that begins a command line ahead of its call."""
+	status = 1
+	halt = Halt(socket.socket(fileno=fd), project)
+	try:
+		child.begin_group()
+		signal.alarm(LONGEST)  # ends it, even when the resident has ended
+		streams, others = open_stand_ins(shapes)
+		numbers = [0, 1, 2, *range(10, 10 + len(others))]
+		fd = child.take_descriptors(halt.sock.detach(), streams + others, numbers)
+		halt.sock = socket.socket(fileno=fd)
+		halt.own = [fd, *numbers]
+		run = halt.child = child.Child(request, digests, why, halt.seen)
+		child.Stream.is_held = True
+		halt.install()
+		status = run.run()
+		if halt.report < 0:
+			halt.refuse("it ends before its first task", NEXT)
+		child.write_report(halt.report, run.tell(status))
+	except BaseException as e:
+		if halt.report < 0:
+			halt.refuse("%s: %s" % (type(e).__name__, e), NEXT)
+		with contextlib.suppress(BaseException):
+			os.write(2, traceback.format_exc().encode())
+		status = status or 1
+	finally:
+		os._exit(status)

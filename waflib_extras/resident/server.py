@@ -1,0 +1,486 @@
+"""
+The resident process: Waf, imported and ready, that answers for command lines of one project or forks to run them.
+
+One thread and one loop. A child is forked for each command line that is not answered from a memo, and has all that the
+caller has: its streams, folder, environment and arguments; where it cannot have it, the caller is refused and does it
+itself. ``docs/resident.md`` tells what is compared.
+"""
+
+import contextlib
+import gc
+import marshal
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import tempfile
+import time
+from typing import Any, Dict, List, NamedTuple, Optional
+
+from ..launcher import caller
+from . import child, memo, process_context, sketch, witness
+
+IDLE = 1800.0  # seconds without a call until it leaves
+TICK = 5.0  # seconds between looks at whether it is still wanted
+PATIENCE = 2.0  # seconds for a request to arrive
+MEMOS = 8
+MOST_RESIDENTS = 8
+UNFIT = 3  # refusals in a row until it leaves to one that fits
+LETHAL = (signal.SIGTERM, signal.SIGKILL)
+LINGER = 2.0  # seconds from the first of these to the second
+DIGESTS = 200_000  # digests of files that are kept
+
+
+class Unfit(Exception):
+	"""Why a call is refused."""
+
+	pass
+
+
+# ---- the loop
+
+
+class Reader(witness.Witness):
+	"""A witness of our own start, of which only the files count: it may do what it likes besides."""
+
+	def hinder(self, reason: str) -> None:
+		pass
+
+	def find_fresh(self) -> str:
+		"""A file that was changed so late that a further change might not show."""
+		return next((place for place, found in self.files.items() if found and witness.is_fresh(found, self.began)), "")
+
+
+class Work(NamedTuple):
+	"""A child and its caller."""
+
+	pid: int
+	sock: socket.socket
+	key: Any
+	request: child.Request
+	report: int
+	buried: List[float]
+	"""When it was told to end, its caller being gone."""
+
+
+class Call(NamedTuple):
+	"""A command line that is to be run."""
+
+	sock: socket.socket
+	key: Any
+	request: child.Request
+	fds: List[int]
+
+
+class Keeper:
+	def __init__(self, spec: Dict[str, Any]) -> None:
+		self.spec = spec
+		self.project: str = spec["project"]
+		self.described: bytes = spec["described"]
+		self.folder: str = spec["folder"]
+		self.path = os.path.join(self.folder, caller.name_socket(self.described, self.project))
+		self.base: Optional[memo.Memo] = None
+		self.memos: Dict[Any, memo.Memo] = {}
+		self.works: Dict[int, Work] = {}
+		self.digests = child.Digests()
+		self.counts: Dict[str, int] = {}
+		self.reason = ""
+		self.unfit = 0
+		self.leaving = ""
+		self.last = time.monotonic()
+		self.listener: Optional[socket.socket] = None
+		self.sketcher = sketch.Sketcher(self.project, self.digests)
+		self.calls: List[Call] = []
+		"""Those that a sketch was told of, and has not taken yet."""
+
+	# ---- its life
+
+	def prepare(self) -> None:
+		"""Import Waf, and note which files that took."""
+		seen = Reader()
+		seen.begin()
+		if self.spec["waflib"]:
+			sys.path.insert(0, self.spec["waflib"])
+		from waflib import Build, Configure, Context, Options, Scripting  # noqa: F401
+
+		import waflib_extras
+
+		waflib_extras.offer_tools()
+		seen.end()
+		for module in list(sys.modules.values()):
+			file = getattr(module, "__file__", None)
+			if file:
+				seen.files.setdefault(os.path.abspath(file), witness.signature_of(file))
+		for place in (sys.executable, os.path.join(sys.prefix, "pyvenv.cfg")):
+			seen.files[place] = witness.signature_of(place)
+		fresh = seen.find_fresh()
+		if fresh:
+			raise Unfit("%s was just changed" % fresh)
+		facts = memo.pack_facts(seen, memo.Mounts.read())
+		facts["pieces"] = []
+		self.base = memo.Memo(facts, self.project)
+		found = os.stat(self.project)
+		self.identity = found.st_dev, found.st_ino
+
+	def listen(self) -> None:
+		make_room(self.folder)
+		self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+		new = "%s.%d" % (self.path, os.getpid())
+		old = os.umask(0o177)
+		try:
+			self.listener.bind(new)
+		finally:
+			os.umask(old)
+		self.listener.listen(16)
+		self.listener.setblocking(False)
+		self.inode = os.stat(new).st_ino
+		os.rename(new, self.path)
+
+	def serve(self) -> None:
+		bell, rope = os.pipe()
+		for fd in (bell, rope):
+			os.set_blocking(fd, False)
+		signal.set_wakeup_fd(rope)
+		signal.signal(signal.SIGCHLD, lambda *_: None)
+		signal.signal(signal.SIGINT, signal.SIG_DFL)
+		signal.signal(signal.SIGTERM, lambda *_: self.leave("it was told to"))
+		gc.collect()
+		if hasattr(gc, "freeze"):
+			gc.freeze()
+		assert self.listener is not None
+		while not self.leaving or self.works or self.calls:
+			poll = select.poll()
+			poll.register(bell, select.POLLIN)
+			if not self.leaving:
+				poll.register(self.listener, select.POLLIN)
+			for work in self.works.values():
+				if not work.buried:
+					poll.register(work.sock, select.POLLIN)
+			for call in self.calls:
+				poll.register(call.sock, select.POLLIN)
+			if self.sketcher.sock is not None:
+				poll.register(self.sketcher.sock, select.POLLIN)
+			burying = any(work.buried for work in self.works.values())
+			is_free = not self.works and not self.calls
+			left = min(LINGER if burying else TICK, self.sketcher.left() if is_free else TICK)
+			for fd, _ in poll.poll(max(left, 0) * 1000 + 1):
+				if fd == bell:
+					os.read(bell, 4096)
+				elif fd == self.listener.fileno():
+					self.accept()
+				elif self.sketcher.sock is not None and fd == self.sketcher.sock.fileno():
+					self.hear_sketch()
+				else:
+					self.hear(fd)
+					self.forget_calls(fd)
+			self.reap()
+			self.bury()
+			self.look_around()
+			if not self.works and not self.calls and not self.leaving and self.sketcher.left() <= 0:
+				self.sketch()
+		self.sketcher.drop()
+
+	def look_around(self) -> None:
+		"""Leave when nobody wants us any more."""
+		if self.leaving:
+			return
+		try:
+			found = os.stat(self.project)
+			here = (found.st_dev, found.st_ino) == self.identity
+			ours = os.stat(self.path).st_ino == self.inode
+		except OSError:
+			here = ours = False
+		if not (here and ours):
+			self.leave("its folder or its socket is gone")
+		elif not self.works and time.monotonic() - self.last > self.spec.get("idle", IDLE):
+			self.leave("nobody called")
+		elif process_context.is_memory_scarce():
+			self.leave("memory is short")
+		elif (
+			not self.calls
+			and self.sketcher.sock is not None
+			and process_context.is_memory_scarce(2 * process_context.SCARCE)
+		):
+			self.sketcher.drop()
+			self.sketcher.give_up("memory is short")
+
+	def leave(self, why: str) -> None:
+		self.leaving = why
+		try:
+			if os.stat(self.path).st_ino == self.inode:
+				os.unlink(self.path)
+		except OSError:
+			pass
+
+	# ---- calls
+
+	def accept(self) -> None:
+		assert self.listener is not None
+		try:
+			sock, _ = self.listener.accept()
+		except OSError:
+			return
+		fds: List[int] = []
+		try:
+			sock.settimeout(PATIENCE)
+			pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, caller.SO_PEERCRED, 12))
+			if uid != os.geteuid():
+				return
+			data, fds = child.receive_request(sock)
+			self.last = time.monotonic()
+			value = marshal.loads(data)
+			if value[0] == "list":
+				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
+			elif value[0] == "stop":
+				self.leave("it was told to")
+				sock.sendall(caller.pack(caller.ANSWER, self.tell()))
+			else:
+				self.respond(sock, pid, child.Request(*value), fds)
+		except (OSError, ValueError, EOFError, TypeError):
+			pass
+		finally:
+			if all(call.fds is not fds for call in self.calls):
+				self.let_go(sock, fds)
+
+	def let_go(self, sock: socket.socket, fds: List[int]) -> None:
+		for fd in fds:
+			os.close(fd)
+		if all(work.sock is not sock for work in self.works.values()):
+			sock.close()
+
+	def respond(self, sock: socket.socket, pid: int, request: child.Request, fds: List[int]) -> None:
+		"""Answer from a memo, or fork; refuse where neither would be what the caller itself does."""
+		began = time.perf_counter()
+		try:
+			if request.described != self.described or len(fds) != len(request.numbers):
+				raise Unfit("it was started otherwise")
+			if process_context.read_rights(pid) != process_context.read_rights(os.getpid()):
+				raise Unfit("the caller has other rights")
+			key = make_key(request, fds[:3])
+			known = self.memos.pop(key, None)
+			changed = self.base.find_change() if self.base else "everything"
+			if changed:
+				self.leave("%s changed" % changed)
+				raise Unfit("%s changed" % changed)
+			if known is not None:
+				changed = known.find_change()
+				if not changed:
+					self.memos[key] = known
+					self.count("answered")
+					answer = known.answer(time.perf_counter() - began)
+					sock.sendall(caller.pack(caller.ANSWER, (answer, 0)))
+					if not self.sketcher.has(key):
+						self.sketcher.order(key, request)
+					return
+				self.reason = "%s changed" % changed
+			if process_context.read_burdens(pid) != process_context.read_burdens(os.getpid()):
+				raise Unfit("the caller has other limits, priorities or groups")
+		except Unfit as e:
+			self.count("refused")
+			self.reason = str(e)
+			self.unfit += 1
+			if self.unfit >= UNFIT:
+				self.leave("it is not what callers want")
+			sock.sendall(caller.pack(caller.REFUSAL, str(e)))
+			return
+		self.unfit = 0
+		if is_gone(sock):
+			return
+		self.begin(Call(sock, key, request, fds))
+
+	def begin(self, call: Call) -> None:
+		"""Have a command line run: by the process that has begun it already, or by one that begins now."""
+		if self.sketcher.is_fit() and self.sketcher.call(call.key, call.request, call.fds, self.open_report()):
+			self.calls.append(call)
+		else:
+			if not self.calls:
+				self.sketcher.drop()
+			self.fork(call)
+
+	def open_report(self) -> int:
+		report, name = tempfile.mkstemp(dir=self.folder, prefix=caller.PREFIX)
+		os.unlink(name)
+		return report
+
+	def fork(self, call: Call) -> None:
+		self.count("forked")
+		report = self.open_report()
+		pid = os.fork()
+		if pid == 0:
+			why = self.reason or "nothing is known of it yet"
+			child.run_child(call.request, self.digests, why, report, call.fds)
+		self.start(pid, report, call)
+
+	def start(self, pid: int, report: int, call: Call) -> None:
+		"""A process runs the command line from now on."""
+		with contextlib.suppress(OSError):
+			os.setpgid(pid, pid)
+		self.works[pid] = Work(pid, call.sock, call.key, call.request, report, [])
+		call.sock.sendall(caller.pack(caller.STARTED, pid))
+
+	def sketch(self) -> None:
+		"""Begin a command line ahead of its call."""
+		if process_context.is_memory_scarce(2 * process_context.SCARCE):
+			self.sketcher.give_up("memory is short")
+		elif self.sketcher.begin():
+			self.count("sketched")
+
+	def hear_sketch(self) -> None:
+		"""What became of a command line that was begun, or is to go on."""
+		call = self.calls[0] if self.calls else None
+		pid, report = self.sketcher.pid, self.sketcher.report
+		changed = self.sketcher.hear()
+		if changed is None or call is None:
+			return
+		self.calls.remove(call)
+		try:
+			if changed:
+				self.reason = changed
+				if not is_gone(call.sock):
+					self.fork(call)
+			else:
+				self.count("thawed")
+				self.start(pid, report, call)
+		except OSError:
+			pass  # the caller has gone; its process hears of it
+		finally:
+			self.let_go(call.sock, call.fds)
+
+	def forget_calls(self, fd: int) -> None:
+		"""A caller has gone before its command was begun."""
+		for call in [call for call in self.calls if call.sock.fileno() == fd]:
+			self.sketcher.drop()
+			self.calls.remove(call)
+			self.let_go(call.sock, call.fds)
+
+	def hear(self, fd: int) -> None:
+		"""Signals from a caller, or its end."""
+		for work in self.works.values():
+			if work.sock.fileno() == fd and not work.buried:
+				try:
+					numbers = work.sock.recv(64)
+				except OSError:
+					numbers = b""
+				for number in numbers:
+					send_signal(work.pid, number)
+				if not numbers:
+					send_signal(work.pid, LETHAL[0])
+					send_signal(work.pid, signal.SIGCONT)
+					work.buried.append(time.monotonic())
+
+	def bury(self) -> None:
+		"""End what has not ended by itself."""
+		for work in self.works.values():
+			if work.buried and time.monotonic() - work.buried[0] > LINGER:
+				send_signal(work.pid, LETHAL[1])
+
+	def reap(self) -> None:
+		self.sketcher.reap()
+		for pid, work in list(self.works.items()):
+			done, status = os.waitpid(pid, os.WNOHANG)
+			if not done:
+				continue
+			del self.works[pid]
+			self.last = time.monotonic()
+			code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+			if work.buried:
+				send_signal(pid, LETHAL[1])  # what it has left behind
+			with contextlib.suppress(OSError):
+				work.sock.sendall(caller.pack(caller.ENDED, code))
+			work.sock.close()
+			self.learn(work)
+			if not work.buried:
+				self.sketcher.order(work.key, work.request)
+
+	def learn(self, work: Work) -> None:
+		"""Keep what a child has found out."""
+		with open(work.report, "rb") as f:
+			f.seek(0)
+			data = f.read()
+		try:
+			told = marshal.loads(data) if data else {"reason": "it was ended"}
+		except (ValueError, EOFError, TypeError):
+			told = {"reason": "its report is not understood"}
+		self.digests.known.update(told.get("digests", {}))
+		while len(self.digests.known) > DIGESTS:
+			del self.digests.known[next(iter(self.digests.known))]
+		facts = told.get("memo")
+		self.reason = told.get("reason", "")
+		if facts:
+			self.memos[work.key] = memo.Memo(facts, self.project)
+			while len(self.memos) > MEMOS:
+				del self.memos[next(iter(self.memos))]
+
+	# ---- what it tells
+
+	def count(self, what: str) -> None:
+		self.counts[what] = self.counts.get(what, 0) + 1
+
+	def tell(self) -> Dict[str, Any]:
+		return {
+			"project": self.project,
+			"pid": os.getpid(),
+			"python": sys.executable,
+			"counts": self.counts,
+			"reason": self.reason,
+			"sketch": self.sketcher.tell(),
+			"memos": len(self.memos),
+			"digests": len(self.digests.known),
+		}
+
+
+def send_signal(pid: int, number: int) -> None:
+	"""Signal a child and its commands, as a terminal does."""
+	try:
+		os.killpg(pid, number)
+	except (OSError, ValueError):
+		pass  # it has ended
+
+
+def is_gone(sock: socket.socket) -> bool:
+	"""Tell whether a caller has given up, so that nothing must be begun for it."""
+	sock.setblocking(False)
+	try:
+		return not sock.recv(1, socket.MSG_PEEK)
+	except BlockingIOError:
+		return False
+	except OSError:
+		return True
+	finally:
+		sock.settimeout(PATIENCE)
+
+
+def make_key(request: child.Request, fds: List[int]) -> Any:
+	"""What must be equal for an answer to be the same."""
+	environ = tuple(sorted(item for item in request.environ.items() if item[0] not in caller.HARMLESS))
+	shapes = []
+	for fd in fds:
+		shape: Any = os.isatty(fd)
+		if shape:
+			with contextlib.suppress(OSError):
+				shape = tuple(os.get_terminal_size(fd))
+		shapes.append(shape)
+	return request.cwd, tuple(request.argv), environ, tuple(shapes)
+
+
+def make_room(folder: str) -> None:
+	"""Have the oldest of too many residents leave."""
+	found = []
+	for name in os.listdir(folder):
+		if name.startswith(caller.PREFIX) and name.endswith(caller.SUFFIX):
+			with contextlib.suppress(OSError):
+				path = os.path.join(folder, name)
+				found.append((os.stat(path).st_mtime, path))
+	for _, path in sorted(found)[: max(len(found) - MOST_RESIDENTS + 1, 0)]:
+		with contextlib.suppress(OSError):
+			os.unlink(path)  # it sees that its socket is gone
+
+
+def main(spec: Dict[str, Any]) -> None:
+	"""Be the resident process of a project."""
+	keeper = Keeper(spec)
+	keeper.prepare()
+	keeper.listen()
+	keeper.serve()

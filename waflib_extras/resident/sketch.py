@@ -1,0 +1,222 @@
+"""
+What the resident does about runs that are begun ahead of their calls: when, for which command line, and when no more.
+
+There is one at most, a *sketch*: the command line that ran last, begun anew as soon as what that has written is old
+enough to be trusted. ``halt`` is the other end.
+"""
+
+import array
+import contextlib
+import marshal
+import os
+import signal
+import socket
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+
+from ..launcher import caller
+from . import child, prestart, process_context, witness
+
+REST = 0.12  # seconds after a build in which what it wrote might still be changed without showing
+TRIES = 5  # each waits twice as long as the one before
+PATIENCE = 2.0  # seconds for a message that has begun to arrive
+REMEMBERED = 8  # command lines that cannot be begun ahead
+SHAPES = 3  # where a key has the terminals
+
+
+class Order(NamedTuple):
+	"""A command line that is to be begun."""
+
+	key: Any
+	request: child.Request
+	due: float
+	tries: int
+
+
+class Sketcher:
+	def __init__(self, project: str, digests: child.Digests) -> None:
+		self.project = project
+		self.digests = digests
+		self.wanted: Optional[Order] = None
+		self.last: Optional[Tuple[Any, child.Request]] = None
+		"""What was begun last: to be begun again after something else has run."""
+		self.pid = 0
+		self.sock: Optional[socket.socket] = None
+		"""To the process that has begun; none if there is no such process."""
+		self.order_of: Optional[Order] = None
+		"""What that has begun."""
+		self.is_ready = False
+		self.report = -1
+		"""Of the call that it was told of; none before."""
+		self.ended: Set[int] = set()
+		self.hopeless: Dict[Any, Tuple[str, Dict[str, Any]]] = {}
+		"""Why command lines cannot be begun ahead, and the code that says so, which may change."""
+		self.reason = "nothing was built yet"
+
+	# ---- whether and when
+
+	def order(self, key: Any, request: child.Request) -> None:
+		"""Begin this one soon; if it is none to begin, the one before it."""
+		if not may_begin(request.argv):
+			if self.last is None:
+				return
+			key, request = self.last
+		self.last = key, request
+		self.wanted = Order(key, request, time.monotonic() + REST, 0)
+
+	def left(self) -> float:
+		"""Seconds until there is something to begin."""
+		return self.wanted.due - time.monotonic() if self.wanted else float(1 << 20)
+
+	def has(self, key: Any) -> bool:
+		"""This command line was begun, or will be."""
+		orders = (self.wanted, self.order_of)
+		return any(order is not None and order.key == key for order in orders) or self.is_hopeless(key)
+
+	def is_hopeless(self, key: Any) -> bool:
+		"""It could not be begun, and what it was that hindered it is as it was."""
+		if key not in self.hopeless:
+			return False
+		reason, files = self.hopeless[key]
+		if any(witness.signature_of(path) != signature for path, signature in files.items()):
+			del self.hopeless[key]
+			return False
+		self.reason = reason
+		return True
+
+	def give_up(self, reason: str) -> None:
+		self.wanted = None
+		self.reason = reason
+
+	# ---- the process
+
+	def begin(self) -> bool:
+		"""Begin what is due; not if that cannot be."""
+		self.drop()
+		order, self.wanted = self.wanted, None
+		if order is None or self.is_hopeless(order.key):
+			return False
+		ours, theirs = socket.socketpair()
+		pid = os.fork()
+		if pid == 0:
+			shapes, why = order.key[SHAPES], "it was begun ahead of its call"
+			prestart.run_ahead(order.request, shapes, self.digests, theirs.detach(), self.project, why)
+		theirs.close()
+		with contextlib.suppress(OSError):
+			os.setpgid(pid, pid)
+		ours.settimeout(PATIENCE)
+		self.pid, self.sock, self.order_of = pid, ours, order
+		self.is_ready = False
+		self.reason = "not yet, it is being begun"
+		return True
+
+	def drop(self) -> None:
+		"""End what was begun."""
+		if self.sock is None:
+			return
+		with contextlib.suppress(OSError):
+			os.killpg(self.pid, signal.SIGKILL)
+		self.forget()
+
+	def forget(self) -> None:
+		if self.sock is not None:
+			self.sock.close()
+			self.sock = None
+			self.ended.add(self.pid)
+		if self.report >= 0:
+			os.close(self.report)
+			self.report = -1
+		self.order_of = None
+		self.is_ready = False
+		self.reason = "not yet"
+
+	def reap(self) -> None:
+		for pid in list(self.ended):
+			with contextlib.suppress(ChildProcessError):
+				if not os.waitpid(pid, os.WNOHANG)[0]:
+					continue
+			self.ended.discard(pid)
+
+	# ---- calls
+
+	def is_fit(self) -> bool:
+		"""What has begun runs in the circumstances in which we do, as who calls was found to."""
+		try:
+			return self.is_ready and process_context.read_burdens(self.pid) == process_context.read_burdens(os.getpid())
+		except (OSError, IndexError):
+			return False
+
+	def call(self, key: Any, request: child.Request, fds: List[int], report: int) -> bool:
+		"""Have the process take a call, if it has begun that command line; what it answers is heard later."""
+		if not self.is_ready or self.sock is None or self.order_of is None or self.order_of.key != key:
+			os.close(report)
+			return False
+		harmless = {name: value for name, value in request.environ.items() if name in caller.HARMLESS}
+		message = marshal.dumps((harmless, request.numbers))
+		data = len(message).to_bytes(caller.NUMBERS, "big") + message
+		try:
+			rights = array.array("i", [report, *fds])
+			self.sock.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+		except OSError:
+			os.close(report)
+			self.drop()
+			return False
+		self.is_ready = False
+		self.report = report
+		return True
+
+	def hear(self) -> Optional[str]:
+		"""Hear what the process says; if it was called, why it does not go on, which is empty if it does."""
+		assert self.sock is not None and self.order_of is not None
+		try:
+			kind, value = caller.receive(self.sock)
+		except (OSError, ValueError, EOFError):
+			kind, value = b"", None
+		was_called = self.report >= 0
+		if kind == prestart.READY:
+			self.is_ready = True
+			self.reason = ""
+			return None
+		if kind == prestart.GOING:
+			# it is the caller's now, and the report and the process are those of that
+			self.sock.close()
+			self.sock = None
+			self.report = -1
+			self.forget()
+			return ""
+		if was_called:
+			self.drop()
+			return value if kind == prestart.GIVEN_UP else "the process that was to go on has ended"
+		order = self.order_of
+		self.drop()
+		if kind == prestart.HINDERED:
+			self.note(order, *value)
+		else:
+			self.note(order, "it was ended, or took too long", prestart.NEXT, {})
+		return None
+
+	def note(self, order: Order, reason: str, again: int, files: Dict[str, Any]) -> None:
+		"""Remember why a command line could not be begun; try once more where that may be otherwise soon."""
+		self.reason = reason
+		if again == prestart.LATER:
+			self.hopeless[order.key] = reason, files
+			while len(self.hopeless) > REMEMBERED:
+				del self.hopeless[next(iter(self.hopeless))]
+		elif again == prestart.SOON and order.tries < TRIES and self.wanted is None:
+			tries = order.tries + 1
+			self.wanted = order._replace(due=time.monotonic() + REST * 2**tries, tries=tries)
+
+	def tell(self) -> str:
+		"""Why nothing is begun; empty if something is."""
+		return "" if self.is_ready else self.reason
+
+
+def may_begin(argv: List[str]) -> bool:
+	"""Tell whether this is a build, and one of those that say nothing else than what they do."""
+	words = argv[1:]
+	return all(
+		not (word.startswith("--zones") or word == "--verbose" or (word[1:2] != "-" and "v" in word))
+		if word.startswith("-")
+		else word.startswith("build") or "=" in word
+		for word in words
+	)

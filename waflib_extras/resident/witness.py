@@ -1,0 +1,270 @@
+"""
+What a process sees of the world: every file that it looks for, looks at, lists or reads, and whatever it does besides.
+
+A run that only looked gives the same answer again as long as everything that it saw is as it was; its facts are kept
+for that. Whatever else it does (writes, starts a process, reads the clock, asks the network …) hinders that, and the
+first such thing is the reason that is told.
+
+``watched`` has the functions and events through which it is seen. Knows nothing of Waf.
+"""
+
+import contextlib
+import os
+import posix
+import stat
+import subprocess
+import time
+from types import CodeType
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
+
+from ..facts import answers
+
+Signature = Tuple[int, ...]
+real_stat = posix.stat
+real_lstat = posix.lstat
+real_listdir = posix.listdir
+real_time_ns = time.time_ns
+
+JUST_NOW = 100_000_000  # ns: a file that was changed so late may be changed again without that showing in its times
+JUST_NOW_COARSE = 2_100_000_000  # the same where times have only whole seconds
+NO_CONTENT = ("/proc/", "/sys/", "/dev/")  # what is read there is not told by sizes and times
+
+
+def names(text: str) -> FrozenSet[str]:
+	return frozenset(text.split())
+
+
+PROGRAM = "what a program tells"
+"""In place of a name, where a program was asked."""
+
+# names by which code gets at what is not seen: the clock, chance, or the system without functions of os
+UNSEEN_NAMES = names(
+	"""
+	_ctypes _io _posixsubprocess cffi crypt ctypes curses datetime dbm getpass grp posix pwd random readline resource
+	secrets select socket spwd sqlite3 ssl termios urandom uuid
+	"""
+)
+
+
+def sign(found: os.stat_result) -> Signature:
+	"""All of a file's status that shows a change, but when it was read last."""
+	return (
+		found.st_mode,
+		found.st_ino,
+		found.st_dev,
+		found.st_nlink,
+		found.st_uid,
+		found.st_gid,
+		found.st_size,
+		found.st_mtime_ns,
+		found.st_ctime_ns,
+	)
+
+
+CHANGED = 8  # where a signature has the time of the last change of any kind, which nobody can set
+
+
+def signature_of(path: Any) -> Optional[Signature]:
+	"""The signature of what is there now, if anything is."""
+	try:
+		return sign(real_stat(path))
+	except (OSError, ValueError):
+		return None
+
+
+def kind_of(path: Any) -> int:
+	"""Which kind of file is there now, 0 for none."""
+	try:
+		return stat.S_IFMT(real_stat(path).st_mode)
+	except (OSError, ValueError):
+		return 0
+
+
+def folder_of(path: Any) -> Optional[Tuple[int, int]]:
+	"""Which folder is there now, if one is."""
+	try:
+		found = real_stat(path)
+	except (OSError, ValueError):
+		return None
+	return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+
+
+def link_of(path: Any) -> int:
+	"""The same without following a link."""
+	try:
+		return stat.S_IFMT(real_lstat(path).st_mode)
+	except (OSError, ValueError):
+		return 0
+
+
+def is_fresh(signature: Signature, now: int) -> bool:
+	"""Tell whether it was changed so late that a further change might not show."""
+	changed = signature[CHANGED]
+	return changed > now - (JUST_NOW if changed % 1_000_000_000 else JUST_NOW_COARSE)
+
+
+def hinder(reason: str) -> None:
+	"""Note a reason, if anybody notes anything; another thread may have ended that just now."""
+	seen = Witness.active
+	if seen is not None:
+		seen.hinder(reason)
+
+
+class Witness:
+	"""The facts of one process, from ``begin`` to ``end``."""
+
+	active: Optional["Witness"] = None
+
+	def __init__(self) -> None:
+		self.files: Dict[str, Optional[Signature]] = {}
+		self.own: Dict[str, Optional[Signature]] = {}
+		"""Of links themselves."""
+		self.folders: Dict[str, Tuple[int, int]] = {}
+		self.kinds: Dict[str, int] = {}
+		self.links: Dict[str, int] = {}
+		self.lists: Dict[str, Tuple[Optional[Signature], Optional[List[str]]]] = {}
+		self.asked: Dict[Tuple[str, Tuple[Any, ...]], Any] = {}
+		self.codes: List[CodeType] = []
+		self.hindrance = ""
+		self.began = 0
+		self.cwd = ""
+
+	def begin(self) -> None:
+		self.began = real_time_ns()
+		self.cwd = os.getcwd()
+		Witness.active = self
+
+	def end(self) -> None:
+		Witness.active = None
+
+	@classmethod
+	def look_away(cls) -> Optional["Witness"]:
+		"""Note nothing until the witness that is returned is active again."""
+		seen, cls.active = cls.active, None
+		return seen
+
+	@classmethod
+	@contextlib.contextmanager
+	def looking_away(cls) -> Iterator[Optional["Witness"]]:
+		"""Note nothing meanwhile: a resident compares its callers' circumstances by itself."""
+		seen = cls.look_away()
+		try:
+			yield seen
+		finally:
+			cls.active = seen
+
+	def hinder(self, reason: str) -> None:
+		"""Note why this run cannot stand for another one; nothing more needs to be seen."""
+		if not self.hindrance:
+			self.hindrance = reason
+		self.end()
+
+	def place(self, path: Any) -> str:
+		"""The absolute path of one that was given; it stays as it is otherwise."""
+		path = os.fsdecode(path)
+		return path if path.startswith("/") else os.path.join(self.cwd, path)
+
+	def keep(self, facts: Dict[Any, Any], key: Any, value: Any) -> None:
+		if facts.setdefault(key, value) != value:
+			self.hinder("changed while it was looked at: %s" % (key,))
+
+	def see_open(self, path: Any, mode: Any, flags: Any) -> None:
+		"""A file is about to be opened."""
+		if isinstance(path, int):
+			return self.hinder("makes a stream of descriptor %d" % path)
+		place = self.place(path)
+		if place == os.devnull:
+			return
+		writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & ~(os.O_CLOEXEC | os.O_NOFOLLOW)
+		if writes:
+			return self.hinder("writes %s" % place)
+		if place.startswith(NO_CONTENT):
+			return self.hinder("reads %s" % place)
+		signature = signature_of(place)
+		if signature and not (stat.S_ISREG(signature[0]) or stat.S_ISDIR(signature[0])):
+			return self.hinder("reads %s, which is no file" % place)
+		self.keep(self.files, place, signature)
+
+	def see_code(self, code: CodeType) -> None:
+		"""Code is about to be run; what it names is looked at when the run is over."""
+		self.codes.append(code)
+
+	def see_list(self, path: Any, names: Optional[List[Any]]) -> None:
+		place = self.place(path)
+		self.keep(self.lists, place, (signature_of(place), names and [os.fsdecode(name) for name in names]))
+
+	def see_names(self, path: Any) -> None:
+		"""A folder's status was asked for to learn whether other files are in it."""
+		if self.place(path) not in self.lists:
+			try:
+				names: Optional[List[str]] = real_listdir(path)
+			except OSError:
+				names = None
+			self.see_list(path, names)
+
+	def find_hindrance(self, is_trusted: Callable[[str], bool]) -> str:
+		"""What hinders, when the run is over; trusted files use what is not seen for nothing that shows."""
+		for code in self.codes:
+			if not self.hindrance and not is_trusted(code.co_filename):
+				name = find_unseen(code)
+				if name:
+					self.hinder("%s names %s" % (code.co_filename, name))
+		for facts in (self.files, self.own):
+			for place, signature in facts.items():
+				if not self.hindrance and signature and is_fresh(signature, self.began):
+					self.hinder("changed just before: %s" % place)
+		return self.hindrance
+
+
+def find_unseen(code: CodeType) -> str:
+	"""A name in code by which it may get at what is not seen, if it has one."""
+	for name in code.co_names:
+		if not UNSEEN_NAMES.isdisjoint(name.split(".")):
+			return name
+	for constant in code.co_consts:
+		if isinstance(constant, CodeType):
+			name = find_unseen(constant)
+			if name:
+				return name
+	return ""
+
+
+STANDARD = os.path.dirname(os.__file__) + os.sep
+INSTALLED = (STANDARD + "site-packages", STANDARD + "dist-packages")
+
+
+def is_standard(path: str) -> bool:
+	"""Tell whether a module is the interpreter's own."""
+	return path.startswith(("<frozen ", STANDARD)) and not path.startswith(INSTALLED)
+
+
+# ---- questions that are asked again
+
+
+def plain(answer: Any) -> Any:
+	"""An answer as something that can be kept and compared."""
+	if isinstance(answer, set):
+		return sorted(answer)
+	return tuple(answer) if isinstance(answer, tuple) else answer
+
+
+def ask_again(name: str, args: Tuple[Any, ...]) -> Any:
+	"""The answer of a repeated function, or of a program, now."""
+	try:
+		if name == PROGRAM:
+			return plain(answers.Inquiry(*args).ask())
+		real = getattr(posix, name)
+		return plain(getattr(real, "real", real)(*args))
+	except OSError as e:
+		return ("error", e.errno)
+	except subprocess.SubprocessError as e:
+		return ("error", str(e))
+
+
+def see_inquiry(question: answers.Inquiry) -> answers.Answer:
+	"""A program is asked that only looks; that it is started concerns nobody."""
+	with Witness.looking_away() as seen:
+		answer = question.ask()
+	if seen is not None:
+		seen.keep(seen.asked, (PROGRAM, tuple(question)), plain(answer))
+	return answer

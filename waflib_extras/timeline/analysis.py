@@ -1,0 +1,343 @@
+"""
+What became of a recorded build: a row for each task and command, the lanes they ran in, and sums.
+"""
+
+import bisect
+import heapq
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..client import protocol
+from . import chains, idle, recording
+
+# what a row is; the page and the trace have the same order
+KINDS = ("hit", "miss", "not cacheable", "parked", "spawned", "Waf's own way", "Python", "failed", "cut off")
+HIT, MISS, UNCACHED, PARKED, SPAWNED, OWN_WAY, PYTHON, FAILED, CUT_OFF = range(len(KINDS))
+# how it was started
+WAYS = ("", "forked from a parked program", "started from its file")
+FAILURES = (1, 2, 3)  # Task.MISSING, CRASHED, EXCEPTION
+SKIPPED = 8
+LITTLE = 0.005
+"""Seconds of Python around a command that are not worth a row of their own; or a tenth of it."""
+
+
+class Row:
+	"""A task that ran, or a command that one has run, or that nobody's task has run."""
+
+	__slots__ = (
+		"blocker",
+		"code",
+		"end",
+		"heard",
+		"kind",
+		"lane",
+		"name",
+		"owner",
+		"pauses",
+		"peak",
+		"processor",
+		"queued",
+		"ready",
+		"sent",
+		"stage",
+		"start",
+		"target",
+		"task",
+		"way",
+		"what",
+		"words",
+	)
+
+	def __init__(self, task: Any, start: float, end: float, kind: int) -> None:
+		self.task = task
+		self.start = start
+		self.end = end
+		self.kind = kind
+		self.way = 0
+		self.lane = 0
+		self.stage = 0
+		self.sent = start
+		self.heard = end
+		self.queued = 0.0
+		"""Seconds in the engine before it started."""
+		self.ready = 0.0
+		"""When all that it waits for had ended."""
+		self.blocker = -1
+		"""The row of the last of those."""
+		self.pauses: Sequence[Tuple[float, float]] = ()
+		"""When a task of Python waited for a slot for its command."""
+		self.owner = -1
+		"""The row of the task that has run this command; its time is a part of that one's."""
+		self.processor = 0.0
+		self.peak = 0
+		"""KiB."""
+		self.code = 0
+		self.words = ""
+		self.name = ""
+		self.target = ""
+		self.what = ""
+
+	@property
+	def worked(self) -> float:
+		"""Seconds without those in which it waited for a slot."""
+		return self.end - self.start - sum(end - begin for begin, end in self.pauses)
+
+	@property
+	def is_task(self) -> bool:
+		return self.owner < 0 and self.task.__class__ is not str
+
+
+class Lane(NamedTuple):
+	kind: str
+	"""slot, thread or cache"""
+	number: int
+
+
+class Built(NamedTuple):
+	"""A build that is over, as the page and the trace show it; times in seconds of one clock."""
+
+	name: str
+	outcome: str
+	begun: float
+	ended: float
+	jobs: int
+	total: int
+	processor: float
+	rows: List[Row]
+	lanes: List[Lane]
+	chain: List[int]
+	chain_seconds: float
+	idle: "idle.Idle"
+	main: List[Tuple[float, float, int]]
+	samples: List[Any]
+	doings: List[Tuple[float, str]]
+	about: Dict[str, str]
+
+
+def make_build(rec: "recording.Recording") -> Built:
+	"""All that is to be known of a recorded build; it keeps no task."""
+	rows = collect(rec)
+	lanes = place(rows, rec.jobs)
+	tasks = [number for number, row in enumerate(rows) if row.is_task]
+	graph = find_chains(rec, rows, tasks)
+	for position, number in enumerate(tasks):
+		link = graph.link(position)
+		row = rows[number]
+		row.blocker = tasks[link.blocker] if link.blocker >= 0 else -1
+		row.ready = link.ready or stage_begin(rec, row)
+	chain = [tasks[position] for position in graph.longest()]
+	busy = [make_span(rows[n], n) for n in tasks]
+	others = [(sample.at, sample.others) for sample in rec.gauge.samples]
+	scene = idle.Scene(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
+	for row in rows:
+		describe(row)
+		row.task = None if row.is_task else ""
+	cmd = getattr(rec.bld, "cmd", "") or "build"
+	return Built(
+		name=cmd,
+		outcome=rec.outcome,
+		begun=rec.begun,
+		ended=rec.ended,
+		jobs=rec.jobs,
+		total=rec.total,
+		processor=rec.processor,
+		rows=rows,
+		lanes=lanes,
+		chain=chain,
+		chain_seconds=sum(rows[n].worked for n in chain),
+		idle=idle.find_idle(scene, busy),
+		main=idle.find_main(scene),
+		samples=rec.gauge.samples,
+		doings=rec.gauge.doings,
+		about=recording.describe_process(),
+	)
+
+
+def make_span(row: Row, number: int) -> "idle.Span":
+	return idle.Span(row.start, row.end, row.sent, number, row.blocker, row.pauses)
+
+
+def stage_begin(rec: "recording.Recording", row: Row) -> float:
+	"""When there was a task that waits for none."""
+	return rec.posts[row.stage][1] if row.stage < len(rec.posts) else rec.begun
+
+
+def find_chains(rec: "recording.Recording", rows: List[Row], tasks: List[int]) -> "chains.Chains":
+	begins = [begin for begin, _ in rec.posts]
+	for row in rows:
+		row.stage = max(0, bisect.bisect_right(begins, row.start) - 1)
+	ran = [chains.Ran(rows[n].task, rows[n].start, rows[n].end, rows[n].stage, rows[n].worked) for n in tasks]
+	makers = {new: rows[n].task for n in tasks for new in getattr(rows[n].task, "more_tasks", None) or ()}
+	return chains.Chains(ran, rec.groups, rec.heirs, makers)
+
+
+# ---- rows
+
+
+def collect(rec: "recording.Recording") -> List[Row]:
+	"""A row for each thing that ran, in the order of their starts."""
+	rows = [make_command(*each) for each in rec.commands]
+	calls: Dict[Any, List[Row]] = {}
+	strays = []
+	for each in rec.calls:
+		row = make_command(*each, True)
+		if each[0].__class__ is str:
+			strays.append(row)
+		else:
+			calls.setdefault(each[0], []).append(row)
+	owners = []
+	for task, begin, end in rec.tasks:
+		own = calls.pop(task, ()) if calls else ()
+		if len(own) == 1 and end and (is_compiled(task) or is_all(own[0], begin, end)):
+			rows.append(own[0])
+			continue
+		row = Row(task, begin, end or rec.ended, OWN_WAY if is_compiled(task) else PYTHON)
+		if not end:
+			row.kind = CUT_OFF
+		rows.append(row)
+		if own:
+			owners.append((row, own))
+			row.pauses = join([(each.sent, each.start) for each in own if each.start > each.sent])
+			rows += own
+	for own in calls.values():
+		rows += own
+	rows += strays
+	for task, sent in rec.sent.items():
+		row = Row(task, sent, rec.ended, CUT_OFF)
+		rows.append(row)
+	rows.sort(key=lambda row: row.start)
+	if owners:
+		numbers = {id(row): number for number, row in enumerate(rows)}
+		for owner, own in owners:
+			for row in own:
+				row.owner = numbers[id(owner)]
+	for row in rows:
+		if row.is_task and getattr(row.task, "hasrun", 0) in FAILURES:
+			row.kind = FAILED
+	return rows
+
+
+def make_command(task: Any, sent: float, heard: float, outcome: Any, told: Any, is_prompt: bool = False) -> Row:
+	"""
+	The row of a command that the engine ran, or answered from its cache.
+
+	The engine tells how long it waited and ran, and not since when. A thread that waits for this command alone is
+	``prompt`` to hear of its end, but may have connected first, which takes long if an engine has to start. Waf's own
+	thread has sent it over a connection that is there, and hears of its end when there is time.
+	"""
+	queued, wall = outcome.queued / 1e6, outcome.wall / 1e6
+	is_hit = told is not None and told.known == protocol.HIT
+	start = max(sent, heard - wall if is_prompt else min(sent + queued, heard - wall))
+	row = Row(task, start, min(start + wall, heard), HIT if is_hit else SPAWNED)
+	row.sent = sent
+	row.heard = heard
+	row.queued = min(queued, start - sent)
+	row.processor = (outcome.user + outcome.system) / 1e6
+	row.peak = outcome.peak
+	row.code = outcome.code
+	if not is_hit:
+		is_parked = outcome.step == protocol.PARKED
+		row.way = 1 if is_parked else 2
+		row.kind = PARKED if is_parked else SPAWNED
+		if told is not None:
+			row.kind = MISS if told.known == protocol.MISS else UNCACHED
+	if told is not None:
+		row.words = told.words
+	return row
+
+
+def is_all(command: Row, begin: float, end: float) -> bool:
+	"""A task from begin to end is little more than its command."""
+	return (command.sent - begin) + (end - command.heard) <= max(LITTLE, 0.1 * (command.end - command.start))
+
+
+def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
+	"""The same time without overlaps."""
+	joined: List[Tuple[float, float]] = []
+	for begin, end in sorted(stretches):
+		if joined and begin <= joined[-1][1]:
+			joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+		else:
+			joined.append((begin, end))
+	return joined
+
+
+def is_compiled(task: Any) -> bool:
+	"""Waf made its ``run`` of a text, so that the task is little more than its command."""
+	code = getattr(getattr(task.__class__, "run", None), "__code__", None)
+	return code is not None and code.co_name == "f" and code.co_filename == "<string>"
+
+
+def describe(row: Row) -> None:
+	"""Say in words what a row is, now that the task is there still."""
+	task = row.task
+	if task.__class__ is str:
+		row.name, row.what = task, "command of no task"
+		return
+	nodes = getattr(task, "outputs", None) or getattr(task, "inputs", None)
+	row.what = task.__class__.__name__
+	generator = getattr(task, "generator", None)
+	row.target = str(getattr(generator, "name", "") or getattr(generator, "target", "") or "")
+	row.name = find_path(nodes[0]) if nodes else row.target or row.what
+
+
+def find_path(node: Any) -> str:
+	"""Where a node is, as seen from the build folder or the project."""
+	try:
+		return node.bldpath() if node.is_bld() else node.srcpath()
+	except (AttributeError, TypeError, ValueError):
+		return str(node)
+
+
+# ---- lanes
+
+
+class Lanes:
+	"""Lanes of one kind: each row gets the first that is free."""
+
+	def __init__(self, most: int) -> None:
+		self.most = most
+		self.free: List[int] = []
+		self.busy: List[Tuple[float, int]] = []
+		self.count = 0
+
+	def take(self, row: Row) -> int:
+		busy, free = self.busy, self.free
+		while busy and busy[0][0] <= row.start:
+			heapq.heappush(free, heapq.heappop(busy)[1])
+		if free:
+			lane = heapq.heappop(free)
+		elif self.count >= self.most and busy and busy[0][0] < (row.start + row.end) / 2:
+			# there are no more: what seems to overlap is how late one has heard of an end
+			end, lane = heapq.heappop(busy)
+			row.start = min(end, row.end)
+		else:
+			lane = self.count
+			self.count += 1
+		heapq.heappush(busy, (max(row.end, row.start), lane))
+		return lane
+
+
+def place(rows: List[Row], jobs: int) -> List[Lane]:
+	"""Give every row its lane: slots for commands, threads for Python, one for all hits."""
+	kinds: Dict[str, Lanes] = {"slot": Lanes(jobs), "thread": Lanes(1 << 30)}
+	places: List[Optional[Tuple[str, int]]] = []
+	has_hits = False
+	for row in rows:
+		if row.kind == HIT:
+			has_hits = True
+			places.append(None)
+			continue
+		in_thread = row.way == 0 and not (row.kind == CUT_OFF and row.queued)
+		kind = "thread" if in_thread else "slot"
+		places.append((kind, kinds[kind].take(row)))
+	lanes = [Lane("cache", 1)] if has_hits else []
+	first = {}
+	for kind in ("slot", "thread"):
+		first[kind] = len(lanes)
+		count = kinds[kind].count
+		if kind == "slot" and count:
+			count = max(count, jobs)
+		lanes += [Lane(kind, number + 1) for number in range(count)]
+	for row, found in zip(rows, places):
+		row.lane = 0 if found is None else first[found[0]] + found[1]
+	return lanes

@@ -1,0 +1,198 @@
+"""
+Samples taken beside a build that is drawn: memory, load, other builds, and what Waf's own thread is busy with.
+"""
+
+import json
+import os
+import sys
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from ..client import engine, protocol
+
+FIRST_STEP = 0.1
+"""Seconds between two samples; twice as many whenever there are too many of them."""
+MOST = 4096
+PACE = 1.0
+"""Seconds at least between two questions to the engine."""
+PAGE = 1024.0 * 1024
+
+# what a function of Waf's, or of ours, says of the thread in which it is found; the innermost counts
+DOINGS = {
+	"scan": "scanning sources",
+	"compute_sig_implicit_deps": "scanning sources",
+	"post": "posting",
+	"post_group": "posting",
+	"set_file_constraints": "posting",
+	"set_precedence_constraints": "posting",
+	"prio_and_split": "ordering tasks",
+	"signature": "comparing signatures",
+	"sig_explicit_deps": "comparing signatures",
+	"h_file": "digesting files",
+	"hash_file": "digesting files",
+	"runnable_status": "comparing signatures",
+	"recurse": "reading wscripts",
+	"restore": "reading the database",
+	"store": "writing the database",
+	"submit": "making commands",
+	"complete": "finishing tasks",
+	"post_run": "finishing tasks",
+	"mark_finished": "finishing tasks",
+	"process_task": "running tasks",
+	"receive": "waiting",
+	"wait": "waiting",
+	"get": "waiting",
+	"get_out": "waiting",
+	"put": "making commands",
+	"start": "scheduling",
+}
+
+
+class Sample(NamedTuple):
+	at: float
+	used: float
+	"""MiB of the machine's memory."""
+	own: float
+	"""MiB of this process."""
+	busy: float
+	"""Processors of the machine that were busy since the sample before."""
+	others: int
+	"""Commands of other builds that the engine runs."""
+
+
+class Gauge:
+	"""A thread that takes samples for as long as a build is drawn, and the samples."""
+
+	def __init__(self, clock: Callable[[], float]) -> None:
+		self.clock = clock
+		self.samples: List[Sample] = []
+		self.doings: List[Tuple[float, str]] = []
+		"""When, and what Waf's own thread was seen to do."""
+		self.step = FIRST_STEP
+		self.over = threading.Event()
+		self.ident = 0
+		self.before = (0.0, 0.0)
+		self.thread: Optional[threading.Thread] = None
+		self.line: Optional[Line] = None
+
+	def begin(self, prefork: Any) -> None:
+		self.ident = threading.get_ident()
+		if prefork is not None:
+			self.line = Line(prefork)
+		self.take()
+		self.thread = threading.Thread(target=self.work)
+		self.thread.daemon = True
+		self.thread.start()
+
+	def end(self) -> None:
+		self.over.set()
+		if self.thread is not None:
+			self.thread.join()
+		self.take()
+		if self.line is not None:
+			self.line.close()
+
+	def work(self) -> None:
+		while not self.over.wait(self.step):
+			self.take()
+			self.doings.append((self.clock(), self.look()))
+			if len(self.samples) > MOST:
+				del self.samples[1::2]
+				del self.doings[1::2]
+				self.step *= 2
+
+	def take(self) -> None:
+		now = self.clock()
+		used, own = read_memory()
+		self.samples.append(Sample(now, used, own, self.read_busy(now), self.line.ask(now) if self.line else 0))
+
+	def read_busy(self, now: float) -> float:
+		"""Processors that were busy since the last time."""
+		spent = read_spent()
+		(then, before), self.before = self.before, (now, spent)
+		return (spent - before) / (now - then) if then and now > then else 0.0
+
+	def look(self) -> str:
+		"""What Waf's own thread does, by the innermost function that says so."""
+		frame = sys._current_frames().get(self.ident)
+		while frame is not None:
+			doing = DOINGS.get(frame.f_code.co_name)
+			if doing:
+				return doing
+			frame = frame.f_back
+		return "other"
+
+
+class Line:
+	"""A connection to the engine by which one learns what other builds do."""
+
+	def __init__(self, prefork: Any) -> None:
+		self.prefork = prefork
+		self.session: Any = None
+		self.connection: Any = None
+		self.asked = 0.0
+		self.others = 0
+
+	def ask(self, now: float) -> int:
+		"""How many commands of other builds run; the last answer, if that was not long ago."""
+		session = self.prefork.session
+		if now - self.asked < PACE or session is None or not session.engine:
+			return self.others
+		self.asked = now
+		try:
+			if self.connection is None:
+				self.session = engine.Session("timeline", 0, 0, session.transport)
+				self.connection = self.session.take()
+			self.others = count_others(self.read_report(), os.getpid())
+		except (protocol.EngineError, OSError, ValueError):
+			# a picture is no reason to trouble a build
+			self.close()
+			self.others = 0
+		return self.others
+
+	def read_report(self) -> Dict[str, Any]:
+		sock = self.connection.sock
+		sock.settimeout(PACE)
+		sock.sendall(protocol.encode_status(), engine.MSG_NOSIGNAL)
+		data = bytearray()
+		while True:
+			received = sock.recv(engine.RECEIVE)
+			if not received:
+				raise protocol.Lost("the connection to the engine ended")
+			data += received
+			frames = protocol.take_frames(data)
+			if frames:
+				return json.loads(protocol.decode_whole(frames[0]).json.decode("utf-8", "replace"))
+
+	def close(self) -> None:
+		if self.connection is not None:
+			self.session.drop(self.connection)
+			self.session.close()
+			self.connection = None
+
+
+def count_others(report: Dict[str, Any], own: int) -> int:
+	return sum(session["running"] for session in report["sessions"] if session["pid"] != own)
+
+
+def read_memory() -> Tuple[float, float]:
+	"""MiB that the machine and this process use; zeros where nobody tells."""
+	try:
+		with open("/proc/meminfo", "rb") as f:
+			fields = dict(line.split(b":", 1) for line in f.read().splitlines())
+		used = int(fields[b"MemTotal"].split()[0]) - int(fields[b"MemAvailable"].split()[0])
+		with open("/proc/self/statm", "rb") as f:
+			own = int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+		return used / 1024.0, own / PAGE
+	except (OSError, KeyError, ValueError, IndexError):
+		return 0.0, 0.0
+
+
+def read_spent() -> float:
+	"""Seconds that all processors of the machine have been busy."""
+	try:
+		with open("/proc/stat", "rb") as f:
+			ticks = [int(word) for word in f.readline().split()[1:9]]
+		return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+	except (OSError, ValueError, IndexError):
+		return 0.0

@@ -1,0 +1,43 @@
+"""
+Compiles whole groups of C or C++ files at once, where nobody can notice.
+
+To enable it for all targets::
+
+	def options(opt):
+		opt.load('compiler_cxx unity')
+	def build(bld):
+		bld.load('unity')
+
+or for some of them, when ``unity`` was loaded in ``options``::
+
+	def build(bld):
+		bld(features='cxx cxxprogram unity', source='main.cpp ...', ...)
+
+or, without a change of ``build``, on the command line: ``waf build --unity=on``.
+
+The attributes of a task generator are ``unity_size`` (most files in a group; 0 or 1 for none), ``unity_exclude``
+(names, patterns or nodes that are compiled alone), ``unity_group`` (``'folder'``, or a function of a node: only files
+of a group are compiled together), ``unity_before`` and ``unity_after`` (code around each include), ``unity_unique_id``
+(the name of a macro that is another identifier in each file). A file that says ``unity: alone`` in a comment is
+compiled alone.
+
+Options: ``--batchsize``, ``--unity=on|off|auto``, ``--unity-still``, ``--unity-explain``. ``docs/unity.md`` has the
+details.
+
+To troubleshoot, ``waf --unity-explain`` tells what became of each target and why files are compiled alone,
+``waf --zones=unity`` tells it as it happens; ``waf --unity=off`` does without.
+"""
+
+if "." in __name__:
+	from .tool import build, options
+else:
+	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
+	import importlib
+	import os
+	import sys
+
+	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+	sys.path.append(os.path.dirname(_folder))
+	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+
+__all__ = ["build", "options"]

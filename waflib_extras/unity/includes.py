@@ -1,0 +1,334 @@
+"""
+What sources include: files of the project are found where a compiler would look for them, and read once.
+
+Knows nothing of Waf. What lies outside of the project is told by its name only; what is made during the build is not
+looked at, since it may not be there yet.
+"""
+
+import hashlib
+import os
+import subprocess
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence, Set, Tuple
+
+from ..facts import stamps
+from . import grouping, names, tokens
+from .foreign import Foreign, read_foreign
+
+Include = Tuple[Optional[Tuple[str, str]], str]
+"""Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
+SEARCH_SECONDS = 30.0
+
+
+def digest_of(path: str) -> str:
+	try:
+		with open(path, "rb") as f:
+			return hashlib.md5(f.read()).hexdigest()
+	except OSError:
+		return ""
+
+
+class Shelf:
+	"""The facts of files, remembered from build to build."""
+
+	def __init__(self, saved: Optional[Dict[str, Any]] = None) -> None:
+		self.saved: Dict[str, Any] = {} if saved is None else saved
+		"""By path: stamp, digest, facts."""
+		self.open: Dict[str, grouping.File] = {}
+		self.new: Dict[str, Any] = {}
+		"""What was not known before."""
+
+	def digest(self, path: str) -> str:
+		self.file(path)
+		return self.saved[path][1] if path in self.saved else ""
+
+	def stamp(self, path: str) -> Optional[stamps.Stamp]:
+		self.file(path)
+		return self.saved[path][0] if path in self.saved else None
+
+	def size(self, path: str) -> int:
+		stamp = self.stamp(path)
+		return stamp[stamps.SIZE] if stamp else 0
+
+	def file(self, path: str) -> grouping.File:
+		file = self.open.get(path)
+		if file is None:
+			file = self.open[path] = grouping.open_facts(path, self.read(path))
+		return file
+
+	def read(self, path: str) -> names.Facts:
+		stamp = stamps.of_file(path)
+		known = self.saved.get(path)
+		if known and known[0] == stamp:
+			return names.Facts(*known[2])
+		stamp = stamps.settle(stamp)
+		try:
+			with open(path, "rb") as f:
+				content = f.read()
+		except OSError as e:
+			return names.read_facts("")._replace(alone="cannot be read: %s" % e.strerror)
+		digest = hashlib.md5(content).hexdigest()
+		if known and known[1] == digest:
+			facts = names.Facts(*known[2])
+		else:
+			facts = names.read_facts(content.decode("latin-1"))
+		self.saved[path] = self.new[path] = [stamp, digest, list(facts)]
+		return facts
+
+
+def ask_search(compiler: List[str], language: str) -> List[str]:
+	"""The folders in which a compiler looks for headers of the system."""
+	command = [*compiler, "-E", "-v", "-x", language, os.devnull]
+	try:
+		done = subprocess.run(
+			command,
+			stdin=subprocess.DEVNULL,
+			stdout=subprocess.DEVNULL,
+			stderr=subprocess.PIPE,
+			timeout=SEARCH_SECONDS,
+			check=False,
+			env=dict(os.environ, LC_ALL="C"),
+		)
+	except (OSError, subprocess.TimeoutExpired):
+		return []
+	text = done.stderr.decode("utf-8", "surrogateescape")
+	_, _, listed = text.partition("#include <...> search starts here:")
+	listed, _, _ = listed.partition("End of search list")
+	return [os.path.normpath(line.strip()) for line in listed.splitlines() if line.strip()]
+
+
+class System:
+	"""The headers of the system, as a compiler finds them that searches these folders."""
+
+	def __init__(self, saved: Optional[Dict[str, Any]], folders: Sequence[str]) -> None:
+		self.saved: Dict[str, Any] = {} if saved is None else saved
+		self.folders = folders
+		self.new: Dict[str, Any] = {}
+		self.files: Dict[str, Foreign] = {}
+		self.reached: Dict[str, FrozenSet[str]] = {}
+		self.sets: Dict[Tuple[str, str], FrozenSet[str]] = {}
+
+	def read(self, path: str) -> Foreign:
+		if path not in self.files:
+			stamp = stamps.of_file(path)
+			known = self.saved.get(path)
+			if not known or known[0] != stamp:
+				stamp = stamps.settle(stamp)
+				try:
+					with open(path, encoding="latin-1") as f:
+						foreign = read_foreign(f.read())
+				except OSError:
+					foreign = read_foreign("")
+				known = self.saved[path] = self.new[path] = [stamp, list(foreign)]
+			self.files[path] = Foreign(*known[1])
+		return self.files[path]
+
+	def reach(self, include: str) -> FrozenSet[str]:
+		"""All files that an include could lead to, also with what those include."""
+		found = self.reached.get(include)
+		if found is None:
+			seen: Set[str] = set()
+			left = self.find("", include)
+			while left:
+				path = left.pop()
+				if path not in seen:
+					seen.add(path)
+					for inner in self.read(path).includes:
+						left.extend(self.find(os.path.dirname(path), inner))
+			found = self.reached[include] = frozenset(seen)
+		return found
+
+	def find_stamps(self, includes: Iterable[str]) -> Dict[str, Optional[stamps.Stamp]]:
+		"""Of all files that these could lead to."""
+		paths = frozenset().union(*map(self.reach, includes))
+		return {path: self.saved[path][0] for path in sorted(paths)}
+
+	def find(self, folder: str, include: str) -> List[str]:
+		own = [folder] if folder and include[0] == '"' else []
+		paths = [os.path.normpath(os.path.join(each, include[1:])) for each in [*own, *self.folders]]
+		return [path for path in dict.fromkeys(paths) if self.exists(path)]
+
+	def exists(self, path: str) -> bool:
+		return path in self.files or os.path.isfile(path)
+
+	def told(self, include: str, field: str) -> FrozenSet[str]:
+		"""The ``macros``, ``asked`` or ``words`` of all that an include leads to."""
+		key = include, field
+		if key not in self.sets:
+			texts = [getattr(self.read(path), field).split() for path in self.reach(include)]
+			self.sets[key] = frozenset().union(*texts)
+		return self.sets[key]
+
+
+class Finder:
+	"""Finds includes as a compiler does that has these folders to search, of those in the project."""
+
+	def __init__(
+		self,
+		shelf: Shelf,
+		system: System,
+		folders: Sequence[str],
+		top: str,
+		out: str,
+		made: Iterable[str],
+		listed: Dict[str, FrozenSet[str]],
+	) -> None:
+		self.shelf = shelf
+		self.system = system
+		self.folders = folders
+		self.top = top + os.sep
+		self.out = out + os.sep
+		self.made: FrozenSet[str] = frozenset(made)
+		"""Files of the build folder that are there before the build."""
+		self.found: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
+		self.direct: Dict[str, List[Include]] = {}
+		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
+		self.listed = listed
+		"""What is in folders, as it was when one of its names was looked for."""
+		self.systems: Set[str] = set()
+		"""The includes that lead out of the project."""
+		self.missed: Dict[str, Set[str]] = {}
+		"""By folder: the names that were looked for there in vain. One that appears may be included instead."""
+
+	def find(self, folder: str, include: str) -> Optional[Tuple[str, str]]:
+		"""The path of a file that is included, and the folder in which it was looked for; none if it is not ours."""
+		key = (folder if include[0] == '"' else "", include)
+		try:
+			return self.found[key]
+		except KeyError:
+			found = self.found[key] = self.look(([folder] if key[0] else []) + list(self.folders), include[1:])
+			return found
+
+	def look(self, folders: Sequence[str], name: str) -> Optional[Tuple[str, str]]:
+		for folder in folders:
+			path = folder + os.sep + name
+			if "." + os.sep in name or os.sep * 2 in path:
+				path = os.path.normpath(path)
+			if self.is_there(path):
+				is_ours = path in self.made if path.startswith(self.out) else path.startswith(self.top)
+				return (path, folder) if is_ours else None
+			above, _, last = path.rpartition(os.sep)
+			self.missed.setdefault(above, set()).add(last)
+		return None
+
+	def is_there(self, path: str) -> bool:
+		"""Whether a path leads to a file. Most do not, and a folder that was listed once tells so."""
+		folder, _, name = path.rpartition(os.sep)
+		names = self.listed.get(folder)
+		if names is None:
+			try:
+				names = frozenset(os.listdir(folder or os.sep))
+			except OSError:
+				names = frozenset()
+			self.listed[folder] = names
+		return name in names and (path in self.shelf.open or os.path.isfile(path))
+
+	def includes(self, file: grouping.File) -> List[Include]:
+		"""Where each include of a file leads, and how it is written."""
+		if file.path not in self.direct:
+			folder = os.path.dirname(file.path)
+			self.direct[file.path] = [(self.find(folder, include), include) for include in file.facts.includes]
+		return self.direct[file.path]
+
+	def source(self, path: str, relative: str) -> grouping.Source:
+		"""A source with what it includes; ``relative`` is the folder that compilers run in."""
+		file = self.shelf.file(path)
+		headers, systems = self.reach(file, self.includes(file))
+		self.systems |= systems
+		odd = [header for header in headers.values() if not header.is_plain]
+		usings = {using for each in [file, *odd] for using in each.facts.usings}
+		early, is_early = self.find_early(file, relative) if usings else ([], False)
+		return grouping.Source(
+			file,
+			headers,
+			{include: self.system.told(include, "macros") for include in systems},
+			all(self.system.reach(include) for include in systems),
+			self.find_prelude(file),
+			self.find_features(file, headers, systems),
+			usings,
+			early,
+			is_early,
+			odd,
+		)
+
+	def reach(self, file: grouping.File, includes: List[Include]) -> Tuple[Dict[str, grouping.File], Set[str]]:
+		"""The headers of the project that these includes of a file lead to, and those of the system."""
+		headers: Dict[str, grouping.File] = {}
+		paths, systems = part_includes(includes)
+		systems = set(systems)
+		left = list(paths)
+		while left:
+			path = left.pop()
+			if path not in headers and path != file.path:
+				headers[path] = header = self.shelf.open.get(path) or self.shelf.file(path)
+				if header.facts.includes:
+					if path not in self.parted:
+						self.parted[path] = part_includes(self.includes(header))
+					paths, others = self.parted[path]
+					left += paths
+					systems.update(others)
+		return headers, systems
+
+	def find_prelude(self, file: grouping.File) -> str:
+		"""What comes before an include that heeds it, with the includes before that, if there is anything."""
+		parts = file.facts.prelude
+		if not any(part.__class__ is str for part in parts):
+			return ""
+		includes = self.includes(file)
+		end = 0
+		for i, part in enumerate(parts):
+			if isinstance(part, str) and self.is_heeded(
+				part, file, [includes[n] for n in parts[i:] if n.__class__ is int]
+			):
+				end = i + 1
+		return "\n".join(each if isinstance(each, str) else file.facts.includes[each] for each in parts[:end])
+
+	def is_heeded(self, directive: str, file: grouping.File, includes: List[Include]) -> bool:
+		"""Whether what is included after a directive could be another without it."""
+		includes = [each for each in includes if not self.is_text(each[0])]
+		if directive.startswith("pragma"):
+			return bool(includes)
+		name = tokens.WORD.findall(directive)[1]
+		headers, systems = self.reach(file, includes)
+		return any(name in header.words or name in header.members for header in headers.values()) or any(
+			name in self.system.told(include, "words") for include in systems
+		)
+
+	def is_text(self, found: Optional[Tuple[str, str]]) -> bool:
+		"""A file that is made to be included again and again, and includes nothing itself."""
+		if found is None:
+			return False
+		facts = self.shelf.file(found[0]).facts
+		return not facts.guard and not facts.includes
+
+	def find_features(self, file: grouping.File, headers: Dict[str, grouping.File], systems: Set[str]) -> str:
+		"""Macros of the project that the system's headers ask for, and whether those come first."""
+		if not systems:
+			return ""
+		found = [
+			"%s %s" % (name, path)
+			for path, header in sorted(headers.items())
+			for name in sorted(header.facts.macros)
+			if name != header.facts.guard and any(name in self.system.told(include, "asked") for include in systems)
+		]
+		if found:
+			found.append("first" if self.includes(file)[0][0] is not None else "later")
+		return "\n".join(found)
+
+	def find_early(self, file: grouping.File, relative: str) -> Tuple[List[str], bool]:
+		"""The paths of headers that a source includes in any case, and whether those are all that it includes."""
+		early = []
+		is_early = True
+		for number, (found, include) in enumerate(self.includes(file)):
+			if number in file.facts.optional:
+				is_early = is_early and found is None
+			elif found is not None:
+				if not self.shelf.file(found[0]).facts.guard:
+					is_early = False
+				else:
+					early.append(os.path.join(os.path.relpath(found[1], relative), include[1:]))
+		return early, is_early
+
+
+def part_includes(includes: List[Include]) -> Tuple[List[str], Set[str]]:
+	"""Those that lead to files of the project, and the names of the others."""
+	return [found[0] for found, _ in includes if found], {include for found, include in includes if not found}

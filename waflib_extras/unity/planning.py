@@ -1,0 +1,163 @@
+"""
+Plans of targets whose turn comes later: processes that are forked make them while this one goes on.
+
+Each begins with the last of its targets, so that it meets us where it has got to; nobody waits for anybody. What it
+has found is used only where it is the plan for what is there when the turn of its target has come; the rest is planned
+here as if nobody had been asked. Knows nothing of how a target is planned.
+"""
+
+import contextlib
+import gc
+import marshal
+import os
+import signal
+import tempfile
+from typing import Any, Callable, Dict, List, Sequence
+
+from . import memory
+
+LEAST = 200
+"""So many sources are worth a process."""
+NUMBERS = 4  # of bytes, for a length
+
+
+class Helper:
+	"""A forked process, and the file in which it leaves what it has found."""
+
+	def __init__(self, pid: int, file: int) -> None:
+		self.pid = pid
+		self.file = file
+		self.read = 0
+
+	def take(self) -> List[Dict[str, Any]]:
+		"""What it has left since we looked last."""
+		found = []
+		size = os.fstat(self.file).st_size
+		while self.read + NUMBERS <= size:
+			length = int.from_bytes(os.pread(self.file, NUMBERS, self.read), "big")
+			if self.read + NUMBERS + length > size:
+				break
+			found.append(marshal.loads(os.pread(self.file, length, self.read + NUMBERS)))
+			self.read += NUMBERS + length
+		return found
+
+	def drop(self) -> None:
+		"""Nobody needs it any more."""
+		os.close(self.file)
+		with contextlib.suppress(OSError):
+			os.kill(self.pid, signal.SIGKILL)
+			os.waitpid(self.pid, 0)
+
+
+class Ahead:
+	"""The helpers of one build."""
+
+	def __init__(self, book: memory.Ledger, make: Callable[[Any], None]) -> None:
+		self.book = book
+		self.make = make
+		"""Makes the plans of a task generator, and leaves them in the book."""
+		self.helpers: List[Helper] = []
+		self.misses = 0
+		self.count = 0
+		"""Plans that others have made."""
+
+	def note_miss(self, gen: Any) -> None:
+		"""
+		A target has to be planned here.
+
+		A single one is what somebody edits. With the second one it is likely that others follow, and those are shared
+		out.
+		"""
+		self.misses += 1
+		if self.misses == 2:
+			self.begin(find_followers(gen), find_processes(gen.bld) - 1)
+
+	def begin(self, gens: List[Any], count: int) -> None:
+		weights = [memory.count_sources(gen) for gen in gens]
+		shares = part(weights, min(count, sum(weights) // LEAST))
+		for share in shares:
+			try:
+				self.helpers.append(self.fork([gens[i] for i in reversed(share)]))
+			except OSError:
+				return  # there may be no more processes, or files
+
+	def fork(self, gens: List[Any]) -> Helper:
+		file = make_file()
+		try:
+			pid = os.fork()
+		except OSError:
+			os.close(file)
+			raise
+		if pid == 0:
+			self.be_helper(gens, file)
+		return Helper(pid, file)
+
+	def be_helper(self, gens: List[Any], file: int) -> None:
+		"""All that a forked process does."""
+		parent = os.getppid()
+		try:
+			signal.signal(signal.SIGINT, signal.SIG_DFL)
+			gc.disable()
+			self.book.ahead = None
+			self.book.open_facts()
+			self.book.take_new()
+			for gen in gens:
+				with contextlib.suppress(Exception):  # a source that is not there, or not yet
+					self.make(gen)
+				data = marshal.dumps(self.book.take_new(), memory.ENCODING)
+				view = memoryview(len(data).to_bytes(NUMBERS, "big") + data)
+				while view:
+					view = view[os.write(file, view) :]
+				if os.getppid() != parent:
+					break
+		finally:
+			os._exit(0)
+
+	def fetch(self) -> bool:
+		"""Have what was found since the last time; tell whether there was anything."""
+		found = [told for helper in self.helpers for told in helper.take()]
+		for told in found:
+			self.book.put_new(told)
+			self.count += len(told["plans"])
+		return bool(found)
+
+	def end(self) -> None:
+		"""The build is over, or no more of it is planned."""
+		while self.helpers:
+			self.helpers.pop().drop()
+
+
+def make_file() -> int:
+	"""A file that nobody else has."""
+	if hasattr(os, "memfd_create"):
+		with contextlib.suppress(OSError):
+			return os.memfd_create("unity")
+	with tempfile.TemporaryFile() as file:
+		return os.dup(file.fileno())
+
+
+def find_followers(gen: Any) -> List[Any]:
+	"""The task generators of its group whose turn comes after it."""
+	bld = gen.bld
+	group = bld.groups[bld.current_group]
+	if gen not in group:
+		return []
+	after = group[group.index(gen) + 1 :]
+	return [each for each in after if hasattr(each, "source") and not getattr(each, "posted", None)]
+
+
+def find_processes(bld: Any) -> int:
+	"""How many may work at once."""
+	affinity = getattr(os, "sched_getaffinity", None)
+	return min(getattr(bld, "jobs", 1), len(affinity(0)) if affinity else os.cpu_count() or 1)
+
+
+def part(weights: Sequence[int], count: int) -> List[List[int]]:
+	"""The numbers of a list, parted into so many runs of about the same weight."""
+	runs: List[List[int]] = [[] for _ in range(count)]
+	whole = sum(weights) or 1
+	before = 0
+	for i, weight in enumerate(weights if count > 0 else ()):
+		runs[min((before + weight // 2) * count // whole, count - 1)].append(i)
+		before += weight
+	return [run for run in runs if run]

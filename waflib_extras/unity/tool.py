@@ -1,0 +1,216 @@
+"""Which sources go together, and where Waf meets the groups."""
+
+import fnmatch
+import functools
+from typing import Any, Dict, List, Tuple
+
+from waflib import Build, Logs, Options, TaskGen
+
+from . import bisect, planning, unit
+
+MAX_BATCH = 128
+MAX_BATCH = 128
+
+EXTS_C = (".c",)
+EXTS_CXX = (".cpp", ".cc", ".cxx", ".C", ".c++")
+
+ON, OFF, AUTO = "on", "off", bisect.AUTO
+HOOKS = (("waflib.Tools.c", "c_hook"), ("waflib.Tools.cxx", "cxx_hook"))
+
+
+# ---- what Waf calls
+
+
+def options(opt):
+	install()
+	if opt.parser.get_option("--batchsize"):
+		return
+	group = opt.add_option_group("Unity options")
+	group.add_option(
+		"--batchsize",
+		dest="batchsize",
+		type=int,
+		default=MAX_BATCH,
+		help="default unity batch size (0 disables unity builds) [default: %d]" % MAX_BATCH,
+	)
+	group.add_option(
+		"--unity",
+		dest="unity",
+		default=None,
+		choices=(ON, OFF, AUTO),
+		help="compile files together everywhere, nowhere, or where that gains [default: as the project says]",
+	)
+	group.add_option(
+		"--unity-still",
+		dest="unity_still",
+		default=False,
+		action="store_true",
+		help="leave files that are being edited with the others",
+	)
+	group.add_option(
+		"--unity-explain",
+		dest="unity_explain",
+		default=False,
+		action="store_true",
+		help="tell of each target what is compiled together, and why files are not",
+	)
+
+	install()
+
+
+def build(bld):
+	install()
+	bld.unity_everywhere = True
+
+
+@TaskGen.taskgen_method
+def batch_size(self):
+	default = getattr(Options.options, "batchsize", MAX_BATCH)
+	if default < 1:
+		return 0
+	return getattr(self, "unity_size", default)
+
+
+@TaskGen.feature("*")
+@TaskGen.before("process_source")
+def collect_unity(self):
+	"""Have the sources of a target planned as soon as all of them are known."""
+	if not is_wanted(self):
+		return
+	collector = Collector(self)
+	book = unit.find_ledger(self.bld)
+	if book.ahead is None:
+		book.ahead = planning.Ahead(book, plan_early)
+	stock = self.process_source
+
+	def process_source():
+		collector.begin()
+		try:
+			stock()
+		finally:
+			collector.end()
+		collector.make_tasks()
+
+	self.process_source = process_source
+
+
+def is_wanted(gen: Any) -> bool:
+	choice = getattr(Options.options, "unity", None)
+	features = gen.to_list(gen.features)
+	asked = "unity" in features or choice in (ON, AUTO) or getattr(gen.bld, "unity_everywhere", False)
+	return (
+		asked
+		and choice != OFF
+		and gen.batch_size() > 1
+		and not {"c", "cxx"}.isdisjoint(features)
+		# there each source has to be seen with a command of its own
+		and not gen.bld.cmd.startswith("clangdb")
+	)
+
+
+def plan_early(gen: Any) -> None:
+	"""Make the plans of a task generator that is not posted yet, in a process that ends afterwards."""
+	if is_wanted(gen):
+		for each in Collector(gen).foresee():
+			each.find_plan()
+
+
+# ---- the sources of a target
+
+
+class Collector:
+	"""Takes the sources of a task generator from the hooks that would make a task of each."""
+
+	def __init__(self, gen: Any) -> None:
+		self.gen = gen
+		self.taken: Dict[str, List[Tuple[unit.Place, Any, Any]]] = {"c": [], "cxx": []}
+		"""By language: where its object is to be, the node, the hook."""
+
+	def begin(self) -> None:
+		self.outer = self.gen.__dict__.get("mappings")
+		mappings = self.gen.mappings
+		self.gen.mappings = dict(mappings)
+		for language, extensions in (("c", EXTS_C), ("cxx", EXTS_CXX)):
+			for extension in extensions:
+				hook = mappings.get(extension)
+				if (getattr(hook, "__module__", ""), getattr(hook, "__name__", "")) in HOOKS:
+					self.gen.mappings[extension] = functools.partial(self.take, language, hook)
+
+	def end(self) -> None:
+		if self.outer is None:
+			del self.gen.mappings
+		else:
+			self.gen.mappings = self.outer
+
+	def foresee(self) -> List[Any]:
+		"""The units of a task generator whose turn has not come, as far as they can be told."""
+		self.begin()
+		gen = self.gen
+		for node in gen.to_nodes(gen.source):
+			hook = gen.get_hook(node)
+			if getattr(hook, "func", None) == self.take:
+				hook(gen, node)
+		return [unit.Unit(gen, language, taken) for language, taken in self.taken.items() if len(taken) > 1]
+
+	def take(self, language: str, hook: Any, gen: Any, node: Any) -> None:
+		if self.may_join(node):
+			count = sum(map(len, self.taken.values()))
+			self.taken[language].append(((len(getattr(gen, "compiled_tasks", ())), 0, count), node, hook))
+		else:
+			hook(gen, node)
+
+	def may_join(self, node: Any) -> bool:
+		"""It is there to be read, and nobody wants it alone."""
+		bld = self.gen.bld
+		excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
+		names = (node.name, node.path_from(self.gen.path))
+		if any(
+			node is each or (isinstance(each, str) and any(fnmatch.fnmatchcase(name, each) for name in names))
+			for each in excluded
+		):
+			return False
+		is_made = node.is_bld() and (bld.bldnode is not bld.srcnode or node in bld.node_sigs)
+		return not is_made and unit.find_ledger(bld).stamp(node.abspath()) is not None
+
+	def make_tasks(self) -> None:
+		"""Make tasks of what was taken, and have them where they would be, if each had been made at once."""
+		gen = self.gen
+		before = list(getattr(gen, "compiled_tasks", ()))
+		places: Dict[Any, unit.Place] = {task: (i, 1, 0) for i, task in enumerate(before)}
+		for language, taken in self.taken.items():
+			if len(taken) < 2:
+				for place, node, hook in taken:
+					hook(gen, node)
+					places[gen.compiled_tasks[-1]] = place
+				continue
+			planned = unit.Unit(gen, language, taken)
+			for number, task in planned.make_tasks():
+				places[task] = planned.places[number]
+		if places:
+			gen.compiled_tasks.sort(key=places.__getitem__)
+			gen.unity_places = {task.outputs[0]: place for task, place in places.items()}
+
+
+def install() -> None:
+	"""Have what is remembered written down when a build ends, however it does; once per process."""
+	stock = Build.BuildContext.compile
+	if hasattr(stock, "unity"):
+		return
+
+	def compile(bld):
+		try:
+			stock(bld)
+		finally:
+			book = bld.__dict__.get("unity_ledger")
+			if book is not None:
+				if book.ahead is not None:
+					book.ahead.end()
+					if book.ahead.count and getattr(Options.options, "unity_explain", False):
+						book.told.append("unity: %d targets were planned by other processes" % book.ahead.count)
+				book.save()
+				book.collector.restore()
+				for line in book.told:
+					Logs.info(line)
+
+	compile.unity = True
+	Build.BuildContext.compile = compile

@@ -1,0 +1,277 @@
+"""
+The sources of one language in a target of ``unity``: planned, and made to tasks.
+"""
+
+import hashlib
+import os
+import time
+from typing import Any, Dict, List, Sequence, Set, Tuple
+
+from waflib import Build, Errors, Logs, Options, Utils
+from waflib.Tools import c_preproc
+
+from . import batches, bisect, grouping, includes, memory
+
+WORTH = 0.8
+"""To compile files together shall take at most this part of the time that they take alone."""
+PUSHING = ("gcc", "clang", "icc", "clang++")
+"""Compilers that can put a macro aside and take it back."""
+CLANG_MAPS = 10
+"""The version of clang that knows ``-fmacro-prefix-map``."""
+
+Place = Tuple[int, int, int]
+"""By this the objects of a target are ordered."""
+
+
+class Unit:
+	"""The sources of one language in a target."""
+
+	def __init__(self, gen: Any, language: str, taken: Sequence[Tuple[Place, Any, Any]]) -> None:
+		self.gen = gen
+		self.language = language
+		self.places = [place for place, _, _ in taken]
+		self.nodes = [node for _, node, _ in taken]
+		self.hook = taken[0][2]
+		bld = gen.bld
+		self.name = "%s %d %s" % (gen.path.path_from(bld.srcnode), gen.idx, language)
+		self.book = find_ledger(bld)
+		self.target = self.book.target(self.name)
+		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
+
+	def make_tasks(self) -> List[Tuple[int, Any]]:
+		"""The tasks, with the places of what they compile."""
+		made = []
+		plan = self.find_plan()
+		choice = self.choose(plan)
+		if not choice:
+			for i, node in enumerate(self.nodes):
+				made.append((i, self.make_single(node)))
+			tell(self, plan, choice)
+			return made
+		self.macros = plan["macros"]
+		self.starts = set(plan["starts"])
+		for place, members, anchor, early in plan["entries"]:
+			if anchor < 0:
+				made.append((place, self.make_single(self.nodes[members[0]])))
+			else:
+				made.append((place, self.make_batch(members, anchor, early)))
+		tell(self, plan, choice)
+		return made
+
+	def choose(self, plan: Dict[str, Any]) -> bool:
+		"""Whether to compile together what could be."""
+		times = self.target.times
+		return getattr(Options.options, "unity", None) != bisect.AUTO or not times or times[1] <= times[0] * WORTH
+
+	def make_single(self, node: Any) -> Any:
+		self.hook(self.gen, node)
+		return self.gen.compiled_tasks[-1]
+
+	def make_batch(self, members: List[int], anchor: int, early: List[str]) -> Any:
+		gen = self.gen
+		bld = gen.bld
+		key = "%s\n%s" % (self.name, self.nodes[anchor].path_from(bld.srcnode))
+		name = "unity_%d_%s.%s" % (gen.idx, hashlib.md5(key.encode()).hexdigest()[:12], self.language)
+		# where compilers run, so that they name sources as if they were given them: __FILE__ is the same
+		node = bld.bldnode.make_node(name)
+		writer = gen.create_task("unity", [self.nodes[i] for i in members], [node])
+		writer.frame = self.frame()
+		writer.early = early
+		task = gen.create_task(self.compiler, node, gen.path.find_or_declare("%s.%d.o" % (name, gen.idx)))
+		task.__class__ = batches.find_batch_class(task.__class__, self.can_tell(members))
+		task.unity = self
+		task.writer = writer
+		task.members = members
+		task.apart = []
+		writer.text = self.write(members, writer)
+		if not hasattr(gen, "compiled_tasks"):
+			gen.compiled_tasks = []
+		gen.compiled_tasks.append(task)
+		return task
+
+	def can_tell(self, members: List[int]) -> bool:
+		"""We know what a batch depends on, so that Waf need not look for it; the cache's tool has its own way."""
+		cache = getattr(getattr(Utils, "prefork", None), "cache", None)
+		is_cached = cache is not None and cache.active
+		headers = self.target.plan["headers"]
+		return not is_cached and not c_preproc.go_absolute and all(headers[i] is not None for i in members)
+
+	def frame(self) -> grouping.Frame:
+		gen = self.gen
+		return grouping.Frame(
+			getattr(gen, "unity_before", ""), getattr(gen, "unity_after", ""), getattr(gen, "unity_unique_id", "")
+		)
+
+	def write(self, members: Sequence[int], writer: Any) -> str:
+		"""The text that has these compiled."""
+		gen = self.gen
+		return grouping.write_text(
+			[(self.spell(i), self.nodes[i].path_from(gen.bld.srcnode), self.macros.get(str(i), ())) for i in members],
+			writer.early,
+			writer.frame,
+		)
+
+	def spell(self, i: int) -> str:
+		"""What a compiler calls this source."""
+		return self.nodes[i].path_from(self.gen.get_cwd())
+
+	# ---- the plan
+
+	def find_plan(self) -> Dict[str, Any]:
+		paths = [node.abspath() for node in self.nodes]
+		groups = self.find_groups()
+		folders = find_folders(self.gen)
+		adaptive = not getattr(Options.options, "unity_still", False)
+		# coarse, as what others do shall seldom change how ours are cut
+		self.others = 1 << max(self.book.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
+		key = [paths, groups, folders, self.gen.batch_size(), adaptive, self.can_push(), self.language, memory.VERSION]
+		key.append(self.others)
+		digest = hashlib.md5(repr(key).encode("utf-8", "surrogateescape")).hexdigest()
+		if not self.holds(digest) and not self.is_planned_ahead(digest):
+			self.make_plan(digest, paths, groups, folders, adaptive)
+		return self.target.plan
+
+	def holds(self, digest: str) -> bool:
+		return self.target.holds(digest, time.time(), self.language == "cxx")
+
+	def is_planned_ahead(self, digest: str) -> bool:
+		helpers = self.book.ahead
+		if helpers is None:
+			return False
+		if helpers.fetch() and self.holds(digest):
+			return True
+		helpers.note_miss(self.gen)
+		return False
+
+	def make_plan(self, digest: str, paths: List[str], groups: List[str], folders: List[str], adaptive: bool) -> None:
+		bld = self.gen.bld
+		self.book.collector.slow_down()
+		shelf = self.book.open_facts()
+		made = [path for env in bld.all_envs.values() for path in env[Build.CFG_FILES]]
+		finder = includes.Finder(
+			shelf,
+			self.book.system(self.book.find_search(self.find_compiler(), self.language)),
+			folders,
+			bld.srcnode.abspath(),
+			bld.bldnode.abspath(),
+			made,
+			self.book.find_listed(bld.current_group),
+		)
+		sources = [finder.source(path, self.gen.get_cwd().abspath()) for path in paths]
+		away = self.target.find_away(shelf, paths, adaptive)
+		plan = grouping.plan(
+			sources,
+			[shelf.size(path) for path in paths],
+			self.gen.batch_size(),
+			self.language == "cxx",
+			[i for i, path in enumerate(paths) if path in away],
+			groups,
+			self.can_push(),
+			[node.path_from(bld.srcnode) for node in self.nodes],
+			self.others,
+		)
+		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
+		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
+		# a header that is nowhere may be made in the build: Waf has to look for it then
+		found = plan._replace(reasons=reasons)._asdict()
+		numbers = {path: number for number, path in enumerate(files)}
+		found["entries"] = [tuple(entry) for entry in plan.entries]
+		found["files"] = files
+		found["headers"] = [
+			sorted(numbers[path] for path in source.headers) if source.is_found else None for source in sources
+		]
+		self.target.keep(digest, finder, paths, files, found)
+
+	def find_groups(self) -> List[str]:
+		group = getattr(self.gen, "unity_group", None)
+		if group == "folder":
+			return [node.parent.path_from(self.gen.bld.srcnode) for node in self.nodes]
+		if group is None or group == "target":
+			return []
+		if callable(group):
+			return [str(group(node)) for node in self.nodes]
+		raise Errors.WafError("unity_group of %r is %r: set it to 'folder' or a function of a node" % (self.gen, group))
+
+	def can_push(self) -> bool:
+		return self.gen.env["%s_NAME" % ("CXX" if self.compiler == "cxx" else "CC")] in PUSHING
+
+	def find_compiler(self) -> List[str]:
+		return Utils.to_list(self.gen.env["CXX" if self.compiler == "cxx" else "CC"])
+
+	def find_maps(self) -> List[str]:
+		"""What keeps clang from writing ``./`` before the names of sources."""
+		env = self.gen.env
+		prefix = "CXX" if self.compiler == "cxx" else "CC"
+		version = (env.CC_VERSION or ("0",))[0]
+		if env[prefix + "_NAME"] != "clang" or not version.isdigit() or int(version) < CLANG_MAPS:
+			return []
+		folders = sorted({os.path.dirname(self.spell(i)) for i in range(len(self.nodes))})
+		return ["-fmacro-prefix-map=./%s/=%s/" % (folder, folder) for folder in folders if folder[:1] == "."]
+
+
+def find_folders(gen: Any) -> List[str]:
+	"""Where compilers look for the headers of a target, as far as this is known before its ``use`` is processed."""
+	bld = gen.bld
+	found = list(gen.to_incnodes(gen.to_list(getattr(gen, "includes", [])) + gen.env.INCLUDES))
+	seen: Set[str] = set()
+	left = gen.to_list(getattr(gen, "use", [])) + gen.to_list(getattr(gen, "uselib", []))
+	while left:
+		name, left = left[0], left[1:]
+		if name in seen:
+			continue
+		seen.add(name)
+		try:
+			other = bld.get_tgen_by_name(name)
+		except Errors.WafError:
+			found += gen.to_incnodes(gen.env["INCLUDES_" + name])
+			continue
+		found += other.to_incnodes(other.to_list(getattr(other, "export_includes", [])))
+		left = left + other.to_list(getattr(other, "use", []))
+	return list(dict.fromkeys(node.abspath() for node in found))
+
+
+def find_ledger(bld: Any) -> memory.Ledger:
+	book = bld.__dict__.get("unity_ledger")
+	if book is None:
+		book = bld.unity_ledger = memory.Ledger(bld.variant_dir)
+		# a batch may have its headers looked for in a thread, for which Waf's own caches are not made
+		bld.preproc_cache_node, bld.preproc_cache_lines = {}, {}
+		checks = getattr(bld, "resident_checks", None)
+		if checks is not None:
+			book.looks_away(checks)
+	return book
+
+
+def tell(unit: Unit, plan: Dict[str, Any], chosen: bool) -> None:
+	"""What became of the sources of a target, for those who ask."""
+	explain = getattr(Options.options, "unity_explain", False)
+	if not explain and not Logs.verbose:
+		return
+	for line in explanation(unit, plan, chosen):
+		if explain:
+			unit.book.told.append(line)
+		else:
+			Logs.debug("unity: %s", line)
+
+
+def explanation(unit: Unit, plan: Dict[str, Any], chosen: bool) -> List[str]:
+	batches = [entry[1] for entry in plan["entries"] if entry[2] >= 0]
+	alone = len(unit.nodes) - sum(len(batch) for batch in batches)
+	times = unit.target.times
+	lines = [
+		"%s (%s): %d sources, %d batches, the largest of %d, %d sources alone%s"
+		% (
+			unit.gen.name,
+			unit.language,
+			len(unit.nodes),
+			len(batches),
+			max(map(len, batches), default=0),
+			alone,
+			"" if chosen else "; all are compiled alone, since together they gain too little",
+		)
+	]
+	if times:
+		lines.append("  %d of them took %.2f s together and take %.2f s alone" % (times[2], times[1], times[0]))
+	for i, reason in plan["reasons"].items():
+		lines.append("  %s: %s" % (unit.spell(int(i)), reason.replace(unit.gen.bld.srcnode.abspath() + os.sep, "")))
+	return lines

@@ -1,0 +1,283 @@
+"""
+What tasks depend on, as the engine tells it, in place of what Waf finds out by scanning and hashing.
+
+These functions stand in for methods of Waf. A task that goes its own way, or of which the engine has nothing to tell,
+is left to Waf.
+"""
+
+import os
+import sys
+import threading
+import time
+from typing import Any, Iterator, List, Mapping, Optional, Set
+
+from waflib import Build, Logs, Runner, Task, Utils
+from waflib.Tools import ccroot
+
+from ..client import protocol
+from ..prefork import dispatcher
+from . import inputs
+from .policy import Cacher
+
+SAVED = "wafcc_facts"
+"""The attribute of a build context that Waf keeps for us with its own; ``wafcc_inputs`` was that of files only."""
+GAP = 20
+LOCK = threading.Lock()
+OBJECTS = (".o", ".obj", ".os")
+COARSE = 5 if sys.platform.startswith("linux") else None
+"""On Linux, the clock by which files are stamped; Python has no name for it."""
+
+
+class Stock:
+	"""Waf as it was when we came."""
+
+	status = Task.Task.runnable_status
+	post_run = Task.Task.post_run
+	iterate = Build.BuildContext.get_build_iterator
+	store = Build.BuildContext.store
+
+
+def find_cacher() -> Cacher:
+	return Utils.prefork.cache
+
+
+def find_book(bld: Any) -> inputs.Book:
+	book = bld.__dict__.get("wafcc_book")
+	if book is None:
+		book = bld.wafcc_book = inputs.Book(getattr(bld, SAVED, None))
+		if not hasattr(bld, "cache_sig"):
+			bld.cache_sig = {}
+	return book
+
+
+def find_environment(task: Any) -> Any:
+	"""The variables of a task's command, as Waf gives them to it."""
+	return task.env.env or os.environ
+
+
+def find_folder(task: Any) -> bytes:
+	"""The folder that a task's command runs in."""
+	folder = task.get_cwd()
+	return os.fsencode(folder if isinstance(folder, str) else folder.abspath())
+
+
+def sign(task: Any, result: bytes, numbers: bytes) -> bytes:
+	"""What a task depends on, but for what its command reads; and what that made of it, for who depends on that."""
+	bld = task.generator.bld
+	task.m = Utils.md5(task.hcode)
+	update = task.m.update
+	for node in task.dep_nodes:
+		update(node.get_bld_sig())
+	if bld.deps_man:
+		for value in find_manual(task, bld.deps_man):
+			update(value)
+	task.sig_vars()
+	settings = find_cacher().settings
+	if settings is not None and settings.extra:
+		update(settings.extra)
+	update(find_folder(task))
+	for value in find_book(bld).find_circumstances(numbers):
+		update(value)
+	update(result)
+	return task.m.digest()
+
+
+def find_manual(task: Any, manual: Mapping[Any, Any]) -> Iterator[bytes]:
+	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that give bytes."""
+	for node in task.inputs + task.outputs:
+		for value in manual.get(node, ()):
+			if hasattr(value, "get_bld_sig"):
+				yield value.get_bld_sig()
+			else:
+				yield value() if callable(value) else value
+
+
+def runnable_status(task: Any) -> int:
+	"""In place of Waf's: a task of which we know what it depended on need not be scanned."""
+	cacher = find_cacher()
+	flags = cacher.find_flags(task)
+	if not flags & protocol.INPUTS:
+		if flags:
+			cacher.solo = task
+		return Stock.status(task)
+	bld = task.generator.bld
+	if bld.is_install < 0:
+		return Task.SKIP_ME
+	for other in task.run_after:
+		if not other.hasrun:
+			return Task.ASK_LATER
+		if other.hasrun < Task.SKIPPED:
+			return Task.CANCEL_ME
+	book = find_book(bld)
+	status = find_status(task, bld, book, task.uid())
+	if status == Task.RUN_ME:
+		for node in task.dep_nodes:
+			# as it is before the command runs
+			node.get_bld_sig()
+		task.wafcc_began = time.time_ns() if COARSE is None else time.clock_gettime_ns(COARSE)
+		cacher.solo = task
+	return status
+
+
+def find_status(task: Any, bld: Any, book: inputs.Book, uid: bytes) -> int:
+	record = book.records.get(uid)
+	if record is None:
+		# it was not run yet, and may do so, unless it has to be found out for which of the generated files it must wait
+		is_new = uid not in bld.task_sigs and book.is_in_order(task)
+		if is_new and book.is_active:
+			return Task.RUN_ME
+		status = Stock.status(task)
+		return Task.RUN_ME if status == Task.SKIP_ME and is_doubtful(task, book, uid) else status
+	numbers, result, stamps = record
+	holds = book.holds(record, task)
+	if holds is None:
+		return Task.ASK_LATER
+	holds = holds and book.fits(record, find_environment(task), find_folder(task))
+	if not holds or bld.task_sigs.get(uid) != sign(task, result, numbers):
+		if not holds:
+			Utils.prefork.diary.changed[task] = [book.texts[number] for number in sorted(book.mine)]
+		if Logs.verbose:
+			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell())
+		return Task.RUN_ME if book.is_in_order(task) else Stock.status(task)
+	for node, stamp in zip(task.outputs, stamps):
+		if bld.node_sigs.get(node) != uid:
+			return Task.RUN_ME
+		try:
+			found = os.stat(node.abspath())
+		except OSError:
+			return Task.RUN_ME
+		if inputs.stamp(found) == stamp:
+			bld.cache_sig[node] = result
+	return Task.RUN_ME if task.always_run else Task.SKIP_ME
+
+
+def is_doubtful(task: Any, book: inputs.Book, uid: bytes) -> bool:
+	"""
+	Whether a task may depend on more than Waf knows, and nobody has said on what.
+
+	It asked to be cached for all that its command looks at. Of links Waf knows what they depend on.
+	"""
+	if not find_cacher().find_flags(task) & protocol.FACTS or isinstance(task, ccroot.link_task):
+		return False
+	return uid in book.doubts or (book.is_active and Utils.prefork.is_in_place())
+
+
+def post_run(task: Any) -> None:
+	"""In place of Waf's: remember what the engine has told of a task."""
+	learned = task.__dict__.pop("wafcc_learned", None)
+	began = task.__dict__.pop("wafcc_began", None)
+	if learned is None or not write_down(task, *learned):
+		forget(task, began)
+
+
+def write_down(task: Any, texts: List[bytes], told: Any) -> bool:
+	"""Make a record of a task; not if it has not made what it should."""
+	bld = task.generator.bld
+	uid = task.uid()
+	stamps = []
+	result = told.result
+	book = find_book(bld)
+	for node in task.outputs:
+		try:
+			stamps.append(inputs.stamp(os.stat(node.abspath())))
+		except OSError:
+			return False
+		bld.node_sigs[node] = uid
+		bld.cache_sig[node] = result
+	with LOCK:
+		numbers = book.number_all(texts, told.numbers)
+	book.records[uid] = (numbers, result, tuple(stamps))
+	book.doubts.discard(uid)
+	bld.task_sigs[uid] = sign(task, result, numbers)
+	for table in (bld.imp_sigs, bld.node_deps, bld.raw_deps):
+		if table:
+			table.pop(uid, None)
+	task.__dict__.pop("cache_sig", None)
+	if not getattr(task, "keep_last_cmd", False):
+		task.__dict__.pop("last_cmd", None)
+	return True
+
+
+def forget(task: Any, began: Optional[int]) -> None:
+	"""Let Waf find out what a task depends on that has run; what changed meanwhile makes it run again."""
+	bld = task.generator.bld
+	uid = task.uid()
+	book = bld.__dict__.get("wafcc_book")
+	if book is not None:
+		is_doubtful_now = is_doubtful(task, book, uid)
+		if book.records.pop(uid, None) is not None or is_doubtful_now:
+			book.doubts.add(uid)
+	is_late = began is not None and "cache_sig" not in task.__dict__
+	Stock.post_run(task)
+	if is_late and any(has_changed(node, began) for node in task.inputs + bld.node_deps.get(uid, [])):
+		bld.task_sigs.pop(uid, None)
+
+
+def has_changed(node: Any, began: int) -> bool:
+	try:
+		return os.stat(node.abspath()).st_ctime_ns > began
+	except OSError:
+		return True
+
+
+def get_build_iterator(bld: Any) -> Iterator[List[Any]]:
+	"""In place of Waf's: have generated files made before tasks run of which nobody knows whether they read them."""
+	for tasks in Stock.iterate(bld):
+		if tasks:
+			prepare(bld, tasks)
+		yield tasks
+
+
+def prepare(bld: Any, tasks: List[Any]) -> None:
+	cacher = find_cacher()
+	book = find_book(bld)
+	book.is_active = cacher.active
+	if cacher.active:
+		# how many tasks Waf hands out for each that may run: all that the cache may have, and some to choose from
+		Runner.GAP = max(Runner.GAP, GAP + dispatcher.FAR_AHEAD // max(bld.jobs, 1))
+	users, makers = [], []
+	for task in tasks:
+		if cacher.find_flags(task) & protocol.INPUTS:
+			users.append(task)
+			if all(node.name.endswith(OBJECTS) for node in task.outputs):
+				continue
+		if task.outputs:
+			makers.append(task)
+	book.expect(tasks)
+	producers = [task for task in makers if not isinstance(task, ccroot.link_task)]
+	book.begin_group(tasks if producers else None, find_ancestors(producers))
+	if producers:
+		waiting = [task for task in users if book.is_in_order(task)]
+		if waiting:
+			group = Task.TaskGroup(set(producers), set(waiting))
+			for task in waiting:
+				task.run_after.add(group)
+
+
+def find_ancestors(tasks: List[Any]) -> Set[Any]:
+	"""Tasks that have to run before one of these, and these."""
+	found: Set[Any] = set()
+	left = list(tasks)
+	while left:
+		task = left.pop()
+		if task not in found:
+			found.add(task)
+			left.extend(task.prev if isinstance(task, Task.TaskGroup) else task.run_after)
+	return found
+
+
+def store(bld: Any) -> None:
+	"""In place of Waf's: keep our records with it."""
+	book = bld.__dict__.get("wafcc_book")
+	if book is not None:
+		setattr(bld, SAVED, book.save())
+	Stock.store(bld)
+
+
+def install() -> None:
+	"""Put these functions in the place of Waf's."""
+	Build.SAVED_ATTRS.append(SAVED)
+	Task.Task.runnable_status = runnable_status
+	Task.Task.post_run = post_run
+	Build.BuildContext.get_build_iterator = get_build_iterator
+	Build.BuildContext.store = store

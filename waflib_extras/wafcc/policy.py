@@ -1,0 +1,186 @@
+"""
+Which commands of a build are cached, and what came of it.
+"""
+
+import os
+from typing import Any, Dict, Optional
+
+from waflib import Logs, Options, Task
+from waflib.Tools import c_preproc, ccroot
+
+from ..client import engine, protocol
+from ..hooks import stock
+from .settings import Settings, find_terminal, find_variables, read_settings
+
+KNOWN = ("uncached", "hit", "miss")
+UNSTORED = "; not stored: "
+"""In what the engine says of a miss."""
+IF_SMALL = 256
+"""Beside the flags of the protocol: cached if it is small, though nobody has asked for that."""
+SMALL = 16 << 20
+COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
+
+# of Task.Task: who has replaced one of them decides by other means than we do what a task depends on
+METHODS = (
+	"are_implicit_nodes_ready",
+	"compute_sig_implicit_deps",
+	"post_run",
+	"runnable_status",
+	"sig_explicit_deps",
+	"sig_implicit_deps",
+	"signature",
+	"uid",
+)
+OWN = frozenset((*METHODS, "scan", "sig_vars", "run", "process", "exec_command"))
+
+
+class Cacher:
+	"""What decides which commands are cached, and hears what came of them; one per process."""
+
+	def __init__(self) -> None:
+		self.settings: Optional[Settings] = None
+		self.active = False
+		self.failure = ""
+		"""Why the settings are not known."""
+		self.told = False
+		self.kinds: Dict[type, int] = {}
+		"""The flags of a task class."""
+		self.counts = [0, 0, 0]
+		self.unstored = 0
+		self.saved = 0
+		"""Processor time in microseconds that the commands of hits took when they ran."""
+		self.diary: Any = None
+		"""Where it is written down, too."""
+		self.solo: Any = None
+		"""With -j1, the task that runs next."""
+
+	def decide(self) -> None:
+		"""Now that there are options: find out whether and how commands are to be cached."""
+		self.active = False
+		self.failure = ""
+		engine.Chosen.forget()
+		variables = find_variables(Options.options, os.environ)
+		try:
+			self.settings = settings = read_settings(variables)
+		except engine.EngineError as e:
+			self.failure = str(e)
+			return
+		if settings.disable:
+			return
+		if settings.folder != engine.runtime_folder():
+			engine.Chosen.choose(settings.folder, variables)
+		self.active = True
+
+	def tell_failure(self) -> None:
+		"""Once, and only if there is an engine: otherwise that is told."""
+		if self.failure and not self.told:
+			self.told = True
+			Logs.warn("wafcc: %s (going on without the cache)", self.failure)
+
+	def introduce(self) -> bytes:
+		"""The frame that a connection begins with."""
+		settings = self.settings
+		if settings is None or not self.active:
+			return protocol.EMPTY
+		terminal = find_terminal()
+		flags = protocol.READ_ONLY if settings.read_only else 0
+		flags |= protocol.RECACHE if settings.recache else 0
+		flags |= protocol.TERMINAL if terminal else 0
+		columns, rows = terminal or (0, 0)
+		namespace = settings.namespace + settings.extra
+		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store)
+
+	def find_flags(self, task: Any) -> int:
+		"""How the command of this task is to be cached; once for each, when all tasks are there."""
+		flags = task.__dict__.get("wafcc_flags")
+		if flags is None:
+			flags = task.wafcc_flags = self.find_new_flags(task)
+		return flags
+
+	def find_new_flags(self, task: Any) -> int:
+		cls = task.__class__
+		kind = self.kinds.get(cls)
+		if kind is None:
+			kind = self.kinds[cls] = find_kind(cls)
+		if "cache" in task.__dict__ or "cache" in task.generator.__dict__:
+			asked = task.__dict__.get("cache", task.generator.__dict__.get("cache"))
+			if asked:
+				kind = (kind | find_joining(cls)) & ~IF_SMALL
+			elif kind & IF_SMALL:
+				kind = 0
+		if not kind or is_kept_out(task):
+			return 0
+		return kind if OWN.isdisjoint(task.__dict__) else kind & ~protocol.INPUTS
+
+	def mark(self, task: Any, command: bytes) -> bytes:
+		"""The command of this task with its flags."""
+		flags = self.find_flags(task) if self.active else 0
+		if flags & IF_SMALL:
+			flags = flags & ~IF_SMALL if is_small(task) else 0
+		if not flags:
+			return command
+		command = bytes((command[0] | flags,)) + command[1:]
+		if flags & protocol.FACTS:
+			# of a compile its arguments tell; of others what a shared store has may write these files and nothing else
+			command = protocol.declare_outputs(command, [node.abspath() for node in task.outputs])
+		return command
+
+	def hear(self, task: Any, told: Any, learned: Any = None) -> None:
+		"""What the cache did for this task."""
+		self.counts[told.known] += 1
+		if self.diary is not None:
+			self.diary.hear(task, told)
+		is_hit = told.known == protocol.HIT
+		if told.known == protocol.MISS and UNSTORED in told.words:
+			self.unstored += 1
+		if is_hit and told.words:
+			self.saved += int(told.words)
+		if Logs.verbose:
+			words = "" if is_hit or not told.words else ": " + told.words
+			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], words)
+		if learned is not None:
+			task.wafcc_learned = learned
+
+	def finish(self) -> None:
+		"""At exit: say for ``--zones=wafcc`` what became of the commands."""
+		if Logs.verbose and Logs.log and sum(self.counts):
+			uncached, hits, misses = self.counts
+			Logs.debug("wafcc: %d hits, %d misses, %d uncached", hits, misses, uncached)
+
+
+def find_kind(cls: Any) -> int:
+	"""How commands of a task class are cached, apart from what single tasks say."""
+	asked = getattr(cls, "cache", None)
+	if asked:
+		return find_joining(cls)
+	if asked is None and issubclass(cls, ccroot.stlink_task):
+		return find_joining(cls) | IF_SMALL
+	if cls.scan is not c_preproc.scan and cls.__name__ not in COMPILES:
+		return 0
+	return protocol.CACHED | find_learning(cls)
+
+
+def find_joining(cls: Any) -> int:
+	"""The flags of a task that asked to be cached."""
+	return protocol.CACHED | protocol.FACTS | find_learning(cls)
+
+
+def find_learning(cls: Any) -> int:
+	"""We can say what a task depends on if it runs one command, and asks nobody else."""
+	if not stock.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
+		return 0
+	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
+	return protocol.INPUTS if is_usual else 0
+
+
+def is_small(task: Any) -> bool:
+	"""What goes into a static library is so little that it does not cost much to keep another one of each build."""
+	try:
+		return sum(os.stat(node.abspath()).st_size for node in task.inputs) <= SMALL
+	except OSError:
+		return False
+
+
+def is_kept_out(task: Any) -> bool:
+	generator = task.generator
+	return bool(getattr(task, "nocache", False) or getattr(generator, "nocache", False) or task.env.nocache)

@@ -1,0 +1,110 @@
+"""
+The settings that hold for the cache in a build: those of the program ``wafcc``, and Waf's options above them.
+
+Knows of Waf only how it writes to a terminal; ``docs/wafcc.md`` tells what each setting means.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+from waflib import Logs
+
+from ..client import engine, protocol
+from ..facts import answers
+
+YES = frozenset(("yes", "true", "on", "1"))
+
+OPTIONS = (
+	("--no-wafcc", "WAFCC_DISABLE", None, "run compilers, and ask no cache"),
+	("--wafcc-dir", "WAFCC_DIR", "FOLDER", "the folder of the cache"),
+	("--wafcc-read-only", "WAFCC_READONLY", None, "add nothing to the cache"),
+	("--wafcc-recache", "WAFCC_RECACHE", None, "take nothing from the cache, and replace what is in it"),
+	("--wafcc-base-dir", "WAFCC_BASEDIR", "FOLDER", "paths below it may differ between two checkouts"),
+	("--wafcc-namespace", "WAFCC_NAMESPACE", "NAME", "share the cache only with builds of the same name"),
+)
+
+
+class Settings(NamedTuple):
+	disable: bool
+	read_only: bool
+	recache: bool
+	bases: Tuple[bytes, ...]
+	namespace: bytes
+	extra: bytes
+	"""Of the files that every command depends on."""
+	folder: str
+	"""Of the engine that keeps the store."""
+	store: bytes
+
+
+def find_variables(options: Any, environ: Mapping[str, str]) -> Dict[str, str]:
+	"""The environment in which the settings are what the options say."""
+	variables = dict(environ)
+	for _, variable, metavar, _ in OPTIONS:
+		value = getattr(options, variable.lower(), None)
+		if value:
+			variables[variable] = os.path.abspath(value) if metavar == "FOLDER" else str(value)
+	return variables
+
+
+def read_settings(variables: Dict[str, str]) -> Settings:
+	"""What the program ``wafcc`` says that holds; an ``EngineError`` if there is none."""
+	program = os.path.join(os.path.dirname(engine.find_wafd()), "wafcc")
+	try:
+		told = answers.ask([program, "--show-config"], variables)
+	except OSError as e:
+		raise engine.EngineError("%s: %s; install waflib-extras anew" % (program, e.strerror)) from None
+	except subprocess.TimeoutExpired:
+		raise engine.EngineError("%s does not tell its settings" % program) from None
+	if told.status:
+		# a mistake in a setting; those that are right hold
+		Logs.warn("wafcc: %s", os.fsdecode(told.err).strip())
+	return parse_settings(told.out)
+
+
+def parse_settings(text: bytes) -> Settings:
+	"""The settings of ``wafcc --show-config``."""
+	values: Dict[str, str] = {}
+	for line in os.fsdecode(text).split("\n"):
+		name, equals, value = line.rpartition(") ")[2].partition(" = ") if line.startswith("(") else ("", "", "")
+		if equals:
+			values[name] = value
+	if "runtime_dir" not in values:
+		raise engine.EngineError("wafcc does not tell its settings: install waflib-extras anew")
+	base = values.get("base_dir", "")
+	return Settings(
+		values.get("disable", "").lower() in YES,
+		values.get("read_only", "").lower() in YES,
+		values.get("recache", "").lower() in YES,
+		(os.fsencode(base),) if os.path.isabs(base) else (),
+		os.fsencode(values.get("namespace", "")),
+		read_extra(values.get("extra_files", "")),
+		values["runtime_dir"],
+		os.fsencode(values.get("store", "")) if os.path.isabs(values.get("store", "")) else protocol.EMPTY,
+	)
+
+
+def read_extra(paths: str) -> bytes:
+	"""Something that is another if one of these files is."""
+	told = protocol.EMPTY
+	for path in filter(None, paths.split(os.pathsep)):
+		try:
+			with open(path, "rb") as f:
+				said = hashlib.sha256(f.read()).digest()
+		except OSError as e:
+			said = os.fsencode(e.strerror or str(e))
+		told += b"\0%b\0%b" % (os.fsencode(path), said)
+	return told
+
+
+def find_terminal() -> Optional[Tuple[int, int]]:
+	"""Columns and rows of the terminal that messages go to with colours, if they do."""
+	if not Logs.colors_lst["USE"]:
+		return None
+	try:
+		return tuple(os.get_terminal_size(sys.stderr.fileno())) if sys.stderr.isatty() else None
+	except (AttributeError, OSError, ValueError):
+		return None

@@ -1,0 +1,45 @@
+"""Puts the cache in place, and its options."""
+
+import atexit
+
+from waflib import Options, Utils
+
+from .. import prefork
+from . import dependencies, policy, settings
+
+
+def install() -> None:
+	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
+	prefork.install()
+	place = getattr(Utils, "prefork", None)
+	if place is None or place.cache is not None:
+		return
+	place.cache = policy.Cacher()
+	place.cache.diary = place.diary
+	dependencies.install()
+	atexit.register(place.cache.finish)
+	if hasattr(Options.options, "jobs"):
+		place.begin_anew()
+
+
+def options(opt):
+	prefork.options(opt)
+	if not opt.parser.get_option("--no-wafcc"):
+		group = opt.add_option_group("Cache options")
+		for name, variable, metavar, text in settings.OPTIONS:
+			kind = {"metavar": metavar} if metavar else {"action": "store_true"}
+			group.add_option(name, dest=variable.lower(), default=None, help=text, **kind)
+	install()
+
+
+def configure(conf):
+	install()
+
+
+def setup(bld):
+	"""Called in the build when the tool was loaded in ``configure`` only."""
+	install()
+
+
+def build(bld):
+	install()
