@@ -153,10 +153,10 @@ def test_processors_that_are_not_there_are_told(build: Callable[..., Any]) -> No
 def test_a_right_that_is_missing_is_told(capfd: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
 	"""Without the right to a negative nice value there is one line, and everything goes on."""
 	script = (
-		"import os, resource; from waflib import Logs; Logs.init_log(); from waflib_extras import neighbour\n"
+		"import os, resource; from waflib import Logs; Logs.init_log(); from waflib_extras.prefork import politeness\n"
 		"resource.setrlimit(13, (0, 0))\n"
 		"os.geteuid() or os.setuid(65534)\n"
-		"neighbour.apply(neighbour.Wishes(-5, None, None)); print(os.getpriority(0, 0))\n"
+		"politeness.apply(politeness.Wishes(-5, None, None)); print(os.getpriority(0, 0))\n"
 	)
 	roots = os.pathsep.join(dict.fromkeys([str(pathlib.Path(TOOLS).parent), *filter(None, sys.path)]))
 	env = dict(os.environ, PYTHONPATH=roots)

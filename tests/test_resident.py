@@ -378,7 +378,7 @@ def test_names_that_reach_the_unseen() -> None:
 KEPT = """\
 import pathlib, pwd, sys
 from os import listdir
-from waflib_extras import watched, witness
+from waflib_extras.resident import watched, witness
 watched.install()
 seen = witness.Witness()
 seen.begin()

@@ -424,7 +424,7 @@ def test_batches_are_the_same_wherever_a_project_lies(waf: Any, project: Any, tm
 
 MANY_TARGETS = """\
 	import os, time
-	from waflib_extras import ahead
+	from waflib_extras.unity import planning
 	def options(opt):
 		opt.load('compiler_c unity')
 	def configure(conf):
