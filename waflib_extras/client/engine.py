@@ -16,11 +16,23 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from ..version import VERSION
 from . import protocol
-from .protocol import EngineError, Inputs, Lost, Outcome, Output, ProtocolError, Refused, Told, Unsendable, Welcome
+from .protocol import (
+	EngineError,
+	Environment,
+	Inputs,
+	Lost,
+	Outcome,
+	Output,
+	ProtocolError,
+	Refused,
+	Told,
+	Unsendable,
+	Welcome,
+)
 
 UNIX = "unix"
 TCP = "tcp"
@@ -38,6 +50,10 @@ SO_PEERCRED = getattr(socket, "SO_PEERCRED", 17)
 MSG_NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0x4000)
 
 Answer = Tuple[Outcome, bytes, bytes]
+Learned = Tuple[List[bytes], Inputs]
+"""What a command depended on, as numbers of texts, and the texts of its connection."""
+Heard = Union[Told, Learned]
+"""What the cache has to say of a command beside its outcome."""
 
 
 class Deadlines(NamedTuple):
@@ -273,9 +289,9 @@ class Connection:
 		"""Commands that were sent over it."""
 		self.stopped_since = 0.0
 		"""When the engine was first found stopped; zero if it was not when it was looked at last."""
-		self.own_environment: Optional[Dict[Any, Any]] = None
+		self.own_environment: Optional[Environment] = None
 		"""Our own environment as the engine knows it; its number is 0."""
-		self.environments: List[Tuple[int, Dict[Any, Any]]] = []
+		self.environments: List[Tuple[int, Environment]] = []
 		"""Environments that commands were given and their numbers, the last used first. Copies: dicts get changed."""
 		welcome = self._greet(hello, seconds)
 		self.engine = welcome.pid
@@ -332,7 +348,7 @@ class Connection:
 		self.sock.close()
 
 	def execute(
-		self, command: bytes, env: Optional[Dict[Any, Any]], fds: Sequence[int], heard: Optional[List[Any]] = None
+		self, command: bytes, env: Optional[Environment], fds: Sequence[int], heard: Optional[List[Heard]] = None
 	) -> Answer:
 		"""
 		Run a command and wait for its end; ``env`` is none for our own environment.
@@ -410,7 +426,7 @@ class Connection:
 			raise Unsendable("descriptor: %s" % e.strerror) from None
 		self._send(request[sent:])
 
-	def learn(self, inputs: protocol.Inputs) -> Tuple[List[bytes], protocol.Inputs]:
+	def learn(self, inputs: Inputs) -> Learned:
 		"""Keep the texts that are new; they come with the numbers that refer to them."""
 		if not inputs.first:
 			self.texts = []
@@ -422,7 +438,7 @@ class Connection:
 			raise ProtocolError("the number of a text that was not told")
 		return texts, inputs
 
-	def _collect(self, number: int, command: bytes, buffer: bytearray, heard: Optional[List[Any]]) -> Answer:
+	def _collect(self, number: int, command: bytes, buffer: bytearray, heard: Optional[List[Heard]]) -> Answer:
 		"""Read output up to the outcome; ``buffer`` holds what has come."""
 		streams: Tuple[List[bytes], List[bytes]] = ([], [])
 		while True:
@@ -449,7 +465,7 @@ class Connection:
 			streams[answer.stream - 1].append(answer.data)
 			buffer += b"" if buffer else self._receive()
 
-	def number_environment(self, env: Optional[Dict[Any, Any]]) -> Tuple[int, bytes]:
+	def number_environment(self, env: Optional[Environment]) -> Tuple[int, bytes]:
 		"""The number of an environment, none for our own, and the frame that must go before the first use of it."""
 		return self._own_environment() if env is None else self._environment(env)
 
@@ -466,7 +482,7 @@ class Connection:
 		self.own_environment = copy
 		return 0, frame
 
-	def _environment(self, env: Dict[Any, Any]) -> Tuple[int, bytes]:
+	def _environment(self, env: Environment) -> Tuple[int, bytes]:
 		"""The number of an environment, and the frame that must go first."""
 		known = self.environments
 		for position, (number, copy) in enumerate(known):
@@ -527,9 +543,9 @@ class Session:
 	def execute(
 		self,
 		command: bytes,
-		env: Optional[Dict[Any, Any]] = None,
+		env: Optional[Environment] = None,
 		fds: Sequence[int] = (),
-		heard: Optional[List[Any]] = None,
+		heard: Optional[List[Heard]] = None,
 	) -> Answer:
 		"""
 		Run a command of ``protocol.encode_command``; if the engine dies meanwhile, run it again in another.

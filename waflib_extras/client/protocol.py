@@ -9,7 +9,7 @@ import array
 import os
 import struct
 import sys
-from typing import Any, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Sequence, Tuple, Union
 
 VERSIONS = (1, 1)  # the lowest and the highest version of the protocol that we speak
 GREETING_CAP = 4096
@@ -70,6 +70,11 @@ PARKED = 4
 
 EMPTY = b""  # a name, because bundling with waf-light breaks literals with a prefix after a keyword
 CODING = sys.getfilesystemencoding()
+
+Argument = Any
+"""What ``os.fsencode`` takes; nearly always a text, which is why arguments are joined before they are encoded."""
+Environment = Dict[Any, Any]
+"""Names and values are what ``os.fsencode`` takes."""
 
 
 class EngineError(Exception):
@@ -156,6 +161,10 @@ class Inputs(NamedTuple):
 	numbers: "array.array[int]"
 
 
+Message = Union[Welcome, Refusal, Output, Outcome, Report, Listening, Told, Inputs]
+"""What the engine can say."""
+
+
 # ---- requests
 
 _U32 = struct.Struct("<I")
@@ -195,8 +204,8 @@ def encode_hello(
 	return _frame(1, fixed + _text(token) + _text(name), GREETING_CAP)
 
 
-def encode_environment(env: int, variables: Mapping[Any, Any]) -> bytes:
-	"""The definition of an environment; names and values are what ``os.fsencode`` takes."""
+def encode_environment(env: int, variables: Environment) -> bytes:
+	"""The definition of an environment."""
 	entries = []
 	for name, value in variables.items():
 		try:
@@ -217,7 +226,7 @@ def encode_command(
 	stderr: int,
 	timeout: int,
 	cwd: bytes,
-	argv: Sequence[Any],
+	argv: Sequence[Argument],
 	data: bytes = b"",
 ) -> bytes:
 	"""The part of ``execute`` that is the same over every connection; ``data`` is the command's input."""
@@ -246,7 +255,7 @@ def encode_command(
 	)
 
 
-def _encode_each(argv: Iterable[Any]) -> bytes:
+def _encode_each(argv: Iterable[Argument]) -> bytes:
 	"""Arguments of which some are bytes or path objects."""
 	try:
 		return EMPTY.join([os.fsencode(argument) + b"\0" for argument in argv])
@@ -254,7 +263,7 @@ def _encode_each(argv: Iterable[Any]) -> bytes:
 		raise Unsendable("argument: %s" % e) from None
 
 
-def declare_outputs(command: bytes, outputs: Sequence[Any]) -> bytes:
+def declare_outputs(command: bytes, outputs: Sequence[Argument]) -> bytes:
 	"""A command of ``encode_command`` that says which files it is to make; as it is if that is too much for a frame."""
 	if not outputs:
 		return command
@@ -317,10 +326,11 @@ _WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
 OUTCOME_SIZE = _WHOLE_OUTCOME.size
 
 
-def measure(data: bytes, cap: int = FRAME_CAP) -> int:
+def measure(data: Union[bytes, bytearray], cap: int = FRAME_CAP) -> int:
 	"""The size of the frame that ``data`` begins with; 0 while it cannot be told."""
 	if len(data) < 4:
 		return 0
+	length: int
 	(length,) = _U32.unpack_from(data)
 	if not 1 <= length <= cap:
 		raise ProtocolError("a frame of %d bytes" % length)
@@ -356,14 +366,14 @@ def decode_outcome(frame: bytes) -> Outcome:
 	return outcome
 
 
-def decode(frame: bytes) -> NamedTuple:
+def decode(frame: bytes) -> Message:
 	"""The value of one whole frame from the engine."""
 	if len(frame) < 5 or measure(frame) != len(frame):
 		raise ProtocolError("not a whole frame")
 	return decode_whole(frame)
 
 
-def decode_whole(frame: bytes) -> NamedTuple:
+def decode_whole(frame: bytes) -> Message:
 	"""The value of one of ``take_frames``."""
 	decoder = _DECODERS.get(frame[4])
 	if decoder is None:
@@ -383,8 +393,9 @@ def _rest_text(frame: bytes, start: int) -> bytes:
 
 
 def _decode_welcome(frame: bytes) -> Welcome:
+	version, pid, slots = _WELCOME.unpack_from(frame, 5)
 	engine = _rest_text(frame, 5 + _WELCOME.size)
-	return Welcome(*_WELCOME.unpack_from(frame, 5), engine.decode("utf-8", "replace"))
+	return Welcome(version, pid, slots, engine.decode("utf-8", "replace"))
 
 
 def _decode_refused(frame: bytes) -> Refusal:
@@ -433,7 +444,7 @@ def _decode_inputs(frame: bytes) -> Inputs:
 	return Inputs(number, first, strings.split(b"\0")[:-1] if strings else [], result, numbers)
 
 
-_DECODERS = {
+_DECODERS: Dict[int, Callable[[bytes], Message]] = {
 	0x81: _decode_welcome,
 	0x82: _decode_refused,
 	0x83: _decode_output,

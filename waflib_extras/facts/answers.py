@@ -43,7 +43,7 @@ class Hearer:
 	"""The resident, which has to know what is asked, and must not take our own looking around for the run's."""
 
 	hear: Optional[Callable[[Inquiry], Answer]] = None
-	look_away: Callable[[], ContextManager[None]] = contextlib.nullcontext
+	look_away: Callable[[], ContextManager[object]] = contextlib.nullcontext
 
 
 def ask(command: List[str], environ: Mapping[str, str]) -> Answer:

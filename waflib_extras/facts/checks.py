@@ -9,12 +9,13 @@ import hashlib
 import os
 import re
 import stat
-from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple, Union
 
 from . import answers
 
 Place = Tuple[bytes, bytes]
 """A folder, by a path without links, and a name in it."""
+Environment = Union[Mapping[str, str], Mapping[bytes, bytes]]
 ROOT = b"/"
 ANY = b"/"
 """In place of a name: all that are in the folder."""
@@ -210,10 +211,10 @@ class Look:
 		return False
 
 
-class Everything(set):
+class Everything(Set[bytes]):
 	"""The names in a folder that nobody can list."""
 
-	def isdisjoint(self, names: Iterable[Any]) -> bool:
+	def isdisjoint(self, names: Iterable[object]) -> bool:
 		return False
 
 
@@ -253,7 +254,7 @@ def digest_listing(path: bytes, in_order: bool) -> bytes:
 # ---- variables
 
 
-def fits(text: bytes, environment: Any, folder: bytes) -> bool:
+def fits(text: bytes, environment: Environment, folder: bytes) -> bool:
 	"""Whether variables are as a text says, for a command in this folder; what is no variable is not looked at."""
 	found = encode(environment)
 	known: Set[bytes] = set()
@@ -294,14 +295,14 @@ def fits(text: bytes, environment: Any, folder: bytes) -> bool:
 	return not any(not name.startswith(tuple(prefixes)) for name in others)
 
 
-def encode(environment: Any) -> Dict[bytes, bytes]:
+def encode(environment: Environment) -> Dict[bytes, bytes]:
 	return {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
 
 
 def names_folder(path: Optional[bytes], folder: bytes) -> bool:
 	"""Compilers believe ``PWD`` if it leads to the folder that they are in."""
 	try:
-		return bool(path) and path[:1] == b"/" and os.path.samefile(path, folder)
+		return path is not None and path[:1] == b"/" and os.path.samefile(path, folder)
 	except (OSError, ValueError):
 		return False
 
@@ -421,7 +422,7 @@ def join(folder: bytes, name: bytes) -> bytes:
 # ---- words
 
 
-def tell(text: bytes, show: Any = str) -> str:
+def tell(text: bytes, show: Callable[[str], str] = str) -> str:
 	"""What has become of what a text is about, for people; ``show`` has paths as people call them."""
 	sign = text[:1]
 	if sign == b"$":

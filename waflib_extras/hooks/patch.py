@@ -9,7 +9,10 @@ import hashlib
 import importlib
 import os
 import re
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
 
 TEXT = re.compile(r"(\"\"\"|''').*?\1", re.DOTALL)
 LINE = re.compile(r"^\s*([\"']).*\1\s*$", re.MULTILINE)
@@ -33,11 +36,11 @@ class Patch:
 		"""Put ours in the place of Waf's."""
 		raise NotImplementedError
 
-	def begin(self, bld: Any) -> None:
+	def begin(self, bld: "BuildContext") -> None:
 		"""A build begins."""
 		pass  # waf-light takes the docstring away
 
-	def end(self, bld: Any) -> None:
+	def end(self, bld: "BuildContext") -> None:
 		"""It has ended, in whatever way."""
 		pass  # here, too
 
@@ -60,7 +63,7 @@ class Sources:
 	def __init__(self) -> None:
 		self.files: Dict[str, List[str]] = {}
 
-	def digest(self, function: Any) -> Optional[str]:
+	def digest(self, function: object) -> Optional[str]:
 		"""The digest of the source of a function, none where there is no source."""
 		code = getattr(function, "__code__", None)
 		if code is None:
@@ -99,7 +102,7 @@ def digest_of(source: str) -> str:
 def find(path: str) -> Any:
 	"""What Waf has under a name such as ``Runner.Parallel.skip``; none if it has no such thing."""
 	module, *names = path.split(".")
-	found = importlib.import_module("waflib." + module)
+	found: Any = importlib.import_module("waflib." + module)
 	for name in names:
 		found = getattr(found, name, None)
 	return found

@@ -4,15 +4,22 @@ What is Waf's own: how its functions were when we came, and which ``run`` of a t
 Knows nothing of how commands are run.
 """
 
-import collections
 import types
-from typing import Any, Dict
+from typing import Any, Callable, Dict, NamedTuple, Type
 
 from waflib import Context, Runner, Task
 
-Stock = collections.namedtuple("Stock", "process task_exec context_exec process_task consumer spawner")
 
-_compiled: Dict[Any, bool] = {}
+class Stock(NamedTuple):
+	process: Callable[..., Any]
+	task_exec: Callable[..., int]
+	context_exec: Callable[..., int]
+	process_task: Callable[..., None]
+	consumer: "Type[Runner.Consumer]"
+	spawner: "Type[Runner.Spawner]"
+
+
+_compiled: Dict[types.FunctionType, bool] = {}
 
 
 class Hooks:
@@ -36,7 +43,7 @@ class Hooks:
 		)
 
 
-def is_compiled(run: Any) -> bool:
+def is_compiled(run: object) -> bool:
 	"""Waf made this ``run`` of one string, so that it ends with its only command."""
 	if run.__class__ is not types.FunctionType:
 		return False
