@@ -6,19 +6,25 @@ Pure but for asking Waf's objects. Records are plain tuples: there are as many a
 
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from waflib import Context, Node, Utils
 
 from ..client import protocol
 from ..facts import checks
 
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.ConfigSet import ConfigSet
+	from waflib.Task import Task
+
 MOST = 10
 """Reasons are told; of more there is the number."""
 LONGEST = 60
 """Characters of a value that is shown whole."""
 
-Environment = Dict[str, Any]
+Environment = Dict[str, Union[str, List[str]]]
+"""The values of variables, as texts."""
 
 
 Parts = Tuple[bytes, bytes, Tuple[Tuple[str, bytes], ...], bytes, bool]
@@ -29,6 +35,10 @@ files, a digest of what was added by hand, whether the engine knows what it read
 
 Record = Tuple[float, Parts, Tuple[str, ...], Tuple[int, str]]
 """Of a task that has run: when, its parts, why it ran, and what the cache said; -1 if it was not asked."""
+
+
+Kind = Tuple[int, type]
+"""The number of an environment, and a class of tasks."""
 
 
 class Begun(NamedTuple):
@@ -49,7 +59,7 @@ FIRST = ("it was not built before",)
 AGAIN = ("Waf had forgotten all of this build folder, as after waf clean",)
 
 
-def begin(task: Any) -> Begun:
+def begin(task: "Task") -> Begun:
 	"""To be called before the task runs, which makes Waf forget its signature."""
 	bld = task.generator.bld
 	uid = task.uid()
@@ -67,17 +77,17 @@ def begin(task: Any) -> Begun:
 class Recorder:
 	"""Makes records of tasks of one build context; files and environments are the same objects for all of them."""
 
-	def __init__(self, bld: Any, envs: Dict[bytes, Environment]) -> None:
+	def __init__(self, bld: "BuildContext", envs: Dict[bytes, Environment]) -> None:
 		self.bld = bld
 		self.envs = envs
-		self.pairs: Dict[Any, Tuple[str, bytes]] = {}
-		self.digests: Dict[Any, bytes] = getattr(bld, "cache_sig", {})
+		self.pairs: Dict[Node.Node, Tuple[str, bytes]] = {}
+		self.digests: Dict[Node.Node, bytes] = getattr(bld, "cache_sig", {})
 		self.codes: Dict[type, bytes] = {}
-		self.numbers: Dict[Any, Any] = {}
-		self.firsts: Dict[Any, Any] = {}
+		self.numbers: Dict[Kind, Tuple[bytes, object]] = {}
+		self.firsts: Dict[Kind, Tuple[Record, object]] = {}
 		self.now = time.time()
 
-	def measure(self, task: Any, is_learned: bool) -> Parts:
+	def measure(self, task: "Task", is_learned: bool) -> Parts:
 		"""What the signature of a task is made of now; what it has ``learned`` is compared by who has told it."""
 		bld = self.bld
 		nodes = task.dep_nodes
@@ -89,32 +99,32 @@ class Recorder:
 		manual = self.manual(task) if bld.deps_man else protocol.EMPTY
 		return self.code(task), self.environment(task), files, manual, is_learned
 
-	def is_plain(self, task: Any) -> bool:
+	def is_plain(self, task: "Task") -> bool:
 		"""Nothing of its own is in its signature but what the engine knows."""
 		return not task.dep_nodes and not self.bld.deps_man
 
-	def first(self, task: Any, told: Tuple[int, str]) -> Record:
+	def first(self, task: "Task", told: Tuple[int, str]) -> Record:
 		"""The record of a plain task that was not built before, and of which the engine knows what it read."""
 		env = find_env(task)
 		known = self.firsts.get((id(env), task.__class__))
 		if known is None:
-			record = self.now, self.measure(task, True), FIRST, told
+			record: Record = self.now, self.measure(task, True), FIRST, told
 			# with the environment, so that its number stays its own
 			known = self.firsts[id(env), task.__class__] = record, env
 		return known[0]
 
-	def code(self, task: Any) -> bytes:
+	def code(self, task: "Task") -> bytes:
 		code = self.codes.get(task.__class__)
 		if code is None:
 			code = task.hcode if isinstance(task.hcode, bytes) else str(task.hcode).encode("utf-8", "replace")
 			self.codes[task.__class__] = code
 		return code
 
-	def pair(self, node: Any) -> Tuple[str, bytes]:
+	def pair(self, node: Node.Node) -> Tuple[str, bytes]:
 		pair = self.pairs[node] = node.abspath(), self.digests.get(node, protocol.EMPTY)
 		return pair
 
-	def environment(self, task: Any) -> bytes:
+	def environment(self, task: "Task") -> bytes:
 		"""The number of the values of its variables."""
 		env = find_env(task)
 		# this keeps them, so that their numbers stay their own
@@ -127,16 +137,17 @@ class Recorder:
 			known = self.numbers[id(env), task.__class__] = digest, key
 		return known[0]
 
-	def manual(self, task: Any) -> bytes:
+	def manual(self, task: "Task") -> bytes:
 		found = Utils.md5()
 		for node in task.inputs + task.outputs:
 			for value in self.bld.deps_man.get(node, ()):
 				value = value.get_bld_sig() if isinstance(value, Node.Node) else value() if callable(value) else value
 				found.update(value if isinstance(value, bytes) else str(value).encode("utf-8", "replace"))
-		return found.digest()
+		digest: bytes = found.digest()
+		return digest
 
 
-def find_env(task: Any) -> Any:
+def find_env(task: "Task") -> "ConfigSet":
 	"""The environment that a task's values come from."""
 	env = task.env
 	while not env.table and hasattr(env, "parent"):
@@ -145,7 +156,7 @@ def find_env(task: Any) -> Any:
 	return env
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Union[str, List[str]]:
 	if isinstance(value, (list, tuple)):
 		return [str(item) for item in value]
 	return str(value)
@@ -155,7 +166,7 @@ def plain(value: Any) -> Any:
 
 
 def explain(
-	task: Any,
+	task: "Task",
 	begun: Optional[Begun],
 	old: Optional[Parts],
 	new: Parts,
@@ -257,7 +268,7 @@ def compare_words(before: Sequence[str], now: Sequence[str]) -> List[str]:
 	return words or ["its words are in another order"]
 
 
-def shorten(value: Any) -> str:
+def shorten(value: Union[str, List[str]]) -> str:
 	text = " ".join(value) if isinstance(value, list) else str(value)
 	text = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 	return text or "empty"

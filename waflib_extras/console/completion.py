@@ -14,7 +14,7 @@ import sys
 import time
 import types
 import zlib
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from ..facts import stamps
 from ..version import VERSION
@@ -36,18 +36,19 @@ def find_file(cwd: str) -> str:
 	return os.path.join(folder, "waflib-extras", "words-%08x%08x" % (zlib.crc32(key), zlib.adler32(key)))
 
 
-def stamp(paths: List[str]) -> Dict[str, Any]:
+def stamp(paths: List[str]) -> Dict[str, Optional[stamps.Stamp]]:
 	"""What files are like; a file that is not there is none."""
 	return {path: stamps.of_file(path) for path in paths}
 
 
-def read(cwd: str) -> List[Any]:
+def read(cwd: str) -> Words:
 	"""The words that were kept; nothing if they may be others now."""
 	try:
 		with open(find_file(cwd), encoding="utf-8") as f:
 			kept = json.load(f)
 		if kept["asked"] == [VERSION, sys.executable, cwd] and stamp(list(kept["files"])) == kept["files"]:
-			return kept["words"]
+			words: Words = [(word, text) for word, text in kept["words"]]
+			return words
 	except (OSError, ValueError, KeyError, TypeError):
 		pass
 	return []
@@ -104,7 +105,7 @@ def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
 	sys.argv[1:] = ["--help"]
 	heard = io.StringIO()
 	# Waf ends with its help
-	status: Any = 1
+	status: object = 1
 	with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(io.StringIO()):
 		try:
 			Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)
@@ -124,7 +125,7 @@ def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
 	return heard.getvalue(), list_commands(Context.g_module), [] if status else sorted(paths)
 
 
-def list_commands(module: Any) -> Words:
+def list_commands(module: Optional[types.ModuleType]) -> Words:
 	"""The functions of a wscript that are commands; Waf's help has those alone that say what they are for."""
 	if module is None:
 		return []

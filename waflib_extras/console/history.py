@@ -8,11 +8,15 @@ They are memories only: one that cannot be read is as good as none.
 import contextlib
 import marshal
 import os
-from typing import Any, Dict
+from typing import TYPE_CHECKING, Any, Dict
 
 from waflib import Context
 
 from ..version import VERSION
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.Task import Task
 
 TIMES = "times"
 CAUSES = "causes"
@@ -22,7 +26,7 @@ LEAST = 1000
 """Microseconds: of a task that takes less, nothing is kept."""
 
 
-def find_file(bld: Any, kind: str) -> str:
+def find_file(bld: "BuildContext", kind: str) -> str:
 	"""Where the memory of a build context is; the interpreters have one each, as they have of Waf's database."""
 	variant = "-".join(part for part in (getattr(bld, "variant", "") or "").split(os.sep) if part)
 	name = ".lock-waf-%s%s%s" % (kind, Context.DBFILE.replace(".wafpickle", ""), variant and "-" + variant)
@@ -53,7 +57,7 @@ def write(path: str, content: Dict[str, Any]) -> None:
 			os.unlink(fresh)
 
 
-def name(bld: Any, task: Any) -> str:
+def name(bld: "BuildContext", task: "Task") -> str:
 	"""
 	What a task is called from build to build.
 
@@ -61,13 +65,14 @@ def name(bld: Any, task: Any) -> str:
 	"""
 	nodes = task.__dict__.get("outputs") or getattr(task, "outputs", None) or getattr(task, "inputs", None)
 	if not nodes:
-		return task.__class__.__name__
-	path = nodes[0].abspath()
+		kind: str = task.__class__.__name__
+		return kind
+	path: str = nodes[0].abspath()
 	folder = bld.bldnode.abspath() + os.sep
 	return path[len(folder) :] if path.startswith(folder) else path
 
 
-def keep_times(bld: Any, times: Dict[Any, int]) -> None:
+def keep_times(bld: "BuildContext", times: "Dict[Task, int]") -> None:
 	"""Add what tasks of this context took, in microseconds, to what is known."""
 	mine = {name(bld, task): micros for task, micros in times.items() if task.generator.bld is bld}
 	if mine and os.path.isdir(bld.out_dir):

@@ -9,11 +9,17 @@ import collections
 import os
 import sys
 import time
-from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Deque, Dict, List, NamedTuple, Optional, TextIO, Tuple
 
 from waflib import Logs, Utils
 
 from . import history
+
+if TYPE_CHECKING:
+	import logging
+
+	from waflib.Build import BuildContext
+	from waflib.Task import Task
 
 LEAST_PAUSE = 0.1
 """Seconds between two lines; Waf writes one for each task."""
@@ -80,7 +86,7 @@ def clock(seconds: float) -> str:
 	return "%d:%02d:%02d" % (whole // 3600, whole // 60 % 60, whole % 60)
 
 
-def find_columns(stream: Any) -> int:
+def find_columns(stream: TextIO) -> int:
 	"""How wide the terminal is now; people resize it."""
 	try:
 		columns = os.get_terminal_size(stream.fileno()).columns
@@ -92,7 +98,7 @@ def find_columns(stream: Any) -> int:
 class Meter:
 	"""The progress of one build context."""
 
-	def __init__(self, bld: Any, now: float) -> None:
+	def __init__(self, bld: "BuildContext", now: float) -> None:
 		self.bld = bld
 		self.began = now
 		self.due = 0.0
@@ -102,7 +108,7 @@ class Meter:
 		self.counted = (-1, 0)
 		self.weights: Dict[int, float] = {}
 		self.is_over = False
-		self.tasks: List[Any] = []
+		self.tasks: List[Task] = []
 
 	def draw(self, done: int, total: int, col1: str, col2: str) -> str:
 		now = time.monotonic()
@@ -163,7 +169,7 @@ class Meter:
 class Eraser:
 	"""A filter of Waf's log: what is written while a line is there takes its place, not the rest of its row."""
 
-	def filter(self, record: Any) -> bool:
+	def filter(self, record: "logging.LogRecord") -> bool:
 		# our line, as Task.log_display has it written
 		is_line = str(record.msg).startswith(ERASE)
 		if State.is_shown and not is_line:
@@ -176,7 +182,7 @@ class Eraser:
 class State:
 	is_shown = False
 	is_last = False
-	eraser: Any = None
+	eraser: Optional[Eraser] = None
 
 
 def hush() -> None:
@@ -186,11 +192,11 @@ def hush() -> None:
 		Logs.log.addFilter(State.eraser)
 
 
-def draw(bld: Any, idx: int, total: int, col1: str, col2: str) -> str:
+def draw(bld: "BuildContext", idx: int, total: int, col1: str, col2: str) -> str:
 	"""In place of Waf's ``progress_line``."""
 	if not sys.stderr.isatty():
 		return ""
-	meter = bld.__dict__.get("prefork_meter")
+	meter: Optional[Meter] = bld.__dict__.get("prefork_meter")
 	if meter is None:
 		meter = bld.prefork_meter = Meter(bld, time.monotonic())
 	return meter.draw(idx, total, col1, col2)

@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, NamedTuple, Optional
 
 from ..client import protocol
-from ..client.engine import MSG_NOSIGNAL, RECEIVE
+from ..client.engine import MSG_NOSIGNAL, RECEIVE, Session
 
 GAIN = re.compile(r"it saves ([0-9.]+) ms")
 """In what the engine says of a parked program."""
@@ -52,7 +52,7 @@ def read_parking(status: Dict[str, Any]) -> Optional[Parking]:
 	return Parking(sum(totals.get(name, 0) for name in ENDED), parking.get("commands", 0), gained)
 
 
-def ask_status(session: Any) -> Optional[bytes]:
+def ask_status(session: Session) -> Optional[bytes]:
 	"""What the engine of this session tells of itself; none if it does not say."""
 	try:
 		connection = session.take()
@@ -86,13 +86,13 @@ class Savings:
 		self.engine = 0
 		self.before: Optional[bytes] = None
 
-	def begin(self, session: Any) -> None:
+	def begin(self, session: Session) -> None:
 		"""A session was opened: what its engine has done before is none of our doing."""
 		with contextlib.suppress(protocol.EngineError):
 			self.before = ask_status(session)
 			self.engine = session.engine
 
-	def find_parked(self, session: Any, commands: int) -> Optional[Parking]:
+	def find_parked(self, session: Session, commands: int) -> Optional[Parking]:
 		"""What was parked of our commands; none if it cannot be told from what other builds had meanwhile."""
 		# with nothing idle the engine may be gone, and to ask would start another
 		if self.before is None or session.engine != self.engine or session.dead or not session.idle:

@@ -7,22 +7,55 @@ Environment variable: ``WAF_PREFORK_SUMMARY=no`` does without the last line, as 
 import gc
 import os
 import threading
-from typing import Any, Dict
+from typing import TYPE_CHECKING, Dict, List, Optional, Protocol
 
 from waflib import Build, Logs, Options, Utils
 
 from . import history, why
 
+if TYPE_CHECKING:
+	from waflib.Task import Task
+
+	from ..client.engine import Session
+	from . import summary
+
 QUIET = "WAF_PREFORK_SUMMARY"
+
+
+class Counts(Protocol):
+	"""What we ask of the tool ``wafcc``."""
+
+	counts: List[int]
+	unstored: int
+	saved: int
+
+
+class Host(Protocol):
+	"""What we ask of ``prefork``, which has us."""
+
+	lost: str
+	reasons: Dict[str, int]
+
+	@property
+	def session(self) -> "Optional[Session]": ...
+
+	@property
+	def cache(self) -> Optional[Counts]: ...
+
+	@property
+	def terminal(self) -> "Terminal": ...
+
+	@property
+	def diary(self) -> why.Diary: ...
 
 
 class Terminal:
 	"""What is remembered for that; one per process, as ``Utils.prefork.terminal``."""
 
-	def __init__(self, prefork: Any) -> None:
+	def __init__(self, prefork: Host) -> None:
 		self.prefork = prefork
-		self.savings: Any = None
-		self.times: Dict[Any, int] = {}
+		self.savings: Optional[summary.Savings] = None
+		self.times: Dict[Task, int] = {}
 		"""Microseconds, by task."""
 		self.has_built = False
 		self.ended = 0
@@ -33,12 +66,12 @@ class Terminal:
 		with self.turn:
 			self.ended += 1
 
-	def note(self, task: Any, micros: int) -> None:
+	def note(self, task: "Task", micros: int) -> None:
 		"""A task took so long."""
 		if micros >= history.LEAST:
 			self.times[task] = micros
 
-	def begin(self, session: Any) -> None:
+	def begin(self, session: "Session") -> None:
 		"""A session was opened."""
 		if not is_quiet():
 			from . import summary
@@ -46,7 +79,7 @@ class Terminal:
 			self.savings = summary.Savings()
 			self.savings.begin(session)
 
-	def end_build(self, bld: Any) -> None:
+	def end_build(self, bld: Build.BuildContext) -> None:
 		"""A build context is over, in whatever way."""
 		self.has_built = self.has_built or bld.cmd != why.WhyContext.cmd
 		is_collecting = gc.isenabled()
@@ -87,7 +120,7 @@ def is_quiet() -> bool:
 	return bool(getattr(Options.options, "quiet", False)) or os.environ.get(QUIET) == "no"
 
 
-def add_late_options(opt: Any) -> None:
+def add_late_options(opt: Options.OptionsContext) -> None:
 	"""``--why``, and ``--quiet`` by those of its names that the project has not taken for itself."""
 	why.add_late_options(opt)
 	names = [name for name in ("-q", "--quiet") if not opt.parser.get_option(name)]
@@ -98,11 +131,11 @@ def add_late_options(opt: Any) -> None:
 		)
 
 
-def add_options(opt: Any) -> None:
+def add_options(opt: Options.OptionsContext) -> None:
 	"""Have the options added when all wscripts have added theirs: ours are names that projects like, too."""
 	stock = opt.parse_args
 
-	def parse_args(*args: Any, **kwargs: Any) -> Any:
+	def parse_args(*args: object, **kwargs: object) -> object:
 		add_late_options(opt)
 		return stock(*args, **kwargs)
 
@@ -116,10 +149,11 @@ def install() -> None:
 		return
 	stock_line = Build.BuildContext.progress_line
 
-	def progress_line(bld: Any, idx: int, total: int, col1: str, col2: str) -> str:
+	def progress_line(bld: Build.BuildContext, idx: int, total: int, col1: str, col2: str) -> str:
 		prefork = getattr(Utils, "prefork", None)
 		if prefork is None or getattr(bld, "progress_bar", 0) != 1 or not prefork.is_in_place():
-			return stock_line(bld, idx, total, col1, col2)
+			line: str = stock_line(bld, idx, total, col1, col2)
+			return line
 		from . import progress
 
 		return progress.draw(bld, idx, total, col1, col2)
@@ -127,7 +161,7 @@ def install() -> None:
 	Build.BuildContext.progress_line = progress_line
 	stock = Build.BuildContext.prefork_execute = Build.BuildContext.execute
 
-	def execute(bld: Any) -> None:
+	def execute(bld: Build.BuildContext) -> None:
 		why.watch(bld)
 		try:
 			stock(bld)

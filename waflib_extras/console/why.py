@@ -13,13 +13,18 @@ parted by commas. ``prefork`` brings it along; ``docs/why.md`` tells what is kep
 
 import os
 import time
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Container, Dict, List, Optional, Sequence, Set, Tuple
 
 from waflib import Build, Errors, Logs, Options, Runner, Task, Utils
 
 from ..client import protocol
 from ..hooks import stock
 from . import causes, history
+
+if TYPE_CHECKING:
+	from waflib.Node import Node
+
+	from .terminal import Host
 
 TOLD = {protocol.HIT: "cache: hit", protocol.MISS: "cache: miss", protocol.UNCACHED: "not cached"}
 STATES = {
@@ -40,16 +45,16 @@ IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 class Diary:
 	"""What is written down while a build runs, and kept when it is over; one per process, as ``prefork.diary``."""
 
-	def __init__(self, prefork: Any) -> None:
+	def __init__(self, prefork: "Host") -> None:
 		self.prefork = prefork
-		self.begun: Dict[Any, causes.Begun] = {}
-		self.told: Dict[Any, Tuple[int, str]] = {}
-		self.changed: Dict[Any, List[bytes]] = {}
+		self.begun: Dict[Task.Task, causes.Begun] = {}
+		self.told: Dict[Task.Task, Tuple[int, str]] = {}
+		self.changed: Dict[Task.Task, List[bytes]] = {}
 		"""Inputs that the engine has told, and that are not as they were."""
-		self.empty: Dict[Any, bool] = {}
+		self.empty: Dict[Build.BuildContext, bool] = {}
 		"""By build context: Waf knew nothing of any task when the first one ran."""
 
-	def begin(self, task: Any) -> None:
+	def begin(self, task: Task.Task) -> None:
 		"""A task is to run; its signature is still known."""
 		bld = task.generator.bld
 		is_empty = self.empty.get(bld)
@@ -57,11 +62,11 @@ class Diary:
 			is_empty = self.empty[bld] = not bld.task_sigs
 		self.begun[task] = causes.FORGOTTEN if is_empty else causes.begin(task)
 
-	def hear(self, task: Any, told: Any) -> None:
+	def hear(self, task: Task.Task, told: protocol.Told) -> None:
 		"""What the cache says of a task."""
 		self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
 
-	def end_build(self, bld: Any) -> None:
+	def end_build(self, bld: Build.BuildContext) -> None:
 		"""Keep what is to be known of the tasks that have run, and answer ``--why``."""
 		wanted = find_wanted()
 		if bld.cmd == WhyContext.cmd:
@@ -73,7 +78,7 @@ class Diary:
 		envs, records = known.setdefault("envs", {}), known.setdefault("tasks", {})
 		recorder = causes.Recorder(bld, envs)
 		ran = list_tasks(bld) if wanted else [*{**self.begun, **self.told, **self.prefork.terminal.times}]
-		explained: Dict[Any, causes.Record] = {}
+		explained: Dict[Task.Task, causes.Record] = {}
 		learned = find_learned(bld)
 		for task in ran:
 			if task.generator.bld is bld and task.hasrun not in IDLE:
@@ -93,7 +98,12 @@ class Diary:
 			self.report(bld, wanted, explained, records)
 
 	def make_record(
-		self, recorder: causes.Recorder, task: Any, uid: bytes, learned: Any, old: Optional[causes.Record]
+		self,
+		recorder: causes.Recorder,
+		task: Task.Task,
+		uid: bytes,
+		learned: Container[bytes],
+		old: Optional[causes.Record],
 	) -> causes.Record:
 		"""``learned`` has the tasks of which the engine knows what they read."""
 		is_learned = uid in learned
@@ -107,7 +117,13 @@ class Diary:
 		reasons = causes.explain(task, begun, old[1] if old else None, new, changed, recorder.envs)
 		return recorder.now, new, tuple(reasons), told
 
-	def report(self, bld: Any, wanted: Sequence[str], explained: Dict[Any, Any], records: Dict[bytes, Any]) -> None:
+	def report(
+		self,
+		bld: Build.BuildContext,
+		wanted: Sequence[str],
+		explained: Dict[Task.Task, causes.Record],
+		records: Dict[bytes, causes.Record],
+	) -> None:
 		for task in find_tasks(bld, wanted):
 			record = explained.get(task)
 			if record is not None:
@@ -136,11 +152,11 @@ def show_last(record: Optional[causes.Record]) -> str:
 	return "; built %s%s" % (when, show_reasons(record))
 
 
-def say(task: Any, words: str) -> None:
+def say(task: Task.Task, words: str) -> None:
 	Logs.info("%s%s%s: %s", Logs.colors.CYAN, label(task), Logs.colors.NORMAL, words)
 
 
-def label(task: Any) -> str:
+def label(task: Task.Task) -> str:
 	nodes = task.outputs or task.inputs
 	return causes.show(nodes[0].abspath()) if nodes else task.__class__.__name__
 
@@ -148,7 +164,7 @@ def label(task: Any) -> str:
 # ---- what is asked for
 
 
-def find_learned(bld: Any) -> Any:
+def find_learned(bld: Build.BuildContext) -> Container[bytes]:
 	book = bld.__dict__.get("wafcc_book")
 	return book.records if book is not None else ()
 
@@ -158,16 +174,16 @@ def find_wanted() -> List[str]:
 	return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def list_tasks(bld: Any) -> List[Any]:
+def list_tasks(bld: Build.BuildContext) -> List[Task.Task]:
 	"""All that were made, each once."""
 	found = [task for group in bld.groups for one in group for task in getattr(one, "tasks", (one,))]
 	return [task for task in dict.fromkeys(found) if hasattr(task, "hasrun")]
 
 
-def find_tasks(bld: Any, wanted: Sequence[str]) -> List[Any]:
+def find_tasks(bld: Build.BuildContext, wanted: Sequence[str]) -> List[Task.Task]:
 	"""The tasks that are meant; an error names what is like a name that means none."""
 	tasks = list_tasks(bld)
-	found: Dict[Any, None] = {}
+	found: Dict[Task.Task, None] = {}
 	for word in wanted:
 		mine = [task for task in tasks if word in (getattr(task.generator, "name", ""), label(task))]
 		mine = mine or [task for task in tasks if any(fits(node, word, bld) for node in task.outputs)]
@@ -178,7 +194,7 @@ def find_tasks(bld: Any, wanted: Sequence[str]) -> List[Any]:
 	return list(found)
 
 
-def fits(node: Any, word: str, bld: Any) -> bool:
+def fits(node: "Node", word: str, bld: Build.BuildContext) -> bool:
 	import fnmatch
 
 	path = node.abspath()
@@ -186,7 +202,7 @@ def fits(node: Any, word: str, bld: Any) -> bool:
 	return any(name == word or fnmatch.fnmatchcase(name, word) for name in names)
 
 
-def tell_unknown(word: str, bld: Any, tasks: Sequence[Any]) -> str:
+def tell_unknown(word: str, bld: Build.BuildContext, tasks: Sequence[Task.Task]) -> str:
 	names: Set[str] = {one.name for group in bld.groups for one in group if hasattr(one, "tasks")}
 	for task in tasks:
 		names.update(node.name for node in task.outputs)
@@ -204,13 +220,13 @@ def tell_unknown(word: str, bld: Any, tasks: Sequence[Any]) -> str:
 class DryRun(Runner.Parallel):
 	"""Goes through the tasks as a build does, and runs none."""
 
-	def __init__(self, bld: Any) -> None:
+	def __init__(self, bld: Build.BuildContext) -> None:
 		super().__init__(bld, 1)
-		self.would: Dict[Any, Optional[str]] = {}
+		self.would: Dict[Task.Task, Optional[str]] = {}
 		"""Tasks that would run; and what would be made before, if that is why."""
-		self.made: Dict[Any, Any] = {}
+		self.made: Dict[Node, None] = {}
 
-	def task_status(self, tsk: Any) -> int:
+	def task_status(self, tsk: Task.Task) -> int:
 		nodes = tsk.inputs + tsk.dep_nodes + self.bld.node_deps.get(tsk.uid(), [])
 		before = next((node for node in nodes if node in self.made), None)
 		if before is None:
@@ -221,7 +237,7 @@ class DryRun(Runner.Parallel):
 		self.would[tsk] = "%s would be made before, and may change" % causes.show(before.abspath())
 		return Task.RUN_ME
 
-	def add_task(self, tsk: Any) -> None:
+	def add_task(self, tsk: Task.Task) -> None:
 		Utils.prefork.diary.begin(tsk)
 		self.processed += 1
 		self.made.update(dict.fromkeys(tsk.outputs))
@@ -241,7 +257,8 @@ class WhyContext(Build.BuildContext):
 		self.recurse([self.run_dir])
 		self.pre_build()
 		self.timer = Utils.Timer()
-		self.producer = producer = DryRun(self)
+		producer = DryRun(self)
+		self.producer: Optional[DryRun] = producer
 		producer.biter = self.get_build_iterator()
 		try:
 			producer.start()
@@ -263,10 +280,11 @@ class WhyContext(Build.BuildContext):
 				if wanted:
 					say(task, "up to date" + show_last(values))
 				continue
-			reasons = [producer.would[task]]
-			if reasons[0] is None:
-				reasons = list(diary.make_record(recorder, task, task.uid(), learned, values)[2])
-			say(task, "would be built: %s" % "; ".join(reasons))  # type: ignore[arg-type]
+			reason = producer.would[task]
+			reasons: Sequence[str] = () if reason is None else (reason,)
+			if reason is None:
+				reasons = diary.make_record(recorder, task, task.uid(), learned, values)[2]
+			say(task, "would be built: %s" % "; ".join(reasons))
 		from . import summary
 
 		would = len(producer.would)
@@ -279,22 +297,22 @@ class WhyContext(Build.BuildContext):
 		pass
 
 
-def watch(bld: Any) -> None:
+def watch(bld: Build.BuildContext) -> None:
 	"""Have noted what there is before a task runs, where commands do not pass the dispatcher or all is asked for."""
 	stock_add_task = Runner.Parallel.add_task
 	if getattr(stock_add_task, "of_why", False) or not (bld.jobs == 1 or find_wanted()):
 		return
 
-	def add_task(self: Any, tsk: Any) -> None:
+	def add_task(self: Runner.Parallel, tsk: Task.Task) -> None:
 		if find_wanted() or (self.numjobs == 1 and stock.is_compiled(tsk.__class__.run)):
 			Utils.prefork.diary.begin(tsk)
 		stock_add_task(self, tsk)
 
-	add_task.of_why = True  # type: ignore[attr-defined]
+	add_task.__dict__["of_why"] = True
 	Runner.Parallel.add_task = add_task
 
 
-def add_late_options(opt: Any) -> None:
+def add_late_options(opt: Options.OptionsContext) -> None:
 	if not opt.parser.get_option("--why"):
 		group = opt.add_option_group("Prefork options")
 		group.add_option(

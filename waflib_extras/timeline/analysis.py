@@ -4,10 +4,16 @@ What became of a recorded build: a row for each task and command, the lanes they
 
 import bisect
 import heapq
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ..client import protocol
 from . import chains, idle, recording
+
+if TYPE_CHECKING:
+	from waflib.Node import Node
+	from waflib.Task import Task
+
+	from . import meter
 
 # what a row is; the page and the trace have the same order
 KINDS = ("hit", "miss", "not cacheable", "parked", "spawned", "Waf's own way", "Python", "failed", "cut off")
@@ -47,7 +53,7 @@ class Row:
 		"words",
 	)
 
-	def __init__(self, task: Any, start: float, end: float, kind: int) -> None:
+	def __init__(self, task: "Union[Task, str, None]", start: float, end: float, kind: int) -> None:
 		self.task = task
 		self.start = start
 		self.end = end
@@ -108,7 +114,7 @@ class Built(NamedTuple):
 	chain_seconds: float
 	idle: "idle.Idle"
 	main: List[Tuple[float, float, int]]
-	samples: List[Any]
+	samples: "List[meter.Sample]"
 	doings: List[Tuple[float, str]]
 	about: Dict[str, str]
 
@@ -176,7 +182,7 @@ def find_chains(rec: "recording.Recording", rows: List[Row], tasks: List[int]) -
 def collect(rec: "recording.Recording") -> List[Row]:
 	"""A row for each thing that ran, in the order of their starts."""
 	rows = [make_command(*each) for each in rec.commands]
-	calls: Dict[Any, List[Row]] = {}
+	calls: Dict[Task, List[Row]] = {}
 	strays = []
 	for each in rec.calls:
 		row = make_command(*each, True)
@@ -216,7 +222,14 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	return rows
 
 
-def make_command(task: Any, sent: float, heard: float, outcome: Any, told: Any, is_prompt: bool = False) -> Row:
+def make_command(
+	task: "Union[Task, str]",
+	sent: float,
+	heard: float,
+	outcome: protocol.Outcome,
+	told: Optional[protocol.Told],
+	is_prompt: bool = False,
+) -> Row:
 	"""
 	The row of a command that the engine ran, or answered from its cache.
 
@@ -261,7 +274,7 @@ def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
 	return joined
 
 
-def is_compiled(task: Any) -> bool:
+def is_compiled(task: "Task") -> bool:
 	"""Waf made its ``run`` of a text, so that the task is little more than its command."""
 	code = getattr(getattr(task.__class__, "run", None), "__code__", None)
 	return code is not None and code.co_name == "f" and code.co_filename == "<string>"
@@ -280,10 +293,11 @@ def describe(row: Row) -> None:
 	row.name = find_path(nodes[0]) if nodes else row.target or row.what
 
 
-def find_path(node: Any) -> str:
+def find_path(node: "Node") -> str:
 	"""Where a node is, as seen from the build folder or the project."""
 	try:
-		return node.bldpath() if node.is_bld() else node.srcpath()
+		path: str = node.bldpath() if node.is_bld() else node.srcpath()
+		return path
 	except (AttributeError, TypeError, ValueError):
 		return str(node)
 

@@ -4,13 +4,21 @@ Who waited for whom: the graph of tasks as it was when a build began, and the lo
 Pure: knows seconds and objects with ``run_after``, and no build.
 """
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+if TYPE_CHECKING:
+	from waflib.Task import Task, TaskGroup
+
+
+Waiting = Union["Task", "TaskGroup"]
+Heirs = Tuple["TaskGroup", Iterable["Task"]]
+"""A group of tasks, and those that wait for it."""
 
 
 class Ran(NamedTuple):
 	"""A task that ran."""
 
-	task: Any
+	task: "Task"
 	start: float
 	end: float
 	stage: int
@@ -38,23 +46,29 @@ NOTHING = Link(0.0, -1, 0.0, -1)
 class Chains:
 	"""Of tasks that ran, by their number."""
 
-	def __init__(self, ran: List[Ran], groups: Dict[Any, Iterable[Any]], heirs: Any, makers: Any) -> None:
+	def __init__(
+		self,
+		ran: List[Ran],
+		groups: "Mapping[TaskGroup, Iterable[Task]]",
+		heirs: "Iterable[Heirs]",
+		makers: "Dict[Task, Task]",
+	) -> None:
 		"""``groups``: who is in a group of tasks; ``heirs``: groups and who waits for them; ``makers``: by task."""
 		self.ran = ran
 		self.groups = groups
 		self.makers = makers
 		self.numbers = {each.task: number for number, each in enumerate(ran)}
-		self.of: Dict[Any, List[Any]] = {}
+		self.of: Dict[Task, List[TaskGroup]] = {}
 		"""By task: the groups of tasks that it waited for, which Waf has taken from it."""
 		for group, waiting in heirs:
 			for task in waiting:
 				self.of.setdefault(task, []).append(group)
-		self.links: Dict[Any, Link] = {}
+		self.links: Dict[Waiting, Link] = {}
 		self.stage = NOTHING
 		"""What everything in this build group waits for."""
 		self.measure()
 
-	def list_before(self, node: Any) -> Iterable[Any]:
+	def list_before(self, node: "Waiting") -> "Iterable[Waiting]":
 		"""What a task, or a group of tasks, waits for."""
 		if node in self.groups:
 			return self.groups[node]
@@ -78,7 +92,7 @@ class Chains:
 			if each.end >= longest.ready:
 				longest = Link(longest.length, longest.before, each.end, number)
 
-	def find(self, node: Any) -> Link:
+	def find(self, node: "Waiting") -> Link:
 		"""The link of a node, and of all before it: without recursion, as chains are longer than Python's stack."""
 		links, under_way = self.links, set()
 		left = [node]
@@ -98,7 +112,7 @@ class Chains:
 			links[current] = self.join(current, before)
 		return links[node]
 
-	def join(self, node: Any, before: Iterable[Any]) -> Link:
+	def join(self, node: "Waiting", before: "Iterable[Waiting]") -> Link:
 		number = self.numbers.get(node)
 		found = NOTHING if number is None else self.stage
 		length, last, ready, blocker = found

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, List, NamedTuple, Optional, Protocol, Tuple, TypedDict
 
 from ..client import engine, protocol
 
@@ -75,7 +75,7 @@ class Gauge:
 		self.thread: Optional[threading.Thread] = None
 		self.line: Optional[Line] = None
 
-	def begin(self, prefork: Any) -> None:
+	def begin(self, prefork: "Optional[Host]") -> None:
 		self.ident = threading.get_ident()
 		if prefork is not None:
 			self.line = Line(prefork)
@@ -123,13 +123,33 @@ class Gauge:
 		return "other"
 
 
+class Host(Protocol):
+	"""What we ask of ``prefork``."""
+
+	@property
+	def session(self) -> Optional[engine.Session]: ...
+
+
+class Client(TypedDict):
+	"""A build that the engine works for."""
+
+	pid: int
+	running: int
+
+
+class Report(TypedDict):
+	"""What we want to know of what the engine tells of itself."""
+
+	sessions: List[Client]
+
+
 class Line:
 	"""A connection to the engine by which one learns what other builds do."""
 
-	def __init__(self, prefork: Any) -> None:
+	def __init__(self, prefork: Host) -> None:
 		self.prefork = prefork
-		self.session: Any = None
-		self.connection: Any = None
+		self.session: Optional[engine.Session] = None
+		self.connection: Optional[engine.Connection] = None
 		self.asked = 0.0
 		self.others = 0
 
@@ -143,35 +163,41 @@ class Line:
 			if self.connection is None:
 				self.session = engine.Session("timeline", 0, 0, session.transport)
 				self.connection = self.session.take()
-			self.others = count_others(self.read_report(), os.getpid())
+			self.others = count_others(read_report(self.connection), os.getpid())
 		except (protocol.EngineError, OSError, ValueError):
 			# a picture is no reason to trouble a build
 			self.close()
 			self.others = 0
 		return self.others
 
-	def read_report(self) -> Dict[str, Any]:
-		sock = self.connection.sock
-		sock.settimeout(PACE)
-		sock.sendall(protocol.encode_status(), engine.MSG_NOSIGNAL)
-		data = bytearray()
-		while True:
-			received = sock.recv(engine.RECEIVE)
-			if not received:
-				raise protocol.Lost("the connection to the engine ended")
-			data += received
-			frames = protocol.take_frames(data)
-			if frames:
-				return json.loads(protocol.decode_whole(frames[0]).json.decode("utf-8", "replace"))
-
 	def close(self) -> None:
-		if self.connection is not None:
+		if self.session is not None and self.connection is not None:
 			self.session.drop(self.connection)
 			self.session.close()
 			self.connection = None
 
 
-def count_others(report: Dict[str, Any], own: int) -> int:
+def read_report(connection: engine.Connection) -> Report:
+	"""What the engine tells of itself."""
+	sock = connection.sock
+	sock.settimeout(PACE)
+	sock.sendall(protocol.encode_status(), engine.MSG_NOSIGNAL)
+	data = bytearray()
+	while True:
+		received = sock.recv(engine.RECEIVE)
+		if not received:
+			raise protocol.Lost("the connection to the engine ended")
+		data += received
+		frames = protocol.take_frames(data)
+		if frames:
+			answer = protocol.decode_whole(frames[0])
+			if not isinstance(answer, protocol.Report):
+				raise protocol.ProtocolError("the engine answers with %.100r" % (answer,))
+			report: Report = json.loads(answer.json.decode("utf-8", "replace"))
+			return report
+
+
+def count_others(report: Report, own: int) -> int:
 	return sum(session["running"] for session in report["sessions"] if session["pid"] != own)
 
 

@@ -4,7 +4,7 @@ Writes the picture of builds: the page, and the trace.
 
 import json
 import os
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Dict, Iterable, List, Tuple, Union
 
 from waflib import Errors
 
@@ -53,7 +53,7 @@ class Words:
 		return list(self.numbers)
 
 
-def make_data(builds: List["analysis.Built"], origin: float) -> Dict[str, Any]:
+def make_data(builds: List["analysis.Built"], origin: float) -> Dict[str, object]:
 	return {
 		"format": 1,
 		"about": builds[-1].about,
@@ -65,7 +65,7 @@ def make_data(builds: List["analysis.Built"], origin: float) -> Dict[str, Any]:
 	}
 
 
-def make_build(build: "analysis.Built", origin: float) -> Dict[str, Any]:
+def make_build(build: "analysis.Built", origin: float) -> Dict[str, object]:
 	folders, classes, targets, words = Words(), Words(), Words(), Words()
 	rows = build.rows
 	starts = [micro(row.start - origin) for row in rows]
@@ -123,7 +123,7 @@ def micro(seconds: float) -> int:
 	return int(seconds * MICRO + 0.5)
 
 
-def compact(values: List[int]) -> Any:
+def compact(values: List[int]) -> Union[int, List[int]]:
 	"""One number for a column in which all are the same."""
 	return values[0] if values and values.count(values[0]) == len(values) else values
 

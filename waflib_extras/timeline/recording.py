@@ -6,13 +6,22 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from waflib import Logs, Options, Runner, Task, Utils
 
 from . import meter
 
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+
+	from ..client.protocol import Outcome, Told
+	from .chains import Heirs
+
 clock = time.perf_counter
+
+Entry = List[Any]
+"""A task that a thread has run, when it began and when it ended, which is 0 while it runs."""
 
 
 class Recording:
@@ -23,7 +32,7 @@ class Recording:
 	than what it notes.
 	"""
 
-	def __init__(self, bld: Any) -> None:
+	def __init__(self, bld: "BuildContext") -> None:
 		self.bld = bld
 		self.clock = clock
 		self.begun = clock()
@@ -34,15 +43,15 @@ class Recording:
 		self.jobs = 0
 		self.total = 0
 		"""Tasks, whether or not there was anything to do for them."""
-		self.tasks: List[List[Any]] = []
+		self.tasks: List[Entry] = []
 		"""Those that a thread ran, from its first step to its last: task, begin, end, which is 0 while it runs."""
-		self.commands: List[Tuple[Any, float, float, Any, Any]] = []
+		self.commands: List[Tuple[Task.Task, float, float, Outcome, Optional[Told]]] = []
 		"""Those that Waf's own thread sent: task, when it was sent and when heard of, outcome, words of the cache."""
-		self.sent: Dict[Any, float] = {}
+		self.sent: Dict[Task.Task, float] = {}
 		"""Those that have no outcome yet, and when they were sent."""
-		self.calls: List[Tuple[Any, float, float, Any, Any]] = []
+		self.calls: List[Tuple[Union[Task.Task, str], float, float, Outcome, Optional[Told]]] = []
 		"""Commands that a thread waited for, with the task that it ran, or a text for what no task ran."""
-		self.current: Dict[int, Any] = {}
+		self.current: Dict[int, Task.Task] = {}
 		"""By thread: the task that it runs, where Waf runs it."""
 		self.waits: List[Tuple[float, float]] = []
 		"""When Waf's own thread had nothing to do."""
@@ -50,13 +59,12 @@ class Recording:
 		"""When it made the tasks of a build group."""
 		self.schedules: List[Tuple[float, float]] = []
 		"""From when to when there was a scheduler."""
-		self.groups: Dict[Any, Tuple[Any, ...]] = {}
+		self.groups: Dict[Task.TaskGroup, Tuple[Task.Task, ...]] = {}
 		"""Groups of tasks that others wait for, which Waf takes apart while it builds."""
-		self.heirs: List[Tuple[Any, Any]] = []
+		self.heirs: List[Heirs] = []
 		"""Such a group, and the tasks that wait for it."""
-		self.makers: List[Any] = []
 		self.gauge = meter.Gauge(clock)
-		self.undo: List[Any] = []
+		self.undo: List[Tuple[object, str, object]] = []
 
 	def begin(self) -> None:
 		"""Put what notes in its place."""
@@ -69,7 +77,7 @@ class Recording:
 			self.replace(Task.TaskGroup, "__init__", self.make_group(Task.TaskGroup.__init__))
 		self.gauge.begin(prefork)
 
-	def replace(self, owner: Any, name: str, value: Any) -> None:
+	def replace(self, owner: object, name: str, value: object) -> None:
 		self.undo.append((owner, name, owner.__dict__.get(name)))
 		setattr(owner, name, value)
 
@@ -82,16 +90,16 @@ class Recording:
 		while self.undo:
 			setattr(*self.undo.pop())
 
-	def make_group(self, stock: Any) -> Any:
-		def __init__(group: Any, prev: Any, next: Any) -> None:
+	def make_group(self, stock: Callable[..., None]) -> Callable[..., None]:
+		def __init__(group: "Task.TaskGroup", prev: Iterable[Task.Task], next: Iterable[Task.Task]) -> None:
 			stock(group, prev, next)
 			self.groups[group] = tuple(prev)
 			self.heirs.append((group, next))
 
 		return __init__
 
-	def make_start(self, stock: Any) -> Any:
-		def start(master: Any) -> None:
+	def make_start(self, stock: Callable[..., None]) -> Callable[..., None]:
+		def start(master: Runner.Parallel) -> None:
 			if master.bld is not self.bld:
 				# a test of configure, or a build within this one
 				stock(master)
@@ -109,7 +117,7 @@ class Recording:
 
 		return start
 
-	def watch_posts(self, groups: Iterator[Any]) -> Iterator[Any]:
+	def watch_posts(self, groups: Iterator[List[Task.Task]]) -> Iterator[List[Task.Task]]:
 		"""Note when tasks are made, which is when the next group of them is asked for."""
 		while True:
 			begun = clock()
@@ -119,12 +127,12 @@ class Recording:
 				return
 			yield tasks
 
-	def watch(self, master: Any) -> None:
+	def watch(self, master: Runner.Parallel) -> None:
 		"""Note what Waf's own threads do, or, with -j1, its only one."""
 		stock, tasks, current, ident = master.process_task, self.tasks, self.current, threading.get_ident
 
-		def process_task(task: Any) -> None:
-			entry = [task, clock(), 0.0]
+		def process_task(task: Task.Task) -> None:
+			entry: Entry = [task, clock(), 0.0]
 			tasks.append(entry)
 			current[ident()] = task
 			try:
@@ -137,7 +145,7 @@ class Recording:
 		if master.numjobs > 1:
 			get = master.out.get
 
-			def wait(*args: Any, **kwargs: Any) -> Any:
+			def wait(*args: object, **kwargs: object) -> Task.Task:
 				begun = clock()
 				try:
 					return get(*args, **kwargs)
@@ -146,19 +154,19 @@ class Recording:
 
 			master.out.get = wait
 
-	def note_sent(self, tasks: List[Any]) -> None:
+	def note_sent(self, tasks: List[Task.Task]) -> None:
 		"""Commands that were sent just now, which may be some time after they were made."""
 		now = clock()
 		for task in tasks:
 			if task in self.sent:
 				self.sent[task] = now
 
-	def find_task(self, known: Any, cmd: Any) -> Any:
+	def find_task(self, known: Optional[Task.Task], cmd: object) -> Union[Task.Task, str]:
 		"""Who runs a command: the task of this thread, or the words of a command that no task runs."""
 		task = known or self.current.get(threading.get_ident())
 		if task is not None:
 			return task
-		first = cmd if isinstance(cmd, str) else (list(cmd) or [""])[0] if isinstance(cmd, (list, tuple)) else cmd
+		first: Any = cmd if isinstance(cmd, str) else (list(cmd) or [""])[0] if isinstance(cmd, (list, tuple)) else cmd
 		return os.path.basename(os.fsdecode(first).split(None, 1)[0]) if first else "command"
 
 

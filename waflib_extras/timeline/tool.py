@@ -3,9 +3,15 @@
 import errno
 import gc
 import os
-from typing import Any, List, Optional
+from typing import TYPE_CHECKING, List, Optional
 
 from waflib import Build, Context, Errors, Logs, Options
+
+if TYPE_CHECKING:
+	from waflib.Configure import ConfigurationContext
+
+	from .analysis import Built
+	from .recording import Recording
 
 ENDINGS = (".html", ".json")
 
@@ -16,12 +22,12 @@ class Timeline:
 	def __init__(self) -> None:
 		self.base = ""
 		"""What the files are called, without their endings."""
-		self.finished: List[Any] = []
+		self.finished: List[Built] = []
 		"""One for each build that is over, oldest first."""
-		self.recording: Any = None
+		self.recording: Optional[Recording] = None
 		"""Of the build that is under way."""
 
-	def begin(self, bld: Any) -> Optional[Any]:
+	def begin(self, bld: Build.BuildContext) -> "Optional[Recording]":
 		"""The recording of a build that is to be drawn; none for others, as those within a build."""
 		given = getattr(Options.options, "timeline", None)
 		if not given or self.recording is not None:
@@ -37,6 +43,8 @@ class Timeline:
 	def end(self, outcome: str) -> None:
 		"""A build is over: write what there is of it, beside those before it."""
 		recording, self.recording = self.recording, None
+		if recording is None:
+			return
 		recording.end(outcome)
 		# nothing of all that is made here is garbage, and the graph of tasks is large
 		is_collecting = gc.isenabled()
@@ -81,7 +89,7 @@ def install() -> None:
 	Build.timeline = timeline = Timeline()
 	stock = Build.BuildContext.execute
 
-	def execute(bld):
+	def execute(bld: Build.BuildContext) -> None:
 		if timeline.begin(bld) is None:
 			stock(bld)
 			return
@@ -98,7 +106,7 @@ def install() -> None:
 	Build.BuildContext.execute = execute
 
 
-def options(opt):
+def options(opt: Options.OptionsContext) -> None:
 	if not opt.parser.get_option("--timeline"):
 		group = opt.add_option_group("Timeline options")
 		group.add_option(
@@ -111,14 +119,14 @@ def options(opt):
 	install()
 
 
-def configure(conf):
+def configure(conf: "ConfigurationContext") -> None:
 	install()
 
 
-def setup(bld):
+def setup(bld: Build.BuildContext) -> None:
 	"""Called in the build when the tool was loaded in ``configure`` only."""
 	install()
 
 
-def build(bld):
+def build(bld: Build.BuildContext) -> None:
 	install()

@@ -6,7 +6,7 @@ chain. Memory, processors and idle slots are counters.
 """
 
 import json
-from typing import Any, Dict, Iterator, List
+from typing import Dict, Iterator, List
 
 from . import analysis, idle
 
@@ -62,7 +62,7 @@ class Writer:
 			found = self.texts[text] = encode(text)
 		return found
 
-	def put(self, **event: Any) -> None:
+	def put(self, **event: object) -> None:
 		self.lines.append(json.dumps(dict(event, pid=self.number), separators=(",", ":")))
 
 	def name_thread(self, lane: int, name: str) -> None:
