@@ -6,9 +6,23 @@ a command is run, and by whom.
 """
 
 import threading
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
 
 from ..client import protocol
+
+if TYPE_CHECKING:
+	import logging
+
+	from waflib.Context import Context
+	from waflib.Task import Task
+
+	from .tool import Command, Prefork
+
+Given = Dict[str, Any]
+"""What a call of Waf gives to ``Popen``, or to ``communicate``."""
+Result = Tuple[int, Optional[bytes], Optional[bytes]]
+Captor = Callable[[object, Given, Given], Result]
+"""What takes a command in place of the engine."""
 
 
 class Captured(BaseException):
@@ -17,13 +31,13 @@ class Captured(BaseException):
 	__slots__ = ()
 
 
-def capture(prefork: Any, task: Any) -> Tuple[Optional[bytes], Optional[Dict[Any, Any]]]:
+def capture(prefork: "Prefork", task: "Task") -> Tuple[Optional[bytes], Optional[protocol.Environment]]:
 	"""The command that this task would run, and its environment; none if the task is over without one."""
-	captured: List[Any] = []
+	captured: List[Union[Command, protocol.EngineError]] = []
 	captors = prefork.captors
 	ident = threading.get_ident()
 
-	def captor(cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Any:
+	def captor(cmd: object, kwargs: Given, cargs: Given) -> Result:
 		if cmd is not getattr(task, "last_cmd", None) or cargs:
 			# the command of an expression within the command, or the arguments are in a file that is removed
 			del captors[ident]
@@ -43,9 +57,10 @@ def capture(prefork: Any, task: Any) -> Tuple[Optional[bytes], Optional[Dict[Any
 	try:
 		task.process()
 	except Captured:
-		if isinstance(captured[0], protocol.EngineError):
-			raise captured[0] from None
-		return captured[0].encoded, captured[0].env
+		found = captured[0]
+		if isinstance(found, protocol.EngineError):
+			raise found from None
+		return found.encoded, found.env
 	finally:
 		if outer is None:
 			del captors[ident]
@@ -54,7 +69,7 @@ def capture(prefork: Any, task: Any) -> Tuple[Optional[bytes], Optional[Dict[Any
 	return None, None
 
 
-def log(prefork: Any, task: Any, code: int, out: bytes, err: bytes) -> None:
+def log(prefork: "Prefork", task: "Task", code: int, out: bytes, err: bytes) -> None:
 	"""Have Waf decode and write the output of a command."""
 	captors = prefork.captors
 	ident = threading.get_ident()
@@ -73,19 +88,19 @@ def log(prefork: Any, task: Any, code: int, out: bytes, err: bytes) -> None:
 class Listener:
 	"""What Waf's ``exec_command`` needs of a context to write a command's output, but not the command again."""
 
-	def __init__(self, context: Any) -> None:
+	def __init__(self, context: "Context") -> None:
 		self.logger = Scribe(context.logger) if context.logger else None
 
-	def log_command(self, cmd: Any, kw: Dict[str, Any]) -> None:
+	def log_command(self, cmd: object, kw: Given) -> None:
 		pass
 
 
 class Scribe:
 	"""A logger for output only: the command itself is in the log already."""
 
-	def __init__(self, logger: Any) -> None:
+	def __init__(self, logger: "logging.Logger") -> None:
 		self.debug = logger.debug
 		self.error = logger.error
 
-	def info(self, *args: Any, **kwargs: Any) -> None:
+	def info(self, *args: object, **kwargs: object) -> None:
 		pass

@@ -15,7 +15,7 @@ import collections
 import os
 import threading
 import time
-from typing import Any, Deque, Dict, List, Optional, Set
+from typing import TYPE_CHECKING, Callable, Deque, Dict, List, Optional, Set, TypeVar
 
 from waflib import Logs, Runner, Task
 
@@ -23,6 +23,12 @@ from ..client import pipeline, protocol
 from ..hooks import gc_pause
 from ..hooks.stock import is_compiled
 from . import capture, messages, recipe, threads
+
+if TYPE_CHECKING:
+	from ..client import engine
+	from .tool import Prefork
+
+T = TypeVar("T")
 
 GRACE = 0.002
 """Seconds for which short Python tasks may finish without waking the scheduler one by one."""
@@ -43,19 +49,19 @@ TURN = 8
 class Dispatcher:
 	"""The queues ``ready`` and ``out`` of one ``Runner.Parallel``."""
 
-	def __init__(self, master: Any, prefork: Any) -> None:
+	def __init__(self, master: Runner.Parallel, prefork: "Prefork") -> None:
 		self.master = master
 		self.prefork = prefork
 		self.stock = prefork.hooks.stock
-		self.jobs = master.numjobs
+		self.jobs: int = master.numjobs
 		self.pipeline: Optional[pipeline.Pipeline] = None
 		self.waiting = Runner.PriorityTasks()
 		"""Plain tasks that were not submitted yet."""
-		self.done: Deque[Any] = collections.deque()
+		self.done: Deque[Task.Task] = collections.deque()
 		"""Tasks for ``get``."""
-		self.unshown: Deque[Any] = collections.deque()
+		self.unshown: Deque[Task.Task] = collections.deque()
 		"""Submitted ahead; the engine has not started them as far as we know, and their messages are not out."""
-		self.hidden: Set[Any] = set()
+		self.hidden: Set[Task.Task] = set()
 		"""The same tasks, to look them up."""
 		self.running = 0
 		"""Commands that were submitted and shown."""
@@ -83,7 +89,7 @@ class Dispatcher:
 		"""How many tasks of those handed over are not under way, from which Waf computes the numbers that it shows."""
 		return self.unseen
 
-	def put(self, task: Any) -> None:
+	def put(self, task: Optional[Task.Task]) -> None:
 		"""Take a task to run; none when there will be no more."""
 		if task is None:
 			self.close()
@@ -100,7 +106,7 @@ class Dispatcher:
 		else:
 			self.hand_to_thread(task)
 
-	def get(self) -> Any:
+	def get(self) -> Task.Task:
 		"""Wait for a task that is done, or not run because the build stops."""
 		while not self.done:
 			if self.master.stop:
@@ -112,7 +118,7 @@ class Dispatcher:
 
 	# ---- plain tasks
 
-	def is_plain(self, task: Any) -> bool:
+	def is_plain(self, task: Task.Task) -> bool:
 		"""Nothing of what runs this task is other than Waf's own."""
 		cls = task.__class__
 		stock = self.stock
@@ -145,7 +151,7 @@ class Dispatcher:
 		if not self.waiting or self.master.stop:
 			return
 		limit = self.limit()
-		submitted: List[Any] = []
+		submitted: List[Task.Task] = []
 		while self.waiting and not self.master.stop and self.running + len(self.hidden) < limit:
 			submitted.append(self.waiting.pop())
 			self.submit(submitted[-1])
@@ -156,7 +162,7 @@ class Dispatcher:
 				if self.recording is not None:
 					self.recording.note_sent(submitted)
 
-	def submit(self, task: Any) -> None:
+	def submit(self, task: Task.Task) -> None:
 		"""Have the engine run the command of this task."""
 		ahead = self.running >= self.jobs
 		if not ahead:
@@ -193,7 +199,7 @@ class Dispatcher:
 			self.unshown.append(task)
 			self.hidden.add(task)
 
-	def prepare(self, task: Any) -> Optional[bytes]:
+	def prepare(self, task: Task.Task) -> Optional[bytes]:
 		"""The command of this task, made without running Waf's code for it; none if that has to be run."""
 		cls = task.__class__
 		if cls not in self.recipes:
@@ -203,7 +209,9 @@ class Dispatcher:
 		if found is None or Logs.verbose or bld.logger or bld.log_command.__module__ != "waflib.Context":
 			return None
 		folder = recipe.find_folder(task)
-		words = folder and found.make(task, folder)
+		if folder is None:
+			return None
+		words = found.make(task, folder)
 		if not words or len(words) > MOST_WORDS:
 			return None
 		cwd = os.fsencode(folder.abspath())
@@ -213,7 +221,7 @@ class Dispatcher:
 		bld.task_sigs.pop(task.uid(), None)
 		return encoded
 
-	def complete_all(self, answers: List[Any]) -> None:
+	def complete_all(self, answers: List[pipeline.Answered]) -> None:
 		if len(answers) > 1:
 			with self.turn:
 				self.messages.begin(self.master.bld)
@@ -230,7 +238,7 @@ class Dispatcher:
 		if self.master.stop:
 			self.give_up_waiting()
 
-	def reveal(self, task: Any) -> None:
+	def reveal(self, task: Task.Task) -> None:
 		"""Show a task that was submitted ahead."""
 		if task is self.unshown[0]:
 			self.unshown.popleft()
@@ -240,7 +248,15 @@ class Dispatcher:
 		self.show(task)
 		self.running += 1
 
-	def complete(self, task: Any, outcome: Any, out: bytes, err: bytes, told: Any = None, learned: Any = None) -> None:
+	def complete(
+		self,
+		task: Task.Task,
+		outcome: Optional[protocol.Outcome],
+		out: bytes,
+		err: bytes,
+		told: Optional[protocol.Told] = None,
+		learned: "Optional[engine.Learned]" = None,
+	) -> None:
 		"""A command has ended: let Waf finish its task."""
 		if self.recording is not None:
 			sent, heard = self.recording.sent.pop(task, 0.0), self.recording.clock()
@@ -269,7 +285,9 @@ class Dispatcher:
 			self.prefork.terminal.note(task, outcome.wall)
 		self.are_hits = told is not None and told.known == protocol.HIT
 		if told is not None:
-			self.prefork.cache.hear(task, told, learned)
+			cache = self.prefork.cache
+			if cache is not None:
+				cache.hear(task, told, learned)
 
 		if getattr(task.post_run, "__func__", None) is not Task.Task.post_run:
 			self.write()
@@ -299,7 +317,7 @@ class Dispatcher:
 
 	# ---- all tasks
 
-	def show(self, task: Any) -> None:
+	def show(self, task: Task.Task) -> None:
 		"""Write that this task runs now."""
 		with self.turn:
 			self.unseen -= 1
@@ -311,42 +329,47 @@ class Dispatcher:
 		with self.turn:
 			self.messages.write()
 
-	def hand_to_thread(self, task: Any, shown: bool = False) -> None:
+	def hand_to_thread(self, task: Task.Task, shown: bool = False) -> None:
 		if self.threads is None:
 			self.threads = threads.Threads(self)
 		self.threads.put(task, shown)
 
 	def wait(self) -> None:
 		"""Until some task may be done."""
-		threads = self.threads
-		commands = 0 if self.pipeline is None else len(self.pipeline)
-		if self.are_hits and commands > AHEAD:
-			self.pipeline.flush()
+		threads, line = self.threads, self.pipeline
+		commands = 0 if line is None else len(line)
+		if line is not None and self.are_hits and commands > AHEAD:
+			line.flush()
 			time.sleep(NAP)
+		if not commands:
+			line = None
 		if threads is None or not threads.count:
-			if commands:
-				self.complete_all(self.hear())
+			if line is not None:
+				self.complete_all(self.hear(line))
 			return
 		if not threads.start_waiting(False):
 			return
-		if not self.wait_for_both(commands, GRACE) and threads.start_waiting(True):
-			self.wait_for_both(commands, None)
+		if not self.wait_for_both(threads, line, GRACE) and threads.start_waiting(True):
+			self.wait_for_both(threads, line, None)
 
-	def wait_for_both(self, commands: Any, timeout: Optional[float]) -> bool:
+	def wait_for_both(
+		self, threads: "threads.Threads", line: Optional[pipeline.Pipeline], timeout: Optional[float]
+	) -> bool:
 		"""Whether something was done in time."""
-		threads = self.threads
-		if commands:
-			self.complete_all(self.hear(threads.bell, timeout))
+		if line is not None:
+			self.complete_all(self.hear(line, threads.bell, timeout))
 		else:
 			self.idle(threads.poll.poll, None if timeout is None else timeout * 1000)
 		threads.stop_waiting()
 		return bool(self.done)
 
-	def hear(self, bell: Optional[int] = None, timeout: Optional[float] = None) -> List[Any]:
+	def hear(
+		self, line: pipeline.Pipeline, bell: Optional[int] = None, timeout: Optional[float] = None
+	) -> List[pipeline.Answered]:
 		"""What the engine answers, or nothing if the bell rings first."""
-		return self.idle(self.pipeline.receive, True, bell, timeout)
+		return self.idle(line.receive, True, bell, timeout)
 
-	def idle(self, wait: Any, *args: Any) -> Any:
+	def idle(self, wait: Callable[..., T], *args: object) -> T:
 		"""Call what waits; of that time Waf's own thread makes no use."""
 		recording = self.recording
 		if recording is None:

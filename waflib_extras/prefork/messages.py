@@ -2,9 +2,12 @@
 What Waf writes when a task begins, for several tasks at once where several have ended at once.
 """
 
-from typing import Any, List
+from typing import TYPE_CHECKING, List
 
 from waflib import Logs, Task
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
 
 
 class Messages:
@@ -14,7 +17,7 @@ class Messages:
 		self.texts: List[str] = []
 		self.gathers = False
 
-	def begin(self, bld: Any) -> None:
+	def begin(self, bld: "BuildContext") -> None:
 		"""Gather messages from now on, if they are lines of Waf's own, for the terminal or what stands for it."""
 		handlers = Logs.log.handlers
 		self.gathers = not (
@@ -25,7 +28,7 @@ class Messages:
 			or handlers[0].__class__ is not Logs.log_handler
 		)
 
-	def take(self, task: Any) -> bool:
+	def take(self, task: Task.Task) -> bool:
 		"""Keep the message of a task until ``write``, unless it is one that Waf has to write itself."""
 		cls = task.__class__
 		if (

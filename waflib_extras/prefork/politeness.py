@@ -12,11 +12,14 @@ import re
 import shutil
 import stat
 import subprocess
-from typing import Any, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from waflib import Errors, Logs
 
 from ..client import protocol
+
+if TYPE_CHECKING:
+	from waflib.Options import OptionsContext
 
 SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # the numbers of Linux: PyPy does not name all of them
 JOBSERVERS = ("auto", "pipe", "fifo", "no")
@@ -24,6 +27,7 @@ MOST_PROCESSORS = 1024  # what the C library's own set holds
 MOST_LOAD = 0xFFFFFFFF / 100
 
 Ends = Tuple[int, int]
+T = TypeVar("T")
 
 
 class Policy(NamedTuple):
@@ -34,7 +38,7 @@ class Policy(NamedTuple):
 	fds: Tuple[int, ...]
 
 
-def add_options(opt: Any) -> None:
+def add_options(opt: "OptionsContext") -> None:
 	"""The options of this file, in the group of the tool that uses it."""
 	group = opt.add_option_group("Options for the sake of others on this machine")
 	group.add_option(
@@ -148,7 +152,7 @@ class Wishes(NamedTuple):
 NO_WISHES = Wishes(None, None, None)
 
 
-def find_wishes(options: Any) -> Wishes:
+def find_wishes(options: object) -> Wishes:
 	"""What the options ask for; a mistake is told before anything is changed."""
 	return Wishes(
 		parse_nice(getattr(options, "nice", None)),
@@ -168,7 +172,7 @@ def apply(wishes: Wishes) -> None:
 		_attempt("--nice=%d" % wishes.nice, remedy, _set_nice, wishes.nice)
 
 
-def _attempt(what: str, remedy: str, act: Any, value: Any) -> None:
+def _attempt(what: str, remedy: str, act: Callable[[T], None], value: T) -> None:
 	try:
 		act(value)
 	except OSError as e:
@@ -196,13 +200,13 @@ def _set_processors(processors: Set[int]) -> None:
 # ---- what the engine is told
 
 
-def check(options: Any) -> None:
+def check(options: object) -> None:
 	"""Tell mistakes before anything is started."""
 	parse_load(getattr(options, "load", None))
 	parse_jobserver(getattr(options, "jobserver", None))
 
 
-def find_policy(options: Any, environ: Mapping[str, str], descriptors: bool) -> Policy:
+def find_policy(options: object, environ: Mapping[str, str], descriptors: bool) -> Policy:
 	"""The frame for the engine, empty if there is nothing to tell it; with descriptors if those can go with it."""
 	form = parse_jobserver(getattr(options, "jobserver", None))
 	load = parse_load(getattr(options, "load", None))
@@ -240,7 +244,7 @@ def knows_fifo(make: str) -> bool:
 	except (OSError, subprocess.TimeoutExpired):
 		return False
 	match = re.search(rb"GNU Make (\d+)\.(\d+)", done.stdout)
-	return bool(match) and (int(match.group(1)), int(match.group(2))) >= (4, 4)
+	return match is not None and (int(match.group(1)), int(match.group(2))) >= (4, 4)
 
 
 def find_auth(flags: str) -> str:

@@ -10,9 +10,13 @@ these words alone. There is no recipe where anything else has a say, or where ``
 import contextlib
 import re
 import types
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from waflib import Node, Task
+
+if TYPE_CHECKING:
+	from waflib.ConfigSet import ConfigSet
+	from waflib.TaskGen import task_gen
 
 _KNOWN = r"\$\{(?!SRC\b|TGT\b)\w+(?::(?!SRC\b|TGT\b|tsk|gen|bld)\w+)?\}|[^$]"
 _NODES = r"\$\{(?:SRC|TGT)(?:\[\d+\]\.(?:abspath|bldpath|srcpath|relpath)\(\))?\}"
@@ -24,7 +28,8 @@ VARIABLE = re.compile(r"\$\{(\w+)(?::(\w+))?\}")
 OTHERS = ("PATH", "env")
 """Variables that change how a command is run; there is no recipe where they are set."""
 
-Values = List[Tuple[Any, List[Any]]]
+Values = List[Tuple["ConfigSet", List[object]]]
+"""Environments, and what they say of some names."""
 
 
 class Scene:
@@ -32,25 +37,25 @@ class Scene:
 
 	colon = Task.Task.colon
 
-	def __init__(self, env: Any, generator: Any, folder: Any) -> None:
+	def __init__(self, env: "ConfigSet", generator: "task_gen", folder: Node.Node) -> None:
 		self.env = env
 		self.generator = generator
 		self.folder = folder
-		self.inputs: List[Any] = []
-		self.outputs: List[Any] = []
+		self.inputs: Sequence[Named] = []
+		self.outputs: Sequence[Named] = []
 		self.last_cmd: List[str] = []
 
-	def get_cwd(self) -> Any:
+	def get_cwd(self) -> Node.Node:
 		return self.folder
 
-	def make(self, function: Any, inputs: List[Any], outputs: List[Any]) -> List[str]:
+	def make(self, function: "Words", inputs: "Sequence[Named]", outputs: "Sequence[Named]") -> List[str]:
 		"""The words that a function of Waf makes."""
 		self.inputs = inputs
 		self.outputs = outputs
 		function(self)
 		return self.last_cmd
 
-	def exec_command(self, cmd: List[str], **kwargs: Any) -> None:
+	def exec_command(self, cmd: List[str], **kwargs: object) -> None:
 		"""Nothing is run: the words are in ``last_cmd``."""
 		pass
 
@@ -58,7 +63,7 @@ class Scene:
 class Part(NamedTuple):
 	"""Consecutive words: Waf's function for them, and whether they are other words for every task."""
 
-	make: Any
+	make: "Words"
 	varies: bool
 
 
@@ -68,11 +73,16 @@ class Mark:
 	def __init__(self, kind: str) -> None:
 		self.kind = kind
 
-	def path_from(self, node: Any) -> str:
+	def path_from(self, node: Node.Node) -> str:
 		return "/\0%sr" % self.kind
 
 	def abspath(self) -> str:
 		return "/\0%sa" % self.kind
+
+
+Named = Union[Node.Node, Mark]
+Words = Callable[[Scene], object]
+"""A function of Waf that makes words of a task."""
 
 
 class Batch:
@@ -85,13 +95,13 @@ class Batch:
 		self.words: List[str] = []
 		self.places: Optional[List[Place]] = None
 		"""Of the paths in the words of a task with one input and one output; none if they are not that simple."""
-		self.folders: Dict[Any, str] = {}
+		self.folders: Dict[Node.Node, str] = {}
 		"""By folder: what the paths of its nodes begin with where they are told as seen from ours."""
 		with contextlib.suppress(AttributeError, IndexError):
 			self.words = self.assemble([Mark("s")], [Mark("t")])
 			self.places = find_places(self.words)
 
-	def make(self, inputs: List[Any], outputs: List[Any]) -> List[str]:
+	def make(self, inputs: List[Node.Node], outputs: List[Node.Node]) -> List[str]:
 		"""The words of a task."""
 		if self.places is None or len(inputs) != 1 or len(outputs) != 1:
 			return self.assemble(inputs, outputs)
@@ -102,24 +112,27 @@ class Batch:
 			words[place.number] = place.before + path + place.after
 		return words
 
-	def assemble(self, inputs: List[Any], outputs: List[Any]) -> List[str]:
+	def assemble(self, inputs: "Sequence[Named]", outputs: "Sequence[Named]") -> List[str]:
 		words: List[str] = []
 		for part in self.parts:
-			words += part if part.__class__ is list else self.scene.make(part.make, inputs, outputs)
+			words += part if isinstance(part, list) else self.scene.make(part.make, inputs, outputs)
 		return words
 
-	def find_path(self, node: Any) -> str:
+	def find_path(self, node: Node.Node) -> str:
 		"""What ``path_from`` says of a node; for files that differ in their names only it differs in those."""
 		name, folder = node.name, node.parent
+		path: str
 		if hasattr(node, "children"):
-			return node.path_from(self.scene.folder)
+			path = node.path_from(self.scene.folder)
+			return path
 		before = self.folders.get(folder)
 		if before is None:
 			path = node.path_from(self.scene.folder)
 			if not path.endswith(name):
 				return path
 			before = self.folders[folder] = path[: len(path) - len(name)]
-		return before + name
+		path = before + name
+		return path
 
 
 class Place(NamedTuple):
@@ -158,7 +171,7 @@ class Recipe:
 		self.batches: Dict[int, Batch] = {}
 		"""By the number of an environment, which stays its own since a batch keeps it."""
 
-	def make(self, task: Any, folder: Any) -> Optional[List[str]]:
+	def make(self, task: Task.Task, folder: Node.Node) -> Optional[List[str]]:
 		"""The arguments of the command of this task that runs in a folder; none if Waf has to make it."""
 		env = task.env
 		while not env.table and hasattr(env, "parent"):
@@ -175,7 +188,7 @@ class Recipe:
 		return batch.make(task.inputs, task.outputs)
 
 
-def read(env: Any, names: Tuple[str, ...]) -> Values:
+def read(env: "ConfigSet", names: Tuple[str, ...]) -> Values:
 	"""What an environment, and each one that it derives from, says of names; none where it says nothing."""
 	values = []
 	while env is not None:
@@ -195,7 +208,7 @@ def is_still(values: Values, names: Tuple[str, ...]) -> bool:
 	return True
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: object) -> bool:
 	"""A variable's value that is another one if it compares as another one."""
 	return (
 		value is None
@@ -204,7 +217,7 @@ def is_plain(value: Any) -> bool:
 	)
 
 
-def find_recipe(cls: Any) -> Optional[Recipe]:
+def find_recipe(cls: Type[Task.Task]) -> Optional[Recipe]:
 	"""The recipe of a task class, if there is one."""
 	text = getattr(cls, "orig_run_str", None)
 	if text.__class__ is not str or cls.colon is not Task.Task.colon or cls.get_cwd is not Task.Task.get_cwd:
@@ -254,7 +267,7 @@ def is_same(one: types.CodeType, other: types.CodeType) -> bool:
 PARTS = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount")
 
 
-def find_folder(task: Any) -> Any:
+def find_folder(task: Task.Task) -> Optional[Node.Node]:
 	"""The folder in which Waf runs the command of a task; none if it is not a usual one."""
 	if hasattr(task, "cwd"):
 		return None

@@ -8,9 +8,14 @@ import os
 import select
 import threading
 import time
-from typing import Any, Set
+from typing import TYPE_CHECKING, List, Set, Union
 
 from waflib import Runner
+
+if TYPE_CHECKING:
+	from waflib.Task import Task
+
+	from .dispatcher import Dispatcher
 
 WORTH = 0.001
 """Seconds: what a task takes that takes less is not even noted."""
@@ -19,10 +24,10 @@ WORTH = 0.001
 class Threads:
 	"""The threads for Python's own tasks: started when one is needed and none is idle, up to -j, and kept."""
 
-	def __init__(self, dispatcher: Any) -> None:
+	def __init__(self, dispatcher: "Dispatcher") -> None:
 		self.dispatcher = dispatcher
 		self.heap = Runner.PriorityTasks()
-		self.shown: Set[Any] = set()
+		self.shown: Set[Task] = set()
 		"""Those whose message is out already."""
 		self.lock = threading.Lock()
 		self.work = threading.Condition(self.lock)
@@ -39,7 +44,7 @@ class Threads:
 		self.poll = select.poll()
 		self.poll.register(self.bell, select.POLLIN)
 
-	def put(self, task: Any, shown: bool) -> None:
+	def put(self, task: "Task", shown: bool) -> None:
 		with self.lock:
 			self.count += 1
 			if shown:
@@ -85,7 +90,7 @@ class Threads:
 				self.replace_thread()
 				raise
 
-	def run(self, task: Any) -> None:
+	def run(self, task: "Task") -> None:
 		dispatcher = self.dispatcher
 		try:
 			if not dispatcher.master.stop:
@@ -101,7 +106,7 @@ class Threads:
 					dispatcher.master.process_task(task)
 				else:
 					# here and not in a function of its own, which would cost as much as all of this
-					entry = [task, recording.clock(), 0.0]
+					entry: List[Union[Task, float]] = [task, recording.clock(), 0.0]
 					recording.tasks.append(entry)
 					try:
 						dispatcher.master.process_task(task)

@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
 from waflib import Context, Errors, Logs, Options, Runner, Utils
 
@@ -16,9 +16,17 @@ from .. import timeline
 from ..client import engine, protocol
 from ..console import terminal, why
 from ..hooks import stock
-from . import dispatcher, politeness
+from . import capture, dispatcher, politeness
+from .capture import Given, Result
 
-Result = Tuple[int, Optional[bytes], Optional[bytes]]
+if TYPE_CHECKING:
+	import subprocess
+
+	from waflib.Build import BuildContext
+	from waflib.Configure import ConfigurationContext
+	from waflib.Task import Task
+
+	from ..timeline import recording
 
 PIPE = Utils.subprocess.PIPE
 DEVNULL = Utils.subprocess.DEVNULL
@@ -26,7 +34,7 @@ STDOUT = Utils.subprocess.STDOUT
 
 # what we can send, and the values with which the others change nothing
 SENDABLE = frozenset(("cwd", "env", "shell", "stdin", "stdout", "stderr", "start_new_session"))
-HARMLESS: Dict[str, Tuple[Any, ...]] = {
+HARMLESS: Dict[str, Tuple[object, ...]] = {
 	"bufsize": (None, -1, 0),
 	"close_fds": (True,),
 	"creationflags": (0,),
@@ -52,7 +60,7 @@ class Command:
 
 	__slots__ = ("encoded", "env", "fds", "stderr", "stdout")
 
-	def __init__(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> None:
+	def __init__(self, cmd: object, kwargs: Given, cargs: Given) -> None:
 		if not kwargs.keys() <= SENDABLE:
 			_check_others(kwargs)
 		self.fds: Sequence[int] = ()
@@ -77,7 +85,7 @@ class Command:
 			data,
 		)
 
-	def _choose_streams(self, kwargs: Dict[str, Any]) -> int:
+	def _choose_streams(self, kwargs: Given) -> int:
 		"""Where the three streams lead; returns that of standard input."""
 		fds: List[int] = []
 		if _goes_to_pool(kwargs):
@@ -98,17 +106,17 @@ class Command:
 		return stdin
 
 
-def _communicates(kwargs: Dict[str, Any]) -> bool:
+def _communicates(kwargs: Given) -> bool:
 	"""Waf calls ``communicate``, and not only ``wait``."""
 	return bool(kwargs.get("stdout") or kwargs.get("stderr"))
 
 
-def _goes_to_pool(kwargs: Dict[str, Any]) -> bool:
+def _goes_to_pool(kwargs: Given) -> bool:
 	"""Stock Waf gives it to its worker processes, with their null device as standard input."""
 	return bool(kwargs.get("stdout") and kwargs.get("stderr") and "stdin" not in kwargs)
 
 
-def _check_others(kwargs: Dict[str, Any]) -> None:
+def _check_others(kwargs: Given) -> None:
 	"""Refuse arguments of Popen that a frame has no place for, unless they say what holds anyway."""
 	for name, value in kwargs.items():
 		if name not in SENDABLE and value not in HARMLESS.get(name, ()):
@@ -134,7 +142,7 @@ def _choose_stream(value: Any, inherited: int, fds: List[int]) -> int:
 	return protocol.DESCRIPTOR
 
 
-def _find_input(kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> bytes:
+def _find_input(kwargs: Given, cargs: Given) -> bytes:
 	"""The bytes for standard input."""
 	if not cargs.keys() <= {"input", "timeout"}:
 		raise protocol.Unsendable("unknown arguments of communicate")
@@ -148,7 +156,7 @@ def _find_input(kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> bytes:
 	return data
 
 
-def _find_timeout(timeout: Any, new_session: int) -> int:
+def _find_timeout(timeout: object, new_session: int) -> int:
 	"""In microseconds."""
 	if timeout is None:
 		return 0
@@ -160,7 +168,7 @@ def _find_timeout(timeout: Any, new_session: int) -> int:
 	return int(timeout * 1e6) or 1
 
 
-def _find_environment(kwargs: Dict[str, Any]) -> Optional[Dict[Any, Any]]:
+def _find_environment(kwargs: Given) -> Optional[protocol.Environment]:
 	"""The variables, or none for our own."""
 	env = kwargs.get("env")
 	if env is None or env is os.environ:
@@ -173,7 +181,7 @@ def _find_environment(kwargs: Dict[str, Any]) -> Optional[Dict[Any, Any]]:
 	return env if isinstance(env, dict) else dict(env)
 
 
-def _find_folder(cwd: Any) -> bytes:
+def _find_folder(cwd: "Union[str, bytes, os.PathLike[str], None]") -> bytes:
 	"""The absolute path of the folder to run in."""
 	if cwd.__class__ is str and cwd.startswith("/"):
 		return cwd.encode(protocol.CODING, "surrogateescape")
@@ -187,10 +195,10 @@ def _find_folder(cwd: Any) -> bytes:
 		raise protocol.Unsendable("folder: %s" % e) from None
 
 
-def _find_arguments(cmd: Any, shell: Any) -> Sequence[Any]:
+def _find_arguments(cmd: object, shell: object) -> Sequence[protocol.Argument]:
 	"""The arguments as Popen makes them of its own."""
 	if isinstance(cmd, (str, bytes)):
-		argv = [cmd]
+		argv: Sequence[protocol.Argument] = [cmd]
 	elif isinstance(cmd, (list, tuple)):
 		argv = cmd
 	elif isinstance(cmd, os.PathLike) and not shell:
@@ -205,26 +213,47 @@ def _find_arguments(cmd: Any, shell: Any) -> Sequence[Any]:
 # ---- the hook
 
 
+class Cache(Protocol):
+	"""What decides which commands are cached, and hears what came of it: the tool ``wafcc`` brings one."""
+
+	active: bool
+	solo: "Optional[Task]"
+	"""With -j1, the task that runs next."""
+	counts: List[int]
+	unstored: int
+	saved: int
+
+	def decide(self) -> None: ...
+
+	def tell_failure(self) -> None: ...
+
+	def introduce(self) -> bytes: ...
+
+	def mark(self, task: "Task", command: bytes) -> bytes: ...
+
+	def hear(self, task: "Task", told: protocol.Told, learned: Optional[engine.Learned] = None) -> None: ...
+
+
 class Prefork:
 	"""What stands in for Waf's ``Utils.run_process``; one per process, as ``Utils.prefork``."""
 
 	def __init__(self) -> None:
 		self.stock = Utils.run_process, Utils.alloc_process_pool
 		self.hooks = stock.Hooks()
-		self.captors: Dict[int, Any] = {}
+		self.captors: Dict[int, capture.Captor] = {}
 		"""By thread: what takes the next command in place of the engine."""
 		self.session: Optional[engine.Session] = None
-		self.jobs: Any = None
+		self.jobs: Optional[int] = None
 		"""The option from which the session was made; none before Waf has read the command line."""
 		self.lock = threading.Lock()
 		self.reasons: Dict[str, int] = collections.Counter()
 		self.own = 0  # commands that run as Waf would run them
 		"""How often a command ran Waf's own way, by reason."""
-		self.running: Dict[int, Any] = {}
+		self.running: Dict[int, Task] = {}
 		"""By thread: the task that it runs."""
-		self.cache: Any = None
+		self.cache: Optional[Cache] = None
 		"""What decides which commands are cached, and hears what came of it."""
-		self.recording: Any = None
+		self.recording: Optional[recording.Recording] = None
 		"""What notes commands for the picture of a build; none while nobody wants one."""
 		self.wishes = politeness.NO_WISHES
 		self.policy: Optional[politeness.Policy] = None
@@ -255,7 +284,7 @@ class Prefork:
 				if self.cache is not None:
 					self.cache.tell_failure()
 				return True
-			except engine.EngineError as e:
+			except protocol.EngineError as e:
 				Logs.warn("prefork: %s (going on without)", e)
 		Utils.run_process, Utils.alloc_process_pool = self.stock
 		if Runner.Spawner == self.make_spawner:
@@ -270,7 +299,7 @@ class Prefork:
 			session.close()
 		self.decide()
 
-	def make_spawner(self, master: Any) -> Any:
+	def make_spawner(self, master: Runner.Parallel) -> object:
 		"""In place of Waf's class, which would be a thread that starts a thread per task."""
 		threads = getattr(Options.options, "threads", False)
 		if threads or not self.is_in_place() or Runner.Consumer is not self.hooks.stock.consumer:
@@ -294,7 +323,7 @@ class Prefork:
 		if not self.decide():
 			Utils.alloc_process_pool(n, force)
 
-	def run_process(self, cmd: Any, kwargs: Dict[str, Any], cargs: Optional[Dict[str, Any]] = None) -> Result:
+	def run_process(self, cmd: object, kwargs: Given, cargs: Optional[Given] = None) -> Result:
 		"""Run a command through the engine, or Waf's own way if that cannot be."""
 		cargs = cargs or {}
 		captor = self.captors.get(threading.get_ident()) if self.captors else None
@@ -307,20 +336,22 @@ class Prefork:
 		try:
 			command = Command(cmd, kwargs, cargs)
 			session = self.find_session()
-			task = self.find_task(cmd) if self.cache is not None else None
-			encoded = command.encoded if task is None else self.cache.mark(task, command.encoded)
+			cache, task, encoded = self.cache, None, command.encoded
+			if cache is not None:
+				task = self.find_task(cmd, cache)
+				encoded = command.encoded if task is None else cache.mark(task, command.encoded)
 			heard: List[Any] = []
 			if command.fds and session.transport == engine.TCP:
-				raise engine.Unsendable("descriptors cannot go over TCP")
-			begun = self.recording and self.recording.clock()
+				raise protocol.Unsendable("descriptors cannot go over TCP")
+			begun = 0.0 if self.recording is None else self.recording.clock()
 			outcome, out, err = session.execute(encoded, command.env, command.fds, heard)
-		except engine.EngineError as e:
+		except protocol.EngineError as e:
 			self.note_failure(e)
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
 		if begun:
 			self.note_call(cmd, begun, outcome, heard)
-		if heard:
-			self.cache.hear(task, *heard)
+		if heard and cache is not None:
+			cache.hear(task, *heard)
 		if Logs.verbose:
 			self.describe(cmd, outcome)
 		if outcome.verdict == protocol.NOT_STARTED:
@@ -335,19 +366,19 @@ class Prefork:
 			raise make_expired(cmd, cargs["timeout"], stdout, stderr, _communicates(kwargs))
 		return outcome.code, stdout, stderr
 
-	def find_task(self, cmd: Any) -> Any:
+	def find_task(self, cmd: object, cache: Cache) -> "Optional[Task]":
 		"""The task of which this is the command, if it is one that may be cached."""
-		task = self.running.get(threading.get_ident(), self.cache.solo)
+		task = self.running.get(threading.get_ident(), cache.solo)
 		return task if getattr(task, "last_cmd", None) is cmd else None
 
-	def note_call(self, cmd: Any, begun: float, outcome: "protocol.Outcome", heard: List[Any]) -> None:
+	def note_call(self, cmd: object, begun: float, outcome: protocol.Outcome, heard: List[Any]) -> None:
 		"""For the picture of a build."""
 		recording = self.recording
 		if recording is not None:
 			task = recording.find_task(self.running.get(threading.get_ident()), cmd)
 			recording.calls.append((task, begun, recording.clock(), outcome, heard[0] if heard else None))
 
-	def run_own_way(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any], reason: str) -> Result:
+	def run_own_way(self, cmd: object, kwargs: Given, cargs: Given, reason: str) -> Result:
 		"""As Waf does without its workers, but with what those would make of standard input and environment."""
 		with self.lock:
 			self.reasons[reason] += 1
@@ -363,31 +394,32 @@ class Prefork:
 			with self.lock:
 				self.own -= 1
 
-	def run_when_files_are_left(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Result:
+	def run_when_files_are_left(self, cmd: object, kwargs: Given, cargs: Given) -> Result:
 		"""Where few files may be open, a command may have to wait until another has ended."""
 		while True:
 			try:
-				return Utils.run_regular_process(cmd, kwargs, cargs)
+				result: Result = Utils.run_regular_process(cmd, kwargs, cargs)
+				return result
 			except OSError as e:
 				if e.errno not in (errno.EMFILE, errno.ENFILE) or self.own < 2:
 					raise
 			time.sleep(PAUSE)
 
-	def encode(self, cmd: Any, kwargs: Dict[str, Any], cargs: Dict[str, Any]) -> Command:
+	def encode(self, cmd: object, kwargs: Given, cargs: Given) -> Command:
 		"""The command of a call of ``run_process``; ``Unsendable`` if the engine cannot take it."""
 		return Command(cmd, kwargs, cargs)
 
-	def describe(self, cmd: Any, outcome: "protocol.Outcome") -> None:
+	def describe(self, cmd: object, outcome: protocol.Outcome) -> None:
 		"""For ``--zones=prefork``."""
 		Logs.debug("prefork: %s", describe(cmd, outcome))
 
-	def find_session(self) -> "engine.Session":
+	def find_session(self) -> engine.Session:
 		session = self.session
 		if session is None or getattr(Options.options, "jobs", None) != self.jobs:
 			session = self.open_session()
 		return session
 
-	def open_session(self) -> "engine.Session":
+	def open_session(self) -> engine.Session:
 		"""The session for the options as they are now."""
 		with self.lock:
 			jobs = getattr(Options.options, "jobs", None)
@@ -413,7 +445,7 @@ class Prefork:
 		if wishes == self.wishes or not self.wishes.wanted:
 			return
 		if not getattr(Options.options, "no_prefork", False):
-			with contextlib.suppress(engine.EngineError):
+			with contextlib.suppress(protocol.EngineError):
 				engine.start(find_transport(), engine.find_deadlines().start)
 		politeness.apply(self.wishes)
 
@@ -426,7 +458,7 @@ class Prefork:
 
 	def note_failure(self, error: Exception) -> None:
 		"""Tell once if there is no engine any more, and do without from now on."""
-		if isinstance(error, engine.Unsendable):
+		if isinstance(error, protocol.Unsendable):
 			return
 		refused = getattr(error, "why", 0)
 		if refused == protocol.CROWDED:
@@ -452,17 +484,19 @@ class Prefork:
 
 
 def make_expired(
-	cmd: Any, timeout: float, stdout: Optional[bytes], stderr: Optional[bytes], communicates: bool
+	cmd: object, timeout: float, stdout: Optional[bytes], stderr: Optional[bytes], communicates: bool
 ) -> Exception:
 	"""The exception of a time-out, with the arguments that it has when ``communicate``, or ``wait``, raises it."""
+	expired: subprocess.TimeoutExpired
 	if not communicates:
-		return Utils.TimeoutExpired(cmd, timeout)
+		expired = Utils.TimeoutExpired(cmd, timeout)
+		return expired
 	expired = Utils.TimeoutExpired(cmd, timeout=timeout, output=stdout)
 	expired.stderr = stderr
 	return expired
 
 
-def describe(cmd: Any, outcome: "protocol.Outcome") -> str:
+def describe(cmd: object, outcome: protocol.Outcome) -> str:
 	"""One line on a command that the engine ran."""
 	return "status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s" % (
 		outcome.code,
@@ -500,7 +534,7 @@ def install() -> None:
 	Utils.prefork.install()
 
 
-def options(opt):
+def options(opt: Options.OptionsContext) -> None:
 	timeline.options(opt)
 	if not opt.parser.get_option("--no-prefork"):
 		group = opt.add_option_group("Prefork options")
@@ -540,14 +574,14 @@ def options(opt):
 	install()
 
 
-def configure(conf):
+def configure(conf: "ConfigurationContext") -> None:
 	install()
 
 
-def setup(bld):
+def setup(bld: "BuildContext") -> None:
 	"""Called in the build when the tool was loaded in ``configure`` only."""
 	install()
 
 
-def build(bld):
+def build(bld: "BuildContext") -> None:
 	install()

@@ -9,16 +9,22 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Iterator, List, Mapping, Optional, Set
+from typing import TYPE_CHECKING, Callable, Iterable, Iterator, List, Mapping, Optional, Set, Union
 
 from waflib import Build, Logs, Runner, Task, Utils
 from waflib.Tools import ccroot
 
 from ..client import protocol
+from ..facts import checks
 from ..prefork import dispatcher
 from . import inputs
 from .policy import Cacher
 
+if TYPE_CHECKING:
+	from waflib.Node import Node
+
+Manual = Union["Node", bytes, Callable[[], bytes]]
+"""What ``add_manual_dependency`` takes."""
 SAVED = "wafcc_facts"
 """The attribute of a build context that Waf keeps for us with its own; ``wafcc_inputs`` was that of files only."""
 GAP = 20
@@ -38,11 +44,12 @@ class Stock:
 
 
 def find_cacher() -> Cacher:
-	return Utils.prefork.cache
+	cacher: Cacher = Utils.prefork.cache
+	return cacher
 
 
-def find_book(bld: Any) -> inputs.Book:
-	book = bld.__dict__.get("wafcc_book")
+def find_book(bld: Build.BuildContext) -> inputs.Book:
+	book: Optional[inputs.Book] = bld.__dict__.get("wafcc_book")
 	if book is None:
 		book = bld.wafcc_book = inputs.Book(getattr(bld, SAVED, None))
 		if not hasattr(bld, "cache_sig"):
@@ -50,18 +57,19 @@ def find_book(bld: Any) -> inputs.Book:
 	return book
 
 
-def find_environment(task: Any) -> Any:
+def find_environment(task: Task.Task) -> checks.Environment:
 	"""The variables of a task's command, as Waf gives them to it."""
-	return task.env.env or os.environ
+	environment: checks.Environment = task.env.env or os.environ
+	return environment
 
 
-def find_folder(task: Any) -> bytes:
+def find_folder(task: Task.Task) -> bytes:
 	"""The folder that a task's command runs in."""
 	folder = task.get_cwd()
 	return os.fsencode(folder if isinstance(folder, str) else folder.abspath())
 
 
-def sign(task: Any, result: bytes, numbers: bytes) -> bytes:
+def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
 	"""What a task depends on, but for what its command reads; and what that made of it, for who depends on that."""
 	bld = task.generator.bld
 	task.m = Utils.md5(task.hcode)
@@ -82,7 +90,7 @@ def sign(task: Any, result: bytes, numbers: bytes) -> bytes:
 	return task.m.digest()
 
 
-def find_manual(task: Any, manual: Mapping[Any, Any]) -> Iterator[bytes]:
+def find_manual(task: Task.Task, manual: Mapping["Node", Iterable["Manual"]]) -> Iterator[bytes]:
 	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that give bytes."""
 	for node in task.inputs + task.outputs:
 		for value in manual.get(node, ()):
@@ -92,7 +100,7 @@ def find_manual(task: Any, manual: Mapping[Any, Any]) -> Iterator[bytes]:
 				yield value() if callable(value) else value
 
 
-def runnable_status(task: Any) -> int:
+def runnable_status(task: Task.Task) -> int:
 	"""In place of Waf's: a task of which we know what it depended on need not be scanned."""
 	cacher = find_cacher()
 	flags = cacher.find_flags(task)
@@ -119,7 +127,7 @@ def runnable_status(task: Any) -> int:
 	return status
 
 
-def find_status(task: Any, bld: Any, book: inputs.Book, uid: bytes) -> int:
+def find_status(task: Task.Task, bld: Build.BuildContext, book: inputs.Book, uid: bytes) -> int:
 	record = book.records.get(uid)
 	if record is None:
 		# it was not run yet, and may do so, unless it has to be found out for which of the generated files it must wait
@@ -151,7 +159,7 @@ def find_status(task: Any, bld: Any, book: inputs.Book, uid: bytes) -> int:
 	return Task.RUN_ME if task.always_run else Task.SKIP_ME
 
 
-def is_doubtful(task: Any, book: inputs.Book, uid: bytes) -> bool:
+def is_doubtful(task: Task.Task, book: inputs.Book, uid: bytes) -> bool:
 	"""
 	Whether a task may depend on more than Waf knows, and nobody has said on what.
 
@@ -162,7 +170,7 @@ def is_doubtful(task: Any, book: inputs.Book, uid: bytes) -> bool:
 	return uid in book.doubts or (book.is_active and Utils.prefork.is_in_place())
 
 
-def post_run(task: Any) -> None:
+def post_run(task: Task.Task) -> None:
 	"""In place of Waf's: remember what the engine has told of a task."""
 	learned = task.__dict__.pop("wafcc_learned", None)
 	began = task.__dict__.pop("wafcc_began", None)
@@ -170,7 +178,7 @@ def post_run(task: Any) -> None:
 		forget(task, began)
 
 
-def write_down(task: Any, texts: List[bytes], told: Any) -> bool:
+def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bool:
 	"""Make a record of a task; not if it has not made what it should."""
 	bld = task.generator.bld
 	uid = task.uid()
@@ -198,7 +206,7 @@ def write_down(task: Any, texts: List[bytes], told: Any) -> bool:
 	return True
 
 
-def forget(task: Any, began: Optional[int]) -> None:
+def forget(task: Task.Task, began: Optional[int]) -> None:
 	"""Let Waf find out what a task depends on that has run; what changed meanwhile makes it run again."""
 	bld = task.generator.bld
 	uid = task.uid()
@@ -207,20 +215,20 @@ def forget(task: Any, began: Optional[int]) -> None:
 		is_doubtful_now = is_doubtful(task, book, uid)
 		if book.records.pop(uid, None) is not None or is_doubtful_now:
 			book.doubts.add(uid)
-	is_late = began is not None and "cache_sig" not in task.__dict__
+	since = began if "cache_sig" not in task.__dict__ else None
 	Stock.post_run(task)
-	if is_late and any(has_changed(node, began) for node in task.inputs + bld.node_deps.get(uid, [])):
+	if since is not None and any(has_changed(node, since) for node in task.inputs + bld.node_deps.get(uid, [])):
 		bld.task_sigs.pop(uid, None)
 
 
-def has_changed(node: Any, began: int) -> bool:
+def has_changed(node: "Node", began: int) -> bool:
 	try:
 		return os.stat(node.abspath()).st_ctime_ns > began
 	except OSError:
 		return True
 
 
-def get_build_iterator(bld: Any) -> Iterator[List[Any]]:
+def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
 	"""In place of Waf's: have generated files made before tasks run of which nobody knows whether they read them."""
 	for tasks in Stock.iterate(bld):
 		if tasks:
@@ -228,7 +236,7 @@ def get_build_iterator(bld: Any) -> Iterator[List[Any]]:
 		yield tasks
 
 
-def prepare(bld: Any, tasks: List[Any]) -> None:
+def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 	cacher = find_cacher()
 	book = find_book(bld)
 	book.is_active = cacher.active
@@ -254,9 +262,9 @@ def prepare(bld: Any, tasks: List[Any]) -> None:
 				task.run_after.add(group)
 
 
-def find_ancestors(tasks: List[Any]) -> Set[Any]:
+def find_ancestors(tasks: List[Task.Task]) -> Set[Task.Task]:
 	"""Tasks that have to run before one of these, and these."""
-	found: Set[Any] = set()
+	found: Set[Task.Task] = set()
 	left = list(tasks)
 	while left:
 		task = left.pop()
@@ -266,7 +274,7 @@ def find_ancestors(tasks: List[Any]) -> Set[Any]:
 	return found
 
 
-def store(bld: Any) -> None:
+def store(bld: Build.BuildContext) -> None:
 	"""In place of Waf's: keep our records with it."""
 	book = bld.__dict__.get("wafcc_book")
 	if book is not None:

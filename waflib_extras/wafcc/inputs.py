@@ -11,9 +11,12 @@ import array
 import os
 import struct
 import sys
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from ..facts import checks
+
+if TYPE_CHECKING:
+	from waflib.Task import Task
 
 ENCODE = os.fsencode
 FORMAT = 2
@@ -41,9 +44,9 @@ class Book:
 	def __init__(self, saved: Optional[Dict[str, Any]] = None) -> None:
 		self.is_active = False
 		"""Commands are asked of the cache in this build."""
-		self.seen: Optional[Set[Any]] = None
+		self.seen: Optional[Set[Task]] = None
 		"""The tasks that wait for all generated files, or need not; none if no files are generated."""
-		self.before: Set[Any] = set()
+		self.before: Set[Task] = set()
 		"""Tasks that generated files wait for."""
 		saved = saved or {}
 		self.read(saved if saved.get("format") == FORMAT else {})
@@ -57,19 +60,19 @@ class Book:
 		self.inherited = len(self.texts)
 		self.suspects: Optional[Set[int]] = None
 		"""Texts that do not hold, or of which it is not known yet; none before anybody looked."""
-		self.makers: Dict[int, Any] = {}
+		self.makers: Dict[int, Task] = {}
 		"""What makes the files of these texts in this build: they are looked at when it is done."""
-		self.places: Optional[Dict[bytes, List[int]]] = None
+		self.places: Optional[Dict[checks.Place, List[int]]] = None
 		self.look = checks.Look()
-		self.variables: Dict[Tuple[int, int, bytes], Tuple[bool, Any]] = {}
+		self.variables: Dict[Tuple[int, int, bytes], Tuple[bool, checks.Environment]] = {}
 		"""By number, environment and folder: whether variables are as they were, and the environment."""
 		self.circumstances: Dict[int, List[bytes]] = {}
 		self.values: Dict[bytes, bytes] = {}
 		"""Of circumstances, by their names."""
-		self.waiting: Dict[Any, Set[Any]] = {}
+		self.waiting: Dict[Task, Set[Task]] = {}
 		"""Tasks that wait for those that make what they read, as far as these had not run."""
 		self.local: List[int] = []
-		self.told: Any = None
+		self.told: Optional[List[bytes]] = None
 		self.mine: Set[int] = set()
 		"""What did not hold of the record that was asked for last."""
 
@@ -114,7 +117,7 @@ class Book:
 
 	# ---- what holds
 
-	def holds(self, record: Record, task: Any = None) -> Optional[bool]:
+	def holds(self, record: Record, task: "Optional[Task]" = None) -> Optional[bool]:
 		"""Whether all files of a task are as they were; none while one of them is still to be made."""
 		suspects = self.suspects
 		if suspects is None:
@@ -148,7 +151,7 @@ class Book:
 		self.mine = mine
 		return not mine
 
-	def fits(self, record: Record, environment: Any, folder: bytes) -> bool:
+	def fits(self, record: Record, environment: checks.Environment, folder: bytes) -> bool:
 		"""Whether the variables are as they were, for a command in this folder."""
 		number = int.from_bytes(record[0][:NUMBER], sys.byteorder)
 		key = number, id(environment), folder
@@ -185,16 +188,16 @@ class Book:
 
 	# ---- what is made by other tasks
 
-	def begin_group(self, tasks: Optional[Iterable[Any]], before: Set[Any]) -> None:
+	def begin_group(self, tasks: "Optional[Iterable[Task]]", before: "Set[Task]") -> None:
 		"""These tasks are next: generated files wait for those of ``before``; no tasks if no files are generated."""
 		self.seen = None if tasks is None else set(tasks)
 		self.before = before
 
-	def is_in_order(self, task: Any) -> bool:
+	def is_in_order(self, task: "Task") -> bool:
 		"""It runs after all generated files that it could read."""
 		return self.seen is None or (task in self.seen and task not in self.before)
 
-	def expect(self, tasks: Iterable[Any]) -> None:
+	def expect(self, tasks: Iterable["Task"]) -> None:
 		"""These tasks make files: what is known of those is looked at when they are done."""
 		if not self.texts:
 			return
@@ -221,7 +224,7 @@ class Book:
 					self.places.setdefault(each, []).append(number)
 		return self.places.get(place, [])
 
-	def must_wait(self, task: Any, maker: Any) -> bool:
+	def must_wait(self, task: "Optional[Task]", maker: "Task") -> bool:
 		"""Whether a task can wait for one that makes what it read; not if that waits for the task."""
 		left, seen = [maker], set()
 		while left:
@@ -236,6 +239,7 @@ class Book:
 		return True
 
 
-def find_earlier(task: Any) -> Iterable[Any]:
+def find_earlier(task: "Task") -> "Iterable[Task]":
 	"""What a task, or a group of tasks, has to wait for."""
-	return task.prev if hasattr(task, "prev") else task.run_after
+	earlier: Iterable[Task] = task.prev if hasattr(task, "prev") else task.run_after
+	return earlier

@@ -3,7 +3,7 @@ Which commands of a build are cached, and what came of it.
 """
 
 import os
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Dict, Optional, Type
 
 from waflib import Logs, Options, Task
 from waflib.Tools import c_preproc, ccroot
@@ -11,6 +11,9 @@ from waflib.Tools import c_preproc, ccroot
 from ..client import engine, protocol
 from ..hooks import stock
 from .settings import Settings, find_terminal, find_variables, read_settings
+
+if TYPE_CHECKING:
+	from ..console import why
 
 KNOWN = ("uncached", "hit", "miss")
 UNSTORED = "; not stored: "
@@ -49,9 +52,9 @@ class Cacher:
 		self.unstored = 0
 		self.saved = 0
 		"""Processor time in microseconds that the commands of hits took when they ran."""
-		self.diary: Any = None
+		self.diary: Optional[why.Diary] = None
 		"""Where it is written down, too."""
-		self.solo: Any = None
+		self.solo: Optional[Task.Task] = None
 		"""With -j1, the task that runs next."""
 
 	def decide(self) -> None:
@@ -62,7 +65,7 @@ class Cacher:
 		variables = find_variables(Options.options, os.environ)
 		try:
 			self.settings = settings = read_settings(variables)
-		except engine.EngineError as e:
+		except protocol.EngineError as e:
 			self.failure = str(e)
 			return
 		if settings.disable:
@@ -90,14 +93,14 @@ class Cacher:
 		namespace = settings.namespace + settings.extra
 		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store)
 
-	def find_flags(self, task: Any) -> int:
+	def find_flags(self, task: Task.Task) -> int:
 		"""How the command of this task is to be cached; once for each, when all tasks are there."""
-		flags = task.__dict__.get("wafcc_flags")
+		flags: Optional[int] = task.__dict__.get("wafcc_flags")
 		if flags is None:
 			flags = task.wafcc_flags = self.find_new_flags(task)
 		return flags
 
-	def find_new_flags(self, task: Any) -> int:
+	def find_new_flags(self, task: Task.Task) -> int:
 		cls = task.__class__
 		kind = self.kinds.get(cls)
 		if kind is None:
@@ -112,7 +115,7 @@ class Cacher:
 			return 0
 		return kind if OWN.isdisjoint(task.__dict__) else kind & ~protocol.INPUTS
 
-	def mark(self, task: Any, command: bytes) -> bytes:
+	def mark(self, task: Task.Task, command: bytes) -> bytes:
 		"""The command of this task with its flags."""
 		flags = self.find_flags(task) if self.active else 0
 		if flags & IF_SMALL:
@@ -125,7 +128,7 @@ class Cacher:
 			command = protocol.declare_outputs(command, [node.abspath() for node in task.outputs])
 		return command
 
-	def hear(self, task: Any, told: Any, learned: Any = None) -> None:
+	def hear(self, task: Task.Task, told: protocol.Told, learned: Optional[engine.Learned] = None) -> None:
 		"""What the cache did for this task."""
 		self.counts[told.known] += 1
 		if self.diary is not None:
@@ -148,7 +151,7 @@ class Cacher:
 			Logs.debug("wafcc: %d hits, %d misses, %d uncached", hits, misses, uncached)
 
 
-def find_kind(cls: Any) -> int:
+def find_kind(cls: Type[Task.Task]) -> int:
 	"""How commands of a task class are cached, apart from what single tasks say."""
 	asked = getattr(cls, "cache", None)
 	if asked:
@@ -160,12 +163,12 @@ def find_kind(cls: Any) -> int:
 	return protocol.CACHED | find_learning(cls)
 
 
-def find_joining(cls: Any) -> int:
+def find_joining(cls: Type[Task.Task]) -> int:
 	"""The flags of a task that asked to be cached."""
 	return protocol.CACHED | protocol.FACTS | find_learning(cls)
 
 
-def find_learning(cls: Any) -> int:
+def find_learning(cls: Type[Task.Task]) -> int:
 	"""We can say what a task depends on if it runs one command, and asks nobody else."""
 	if not stock.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
 		return 0
@@ -173,7 +176,7 @@ def find_learning(cls: Any) -> int:
 	return protocol.INPUTS if is_usual else 0
 
 
-def is_small(task: Any) -> bool:
+def is_small(task: Task.Task) -> bool:
 	"""What goes into a static library is so little that it does not cost much to keep another one of each build."""
 	try:
 		return sum(os.stat(node.abspath()).st_size for node in task.inputs) <= SMALL
@@ -181,6 +184,6 @@ def is_small(task: Any) -> bool:
 		return False
 
 
-def is_kept_out(task: Any) -> bool:
+def is_kept_out(task: Task.Task) -> bool:
 	generator = task.generator
 	return bool(getattr(task, "nocache", False) or getattr(generator, "nocache", False) or task.env.nocache)

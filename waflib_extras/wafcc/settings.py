@@ -8,7 +8,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Mapping, NamedTuple, Optional, Tuple
 
 from waflib import Logs
 
@@ -40,7 +40,7 @@ class Settings(NamedTuple):
 	store: bytes
 
 
-def find_variables(options: Any, environ: Mapping[str, str]) -> Dict[str, str]:
+def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str]:
 	"""The environment in which the settings are what the options say."""
 	variables = dict(environ)
 	for _, variable, metavar, _ in OPTIONS:
@@ -56,9 +56,9 @@ def read_settings(variables: Dict[str, str]) -> Settings:
 	try:
 		told = answers.ask([program, "--show-config"], variables)
 	except OSError as e:
-		raise engine.EngineError("%s: %s; install waflib-extras anew" % (program, e.strerror)) from None
+		raise protocol.EngineError("%s: %s; install waflib-extras anew" % (program, e.strerror)) from None
 	except subprocess.TimeoutExpired:
-		raise engine.EngineError("%s does not tell its settings" % program) from None
+		raise protocol.EngineError("%s does not tell its settings" % program) from None
 	if told.status:
 		# a mistake in a setting; those that are right hold
 		Logs.warn("wafcc: %s", os.fsdecode(told.err).strip())
@@ -73,7 +73,7 @@ def parse_settings(text: bytes) -> Settings:
 		if equals:
 			values[name] = value
 	if "runtime_dir" not in values:
-		raise engine.EngineError("wafcc does not tell its settings: install waflib-extras anew")
+		raise protocol.EngineError("wafcc does not tell its settings: install waflib-extras anew")
 	base = values.get("base_dir", "")
 	return Settings(
 		values.get("disable", "").lower() in YES,
@@ -105,6 +105,6 @@ def find_terminal() -> Optional[Tuple[int, int]]:
 	if not Logs.colors_lst["USE"]:
 		return None
 	try:
-		return tuple(os.get_terminal_size(sys.stderr.fileno())) if sys.stderr.isatty() else None
+		return os.get_terminal_size(sys.stderr.fileno()) if sys.stderr.isatty() else None
 	except (AttributeError, OSError, ValueError):
 		return None

@@ -1,11 +1,16 @@
 """Puts the cache in place, and its options."""
 
 import atexit
+from typing import TYPE_CHECKING
 
 from waflib import Options, Utils
 
 from .. import prefork
 from . import dependencies, policy, settings
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.Configure import ConfigurationContext
 
 
 def install() -> None:
@@ -22,7 +27,7 @@ def install() -> None:
 		place.begin_anew()
 
 
-def options(opt):
+def options(opt: Options.OptionsContext) -> None:
 	prefork.options(opt)
 	if not opt.parser.get_option("--no-wafcc"):
 		group = opt.add_option_group("Cache options")
@@ -32,14 +37,14 @@ def options(opt):
 	install()
 
 
-def configure(conf):
+def configure(conf: "ConfigurationContext") -> None:
 	install()
 
 
-def setup(bld):
+def setup(bld: "BuildContext") -> None:
 	"""Called in the build when the tool was loaded in ``configure`` only."""
 	install()
 
 
-def build(bld):
+def build(bld: "BuildContext") -> None:
 	install()
