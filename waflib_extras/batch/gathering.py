@@ -10,13 +10,16 @@ import os
 import shutil
 import threading
 import time
-from typing import Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from waflib import Errors, Logs, Runner
 
-from .joining import Left, find_plan
+from .joining import Key, Left, find_plan
 from .membership import ALONE, MADE, NEW, TAKEN, WAITING, Member
 from .outputs import FOLDERS, accept, find_doubted, remove, show, sweep, write_names
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
 
 GRACE = 0.005
 """Seconds after which a call that waits for more tasks looks whether the scheduler still hands them out."""
@@ -27,14 +30,14 @@ MADE_HERE = "made"
 class Pool:
 	"""Tasks of one build that may run now, for calls to take them from."""
 
-	def __init__(self, bld: Any) -> None:
+	def __init__(self, bld: "BuildContext") -> None:
 		self.bld = bld
 		self.for_all = False
 		"""Every target takes part."""
 		self.turn = threading.Condition()
-		self.waiting: Dict[Any, List[Member]] = collections.OrderedDict()
+		self.waiting: Dict[Key, List[Member]] = collections.OrderedDict()
 		"""By what their commands have in common."""
-		self.held: Dict[str, Any] = {}
+		self.held: Dict[str, Member] = {}
 		"""Paths in the build folder that calls under way write to."""
 		self.under_way = 0
 		self.number = 0
@@ -134,7 +137,7 @@ class Pool:
 		free = max(1, self.bld.producer.numjobs - self.under_way)
 		count = min(member.size, -(-len(mates) // free))
 		crew: List[Member] = []
-		names: Dict[str, Any] = {}
+		names: Dict[str, None] = {}
 		for other in [member] + [mate for mate in mates if mate is not member]:
 			if len(crew) == count:
 				break
@@ -172,8 +175,8 @@ class Pool:
 		if member.plan.is_placed:
 			return True
 		folder = member.plan.kwargs["cwd"]
-		path = os.path.join(folder.abspath(), member.plan.name)
-		known = member.plan.name in getattr(folder, "children", ())
+		path = os.path.join(folder.abspath(), member.plan.names[0])
+		known = member.plan.names[0] in getattr(folder, "children", ())
 		if known or path in self.held or os.path.lexists(path):
 			return False
 		self.held[path] = member
@@ -181,7 +184,7 @@ class Pool:
 
 	def let_go(self, member: Member) -> None:
 		if not member.plan.is_placed:
-			path = os.path.join(member.plan.kwargs["cwd"].abspath(), member.plan.name)
+			path = os.path.join(member.plan.kwargs["cwd"].abspath(), member.plan.names[0])
 			if self.held.get(path) is member:
 				del self.held[path]
 
@@ -210,7 +213,7 @@ class Pool:
 				remove([path for paths in made for path in paths])
 			shutil.rmtree(folder, ignore_errors=True)
 
-	def note(self, crew: List[Member], doubted: List[Member], code: Any) -> None:
+	def note(self, crew: List[Member], doubted: List[Member], code: int) -> None:
 		"""Let the threads of these tasks go on, and count them."""
 		with self.turn:
 			self.calls += 1
@@ -223,7 +226,7 @@ class Pool:
 			paths = " ".join(member.plan.paths[0] for member in crew)
 			Logs.debug("batch: status %s, made %d of %d: %s", code, made, len(crew), paths)
 
-	def execute(self, crew: List[Member], folder: str) -> Tuple[Any, List[bytes]]:
+	def execute(self, crew: List[Member], folder: str) -> Tuple[int, List[bytes]]:
 		"""Run the command; its status and what it has said on its two streams."""
 		plan = crew[0].plan
 		command = plan.make(crew, os.path.join(folder, MADE_HERE))

@@ -6,7 +6,7 @@ Only says so: nothing is run here, and it is not known which tasks there are.
 
 import copy
 import os
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Type, Union
 
 from waflib import Task
 
@@ -14,21 +14,32 @@ from ..hooks import stock
 from . import invocation
 from .membership import Member
 
+if TYPE_CHECKING:
+	from waflib.Node import Node
+
 PATIENCE = 0.1
 """Seconds for which a call that could be bigger waits while the scheduler still hands out tasks."""
+
+
+Given = Dict[str, Any]
+"""What a task gives to ``Popen`` for its command."""
+Command = Union[str, List[str]]
+Maker = Callable[["Task.Task"], object]
+"""A function that Waf has made of a command line."""
+Key = Tuple[object, ...]
+"""What is the same for all tasks that may share a call."""
 
 
 class Compile(NamedTuple):
 	"""A compile of C or C++, by the words of its plain command."""
 
-	form: Any
+	form: invocation.Form
 	source: str
 	name: str
-	kwargs: Dict[str, Any]
-
-	patience = 0.0
+	kwargs: Given
+	patience: float = 0.0
 	"""To wait costs more than another start of such a compiler."""
-	keeps = True
+	keeps: bool = True
 	"""What there is after a call that has failed is whole: these compilers delete what they could not finish."""
 
 	@property
@@ -43,25 +54,27 @@ class Compile(NamedTuple):
 	def paths(self) -> List[str]:
 		return [self.source]
 
-	def make(self, members: List[Member], folder: str) -> Any:
-		return self.form.make([member.plan.source for member in members], folder)
+	def make(self, members: List[Member], folder: str) -> Command:
+		return self.form.make([member.plan.paths[0] for member in members], folder)
 
 
 class Joint(NamedTuple):
 	"""A task whose class says how several become one command."""
 
-	function: Any
+	function: Maker
 	names: List[str]
 	paths: List[str]
-	kwargs: Dict[str, Any]
+	kwargs: Given
 	keeps: bool
+	is_placed: bool = True
+	patience: float = PATIENCE
 
-	is_placed = True
-	patience = PATIENCE
-
-	def make(self, members: List[Member], folder: str) -> Any:
+	def make(self, members: List[Member], folder: str) -> Command:
 		inputs = [node for member in members for node in member.task.inputs]
 		return capture(pose(members[0].task, inputs, folder), self.function)[0]
+
+
+Plan = Union[Compile, Joint]
 
 
 class Left(Exception):
@@ -70,11 +83,11 @@ class Left(Exception):
 	pass
 
 
-def capture(task: Any, function: Any) -> Tuple[Any, Dict[str, Any]]:
+def capture(task: Task.Task, function: Maker) -> Tuple[Command, Given]:
 	"""The command that a function made by Waf would have a task run, and how."""
-	heard: List[Any] = []
+	heard: List[Tuple[Command, Given]] = []
 
-	def exec_command(cmd: Any, **kwargs: Any) -> int:
+	def exec_command(cmd: Command, **kwargs: Any) -> int:
 		heard.append((cmd, kwargs))
 		return 0
 
@@ -88,7 +101,7 @@ def capture(task: Any, function: Any) -> Tuple[Any, Dict[str, Any]]:
 	return heard[0]
 
 
-def pose(task: Any, inputs: List[Any], folder: str) -> Any:
+def pose(task: Task.Task, inputs: "List[Node]", folder: str) -> Task.Task:
 	"""A task like this one with other inputs, of which only the command is asked."""
 	other = copy.copy(task)
 	other.inputs = inputs
@@ -97,7 +110,7 @@ def pose(task: Any, inputs: List[Any], folder: str) -> Any:
 	return other
 
 
-def find_plan(task: Any) -> Tuple[Any, Any]:
+def find_plan(task: Task.Task) -> Tuple[Plan, Key]:
 	"""How this task is done with others, and what is the same for all with which it may be; ``Left`` if alone."""
 	for name in ("stdout", "stderr", "timeout", "semaphore"):
 		if hasattr(task, name):
@@ -110,7 +123,7 @@ def find_plan(task: Any) -> Tuple[Any, Any]:
 	return find_compile(task, cls)
 
 
-def find_compile(task: Any, cls: Any) -> Tuple[Compile, Any]:
+def find_compile(task: Task.Task, cls: Type[Task.Task]) -> Tuple[Compile, Key]:
 	if not stock.is_compiled(cls.run):
 		raise Left("its class has a run of its own")
 	if len(task.inputs) != 1 or len(task.outputs) != 1:
@@ -135,7 +148,7 @@ def find_compile(task: Any, cls: Any) -> Tuple[Compile, Any]:
 	return Compile(form, source, form.name(source), kwargs), (cls, form, *tell(task, kwargs))
 
 
-def find_joint(task: Any, cls: Any) -> Tuple[Joint, Any]:
+def find_joint(task: Task.Task, cls: Type[Task.Task]) -> Tuple[Joint, Key]:
 	function = find_function(cls)
 	folder = invocation.FOLDER
 	try:
@@ -143,7 +156,7 @@ def find_joint(task: Any, cls: Any) -> Tuple[Joint, Any]:
 	except IndexError:
 		raise Left("batch_run_str must name all sources by ${SRC}") from None
 	sources = sorted({path for node in task.inputs for path in (node.path_from(kwargs["cwd"]), node.abspath())})
-	plain: Any = None
+	plain: Optional[Tuple[str, ...]] = None
 	if stock.is_compiled(cls.run):
 		targets = [path for node in task.outputs for path in (node.path_from(kwargs["cwd"]), node.abspath())]
 		said = capture(task, cls.run)[0]
@@ -155,7 +168,7 @@ def find_joint(task: Any, cls: Any) -> Tuple[Joint, Any]:
 	return Joint(function, names, sources, kwargs, keeps), key
 
 
-def name_outputs(task: Any) -> List[str]:
+def name_outputs(task: Task.Task) -> List[str]:
 	"""What the outputs of a task are called in the folder of its call."""
 	if hasattr(task, "batch_names"):
 		names = list(task.batch_names())
@@ -168,19 +181,20 @@ def name_outputs(task: Any) -> List[str]:
 	return [stem + os.path.splitext(node.name)[1] for node in task.outputs]
 
 
-def find_function(cls: Any) -> Any:
+def find_function(cls: Type[Task.Task]) -> Maker:
 	"""The function that Waf makes of ``batch_run_str``, once for a class."""
 	if "batch_function" not in cls.__dict__:
 		cls.batch_function = staticmethod(Task.compile_fun(cls.batch_run_str, cls.shell)[0])
-	return cls.batch_function
+	function: Maker = cls.batch_function
+	return function
 
 
-def tell(task: Any, kwargs: Dict[str, Any]) -> Tuple[Any, ...]:
+def tell(task: Task.Task, kwargs: Given) -> Key:
 	"""How a command runs, so that it can be compared."""
 	rest = {name: value for name, value in kwargs.items() if name != "cwd"}
 	return kwargs["cwd"].abspath(), repr(sorted(rest.items())), repr(task.env.PATH)
 
 
-def is_below_build(task: Any, folder: Any) -> bool:
+def is_below_build(task: Task.Task, folder: "Node") -> bool:
 	build = task.generator.bld.bldnode
 	return folder is build or (hasattr(folder, "is_child_of") and folder.is_child_of(build))

@@ -7,11 +7,14 @@ Knows nothing of how a call is made.
 import os
 import shutil
 import sys
-from typing import Any, List
+from typing import TYPE_CHECKING, List
 
 from waflib import Context, Logs
 
 from .membership import Member
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
 
 FOLDERS = ".batch-"
 """What the folders of calls begin with, in the build folder."""
@@ -30,19 +33,19 @@ def accept(crew: List[Member], made: List[List[str]], doubted: List[Member]) -> 
 			member.record()
 
 
-def find_doubted(crew: List[Member], made: List[List[str]], code: Any, text: bytes) -> List[Member]:
+def find_doubted(crew: List[Member], made: List[List[str]], code: int, text: bytes) -> List[Member]:
 	"""The tasks that are to be done again alone after a call with this status that has said this."""
 	keeps = not code or (code > 0 and crew[0].plan.keeps)
 	doubted = []
 	for member, paths in zip(crew, made):
-		is_named = code and any(os.fsencode(path) in text for path in member.plan.paths)
+		is_named = code != 0 and any(os.fsencode(path) in text for path in member.plan.paths)
 		if not keeps or is_named or not all(map(os.path.isfile, paths)):
 			doubted.append(member)
 	# something has failed that nobody is named for
 	return doubted if doubted or not code else list(crew)
 
 
-def show(bld: Any, said: List[bytes]) -> None:
+def show(bld: "BuildContext", said: List[bytes]) -> None:
 	"""Write what a command has said, as ``Context.exec_command`` does."""
 	for data, stream, level, word in zip(said, (sys.stdout, sys.stderr), ("debug", "error"), ("out", "err")):
 		if data:

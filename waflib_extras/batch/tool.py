@@ -1,11 +1,16 @@
 """Which tasks are made in batches, and where Waf meets those that are."""
 
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Optional, Protocol
 
 from waflib import Options, Runner, Task, Utils
 from waflib.TaskGen import after_method, feature
 
 from . import gathering, membership
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.Configure import ConfigurationContext
+	from waflib.TaskGen import task_gen
 
 SIZE = 50
 """At most so many tasks in one call where nobody says how many."""
@@ -13,14 +18,14 @@ COMPILERS = ("gcc", "clang", "msvc", "clang-cl")
 """What compilers are called in ``CC_NAME`` and ``CXX_NAME`` whose options we know."""
 
 
-def find_pool(bld: Any) -> gathering.Pool:
-	pool = bld.__dict__.get("batch_pool")
+def find_pool(bld: "BuildContext") -> gathering.Pool:
+	pool: Optional[gathering.Pool] = bld.__dict__.get("batch_pool")
 	if pool is None:
 		pool = bld.batch_pool = gathering.Pool(bld)
 	return pool
 
 
-def find_size(task: Any, generator: Any, pool: gathering.Pool) -> int:
+def find_size(task: Task.Task, generator: "task_gen", pool: gathering.Pool) -> int:
 	"""How many tasks may share a call with this one at most."""
 	option = getattr(Options.options, "batch", None)
 	if option is not None and option <= 0:
@@ -32,7 +37,7 @@ def find_size(task: Any, generator: Any, pool: gathering.Pool) -> int:
 	return SIZE if pool.for_all or "batch" in Utils.to_list(generator.features) else 0
 
 
-def is_of_known_compiler(task: Any) -> bool:
+def is_of_known_compiler(task: Task.Task) -> bool:
 	"""C or C++ by a compiler whose options we know."""
 	for name in ("c", "cxx"):
 		cls = Task.classes.get(name)
@@ -41,13 +46,21 @@ def is_of_known_compiler(task: Any) -> bool:
 	return False
 
 
-def find_cacher() -> Optional[Any]:
+class Cacher(Protocol):
+	"""What we ask of the tool ``wafcc``."""
+
+	active: bool
+
+	def find_new_flags(self, task: Task.Task) -> int: ...
+
+
+def find_cacher() -> Optional[Cacher]:
 	"""What decides which commands the tool ``wafcc`` caches, if it does."""
-	cacher = getattr(getattr(Utils, "prefork", None), "cache", None)
+	cacher: Optional[Cacher] = getattr(getattr(Utils, "prefork", None), "cache", None)
 	return cacher if cacher is not None and cacher.active else None
 
 
-def is_parked_clang(task: Any) -> bool:
+def is_parked_clang(task: Task.Task) -> bool:
 	"""
 	A compile that the engine may have a parked clang do.
 
@@ -61,7 +74,7 @@ def is_parked_clang(task: Any) -> bool:
 
 @feature("*", "batch")
 @after_method("process_source", "process_rule", "apply_link", "apply_incpaths", "propagate_uselib_vars")
-def share_calls(self: Any) -> None:
+def share_calls(self: "task_gen") -> None:
 	"""Let the tasks of this generator share calls, if that is wanted."""
 	pool = find_pool(self.bld)
 	for task in self.tasks:
@@ -85,7 +98,7 @@ def share_calls(self: Any) -> None:
 		task.run = member.run
 
 
-def options(opt):
+def options(opt: Options.OptionsContext) -> None:
 	if not opt.parser.get_option("--batch"):
 		opt.add_option(
 			"--batch",
@@ -97,9 +110,9 @@ def options(opt):
 		)
 
 
-def configure(conf):
+def configure(conf: "ConfigurationContext") -> None:
 	pass
 
 
-def build(bld):
+def build(bld: "BuildContext") -> None:
 	find_pool(bld).for_all = True

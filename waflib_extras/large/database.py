@@ -5,9 +5,9 @@ What a build keeps for the next one, and Python's collector while that is read a
 import gc
 import os
 import pickle
-from typing import Any, Callable, Iterator
+from typing import Callable, Dict, Iterator, List
 
-from waflib import Build, Context, Node, Utils
+from waflib import Build, Context, Node, Task, Utils
 
 from ..hooks import gc_pause, patch
 
@@ -28,7 +28,7 @@ class Database(patch.Patch):
 		patch.replace("Build.BuildContext.store", store)
 
 
-def store(self: Any) -> None:
+def store(self: Build.BuildContext) -> None:
 	data = {name: getattr(self, name) for name in Build.SAVED_ATTRS}
 	path = os.path.join(self.variant_dir, Context.DBFILE)
 	with open(path + ".tmp", "wb") as f, Node.pickle_lock:
@@ -67,14 +67,14 @@ class Collected(patch.Patch):
 		iterate = Build.BuildContext.get_build_iterator
 		restore, store = Build.BuildContext.restore, Build.BuildContext.store
 
-		def read(bld: Any) -> None:
+		def read(bld: Build.BuildContext) -> None:
 			without_collector(restore, bld)
 			self.freeze()
 
-		def write(bld: Any) -> None:
+		def write(bld: Build.BuildContext) -> None:
 			without_collector(store, bld)
 
-		def get_build_iterator(bld: Any) -> Iterator[Any]:
+		def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
 			for tasks in iterate(bld):
 				if tasks:
 					self.freeze()
@@ -84,14 +84,14 @@ class Collected(patch.Patch):
 		patch.replace("Build.BuildContext.restore", read)
 		patch.replace("Build.BuildContext.store", write)
 
-	def begin(self, bld: Any) -> None:
+	def begin(self, bld: Build.BuildContext) -> None:
 		self.collector.slow_down()
 		# not if the project has its own wishes
 		self.may_freeze = bool(self.collector.thresholds) and not gc.get_freeze_count()
 		if self.may_freeze:
 			gc.callbacks.append(self.watch)
 
-	def watch(self, phase: str, info: Any) -> None:
+	def watch(self, phase: str, info: Dict[str, int]) -> None:
 		"""What has outlived a collection of everything is likely to stay."""
 		if phase == "stop" and info["generation"] == 2:
 			self.freeze()
@@ -102,14 +102,14 @@ class Collected(patch.Patch):
 			self.collector.froze = True
 			gc.freeze()
 
-	def end(self, bld: Any) -> None:
+	def end(self, bld: Build.BuildContext) -> None:
 		if self.may_freeze:
 			self.may_freeze = False
 			gc.callbacks.remove(self.watch)
 		self.collector.restore()
 
 
-def without_collector(function: Callable[[Any], None], bld: Any) -> None:
+def without_collector(function: Callable[[Build.BuildContext], None], bld: Build.BuildContext) -> None:
 	is_enabled = gc.isenabled()
 	gc.disable()
 	try:

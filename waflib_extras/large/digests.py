@@ -5,7 +5,7 @@ What files contain, and whether they are there, without looking at each of them 
 import os
 import struct
 import tempfile
-from typing import Any, Callable, Dict, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Union
 
 from waflib import Build, Errors, Logs, Node, Task, Utils
 
@@ -46,7 +46,7 @@ class Memory:
 	"""The digests of files as they were, by their nodes."""
 
 	def __init__(self, folder: str, kind: str, saved: Dict[str, Any]) -> None:
-		self.files: Dict[Any, bytes] = saved.get("files", {}) if saved.get("kind") == kind else {}
+		self.files: Dict[Node.Node, bytes] = saved.get("files", {}) if saved.get("kind") == kind else {}
 		self.saved: Dict[str, Any] = {"kind": kind, "files": self.files}
 		"""What is kept of it."""
 		try:
@@ -54,7 +54,7 @@ class Memory:
 		except OSError:
 			self.clock = None
 
-	def digest(self, node: Any, path: str) -> bytes:
+	def digest(self, node: Node.Node, path: str) -> bytes:
 		"""The digest of a file; of one that is as it was, the digest that it had."""
 		found = os.stat(path)
 		stamp = STAMP.pack(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
@@ -63,7 +63,7 @@ class Memory:
 			return known[STAMP.size :]
 		# before it is read: what is changed after this shows in its stamp
 		is_settled = self.clock is not None and self.clock.is_past(found)
-		digest = Utils.h_file(path)
+		digest: bytes = Utils.h_file(path)
 		if is_settled:
 			self.files[node] = stamp + digest
 		else:
@@ -80,7 +80,7 @@ class Memory:
 			self.clock.close()
 
 
-def is_held(node: Any) -> bool:
+def is_held(node: Node.Node) -> bool:
 	"""It is still in the tree of nodes."""
 	return node.parent is not None and node.parent.children.get(node.name) is node
 
@@ -111,19 +111,19 @@ class Digests(patch.Patch):
 		# for build contexts that are there already
 		setattr(Build.BuildContext, SAVED, {})
 
-		def h_file(node: Any) -> bytes:
+		def h_file(node: Node.Node) -> bytes:
 			memory = node.ctx.__dict__.get("large_memory")
 			if memory is None or Utils.h_file is not hash_file:
 				return hash_node(node)
 			return memory.digest(node, node.abspath())
 
-		def remember(bld: Any) -> None:
+		def remember(bld: Build.BuildContext) -> None:
 			restore(bld)
 			kind = getattr(Utils.md5(), "name", "")
 			bld.large_memory = Memory(bld.bldnode.abspath(), kind, getattr(bld, SAVED, {}))
 			setattr(bld, SAVED, bld.large_memory.saved)
 
-		def keep(bld: Any) -> None:
+		def keep(bld: Build.BuildContext) -> None:
 			memory = bld.__dict__.get("large_memory")
 			# Waf gives it another one to have it forgotten
 			if memory is not None and getattr(bld, SAVED, None) is memory.saved:
@@ -134,7 +134,7 @@ class Digests(patch.Patch):
 		patch.replace("Build.BuildContext.restore", remember)
 		patch.replace("Build.BuildContext.store", keep)
 
-	def end(self, bld: Any) -> None:
+	def end(self, bld: Build.BuildContext) -> None:
 		memory = bld.__dict__.pop("large_memory", None)
 		if memory is not None:
 			memory.close()
@@ -155,14 +155,14 @@ class Folders(patch.Patch):
 	def install(self) -> None:
 		post_group, delete = Build.BuildContext.post_group, Node.Node.delete
 
-		def post(bld: Any) -> None:
+		def post(bld: Build.BuildContext) -> None:
 			bld.large_folders = set()
 			try:
 				post_group(bld)
 			finally:
 				del bld.large_folders
 
-		def remove(self: Any, *args: Any, **kw: Any) -> None:
+		def remove(self: Node.Node, *args: object, **kw: object) -> None:
 			self.ctx.__dict__.get("large_folders", set()).clear()
 			delete(self, *args, **kw)
 
@@ -171,12 +171,12 @@ class Folders(patch.Patch):
 		patch.replace("Node.Node.find_or_declare", find_or_declare)
 
 
-def find_or_declare(self: Any, lst: Any) -> Any:
+def find_or_declare(self: Node.Node, lst: Union[str, List[str]]) -> Node.Node:
 	if isinstance(lst, str) and os.path.isabs(lst):
 		node = self.ctx.root.make_node(lst)
 	else:
 		node = self.get_bld().make_node(lst)
-	made: Optional[Set[Any]] = self.ctx.__dict__.get("large_folders")
+	made: Optional[Set[Node.Node]] = self.ctx.__dict__.get("large_folders")
 	if made is None:
 		node.parent.mkdir()
 	elif node.parent not in made:
@@ -189,10 +189,10 @@ class Listings:
 	"""The files that were in folders when several were to be looked for there."""
 
 	def __init__(self) -> None:
-		self.counts: Dict[Any, int] = {}
-		self.nodes: Dict[Any, Set[Any]] = {}
+		self.counts: Dict[Node.Node, int] = {}
+		self.nodes: Dict[Node.Node, Set[Node.Node]] = {}
 
-	def has(self, node: Any) -> bool:
+	def has(self, node: Node.Node) -> bool:
 		folder = node.parent
 		nodes = self.nodes.get(folder)
 		if nodes is None:
@@ -203,7 +203,7 @@ class Listings:
 		return node in nodes or node.exists()
 
 
-def list_nodes(folder: Any) -> Set[Any]:
+def list_nodes(folder: Node.Node) -> Set[Node.Node]:
 	"""The nodes of all that is in a folder, but for links, which may lead nowhere."""
 	nodes = folder.children
 	try:
@@ -229,7 +229,7 @@ class Outputs(patch.Patch):
 		patch.replace("Task.Task.runnable_status", runnable_status)
 
 
-def runnable_status(self: Any) -> int:
+def runnable_status(self: Task.Task) -> int:
 	bld = self.generator.bld
 	if bld.is_install < 0:
 		return Task.SKIP_ME
@@ -265,7 +265,7 @@ def runnable_status(self: Any) -> int:
 	return Task.RUN_ME if self.always_run else Task.SKIP_ME
 
 
-def choose_look(bld: Any) -> Callable[[Any], bool]:
+def choose_look(bld: Build.BuildContext) -> Callable[[Node.Node], bool]:
 	"""How to find out that a file is there."""
 	master = bld.producer
 	if master.dirty or master.count:
@@ -277,5 +277,5 @@ def choose_look(bld: Any) -> Callable[[Any], bool]:
 	return listings[1].has
 
 
-def exists(node: Any) -> bool:
+def exists(node: Node.Node) -> bool:
 	return node.exists()

@@ -2,11 +2,20 @@
 Names that are looked up, and texts that are compiled, again and again.
 """
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple, Union
 
 from waflib import Errors, Task, TaskGen
 
 from ..hooks import patch
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+
+
+Group = List[Union[TaskGen.task_gen, Task.Task]]
+"""Of a build context."""
+Compiled = Tuple[Callable[[Task.Task], object], List[str]]
+"""A function made of a command line, and the variables in that."""
 
 
 class Names(patch.Patch):
@@ -37,13 +46,13 @@ class Index:
 	"""The names of a build context's generators, as far as they were read."""
 
 	def __init__(self) -> None:
-		self.found: Dict[str, Any] = {}
+		self.found: Dict[str, TaskGen.task_gen] = {}
 		self.places: Dict[str, Tuple[int, int]] = {}
 		"""The group of each, and its place there: of two that have a name, the later one has it."""
-		self.read: List[Tuple[Any, int]] = []
+		self.read: List[Tuple[Group, int]] = []
 		"""The groups, and how much of each was read."""
 
-	def update(self, groups: List[Any]) -> bool:
+	def update(self, groups: List[Group]) -> bool:
 		"""Read what was added; not if something else has happened to the groups."""
 		if len(groups) < len(self.read) or (self.places and not self.found):
 			return False
@@ -56,7 +65,7 @@ class Index:
 			self.read[number : number + 1] = [(group, len(group))]
 		return True
 
-	def add(self, generator: Any, place: Tuple[int, int]) -> None:
+	def add(self, generator: TaskGen.task_gen, place: Tuple[int, int]) -> None:
 		try:
 			name = generator.name
 		except AttributeError:
@@ -65,7 +74,7 @@ class Index:
 			self.found[name] = generator
 			self.places[name] = place
 
-	def is_there(self, name: str, groups: List[Any]) -> bool:
+	def is_there(self, name: str, groups: List[Group]) -> bool:
 		"""What has this name is still where it was, if anything has it."""
 		if name not in self.found:
 			return True
@@ -73,7 +82,7 @@ class Index:
 		return groups[group][place] is self.found[name]
 
 
-def get_tgen_by_name(self: Any, name: str) -> Any:
+def get_tgen_by_name(self: "BuildContext", name: str) -> TaskGen.task_gen:
 	index: Optional[Index] = self.__dict__.get("large_index")
 	if not self.task_gen_cache_names or index is None or self.task_gen_cache_names is not index.found:
 		if index is None or not index.update(self.groups) or not index.is_there(name, self.groups):
@@ -85,13 +94,13 @@ def get_tgen_by_name(self: Any, name: str) -> Any:
 		raise Errors.WafError("Could not find a task generator for the name %r" % name) from None
 
 
-def read_all(bld: Any) -> Index:
+def read_all(bld: "BuildContext") -> Index:
 	index = Index()
 	index.update(bld.groups)
 	return index
 
 
-def set_name(self: Any, name: str) -> None:
+def set_name(self: TaskGen.task_gen, name: str) -> None:
 	bld = self.__dict__.get("bld")
 	if bld is not None and "_name" in self.__dict__:
 		bld.__dict__.pop("large_index", None)
@@ -116,11 +125,12 @@ class Rules(patch.Patch):
 
 	def install(self) -> None:
 		stock = Task.compile_fun
-		known: Dict[Tuple[str, bool], Tuple[Any, List[str]]] = {}
+		known: Dict[Tuple[str, bool], Compiled] = {}
 
-		def compile_fun(line: Any, shell: Any = False) -> Tuple[Any, List[str]]:
+		def compile_fun(line: Union[str, Callable[[Task.Task], object]], shell: object = False) -> Compiled:
 			if not isinstance(line, str):
-				return stock(line, shell)
+				made: Compiled = stock(line, shell)
+				return made
 			key = line, bool(shell)
 			if key not in known:
 				known[key] = stock(line, shell)

@@ -2,11 +2,14 @@
 In which order the tasks of a build group run: the same constraints as Waf's, found in a time that grows as they do.
 """
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple, Union
 
-from waflib import Errors, Task, Utils
+from waflib import Errors, Node, Runner, Task, Utils
 
 from ..hooks import patch
+
+Waiting = Union["Task.Task", "Task.TaskGroup"]
+"""What waits for tasks: a task, or a group of tasks on behalf of others."""
 
 
 class Precedence(patch.Patch):
@@ -28,8 +31,8 @@ class Precedence(patch.Patch):
 	def install(self) -> None:
 		stock = Task.set_precedence_constraints
 
-		def set_precedence_constraints(tasks: List[Any]) -> None:
-			kinds: Dict[Any, List[Any]] = {}
+		def set_precedence_constraints(tasks: List[Task.Task]) -> None:
+			kinds: Dict[object, List[Task.Task]] = {}
 			for task in tasks:
 				kinds.setdefault(task.hash_constraints(), []).append(task)
 			if len(kinds) < 2:
@@ -52,7 +55,7 @@ class Words:
 
 	__slots__ = ("after", "before", "ext_in", "ext_out", "name")
 
-	def __init__(self, task: Any) -> None:
+	def __init__(self, task: Task.Task) -> None:
 		self.name = task.__class__.__name__
 		self.after = frozenset(Utils.to_list(task.after))
 		self.before = frozenset(Utils.to_list(task.before))
@@ -60,11 +63,11 @@ class Words:
 		self.ext_out = frozenset(Utils.to_list(task.ext_out))
 
 
-def find_pairs(kinds: List[List[Any]], words: List[Words]) -> Iterator[Tuple[int, int]]:
+def find_pairs(kinds: List[List[Task.Task]], words: List[Words]) -> Iterator[Tuple[int, int]]:
 	"""The numbers of two kinds of which the first goes before the second."""
-	names: Dict[Any, List[int]] = {}
-	makers: Dict[Any, List[int]] = {}
-	before: Dict[Any, List[int]] = {}
+	names: Dict[str, List[int]] = {}
+	makers: Dict[str, List[int]] = {}
+	before: Dict[str, List[int]] = {}
 	for number, own in enumerate(words):
 		names.setdefault(own.name, []).append(number)
 		for word in own.ext_out:
@@ -84,7 +87,7 @@ def find_pairs(kinds: List[List[Any]], words: List[Words]) -> Iterator[Tuple[int
 				yield other, number
 
 
-def follow(first: List[Any], second: List[Any]) -> None:
+def follow(first: List[Task.Task], second: List[Task.Task]) -> None:
 	"""Let the tasks of the second kind run after those of the first, as Waf says it."""
 	if len(first) < 2 or len(second) < 2:
 		for task in second:
@@ -111,9 +114,9 @@ class Files(patch.Patch):
 		patch.replace("Task.set_file_constraints", set_file_constraints)
 
 
-def set_file_constraints(tasks: List[Any]) -> None:
-	makers: Dict[Any, Any] = {}
-	shared: Dict[Any, List[Any]] = {}
+def set_file_constraints(tasks: List[Task.Task]) -> None:
+	makers: Dict[Node.Node, Task.Task] = {}
+	shared: Dict[Node.Node, List[Task.Task]] = {}
 	for task in tasks:
 		for node in task.outputs:
 			first = makers.setdefault(node, task)
@@ -148,12 +151,12 @@ class Recursion(patch.Patch):
 		patch.replace("Runner.Parallel.debug_cycles", debug_cycles)
 
 
-def prio_and_split(self: Any, tasks: List[Any]) -> Tuple[List[Any], List[Any]]:
+def prio_and_split(self: Runner.Parallel, tasks: List[Task.Task]) -> Tuple[List[Task.Task], List[Task.Task]]:
 	for task in tasks:
 		task.visited = 0
 	reverse = self.revdeps
 	note_dependents(tasks, reverse)
-	sums: Dict[Any, Any] = {}
+	sums: Dict[Waiting, int] = {}
 	for task in tasks:
 		if task.visited == 0:
 			try:
@@ -171,7 +174,7 @@ def prio_and_split(self: Any, tasks: List[Any]) -> Tuple[List[Any], List[Any]]:
 	return ready, waiting
 
 
-def note_dependents(tasks: List[Any], reverse: Any) -> None:
+def note_dependents(tasks: List[Task.Task], reverse: Dict[Task.Task, Set[Waiting]]) -> None:
 	"""Write down who waits for whom, and for a group of tasks that it does."""
 	groups = set()
 	for task in tasks:
@@ -184,14 +187,14 @@ def note_dependents(tasks: List[Any], reverse: Any) -> None:
 					reverse[first].add(other)
 
 
-def rank(start: Any, reverse: Any, sums: Dict[Any, Any]) -> None:
+def rank(start: Task.Task, reverse: Dict[Task.Task, Set[Waiting]], sums: "Dict[Waiting, int]") -> None:
 	"""Compute the priority of a task and of all that wait for it."""
 	if start not in reverse:
 		start.prio_order = start.tree_weight
 		start.visited = 2
 		return
 	start.visited = 1
-	frames = [[start, iter(reverse[start]), 0]]
+	frames: List[List[Any]] = [[start, iter(reverse[start]), 0]]
 	while frames:
 		frame = frames[-1]
 		for child in frame[1]:
@@ -221,17 +224,17 @@ def rank(start: Any, reverse: Any, sums: Dict[Any, Any]) -> None:
 				frames[-1][2] += total
 
 
-def debug_cycles(self: Any, tasks: List[Any], reverse: Any) -> None:
+def debug_cycles(self: Runner.Parallel, tasks: List[Task.Task], reverse: Dict[Task.Task, Set[Waiting]]) -> None:
 	state = dict.fromkeys(tasks, 0)
 	for task in tasks:
 		if not state[task]:
 			find_cycle(task, reverse, state)
 
 
-def find_cycle(start: Any, reverse: Any, state: Dict[Any, int]) -> None:
+def find_cycle(start: Task.Task, reverse: Dict[Task.Task, Set[Waiting]], state: "Dict[Waiting, int]") -> None:
 	"""Name a cycle that this task leads into, if there is one."""
 	state[start] = 1
-	frames = [(start, iter(reverse.get(start, ())))]
+	frames: List[Tuple[Waiting, Iterator[Waiting]]] = [(start, iter(reverse.get(start, ())))]
 	while frames:
 		for child in frames[-1][1]:
 			if isinstance(child, Task.TaskGroup):

@@ -6,14 +6,23 @@ import heapq
 import itertools
 import logging
 import threading
-from typing import Any, Dict, Iterator, List, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Type, Union
 
 from waflib import Logs, Runner, Task
 
 from ..hooks import patch
 
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+
 FEW = 8
 """So many dependencies are looked through each time: to remember how far one came would take longer."""
+
+
+Waited = Union["Task.Task", "Task.TaskGroup"]
+"""What a task waits for."""
+Key = Tuple[int, int]
+"""By which tasks are sorted, the most urgent first."""
 
 
 class Finished(patch.Patch):
@@ -34,7 +43,7 @@ class Finished(patch.Patch):
 		patch.replace("Runner.Parallel.mark_finished", mark_finished)
 
 
-def mark_finished(self: Any, tsk: Any) -> None:
+def mark_finished(self: Runner.Parallel, tsk: Task.Task) -> None:
 	waiting = self.revdeps.pop(tsk, ())
 	if waiting and getattr(tsk, "more_tasks", None):
 		self.large_heirs = tsk, waiting
@@ -54,14 +63,14 @@ def mark_finished(self: Any, tsk: Any) -> None:
 		hand_on(self, tsk, semaphore)
 
 
-def release(master: Any, task: Any) -> None:
+def release(master: Runner.Parallel, task: Task.Task) -> None:
 	"""Have a task considered that waited for others, if they have all ended."""
 	if task in master.incomplete and is_free(master, task):
 		master.incomplete.remove(task)
 		master.outstanding.append(task)
 
 
-def is_free(master: Any, task: Any) -> bool:
+def is_free(master: Runner.Parallel, task: Task.Task) -> bool:
 	"""There is nothing more that it waits for."""
 	after = task.run_after
 	if len(after) > FEW:
@@ -82,7 +91,7 @@ def is_free(master: Any, task: Any) -> bool:
 	return True
 
 
-def note_waiting(master: Any, blocker: Any, task: Any) -> None:
+def note_waiting(master: Runner.Parallel, blocker: Waited, task: Task.Task) -> None:
 	"""Let a task have this one considered when it ends; a group of tasks knows who follows it."""
 	if not isinstance(blocker, Task.TaskGroup):
 		master.revdeps[blocker].add(task)
@@ -93,18 +102,18 @@ class Search:
 
 	__slots__ = ("blocker", "left")
 
-	def __init__(self, after: Set[Any]) -> None:
-		self.left: Iterator[Any] = iter(tuple(after))
-		self.blocker: Any = next(self.left)
+	def __init__(self, after: "Set[Waited]") -> None:
+		self.left: Iterator[Waited] = iter(tuple(after))
+		self.blocker: Optional[Waited] = next(self.left)
 
-	def advance(self) -> Any:
+	def advance(self) -> "Optional[Waited]":
 		"""What the task still waits for; none if it was the last."""
 		while self.blocker is not None and self.blocker.hasrun:
 			self.blocker = next(self.left, None)
 		return self.blocker
 
 
-def hand_on(master: Any, task: Any, semaphore: Any) -> None:
+def hand_on(master: Runner.Parallel, task: Task.Task, semaphore: "Task.TaskSemaphore") -> None:
 	"""Let those run that waited for a semaphore of this task."""
 	try:
 		semaphore.release(task)
@@ -138,7 +147,7 @@ class More(patch.Patch):
 		patch.replace("Runner.Parallel.add_more_tasks", add_more_tasks)
 
 
-def add_more_tasks(self: Any, tsk: Any) -> None:
+def add_more_tasks(self: Runner.Parallel, tsk: Task.Task) -> None:
 	added = getattr(tsk, "more_tasks", None)
 	if not added:
 		return
@@ -178,11 +187,13 @@ class Heap(patch.Patch):
 		patch.replace("Runner.PriorityTasks", make_heap(Runner.PriorityTasks, Task.Task.priority, Task.Task.__lt__))
 
 
-def make_heap(stock: Any, priority: Any, less: Any) -> Any:
-	def key(task: Any) -> Tuple[Any, ...]:
+def make_heap(
+	stock: "Type[Runner.PriorityTasks]", priority: Callable[..., object], less: Callable[..., bool]
+) -> "Type[Runner.PriorityTasks]":
+	def key(task: Task.Task) -> Key:
 		return (-(task.weight + task.prio_order), getattr(task.generator, "tg_idx_count", 0))
 
-	def is_usual(task: Any) -> bool:
+	def is_usual(task: Task.Task) -> bool:
 		return getattr(task.priority, "__func__", None) is priority and task.__class__.__lt__ is less
 
 	class PriorityTasks(stock):
@@ -193,25 +204,25 @@ def make_heap(stock: Any, priority: Any, less: Any) -> Any:
 			self.start()
 
 		def start(self) -> None:
-			self.together: List[Any] = []
+			self.together: List[Task.Task] = []
 			"""Sorted, the next one last."""
-			self.single: List[Tuple[Any, int, Any]] = []
+			self.single: List[Tuple[Key, int, Task.Task]] = []
 			self.numbers = itertools.count()
 			self.is_own = True
 
 		def give_up(self) -> None:
 			"""Do as Waf does from now on."""
 			if self.is_own:
-				lst = list(self)
+				tasks = list(self)
 				self.start()
 				self.is_own = False
-				self.lst = []
-				stock.extend(self, lst)
+				self.lst: List[Task.Task] = []
+				stock.extend(self, tasks)
 
 		def __len__(self) -> int:
 			return len(self.together) + len(self.single) if self.is_own else len(self.lst)
 
-		def __iter__(self) -> Iterator[Any]:
+		def __iter__(self) -> Iterator[Task.Task]:
 			if not self.is_own:
 				return iter(self.lst)
 			return itertools.chain(reversed(self.together), (task for _, _, task in self.single))
@@ -220,21 +231,21 @@ def make_heap(stock: Any, priority: Any, less: Any) -> Any:
 			stock.clear(self)
 			self.start()
 
-		def append(self, task: Any) -> None:
+		def append(self, task: Task.Task) -> None:
 			if self.is_own and is_usual(task):
 				heapq.heappush(self.single, (key(task), next(self.numbers), task))
 			else:
 				self.give_up()
 				stock.append(self, task)
 
-		def pop(self) -> Any:
+		def pop(self) -> Task.Task:
 			if not self.is_own:
 				return stock.pop(self)
 			if self.together and not (self.single and self.single[0][0] < key(self.together[-1])):
 				return self.together.pop()
 			return heapq.heappop(self.single)[2]
 
-		def extend(self, lst: Any) -> None:
+		def extend(self, lst: Iterable[Task.Task]) -> None:
 			tasks = list(lst)
 			if self.is_own and not self and all(map(is_usual, tasks)):
 				tasks.sort(key=key)
@@ -268,9 +279,9 @@ class Messages(patch.Patch):
 
 	def install(self) -> None:
 		stock = Task.Task.log_display
-		template: Dict[str, Any] = {}
+		template: Dict[str, object] = {}
 
-		def log_display(self: Any, bld: Any) -> None:
+		def log_display(self: Task.Task, bld: "BuildContext") -> None:
 			if self.generator.bld.progress_bar or bld.logger or not is_heard_by_waf_alone():
 				stock(self, bld)
 				return
@@ -302,7 +313,10 @@ def is_heard_by_waf_alone() -> bool:
 def make_record(text: str) -> logging.LogRecord:
 	"""A record as Waf has it made for a message of a task."""
 	extra = {"terminator": "", "c1": "", "c2": ""}
-	return Logs.log.makeRecord(Logs.log.name, logging.INFO, Logs.__file__, 0, text, (), None, "info", extra)
+	record: logging.LogRecord = Logs.log.makeRecord(
+		Logs.log.name, logging.INFO, Logs.__file__, 0, text, (), None, "info", extra
+	)
+	return record
 
 
 class Threads(patch.Patch):
@@ -327,7 +341,7 @@ class Threads(patch.Patch):
 		stock = Runner.Parallel.__init__
 		spawner = Runner.Spawner
 
-		def __init__(self: Any, *args: Any, **kw: Any) -> None:
+		def __init__(self: Runner.Parallel, *args: object, **kw: object) -> None:
 			if Runner.Spawner is not spawner:
 				stock(self, *args, **kw)
 				return
@@ -343,7 +357,7 @@ class Threads(patch.Patch):
 class Crew:
 	"""Threads that take tasks as they come: one waits for the next task, the others run theirs or wait to be next."""
 
-	def __init__(self, master: Any) -> None:
+	def __init__(self, master: Runner.Parallel) -> None:
 		self.master = master
 		self.turn = threading.Lock()
 		"""Held by who waits for a task, so that messages come in their order."""
@@ -372,7 +386,7 @@ class Crew:
 					self.start_thread()
 			self.run(task)
 
-	def run(self, task: Any) -> None:
+	def run(self, task: Task.Task) -> None:
 		is_over = False
 		try:
 			if not self.master.stop:

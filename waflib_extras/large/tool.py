@@ -1,11 +1,16 @@
 """Which patches are put in place, and what is said of them."""
 
+from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, Type
+
 from waflib import Build, Context, Errors, Logs, Options
 
 from ..hooks import patch
 from . import database, digests, lookup, ordering, scheduling
 
-PATCHES = (
+if TYPE_CHECKING:
+	from waflib.Configure import ConfigurationContext
+
+PATCHES: Tuple[Type[patch.Patch], ...] = (
 	ordering.Precedence,
 	ordering.Files,
 	ordering.Recursion,
@@ -28,11 +33,11 @@ PATCHES = (
 class Large:
 	"""The patches of this process; one per process, as ``Build.large``."""
 
-	def __init__(self):
-		self.patches = None
+	def __init__(self) -> None:
+		self.patches: Optional[List[patch.Patch]] = None
 		"""Those in place; none before the first build has begun, when there are options."""
 
-	def begin(self, bld):
+	def begin(self, bld: Build.BuildContext) -> None:
 		if self.patches is None:
 			self.patches = []
 			chosen, reasons = choose(unwanted())
@@ -47,14 +52,15 @@ class Large:
 		for one in self.patches:
 			one.begin(bld)
 
-	def end(self, bld):
-		for one in reversed(self.patches):
+	def end(self, bld: Build.BuildContext) -> None:
+		for one in reversed(self.patches or ()):
 			one.end(bld)
 
 
-def choose(without):
+def choose(without: Iterable[str]) -> Tuple[List[patch.Patch], Dict[str, str]]:
 	"""The patches that fit this Waf, and by name why the others do not."""
-	chosen, reasons = [], {}
+	chosen: List[patch.Patch] = []
+	reasons: Dict[str, str] = {}
 	sources = patch.Sources()
 	for one in [cls() for cls in PATCHES]:
 		missing = [name for name in one.needs if name in reasons]
@@ -71,13 +77,13 @@ def choose(without):
 	return chosen, reasons
 
 
-def is_strange(chosen, reasons):
+def is_strange(chosen: Sequence[patch.Patch], reasons: Dict[str, str]) -> bool:
 	"""No patch fits that replaces code of Waf, and not because it is not wanted."""
 	fits = any(one.known for one in chosen)
 	return not fits and any(reasons.get(cls.name) not in (None, "--no-large") for cls in PATCHES if cls.known)
 
 
-def unwanted():
+def unwanted() -> List[str]:
 	"""The names that the options leave out."""
 	known = [cls.name for cls in PATCHES]
 	wanted = [name for name in (getattr(Options.options, "no_large", None) or "").split(",") if name]
@@ -94,21 +100,21 @@ class LargeContext(Context.Context):
 
 	cmd = "large"
 
-	def execute(self):
+	def execute(self) -> None:
 		_, reasons = choose(unwanted())
 		for cls in PATCHES:
 			reason = " (left out: %s)" % reasons[cls.name] if cls.name in reasons else ""
 			Logs.info("%-11s %s%s", cls.name, cls.topic, reason)
 
 
-def install():
+def install() -> None:
 	"""Have the patches put in place when a build begins, once per process, however this file is loaded."""
 	if hasattr(Build, "large"):
 		return
 	Build.large = large = Large()
 	stock = Build.BuildContext.execute
 
-	def execute(bld):
+	def execute(bld: Build.BuildContext) -> None:
 		large.begin(bld)
 		try:
 			stock(bld)
@@ -118,7 +124,7 @@ def install():
 	Build.BuildContext.execute = execute
 
 
-def options(opt):
+def options(opt: Options.OptionsContext) -> None:
 	if not opt.parser.get_option("--no-large"):
 		group = opt.add_option_group("Options for large builds")
 		group.add_option(
@@ -131,16 +137,16 @@ def options(opt):
 	install()
 
 
-def configure(conf):
+def configure(conf: "ConfigurationContext") -> None:
 	install()
 
 
-def setup(bld):
+def setup(bld: Build.BuildContext) -> None:
 	"""Called in the build when the tool was loaded in ``configure`` only."""
 	build(bld)
 
 
-def build(bld):
+def build(bld: Build.BuildContext) -> None:
 	install()
 	if Build.large.patches is None:
 		# this build has begun without them
