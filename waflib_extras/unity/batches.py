@@ -2,12 +2,17 @@
 The tasks of ``unity``: one writes the file that includes a batch, one compiles it, and more come if it is parted.
 """
 
-from typing import Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type
 
 from waflib import Context, Task, Utils
 from waflib.Tools import c_preproc
 
 from . import bisect, grouping
+
+if TYPE_CHECKING:
+	from waflib.Node import Node
+
+	from .unit import Place, Unit
 
 
 class unity(Task.Task):
@@ -22,20 +27,22 @@ class unity(Task.Task):
 		self.m.update(self.text.encode("utf-8", "surrogateescape"))
 
 	def uid(self) -> bytes:
-		return Utils.md5(b"unity" + self.outputs[0].abspath().encode("utf-8", "surrogateescape")).digest()
+		digest: bytes = Utils.md5(b"unity" + self.outputs[0].abspath().encode("utf-8", "surrogateescape")).digest()
+		return digest
 
 	def __str__(self) -> str:
 		node = self.outputs[0]
-		return node.path_from(node.ctx.launch_node())
+		path: str = node.path_from(node.ctx.launch_node())
+		return path
 
 	def keyword(self) -> str:
 		return "Writing"
 
 
-_classes: Dict[Any, Any] = {}
+_classes: Dict[Tuple[Type[Task.Task], bool], Type[Task.Task]] = {}
 
 
-def find_batch_class(base: Any, can_tell: bool) -> Any:
+def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 	"""
 	The class of tasks that compile a batch, made of the one that compiles a file.
 
@@ -52,13 +59,14 @@ def find_batch_class(base: Any, can_tell: bool) -> Any:
 		}
 		if can_tell and base.scan is c_preproc.scan:
 			fields["scan"] = scan_batch
-		_classes[key] = type(base)(base.__name__, (base,), fields)
+		make: Callable[..., Type[Task.Task]] = type(base)
+		_classes[key] = make(base.__name__, (base,), fields)
 	return _classes[key]
 
 
-def scan_batch(task: Any) -> Tuple[List[Any], List[str]]:
+def scan_batch(task: Task.Task) -> "Tuple[List[Node], List[str]]":
 	"""In place of Waf's scanner: the plan was made of all these files."""
-	unit = task.unity
+	unit: Unit = task.unity
 	files, headers = unit.target.plan["files"], unit.target.plan["headers"]
 	paths = {files[number] for i in task.members for number in headers[i]}
 	return [unit.nodes[i] for i in task.members] + [
@@ -66,16 +74,19 @@ def scan_batch(task: Any) -> Tuple[List[Any], List[str]]:
 	], []
 
 
-def get_more_tasks(task: Any) -> Any:
+def get_more_tasks(task: Task.Task) -> Optional[List[Task.Task]]:
 	"""Asked by Waf's scheduler in its own thread when a batch is compiled: tasks for what was set apart."""
 	if task.apart and "made" not in task.__dict__:
 		task.made = [make_apart(task, i) for i in task.apart]
-	return task.__dict__.get("made")
+	made: Optional[List[Task.Task]] = task.__dict__.get("made")
+	return made
 
 
-def exec_batch(task: Any, cmd: Any, **kw: Any) -> int:
+def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
 	"""In place of ``exec_command``: compile a batch, and part it if it does not compile."""
-	base = type(task).__mro__[1].exec_command
+	batch: Type[Task.Task] = type(task)
+	parent: Type[Task.Task] = batch.__mro__[1]
+	base: Callable[..., int] = parent.exec_command
 	bld = task.generator.bld
 	if (
 		base is not Task.Task.exec_command
@@ -88,9 +99,10 @@ def exec_batch(task: Any, cmd: Any, **kw: Any) -> int:
 	return bisect.Parting(task, cmd, kw).compile()
 
 
-def make_apart(task: Any, i: int) -> Any:
+def make_apart(task: Task.Task, i: int) -> Task.Task:
 	"""A task for a source that was in a batch; whoever waits for the batch waits for it, and gets what it makes."""
-	unit, bld = task.unity, task.generator.bld
+	unit: Unit = task.unity
+	bld = task.generator.bld
 	gen = unit.gen
 	new = unit.make_single(unit.nodes[i])
 	new.env = task.env
@@ -107,7 +119,7 @@ def make_apart(task: Any, i: int) -> Any:
 	return new
 
 
-def wait_for(user: Any, task: Any, new: Any, places: Dict[Any, Any]) -> None:
+def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, places: "Dict[Node, Place]") -> None:
 	if user is new or user is task:
 		return
 	for before in list(user.run_after):

@@ -6,9 +6,14 @@ import os
 import re
 import sys
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Pattern, Sequence, TextIO, Tuple
 
 from waflib import Context, Logs, Options, Task, Utils
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+
+	from .unit import Unit
 
 AUTO = "auto"
 SAMPLE = 3
@@ -19,20 +24,24 @@ ERROR = re.compile(r"^(.*?):\d+(?::\d+)?: (?:fatal )?error\b", re.MULTILINE)
 PLACE = re.compile(r"^(?:In file included from |\s+from )?([^\s:][^:\n]*):\d+", re.MULTILINE)
 
 
+Given = Dict[str, Any]
+"""What a task gives to ``Popen`` for its command."""
+
+
 class Attempt:
 	"""What came of a compile, which is not shown before it is known to be the last one."""
 
-	def __init__(self, task: Any, cmd: List[str], kw: Dict[str, Any]) -> None:
+	def __init__(self, task: Task.Task, cmd: List[str], kw: Given) -> None:
 		self.lines: List[Tuple[str, str]] = []
 		began = time.monotonic()
-		self.code = Task.Task.exec_command(Standin(task, self), cmd, **kw)
+		self.code: int = Task.Task.exec_command(Standin(task, self), cmd, **kw)
 		self.seconds = time.monotonic() - began
 
 	@property
 	def text(self) -> str:
 		return "".join(text for _, text in self.lines)
 
-	def show(self, bld: Any) -> None:
+	def show(self, bld: "BuildContext") -> None:
 		"""As Waf does it."""
 		for stream, text in self.lines:
 			if bld.logger:
@@ -45,26 +54,27 @@ class Attempt:
 				Logs.info(text, extra={"stream": stand, "c1": ""})
 
 
-def sys_stream(name: str) -> Any:
+def sys_stream(name: str) -> TextIO:
 	return sys.stdout if name == "out" else sys.stderr
 
 
 class Standin:
 	"""A task for Waf's ``exec_command``, which runs its command for a context that only listens."""
 
-	def __init__(self, task: Any, attempt: Attempt) -> None:
+	def __init__(self, task: Task.Task, attempt: Attempt) -> None:
 		self.__dict__.update(task=task, generator=self, bld=self, logger=self, attempt=attempt)
 
 	def __getattr__(self, name: str) -> Any:
 		return getattr(self.task, name)
 
-	def exec_command(self, cmd: Any, **kw: Any) -> int:
-		return Context.Context.exec_command(self, cmd, **kw)
+	def exec_command(self, cmd: List[str], **kw: Any) -> int:
+		status: int = Context.Context.exec_command(self, cmd, **kw)
+		return status
 
-	def log_command(self, cmd: Any, kw: Any) -> None:
+	def log_command(self, cmd: List[str], kw: Given) -> None:
 		self.task.generator.bld.log_command(cmd, kw)
 
-	def info(self, *args: Any, **kwargs: Any) -> None:
+	def info(self, *args: object, **kwargs: object) -> None:
 		pass
 
 	def debug(self, form: str, text: str) -> None:
@@ -77,11 +87,11 @@ class Standin:
 class Parting:
 	"""One batch: compiles it, and finds out who does not go with the others if it fails."""
 
-	def __init__(self, task: Any, cmd: List[str], kw: Dict[str, Any]) -> None:
+	def __init__(self, task: Task.Task, cmd: List[str], kw: Given) -> None:
 		self.task = task
 		self.cmd = cmd
 		self.kw = kw
-		self.unit = task.unity
+		self.unit: Unit = task.unity
 		self.bld = task.generator.bld
 		self.kept: List[int] = []
 		self.apart: List[int] = []
@@ -105,7 +115,9 @@ class Parting:
 		if self.last[0] != self.kept or self.last[1] is None or self.last[1].code:
 			self.attempt(self.kept)
 		self.settle(attempt)
-		return self.end(self.last[1])
+		last = self.last[1]
+		assert last is not None  # there was an attempt
+		return self.end(last)
 
 	def end(self, attempt: Attempt) -> int:
 		attempt.show(self.bld)
@@ -188,7 +200,7 @@ class Parting:
 		if member not in self.apart:
 			self.apart.append(member)
 
-	def find_named(self, text: str, pattern: Any) -> List[int]:
+	def find_named(self, text: str, pattern: Pattern[str]) -> List[int]:
 		"""The members that messages of the compiler name in such places, or the headers of which they name."""
 		spelled = {self.unit.spell(i): i for i in self.task.members}
 		spelled.update({"./" + path: i for path, i in list(spelled.items())})
@@ -231,7 +243,7 @@ class Parting:
 		if getattr(Options.options, "unity", None) != AUTO or self.unit.target.times:
 			return False
 		with self.unit.book.lock:
-			if getattr(self.unit, "sampled", False):
+			if self.unit.sampled:
 				return False
 			self.unit.sampled = True
 			return True
@@ -239,17 +251,18 @@ class Parting:
 	def sample(self, members: List[int]) -> List[float]:
 		"""The seconds that some members take alone."""
 		step = max(len(members) // SAMPLE, 1)
-		times = []
+		times: List[float] = []
 		for member in members[::step][:SAMPLE]:
-			if not self.attempt([member]):
+			worked, last = self.attempt([member]), self.last[1]
+			if not worked or last is None:
 				times = []
 				break
-			times.append(self.last[1].seconds)
+			times.append(last.seconds)
 		self.write(members)
 		return times
 
 
-def sign_again(task: Any) -> None:
+def sign_again(task: Task.Task) -> None:
 	"""
 	Have the signature of a task say what its input is by now.
 

@@ -4,13 +4,15 @@ Where a reader of C or C++ is among braces and namespaces, and what is declared 
 Knows nothing of directives, nor of how a text becomes tokens.
 """
 
-from typing import Any, Dict, List, Tuple
+from typing import Dict, List, Tuple
 
 from .declarators import declarators, end_of_angle, is_mutable, strip_angles, strip_groups
 from .tokens import ATTRIBUTES, KEYWORDS, TYPES, WORD
 
 INTERNAL, EXTERNAL, TAG = "i", "e", "t"
 HIDING = frozenset(("static", "typedef", "const", "constexpr", "inline", "__inline", "__inline__", "template"))
+
+State = Tuple[List[str], int, int, str, int, List[str]]
 
 
 class Declarations:
@@ -31,10 +33,10 @@ class Declarations:
 		"""Anonymous namespaces around us."""
 		self.decl: List[str] = []
 
-	def save(self) -> Tuple[Any, ...]:
+	def save(self) -> State:
 		return self.stack[:], self.inside, self.parens, self.space, self.hidden, self.decl[:]
 
-	def restore(self, state: Tuple[Any, ...]) -> None:
+	def restore(self, state: State) -> None:
 		stack, self.inside, self.parens, self.space, self.hidden, decl = state
 		self.stack, self.decl = stack[:], decl[:]
 

@@ -4,12 +4,12 @@ The tokens of one declaration: without what is in brackets of some kind, and the
 Pure, and knows nothing of where in a file the declaration is.
 """
 
-from typing import Any, List, Tuple
+from typing import Container, List, Optional, Tuple
 
 from .tokens import ATTRIBUTES, KEYWORDS, WORD
 
 
-def strip_groups(decl: List[str], only: Any = None) -> List[str]:
+def strip_groups(decl: List[str], only: Optional[Container[str]] = None) -> List[str]:
 	"""Without what is between parentheses and brackets; with ``only``, such groups after these words."""
 	found: List[str] = []
 	depth = 0

@@ -7,7 +7,7 @@ pieces of those that cannot notice each other.
 """
 
 import hashlib
-from typing import Any, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from . import declarations, names
 
@@ -420,7 +420,7 @@ def find_cuts(
 	keys: Sequence[str], sources: Sequence[Source], weights: Sequence[int], groups: Sequence[str]
 ) -> List[Tuple[int, int]]:
 	"""The group of each source."""
-	kinds: Dict[Any, List[int]] = {}
+	kinds: Dict[Tuple[str, object], List[int]] = {}
 	for i, source in enumerate(sources):
 		kinds.setdefault((groups[i] if groups else "", source.kind), []).append(i)
 	found: List[Tuple[int, int]] = [(0, 0)] * len(sources)

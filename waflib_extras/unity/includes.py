@@ -16,6 +16,8 @@ from .foreign import Foreign, read_foreign
 
 Include = Tuple[Optional[Tuple[str, str]], str]
 """Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
+Record = List[Any]
+"""Of a file, as ``marshal`` keeps it: its stamp, the digest of a file of the project, and its facts."""
 SEARCH_SECONDS = 30.0
 
 
@@ -30,11 +32,11 @@ def digest_of(path: str) -> str:
 class Shelf:
 	"""The facts of files, remembered from build to build."""
 
-	def __init__(self, saved: Optional[Dict[str, Any]] = None) -> None:
-		self.saved: Dict[str, Any] = {} if saved is None else saved
+	def __init__(self, saved: Optional[Dict[str, Record]] = None) -> None:
+		self.saved: Dict[str, Record] = {} if saved is None else saved
 		"""By path: stamp, digest, facts."""
 		self.open: Dict[str, grouping.File] = {}
-		self.new: Dict[str, Any] = {}
+		self.new: Dict[str, Record] = {}
 		"""What was not known before."""
 
 	def digest(self, path: str) -> str:
@@ -99,10 +101,10 @@ def ask_search(compiler: List[str], language: str) -> List[str]:
 class System:
 	"""The headers of the system, as a compiler finds them that searches these folders."""
 
-	def __init__(self, saved: Optional[Dict[str, Any]], folders: Sequence[str]) -> None:
-		self.saved: Dict[str, Any] = {} if saved is None else saved
+	def __init__(self, saved: Optional[Dict[str, Record]], folders: Sequence[str]) -> None:
+		self.saved: Dict[str, Record] = {} if saved is None else saved
 		self.folders = folders
-		self.new: Dict[str, Any] = {}
+		self.new: Dict[str, Record] = {}
 		self.files: Dict[str, Foreign] = {}
 		self.reached: Dict[str, FrozenSet[str]] = {}
 		self.sets: Dict[Tuple[str, str], FrozenSet[str]] = {}

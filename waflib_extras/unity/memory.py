@@ -12,11 +12,33 @@ import shutil
 import tempfile
 import threading
 import time
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Optional, Set, Tuple
+from typing import (
+	TYPE_CHECKING,
+	Any,
+	Callable,
+	ContextManager,
+	Dict,
+	FrozenSet,
+	Iterable,
+	List,
+	Mapping,
+	Optional,
+	Protocol,
+	Set,
+	Tuple,
+	TypedDict,
+)
 
 from ..facts import stamps
 from ..hooks import gc_pause
 from . import grouping, includes, names
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.Node import Node
+	from waflib.TaskGen import task_gen
+
+	from . import planning
 
 FORMAT = 5
 ENCODING = 2  # of marshal, which all interpreters know, and which is ten times as fast as JSON
@@ -30,29 +52,90 @@ RESTED_SECONDS = 8 * 3600
 """So it is after this time."""
 
 
+Entry = Tuple[int, List[int], int, List[str]]
+"""A ``grouping.Entry`` as ``marshal`` keeps it."""
+
+
+class Plan(TypedDict):
+	"""What becomes of the sources of a target: a ``grouping.Plan``, and which headers it was made of."""
+
+	entries: List[Entry]
+	macros: Dict[str, List[str]]
+	reasons: Dict[str, str]
+	starts: List[int]
+	files: List[str]
+	headers: List[Optional[List[int]]]
+	"""Of each source, the numbers of ``files``; none where a header was not found."""
+
+
+class Saved(TypedDict, total=False):
+	"""What is remembered of a target."""
+
+	key: str
+	"""Of the plan; what follows up to ``plan`` is there as soon as there is one."""
+	stamps: Dict[str, Optional[stamps.Stamp]]
+	missed: Dict[str, List[str]]
+	digests: Dict[str, str]
+	edited: Dict[str, Tuple[int, float]]
+	plan: Plan
+	apart: Dict[str, Dict[str, str]]
+	times: List[float]
+
+
+class Facts(TypedDict):
+	"""All that is known of files."""
+
+	facts: int
+	"""The version of what reads them."""
+	files: Dict[str, includes.Record]
+	systems: Dict[str, includes.Record]
+	folders: Dict[str, List[str]]
+	"""Where a compiler looks for headers."""
+
+
+class News(TypedDict):
+	"""What one ledger has found out, for another one."""
+
+	files: Dict[str, includes.Record]
+	systems: Dict[str, includes.Record]
+	folders: Dict[str, List[str]]
+	plans: Dict[str, Saved]
+	is_new: bool
+
+
+class Checks(Protocol):
+	"""What the resident process gives to a build that it has begun before anybody asked for it."""
+
+	def away(self) -> ContextManager[None]: ...
+
+	def append(self, check: Callable[[], bool]) -> None: ...
+
+	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]: ...
+
+
 class Ledger:
 	"""All that is remembered of one build folder."""
 
 	def __init__(self, folder: str) -> None:
 		self.folder = folder
 		self.lock = threading.Lock()
-		self.plans: Dict[str, Dict[str, Any]] = read(os.path.join(folder, PLANS)) or {}
+		self.plans: Dict[str, Saved] = read(os.path.join(folder, PLANS)) or {}
 		"""By target and language."""
 		self.is_new = False
 		self.has_new = False
 		"""There are facts that the shelf does not call new."""
 		self.planned: Set[str] = set()
 		"""The targets of new plans."""
-		self.facts: Optional[Dict[str, Any]] = None
+		self.facts: Optional[Facts] = None
 		self.shelf: Optional[includes.Shelf] = None
 		self.systems: Dict[str, includes.System] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
-		self.nodes: Dict[str, Any] = {}
+		self.nodes: Dict[str, Node] = {}
 		self.collector = gc_pause.Collector()
 		self.sources = 0
 		self.listed: Tuple[int, Dict[str, FrozenSet[str]]] = (-1, {})
-		self.ahead: Any = None
+		self.ahead: Optional[planning.Ahead] = None
 		"""Who makes plans of targets before their turn, if anybody does."""
 		self.told: List[str] = []
 		"""What is shown when the build ends."""
@@ -79,7 +162,7 @@ class Ledger:
 		found = self.lists[folder].intersection(names)
 		return any(os.path.isfile(os.path.join(folder, name)) for name in found)
 
-	def looks_away(self, checks: Any) -> None:
+	def looks_away(self, checks: Checks) -> None:
 		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
 
 		def look(path: str) -> Optional[stamps.Stamp]:
@@ -97,23 +180,28 @@ class Ledger:
 		self.look, self.read, self.list = look, read_away, list_away
 		checks.append(lambda: self.holds_still(checks.look_at))
 
-	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Any]]) -> bool:
+	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Optional[os.stat_result]]]) -> bool:
 		"""Look at all files again: what was planned is what would be planned now."""
 		before, self.look, self.read = self.stamps, stamps.of_file, read_content
 		self.list, self.lists = list_folder, {}
 		found = look_at(before)
-		self.stamps = {path: status and stamps.of_status(status) for path, status in found.items()}
+		self.stamps = {path: None if status is None else stamps.of_status(status) for path, status in found.items()}
 		now = time.time()
 		return all((self.stamp(path) is None) == (stamp is None) for path, stamp in before.items()) and all(
 			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
 		)
 
+	def find_facts(self) -> Facts:
+		"""All facts; they are read when they are first asked for."""
+		if self.facts is None:
+			self.facts = read(os.path.join(self.folder, FACTS))
+			if self.facts is None or self.facts.get("facts") != names.VERSION:
+				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
+		return self.facts
+
 	def open_facts(self) -> includes.Shelf:
 		if self.shelf is None:
-			self.facts = read(os.path.join(self.folder, FACTS)) or {}
-			if self.facts.get("facts") != names.VERSION:
-				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
-			self.shelf = includes.Shelf(self.facts["files"])
+			self.shelf = includes.Shelf(self.find_facts()["files"])
 		return self.shelf
 
 	def system(self, folders: List[str]) -> includes.System:
@@ -121,18 +209,19 @@ class Ledger:
 		key = os.pathsep.join(folders)
 		if key not in self.systems:
 			# one file says the same to all compilers
-			self.systems[key] = includes.System(self.facts["systems"], folders)
+			self.systems[key] = includes.System(self.find_facts()["systems"], folders)
 		return self.systems[key]
 
 	def find_search(self, compiler: List[str], language: str) -> List[str]:
 		"""Where a compiler looks for headers; it is asked once."""
 		self.open_facts()
+		known = self.find_facts()["folders"]
 		program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
 		key = "%s %s %s" % (" ".join(compiler), language, program)
-		if key not in self.facts["folders"]:
-			self.facts["folders"][key] = includes.ask_search(compiler, "c++" if language == "cxx" else "c")
+		if key not in known:
+			known[key] = includes.ask_search(compiler, "c++" if language == "cxx" else "c")
 			self.has_new = True
-		return self.facts["folders"][key]
+		return known[key]
 
 	def find_listed(self, group: int) -> Dict[str, FrozenSet[str]]:
 		"""What is in folders, for all targets of a group: between two groups tasks run, and may make files."""
@@ -140,25 +229,25 @@ class Ledger:
 			self.listed = group, {}
 		return self.listed[1]
 
-	def count_sources(self, bld: Any) -> int:
+	def count_sources(self, bld: "BuildContext") -> int:
 		"""The sources of all that is built, as far as they are known before any of it is."""
 		if not self.sources:
 			gens = [each for group in bld.groups for each in group if hasattr(each, "features")]
 			self.sources = sum(map(count_sources, gens))
 		return self.sources
 
-	def find_node(self, bld: Any, path: str) -> Any:
+	def find_node(self, bld: "BuildContext", path: str) -> "Node":
 		if path not in self.nodes:
 			self.nodes[path] = bld.root.make_node(path)
 		return self.nodes[path]
 
-	def take_new(self) -> Dict[str, Any]:
+	def take_new(self) -> News:
 		"""The facts and plans that have come since this was asked last, for another ledger of the same build folder."""
 		new = [self.open_facts().new, *(system.new for system in self.systems.values())]
-		told = {
+		told: News = {
 			"files": dict(new[0]),
 			"systems": {path: each for news in new[1:] for path, each in news.items()},
-			"folders": dict(self.facts["folders"]),
+			"folders": dict(self.find_facts()["folders"]),
 			"plans": {name: self.plans[name] for name in self.planned},
 			"is_new": any(new),
 		}
@@ -167,10 +256,12 @@ class Ledger:
 		self.planned.clear()
 		return told
 
-	def put_new(self, told: Dict[str, Any]) -> None:
+	def put_new(self, told: News) -> None:
 		self.open_facts()
-		for kind in ("files", "systems", "folders"):
-			self.facts[kind].update(told[kind])
+		facts = self.find_facts()
+		facts["files"].update(told["files"])
+		facts["systems"].update(told["systems"])
+		facts["folders"].update(told["folders"])
 		for name, saved in told["plans"].items():
 			self.target(name).saved.update(saved)
 			self.is_new = True
@@ -184,7 +275,7 @@ class Ledger:
 				write(os.path.join(self.folder, PLANS), self.plans)
 			if self.shelf is not None and (self.has_new or self.take_new()["is_new"]):
 				self.has_new = False
-				write(os.path.join(self.folder, FACTS), self.facts)
+				write(os.path.join(self.folder, FACTS), self.find_facts())
 
 
 def read_content(path: str) -> Optional[bytes]:
@@ -202,7 +293,7 @@ def list_folder(folder: str) -> FrozenSet[str]:
 		return frozenset()
 
 
-def count_sources(gen: Any) -> int:
+def count_sources(gen: "task_gen") -> int:
 	"""The sources that a task generator is given."""
 	try:
 		return len(gen.to_list(getattr(gen, "source", [])))
@@ -213,14 +304,15 @@ def count_sources(gen: Any) -> int:
 class Target:
 	"""What is remembered of the sources of one language in a target."""
 
-	def __init__(self, ledger: Ledger, name: str, saved: Dict[str, Any]) -> None:
+	def __init__(self, ledger: Ledger, name: str, saved: Saved) -> None:
 		self.ledger = ledger
 		self.name = name
 		self.saved = saved
 
 	@property
-	def plan(self) -> Optional[Dict[str, Any]]:
-		return self.saved.get("plan")
+	def plan(self) -> Plan:
+		"""Not before there is one."""
+		return self.saved["plan"]
 
 	def holds(self, key: str, now: float, is_cxx: bool) -> bool:
 		"""The plan is the one for what is there now, and nobody comes back."""
@@ -283,18 +375,19 @@ class Target:
 		finder: includes.Finder,
 		sources: List[str],
 		files: List[str],
-		plan: Dict[str, Any],
+		plan: Plan,
 	) -> None:
 		shelf = finder.shelf
 		# headers that were too fresh are read again once
 		fresh = [path for path in files if stamps.is_unsettled(shelf.stamp(path))]
-		self.saved.update(
-			key=key,
-			stamps={**finder.system.find_stamps(finder.systems), **{path: shelf.stamp(path) for path in files}},
-			missed={folder: sorted(missed) for folder, missed in finder.missed.items()},
-			digests={path: shelf.digest(path) for path in [*sources, *fresh]},
-			plan=plan,
-		)
+		self.saved["key"] = key
+		self.saved["stamps"] = {
+			**finder.system.find_stamps(finder.systems),
+			**{path: shelf.stamp(path) for path in files},
+		}
+		self.saved["missed"] = {folder: sorted(missed) for folder, missed in finder.missed.items()}
+		self.saved["digests"] = {path: shelf.digest(path) for path in [*sources, *fresh]}
+		self.saved["plan"] = plan
 		self.ledger.planned.add(self.name)
 		self.ledger.is_new = True
 
@@ -355,7 +448,7 @@ def is_rested(builds: int, when: float, now: float) -> bool:
 	return builds > RESTED_BUILDS or not 0 <= now - when < RESTED_SECONDS
 
 
-def read(path: str) -> Optional[Dict[str, Any]]:
+def read(path: str) -> Any:
 	"""What was written to a file, if that is there and whole."""
 	try:
 		with open(path, "rb") as f:
@@ -365,9 +458,9 @@ def read(path: str) -> Optional[Dict[str, Any]]:
 	return marshal.loads(content) if head == head_of(content) else None
 
 
-def write(path: str, found: Dict[str, Any]) -> None:
+def write(path: str, found: Mapping[str, object]) -> None:
 	"""Put a file in its place at once."""
-	content = marshal.dumps(found, ENCODING)
+	content = marshal.dumps(found, ENCODING)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
 	folder, name = os.path.split(path)
 	os.makedirs(folder, exist_ok=True)
 	handle, temporary = tempfile.mkstemp(prefix=name, dir=folder)

@@ -6,9 +6,9 @@ Pure: a text goes in, facts come out. It is read in one pass and without its pre
 """
 
 import re
-from typing import Any, Dict, List, NamedTuple, Set, Tuple
+from typing import Dict, List, NamedTuple, Set, Tuple, Union
 
-from .declarations import Declarations
+from .declarations import Declarations, State
 from .tokens import COMMENT, KEYWORDS, RAW, TOKEN, TYPES, WORD
 
 VERSION = 1
@@ -64,7 +64,7 @@ class Facts(NamedTuple):
 	"""Names at file scope: their kind, namespace and name, parted by blanks."""
 	macros: Dict[str, str]
 	"""Those that it defines or takes away, with the text, and none where it asks first whether there is one."""
-	prelude: List[Any]
+	prelude: List[Union[str, int]]
 	"""Directives that change how headers are read, and between them the numbers of its includes."""
 	words: str
 	"""Every identifier that is not only a member of something."""
@@ -112,10 +112,10 @@ class Reader(Declarations):
 		self.last = self.takes = ""
 		self.includes: List[str] = []
 		self.macros: Dict[str, str] = {}
-		self.prelude: List[Any] = []
+		self.prelude: List[Union[str, int]] = []
 		self.directive_words: Set[str] = set()
 		self.optional: List[int] = []
-		self.conditions: List[Tuple[Set[str], Any, List[Any]]] = []
+		self.conditions: List[Tuple[Set[str], Tuple[bool, State], List[State]]] = []
 		self.balance: Dict[str, int] = {}
 		self.once = False
 		self.guard = ""

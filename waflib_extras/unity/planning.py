@@ -12,9 +12,13 @@ import marshal
 import os
 import signal
 import tempfile
-from typing import Any, Callable, Dict, List, Sequence
+from typing import TYPE_CHECKING, Callable, List, Sequence
 
 from . import memory
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.TaskGen import task_gen
 
 LEAST = 200
 """So many sources are worth a process."""
@@ -29,7 +33,7 @@ class Helper:
 		self.file = file
 		self.read = 0
 
-	def take(self) -> List[Dict[str, Any]]:
+	def take(self) -> List[memory.News]:
 		"""What it has left since we looked last."""
 		found = []
 		size = os.fstat(self.file).st_size
@@ -52,7 +56,7 @@ class Helper:
 class Ahead:
 	"""The helpers of one build."""
 
-	def __init__(self, book: memory.Ledger, make: Callable[[Any], None]) -> None:
+	def __init__(self, book: memory.Ledger, make: Callable[["task_gen"], None]) -> None:
 		self.book = book
 		self.make = make
 		"""Makes the plans of a task generator, and leaves them in the book."""
@@ -61,7 +65,7 @@ class Ahead:
 		self.count = 0
 		"""Plans that others have made."""
 
-	def note_miss(self, gen: Any) -> None:
+	def note_miss(self, gen: "task_gen") -> None:
 		"""
 		A target has to be planned here.
 
@@ -72,7 +76,7 @@ class Ahead:
 		if self.misses == 2:
 			self.begin(find_followers(gen), find_processes(gen.bld) - 1)
 
-	def begin(self, gens: List[Any], count: int) -> None:
+	def begin(self, gens: List["task_gen"], count: int) -> None:
 		weights = [memory.count_sources(gen) for gen in gens]
 		shares = part(weights, min(count, sum(weights) // LEAST))
 		for share in shares:
@@ -81,7 +85,7 @@ class Ahead:
 			except OSError:
 				return  # there may be no more processes, or files
 
-	def fork(self, gens: List[Any]) -> Helper:
+	def fork(self, gens: List["task_gen"]) -> Helper:
 		file = make_file()
 		try:
 			pid = os.fork()
@@ -92,7 +96,7 @@ class Ahead:
 			self.be_helper(gens, file)
 		return Helper(pid, file)
 
-	def be_helper(self, gens: List[Any], file: int) -> None:
+	def be_helper(self, gens: List["task_gen"], file: int) -> None:
 		"""All that a forked process does."""
 		parent = os.getppid()
 		try:
@@ -104,7 +108,8 @@ class Ahead:
 			for gen in gens:
 				with contextlib.suppress(Exception):  # a source that is not there, or not yet
 					self.make(gen)
-				data = marshal.dumps(self.book.take_new(), memory.ENCODING)
+				new = self.book.take_new()
+				data = marshal.dumps(new, memory.ENCODING)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
 				view = memoryview(len(data).to_bytes(NUMBERS, "big") + data)
 				while view:
 					view = view[os.write(file, view) :]
@@ -136,7 +141,7 @@ def make_file() -> int:
 		return os.dup(file.fileno())
 
 
-def find_followers(gen: Any) -> List[Any]:
+def find_followers(gen: "task_gen") -> "List[task_gen]":
 	"""The task generators of its group whose turn comes after it."""
 	bld = gen.bld
 	group = bld.groups[bld.current_group]
@@ -146,7 +151,7 @@ def find_followers(gen: Any) -> List[Any]:
 	return [each for each in after if hasattr(each, "source") and not getattr(each, "posted", None)]
 
 
-def find_processes(bld: Any) -> int:
+def find_processes(bld: "BuildContext") -> int:
 	"""How many may work at once."""
 	affinity = getattr(os, "sched_getaffinity", None)
 	return min(getattr(bld, "jobs", 1), len(affinity(0)) if affinity else os.cpu_count() or 1)

@@ -2,13 +2,16 @@
 
 import fnmatch
 import functools
-from typing import Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Dict, List
 
 from waflib import Build, Logs, Options, TaskGen
 
 from . import bisect, planning, unit
 
-MAX_BATCH = 128
+if TYPE_CHECKING:
+	from waflib.Node import Node
+	from waflib.Task import Task
+
 MAX_BATCH = 128
 
 EXTS_C = (".c",)
@@ -21,7 +24,7 @@ HOOKS = (("waflib.Tools.c", "c_hook"), ("waflib.Tools.cxx", "cxx_hook"))
 # ---- what Waf calls
 
 
-def options(opt):
+def options(opt: Options.OptionsContext) -> None:
 	install()
 	if opt.parser.get_option("--batchsize"):
 		return
@@ -58,22 +61,23 @@ def options(opt):
 	install()
 
 
-def build(bld):
+def build(bld: Build.BuildContext) -> None:
 	install()
 	bld.unity_everywhere = True
 
 
 @TaskGen.taskgen_method
-def batch_size(self):
+def batch_size(self: TaskGen.task_gen) -> int:
 	default = getattr(Options.options, "batchsize", MAX_BATCH)
 	if default < 1:
 		return 0
-	return getattr(self, "unity_size", default)
+	size: int = getattr(self, "unity_size", default)
+	return size
 
 
 @TaskGen.feature("*")
 @TaskGen.before("process_source")
-def collect_unity(self):
+def collect_unity(self: TaskGen.task_gen) -> None:
 	"""Have the sources of a target planned as soon as all of them are known."""
 	if not is_wanted(self):
 		return
@@ -83,7 +87,7 @@ def collect_unity(self):
 		book.ahead = planning.Ahead(book, plan_early)
 	stock = self.process_source
 
-	def process_source():
+	def process_source() -> None:
 		collector.begin()
 		try:
 			stock()
@@ -94,7 +98,7 @@ def collect_unity(self):
 	self.process_source = process_source
 
 
-def is_wanted(gen: Any) -> bool:
+def is_wanted(gen: TaskGen.task_gen) -> bool:
 	choice = getattr(Options.options, "unity", None)
 	features = gen.to_list(gen.features)
 	asked = "unity" in features or choice in (ON, AUTO) or getattr(gen.bld, "unity_everywhere", False)
@@ -108,7 +112,7 @@ def is_wanted(gen: Any) -> bool:
 	)
 
 
-def plan_early(gen: Any) -> None:
+def plan_early(gen: TaskGen.task_gen) -> None:
 	"""Make the plans of a task generator that is not posted yet, in a process that ends afterwards."""
 	if is_wanted(gen):
 		for each in Collector(gen).foresee():
@@ -121,9 +125,9 @@ def plan_early(gen: Any) -> None:
 class Collector:
 	"""Takes the sources of a task generator from the hooks that would make a task of each."""
 
-	def __init__(self, gen: Any) -> None:
+	def __init__(self, gen: TaskGen.task_gen) -> None:
 		self.gen = gen
-		self.taken: Dict[str, List[Tuple[unit.Place, Any, Any]]] = {"c": [], "cxx": []}
+		self.taken: Dict[str, List[unit.Taken]] = {"c": [], "cxx": []}
 		"""By language: where its object is to be, the node, the hook."""
 
 	def begin(self) -> None:
@@ -142,7 +146,7 @@ class Collector:
 		else:
 			self.gen.mappings = self.outer
 
-	def foresee(self) -> List[Any]:
+	def foresee(self) -> List[unit.Unit]:
 		"""The units of a task generator whose turn has not come, as far as they can be told."""
 		self.begin()
 		gen = self.gen
@@ -152,14 +156,14 @@ class Collector:
 				hook(gen, node)
 		return [unit.Unit(gen, language, taken) for language, taken in self.taken.items() if len(taken) > 1]
 
-	def take(self, language: str, hook: Any, gen: Any, node: Any) -> None:
+	def take(self, language: str, hook: unit.Hook, gen: TaskGen.task_gen, node: "Node") -> None:
 		if self.may_join(node):
 			count = sum(map(len, self.taken.values()))
 			self.taken[language].append(((len(getattr(gen, "compiled_tasks", ())), 0, count), node, hook))
 		else:
 			hook(gen, node)
 
-	def may_join(self, node: Any) -> bool:
+	def may_join(self, node: "Node") -> bool:
 		"""It is there to be read, and nobody wants it alone."""
 		bld = self.gen.bld
 		excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
@@ -176,7 +180,7 @@ class Collector:
 		"""Make tasks of what was taken, and have them where they would be, if each had been made at once."""
 		gen = self.gen
 		before = list(getattr(gen, "compiled_tasks", ()))
-		places: Dict[Any, unit.Place] = {task: (i, 1, 0) for i, task in enumerate(before)}
+		places: Dict[Task, unit.Place] = {task: (i, 1, 0) for i, task in enumerate(before)}
 		for language, taken in self.taken.items():
 			if len(taken) < 2:
 				for place, node, hook in taken:
@@ -197,7 +201,7 @@ def install() -> None:
 	if hasattr(stock, "unity"):
 		return
 
-	def compile(bld):
+	def compile(bld: Build.BuildContext) -> None:
 		try:
 			stock(bld)
 		finally:
@@ -212,5 +216,5 @@ def install() -> None:
 				for line in book.told:
 					Logs.info(line)
 
-	compile.unity = True
+	compile.__dict__["unity"] = True
 	Build.BuildContext.compile = compile

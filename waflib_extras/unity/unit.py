@@ -5,12 +5,17 @@ The sources of one language in a target of ``unity``: planned, and made to tasks
 import hashlib
 import os
 import time
-from typing import Any, Dict, List, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Set, Tuple
 
 from waflib import Build, Errors, Logs, Options, Utils
 from waflib.Tools import c_preproc
 
 from . import batches, bisect, grouping, includes, memory
+
+if TYPE_CHECKING:
+	from waflib.Node import Node
+	from waflib.Task import Task
+	from waflib.TaskGen import task_gen
 
 WORTH = 0.8
 """To compile files together shall take at most this part of the time that they take alone."""
@@ -21,24 +26,29 @@ CLANG_MAPS = 10
 
 Place = Tuple[int, int, int]
 """By this the objects of a target are ordered."""
+Hook = Callable[["task_gen", "Node"], object]
+"""What Waf would have make a task of a source."""
+Taken = Tuple[Place, "Node", Hook]
 
 
 class Unit:
 	"""The sources of one language in a target."""
 
-	def __init__(self, gen: Any, language: str, taken: Sequence[Tuple[Place, Any, Any]]) -> None:
+	def __init__(self, gen: "task_gen", language: str, taken: Sequence[Taken]) -> None:
 		self.gen = gen
 		self.language = language
 		self.places = [place for place, _, _ in taken]
 		self.nodes = [node for _, node, _ in taken]
 		self.hook = taken[0][2]
+		self.sampled = False
+		"""Some of them were compiled alone, to find out what is gained."""
 		bld = gen.bld
 		self.name = "%s %d %s" % (gen.path.path_from(bld.srcnode), gen.idx, language)
 		self.book = find_ledger(bld)
 		self.target = self.book.target(self.name)
 		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
 
-	def make_tasks(self) -> List[Tuple[int, Any]]:
+	def make_tasks(self) -> "List[Tuple[int, Task]]":
 		"""The tasks, with the places of what they compile."""
 		made = []
 		plan = self.find_plan()
@@ -58,16 +68,16 @@ class Unit:
 		tell(self, plan, choice)
 		return made
 
-	def choose(self, plan: Dict[str, Any]) -> bool:
+	def choose(self, plan: memory.Plan) -> bool:
 		"""Whether to compile together what could be."""
 		times = self.target.times
 		return getattr(Options.options, "unity", None) != bisect.AUTO or not times or times[1] <= times[0] * WORTH
 
-	def make_single(self, node: Any) -> Any:
+	def make_single(self, node: "Node") -> "Task":
 		self.hook(self.gen, node)
 		return self.gen.compiled_tasks[-1]
 
-	def make_batch(self, members: List[int], anchor: int, early: List[str]) -> Any:
+	def make_batch(self, members: List[int], anchor: int, early: List[str]) -> "Task":
 		gen = self.gen
 		bld = gen.bld
 		key = "%s\n%s" % (self.name, self.nodes[anchor].path_from(bld.srcnode))
@@ -102,7 +112,7 @@ class Unit:
 			getattr(gen, "unity_before", ""), getattr(gen, "unity_after", ""), getattr(gen, "unity_unique_id", "")
 		)
 
-	def write(self, members: Sequence[int], writer: Any) -> str:
+	def write(self, members: Sequence[int], writer: "Task") -> str:
 		"""The text that has these compiled."""
 		gen = self.gen
 		return grouping.write_text(
@@ -113,11 +123,12 @@ class Unit:
 
 	def spell(self, i: int) -> str:
 		"""What a compiler calls this source."""
-		return self.nodes[i].path_from(self.gen.get_cwd())
+		path: str = self.nodes[i].path_from(self.gen.get_cwd())
+		return path
 
 	# ---- the plan
 
-	def find_plan(self) -> Dict[str, Any]:
+	def find_plan(self) -> memory.Plan:
 		paths = [node.abspath() for node in self.nodes]
 		groups = self.find_groups()
 		folders = find_folders(self.gen)
@@ -173,13 +184,17 @@ class Unit:
 		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
 		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
 		# a header that is nowhere may be made in the build: Waf has to look for it then
-		found = plan._replace(reasons=reasons)._asdict()
 		numbers = {path: number for number, path in enumerate(files)}
-		found["entries"] = [tuple(entry) for entry in plan.entries]
-		found["files"] = files
-		found["headers"] = [
-			sorted(numbers[path] for path in source.headers) if source.is_found else None for source in sources
-		]
+		found: memory.Plan = {
+			"entries": [(entry.place, entry.members, entry.anchor, entry.early) for entry in plan.entries],
+			"macros": plan.macros,
+			"reasons": reasons,
+			"starts": plan.starts,
+			"files": files,
+			"headers": [
+				sorted(numbers[path] for path in source.headers) if source.is_found else None for source in sources
+			],
+		}
 		self.target.keep(digest, finder, paths, files, found)
 
 	def find_groups(self) -> List[str]:
@@ -196,7 +211,8 @@ class Unit:
 		return self.gen.env["%s_NAME" % ("CXX" if self.compiler == "cxx" else "CC")] in PUSHING
 
 	def find_compiler(self) -> List[str]:
-		return Utils.to_list(self.gen.env["CXX" if self.compiler == "cxx" else "CC"])
+		words: List[str] = Utils.to_list(self.gen.env["CXX" if self.compiler == "cxx" else "CC"])
+		return words
 
 	def find_maps(self) -> List[str]:
 		"""What keeps clang from writing ``./`` before the names of sources."""
@@ -209,7 +225,7 @@ class Unit:
 		return ["-fmacro-prefix-map=./%s/=%s/" % (folder, folder) for folder in folders if folder[:1] == "."]
 
 
-def find_folders(gen: Any) -> List[str]:
+def find_folders(gen: "task_gen") -> List[str]:
 	"""Where compilers look for the headers of a target, as far as this is known before its ``use`` is processed."""
 	bld = gen.bld
 	found = list(gen.to_incnodes(gen.to_list(getattr(gen, "includes", [])) + gen.env.INCLUDES))
@@ -230,8 +246,8 @@ def find_folders(gen: Any) -> List[str]:
 	return list(dict.fromkeys(node.abspath() for node in found))
 
 
-def find_ledger(bld: Any) -> memory.Ledger:
-	book = bld.__dict__.get("unity_ledger")
+def find_ledger(bld: Build.BuildContext) -> memory.Ledger:
+	book: Optional[memory.Ledger] = bld.__dict__.get("unity_ledger")
 	if book is None:
 		book = bld.unity_ledger = memory.Ledger(bld.variant_dir)
 		# a batch may have its headers looked for in a thread, for which Waf's own caches are not made
@@ -242,7 +258,7 @@ def find_ledger(bld: Any) -> memory.Ledger:
 	return book
 
 
-def tell(unit: Unit, plan: Dict[str, Any], chosen: bool) -> None:
+def tell(unit: Unit, plan: memory.Plan, chosen: bool) -> None:
 	"""What became of the sources of a target, for those who ask."""
 	explain = getattr(Options.options, "unity_explain", False)
 	if not explain and not Logs.verbose:
@@ -254,7 +270,7 @@ def tell(unit: Unit, plan: Dict[str, Any], chosen: bool) -> None:
 			Logs.debug("unity: %s", line)
 
 
-def explanation(unit: Unit, plan: Dict[str, Any], chosen: bool) -> List[str]:
+def explanation(unit: Unit, plan: memory.Plan, chosen: bool) -> List[str]:
 	batches = [entry[1] for entry in plan["entries"] if entry[2] >= 0]
 	alone = len(unit.nodes) - sum(len(batch) for batch in batches)
 	times = unit.target.times
