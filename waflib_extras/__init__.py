@@ -8,6 +8,8 @@ any Waf. The ``waf`` command of this package does it by itself.
 import importlib
 import importlib.machinery
 import sys
+from types import ModuleType
+from typing import Optional, Sequence
 
 from .version import VERSION as __version__
 
@@ -34,15 +36,19 @@ class ToolFinder:
 	def __init__(self) -> None:
 		self.modules = {"waflib.extras." + tool: "%s.%s" % (__name__, tool) for tool in TOOLS}
 
-	def find_spec(self, name, path=None, target=None):
-		return importlib.machinery.ModuleSpec(name, self) if name in self.modules else None
+	def find_spec(
+		self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
+	) -> Optional[importlib.machinery.ModuleSpec]:
+		if name not in self.modules:
+			return None
+		return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]  # the stubs want a class of abc
 
-	def create_module(self, spec):
+	def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
 		module = importlib.import_module(self.modules[spec.name])
 		self.own_spec = module.__spec__
 		return module
 
-	def exec_module(self, module):
+	def exec_module(self, module: ModuleType) -> None:
 		# it is imported already; only its own name for itself was changed by the import under ours
 		module.__spec__ = self.own_spec
 

@@ -86,7 +86,7 @@ def name_socket(described: bytes, project: str) -> str:
 	return "%s%08x%08x%s" % (PREFIX, zlib.crc32(text), zlib.adler32(text), SUFFIX)
 
 
-def dial(path: str) -> Any:
+def dial(path: str) -> Optional[_socket.socket]:
 	"""A connection to the resident with this socket, which must be of our user; none if nobody listens."""
 	sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 	try:
@@ -100,7 +100,7 @@ def dial(path: str) -> Any:
 	return None
 
 
-def find_resident(start: Start, cwd: str) -> Any:
+def find_resident(start: Start, cwd: str) -> Optional[_socket.socket]:
 	"""A connection to the resident of the nearest folder, this one or one above, that has one."""
 	folder = find_folder()
 	if not folder:
@@ -123,7 +123,7 @@ def pack(kind: bytes, value: Any) -> bytes:
 	return kind + len(data).to_bytes(NUMBERS, "big") + data
 
 
-def receive(sock: Any) -> Tuple[bytes, Any]:
+def receive(sock: _socket.socket) -> Tuple[bytes, Any]:
 	"""The next message, with an empty letter when the other end is gone."""
 	gone = (b"", None)
 	head = receive_all(sock, HEAD)
@@ -134,7 +134,7 @@ def receive(sock: Any) -> Tuple[bytes, Any]:
 	return (head[:1], marshal.loads(data)) if len(data) == size else gone
 
 
-def receive_all(sock: Any, size: int) -> bytes:
+def receive_all(sock: _socket.socket, size: int) -> bytes:
 	data = b""
 	while len(data) < size:
 		try:
@@ -159,7 +159,7 @@ def find_inherited() -> List[int]:
 	return found[:MOST_DESCRIPTORS]
 
 
-def send_request(sock: Any, start: Start, cwd: str) -> None:
+def send_request(sock: _socket.socket, start: Start, cwd: str) -> None:
 	inherited = find_inherited()
 	request = marshal.dumps((describe(start), cwd, start.argv, start.environ, inherited))
 	data = len(request).to_bytes(NUMBERS, "big") + request
@@ -186,7 +186,7 @@ def call(cwd: str, waflib: str) -> Optional[int]:
 	if kind == ANSWER:
 		chunks, status = value
 		write_out(chunks)
-		return status
+		return int(status)
 	if kind == STARTED:
 		return attend(sock, value)
 	Told.refusal = value or "it left"
@@ -213,17 +213,17 @@ def write_out(chunks: List[Tuple[int, bytes]]) -> None:
 # ---- while a process of the resident runs the command
 
 
-def attend(sock: Any, child: int) -> int:
+def attend(sock: _socket.socket, child: int) -> int:
 	"""Pass signals on until the process ends, and end as it has."""
-	import _signal
+	import _signal  # type: ignore[import-not-found]  # the stubs have it as signal only
 
-	def send(number: int, _frame: Any) -> None:
+	def send(number: int, _frame: object) -> None:
 		try:
 			sock.sendall(bytes((number,)))
 		except OSError:
 			pass  # its end is seen below
 
-	def stop(number: int, frame: Any) -> None:
+	def stop(number: int, frame: object) -> None:
 		send(number, frame)
 		os.kill(os.getpid(), _signal.SIGSTOP)
 		send(_signal.SIGCONT, frame)
@@ -233,6 +233,7 @@ def attend(sock: Any, child: int) -> int:
 			_signal.signal(number, send)
 	_signal.signal(_signal.SIGTSTP, stop)
 	sock.settimeout(None)
+	status: int
 	kind, status = receive(sock)
 	if kind != ENDED:
 		end_group(child)

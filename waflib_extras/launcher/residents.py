@@ -1,16 +1,32 @@
 """``waf --resident-list`` and ``waf --resident-stop``: the resident processes of this user."""
 
+import _socket
 import marshal
 import os
 import sys
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple, TypedDict
 
 from . import caller
 
 PATIENCE = 20.0  # seconds for an answer
 
 
-def find_all() -> Iterator[Tuple[str, Any]]:
+class Status(TypedDict, total=False):
+	"""What a resident tells of itself: all of it, or nothing if it does not answer."""
+
+	project: str
+	pid: int
+	python: str
+	counts: Dict[str, int]
+	reason: str
+	"""Why the last run was not kept, or not answered."""
+	sketch: str
+	"""Why no run is begun ahead; empty if one is."""
+	memos: int
+	digests: int
+
+
+def find_all() -> Iterator[Tuple[str, _socket.socket]]:
 	"""The sockets of residents, and connections to those that listen."""
 	folder = caller.find_folder()
 	for name in sorted(os.listdir(folder)) if folder else []:
@@ -21,20 +37,21 @@ def find_all() -> Iterator[Tuple[str, Any]]:
 				yield path, sock
 
 
-def ask(sock: Any, question: str) -> Dict[str, Any]:
+def ask(sock: _socket.socket, question: str) -> Status:
 	"""What a resident tells; nothing if it does not."""
 	request = marshal.dumps((question,))
 	try:
 		sock.settimeout(PATIENCE)
 		sock.sendall(len(request).to_bytes(caller.NUMBERS, "big") + request)
-		return caller.receive(sock)[1] or {}
+		told: Optional[Status] = caller.receive(sock)[1]
+		return told or {}
 	except (OSError, ValueError, EOFError):
 		return {}
 	finally:
 		sock.close()
 
 
-def show(told: Dict[str, Any]) -> str:
+def show(told: Status) -> str:
 	counts = ", ".join("%d %s" % (number, what) for what, number in sorted(told["counts"].items())) or "not called yet"
 	reason = "; last not kept or not answered: %s" % told["reason"] if told["reason"] else ""
 	ahead = "; 1 begun ahead and waits" if not told["sketch"] else "; none begun ahead: %s" % told["sketch"]

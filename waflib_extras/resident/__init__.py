@@ -19,9 +19,14 @@ To troubleshoot, ``waf --zones=resident`` tells why the process did not answer, 
 did.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+	from waflib.Options import OptionsContext
+
 if "." in __name__:
 
-	def options(opt):
+	def options(opt: "OptionsContext") -> None:
 		# the resident process itself has our other modules, and must begin without Waf
 		from . import tool
 

@@ -17,10 +17,13 @@ import socket
 import sys
 import threading
 import traceback
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, TextIO, Tuple, TypedDict
 
 from ..launcher import caller
 from . import memo, witness
+
+if TYPE_CHECKING:
+	from _typeshed import ReadableBuffer
 
 TOLD_OF_INPUT = frozenset(("__class__", "closed", "encoding", "errors", "flush", "isatty", "mode", "name"))
 
@@ -34,6 +37,15 @@ class Request(NamedTuple):
 	"""Of the descriptors that come with it, the streams first."""
 
 
+class Told(TypedDict, total=False):
+	"""What a child tells the resident when it has ended."""
+
+	digests: Dict[str, Tuple[witness.Signature, bytes]]
+	memo: memo.Facts
+	reason: str
+	"""Why there is no memo."""
+
+
 class Stream(io.FileIO):
 	"""A standard stream that remembers what goes through it."""
 
@@ -41,7 +53,7 @@ class Stream(io.FileIO):
 	is_held = False
 	"""It has nobody to write to yet."""
 
-	def write(self, data: Any) -> Any:
+	def write(self, data: "ReadableBuffer") -> int:
 		if witness.Witness.active is not None or Stream.is_held:
 			Stream.chunks.append((self.fileno(), bytes(data)))
 		if Stream.is_held:
@@ -52,19 +64,19 @@ class Stream(io.FileIO):
 class Input(io.TextIOWrapper):
 	"""Standard input, of which only some may be asked without a word."""
 
-	def __getattribute__(self, name: str) -> Any:
+	def __getattribute__(self, name: str) -> object:
 		if name not in TOLD_OF_INPUT:
 			witness.hinder("uses its standard input: %s" % name)
 		return super().__getattribute__(name)
 
-	def __next__(self) -> str:
+	def __next__(self) -> str:  # type: ignore[override]  # the stubs do so for every stream of text
 		line = self.readline()
 		if not line:
 			raise StopIteration
 		return line
 
 
-def open_stream(fd: int, model: Any) -> Any:
+def open_stream(fd: int, model: TextIO) -> TextIO:
 	"""A stream of Python as the interpreter makes it at its start; ``model`` is our own."""
 	raw = Stream(fd, "rb" if fd == 0 else "wb", closefd=False)
 	raw.name = model.name
@@ -78,15 +90,16 @@ def open_stream(fd: int, model: Any) -> Any:
 		line_buffering=raw.isatty() or (fd == 2 and sys.version_info >= (3, 9)),
 		write_through=direct,
 	)
-	stream.mode = "r" if fd == 0 else "w"
+	stream.mode = "r" if fd == 0 else "w"  # type: ignore[misc]  # as the interpreter does it
 	return stream
 
 
 def take_streams() -> None:
 	"""Have streams of the caller's where ours were, and what Waf makes of a terminal when it is imported."""
-	sys.stdin = sys.__stdin__ = open_stream(0, sys.__stdin__)
-	sys.stdout = sys.__stdout__ = open_stream(1, sys.__stdout__)
-	sys.stderr = sys.__stderr__ = open_stream(2, sys.__stderr__)
+	for fd, name in enumerate(("stdin", "stdout", "stderr")):
+		stream = open_stream(fd, getattr(sys, "__%s__" % name))
+		setattr(sys, name, stream)
+		setattr(sys, "__%s__" % name, stream)
 	if os.isatty(1) or os.isatty(2):
 		from waflib import Logs, ansiterm
 
@@ -98,8 +111,8 @@ class Digests:
 	"""Digests of files by their signatures, which spare reading those again that have not changed."""
 
 	def __init__(self) -> None:
-		self.known: Dict[str, Tuple[Any, bytes]] = {}
-		self.new: Dict[str, Tuple[Any, bytes]] = {}
+		self.known: Dict[str, Tuple[witness.Signature, bytes]] = {}
+		self.new: Dict[str, Tuple[witness.Signature, bytes]] = {}
 		self.mounts: Optional[memo.Mounts] = None
 		self.devices: Dict[int, bool] = {}
 		self.looked: Dict[str, Optional[witness.Signature]] = {}
@@ -109,9 +122,10 @@ class Digests:
 		"""Have Waf ask here first."""
 		from waflib import Utils
 
-		stock, algorithm = Utils.h_file, Utils.md5
+		stock: Callable[[object], bytes] = Utils.h_file
+		algorithm = Utils.md5
 
-		def h_file(fname: Any) -> bytes:
+		def h_file(fname: object) -> bytes:
 			if Utils.md5 is not algorithm or not isinstance(fname, str) or not fname.startswith("/"):
 				return stock(fname)
 			seen = witness.Witness.active
@@ -167,7 +181,7 @@ class Child:
 		self.seen.begin()
 		try:
 			Scripting.waf_entry_point(self.request.cwd, Context.WAFVERSION, wafdir)
-			status: Any = 0
+			status: object = 0
 		except SystemExit as e:
 			status = e.code
 		except KeyboardInterrupt:
@@ -176,7 +190,7 @@ class Child:
 			traceback.print_exc()
 			status = 1
 		finally:
-			threading._shutdown()  # type: ignore[attr-defined]
+			threading._shutdown()  # type: ignore[attr-defined]  # not in the stubs
 			atexit._run_exitfuncs()
 		for stream in (sys.stdout, sys.stderr):
 			with contextlib.suppress(Exception):
@@ -204,18 +218,18 @@ class Child:
 		Utils.alloc_process_pool = lambda n, force=False: None  # a worker is made for the first command that wants one
 		show = Utils.Timer.__str__
 
-		def note(timer: Any) -> str:
-			text = show(timer)
+		def note(timer: object) -> str:
+			text: str = show(timer)
 			self.times.append(text)
 			return text
 
 		Utils.Timer.__str__ = note
 
-	def tell(self, status: int) -> Dict[str, Any]:
+	def tell(self, status: int) -> Told:
 		"""What the resident shall know."""
 		from waflib import Logs
 
-		told: Dict[str, Any] = {"digests": self.digests.new}
+		told: Told = {"digests": self.digests.new}
 		seen = self.seen
 		if status:
 			seen.hinder("the status %d" % status)
@@ -279,9 +293,9 @@ def begin_group() -> None:
 	signal.set_wakeup_fd(-1)
 
 
-def write_report(report: int, told: Dict[str, Any]) -> None:
+def write_report(report: int, told: Told) -> None:
 	try:
-		data = marshal.dumps(told)
+		data = marshal.dumps(told)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
 	except ValueError:
 		data = marshal.dumps({"reason": "it asked the system with what cannot be kept"})
 	with open(report, "wb") as f:

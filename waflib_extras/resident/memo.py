@@ -5,7 +5,7 @@ Pure but for looking at files; it has no idea of what Waf is. A memo is made of 
 """
 
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypedDict, TypeVar
 
 from . import witness
 
@@ -21,6 +21,22 @@ Piece = Tuple[int, Optional[bytes]]
 """Bytes for a descriptor, or the place where the time that the run took is shown."""
 
 
+T = TypeVar("T")
+
+
+class Facts(TypedDict):
+	"""What a run has seen, as a ``Witness`` has noted it, and what it printed."""
+
+	files: Dict[str, Optional[witness.Signature]]
+	own: Dict[str, Optional[witness.Signature]]
+	folders: Dict[str, Tuple[int, int]]
+	kinds: Dict[str, int]
+	links: Dict[str, int]
+	lists: Dict[str, witness.Listed]
+	asked: Dict[witness.Question, object]
+	pieces: List[Piece]
+
+
 class Unkept(Exception):
 	"""Why a run is not kept."""
 
@@ -30,17 +46,17 @@ class Unkept(Exception):
 class Memo:
 	"""The facts of a run that only looked, and what it printed."""
 
-	def __init__(self, told: Dict[str, Any], project: str) -> None:
+	def __init__(self, told: Facts, project: str) -> None:
 		self.project = project
 		# a system call with a short path takes two thirds of the time
 		self.files, self.near_files = part(told["files"], project)
 		self.kinds, self.near_kinds = part(told["kinds"], project)
-		self.own: Dict[str, Any] = told["own"]
-		self.folders: Dict[str, Any] = told["folders"]
-		self.links: Dict[str, int] = told["links"]
-		self.lists: Dict[str, Any] = told["lists"]
-		self.asked: Dict[Any, Any] = told["asked"]
-		self.pieces: List[Piece] = told["pieces"]
+		self.own = told["own"]
+		self.folders = told["folders"]
+		self.links = told["links"]
+		self.lists = told["lists"]
+		self.asked = told["asked"]
+		self.pieces = told["pieces"]
 
 	def find_change(self) -> str:
 		"""What is not as it was, or nothing."""
@@ -66,7 +82,7 @@ class Memo:
 		finally:
 			os.chdir("/")
 
-	def lists_same(self, place: str, seen: Tuple[Any, Any]) -> bool:
+	def lists_same(self, place: str, seen: witness.Listed) -> bool:
 		"""Tell whether a folder has the same files in the same order; its own times may differ then."""
 		signature, names = seen
 		now = witness.signature_of(place)
@@ -88,7 +104,7 @@ class Memo:
 		return [(fd, show_time(seconds) if data is None else data) for fd, data in self.pieces]
 
 
-def find_changed_file(files: Dict[str, Any]) -> str:
+def find_changed_file(files: Dict[str, Optional[witness.Signature]]) -> str:
 	"""The first file whose signature is another one; most of a memo's time is here."""
 	stat, sign = witness.real_stat, witness.sign
 	for place, signature in files.items():
@@ -115,10 +131,11 @@ def find_changed_kind(kinds: Dict[str, int]) -> str:
 	return ""
 
 
-def part(facts: Dict[str, Any], project: str) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+def part(facts: Dict[str, T], project: str) -> Tuple[Dict[str, T], Dict[str, T]]:
 	"""Facts of what is elsewhere, and by their shorter paths those of what is below a folder."""
 	start = project + os.sep
-	far, near = {}, {}
+	far: Dict[str, T] = {}
+	near: Dict[str, T] = {}
 	for place, seen in facts.items():
 		rest = place[len(start) :] if place.startswith(start) else ""
 		if rest and not rest.startswith(os.sep):
@@ -128,14 +145,14 @@ def part(facts: Dict[str, Any], project: str) -> Tuple[Dict[str, Any], Dict[str,
 	return far, near
 
 
-def own_signature_of(place: str) -> Any:
+def own_signature_of(place: str) -> Optional[witness.Signature]:
 	try:
 		return witness.sign(witness.real_lstat(place))
 	except (OSError, ValueError):
 		return None
 
 
-def find_changed(facts: Dict[str, Any], look: Any) -> str:
+def find_changed(facts: Dict[str, T], look: Callable[[str], object]) -> str:
 	for place, seen in facts.items():
 		if look(place) != seen:
 			return place
@@ -150,9 +167,13 @@ def show_time(seconds: float) -> bytes:
 # ---- making one
 
 
-def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Dict[str, Any]:
-	"""The facts of a witness, without what follows from others; ``Unkept`` where files are not to be trusted."""
-	places = {}
+def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Facts:
+	"""
+	The facts of a witness, without what follows from others, and nothing that was printed.
+
+	Raises ``Unkept`` where files are not to be trusted.
+	"""
+	places: Dict[int, str] = {}
 	for facts in (seen.files, seen.own):
 		for place, signature in facts.items():
 			if signature:
@@ -164,7 +185,7 @@ def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Dict[str, Any]:
 	for place, kind in seen.kinds.items():
 		if place not in files:
 			kinds[place] = kind
-	lists = {}
+	lists: Dict[str, witness.Listed] = {}
 	for place, (signature, names) in seen.lists.items():
 		mounts.check(place)
 		fresh = signature is not None and witness.is_fresh(signature, seen.began)
@@ -177,17 +198,18 @@ def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Dict[str, Any]:
 		"links": seen.links,
 		"lists": lists,
 		"asked": seen.asked,
+		"pieces": [],
 	}
 
 
 def cut_pieces(chunks: Sequence[Chunk], times: Sequence[str]) -> List[Piece]:
 	"""What was printed, cut where it shows one of these times."""
-	joined: List[List[Any]] = []
+	joined: List[Chunk] = []
 	for fd, data in chunks:
 		if joined and joined[-1][0] == fd:
-			joined[-1][1] += data
+			joined[-1] = fd, joined[-1][1] + data
 		else:
-			joined.append([fd, data])
+			joined.append((fd, data))
 	left = [text.encode() for text in times]
 	for text in set(left):
 		if sum(data.count(text) for _, data in joined) != left.count(text):

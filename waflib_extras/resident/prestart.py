@@ -19,11 +19,16 @@ import sys
 import termios
 import threading
 import traceback
-from types import CodeType
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 from ..launcher import caller
 from . import child, memo, witness
+
+if TYPE_CHECKING:
+	from waflib.Build import BuildContext
+	from waflib.Task import Task
+	from waflib.Utils import Timer
 
 READY = b"R"  # it has halted
 HINDERED = b"H"  # why it ends, when to try again, and the files with the code that did it
@@ -31,6 +36,9 @@ GOING = b"G"  # it is the caller's now
 GIVEN_UP = b"U"  # what is not as it was
 LATER, SOON, NEXT = range(3)  # when to try again: when the code is another, in a moment, after the next build
 LONGEST = 30  # seconds until it must have halted
+
+Shape = Union[bool, Tuple[int, ...]]
+"""Of a stream: whether it is a terminal, and if it is one with a size, that."""
 
 
 class Watcher(witness.Witness):
@@ -46,11 +54,15 @@ class Watcher(witness.Witness):
 			self.refuse(reason)
 		super().hinder(reason)
 
-	def keep(self, facts: Dict[Any, Any], key: Any, value: Any) -> None:
+	def keep(self, facts: Dict[witness.K, witness.V], key: witness.K, value: witness.V) -> None:
 		if self.is_ahead:
 			if facts.setdefault(key, value) != value:
 				self.refuse("changed while it was looked at: %s" % (key,), SOON)
-			if value and (facts is self.files or facts is self.own) and witness.is_fresh(value, self.began):
+			if (
+				isinstance(value, tuple)
+				and (facts is self.files or facts is self.own)
+				and witness.is_fresh(value, self.began)
+			):
 				self.refuse("changed just before: %s" % key, SOON)
 		super().keep(facts, key, value)
 
@@ -98,6 +110,9 @@ class Checks(List[Callable[[], bool]]):
 class Halt:
 	"""The place where a run waits for its call."""
 
+	runner: child.Child
+	"""What runs the command line."""
+
 	def __init__(self, sock: socket.socket, project: str) -> None:
 		self.sock = sock
 		self.project = project
@@ -106,11 +121,10 @@ class Halt:
 		self.checks = Checks()
 		self.threads: List[threading.Thread] = []
 		"""Those of Waf's scheduler, which begin when the run goes on."""
-		self.timers: List[Any] = []
+		self.timers: List[Timer] = []
 		self.own: List[int] = []
 		"""Descriptors that are ours."""
 		self.seen = Watcher(self.refuse)
-		self.child: Any = None
 
 	# ---- what is told
 
@@ -138,22 +152,22 @@ class Halt:
 
 		iterate, begin, start = Build.BuildContext.get_build_iterator, Utils.Timer.__init__, threading.Thread.start
 
-		def get_build_iterator(bld: Any) -> Iterator[Any]:
+		def get_build_iterator(bld: "BuildContext") -> "Iterator[List[Task]]":
 			for tasks in iterate(bld):
 				if self.seen.is_ahead:
 					with self.ends_all():
 						self.wait(bld)
-					threading.Thread.start = start  # type: ignore[method-assign]
+					threading.Thread.start = start  # type: ignore[method-assign]  # as it was
 					Utils.Timer.__init__ = begin
 					for thread in self.threads:
 						start(thread)
 				yield tasks
 
-		def note_timer(timer: Any) -> None:
+		def note_timer(timer: "Timer") -> None:
 			begin(timer)
 			self.timers.append(timer)
 
-		def hold_thread(thread: Any) -> None:
+		def hold_thread(thread: threading.Thread) -> None:
 			if not is_called_by(sys._getframe(1), Runner.Parallel):
 				self.refuse("starts a thread")
 			self.threads.append(thread)
@@ -161,6 +175,7 @@ class Halt:
 		Build.BuildContext.get_build_iterator = get_build_iterator
 		Build.BuildContext.resident_checks = self.checks
 		Utils.Timer.__init__ = note_timer
+		# a method is replaced, by a function that names its parameter otherwise
 		threading.Thread.start = hold_thread  # type: ignore[assignment,method-assign]
 
 	@contextlib.contextmanager
@@ -175,7 +190,7 @@ class Halt:
 				os._exit(1)
 			self.give_up("it cannot go on: %s" % e)
 
-	def wait(self, bld: Any) -> None:
+	def wait(self, bld: "BuildContext") -> None:
 		"""Halt until the call comes."""
 		witness.Witness.look_away()
 		reason = self.find_obstacle(bld)
@@ -183,7 +198,7 @@ class Halt:
 			self.refuse(reason)
 		mounts = memo.Mounts.read()
 		try:
-			known = memo.Memo(dict(memo.pack_facts(self.seen, mounts), pieces=[]), self.project)
+			known = memo.Memo(memo.pack_facts(self.seen, mounts), self.project)
 		except memo.Unkept as e:
 			self.refuse(str(e))
 		cwd = os.getcwd()
@@ -208,11 +223,11 @@ class Halt:
 			self.give_up("%s changed" % cwd)
 		self.go_on(marshal.loads(data), fds)
 
-	def find_obstacle(self, bld: Any) -> str:
+	def find_obstacle(self, bld: "BuildContext") -> str:
 		"""Why what is there now cannot be left and taken up again."""
 		if not bld.cmd.startswith("build"):
 			return "the command %s is not one to begin ahead" % bld.cmd
-		if self.child.times:
+		if self.runner.times:
 			return "it shows a time before its first task"
 		if len(os.listdir("/proc/self/task")) > 1:
 			return "it has started a thread"
@@ -236,7 +251,7 @@ class Halt:
 				witness.Witness.look_away()
 				self.give_up("what a tool has looked at changed")
 		witness.Witness.look_away()
-		self.child.digests.looked = {path: found for path, found in seen.files.items() if path not in before}
+		self.runner.digests.looked = {path: found for path, found in seen.files.items() if path not in before}
 		# from here on there is no way back
 		self.tell(GOING)
 		self.sock.detach()
@@ -244,8 +259,8 @@ class Halt:
 		for name in caller.HARMLESS:
 			os.environ.pop(name, None)
 		os.environ.update(harmless)
-		self.child.digests.mounts = memo.Mounts.read()
-		self.child.digests.devices.clear()
+		self.runner.digests.mounts = memo.Mounts.read()
+		self.runner.digests.devices.clear()
 		importlib.invalidate_caches()
 		child.Stream.is_held = False
 		caller.write_out(child.Stream.chunks)
@@ -253,7 +268,7 @@ class Halt:
 			witness.Witness.active = seen
 
 
-def is_called_by(frame: Any, cls: type) -> bool:
+def is_called_by(frame: Optional[FrameType], cls: type) -> bool:
 	"""Tell whether an object of a class is being made."""
 	while frame is not None:
 		if frame.f_code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), cls):
@@ -262,7 +277,7 @@ def is_called_by(frame: Any, cls: type) -> bool:
 	return False
 
 
-def open_stand_ins(shapes: Tuple[Any, ...]) -> Tuple[List[int], List[int]]:
+def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
 	"""For each stream of a caller to come a terminal of its size or nothing, and what keeps these terminals open."""
 	streams, others = [], []
 	for shape in shapes:
@@ -278,7 +293,7 @@ def open_stand_ins(shapes: Tuple[Any, ...]) -> Tuple[List[int], List[int]]:
 
 
 def run_ahead(
-	request: child.Request, shapes: Tuple[Any, ...], digests: child.Digests, fd: int, project: str, why: str
+	request: child.Request, shapes: Tuple[Shape, ...], digests: child.Digests, fd: int, project: str, why: str
 ) -> None:
 	"""All that a process does that begins a command line ahead of its call."""
 	status = 1
@@ -291,7 +306,7 @@ def run_ahead(
 		fd = child.take_descriptors(halt.sock.detach(), streams + others, numbers)
 		halt.sock = socket.socket(fileno=fd)
 		halt.own = [fd, *numbers]
-		run = halt.child = child.Child(request, digests, why, halt.seen)
+		run = halt.runner = child.Child(request, digests, why, halt.seen)
 		child.Stream.is_held = True
 		halt.install()
 		status = run.run()

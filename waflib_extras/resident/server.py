@@ -17,10 +17,13 @@ import struct
 import sys
 import tempfile
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, TypedDict
 
 from ..launcher import caller
-from . import child, memo, process_context, sketch, witness
+from . import child, memo, prestart, process_context, sketch, witness
+
+if TYPE_CHECKING:
+	from ..launcher.residents import Status
 
 IDLE = 1800.0  # seconds without a call until it leaves
 TICK = 5.0  # seconds between looks at whether it is still wanted
@@ -53,12 +56,26 @@ class Reader(witness.Witness):
 		return next((place for place, found in self.files.items() if found and witness.is_fresh(found, self.began)), "")
 
 
+class Spec(TypedDict):
+	"""What a resident is for."""
+
+	project: str
+	described: bytes
+	"""What ``caller.describe`` says of the process that has started it."""
+	folder: str
+	"""Of its socket."""
+	path: List[str]
+	waflib: str
+	idle: float
+	"""Seconds without a call until it leaves."""
+
+
 class Work(NamedTuple):
 	"""A child and its caller."""
 
 	pid: int
 	sock: socket.socket
-	key: Any
+	key: sketch.Key
 	request: child.Request
 	report: int
 	buried: List[float]
@@ -69,20 +86,20 @@ class Call(NamedTuple):
 	"""A command line that is to be run."""
 
 	sock: socket.socket
-	key: Any
+	key: sketch.Key
 	request: child.Request
 	fds: List[int]
 
 
 class Keeper:
-	def __init__(self, spec: Dict[str, Any]) -> None:
+	def __init__(self, spec: Spec) -> None:
 		self.spec = spec
-		self.project: str = spec["project"]
-		self.described: bytes = spec["described"]
-		self.folder: str = spec["folder"]
+		self.project = spec["project"]
+		self.described = spec["described"]
+		self.folder = spec["folder"]
 		self.path = os.path.join(self.folder, caller.name_socket(self.described, self.project))
 		self.base: Optional[memo.Memo] = None
-		self.memos: Dict[Any, memo.Memo] = {}
+		self.memos: Dict[sketch.Key, memo.Memo] = {}
 		self.works: Dict[int, Work] = {}
 		self.digests = child.Digests()
 		self.counts: Dict[str, int] = {}
@@ -119,7 +136,6 @@ class Keeper:
 		if fresh:
 			raise Unfit("%s was just changed" % fresh)
 		facts = memo.pack_facts(seen, memo.Mounts.read())
-		facts["pieces"] = []
 		self.base = memo.Memo(facts, self.project)
 		found = os.stat(self.project)
 		self.identity = found.st_dev, found.st_ino
@@ -400,7 +416,7 @@ class Keeper:
 			f.seek(0)
 			data = f.read()
 		try:
-			told = marshal.loads(data) if data else {"reason": "it was ended"}
+			told: child.Told = marshal.loads(data) if data else {"reason": "it was ended"}
 		except (ValueError, EOFError, TypeError):
 			told = {"reason": "its report is not understood"}
 		self.digests.known.update(told.get("digests", {}))
@@ -418,7 +434,7 @@ class Keeper:
 	def count(self, what: str) -> None:
 		self.counts[what] = self.counts.get(what, 0) + 1
 
-	def tell(self) -> Dict[str, Any]:
+	def tell(self) -> "Status":
 		return {
 			"project": self.project,
 			"pid": os.getpid(),
@@ -452,12 +468,12 @@ def is_gone(sock: socket.socket) -> bool:
 		sock.settimeout(PATIENCE)
 
 
-def make_key(request: child.Request, fds: List[int]) -> Any:
+def make_key(request: child.Request, fds: List[int]) -> sketch.Key:
 	"""What must be equal for an answer to be the same."""
 	environ = tuple(sorted(item for item in request.environ.items() if item[0] not in caller.HARMLESS))
-	shapes = []
+	shapes: List[prestart.Shape] = []
 	for fd in fds:
-		shape: Any = os.isatty(fd)
+		shape: prestart.Shape = os.isatty(fd)
 		if shape:
 			with contextlib.suppress(OSError):
 				shape = tuple(os.get_terminal_size(fd))
@@ -478,7 +494,7 @@ def make_room(folder: str) -> None:
 			os.unlink(path)  # it sees that its socket is gone
 
 
-def main(spec: Dict[str, Any]) -> None:
+def main(spec: Spec) -> None:
 	"""Be the resident process of a project."""
 	keeper = Keeper(spec)
 	keeper.prepare()

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Set, Tuple
+from typing import Dict, Final, List, NamedTuple, Optional, Set, Tuple
 
 from ..launcher import caller
 from . import child, prestart, process_context, witness
@@ -21,13 +21,18 @@ REST = 0.12  # seconds after a build in which what it wrote might still be chang
 TRIES = 5  # each waits twice as long as the one before
 PATIENCE = 2.0  # seconds for a message that has begun to arrive
 REMEMBERED = 8  # command lines that cannot be begun ahead
-SHAPES = 3  # where a key has the terminals
+SHAPES: Final = 3  # where a key has the terminals
+
+
+Key = Tuple[str, Tuple[str, ...], Tuple[Tuple[str, str], ...], Tuple[prestart.Shape, ...]]
+"""What must be equal for a run to be the same: its folder, arguments, variables, and the terminals of its streams."""
+Files = Dict[str, Optional[witness.Signature]]
 
 
 class Order(NamedTuple):
 	"""A command line that is to be begun."""
 
-	key: Any
+	key: Key
 	request: child.Request
 	due: float
 	tries: int
@@ -38,7 +43,7 @@ class Sketcher:
 		self.project = project
 		self.digests = digests
 		self.wanted: Optional[Order] = None
-		self.last: Optional[Tuple[Any, child.Request]] = None
+		self.last: Optional[Tuple[Key, child.Request]] = None
 		"""What was begun last: to be begun again after something else has run."""
 		self.pid = 0
 		self.sock: Optional[socket.socket] = None
@@ -49,13 +54,13 @@ class Sketcher:
 		self.report = -1
 		"""Of the call that it was told of; none before."""
 		self.ended: Set[int] = set()
-		self.hopeless: Dict[Any, Tuple[str, Dict[str, Any]]] = {}
+		self.hopeless: Dict[Key, Tuple[str, Files]] = {}
 		"""Why command lines cannot be begun ahead, and the code that says so, which may change."""
 		self.reason = "nothing was built yet"
 
 	# ---- whether and when
 
-	def order(self, key: Any, request: child.Request) -> None:
+	def order(self, key: Key, request: child.Request) -> None:
 		"""Begin this one soon; if it is none to begin, the one before it."""
 		if not may_begin(request.argv):
 			if self.last is None:
@@ -68,12 +73,12 @@ class Sketcher:
 		"""Seconds until there is something to begin."""
 		return self.wanted.due - time.monotonic() if self.wanted else float(1 << 20)
 
-	def has(self, key: Any) -> bool:
+	def has(self, key: Key) -> bool:
 		"""This command line was begun, or will be."""
 		orders = (self.wanted, self.order_of)
 		return any(order is not None and order.key == key for order in orders) or self.is_hopeless(key)
 
-	def is_hopeless(self, key: Any) -> bool:
+	def is_hopeless(self, key: Key) -> bool:
 		"""It could not be begun, and what it was that hindered it is as it was."""
 		if key not in self.hopeless:
 			return False
@@ -146,7 +151,7 @@ class Sketcher:
 		except (OSError, IndexError):
 			return False
 
-	def call(self, key: Any, request: child.Request, fds: List[int], report: int) -> bool:
+	def call(self, key: Key, request: child.Request, fds: List[int], report: int) -> bool:
 		"""Have the process take a call, if it has begun that command line; what it answers is heard later."""
 		if not self.is_ready or self.sock is None or self.order_of is None or self.order_of.key != key:
 			os.close(report)
@@ -186,7 +191,7 @@ class Sketcher:
 			return ""
 		if was_called:
 			self.drop()
-			return value if kind == prestart.GIVEN_UP else "the process that was to go on has ended"
+			return str(value) if kind == prestart.GIVEN_UP else "the process that was to go on has ended"
 		order = self.order_of
 		self.drop()
 		if kind == prestart.HINDERED:
@@ -195,7 +200,7 @@ class Sketcher:
 			self.note(order, "it was ended, or took too long", prestart.NEXT, {})
 		return None
 
-	def note(self, order: Order, reason: str, again: int, files: Dict[str, Any]) -> None:
+	def note(self, order: Order, reason: str, again: int, files: Files) -> None:
 		"""Remember why a command line could not be begun; try once more where that may be otherwise soon."""
 		self.reason = reason
 		if again == prestart.LATER:

@@ -4,7 +4,7 @@ import atexit
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING
 
 from waflib import Context, Logs, Options
 
@@ -21,12 +21,15 @@ server.main(spec)
 """
 LONGEST = 96  # bytes of a socket's path, which the kernel holds 107 of, and some are for its process while it begins
 
+if TYPE_CHECKING:
+	from .server import Spec
+
 
 class State:
 	installed = False
 
 
-def options(opt: Any) -> None:
+def options(opt: Options.OptionsContext) -> None:
 	if State.installed:
 		return
 	State.installed = True
@@ -59,7 +62,7 @@ def leave_one() -> None:
 	if len(os.fsencode(path)) > LONGEST:
 		Logs.debug("resident: %s is too long for a socket: set WAFD_RUNTIME_DIR to a shorter folder", folder)
 		return
-	spec = {
+	spec: Spec = {
 		"project": Context.run_dir,
 		"described": caller.describe(start),
 		"folder": folder,
@@ -106,10 +109,10 @@ def read_idle() -> float:
 		return 1800.0
 
 
-def run_keeper(spec: Any, start: "caller.Start") -> None:
+def run_keeper(spec: "Spec", start: "caller.Start") -> None:
 	import marshal
 
-	flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+	flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # not in the stubs
 	try:
 		process = subprocess.Popen(
 			[sys.executable, *flags, "-c", PROGRAM, "--resident", spec["project"]],
@@ -120,8 +123,9 @@ def run_keeper(spec: Any, start: "caller.Start") -> None:
 			stderr=subprocess.DEVNULL,
 			start_new_session=True,
 		)
-		with process.stdin:  # type: ignore[union-attr]
-			process.stdin.write(marshal.dumps(spec))  # type: ignore[union-attr]
+		assert process.stdin is not None  # it is a pipe
+		with process.stdin:
+			process.stdin.write(marshal.dumps(spec))  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
 	except OSError as e:
 		Logs.warn("resident: %s: %s (going on without)", sys.executable, e.strerror)
 		return

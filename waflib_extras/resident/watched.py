@@ -15,11 +15,11 @@ import stat
 import sys
 import time
 from types import CodeType
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
 
 from ..facts import answers
 from . import witness
-from .witness import Witness, hinder, is_standard, kind_of, link_of, names, plain, sign
+from .witness import Path, Witness, hinder, is_standard, kind_of, link_of, names, plain, sign
 
 # functions of os that tell of nothing outside, or of what a caller is compared in, or that only change this process
 PURE = names(
@@ -93,7 +93,11 @@ class Repeated(Watched):
 
 
 class Stat(Watched):
-	def __call__(self, path: Any, *, dir_fd: Any = None, follow_symlinks: bool = True) -> Any:
+	real: Callable[..., os.stat_result]
+
+	def __call__(
+		self, path: Union[Path, int], *, dir_fd: Optional[int] = None, follow_symlinks: bool = True
+	) -> os.stat_result:
 		seen = Witness.active
 		if dir_fd is not None:
 			hinder("calls os.stat in a folder's descriptor")
@@ -122,7 +126,9 @@ class Stat(Watched):
 
 
 class LinkStat(Watched):
-	def __call__(self, path: Any, *, dir_fd: Any = None) -> Any:
+	real: Callable[..., os.stat_result]
+
+	def __call__(self, path: Path, *, dir_fd: Optional[int] = None) -> os.stat_result:
 		seen = Witness.active
 		if dir_fd is not None:
 			hinder("calls os.lstat in a folder's descriptor")
@@ -143,7 +149,7 @@ class LinkStat(Watched):
 
 
 class Listing(Watched):
-	def __call__(self, path: Any = None) -> Any:
+	def __call__(self, path: Union[Path, int, None] = None) -> Any:
 		seen = Witness.active
 		if seen is None or isinstance(path, int):
 			hinder("lists a descriptor")
@@ -156,7 +162,7 @@ class Listing(Watched):
 		seen.see_list(path or ".", self.name(found))
 		return self.give(found)
 
-	def name(self, found: List[Any]) -> List[Any]:
+	def name(self, found: List[Any]) -> List[Union[str, bytes]]:
 		return found
 
 	def give(self, found: List[Any]) -> Any:
@@ -168,12 +174,12 @@ class Entry:
 
 	__slots__ = ("name", "path", "real")
 
-	def __init__(self, real: Any) -> None:
+	def __init__(self, real: "os.DirEntry[str]") -> None:
 		self.real = real
 		self.name = real.name
 		self.path = real.path
 
-	def __fspath__(self) -> Any:
+	def __fspath__(self) -> str:
 		return self.path
 
 	def __repr__(self) -> str:
@@ -210,7 +216,7 @@ class Entry:
 	def is_junction(self) -> bool:
 		return False
 
-	def stat(self, *, follow_symlinks: bool = True) -> Any:
+	def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
 		return os.stat(self.path, follow_symlinks=follow_symlinks)
 
 	def inode(self) -> int:
@@ -220,19 +226,19 @@ class Entry:
 class Entries:
 	"""What ``os.scandir`` gives; the names have been noted."""
 
-	def __init__(self, entries: Any) -> None:
+	def __init__(self, entries: Iterable["os.DirEntry[str]"]) -> None:
 		self.entries = map(Entry, entries)
 
 	def __iter__(self) -> "Entries":
 		return self
 
-	def __next__(self) -> Any:
+	def __next__(self) -> Entry:
 		return next(self.entries)
 
 	def __enter__(self) -> "Entries":
 		return self
 
-	def __exit__(self, *_: Any) -> None:
+	def __exit__(self, *_: object) -> None:
 		self.close()
 
 	def close(self) -> None:
@@ -240,7 +246,7 @@ class Entries:
 
 
 class Scan(Listing):
-	def name(self, found: List[Any]) -> List[Any]:
+	def name(self, found: List[Any]) -> List[Union[str, bytes]]:
 		return [entry.name for entry in found]
 
 	def give(self, found: List[Any]) -> Any:
@@ -248,7 +254,7 @@ class Scan(Listing):
 
 
 class Move(Watched):
-	def __call__(self, path: Any) -> None:
+	def __call__(self, path: Union[Path, int]) -> None:
 		self.real(path)
 		seen = Witness.active
 		if seen is not None:
@@ -258,7 +264,9 @@ class Move(Watched):
 class Open(Watched):
 	"""Opening is an audit event, which does not tell of the folder's descriptor."""
 
-	def __call__(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: Any = None) -> int:
+	real: Callable[..., int]
+
+	def __call__(self, path: Path, flags: int, mode: int = 0o777, *, dir_fd: Optional[int] = None) -> int:
 		if dir_fd is not None:
 			hinder("opens a file in a folder's descriptor")
 		return self.real(path, flags, mode, dir_fd=dir_fd)
@@ -269,13 +277,17 @@ class Kind(Watched):
 
 	__slots__ = ("answer", "find", "links")
 
-	def __init__(self, name: str, real: Any, find: Callable[[Any], int], answer: Callable[[int], bool]) -> None:
+	real: Callable[..., bool]
+
+	def __init__(
+		self, name: str, real: Callable[..., bool], find: Callable[[Path], int], answer: Callable[[int], bool]
+	) -> None:
 		super().__init__(name, real)
 		self.find = find
 		self.answer = answer
 		self.links = find is link_of
 
-	def __call__(self, path: Any) -> bool:
+	def __call__(self, path: Union[Path, int]) -> bool:
 		seen = Witness.active
 		if seen is None or isinstance(path, int):
 			return self.real(path)
@@ -298,7 +310,9 @@ class Clock(Watched):
 class Status(Watched):
 	"""The status of a descriptor: of a stream it tells what a caller has made of it."""
 
-	def __call__(self, fd: int) -> Any:
+	real: Callable[..., os.stat_result]
+
+	def __call__(self, fd: int) -> os.stat_result:
 		if fd < 3:
 			hinder("looks at what descriptor %d is" % fd)
 		return self.real(fd)
@@ -306,6 +320,8 @@ class Status(Watched):
 
 class Self(Watched):
 	"""The number of this process, which each line of a log asks for."""
+
+	real: Callable[..., int]
 
 	def __call__(self) -> int:
 		seen = Witness.active
@@ -324,7 +340,7 @@ SPECIAL = {
 	"open": Open,
 	"getpid": Self,
 }
-KINDS: Tuple[Tuple[str, Callable[[Any], int], Callable[[int], bool]], ...] = (
+KINDS: Tuple[Tuple[str, Callable[[Path], int], Callable[[int], bool]], ...] = (
 	("exists", kind_of, bool),
 	("isfile", kind_of, stat.S_IFREG.__eq__),
 	("isdir", kind_of, stat.S_IFDIR.__eq__),
@@ -378,7 +394,7 @@ def install() -> None:
 	answers.Hearer.look_away = witness.Witness.looking_away
 
 
-def replace(holder: Any, replaced: Dict[int, Watched], module: str) -> None:
+def replace(holder: object, replaced: Dict[int, Watched], module: str) -> None:
 	"""Have what stands in for functions wherever a module, or a class of it, keeps one."""
 	for name, value in list(vars(holder).items()):
 		if id(value) in replaced:

@@ -15,11 +15,18 @@ import stat
 import subprocess
 import time
 from types import CodeType
-from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from ..facts import answers
 
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Signature = Tuple[int, ...]
+Listed = Tuple[Optional[Signature], Optional[List[str]]]
+"""A folder, and what is in it; none where there is no folder."""
+Question = Tuple[str, Tuple[Any, ...]]
+"""A function, or ``PROGRAM``, and what it was given."""
+K = TypeVar("K")
+V = TypeVar("V")
 real_stat = posix.stat
 real_lstat = posix.lstat
 real_listdir = posix.listdir
@@ -64,7 +71,7 @@ def sign(found: os.stat_result) -> Signature:
 CHANGED = 8  # where a signature has the time of the last change of any kind, which nobody can set
 
 
-def signature_of(path: Any) -> Optional[Signature]:
+def signature_of(path: Path) -> Optional[Signature]:
 	"""The signature of what is there now, if anything is."""
 	try:
 		return sign(real_stat(path))
@@ -72,7 +79,7 @@ def signature_of(path: Any) -> Optional[Signature]:
 		return None
 
 
-def kind_of(path: Any) -> int:
+def kind_of(path: Path) -> int:
 	"""Which kind of file is there now, 0 for none."""
 	try:
 		return stat.S_IFMT(real_stat(path).st_mode)
@@ -80,7 +87,7 @@ def kind_of(path: Any) -> int:
 		return 0
 
 
-def folder_of(path: Any) -> Optional[Tuple[int, int]]:
+def folder_of(path: Path) -> Optional[Tuple[int, int]]:
 	"""Which folder is there now, if one is."""
 	try:
 		found = real_stat(path)
@@ -89,7 +96,7 @@ def folder_of(path: Any) -> Optional[Tuple[int, int]]:
 	return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
 
-def link_of(path: Any) -> int:
+def link_of(path: Path) -> int:
 	"""The same without following a link."""
 	try:
 		return stat.S_IFMT(real_lstat(path).st_mode)
@@ -122,8 +129,8 @@ class Witness:
 		self.folders: Dict[str, Tuple[int, int]] = {}
 		self.kinds: Dict[str, int] = {}
 		self.links: Dict[str, int] = {}
-		self.lists: Dict[str, Tuple[Optional[Signature], Optional[List[str]]]] = {}
-		self.asked: Dict[Tuple[str, Tuple[Any, ...]], Any] = {}
+		self.lists: Dict[str, Listed] = {}
+		self.asked: Dict[Question, object] = {}
 		self.codes: List[CodeType] = []
 		self.hindrance = ""
 		self.began = 0
@@ -159,16 +166,16 @@ class Witness:
 			self.hindrance = reason
 		self.end()
 
-	def place(self, path: Any) -> str:
+	def place(self, path: Path) -> str:
 		"""The absolute path of one that was given; it stays as it is otherwise."""
 		path = os.fsdecode(path)
 		return path if path.startswith("/") else os.path.join(self.cwd, path)
 
-	def keep(self, facts: Dict[Any, Any], key: Any, value: Any) -> None:
+	def keep(self, facts: Dict[K, V], key: K, value: V) -> None:
 		if facts.setdefault(key, value) != value:
 			self.hinder("changed while it was looked at: %s" % (key,))
 
-	def see_open(self, path: Any, mode: Any, flags: Any) -> None:
+	def see_open(self, path: Union[Path, int], mode: Optional[str], flags: int) -> None:
 		"""A file is about to be opened."""
 		if isinstance(path, int):
 			return self.hinder("makes a stream of descriptor %d" % path)
@@ -189,15 +196,17 @@ class Witness:
 		"""Code is about to be run; what it names is looked at when the run is over."""
 		self.codes.append(code)
 
-	def see_list(self, path: Any, names: Optional[List[Any]]) -> None:
+	def see_list(self, path: Path, names: Optional[Sequence[Union[str, bytes]]]) -> None:
 		place = self.place(path)
-		self.keep(self.lists, place, (signature_of(place), names and [os.fsdecode(name) for name in names]))
+		self.keep(
+			self.lists, place, (signature_of(place), None if names is None else [os.fsdecode(name) for name in names])
+		)
 
-	def see_names(self, path: Any) -> None:
+	def see_names(self, path: Path) -> None:
 		"""A folder's status was asked for to learn whether other files are in it."""
 		if self.place(path) not in self.lists:
 			try:
-				names: Optional[List[str]] = real_listdir(path)
+				names: Optional[Sequence[Union[str, bytes]]] = real_listdir(path)
 			except OSError:
 				names = None
 			self.see_list(path, names)
@@ -241,14 +250,14 @@ def is_standard(path: str) -> bool:
 # ---- questions that are asked again
 
 
-def plain(answer: Any) -> Any:
+def plain(answer: object) -> object:
 	"""An answer as something that can be kept and compared."""
 	if isinstance(answer, set):
 		return sorted(answer)
 	return tuple(answer) if isinstance(answer, tuple) else answer
 
 
-def ask_again(name: str, args: Tuple[Any, ...]) -> Any:
+def ask_again(name: str, args: Tuple[Any, ...]) -> object:
 	"""The answer of a repeated function, or of a program, now."""
 	try:
 		if name == PROGRAM:
