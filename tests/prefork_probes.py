@@ -10,6 +10,7 @@ import pytest
 from waflib import Logs
 
 from waflib_extras import prefork
+from waflib_extras.hooks import lifecycle
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 PATIENT = 60  # seconds; only a failing test waits so long
@@ -30,7 +31,7 @@ def hook(runtime: pathlib.Path, engine: str, monkeypatch: pytest.MonkeyPatch) ->
 	"""What the tool puts in Waf's place, with an engine of its own."""
 	monkeypatch.setenv("WAFD", engine)
 	Logs.init_log()
-	found = prefork.Prefork()
+	found = prefork.Prefork(lifecycle.Build())
 	yield found
 	found.finish()
 

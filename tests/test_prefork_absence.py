@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from prefork_probes import DEVNULL, PATIENT, SHOW_HOOKS, read_status
-from waflib import Logs, Utils
+from waflib import Context, Logs, Utils
 
 from waflib_extras import prefork
+from waflib_extras.hooks import lifecycle
 
 
 def test_waf_no_prefork_leaves_everything_alone(waf: Any, project: Any, runtime: pathlib.Path) -> None:
@@ -49,7 +50,8 @@ def test_elsewhere_than_on_linux_waf_stays_as_it_is(monkeypatch: pytest.MonkeyPa
 		prefork.install()
 		prefork.install()
 	finally:
-		del Utils.prefork
+		lifecycle.find().restore("hooks")
+		delattr(Context, lifecycle.PLACE)
 	assert (Utils.run_process, Utils.alloc_process_pool) == before
 	assert capfd.readouterr().err == "prefork: the engine runs on Linux only (going on without)\n"
 

@@ -233,12 +233,12 @@ def test_patches_are_called(waf: Any, project: Any, where: str) -> None:
 
 KILLED = """\
 import os, signal, time
-from waflib import Utils
+from waflib import Context
 def build(bld):
 	def kill(task):
 		while not os.path.exists(task.generator.bld.bldnode.find_or_declare("began").abspath()):
 			time.sleep(0.01)
-		os.kill(Utils.prefork.session.engine, signal.SIGKILL)
+		os.kill(Context.waflib_extras_build.runner.session.engine, signal.SIGKILL)
 	bld(rule=kill, always=True, weight=100)
 	bld(rule="touch began; sleep 0.5; echo 0 > ${TGT}", target="t0")
 	for i in range(1, 40):

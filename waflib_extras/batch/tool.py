@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Optional, Protocol
 from waflib import Options, Runner, Task, Utils
 from waflib.TaskGen import after_method, feature
 
+from ..hooks import lifecycle
 from . import gathering, membership
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ class Cacher(Protocol):
 
 def find_cacher() -> Optional[Cacher]:
 	"""What decides which commands the tool ``wafcc`` caches, if it does."""
-	cacher: Optional[Cacher] = getattr(getattr(Utils, "prefork", None), "cache", None)
-	return cacher if cacher is not None and cacher.active else None
+	return lifecycle.find().find_active_cache()
 
 
 def is_parked_clang(task: Task.Task) -> bool:
@@ -66,10 +66,8 @@ def is_parked_clang(task: Task.Task) -> bool:
 
 	Of several sources clang gives each to a process that it starts anew, and parking is of no use to those.
 	"""
-	prefork = getattr(Utils, "prefork", None)
-	is_in_place = prefork is not None and prefork.is_in_place()
 	name = task.env["CXX_NAME" if isinstance(task, Task.classes.get("cxx", ())) else "CC_NAME"]
-	return bool(is_in_place and name and "clang" in name)
+	return bool(lifecycle.find().is_running_commands() and name and "clang" in name)
 
 
 @feature("*", "batch")

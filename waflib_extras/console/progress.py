@@ -11,8 +11,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Deque, Dict, List, NamedTuple, Optional, TextIO, Tuple
 
-from waflib import Logs, Utils
+from waflib import Logs
 
+from ..hooks import lifecycle
 from . import history
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class Meter:
 		return sum(over) / 1e6, len(over), sum(weights.values()) / 1e6
 
 	def find_hits(self) -> Optional[float]:
-		cache = Utils.prefork.cache
+		cache = lifecycle.find().cache
 		_, hits, misses = cache.counts if cache is not None else (0, 0, 0)
 		return hits / (hits + misses) if hits + misses else None
 

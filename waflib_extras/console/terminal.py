@@ -7,10 +7,12 @@ Environment variable: ``WAF_PREFORK_SUMMARY=no`` does without the last line, as 
 import gc
 import os
 import threading
-from typing import TYPE_CHECKING, Dict, List, Optional, Protocol
+from typing import TYPE_CHECKING, Dict, Optional
 
-from waflib import Build, Logs, Options, Utils
+from waflib import Build, Logs, Options
 
+from ..client import protocol
+from ..hooks import lifecycle
 from . import history, why
 
 if TYPE_CHECKING:
@@ -20,56 +22,50 @@ if TYPE_CHECKING:
 	from . import summary
 
 QUIET = "WAF_PREFORK_SUMMARY"
-
-
-class Counts(Protocol):
-	"""What we ask of the tool ``wafcc``."""
-
-	counts: List[int]
-	unstored: int
-	saved: int
-
-
-class Host(Protocol):
-	"""What we ask of ``prefork``, which has us."""
-
-	lost: str
-	reasons: Dict[str, int]
-
-	@property
-	def session(self) -> "Optional[Session]": ...
-
-	@property
-	def cache(self) -> Optional[Counts]: ...
-
-	@property
-	def terminal(self) -> "Terminal": ...
-
-	@property
-	def diary(self) -> why.Diary: ...
+COUNTED = (protocol.RAN, protocol.TIMED_OUT)
 
 
 class Terminal:
-	"""What is remembered for that; one per process, as ``Utils.prefork.terminal``."""
+	"""What is remembered for that; one per process."""
 
-	def __init__(self, prefork: Host) -> None:
-		self.prefork = prefork
+	def __init__(self, build: lifecycle.Build) -> None:
+		self.build = build
 		self.savings: Optional[summary.Savings] = None
 		self.times: Dict[Task, int] = {}
 		"""Microseconds, by task."""
 		self.has_built = False
 		self.ended = 0
 		self.turn = threading.Lock()
+		self.diary = why.Diary(build, self.times)
 
-	def count_ended(self) -> None:
-		"""A command ran in the engine, or was a hit; from any thread."""
-		with self.turn:
-			self.ended += 1
+	def install(self) -> None:
+		"""Take part in builds from now on."""
+		build = self.build
+		build.diary = self.diary
+		build.on_begin.append(why.watch)
+		build.on_start.append(self.diary.begin)
+		build.on_outcome.append(self.hear)
+		build.on_outcome.append(self.diary.hear)
+		build.on_end.append(self.end_build)
+		stock_line = Build.BuildContext.progress_line
 
-	def note(self, task: "Task", micros: int) -> None:
-		"""A task took so long."""
-		if micros >= history.LEAST:
-			self.times[task] = micros
+		def progress_line(bld: Build.BuildContext, idx: int, total: int, col1: str, col2: str) -> str:
+			if getattr(bld, "progress_bar", 0) != 1 or not build.is_running_commands():
+				line: str = stock_line(bld, idx, total, col1, col2)
+				return line
+			from . import progress
+
+			return progress.draw(bld, idx, total, col1, col2)
+
+		build.replace("console", "Build.BuildContext.progress_line", progress_line)
+
+	def hear(self, ended: lifecycle.Ended) -> None:
+		"""Count a command that ran in the engine or was a hit, and note how long a task took."""
+		if ended.outcome is not None and ended.outcome.verdict in COUNTED:
+			with self.turn:
+				self.ended += 1
+		if ended.micros >= history.LEAST and ended.task is not None:
+			self.times[ended.task] = ended.micros
 
 	def begin(self, session: "Session") -> None:
 		"""A session was opened."""
@@ -79,14 +75,14 @@ class Terminal:
 			self.savings = summary.Savings()
 			self.savings.begin(session)
 
-	def end_build(self, bld: Build.BuildContext) -> None:
+	def end_build(self, bld: Build.BuildContext, outcome: str) -> None:
 		"""A build context is over, in whatever way."""
 		self.has_built = self.has_built or bld.cmd != why.WhyContext.cmd
 		is_collecting = gc.isenabled()
 		# that many small tuples would have the collector walk through the graph of tasks
 		gc.disable()
 		try:
-			self.prefork.diary.end_build(bld)
+			self.diary.end_build(bld)
 		finally:
 			if is_collecting:
 				gc.enable()
@@ -96,17 +92,18 @@ class Terminal:
 
 	def finish(self) -> None:
 		"""At exit: one line on what was saved, or on why commands ran without the engine."""
-		session = self.prefork.session
-		if self.prefork.lost and self.has_built and not is_quiet():
-			own = sum(self.prefork.reasons.values())
-			Logs.warn("prefork: %d commands ran without the engine: %s", own, self.prefork.lost)
+		runner, cache = self.build.runner, self.build.cache
+		if runner is None:
+			return
+		session, own = runner.session, sum(runner.reasons.values())
+		if runner.lost and self.has_built and not is_quiet():
+			Logs.warn("prefork: %d commands ran without the engine: %s", own, runner.lost)
 			return
 		if session is None or self.savings is None or not self.has_built or is_quiet():
 			return
 		from . import summary
 
-		cache = self.prefork.cache
-		told = summary.Told(self.ended, own=sum(self.prefork.reasons.values()))
+		told = summary.Told(self.ended, own=own)
 		if cache is not None:
 			_, hits, misses = cache.counts
 			told = told._replace(hits=hits, misses=misses, unstored=cache.unstored, saved=cache.saved / 1e6)
@@ -141,33 +138,3 @@ def add_options(opt: Options.OptionsContext) -> None:
 
 	opt.parse_args = parse_args
 	opt.add_late_options = lambda: add_late_options(opt)
-
-
-def install() -> None:
-	"""Have builds call us when they are over, once per process."""
-	if hasattr(Build.BuildContext, "prefork_execute"):
-		return
-	stock_line = Build.BuildContext.progress_line
-
-	def progress_line(bld: Build.BuildContext, idx: int, total: int, col1: str, col2: str) -> str:
-		prefork = getattr(Utils, "prefork", None)
-		if prefork is None or getattr(bld, "progress_bar", 0) != 1 or not prefork.is_in_place():
-			line: str = stock_line(bld, idx, total, col1, col2)
-			return line
-		from . import progress
-
-		return progress.draw(bld, idx, total, col1, col2)
-
-	Build.BuildContext.progress_line = progress_line
-	stock = Build.BuildContext.prefork_execute = Build.BuildContext.execute
-
-	def execute(bld: Build.BuildContext) -> None:
-		why.watch(bld)
-		try:
-			stock(bld)
-		finally:
-			prefork = getattr(Utils, "prefork", None)
-			if prefork is not None:
-				prefork.terminal.end_build(bld)
-
-	Build.BuildContext.execute = execute

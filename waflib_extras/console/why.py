@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Container, Dict, List, Optional, Sequence, Set
 from waflib import Build, Errors, Logs, Options, Runner, Task, Utils
 
 from ..client import protocol
-from ..hooks import stock
+from ..hooks import lifecycle, stock
 from . import causes, history
 
 if TYPE_CHECKING:
 	from waflib.Node import Node
-
-	from .terminal import Host
 
 TOLD = {protocol.HIT: "cache: hit", protocol.MISS: "cache: miss", protocol.UNCACHED: "not cached"}
 STATES = {
@@ -43,14 +41,14 @@ IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 
 
 class Diary:
-	"""What is written down while a build runs, and kept when it is over; one per process, as ``prefork.diary``."""
+	"""What is written down while a build runs, and kept when it is over; one per process, as ``Build.diary``."""
 
-	def __init__(self, prefork: "Host") -> None:
-		self.prefork = prefork
+	def __init__(self, build: lifecycle.Build, times: Dict[Task.Task, int]) -> None:
+		self.times = times
+		"""How long tasks took, in microseconds."""
+		self.changed = build.changed
 		self.begun: Dict[Task.Task, causes.Begun] = {}
 		self.told: Dict[Task.Task, Tuple[int, str]] = {}
-		self.changed: Dict[Task.Task, List[bytes]] = {}
-		"""Inputs that the engine has told, and that are not as they were."""
 		self.empty: Dict[Build.BuildContext, bool] = {}
 		"""By build context: Waf knew nothing of any task when the first one ran."""
 
@@ -62,22 +60,24 @@ class Diary:
 			is_empty = self.empty[bld] = not bld.task_sigs
 		self.begun[task] = causes.FORGOTTEN if is_empty else causes.begin(task)
 
-	def hear(self, task: Task.Task, told: protocol.Told) -> None:
+	def hear(self, ended: lifecycle.Ended) -> None:
 		"""What the cache says of a task."""
-		self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
+		task, told = ended.task, ended.told
+		if task is not None and told is not None:
+			self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
 
 	def end_build(self, bld: Build.BuildContext) -> None:
 		"""Keep what is to be known of the tasks that have run, and answer ``--why``."""
 		wanted = find_wanted()
 		if bld.cmd == WhyContext.cmd:
 			return
-		if not (self.begun or self.told or self.prefork.terminal.times or wanted):
+		if not (self.begun or self.told or self.times or wanted):
 			return
 		path = history.find_file(bld, history.CAUSES)
 		known = history.read(path)
 		envs, records = known.setdefault("envs", {}), known.setdefault("tasks", {})
 		recorder = causes.Recorder(bld, envs)
-		ran = list_tasks(bld) if wanted else [*{**self.begun, **self.told, **self.prefork.terminal.times}]
+		ran = list_tasks(bld) if wanted else [*{**self.begun, **self.told, **self.times}]
 		explained: Dict[Task.Task, causes.Record] = {}
 		learned = find_learned(bld)
 		for task in ran:
@@ -238,7 +238,7 @@ class DryRun(Runner.Parallel):
 		return Task.RUN_ME
 
 	def add_task(self, tsk: Task.Task) -> None:
-		Utils.prefork.diary.begin(tsk)
+		lifecycle.find().diary.begin(tsk)
 		self.processed += 1
 		self.made.update(dict.fromkeys(tsk.outputs))
 		tsk.hasrun = Task.SKIPPED
@@ -251,7 +251,7 @@ class WhyContext(Build.BuildContext):
 	cmd = "why"
 
 	def execute_build(self) -> None:
-		diary = getattr(getattr(Utils, "prefork", None), "diary", None)
+		diary = lifecycle.find().diary
 		if diary is None:
 			raise Errors.WafError("why: the tool prefork is not in use: unset WAF_NO_PREFORK, or load it")
 		self.recurse([self.run_dir])
@@ -305,11 +305,11 @@ def watch(bld: Build.BuildContext) -> None:
 
 	def add_task(self: Runner.Parallel, tsk: Task.Task) -> None:
 		if find_wanted() or (self.numjobs == 1 and stock.is_compiled(tsk.__class__.run)):
-			Utils.prefork.diary.begin(tsk)
+			lifecycle.find().diary.begin(tsk)
 		stock_add_task(self, tsk)
 
 	add_task.__dict__["of_why"] = True
-	Runner.Parallel.add_task = add_task
+	lifecycle.find().replace("console", "Runner.Parallel.add_task", add_task)
 
 
 def add_late_options(opt: Options.OptionsContext) -> None:

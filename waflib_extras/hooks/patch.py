@@ -6,10 +6,11 @@ another tool, is left alone, for nobody has compared it with ours.
 """
 
 import hashlib
-import importlib
 import os
 import re
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from . import lifecycle
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
@@ -36,6 +37,10 @@ class Patch:
 		"""Put ours in the place of Waf's."""
 		raise NotImplementedError
 
+	def replace(self, path: str, ours: Callable[..., Any]) -> Any:
+		"""Put a function in the place of one of Waf's, such as ``Runner.Parallel.skip``, and return that."""
+		return lifecycle.find().replace("large", path, ours)
+
 	def begin(self, bld: "BuildContext") -> None:
 		"""A build begins."""
 		pass  # waf-light takes the docstring away
@@ -49,7 +54,7 @@ class Patch:
 		if self.on_posix and os.name != "posix":
 			return "this system has no times of changes"
 		for path, digests in self.known.items():
-			found = find(path)
+			found = lifecycle.find_in_waf(path)
 			if found is None:
 				return "there is no %s" % path
 			if sources.digest(found) not in digests:
@@ -97,21 +102,3 @@ def digest_of(source: str) -> str:
 	for pattern in TEXT, LINE, COMMENT:
 		source = pattern.sub("", source)
 	return hashlib.sha256("".join(source.split()).encode()).hexdigest()[:12]
-
-
-def find(path: str) -> Any:
-	"""What Waf has under a name such as ``Runner.Parallel.skip``; none if it has no such thing."""
-	module, *names = path.split(".")
-	found: Any = importlib.import_module("waflib." + module)
-	for name in names:
-		found = getattr(found, name, None)
-	return found
-
-
-def replace(path: str, function: Callable[..., Any]) -> Any:
-	"""Put a function in the place of one of Waf's, and return that."""
-	place, _, name = path.rpartition(".")
-	holder = find(place)
-	before = getattr(holder, name)
-	setattr(holder, name, function)
-	return before

@@ -25,7 +25,7 @@ class Database(patch.Patch):
 	known = {"Build.BuildContext.store": ("86a2ad0199b4",), "Utils.writef": ("1b83dcc98298",)}
 
 	def install(self) -> None:
-		patch.replace("Build.BuildContext.store", store)
+		self.replace("Build.BuildContext.store", store)
 
 
 def store(self: Build.BuildContext) -> None:
@@ -80,9 +80,9 @@ class Collected(patch.Patch):
 					self.freeze()
 				yield tasks
 
-		patch.replace("Build.BuildContext.get_build_iterator", get_build_iterator)
-		patch.replace("Build.BuildContext.restore", read)
-		patch.replace("Build.BuildContext.store", write)
+		self.replace("Build.BuildContext.get_build_iterator", get_build_iterator)
+		self.replace("Build.BuildContext.restore", read)
+		self.replace("Build.BuildContext.store", write)
 
 	def begin(self, bld: Build.BuildContext) -> None:
 		self.collector.slow_down()

@@ -130,9 +130,9 @@ class Digests(patch.Patch):
 				memory.tidy()
 			store(bld)
 
-		patch.replace("Node.Node.h_file", h_file)
-		patch.replace("Build.BuildContext.restore", remember)
-		patch.replace("Build.BuildContext.store", keep)
+		self.replace("Node.Node.h_file", h_file)
+		self.replace("Build.BuildContext.restore", remember)
+		self.replace("Build.BuildContext.store", keep)
 
 	def end(self, bld: Build.BuildContext) -> None:
 		memory = bld.__dict__.pop("large_memory", None)
@@ -166,9 +166,9 @@ class Folders(patch.Patch):
 			self.ctx.__dict__.get("large_folders", set()).clear()
 			delete(self, *args, **kw)
 
-		patch.replace("Build.BuildContext.post_group", post)
-		patch.replace("Node.Node.delete", remove)
-		patch.replace("Node.Node.find_or_declare", find_or_declare)
+		self.replace("Build.BuildContext.post_group", post)
+		self.replace("Node.Node.delete", remove)
+		self.replace("Node.Node.find_or_declare", find_or_declare)
 
 
 def find_or_declare(self: Node.Node, lst: Union[str, List[str]]) -> Node.Node:
@@ -226,7 +226,7 @@ class Outputs(patch.Patch):
 	known = {"Task.Task.runnable_status": ("8e0e8c51c028",), "Node.Node.exists": ("4a983de79d4e",)}
 
 	def install(self) -> None:
-		patch.replace("Task.Task.runnable_status", runnable_status)
+		self.replace("Task.Task.runnable_status", runnable_status)
 
 
 def runnable_status(self: Task.Task) -> int:

@@ -37,7 +37,7 @@ class Names(patch.Patch):
 	}
 
 	def install(self) -> None:
-		patch.replace("Build.BuildContext.get_tgen_by_name", get_tgen_by_name)
+		self.replace("Build.BuildContext.get_tgen_by_name", get_tgen_by_name)
 		TaskGen.task_gen.set_name = set_name
 		TaskGen.task_gen.name = property(TaskGen.task_gen.get_name, set_name)
 
@@ -137,4 +137,4 @@ class Rules(patch.Patch):
 			function, variables = known[key]
 			return function, list(variables)
 
-		patch.replace("Task.compile_fun", compile_fun)
+		self.replace("Task.compile_fun", compile_fun)

@@ -47,7 +47,7 @@ class Precedence(patch.Patch):
 			for first, second in find_pairs(lists, words):
 				follow(lists[first], lists[second])
 
-		patch.replace("Task.set_precedence_constraints", set_precedence_constraints)
+		self.replace("Task.set_precedence_constraints", set_precedence_constraints)
 
 
 class Words:
@@ -111,7 +111,7 @@ class Files(patch.Patch):
 	known = {"Task.set_file_constraints": ("7dc7be4b7b52",)}
 
 	def install(self) -> None:
-		patch.replace("Task.set_file_constraints", set_file_constraints)
+		self.replace("Task.set_file_constraints", set_file_constraints)
 
 
 def set_file_constraints(tasks: List[Task.Task]) -> None:
@@ -147,8 +147,8 @@ class Recursion(patch.Patch):
 	known = {"Runner.Parallel.prio_and_split": ("10fd3713c5d4",), "Runner.Parallel.debug_cycles": ("673543b30f97",)}
 
 	def install(self) -> None:
-		patch.replace("Runner.Parallel.prio_and_split", prio_and_split)
-		patch.replace("Runner.Parallel.debug_cycles", debug_cycles)
+		self.replace("Runner.Parallel.prio_and_split", prio_and_split)
+		self.replace("Runner.Parallel.debug_cycles", debug_cycles)
 
 
 def prio_and_split(self: Runner.Parallel, tasks: List[Task.Task]) -> Tuple[List[Task.Task], List[Task.Task]]:

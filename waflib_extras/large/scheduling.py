@@ -40,7 +40,7 @@ class Finished(patch.Patch):
 	known = {"Runner.Parallel.mark_finished": ("0365844237f5", "670194488747", "6e5b95047c00")}
 
 	def install(self) -> None:
-		patch.replace("Runner.Parallel.mark_finished", mark_finished)
+		self.replace("Runner.Parallel.mark_finished", mark_finished)
 
 
 def mark_finished(self: Runner.Parallel, tsk: Task.Task) -> None:
@@ -144,7 +144,7 @@ class More(patch.Patch):
 	}
 
 	def install(self) -> None:
-		patch.replace("Runner.Parallel.add_more_tasks", add_more_tasks)
+		self.replace("Runner.Parallel.add_more_tasks", add_more_tasks)
 
 
 def add_more_tasks(self: Runner.Parallel, tsk: Task.Task) -> None:
@@ -184,7 +184,7 @@ class Heap(patch.Patch):
 	}
 
 	def install(self) -> None:
-		patch.replace("Runner.PriorityTasks", make_heap(Runner.PriorityTasks, Task.Task.priority, Task.Task.__lt__))
+		self.replace("Runner.PriorityTasks", make_heap(Runner.PriorityTasks, Task.Task.priority, Task.Task.__lt__))
 
 
 def make_heap(
@@ -294,7 +294,7 @@ class Messages(patch.Patch):
 				record.msg = text
 				Logs.log.handle(record)
 
-		patch.replace("Task.Task.log_display", log_display)
+		self.replace("Task.Task.log_display", log_display)
 
 
 def is_heard_by_waf_alone() -> bool:
@@ -351,7 +351,7 @@ class Threads(patch.Patch):
 			finally:
 				Runner.Spawner = spawner
 
-		patch.replace("Runner.Parallel.__init__", __init__)
+		self.replace("Runner.Parallel.__init__", __init__)
 
 
 class Crew:

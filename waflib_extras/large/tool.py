@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tupl
 
 from waflib import Build, Context, Errors, Logs, Options
 
-from ..hooks import patch
+from ..hooks import lifecycle, patch
 from . import database, digests, lookup, ordering, scheduling
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Large:
 		for one in self.patches:
 			one.begin(bld)
 
-	def end(self, bld: Build.BuildContext) -> None:
+	def end(self, bld: Build.BuildContext, outcome: str) -> None:
 		for one in reversed(self.patches or ()):
 			one.end(bld)
 
@@ -109,19 +109,11 @@ class LargeContext(Context.Context):
 
 def install() -> None:
 	"""Have the patches put in place when a build begins, once per process, however this file is loaded."""
-	if hasattr(Build, "large"):
-		return
-	Build.large = large = Large()
-	stock = Build.BuildContext.execute
-
-	def execute(bld: Build.BuildContext) -> None:
-		large.begin(bld)
-		try:
-			stock(bld)
-		finally:
-			large.end(bld)
-
-	Build.BuildContext.execute = execute
+	if not hasattr(Build, "large"):
+		Build.large = large = Large()
+		build = lifecycle.find()
+		build.on_begin.append(large.begin)
+		build.on_end.append(large.end)
 
 
 def options(opt: Options.OptionsContext) -> None:

@@ -21,6 +21,7 @@ from waflib import Logs, Runner, Task
 
 from ..client import pipeline, protocol
 from ..hooks import gc_pause
+from ..hooks.lifecycle import Ended
 from ..hooks.stock import is_compiled
 from . import capture, messages, recipe, threads
 
@@ -52,6 +53,7 @@ class Dispatcher:
 	def __init__(self, master: Runner.Parallel, prefork: "Prefork") -> None:
 		self.master = master
 		self.prefork = prefork
+		self.build = prefork.build
 		self.stock = prefork.hooks.stock
 		self.jobs: int = master.numjobs
 		self.pipeline: Optional[pipeline.Pipeline] = None
@@ -67,9 +69,9 @@ class Dispatcher:
 		"""Commands that were submitted and shown."""
 		self.unseen = 0
 		"""Tasks whose message is not out yet."""
-		self.recording = prefork.recording
+		self.recording = self.build.recording
 		"""What notes tasks for the picture of a build; none while nobody wants one."""
-		self.is_cached = prefork.cache is not None and prefork.cache.active
+		self.is_cached = self.build.find_active_cache() is not None
 		self.turns = 0
 		self.are_hits = False
 		"""The last command that has ended was answered by a cache."""
@@ -168,7 +170,8 @@ class Dispatcher:
 		if not ahead:
 			self.show(task)
 			self.running += 1
-		self.prefork.diary.begin(task)
+		for begin in self.build.on_start:
+			begin(task)
 		try:
 			command, env = self.prepare(task), None
 			if command is None:
@@ -185,7 +188,7 @@ class Dispatcher:
 				return
 			if self.pipeline is None:
 				self.pipeline = pipeline.Pipeline(self.prefork.find_session())
-			cache = self.prefork.cache
+			cache = self.build.cache
 			self.pipeline.submit(task, command if cache is None else cache.mark(task, command), env)
 			if self.recording is not None:
 				self.recording.sent[task] = self.recording.clock()
@@ -277,17 +280,10 @@ class Dispatcher:
 				self.prefork.note_failure(self.pipeline.failure)
 			self.hand_to_thread(task, True)
 			return
-		self.prefork.terminal.count_ended()
 		if Logs.verbose:
 			self.prefork.describe(getattr(task, "last_cmd", ""), outcome)
-
-		if outcome.wall:
-			self.prefork.terminal.note(task, outcome.wall)
 		self.are_hits = told is not None and told.known == protocol.HIT
-		if told is not None:
-			cache = self.prefork.cache
-			if cache is not None:
-				cache.hear(task, told, learned)
+		self.build.tell(Ended(task, outcome.wall, outcome, told, learned))
 
 		if getattr(task.post_run, "__func__", None) is not Task.Task.post_run:
 			self.write()

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, List, Set, Union
 
 from waflib import Runner
 
+from ..hooks.lifecycle import Ended
+
 if TYPE_CHECKING:
 	from waflib.Task import Task
 
@@ -114,7 +116,7 @@ class Threads:
 						entry[2] = recording.clock()
 				took = time.monotonic() - began
 				if took > WORTH:
-					dispatcher.prefork.terminal.note(task, int(took * 1e6))
+					dispatcher.build.tell(Ended(task, int(took * 1e6)))
 		finally:
 			dispatcher.prefork.running.pop(threading.get_ident(), None)
 			with self.lock:

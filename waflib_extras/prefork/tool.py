@@ -8,14 +8,14 @@ import os
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from waflib import Context, Errors, Logs, Options, Runner, Utils
 
 from .. import timeline
 from ..client import engine, protocol
-from ..console import terminal, why
-from ..hooks import stock
+from ..console import terminal
+from ..hooks import lifecycle, stock
 from . import capture, dispatcher, politeness
 from .capture import Given, Result
 
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 	from waflib.Configure import ConfigurationContext
 	from waflib.Task import Task
 
-	from ..timeline import recording
-
+TOOL = "prefork"
 PIPE = Utils.subprocess.PIPE
 DEVNULL = Utils.subprocess.DEVNULL
 STDOUT = Utils.subprocess.STDOUT
@@ -213,33 +212,16 @@ def _find_arguments(cmd: object, shell: object) -> Sequence[protocol.Argument]:
 # ---- the hook
 
 
-class Cache(Protocol):
-	"""What decides which commands are cached, and hears what came of it: the tool ``wafcc`` brings one."""
-
-	active: bool
-	solo: "Optional[Task]"
-	"""With -j1, the task that runs next."""
-	counts: List[int]
-	unstored: int
-	saved: int
-
-	def decide(self) -> None: ...
-
-	def tell_failure(self) -> None: ...
-
-	def introduce(self) -> bytes: ...
-
-	def mark(self, task: "Task", command: bytes) -> bytes: ...
-
-	def hear(self, task: "Task", told: protocol.Told, learned: Optional[engine.Learned] = None) -> None: ...
-
-
 class Prefork:
-	"""What stands in for Waf's ``Utils.run_process``; one per process, as ``Utils.prefork``."""
+	"""What stands in for Waf's ``Utils.run_process``; one per process, as ``Build.runner`` of ``hooks``."""
 
-	def __init__(self) -> None:
-		self.stock = Utils.run_process, Utils.alloc_process_pool
+	def __init__(self, build: lifecycle.Build) -> None:
 		self.hooks = stock.Hooks()
+		self.build = build
+		self.run_stock: Callable[..., Result] = Utils.run_process
+		self.alloc_stock: Callable[..., None] = Utils.alloc_process_pool
+		self.is_off = False
+		"""Waf is left as it is. Somebody may still call us who has wrapped what was ours."""
 		self.captors: Dict[int, capture.Captor] = {}
 		"""By thread: what takes the next command in place of the engine."""
 		self.session: Optional[engine.Session] = None
@@ -251,23 +233,18 @@ class Prefork:
 		"""How often a command ran Waf's own way, by reason."""
 		self.running: Dict[int, Task] = {}
 		"""By thread: the task that it runs."""
-		self.cache: Optional[Cache] = None
-		"""What decides which commands are cached, and hears what came of it."""
-		self.recording: Optional[recording.Recording] = None
-		"""What notes commands for the picture of a build; none while nobody wants one."""
 		self.wishes = politeness.NO_WISHES
 		self.policy: Optional[politeness.Policy] = None
 		"""What the engine is told; none before it was looked for."""
-		self.terminal = terminal.Terminal(self)
-		self.diary = why.Diary(self)
+		self.terminal = terminal.Terminal(build)
 		self.lost = ""
 		"""Why no command goes to the engine any more."""
 
 	def install(self) -> None:
-		Utils.run_process = self.run_process
-		Utils.alloc_process_pool = self.alloc_process_pool
-		Runner.Spawner = self.make_spawner
-		terminal.install()
+		self.build.replace(TOOL, "Utils.run_process", self.run_process)
+		self.build.replace(TOOL, "Utils.alloc_process_pool", self.alloc_process_pool)
+		self.build.replace(TOOL, "Runner.Spawner", self.make_spawner)
+		self.terminal.install()
 		atexit.register(self.finish)
 		if hasattr(Options.options, "jobs"):
 			self.decide()
@@ -275,20 +252,20 @@ class Prefork:
 	def decide(self) -> bool:
 		"""Now that there are options: leave Waf as it is if we are not wanted, or there is no engine."""
 		wanted = not getattr(Options.options, "no_prefork", False)
-		if wanted and self.cache is not None:
-			self.cache.decide()
+		cache = self.build.cache
+		if wanted and cache is not None:
+			cache.decide()
 		self.stand_back()
 		if wanted:
 			try:
 				engine.find_engine(find_transport())
-				if self.cache is not None:
-					self.cache.tell_failure()
+				if cache is not None:
+					cache.tell_failure()
 				return True
 			except protocol.EngineError as e:
 				Logs.warn("prefork: %s (going on without)", e)
-		Utils.run_process, Utils.alloc_process_pool = self.stock
-		if Runner.Spawner == self.make_spawner:
-			Runner.Spawner = self.hooks.stock.spawner
+		self.is_off = True
+		self.build.restore(TOOL)
 		return False
 
 	def begin_anew(self) -> None:
@@ -321,10 +298,12 @@ class Prefork:
 	def alloc_process_pool(self, n: int, force: bool = False) -> None:
 		"""In place of Waf's, which would start ``n`` workers: the engine needs none."""
 		if not self.decide():
-			Utils.alloc_process_pool(n, force)
+			self.alloc_stock(n, force)
 
 	def run_process(self, cmd: object, kwargs: Given, cargs: Optional[Given] = None) -> Result:
 		"""Run a command through the engine, or Waf's own way if that cannot be."""
+		if self.is_off:
+			return self.run_stock(cmd, kwargs, cargs)
 		cargs = cargs or {}
 		captor = self.captors.get(threading.get_ident()) if self.captors else None
 		if captor is not None:
@@ -336,22 +315,23 @@ class Prefork:
 		try:
 			command = Command(cmd, kwargs, cargs)
 			session = self.find_session()
-			cache, task, encoded = self.cache, None, command.encoded
+			cache, task, encoded = self.build.cache, None, command.encoded
 			if cache is not None:
 				task = self.find_task(cmd, cache)
 				encoded = command.encoded if task is None else cache.mark(task, command.encoded)
 			heard: List[Any] = []
 			if command.fds and session.transport == engine.TCP:
 				raise protocol.Unsendable("descriptors cannot go over TCP")
-			begun = 0.0 if self.recording is None else self.recording.clock()
+			recording = self.build.recording
+			begun = 0.0 if recording is None else recording.clock()
 			outcome, out, err = session.execute(encoded, command.env, command.fds, heard)
 		except protocol.EngineError as e:
 			self.note_failure(e)
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
 		if begun:
 			self.note_call(cmd, begun, outcome, heard)
-		if heard and cache is not None:
-			cache.hear(task, *heard)
+		# how long a task takes is told by who runs it
+		self.build.tell(lifecycle.Ended(task, 0, outcome, *heard))
 		if Logs.verbose:
 			self.describe(cmd, outcome)
 		if outcome.verdict == protocol.NOT_STARTED:
@@ -359,21 +339,20 @@ class Prefork:
 			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
 		if outcome.verdict == protocol.CANCELLED:
 			return self.run_own_way(cmd, kwargs, cargs, "cancelled by the engine")
-		self.terminal.count_ended()
 		stdout = out if command.stdout == protocol.PIPE else None
 		stderr = err if command.stderr == protocol.PIPE else None
 		if outcome.verdict == protocol.TIMED_OUT:
 			raise make_expired(cmd, cargs["timeout"], stdout, stderr, _communicates(kwargs))
 		return outcome.code, stdout, stderr
 
-	def find_task(self, cmd: object, cache: Cache) -> "Optional[Task]":
+	def find_task(self, cmd: object, cache: lifecycle.Cache) -> "Optional[Task]":
 		"""The task of which this is the command, if it is one that may be cached."""
 		task = self.running.get(threading.get_ident(), cache.solo)
 		return task if getattr(task, "last_cmd", None) is cmd else None
 
 	def note_call(self, cmd: object, begun: float, outcome: protocol.Outcome, heard: List[Any]) -> None:
 		"""For the picture of a build."""
-		recording = self.recording
+		recording = self.build.recording
 		if recording is not None:
 			task = recording.find_task(self.running.get(threading.get_ident()), cmd)
 			recording.calls.append((task, begun, recording.clock(), outcome, heard[0] if heard else None))
@@ -433,7 +412,8 @@ class Prefork:
 					find_transport(),
 				)
 				frame, fds = self.find_policy()
-				self.session.policy = (frame + self.cache.introduce() if self.cache else frame), fds
+				cache = self.build.cache
+				self.session.policy = (frame + cache.introduce() if cache else frame), fds
 				self.jobs = jobs
 				self.terminal.begin(self.session)
 			return self.session
@@ -522,16 +502,17 @@ def find_wishes() -> int:
 
 def install() -> None:
 	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
-	if os.environ.get("WAF_NO_PREFORK") or hasattr(Utils, "prefork"):
+	build = lifecycle.find()
+	if os.environ.get("WAF_NO_PREFORK") or build.runner is not None or build.refusal:
 		return
 	if not sys.platform.startswith("linux"):
-		Utils.prefork = None
-		Logs.warn("prefork: the engine runs on Linux only (going on without)")
+		build.refusal = "the engine runs on Linux only"
+		Logs.warn("prefork: %s (going on without)", build.refusal)
 		return
 	if find_transport() not in (engine.UNIX, engine.TCP):
 		raise Errors.WafError("WAF_PREFORK_TRANSPORT is %r: set it to unix or tcp" % find_transport())
-	Utils.prefork = Prefork()
-	Utils.prefork.install()
+	build.runner = runner = Prefork(build)
+	runner.install()
 
 
 def options(opt: Options.OptionsContext) -> None:

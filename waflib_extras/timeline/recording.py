@@ -8,8 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
-from waflib import Logs, Options, Runner, Task, Utils
+from waflib import Logs, Options, Runner, Task
 
+from ..hooks import lifecycle
 from . import meter
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 	from ..client.protocol import Outcome, Told
 	from .chains import Heirs
 
+TOOL = "timeline"
 clock = time.perf_counter
 
 Entry = List[Any]
@@ -64,22 +66,15 @@ class Recording:
 		self.heirs: List[Heirs] = []
 		"""Such a group, and the tasks that wait for it."""
 		self.gauge = meter.Gauge(clock)
-		self.undo: List[Tuple[object, str, object]] = []
 
 	def begin(self) -> None:
 		"""Put what notes in its place."""
-		prefork = getattr(Utils, "prefork", None)
-		if prefork is not None:
-			prefork.recording = self
-			self.undo.append((prefork, "recording", None))
-		self.replace(Runner.Parallel, "start", self.make_start(Runner.Parallel.start))
+		build = lifecycle.find()
+		build.recording = self
+		build.replace(TOOL, "Runner.Parallel.start", self.make_start(Runner.Parallel.start))
 		if hasattr(Task, "TaskGroup"):
-			self.replace(Task.TaskGroup, "__init__", self.make_group(Task.TaskGroup.__init__))
-		self.gauge.begin(prefork)
-
-	def replace(self, owner: object, name: str, value: object) -> None:
-		self.undo.append((owner, name, owner.__dict__.get(name)))
-		setattr(owner, name, value)
+			build.replace(TOOL, "Task.TaskGroup.__init__", self.make_group(Task.TaskGroup.__init__))
+		self.gauge.begin(build.runner)
 
 	def end(self, outcome: str) -> None:
 		"""Leave everything as it was."""
@@ -87,8 +82,9 @@ class Recording:
 		self.outcome = outcome
 		self.processor = time.process_time() - self.processor
 		self.gauge.end()
-		while self.undo:
-			setattr(*self.undo.pop())
+		build = lifecycle.find()
+		build.recording = None
+		build.restore(TOOL)
 
 	def make_group(self, stock: Callable[..., None]) -> Callable[..., None]:
 		def __init__(group: "Task.TaskGroup", prev: Iterable[Task.Task], next: Iterable[Task.Task]) -> None:

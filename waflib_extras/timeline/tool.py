@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, List, Optional
 
 from waflib import Build, Context, Errors, Logs, Options
 
+from ..hooks import lifecycle
+
 if TYPE_CHECKING:
 	from waflib.Configure import ConfigurationContext
 
@@ -27,25 +29,29 @@ class Timeline:
 		self.recording: Optional[Recording] = None
 		"""Of the build that is under way."""
 
-	def begin(self, bld: Build.BuildContext) -> "Optional[Recording]":
-		"""The recording of a build that is to be drawn; none for others, as those within a build."""
+	def begin(self, bld: Build.BuildContext) -> None:
+		"""Record a build that is to be drawn. A build within another one is a part of that."""
 		given = getattr(Options.options, "timeline", None)
 		if not given or self.recording is not None:
-			return None
+			return
 		if not self.base:
 			self.base = find_base(given)
 		from . import recording
 
 		self.recording = recording.Recording(bld)
 		self.recording.begin()
-		return self.recording
 
-	def end(self, outcome: str) -> None:
-		"""A build is over: write what there is of it, beside those before it."""
-		recording, self.recording = self.recording, None
-		if recording is None:
+	def end(self, bld: Build.BuildContext, outcome: str) -> None:
+		"""A build is over."""
+		recording = self.recording
+		if recording is None or recording.bld is not bld:
 			return
+		self.recording = None
 		recording.end(outcome)
+		self.draw(recording)
+
+	def draw(self, recording: "Recording") -> None:
+		"""Write what there is of a build that is over, beside those before it."""
 		# nothing of all that is made here is garbage, and the graph of tasks is large
 		is_collecting = gc.isenabled()
 		gc.disable()
@@ -84,26 +90,11 @@ def find_base(given: str) -> str:
 
 def install() -> None:
 	"""Have builds looked at for which the option is given, once per process, however this file is loaded."""
-	if hasattr(Build, "timeline"):
-		return
-	Build.timeline = timeline = Timeline()
-	stock = Build.BuildContext.execute
-
-	def execute(bld: Build.BuildContext) -> None:
-		if timeline.begin(bld) is None:
-			stock(bld)
-			return
-		outcome = "interrupted"
-		try:
-			stock(bld)
-			outcome = "succeeded"
-		except Exception:
-			outcome = "failed"
-			raise
-		finally:
-			timeline.end(outcome)
-
-	Build.BuildContext.execute = execute
+	build = lifecycle.find()
+	if not hasattr(Build, "timeline"):
+		Build.timeline = timeline = Timeline()
+		build.on_begin.append(timeline.begin)
+		build.on_end.append(timeline.end)
 
 
 def options(opt: Options.OptionsContext) -> None:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Dict, List
 
 from waflib import Build, Logs, Options, TaskGen
 
+from ..hooks import lifecycle
 from . import bisect, planning, unit
 
 if TYPE_CHECKING:
 	from waflib.Node import Node
 	from waflib.Task import Task
 
+TOOL = "unity"
 MAX_BATCH = 128
 
 EXTS_C = (".c",)
@@ -197,8 +199,8 @@ class Collector:
 
 def install() -> None:
 	"""Have what is remembered written down when a build ends, however it does; once per process."""
-	stock = Build.BuildContext.compile
-	if hasattr(stock, "unity"):
+	build = lifecycle.find()
+	if any(one.tool == TOOL for one in build.replaced):
 		return
 
 	def compile(bld: Build.BuildContext) -> None:
@@ -216,5 +218,4 @@ def install() -> None:
 				for line in book.told:
 					Logs.info(line)
 
-	compile.__dict__["unity"] = True
-	Build.BuildContext.compile = compile
+	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)

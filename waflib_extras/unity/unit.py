@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Callable, List, Optional, Sequence, Set, Tuple
 from waflib import Build, Errors, Logs, Options, Utils
 from waflib.Tools import c_preproc
 
+from ..hooks import lifecycle
 from . import batches, bisect, grouping, includes, memory
 
 if TYPE_CHECKING:
@@ -101,8 +102,7 @@ class Unit:
 
 	def can_tell(self, members: List[int]) -> bool:
 		"""We know what a batch depends on, so that Waf need not look for it; the cache's tool has its own way."""
-		cache = getattr(getattr(Utils, "prefork", None), "cache", None)
-		is_cached = cache is not None and cache.active
+		is_cached = lifecycle.find().find_active_cache() is not None
 		headers = self.target.plan["headers"]
 		return not is_cached and not c_preproc.go_absolute and all(headers[i] is not None for i in members)
 

@@ -16,6 +16,7 @@ from waflib.Tools import ccroot
 
 from ..client import protocol
 from ..facts import checks
+from ..hooks import lifecycle
 from ..prefork import dispatcher
 from . import inputs
 from .policy import Cacher
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 Manual = Union["Node", bytes, Callable[[], bytes]]
 """What ``add_manual_dependency`` takes."""
+TOOL = "wafcc"
 SAVED = "wafcc_facts"
 """The attribute of a build context that Waf keeps for us with its own; ``wafcc_inputs`` was that of files only."""
 GAP = 20
@@ -37,14 +39,15 @@ COARSE = 5 if sys.platform.startswith("linux") else None
 class Stock:
 	"""Waf as it was when we came."""
 
-	status = Task.Task.runnable_status
-	post_run = Task.Task.post_run
-	iterate = Build.BuildContext.get_build_iterator
-	store = Build.BuildContext.store
+	status: Callable[[Task.Task], int]
+	post_run: Callable[[Task.Task], None]
+	iterate: Callable[[Build.BuildContext], Iterator[List[Task.Task]]]
+	store: Callable[[Build.BuildContext], None]
 
 
 def find_cacher() -> Cacher:
-	cacher: Cacher = Utils.prefork.cache
+	cacher = lifecycle.find().cache
+	assert isinstance(cacher, Cacher)
 	return cacher
 
 
@@ -143,7 +146,7 @@ def find_status(task: Task.Task, bld: Build.BuildContext, book: inputs.Book, uid
 	holds = holds and book.fits(record, find_environment(task), find_folder(task))
 	if not holds or bld.task_sigs.get(uid) != sign(task, result, numbers):
 		if not holds:
-			Utils.prefork.diary.changed[task] = [book.texts[number] for number in sorted(book.mine)]
+			lifecycle.find().changed[task] = [book.texts[number] for number in sorted(book.mine)]
 		if Logs.verbose:
 			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell())
 		return Task.RUN_ME if book.is_in_order(task) else Stock.status(task)
@@ -167,7 +170,7 @@ def is_doubtful(task: Task.Task, book: inputs.Book, uid: bytes) -> bool:
 	"""
 	if not find_cacher().find_flags(task) & protocol.FACTS or isinstance(task, ccroot.link_task):
 		return False
-	return uid in book.doubts or (book.is_active and Utils.prefork.is_in_place())
+	return uid in book.doubts or (book.is_active and lifecycle.find().is_running_commands())
 
 
 def post_run(task: Task.Task) -> None:
@@ -285,7 +288,8 @@ def store(bld: Build.BuildContext) -> None:
 def install() -> None:
 	"""Put these functions in the place of Waf's."""
 	Build.SAVED_ATTRS.append(SAVED)
-	Task.Task.runnable_status = runnable_status
-	Task.Task.post_run = post_run
-	Build.BuildContext.get_build_iterator = get_build_iterator
-	Build.BuildContext.store = store
+	replace = lifecycle.find().replace
+	Stock.status = replace(TOOL, "Task.Task.runnable_status", runnable_status)
+	Stock.post_run = replace(TOOL, "Task.Task.post_run", post_run)
+	Stock.iterate = replace(TOOL, "Build.BuildContext.get_build_iterator", get_build_iterator)
+	Stock.store = replace(TOOL, "Build.BuildContext.store", store)

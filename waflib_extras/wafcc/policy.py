@@ -9,11 +9,11 @@ from waflib import Logs, Options, Task
 from waflib.Tools import c_preproc, ccroot
 
 from ..client import engine, protocol
-from ..hooks import stock
+from ..hooks import lifecycle, stock
 from .settings import Settings, find_terminal, find_variables, read_settings
 
 if TYPE_CHECKING:
-	from ..console import why
+	pass
 
 KNOWN = ("uncached", "hit", "miss")
 UNSTORED = "; not stored: "
@@ -52,8 +52,6 @@ class Cacher:
 		self.unstored = 0
 		self.saved = 0
 		"""Processor time in microseconds that the commands of hits took when they ran."""
-		self.diary: Optional[why.Diary] = None
-		"""Where it is written down, too."""
 		self.solo: Optional[Task.Task] = None
 		"""With -j1, the task that runs next."""
 
@@ -128,11 +126,12 @@ class Cacher:
 			command = protocol.declare_outputs(command, [node.abspath() for node in task.outputs])
 		return command
 
-	def hear(self, task: Task.Task, told: protocol.Told, learned: Optional[engine.Learned] = None) -> None:
-		"""What the cache did for this task."""
+	def hear(self, ended: lifecycle.Ended) -> None:
+		"""What the cache did for a task."""
+		task, told = ended.task, ended.told
+		if task is None or told is None:
+			return
 		self.counts[told.known] += 1
-		if self.diary is not None:
-			self.diary.hear(task, told)
 		is_hit = told.known == protocol.HIT
 		if told.known == protocol.MISS and UNSTORED in told.words:
 			self.unstored += 1
@@ -141,8 +140,8 @@ class Cacher:
 		if Logs.verbose:
 			words = "" if is_hit or not told.words else ": " + told.words
 			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], words)
-		if learned is not None:
-			task.wafcc_learned = learned
+		if ended.learned is not None:
+			task.wafcc_learned = ended.learned
 
 	def finish(self) -> None:
 		"""At exit: say for ``--zones=wafcc`` what became of the commands."""

@@ -3,9 +3,10 @@
 import atexit
 from typing import TYPE_CHECKING
 
-from waflib import Options, Utils
+from waflib import Options
 
 from .. import prefork
+from ..hooks import lifecycle
 from . import dependencies, policy, settings
 
 if TYPE_CHECKING:
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 def install() -> None:
 	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
 	prefork.install()
-	place = getattr(Utils, "prefork", None)
-	if place is None or place.cache is not None:
+	build = lifecycle.find()
+	if build.runner is None or build.cache is not None:
 		return
-	place.cache = policy.Cacher()
-	place.cache.diary = place.diary
+	build.cache = cacher = policy.Cacher()
+	build.on_outcome.append(cacher.hear)
 	dependencies.install()
-	atexit.register(place.cache.finish)
+	atexit.register(cacher.finish)
 	if hasattr(Options.options, "jobs"):
-		place.begin_anew()
+		build.runner.begin_anew()
 
 
 def options(opt: Options.OptionsContext) -> None:

@@ -8,10 +8,4 @@ from waflib import Build
 
 
 def options(opt) -> None:
-	timeline = Build.timeline
-
-	def end(outcome: str) -> None:
-		recording, timeline.recording = timeline.recording, None
-		recording.end(outcome)
-
-	timeline.end = end
+	Build.timeline.draw = lambda recording: None
