@@ -35,6 +35,7 @@ Other sizes, compilers and contenders: utils/bench.py --help
 """
 
 FUZZING = 3  # seconds for each decoder
+THOROUGH = ("fuzz", "pypy")  # steps that are left for --all and for CI
 # so many tests of a step may pass only when they are run again, by themselves: a shared machine can be busy for long
 SECOND_CHANCES = 3
 
@@ -67,6 +68,9 @@ def options(opt):
 	Scripting.default_cmd = "usage"
 	group = opt.add_option_group("Options of check")
 	group.add_option("--only", default="", metavar="STEP,...", help="run these steps: %s" % ", ".join(Check.names()))
+	group.add_option(
+		"--all", action="store_true", help="run the thorough tests and steps, too; so it is where $CI is set"
+	)
 	group.add_option("--tests", default="", metavar="EXPR", help="run these Python tests, as pytest -k takes them")
 
 
@@ -92,12 +96,13 @@ def demo(ctx):
 
 
 def check(ctx):
-	"""runs every test, and checks format and style"""
+	"""runs the tests, and checks format, style and types; with --all the tests that take long, too"""
 	wanted = [x for x in Options.options.only.split(",") if x]
 	unknown = sorted(set(wanted) - set(Check.names()))
 	if unknown:
 		ctx.fatal("no step %s in check: there are %s" % (", ".join(unknown), ", ".join(Check.names())))
-	Check(ctx.path.abspath()).run(wanted or Check.names(), ctx)
+	tree = Check(ctx.path.abspath())
+	tree.run(wanted or [x for x in Check.names() if x not in THOROUGH or tree.is_thorough()], ctx)
 
 
 def book(ctx):
@@ -132,6 +137,11 @@ class Check:
 	def names():
 		return [x[5:].replace("_", "-") for x in vars(Check) if x.startswith("step_")]
 
+	@staticmethod
+	def is_thorough():
+		"""Whether nothing is left for later."""
+		return Options.options.all or bool(os.environ.get("CI"))
+
 	def run(self, names, ctx):
 		"""Run the steps of these names in our order, and sum up."""
 		results = {}
@@ -148,6 +158,8 @@ class Check:
 		if any(x.startswith("failed") for x in results.values()):
 			ctx.fatal("check failed")
 		Logs.info("check: %d steps passed", sum(not x for x in results.values()))
+		if not self.is_thorough():
+			Logs.info("left for ./waf check --all: %s, and thorough tests (tests/conftest.py)", ", ".join(THOROUGH))
 
 	def try_step(self, name):
 		"""Run a step; nothing when it passed, else what happened to it. In CI nothing may be left out."""
@@ -362,8 +374,10 @@ class Check:
 		if "WAF_SOURCES" not in self.environ:
 			self.environ["WAF_SOURCES"] = self.fetch_waf(self.prepare_cpython())
 		pattern = ["-k", Options.options.tests] if Options.options.tests else []
+		if not pattern and not self.is_thorough():
+			pattern = ["-m", "not thorough"]
 		workers = str(os.cpu_count() + 1)  # tests wait a quarter of their time
-		at_once = ["-n", workers, "--dist", "worksteal", "--durations=30", "--cache-clear"]
+		at_once = ["-n", workers, "--dist", "worksteal", "--durations=30", "--cache-clear", "-rs"]
 		pytest = [python, "-m", "pytest", "-o", "cache_dir=build/pytest-check"]
 		try:
 			self.call([*pytest, *at_once, *options, *pattern])

@@ -1,6 +1,7 @@
 """Fixtures for all tests: a project in a folder, Waf run in it, an engine of the test's own, others' sources."""
 
 import contextlib
+import fnmatch
 import os
 import pathlib
 import shutil
@@ -32,6 +33,20 @@ sys.path.append(str(ROOT / "utils"))
 
 from sabotage.processes import list_processes, wait_until_gone  # noqa: E402
 
+THOROUGH = (
+	"test_bench*.py",
+	"test_compare*.py",
+	"test_conformance.py",
+	"test_faults.py",
+	"test_fuzz*.py",
+	"test_genbench.py",
+	"test_hanging_store.py",
+	"test_house.py",
+	"test_killed_engines.py",
+	"test_waf_soundness.py",
+)
+"""Tests that take long: all of Waf's projects, campaigns, benchmarks, clones of the tree, frozen disks."""
+
 # most tests compare what Waf says with what stock Waf says, or script what an engine is asked
 os.environ["WAF_PREFORK_SUMMARY"] = "no"
 # others use the machine, too, and an engine may be slow to start
@@ -53,6 +68,22 @@ sys.path.append(%r)
 import waf_with
 waf_with.load_first(%r)
 """
+
+
+def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
+	"""Mark what only ``./waf check --all`` runs: by files, and where a page is looked at in the browser."""
+	for item in items:
+		is_in_browser = "chromium" in getattr(item, "fixturenames", ())
+		if is_in_browser or any(fnmatch.fnmatch(item.path.name, pattern) for pattern in THOROUGH):
+			item.add_marker("thorough")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+	"""A test that needs what can be installed is left out where that is missing, but not in CI."""
+	report = (yield).get_result()  # type: ignore[misc]
+	if report.skipped and os.environ.get("CI") and "apt-get install" in str(report.longrepr):
+		report.outcome = "failed"
 
 
 def find_engine() -> Optional[str]:

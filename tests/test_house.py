@@ -124,7 +124,7 @@ class TestBootstrap:
 		"""The help of ./waf names what the tree can do."""
 		text = self.start(clone, environ, "--help", cwd=clone).stdout
 		assert re.search(r"^  demo +: builds a generated project", text, re.M)
-		assert re.search(r"^  check +: runs every test", text, re.M)
+		assert re.search(r"^  check +: runs the tests", text, re.M)
 		assert re.search(r"^  book +: makes a site of docs/", text, re.M)
 
 	def test_unknown_step(self, clone, environ):
