@@ -41,7 +41,7 @@ sched_getparam sched_getscheduler sched_setaffinity sched_setattr sched_setparam
 sendfile sendmsg sendto set_robust_list setitimer setpgid setpriority setrlimit setsid setsockopt shutdown sigaltstack
 signalfd4 socket socketpair splice statfs statx symlink symlinkat sysinfo tgkill timer_create timerfd_create
 timerfd_settime truncate umask uname unlinkat unshare utimensat vfork wait4 waitid
-""".split()
+"""
 
 
 class Tools:
@@ -72,7 +72,7 @@ class Tools:
 		"""Compile what lays limits on programs; the calls that it can refuse, as a processor may lack some."""
 		asked = ["gcc", "-dM", "-E", "-include", "sys/syscall.h", "-xc", os.devnull]
 		known = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
-		calls = [name for name in CALLS if "#define SYS_%s " % name in known]
+		calls = [name for name in CALLS.split() if "#define SYS_%s " % name in known]
 		(self.root / "calls.h").write_text("".join('{"%s", SYS_%s},\n' % (name, name) for name in calls))
 		argv = ["gcc", "-O1", "-I%s" % self.root, "-o", self.handicap, str(HERE / "handicap.c")]
 		done = subprocess.run(argv, capture_output=True, text=True, check=False)
