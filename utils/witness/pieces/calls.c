@@ -1,27 +1,12 @@
 /* Files, by system calls that a program of the C library makes around it. */
 #define _GNU_SOURCE
 #include "action.h"
+#include "steps.h"
 
-#include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <stdint.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char room[4096];
-static struct stat status;
-
-/* ---- by `syscall` */
-
-static void read_and_close(long file) {
-	if (file >= 0) {
-		if (read((int)file, room, sizeof room) >= 0)
-			close((int)file);
-	}
-}
 
 ACTION(call_open, FILE) { read_and_close(syscall(SYS_open, path, O_RDONLY, 0)); }
 ACTION(call_openat, FILE) { read_and_close(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY, 0)); }
@@ -42,16 +27,8 @@ ACTION(call_faccessat, FILE) { syscall(SYS_faccessat, AT_FDCWD, path, R_OK); }
 ACTION(call_faccessat2, FILE) { syscall(SYS_faccessat2, AT_FDCWD, path, R_OK, 0); }
 ACTION(call_readlink, LINK) { syscall(SYS_readlink, path, room, sizeof room); }
 ACTION(call_readlinkat, LINK) { syscall(SYS_readlinkat, AT_FDCWD, path, room, sizeof room); }
-ACTION(call_getdents, FOLDER) {
-	int file = open(path, O_RDONLY | O_DIRECTORY);
-	syscall(SYS_getdents, file, room, sizeof room);
-	close(file);
-}
-ACTION(call_getdents64, FOLDER) {
-	int file = open(path, O_RDONLY | O_DIRECTORY);
-	syscall(SYS_getdents64, file, room, sizeof room);
-	close(file);
-}
+ACTION(call_getdents, FOLDER) { WITH(O_RDONLY | O_DIRECTORY, syscall(SYS_getdents, file, room, sizeof room)) }
+ACTION(call_getdents64, FOLDER) { WITH(O_RDONLY | O_DIRECTORY, syscall(SYS_getdents64, file, room, sizeof room)) }
 ACTION(call_chdir, FOLDER_FILE) {
 	syscall(SYS_chdir, folder);
 	stat(path, &status);
@@ -125,20 +102,9 @@ ACTION(call_unshare_chdir, FOLDER_FILE) {
 }
 ACTION(call_execve, FILE) {
 	char *argv[] = {(char *)(uintptr_t)path, NULL};
-	pid_t child = fork();
-	if (child == 0) {
-		syscall(SYS_execve, path, argv, NULL);
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), syscall(SYS_execve, path, argv, NULL); _exit(0))
 }
 ACTION(call_dup_and_chdir, FOLDER_FILE) {
-	pid_t child = (pid_t)syscall(SYS_fork);
-	if (child == 0) {
-		if (chdir(folder) == 0)
-			stat(path, &status);
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK((pid_t)syscall(SYS_fork), if (chdir(folder) == 0) stat(path, &status); _exit(0))
 	stat(path, &status);
 }

@@ -2,25 +2,12 @@
  * instructions a program has. */
 #define _GNU_SOURCE
 #include "action.h"
+#include "steps.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char room[4096];
-static struct stat status;
-
-static void read_and_close(long file) {
-	if (file >= 0) {
-		if (read((int)file, room, sizeof room) >= 0)
-			close((int)file);
-	}
-}
 
 #ifdef __x86_64__
 static long own(long number, long a, long b, long c, long d) {
@@ -63,11 +50,6 @@ ACTION(old_chdir, FOLDER_FILE) {
 ACTION(old_mkdir, NEW) { old(39, lower(path), 0755, 0); }
 
 ACTION(start_execve_own, START) {
-	pid_t child = fork();
-	if (child == 0) {
-		OWN(SYS_execve, argv[0], argv, environment_of(environment), 0);
-		_exit(99);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), OWN(SYS_execve, argv[0], argv, environment_of(environment), 0); _exit(99))
 }
 #endif
