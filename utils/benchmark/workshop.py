@@ -18,16 +18,14 @@ from .project import (
 	C_COMPILER,
 	HERE,
 	Project,
+	copy_project,
 	generate_sources,
-	write_client,
 	write_configure,
 	write_costly,
 	write_hits,
-	write_large,
 	write_nothing,
 	write_sleeps,
 	write_spawns,
-	write_tasks,
 )
 from .servers import Server
 from .service import Engine
@@ -100,19 +98,15 @@ class Workshop:
 			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/"), key[2]))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
-				SOURCES: lambda: self.write_real(root, SOURCES, compiler),
-				PROJECT: lambda: self.write_real(root, PROJECT, compiler),
+				**dict.fromkeys(REAL, lambda: self.write_real(root, kind, compiler)),
 				CONFIGURE: lambda: write_configure(root, compiler),
 				SLEEPS: lambda: write_sleeps(root, commands),
-				CLIENT: lambda: write_client(root),
-				TASKS: lambda: write_tasks(root),
 				COSTLY: lambda: write_costly(root),
-				LARGE: lambda: write_large(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
 				HITS: lambda: write_hits(root, compiler, self.environment),
 				VALUES: lambda: write_nothing(root),
 			}
-			self.projects[key] = makers[kind]()
+			self.projects[key] = makers.get(kind, lambda: copy_project(kind, root))()
 		return self.projects[key]
 
 	def project_with(self, name: str, flags: str, compiler: Compiler) -> Project:
