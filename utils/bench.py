@@ -6,11 +6,10 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 """
 
 import argparse
-import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from benchmark import arguments, contender, record
+from benchmark import arguments, contender, ledger
 from benchmark.campaign import Campaign, Step, notes_of, plan
 from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
@@ -19,7 +18,7 @@ from benchmark.lanes import lanes_of, versions_of
 from benchmark.machine import cores, describe_machine, memory_free
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
-from benchmark.picture import write_pictures
+from benchmark.plot import write_pictures
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
@@ -33,25 +32,14 @@ HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and th
 
 def main(argv: Sequence[str]) -> int:
 	"""Do what the command line says; the exit status."""
-	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
-	try:
-		if argv[:1] == ["show"]:
-			print(report(record.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
-			return 0
-		options = arguments.parse(argv)
-		if options.list:
-			print(arguments.listing())
-			return 0
-		return measure(options, ["bench.py", *argv])
-	except Interrupted as e:
-		return e.exit_status  # while the report was printed, or once more while everything was cleaned up
-	except Mistake as e:
-		print("bench.py: %s" % e, file=sys.stderr)
-		return 2
-	except BrokenPipeError:
-		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
-		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-		return 1
+	if argv[:1] == ["show"]:
+		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
+		return 0
+	options = arguments.parse(argv)
+	if options.list:
+		print(arguments.listing())
+		return 0
+	return measure(options, ["bench.py", *argv])
 
 
 def measure(options: argparse.Namespace, command: List[str]) -> int:
@@ -60,9 +48,9 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 	parents, too_large = choose_parents(options)
 	settings = settle(options, contenders, parents)
 	progress = Progress(sys.stderr)
-	raw: record.Record = {}
+	raw: ledger.Record = {}
 	status = 0
-	record.make_place(options.json)
+	ledger.make_place(options.json)
 	adopt_orphans()
 	INTERRUPTS.listen()
 	workshop = Workshop(options.work, settings)
@@ -80,8 +68,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
-		raw = record.new_record(settings, machine, abouts, left_out + too_large)
-		Campaign(steps, workshop, raw, progress).go(lambda: record.write_record(raw, options.json))
+		raw = ledger.new_record(settings, machine, abouts, left_out + too_large)
+		Campaign(steps, workshop, raw, progress).go(lambda: ledger.write_record(raw, options.json))
 	except Interrupted as e:
 		progress.say("bench.py: %s" % e)
 		status = e.exit_status
@@ -89,7 +77,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		with INTERRUPTS.held():
 			close(workshop, options.keep, progress)
 			if raw:
-				record.write_record(raw, options.json)
+				ledger.write_record(raw, options.json)
 	if raw:
 		print("%s\n\nraw values %s" % (report(raw, sys.stdout.isatty()), options.json))
 		for name in write_pictures(raw, options.json):
@@ -203,4 +191,4 @@ def close(workshop: Workshop, keep: bool, progress: Progress) -> None:
 
 
 if __name__ == "__main__":
-	sys.exit(main(sys.argv[1:]))
+	sys.exit(arguments.answer("bench.py", main))

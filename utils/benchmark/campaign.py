@@ -4,11 +4,11 @@ import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
+from .ledger import Record
 from .meter import Command, watch
 from .mistake import Failed
 from .progress import Progress
 from .project import Project
-from .record import Record
 from .run import Lane, Run
 from .scenario import Scenario
 from .workshop import Workshop
@@ -40,9 +40,14 @@ class Step(NamedTuple):
 		"""The step as progress shows it."""
 		return "%s, %s, repetition %d" % (
 			" ".join(filter(None, (self.scenario.name, self.part))),
-			" ".join(filter(None, self.lane.names)),
+			self.lane.text,
 			self.repetition + 1,
 		)
+
+	def line(self, part: str = "", **more: Any) -> Dict[str, Any]:
+		"""What the record says of it."""
+		place = {"scenario": self.scenario.name, "part": part or self.part, "repetition": self.repetition}
+		return {**place, **self.lane.columns, **more}
 
 
 def rotated(items: Sequence[Item], turn: int) -> List[Item]:
@@ -119,45 +124,19 @@ class Campaign:
 		project = self.workshop.project(step.scenario.project, step.lane.compiler, commands)
 		run = Run(step.lane, project, self.workshop, jobs, step.version)
 		started = time.time()
-		for phase in step.scenario.phases:
-			phase(run)
-		step.lane.contender.builder.check(run)
-		contender, compiler, interpreter = (name or None for name in step.lane.names)
 		return [
-			{
-				"scenario": step.scenario.name,
-				"part": part or step.part,
-				"contender": contender,
-				"compiler": compiler,
-				"interpreter": interpreter,
-				"repetition": step.repetition,
-				"jobs": jobs,
-				"started": started,
-				"values": values,
-				"aside": run.seconds_aside,
-			}
-			for part, values in run.results
+			dict(step.line(part), jobs=jobs, started=started, values=values, aside=run.seconds_aside)
+			for part, values in run.go(step.scenario.phases)
 		]
 
 	def fail(self, step: Step, error: Failed) -> None:
 		"""Report a failure, and leave this lane out from here on."""
-		contender, compiler, interpreter = (name or None for name in step.lane.names)
-		self.record["failures"].append(
-			{
-				"scenario": step.scenario.name,
-				"part": step.part,
-				"contender": contender,
-				"compiler": compiler,
-				"interpreter": interpreter,
-				"repetition": step.repetition,
-				"reason": str(error),
-			}
-		)
+		self.record["failures"].append(step.line(reason=str(error)))
 		self.failed.add(step.lane.names)
 		self.progress.drop([other.kind for other in self.steps if other.lane == step.lane])
 		self.progress.say("FAILED: %s: %s; it takes no further part" % (step.text, error))
-		for line in error.tail.splitlines():
-			self.progress.say("  | %s" % line)
+		for line in error.quote():
+			self.progress.say(line)
 
 	def warm_up(self) -> None:
 		"""Have every compiler read from the disk before the first run that counts."""

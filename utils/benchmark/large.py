@@ -36,8 +36,8 @@ class Sizes:
 		for count in self.run.settings["tasks"] or SIZES[self.scenario]:
 			reason = self.too_long(count) or self.build_both(count)
 			if reason:
-				lane = " ".join(filter(None, self.run.lane.names))
-				self.run.settings["notes"]["%s, %s, from %d tasks on" % (self.scenario, lane, count)] = reason
+				where = (self.scenario, self.run.lane.text, count)
+				self.run.settings["notes"]["%s, %s, from %d tasks on" % where] = reason
 				return
 
 	def too_long(self, count: int) -> str:

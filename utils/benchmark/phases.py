@@ -183,7 +183,7 @@ def check_same_symbols(run: Run) -> None:
 	done = subprocess.run(["nm", "-g", *libraries], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
 	defined = {os.fsdecode(line.split()[-1]) for line in done.stdout.splitlines() if line.split()[-2:-1] == [b"T"]}
 	digest = hashlib.sha256("\n".join(sorted(defined)).encode()).hexdigest()
-	expect_same(*run.project.compare_digests({"all libraries": digest}, " ".join(filter(None, run.lane.names))))
+	expect_same(*run.project.compare_digests({"all libraries": digest}, run.lane.text))
 
 
 def build_beside_another(run: Run) -> None:
@@ -207,7 +207,7 @@ def check_all_objects(run: Run) -> None:
 
 def check_same_objects(run: Run) -> None:
 	"""See that the objects are, byte for byte, those of who came first with this compiler."""
-	expect_same(*run.project.compare(run.folder, " ".join(filter(None, run.lane.names))))
+	expect_same(*run.project.compare(run.folder, run.lane.text))
 
 
 def expect_same(first: str, different: Sequence[str]) -> None:
@@ -314,7 +314,7 @@ def check_one_object(run: Run) -> None:
 		if found:
 			digests[source] = found[0]
 	if digests:
-		expect_same(*run.project.compare_digests(digests, " ".join(filter(None, run.lane.names))))
+		expect_same(*run.project.compare_digests(digests, run.lane.text))
 
 
 def run_tasks(run: Run) -> None:
