@@ -37,7 +37,7 @@ from benchmark.run import Lane  # noqa: E402
 	],
 )
 def test_summary(values: List[float], expected: tuple) -> None:
-	"""A summary is the median, the least, the quartiles, the most and the number of values, for odd and even numbers of them."""
+	"""A summary is the median, the least, the quartiles, the most and the number of values, for odd and even ones."""
 	assert summary.summarize(values) == expected
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
 from .ledger import Record
 from .meter import Command, watch
@@ -56,6 +56,18 @@ def rotated(items: Sequence[Item], turn: int) -> List[Item]:
 	return [*items[turn:], *items[:turn]]
 
 
+def take_turns(rounds: int, groups: Sequence[Sequence[Item]]) -> Iterator[Tuple[int, int, Item]]:
+	"""
+	Order what is done: the round, the number of the group, and the item.
+
+	What is compared is a group: it stands side by side in each round, where another one of it comes first.
+	"""
+	for turn in range(rounds):
+		for number, items in enumerate(groups):
+			for item in rotated(items, turn):
+				yield turn, number, item
+
+
 def lanes_for(scenario: Scenario, lanes: Sequence[Lane]) -> List[Lane]:
 	"""The lanes that can run a scenario; where nothing is compiled they differ in nothing but the compiler, so once."""
 	able = [lane for lane in lanes if scenario.needs in lane.contender.abilities]
@@ -68,24 +80,20 @@ def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int, jobs
 	"""
 	Order the runs.
 
-	Lanes that are compared stand side by side: within a repetition, each compiler goes through the scenarios, and each
-	scenario through the lanes, for each number of jobs that it wants. So a lane's own build of ``full`` is there for
-	``noop``, and an edit reaches all.
+	Within a repetition, each compiler goes through the scenarios, and each scenario through the lanes, for each number
+	of jobs that it wants. So a lane's own build of ``full`` is there for ``noop``, and an edit reaches all.
 	"""
-	steps: List[Step] = []
-	version = 0
-	compilers = list(dict.fromkeys(lane.compiler for lane in lanes))
-	for repetition in range(repeat):
-		for turn, compiler in enumerate(compilers):
-			for scenario in scenarios:
-				if turn and not scenario.compiles:
-					continue
-				mine = [lane for lane in lanes if not scenario.compiles or lane.compiler == compiler]
-				for point in scenario.points(jobs):
-					version += 1
-					for lane in rotated(lanes_for(scenario, mine), repetition):
-						steps.append(Step(scenario, lane, repetition, version, point))
-	return steps
+	groups = []
+	for turn, compiler in enumerate(dict.fromkeys(lane.compiler for lane in lanes)):
+		for scenario in scenarios:
+			if turn and not scenario.compiles:
+				continue
+			mine = lanes_for(scenario, [lane for lane in lanes if not scenario.compiles or lane.compiler == compiler])
+			groups += [[(scenario, lane, point) for lane in mine] for point in scenario.points(jobs)]
+	return [
+		Step(scenario, lane, repetition, repetition * len(groups) + number + 1, point)
+		for repetition, number, (scenario, lane, point) in take_turns(repeat, groups)
+	]
 
 
 class Campaign:

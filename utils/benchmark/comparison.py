@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .bounds import Bounds
-from .campaign import compile_once, rotated
+from .campaign import compile_once, take_turns
 from .contender import Together
 from .courses import COMPILE, IDLE, PROJECTS, Course, LimitedRun, build_idle, courses_of, size_of
 from .interrupt import INTERRUPTS
@@ -50,17 +50,14 @@ def names_of(lane: Lane) -> Tuple[Optional[str], ...]:
 
 
 def plan(options: Dict[str, Any], lanes: Sequence[Lane]) -> List[Step]:
-	"""Order the steps: lanes that are compared stand side by side, and nobody always comes first."""
-	steps = []
-	for tasks, rounds in zip(options["tasks"], options["repeat"]):
-		for turn in range(rounds):
-			courses = [
-				(c, lane) for lane in lanes for c in courses_of(options["work"], options["scenarios"], lane.contender)
-			]
-			for names in ORDER:
-				mine = [(course, lane) for course, lane in courses if course.name in names]
-				steps += [Step(course, lane, tasks, turn) for course, lane in rotated(mine, turn)]
-	return steps
+	"""Order the steps, size by size."""
+	pairs = [(c, lane) for lane in lanes for c in courses_of(options["work"], options["scenarios"], lane.contender)]
+	groups = [[(course, lane) for course, lane in pairs if course.name in names] for names in ORDER]
+	return [
+		Step(course, lane, tasks, turn)
+		for tasks, rounds in zip(options["tasks"], options["repeat"])
+		for turn, _, (course, lane) in take_turns(rounds, groups)
+	]
 
 
 ORDER = (("idle",), ("full", "cold", "cold and warm"), ("noop",), ("onefile",))
