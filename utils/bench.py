@@ -32,6 +32,11 @@ HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and th
 
 def main(argv: Sequence[str]) -> int:
 	"""Do what the command line says; the exit status."""
+	return arguments.answer("bench.py", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
+	"""The same, as far as nothing goes wrong."""
 	if argv[:1] == ["show"]:
 		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
 		return 0
@@ -191,4 +196,4 @@ def close(workshop: Workshop, keep: bool, progress: Progress) -> None:
 
 
 if __name__ == "__main__":
-	sys.exit(arguments.answer("bench.py", main))
+	sys.exit(main(sys.argv[1:]))

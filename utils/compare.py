@@ -61,6 +61,11 @@ SETTINGS = ("work", "scenarios", "tasks", "repeat", "compilers", "language", "we
 
 def main(argv: Sequence[str]) -> int:
 	"""Do what the command line says; the exit status."""
+	return answer("compare.py", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
+	"""The same, as far as nothing goes wrong."""
 	if argv[:1] == ["show"]:
 		return show(argv[1:])
 	return compare(parse(argv), ["compare.py", *argv])
@@ -300,4 +305,4 @@ def show(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-	sys.exit(answer("compare.py", main))
+	sys.exit(main(sys.argv[1:]))

@@ -72,11 +72,11 @@ class Parser(argparse.ArgumentParser):
 		raise Mistake("%s: see %s --help" % (message, self.prog.split()[0]))
 
 
-def answer(program: str, main: Callable[[List[str]], int]) -> int:
+def answer(program: str, do: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
 	"""Do what the command line says; the exit status."""
 	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
 	try:
-		return main(sys.argv[1:])
+		return do(argv)
 	except Interrupted as e:
 		return e.exit_status  # while the report was printed, or once more while everything was cleaned up
 	except Mistake as e:
