@@ -10,7 +10,8 @@ import random
 import subprocess
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .mistake import Mistake
+from hunt import Mistake
+
 from .patience import PATIENCE
 from .project import CHECKOUTS, SOURCES, Project
 

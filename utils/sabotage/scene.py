@@ -14,7 +14,8 @@ import sys
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from .mistake import Mistake
+from hunt import Mistake
+
 from .processes import Process, describe, kill, list_processes, look_at, wait_until_gone
 
 HERE = pathlib.Path(__file__).resolve().parent

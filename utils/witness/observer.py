@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from .mistake import Mistake
+from hunt import Mistake
 
 # beside calls with paths: who lists, in which folder a process is, what its descriptors lead to, who is whose child
 CALLS = """
