@@ -119,15 +119,12 @@ class FewProcesses(Fault):
 	needs_root = True
 	group = "user"
 	lasts = True
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.most = rng.choice((16, 18, 20, 24, 32, 64))
+	choices = (16, 18, 20, 24, 32, 64)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.handicap += ["--limit", "NPROC=%d" % self.most]
+		stage.scene.handicap += ["--limit", "NPROC=%d" % self.drawn]
 		stage.scene.wants_user = OTHER_USER
-		stage.note("at most %d processes" % self.most)
+		stage.note("at most %d processes" % self.drawn)
 
 
 class FewFiles(Fault):
@@ -135,28 +132,26 @@ class FewFiles(Fault):
 	about = "the whole build may open few files"
 	group = "files"
 	lasts = True
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.most = rng.choice((24, 32, 48))
+	choices = (24, 32, 48)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.handicap += ["--limit", "NOFILE=%d" % self.most]
-		stage.note("at most %d open files" % self.most)
+		stage.scene.handicap += ["--limit", "NOFILE=%d" % self.drawn]
+		stage.note("at most %d open files" % self.drawn)
 
 
 class OddUmask(Fault):
 	name = "odd-umask"
 	about = "the build has an unusual umask, and its files have the rights that this gives"
 	group = "umask"
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.umask = rng.choice((0o077, 0o000, 0o027, 0o007, 0o177))
+	choices = (0o077, 0o000, 0o027, 0o007, 0o177)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.handicap += ["--umask", "%o" % self.umask]
-		stage.note("umask %03o" % self.umask)
+		stage.scene.handicap += ["--umask", "%o" % self.drawn]
+		stage.note("umask %03o" % self.drawn)
+
+	@property
+	def umask(self) -> int:  # type: ignore[override]
+		return self.drawn
 
 
 class Times(Fault):
@@ -165,10 +160,7 @@ class Times(Fault):
 	group = "times"
 	wants_edit = True
 	wants_outputs_gone = True
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.shift = rng.choice((3600, 86400 * 365, 86400 * 3650))
+	choices = (3600, 86400 * 365, 86400 * 3650)  # seconds
 
 	def seconds(self, path: str) -> float:
 		raise NotImplementedError
@@ -191,7 +183,7 @@ class FutureSources(Times):
 	about = "sources have times of the future"
 
 	def seconds(self, path: str) -> float:
-		return os.stat(path).st_mtime + self.shift
+		return os.stat(path).st_mtime + self.drawn
 
 
 class PastSources(Times):
