@@ -18,10 +18,7 @@ ACTION(call_creat, NEW) { read_and_close(syscall(SYS_creat, path, 0644)); }
 ACTION(call_stat, FILE) { syscall(SYS_stat, path, &status); }
 ACTION(call_lstat, FILE) { syscall(SYS_lstat, path, &status); }
 ACTION(call_newfstatat, FILE) { syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0); }
-ACTION(call_statx, FILE) {
-	struct statx found;
-	syscall(SYS_statx, AT_FDCWD, path, 0, STATX_ALL, &found);
-}
+ACTION(call_statx, FILE) { struct statx found; syscall(SYS_statx, AT_FDCWD, path, 0, STATX_ALL, &found); }
 ACTION(call_access, FILE) { syscall(SYS_access, path, R_OK); }
 ACTION(call_faccessat, FILE) { syscall(SYS_faccessat, AT_FDCWD, path, R_OK); }
 ACTION(call_faccessat2, FILE) { syscall(SYS_faccessat2, AT_FDCWD, path, R_OK, 0); }
@@ -29,10 +26,7 @@ ACTION(call_readlink, LINK) { syscall(SYS_readlink, path, room, sizeof room); }
 ACTION(call_readlinkat, LINK) { syscall(SYS_readlinkat, AT_FDCWD, path, room, sizeof room); }
 ACTION(call_getdents, FOLDER) { WITH(O_RDONLY | O_DIRECTORY, syscall(SYS_getdents, file, room, sizeof room)) }
 ACTION(call_getdents64, FOLDER) { WITH(O_RDONLY | O_DIRECTORY, syscall(SYS_getdents64, file, room, sizeof room)) }
-ACTION(call_chdir, FOLDER_FILE) {
-	syscall(SYS_chdir, folder);
-	stat(path, &status);
-}
+ACTION(call_chdir, FOLDER_FILE) { syscall(SYS_chdir, folder); stat(path, &status); }
 ACTION(call_fchdir, FOLDER_FILE) {
 	int file = open(folder, O_PATH);
 	syscall(SYS_fchdir, file);
@@ -91,10 +85,7 @@ ACTION(call_name_to_handle, FILE) {
 	handle.head.handle_bytes = sizeof handle.rest;
 	syscall(SYS_name_to_handle_at, AT_FDCWD, path, &handle, &mount, 0);
 }
-ACTION(call_chroot, FOLDER_FILE) {
-	syscall(SYS_chroot, folder);
-	stat(path, &status);
-}
+ACTION(call_chroot, FOLDER_FILE) { syscall(SYS_chroot, folder); stat(path, &status); }
 ACTION(call_unshare_chdir, FOLDER_FILE) {
 	syscall(SYS_unshare, 0x200 /* CLONE_FS */);
 	if (chdir(folder) == 0)

@@ -47,9 +47,7 @@ ACTION(start_execlp, START) { IN_FORK(vfork(), execlp(base(argv[0]), argv[0], ar
 ACTION(start_execle, START) {
 	IN_FORK(fork(), execle(argv[0], argv[0], argv[1], argv[1] ? argv[2] : NULL, (char *)NULL, environment_of(environment)))
 }
-ACTION(start_putenv, START) {
-	IN_FORK(fork(), unsetenv("LD_PRELOAD"); putenv("WITNESS=put"); execv(argv[0], argv))
-}
+ACTION(start_putenv, START) { IN_FORK(fork(), unsetenv("LD_PRELOAD"); putenv("WITNESS=put"); execv(argv[0], argv)) }
 ACTION(start_clearenv, START) { IN_FORK(fork(), clearenv(); execv(argv[0], argv)) }
 ACTION(start_fexecve, START) {
 	int file = open(argv[0], O_RDONLY | (environment == EMPTY ? 0 : O_CLOEXEC));
@@ -238,10 +236,7 @@ ACTION(do_clone_chdir, FOLDER_FILE) {
 	wait_for(clone(enter_folder, stack + sizeof stack, SIGCHLD | CLONE_FS, (void *)(uintptr_t)folder));
 	stat(path, &status);
 }
-ACTION(do_unshare_chdir, FOLDER_FILE) {
-	if (unshare(CLONE_FS) == 0 && chdir(folder) == 0)
-		stat(path, &status);
-}
+ACTION(do_unshare_chdir, FOLDER_FILE) { if (unshare(CLONE_FS) == 0 && chdir(folder) == 0) stat(path, &status); }
 ACTION(start_numbered_anew, START) {
 	/* as root only: the child is process 1 of a world of its own */
 	if (fork() == 0) {

@@ -130,10 +130,7 @@ ACTION(do_fopen_append, NEW) {
 }
 ACTION(do_fopen_map, FILE) { skim(fopen(path, "rm")); }
 ACTION(do_fopen_charset, FILE) { shut(fopen(path, "r,ccs=ISO-8859-1")); }
-ACTION(do_freopen, FILE_NEW) {
-	FILE *file = fopen(other, "w");
-	skim(file ? freopen(path, "r", file) : NULL);
-}
+ACTION(do_freopen, FILE_NEW) { FILE *file = fopen(other, "w"); skim(file ? freopen(path, "r", file) : NULL); }
 ACTION(do_freopen_mode, FILE) {
 	FILE *file = fopen(path, "r+");
 	/* the same file with another mode: libc opens /proc/self/fd/N */
@@ -158,18 +155,11 @@ ACTION(do_openat_fortified, FILE) { read_and_close(__openat_2(AT_FDCWD, path, O_
 ACTION(do_fopen_alias, FILE) { shut(_IO_fopen(path, "r")); }
 ACTION(do_readlink_fortified, LINK) { __readlink_chk(path, room, 4096, sizeof room); }
 ACTION(do_realpath_fortified, FILE) { __realpath_chk(path, room, sizeof room); }
-ACTION(do_statfs_alias, FILE) {
-	struct statfs found;
-	__statfs(path, &found);
-}
+ACTION(do_statfs_alias, FILE) { struct statfs found; __statfs(path, &found); }
 
 /* ---- files that libc reads for a purpose */
 
-ACTION(do_setmntent, FILE) {
-	FILE *file = setmntent(path, "r");
-	if (file)
-		endmntent(file);
-}
+ACTION(do_setmntent, FILE) { FILE *file = setmntent(path, "r"); if (file) endmntent(file); }
 ACTION(do_catopen, FILE) {
 	nl_catd messages = catopen(path, NL_CAT_LOCALE);
 	if (messages != (nl_catd)-1)
@@ -181,10 +171,7 @@ ACTION(do_gettext, FOLDER) {
 	bindtextdomain("part", path);
 	dgettext("part", "text");
 }
-ACTION(do_locpath, FOLDER) {
-	setenv("LOCPATH", path, 1);
-	setlocale(LC_ALL, "xx_YY.UTF-8");
-}
+ACTION(do_locpath, FOLDER) { setenv("LOCPATH", path, 1); setlocale(LC_ALL, "xx_YY.UTF-8"); }
 ACTION(do_gconv_path, FOLDER) {
 	setenv("GCONV_PATH", path, 1);
 	iconv_t conversion = iconv_open("WITNESS", "UTF-8");
@@ -199,10 +186,7 @@ ACTION(do_tzset, FILE) {
 ACTION(do_res_init, NONE) { res_init(); }
 ACTION(do_services, NONE) { getservbyname("http", "tcp"); }
 ACTION(do_hostid, NONE) { gethostid(); }
-ACTION(do_loadavg, NONE) {
-	double found[1];
-	getloadavg(found, 1);
-}
+ACTION(do_loadavg, NONE) { double found[1]; getloadavg(found, 1); }
 ACTION(do_syslog, NONE) { syslog(LOG_DEBUG, "witness of nothing"); }
 ACTION(do_sem_open, NONE) { sem_open("/witness-of-nothing", 0); }
 ACTION(do_tmpnam, NONE) { tmpnam(room); }
@@ -267,10 +251,7 @@ ACTION(do_chmod_descriptor, NEW) { WITH(O_PATH, chmod(name_of("/proc/self/fd/%d"
 ACTION(do_open_own_program, NONE) { read_and_close(open("/proc/self/exe", O_RDONLY)); }
 ACTION(do_link_of_own_program, NONE) { readlink("/proc/self/exe", room, sizeof room); }
 ACTION(do_link_of_cwd, NONE) { readlink("/proc/self/cwd", room, sizeof room); }
-ACTION(do_realpath_of_cwd, NONE) {
-	if (realpath("/proc/self/cwd", room))
-		stat(room, &status);
-}
+ACTION(do_realpath_of_cwd, NONE) { if (realpath("/proc/self/cwd", room)) stat(room, &status); }
 ACTION(do_list_descriptors, NONE) { list_all(opendir("/proc/self/fd")); }
 ACTION(do_list_by_descriptor, FOLDER) {
 	int file = open(path, O_PATH | O_DIRECTORY);
@@ -293,10 +274,7 @@ ACTION(do_stat_often, FILE) {
 ACTION(do_lstat, FILE) { lstat(path, &status); }
 ACTION(do_fstatat, FOLDER_FILE) { AT(O_RDONLY, fstatat(at, path, &status, 0)); }
 ACTION(do_fstatat_nofollow, FOLDER_FILE) { AT(O_PATH, fstatat(at, path, &status, AT_SYMLINK_NOFOLLOW)); }
-ACTION(do_statx, FILE) {
-	struct statx found;
-	statx(AT_FDCWD, path, 0, STATX_ALL, &found);
-}
+ACTION(do_statx, FILE) { struct statx found; statx(AT_FDCWD, path, 0, STATX_ALL, &found); }
 ACTION(do_statx_at, FOLDER_FILE) {
 	struct statx found;
 	AT(O_PATH, statx(at, path, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &found));
@@ -331,14 +309,8 @@ ACTION(do_readlink, LINK) { readlink(path, room, sizeof room); }
 ACTION(do_readlinkat, FOLDER_FILE) { AT(O_RDONLY, readlinkat(at, path, room, sizeof room)); }
 ACTION(do_realpath, FILE) { free(realpath(path, NULL)); }
 ACTION(do_canonicalize, FILE) { free(canonicalize_file_name(path)); }
-ACTION(do_statfs, FILE) {
-	struct statfs found;
-	statfs(path, &found);
-}
-ACTION(do_statvfs, FILE) {
-	struct statvfs found;
-	statvfs(path, &found);
-}
+ACTION(do_statfs, FILE) { struct statfs found; statfs(path, &found); }
+ACTION(do_statvfs, FILE) { struct statvfs found; statvfs(path, &found); }
 ACTION(do_pathconf, FILE) {
 	pathconf(path, _PC_LINK_MAX);
 	pathconf(path, _PC_NAME_MAX);
@@ -395,10 +367,7 @@ static void free_names(struct dirent **names, int count) {
 	if (count >= 0)
 		free(names);
 }
-ACTION(do_scandir, FOLDER) {
-	struct dirent **names;
-	free_names(names, scandir(path, &names, choose, alphasort));
-}
+ACTION(do_scandir, FOLDER) { struct dirent **names; free_names(names, scandir(path, &names, choose, alphasort)); }
 ACTION(do_scandirat, FOLDER_FILE) {
 	struct dirent **names;
 	AT(O_RDONLY | O_DIRECTORY, free_names(names, scandirat(at, path, &names, NULL, NULL)));
@@ -451,14 +420,8 @@ ACTION(do_fts, FOLDER) {
 
 /* ---- folders */
 
-ACTION(do_chdir, FOLDER) {
-	if (chdir(path) == 0)
-		stat("a.txt", &status);
-}
-ACTION(do_chdir_and_open, FOLDER_FILE) {
-	if (chdir(folder) == 0)
-		read_and_close(open(path, O_RDONLY));
-}
+ACTION(do_chdir, FOLDER) { if (chdir(path) == 0) stat("a.txt", &status); }
+ACTION(do_chdir_and_open, FOLDER_FILE) { if (chdir(folder) == 0) read_and_close(open(path, O_RDONLY)); }
 ACTION(do_fchdir, FOLDER_FILE) {
 	int file = open(folder, O_PATH | O_DIRECTORY);
 	if (file >= 0 && fchdir(file) == 0)
@@ -473,10 +436,7 @@ ACTION(do_chdir_and_back, FOLDER_FILE) {
 		stat(path, &status);
 	close(here);
 }
-ACTION(do_chroot_same, FILE) {
-	if (chroot("/") == 0)
-		stat(path, &status);
-}
+ACTION(do_chroot_same, FILE) { if (chroot("/") == 0) stat(path, &status); }
 ACTION(do_chroot, FOLDER_FILE) {
 	/* as root only */
 	if (chroot(folder) == 0) {
@@ -495,10 +455,7 @@ ACTION(do_bind_mount, FILE_NEW) {
 ACTION(do_mount_absent, FILE) { mount(path, "absent", NULL, MS_BIND, NULL); }
 ACTION(do_umount_absent, NONE) { umount2("absent", MNT_EXPIRE); }
 ACTION(do_swapon, NEW) { swapon(path, 0); }
-ACTION(do_getcwd, NONE) {
-	if (getcwd(room, sizeof room))
-		stat(room, &status);
-}
+ACTION(do_getcwd, NONE) { if (getcwd(room, sizeof room)) stat(room, &status); }
 ACTION(do_current_dir_name, NONE) { free(get_current_dir_name()); }
 
 /* ---- making, moving, removing */
@@ -508,16 +465,10 @@ ACTION(do_renameat, FOLDER_FILE_NEW) { AT(O_PATH, renameat(at, path, AT_FDCWD, o
 ACTION(do_exchange, FILE_NEW) { renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_EXCHANGE); }
 ACTION(do_rename_new, FILE_NEW) { renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_NOREPLACE); }
 ACTION(do_link, FILE_NEW) { link(path, other); }
-ACTION(do_link_and_read, FILE_NEW) {
-	if (link(path, other) == 0)
-		read_and_close(open(other, O_RDONLY));
-}
+ACTION(do_link_and_read, FILE_NEW) { if (link(path, other) == 0) read_and_close(open(other, O_RDONLY)); }
 ACTION(do_linkat, FOLDER_FILE_NEW) { AT(O_PATH, linkat(at, path, AT_FDCWD, other, AT_SYMLINK_FOLLOW)); }
 ACTION(do_symlink, FILE_NEW) { symlink(path, other); }
-ACTION(do_symlink_and_read, FILE_NEW) {
-	if (symlink(path, other) == 0)
-		read_and_close(open(other, O_RDONLY));
-}
+ACTION(do_symlink_and_read, FILE_NEW) { if (symlink(path, other) == 0) read_and_close(open(other, O_RDONLY)); }
 ACTION(do_symlinkat, FOLDER_NEW) { AT(O_PATH, symlinkat("../a.txt", at, path)); }
 ACTION(do_turn_link, FILE_NEW) {
 	symlink("b.txt", other);
@@ -539,17 +490,11 @@ ACTION(do_unlinkat, FOLDER_NEW) { AT(O_PATH, unlinkat(at, path, 0)); }
 ACTION(do_remove, NEW) { remove(path); }
 ACTION(do_mkdir, NEW) { mkdir(path, 0755); }
 ACTION(do_mkdirat, FOLDER_NEW) { AT(O_PATH, mkdirat(at, path, 0755)); }
-ACTION(do_mkdir_and_rmdir, NEW) {
-	if (mkdir(path, 0755) == 0)
-		rmdir(path);
-}
+ACTION(do_mkdir_and_rmdir, NEW) { if (mkdir(path, 0755) == 0) rmdir(path); }
 ACTION(do_mknod, NEW) { mknod(path, S_IFREG | 0644, 0); }
 ACTION(do_mknodat, FOLDER_NEW) { AT(O_PATH, if (mknodat(at, path, S_IFIFO | 0644, 0) == 0) unlinkat(at, path, 0)); }
 /* A FIFO must be gone again before anything opens it, and waits. */
-ACTION(do_mkfifo, NEW) {
-	if (mkfifo(path, 0644) == 0)
-		unlink(path);
-}
+ACTION(do_mkfifo, NEW) { if (mkfifo(path, 0644) == 0) unlink(path); }
 ACTION(do_mkfifoat, FOLDER_NEW) { AT(O_PATH, if (mkfifoat(at, path, 0644) == 0) unlinkat(at, path, 0)); }
 ACTION(do_truncate, NEW) { truncate(path, 3); }
 ACTION(do_chmod, NEW) { chmod(path, 0644); }
@@ -610,9 +555,7 @@ ACTION(do_map, FILE) {
 	call;                                                                                                                    \
 	close(from);                                                                                                             \
 	close(to)
-ACTION(do_sendfile, FILE_NEW) {
-	BETWEEN(open(other, O_WRONLY | O_CREAT | O_TRUNC, 0644), sendfile(to, from, NULL, 100));
-}
+ACTION(do_sendfile, FILE_NEW) { BETWEEN(open(other, O_WRONLY | O_CREAT | O_TRUNC, 0644), sendfile(to, from, NULL, 100)); }
 ACTION(do_copy_file_range, FILE_NEW) { BETWEEN(creat(other, 0644), copy_file_range(from, NULL, to, NULL, 100, 0)); }
 ACTION(do_splice, FILE_NEW) {
 	int ends[2];
@@ -656,11 +599,7 @@ static void with_socket(const char *path, int (*call)(int, const struct sockaddr
 }
 ACTION(do_bind, NEW) { with_socket(path, bind); }
 ACTION(do_connect, FILE) { with_socket(path, connect); }
-ACTION(do_shm_open, NONE) {
-	int file = shm_open("/witness-of-nothing", O_RDONLY, 0);
-	if (file >= 0)
-		close(file);
-}
+ACTION(do_shm_open, NONE) { int file = shm_open("/witness-of-nothing", O_RDONLY, 0); if (file >= 0) close(file); }
 
 /* ---- libraries */
 
