@@ -14,7 +14,7 @@ from benchmark.campaign import Campaign, Step, notes_of, plan
 from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from benchmark.lanes import lanes_of, versions_of
+from benchmark.lanes import lanes_of, sort_out, versions_of
 from benchmark.machine import cores, describe_machine, memory_free
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
@@ -92,20 +92,11 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
 	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
-	chosen, left_out = [], []
 	needed = {SCENARIOS[name].needs for name in options.scenarios}
-	for name in options.contenders or contender.DEFAULT:
-		found = contender.find_contender(name, options.engines)
-		if not options.contenders and not needed & found.abilities:
-			continue
-		reason = found.missing()
-		if not reason:
-			chosen.append(found)
-		elif options.contenders or name == options.baseline:
-			raise Mistake("contender %s cannot take part: %s" % (name, reason))
-		else:
-			left_out.append((name, reason))
-	return chosen, left_out
+	found = [contender.find_contender(name, options.engines) for name in options.contenders or contender.DEFAULT]
+	found = [one for one in found if options.contenders or needed & one.abilities]
+	reasons = [(one, one.missing()) for one in found]
+	return sort_out(reasons, options.contenders or [options.baseline])
 
 
 def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[str, str]]]:

@@ -132,6 +132,11 @@ def engine(text: str) -> Tuple[str, str]:
 	return name, os.path.abspath(folder)
 
 
+def commas(numbers: Sequence[int]) -> str:
+	"""Numbers as they are typed."""
+	return ",".join(map(str, numbers))
+
+
 def parser() -> Parser:
 	"""The options of a campaign."""
 	p = Parser("bench.py", DESCRIPTION, EXAMPLES)
@@ -141,54 +146,25 @@ def parser() -> Parser:
 	p.add_argument("--interpreters", type=names, metavar="A,B", help="which Pythons run Waf (default the one running)")
 	p.add_argument("--size", type=size, metavar="L,C,I,E", default="10,50,15,5", help="genbench's: default 10,50,15,5")
 	p.add_project("compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
-	p.add_argument(
-		"--sources",
-		metavar="DIR",
-		help="in sources and project: build the folders of C or C++ code in DIR (default crates)",
-	)
+	real = "in sources and project: build the folders of C or C++ code in DIR (default crates)"
+	p.add_argument("--sources", metavar="DIR", help=real)
 	p.add_argument(
 		"--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch, 2 to 512 in curve)"
 	)
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
-	p.add_argument(
-		"--commands",
-		type=positive,
-		metavar="N",
-		help="of %s" % ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items()),
-	)
-	p.add_argument(
-		"--parents",
-		type=counts,
-		metavar="M,N",
-		help="MiB that the starting process holds in spawn (default %s)" % ",".join(map(str, scenario.PARENTS)),
-	)
-	p.add_argument(
-		"--crowds",
-		type=counts,
-		metavar="M,N",
-		default=served.CROWDS,
-		help="connections in crowd (default %s)" % ",".join(map(str, served.CROWDS)),
-	)
-	p.add_argument(
-		"--tasks",
-		type=counts,
-		metavar="M,N",
-		help="of %s" % ", ".join("%s (%s)" % (name, ",".join(map(str, n))) for name, n in large.SIZES.items()),
-	)
-	p.add_argument(
-		"--limit",
-		type=positive,
-		metavar="SECONDS",
-		default=large.LIMIT,
-		help="of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT,
-	)
-	p.add_argument(
-		"--extras",
-		type=names,
-		metavar="A,B",
-		help="in flags: %s, or any other (default all that the compiler can)"
-		% ", ".join(extra.name for extra in price.EXTRAS[1:]),
-	)
+	numbers = ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items())
+	p.add_argument("--commands", type=positive, metavar="N", help="of %s" % numbers)
+	held = "MiB that the starting process holds in spawn (default %s)" % commas(scenario.PARENTS)
+	p.add_argument("--parents", type=counts, metavar="M,N", help=held)
+	crowds = "connections in crowd (default %s)" % commas(served.CROWDS)
+	p.add_argument("--crowds", type=counts, metavar="M,N", default=served.CROWDS, help=crowds)
+	sizes = ", ".join("%s (%s)" % (name, commas(n)) for name, n in large.SIZES.items())
+	p.add_argument("--tasks", type=counts, metavar="M,N", help="of %s" % sizes)
+	limit = "of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT
+	p.add_argument("--limit", type=positive, metavar="SECONDS", default=large.LIMIT, help=limit)
+	extras = ", ".join(extra.name for extra in price.EXTRAS[1:])
+	extras = "in flags: %s, or any other (default all that the compiler can)" % extras
+	p.add_argument("--extras", type=names, metavar="A,B", help=extras)
 	p.add_argument(
 		"--engine",
 		dest="engines",
