@@ -7,7 +7,6 @@ Each is a function of a run, and none knows of which scenario it is a part.
 import glob
 import hashlib
 import itertools
-import json
 import os
 import subprocess
 import time
@@ -15,7 +14,7 @@ from typing import Callable, Sequence
 
 from .foreground import Foreground
 from .hit import PARTS
-from .large import Sizes
+from .large import Sizes, check_done
 from .mistake import Failed
 from .price import Prices
 from .project import NAP, Answers, digest_of
@@ -250,18 +249,9 @@ def run_client(run: Run) -> None:
 	"""Let Waf run the smallest command many times, from one thread and from two."""
 	run.folder = run.project.new_folder(run.lane.label)
 	for threads in (1, 2):
-		answer = run.path("%d.json" % threads)
-		command = run.lane.contender.builder.waf(
-			run,
-			"client",
-			"-j2",
-			BENCH_COMMANDS=str(run.settings["commands"]["client"]),
-			BENCH_THREADS=str(threads),
-			BENCH_RESULT=answer,
-		)
-		run.aside("client", command)
-		with open(answer, encoding="utf-8") as f:
-			run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), json.load(f)))
+		counts = {"BENCH_COMMANDS": str(run.settings["commands"]["client"]), "BENCH_THREADS": str(threads)}
+		command = run.lane.contender.builder.waf(run, "client", "-j2", BENCH_RESULT=run.answer, **counts)
+		run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), run.ask("client", command)))
 
 
 def run_spawns(run: Run) -> None:
@@ -321,11 +311,9 @@ def run_tasks(run: Run) -> None:
 	"""Let Waf run tasks that do nothing, and see that it has run them all."""
 	count = run.settings["commands"]["tasks"]
 	run.new_folder()
-	run.keep(run.execute(run.lane.contender.builder.waf(run, "build", "-j%d" % run.jobs, BENCH_COMMANDS=str(count))))
-	with open(run.path("done"), encoding="utf-8") as f:
-		done = int(f.read())
-	if done != count:
-		raise Failed("it ran %d of %d tasks" % (done, count))
+	variables = {"BENCH_COMMANDS": str(count), "BENCH_SHAPE": "nothing"}
+	run.keep(run.execute(run.lane.contender.builder.waf(run, "build", "-j%d" % run.jobs, **variables)))
+	check_done(run, count)
 
 
 def build_sizes(scenario: str) -> Phase:

@@ -18,6 +18,7 @@ NAP = 0.1  # seconds that a command of the sleeping project takes
 HIT_HEADERS, HIT_FOLDERS = 20, 4  # of the small file whose compile is asked of caches
 TIMES = os.path.join(HERE, "projects", "hits")  # where the header is that all of these programs measure with
 COSTLY = os.path.join(os.path.dirname(os.path.dirname(HERE)), "playground", "batch", "costly.py")
+PATIENCE = 600  # seconds that a project may take to be written, or a small program to be compiled
 SHAPES = 40  # sources of the compiler with a costly start
 C_COMPILER = "cc"  # of programs that a project needs itself
 
@@ -156,10 +157,13 @@ def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler,
 
 def complaint(argv: List[str], env: Dict[str, str], cwd: Optional[str] = None) -> List[str]:
 	"""Run a command; the lines that it has printed if it has failed, one at least."""
-	quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
-	done = subprocess.run(argv, cwd=cwd, env=env, stdin=quiet, stdout=pipe, stderr=subprocess.STDOUT)
+	pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+	try:
+		done = subprocess.run(argv, cwd=cwd, env=env, timeout=PATIENCE, **pipes)
+	except (OSError, subprocess.TimeoutExpired) as e:
+		return [str(e)]
 	lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-	return (lines or ["it said nothing"]) if done.returncode else []
+	return (lines or ["exit status %d" % done.returncode]) if done.returncode else []
 
 
 def write_files(root: str, files: Dict[str, str]) -> None:

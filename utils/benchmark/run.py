@@ -1,5 +1,6 @@
 """One run: a scenario of one lane in one repetition, which gives measurements."""
 
+import json
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -128,6 +129,17 @@ class Run:
 	def aside(self, name: str, command: Command) -> None:
 		"""Run a command that is preparation only: its time is kept and compared with nothing."""
 		self.seconds_aside[name] = self.seconds_aside.get(name, 0.0) + self.execute(command).wall
+
+	@property
+	def answer(self) -> str:
+		"""The file into which a program that measures writes what it has found."""
+		return self.path("answer.json")
+
+	def ask(self, name: str, command: Command) -> Dict[str, float]:
+		"""Let a program measure, and read its answer."""
+		self.aside(name, command)
+		with open(self.answer, encoding="utf-8") as f:
+			return json.load(f)
 
 	def keep(self, reading: Reading) -> None:
 		"""Take a reading as this run's result."""

@@ -194,7 +194,7 @@ SCENARIOS = {
 			"tasks",
 			"tasks that are Python's own and do nothing",
 			builder.TASKS,
-			workshop.TASKS,
+			workshop.LARGE,
 			TIMES,
 			(do.run_tasks,),
 		),

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
@@ -18,6 +17,7 @@ from .project import (
 	C_COMPILER,
 	HERE,
 	Project,
+	complaint,
 	copy_project,
 	generate_sources,
 	write_configure,
@@ -34,7 +34,7 @@ from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
 COSTLY = "costly"
-SLEEPS, CLIENT, TASKS, SPAWNS, HITS, VALUES = "sleeps", "client", "tasks", "spawns", "hits", "values"
+SLEEPS, CLIENT, SPAWNS, HITS, VALUES = "sleeps", "client", "spawns", "hits", "values"
 PROJECT, LARGE = "project", "large"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
@@ -125,11 +125,7 @@ class Workshop:
 		if self.found_usher is None:
 			path = os.path.join(self.path, "usher")
 			argv = [C_COMPILER, "-O2", "-o", path, os.path.join(HERE, "usher.c")]
-			try:
-				done = subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True)
-				self.found_usher = "" if done.returncode else path
-			except OSError:
-				self.found_usher = ""
+			self.found_usher = "" if complaint(argv, self.environment) else path
 		return self.found_usher
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:
