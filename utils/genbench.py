@@ -10,9 +10,9 @@ The command line is that of Waf's own ``utils/genbench.py``: library I holds ``l
 libraries with lower numbers. The same arguments give the same bytes, on every machine and every Python.
 
 Build files for Waf, CMake, ninja and make lie in the root; ``--help`` says how to call them. All of them build the same
-files with the same flags, each into a folder of its own. ``CXX``, ``CC``, ``CXXFLAGS`` and ``CFLAGS`` are taken from the
-environment by Waf, CMake and make. Ninja and commands.txt cannot look there: for them ``--cxx``, ``--cc`` and ``--flags``
-set what is written, which is also what the others take when the environment says nothing.
+files with the same flags, each into a folder of its own. ``CXX``, ``CC``, ``CXXFLAGS`` and ``CFLAGS`` are taken from
+the environment by Waf, CMake and make. Ninja and commands.txt cannot look there: for them ``--cxx``, ``--cc`` and
+``--flags`` set what is written, which is also what the others take when the environment says nothing.
 
 genbench makes the folders below out-xargs/, as a compiler does not; to run commands.txt again from nothing, do
 ``find out-xargs -name '*.o' -delete`` first.
