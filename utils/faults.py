@@ -15,13 +15,12 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from types import FrameType
 from typing import Any, Dict, List, Optional, TextIO
 
+from benchmark.interrupt import INTERRUPTS, Interrupted
 from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib
 from sabotage.builders import Configured
 from sabotage.kinds import KINDS, find_kinds
@@ -118,18 +117,6 @@ def summarize(results: List[Result]) -> Dict[str, Any]:
 	return dict(sorted(kinds.items()))
 
 
-class Stopped(BaseException):
-	"""A signal asks us to end."""
-
-	def __init__(self, number: int, frame: Optional[FrameType]) -> None:
-		super().__init__("stopped by %s" % signal.Signals(number).name)
-		self.number = number
-
-
-def stop(number: int, frame: Optional[FrameType]) -> None:
-	raise Stopped(number, frame)
-
-
 def main() -> int:
 	parser = Parser(__doc__ or "", EXAMPLES, "keep the folders of trials that had trouble")
 	parser.add_argument("--trials", type=int, default=100, metavar="N", help="how many (default 100)")
@@ -147,8 +134,7 @@ def main() -> int:
 		for name, kind in KINDS.items():
 			print("%-16s %s%s" % (name, kind.about, " (root only)" if kind.needs_root else ""))
 		return 0
-	for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-		signal.signal(number, stop)
+	INTERRUPTS.listen()
 	root = pathlib.Path(tempfile.mkdtemp(prefix="faults-", dir=options.work))
 	kept: List[pathlib.Path] = []
 	try:
@@ -156,9 +142,9 @@ def main() -> int:
 	except Mistake as e:
 		print("faults: %s" % e, file=sys.stderr)
 		return 2
-	except Stopped as e:
+	except Interrupted as e:
 		print("faults: %s" % e, file=sys.stderr)
-		return 128 + e.number
+		return e.exit_status
 	finally:
 		for path in root.iterdir():
 			if not any(path.name.startswith(one.name) for one in kept):

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import subprocess
 import tempfile
 from typing import List, Type
@@ -35,18 +34,17 @@ class EngineHandicap(Fault):
 			stage.note("wafd start did not end in 30 s")
 
 
-def draw_calls(rng: random.Random, calls: List[str]) -> List[str]:
-	chosen = rng.sample(calls, rng.choice((1, 1, 2, 5)))
+def refuse_calls(self: Fault, stage: Stage) -> List[str]:
+	"""Some calls, by chance, and the error that they get."""
+	chosen = self.rng.sample(stage.scene.tools.calls, self.rng.choice((1, 1, 2, 5)))
 	words = [word for call in chosen for word in ("--refuse", call)]
-	return ["--error", str(rng.choice((errno.EPERM, errno.ENOSYS))), *words]
+	return ["--error", str(self.rng.choice((errno.EPERM, errno.ENOSYS))), *words]
 
 
 class RefusedEngine(EngineHandicap):
 	name = "engine-refused"
 	about = "the system refuses some calls to the engine, with EPERM or ENOSYS"
-
-	def words(self, stage: Stage) -> List[str]:
-		return draw_calls(self.rng, stage.scene.tools.calls)
+	words = refuse_calls
 
 
 class LimitedEngine(EngineHandicap):
@@ -99,9 +97,7 @@ class Handicapped(Fault):
 class RefusedClient(Handicapped):
 	name = "wafcc-refused"
 	about = "the system refuses some calls to wafcc and what it starts, with EPERM or ENOSYS"
-
-	def words(self, stage: Stage) -> List[str]:
-		return draw_calls(self.rng, stage.scene.tools.calls)
+	words = refuse_calls
 
 
 class LimitedClient(Handicapped):

@@ -174,23 +174,14 @@ class Scene:
 
 	def ask(self, *argv: str, seconds: float = ANSWER, **variables: str) -> Tuple[Optional[int], str]:
 		"""A command of ours beside the build: its status, or none if it did not end in time."""
-		words = self.with_handicap(list(argv))
+		pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 		environ = {**self.environ(), **variables}
-		child = subprocess.Popen(
-			words,
-			cwd=str(self.project),
-			env=environ,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.PIPE,
-			stderr=subprocess.DEVNULL,
-		)
+		words = self.with_handicap(list(argv))
 		try:
-			stdout, _ = child.communicate(timeout=seconds)
+			done = subprocess.run(words, cwd=str(self.project), env=environ, timeout=seconds, check=False, **pipes)
 		except subprocess.TimeoutExpired:
-			child.kill()
-			child.communicate()
 			return None, ""
-		return child.returncode, stdout.decode(errors="replace")
+		return done.returncode, done.stdout.decode(errors="replace")
 
 	# ---- processes
 

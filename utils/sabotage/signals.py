@@ -6,8 +6,10 @@ import random
 import signal
 from typing import Dict, List, Type
 
+from benchmark.session import send
+
 from .fault import Fault, Later, Stage
-from .processes import Process, send
+from .processes import Process
 
 PROGRAMS = ("wafd", "wafcc", "ninja", "python", "pypy", "sh", "dash", "handicap")
 
