@@ -12,11 +12,9 @@ import shutil
 import sys
 from typing import Callable, Optional
 
+from benchmark.mistake import Mistake
+
 BUILT = pathlib.Path(__file__).resolve().parent.parent / "engine" / "target" / "release"
-
-
-class Mistake(Exception):
-	"""The caller can mend this; the message says how."""
 
 
 class Parser(argparse.ArgumentParser):
