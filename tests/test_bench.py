@@ -16,7 +16,7 @@ BENCH = ROOT / "utils" / "bench.py"
 sys.path.insert(0, str(BENCH.parent))
 
 import bench  # noqa: E402
-from benchmark import arguments, campaign, contender, record, report, scenario, summary, table, workshop  # noqa: E402
+from benchmark import arguments, campaign, contender, ledger, report, scenario, summary, table, workshop  # noqa: E402
 from benchmark.compiler import both_commands  # noqa: E402
 from benchmark.interpreter import Interpreter, labels_of  # noqa: E402
 from benchmark.interrupt import Interrupted, Interrupts  # noqa: E402
@@ -30,10 +30,15 @@ from benchmark.run import Lane  # noqa: E402
 
 @pytest.mark.parametrize(
 	("values", "expected"),
-	[([3.0], (3.0, 3.0, 3.0, 1)), ([1.0, 9.0, 2.0], (2.0, 1.0, 9.0, 3)), ([1.0, 2.0, 3.0, 8.0], (2.5, 1.0, 8.0, 4))],
+	[
+		([7.0], (7.0, 7.0, 7.0, 7.0, 7.0, 1)),
+		([5.0, 1.0, 2.0, 3.0, 4.0], (3.0, 1.0, 2.0, 4.0, 5.0, 5)),
+		([1.0, 9.0, 2.0], (2.0, 1.0, 1.5, 5.5, 9.0, 3)),
+		([1.0, 2.0, 3.0, 8.0], (2.5, 1.0, 1.75, 4.25, 8.0, 4)),
+	],
 )
 def test_summary(values: List[float], expected: tuple) -> None:
-	"""A summary is the median, the least, the most and the number of values, for odd and even numbers of them."""
+	"""A summary is the median, the least, the quartiles, the most and the number of values, for odd and even ones."""
 	assert summary.summarize(values) == expected
 
 
@@ -115,7 +120,7 @@ def filled_record() -> Dict[str, Any]:
 	machine.update(dict.fromkeys(("processor", "cores", "system", "kernel", "filesystem", "load", "date"), "some"))
 	machine["command"] = "bench.py spin"
 	about = {"spin": {"title": "round and round", "measures": [["wall", "s"], ["peak", "MiB"]], "compiles": True}}
-	filled = record.new_record(settings, machine, about, [["sccache", "is not installed"]])
+	filled = ledger.new_record(settings, machine, about, [["sccache", "is not installed"]])
 	filled["runs"] = [run_of("fast", 0, 1.0), run_of("slow", 0, 2.0), run_of("slow", 1, 4.0), run_of("fast", 1, 3.0)]
 	filled["finished"] = True
 	return filled
@@ -164,8 +169,8 @@ def test_tables_are_split_by_compiler_and_part() -> None:
 def test_record_round_trip(tmp_path: pathlib.Path) -> None:
 	"""What is written is read back the same, and no partial file stays beside it."""
 	path = tmp_path / "r.json"
-	record.write_record(filled_record(), str(path))
-	assert record.read_record(str(path)) == filled_record()
+	ledger.write_record(filled_record(), str(path))
+	assert ledger.read_record(str(path)) == filled_record()
 	assert os.listdir(str(tmp_path)) == ["r.json"]
 
 
@@ -241,7 +246,8 @@ def test_progress_estimates_what_remains() -> None:
 	"""A kind of step that was done counts as it took, an unknown one as the mean, one that was dropped not at all."""
 	progress = Progress(io.StringIO(), ["a", "b", "c", "a", "d"])
 	assert progress.remaining(0) is None
-	progress.seconds.update(a=2.0, b=4.0)
+	progress.ahead.learn("a", 1, 2.0)
+	progress.ahead.learn("b", 1, 4.0)
 	assert progress.remaining(2) == 3.0 + 2.0 + 3.0
 	progress.drop(["c", "d"])
 	assert progress.remaining(2) == 2.0

@@ -41,7 +41,9 @@ class FakeRun:
 
 	def __init__(self, tmp_path: pathlib.Path, walls: Any, done: Any = None) -> None:
 		self.settings = {"limit": 10, "tasks": [10, 20, 40], "notes": {}}
-		self.lane = types.SimpleNamespace(names=("waf", "", "python3"), contender=types.SimpleNamespace(builder=self))
+		self.lane = types.SimpleNamespace(
+			names=("waf", "", "python3"), text="waf python3", contender=types.SimpleNamespace(builder=self)
+		)
 		self.jobs = 2
 		self.results: list = []
 		self.walls = iter(walls)

@@ -16,7 +16,7 @@ from test_bench_campaign import BENCH, finish, need, need_example, start
 
 sys.path.insert(0, str(BENCH.parent))
 
-from benchmark import picture, report, servers
+from benchmark import plot, report, servers
 from benchmark.mistake import Failed
 from benchmark.served import LOAD, SIZES, cells
 
@@ -148,14 +148,14 @@ def test_picture() -> None:
 	points = [(10, 5.0), (10, 7.0), (1000, 50.0)]
 	runs = [{**run, "values": {"p99": y, "connections": x}} for x, y in points]
 	record = {"scenarios": {"crowd": about, "full": {**about, "against": ""}}, "runs": runs}
-	assert picture.curves_of(record, "crowd", "p99") == {"one & only": [(10, 6.0), (1000, 50.0)]}
-	(name, text), *others = picture.pictures_of(record, "/x/r.json").items()
+	assert plot.curves_of(record, "crowd", "p99") == {"one & only": [(10, 6.0), (1000, 50.0)]}
+	(name, text), *others = plot.pictures_of(record, "/x/r.json").items()
 	assert (name, others) == ("/x/r-crowd.svg", [])
 	root = xml.etree.ElementTree.fromstring(text)
 	said = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
 	assert {"crowd: a < b", "one & only", "connections", "p99, µs", "10", "100", "1000"} <= said
 	assert len(list(root.iter("{http://www.w3.org/2000/svg}circle"))) == 2
-	assert picture.pictures_of({**record, "runs": []}, "/x/r.json") == {}
+	assert plot.pictures_of({**record, "runs": []}, "/x/r.json") == {}
 
 
 def test_pictures_of_several_measures() -> None:
@@ -175,8 +175,8 @@ def test_pictures_of_several_measures() -> None:
 		for count in (10, 100)
 	]
 	record = {"scenarios": {"large": about}, "runs": runs}
-	assert sorted(picture.pictures_of(record, "/x/r.json")) == ["/x/r-large-peak.svg", "/x/r-large.svg"]
-	curves = picture.curves_of(record, "large", "peak")
+	assert sorted(plot.pictures_of(record, "/x/r.json")) == ["/x/r-large-peak.svg", "/x/r-large.svg"]
+	curves = plot.curves_of(record, "large", "peak")
 	assert curves["waf pypy3 no-op"] == [(10, 20.0), (100, 200.0)]
 	assert len(curves) == 4
 

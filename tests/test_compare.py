@@ -371,12 +371,6 @@ def test_verdicts(mine: Any, theirs: Any, words: str) -> None:
 	assert row.verdict == words
 
 
-def test_spread() -> None:
-	"""Median, quartiles and range of odd and even numbers of runs, and of one."""
-	assert figures.spread_of([5.0, 1.0, 2.0, 3.0, 4.0]) == (3.0, 1.0, 2.0, 4.0, 5.0, 5)
-	assert figures.spread_of([7.0]) == (7.0, 7.0, 7.0, 7.0, 7.0, 1)
-
-
 def test_pairs_stay_in_their_session() -> None:
 	"""Rounds that an interruption lies between are no pairs."""
 	mine = [run_of("a", 1.0, 0), run_of("a", 4.0, 1, session=(0, 1))]

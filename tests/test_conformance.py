@@ -8,19 +8,14 @@ import os
 import pathlib
 import platform
 import shutil
-import sys
-from typing import Any, List, Tuple
+from typing import Any, List
 
 import pytest
+from conformance import projects, twins
+from conformance.projects import OUTSIDE, PARTS, PROJECTS, Project
+from conformance.workbench import Pair, Workbench, count_executed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "utils"))
-
-import jack  # noqa: E402
-import twins  # noqa: E402
-from conformance import projects  # noqa: E402
-from conformance.projects import OUTSIDE, PARTS, PROJECTS, Project  # noqa: E402
-from conformance.workbench import Pair, Workbench  # noqa: E402
 
 PYPY = platform.python_implementation() == "PyPy"
 
@@ -119,7 +114,7 @@ def test_no_project_is_left_out(waf_sources: pathlib.Path) -> None:
 
 
 BEFORE = {"main.o": b"object", "config.log": b"# project x (1) configured on Fri by\n", "foo.jar": b"jar"}
-RUN = twins.Run(("waf", "build"), 0, b"[1/2] a\n[2/2] b\n'build' finished successfully (0.1s)\n", b"warning\n", 1.0)
+RUN = twins.Run(("waf", "build"), 0, b"[1/2] a\n[2/2] b\n'build' finished successfully (0.1s)\n", b"warning\n")
 
 
 def write_build(folder: pathlib.Path, files: "dict[str, bytes]", run: twins.Run) -> twins.Build:
@@ -162,41 +157,31 @@ def test_the_order_counts_with_one_job(ordered: bool, same: bool) -> None:
 	assert (not twins.compare_messages(RUN.stdout, turned, twins.Standard(ordered))) == same
 
 
+# what would make both sides differ, or differ from what a plain `waf configure build` does
+MEDDLING = ("WAF_WITH", "WAF_NO_PREFORK", "WAF_PREFORK_TRANSPORT", "WAFDIR", "JOBS", "NOCLIMB", "DESTDIR", "PREFIX")
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(PYPY, reason="it runs PyPy as Waf's interpreter whoever runs the test")
-def test_jack_builds_the_same(
-	jack_sources: pathlib.Path,
-	folder: pathlib.Path,
-	capsys: pytest.CaptureFixture[str],
-	monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_jack_builds_the_same(jack_sources: pathlib.Path, folder: pathlib.Path, bytecode: pathlib.Path) -> None:
 	"""jack2 with its own Waf 2.0.12 on PyPy gives the same files and messages with `prefork`, by way of the engine."""
 	if not shutil.which("pypy3") and not os.environ.get("CI"):
 		pytest.skip("no pypy3")
+	waf = ["pypy3", str(ROOT / "utils" / "waf_with.py")]
 	# half of it, and quickly compiled: what is left is of every kind that is in the whole
-	for name in ("CFLAGS", "CXXFLAGS"):
-		monkeypatch.setenv(name, "-O0")
-	without = " ".join("--%s=no" % part for part in ("alsa", "db", "opus", "samplerate", "sndfile", "zalsa"))
-	status = jack.main(["--rounds", "1", "--sources", str(jack_sources), "--configure", without])
-	table = capsys.readouterr().out
-	assert status == 0, table
-	assert "outputs and messages are the same" in table
-
-
-@pytest.mark.parametrize(
-	("arguments", "named"),
-	[
-		(["--sources", "/nowhere"], "/nowhere"),
-		(["--interpreter", "python0"], "python0"),
-		(["--rounds", "0"], "--rounds"),
-	],
-)
-def test_jack_names_a_mistake(
-	arguments: List[str], named: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-	"""What `utils/jack.py` cannot do it says in one line, which names the thing."""
-	(tmp_path / "waflib").mkdir()
-	defaults: Tuple[str, ...] = ("--sources", str(tmp_path), "--interpreter", sys.executable)
-	assert jack.main([*defaults, *arguments]) == 2
-	error = capsys.readouterr().err
-	assert error.count("\n") == 1 and named in error
+	without = ["--%s=no" % part for part in ("alsa", "db", "opus", "samplerate", "sndfile", "zalsa")]
+	jobs = os.cpu_count() or 1
+	commands = [[*waf, "configure", *without], [*waf, "build", "-j%d" % jobs]]
+	env = {name: value for name, value in os.environ.items() if name not in MEDDLING}
+	env.update(WAFDIR=".", LANG="C.UTF-8", PYTHONHASHSEED="1", PYTHONPYCACHEPREFIX=str(bytecode))
+	env.update(SOURCE_DATE_EPOCH="1600000000", CFLAGS="-O0", CXXFLAGS="-O0")
+	built = []
+	# stock Waf does not say what was saved
+	for side, more in (("stock", {}), ("prefork", {"WAF_WITH": "prefork", "WAF_PREFORK_SUMMARY": "no"})):
+		sources = {jack_sources: pathlib.Path("jack2")}
+		built.append(
+			twins.build_aside(sources, folder / "work", folder / side, commands, {**env, **more}, "jack2", timeout=300)
+		)
+		assert built[-1].succeeded, str(built[-1].runs[-1])
+	assert twins.compare_builds(*built, twins.Standard(ordered=jobs == 1)) == []
+	assert count_executed() > 0

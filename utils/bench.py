@@ -6,20 +6,19 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 """
 
 import argparse
-import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from benchmark import arguments, contender, record
+from benchmark import arguments, contender, ledger
 from benchmark.campaign import Campaign, Step, notes_of, plan
 from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from benchmark.lanes import lanes_of, versions_of
+from benchmark.lanes import lanes_of, sort_out, versions_of
 from benchmark.machine import cores, describe_machine, memory_free
 from benchmark.mistake import Mistake
 from benchmark.package import find_packages
-from benchmark.picture import write_pictures
+from benchmark.plot import write_pictures
 from benchmark.progress import Progress
 from benchmark.report import report
 from benchmark.run import Lane
@@ -33,25 +32,19 @@ HEADROOM = 1.5  # times a parent's size: the interpreter, the page tables and th
 
 def main(argv: Sequence[str]) -> int:
 	"""Do what the command line says; the exit status."""
-	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
-	try:
-		if argv[:1] == ["show"]:
-			print(report(record.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
-			return 0
-		options = arguments.parse(argv)
-		if options.list:
-			print(arguments.listing())
-			return 0
-		return measure(options, ["bench.py", *argv])
-	except Interrupted as e:
-		return e.exit_status  # while the report was printed, or once more while everything was cleaned up
-	except Mistake as e:
-		print("bench.py: %s" % e, file=sys.stderr)
-		return 2
-	except BrokenPipeError:
-		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
-		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-		return 1
+	return arguments.answer("bench.py", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
+	"""The same, as far as nothing goes wrong."""
+	if argv[:1] == ["show"]:
+		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
+		return 0
+	options = arguments.parse(argv)
+	if options.list:
+		print(arguments.listing())
+		return 0
+	return measure(options, ["bench.py", *argv])
 
 
 def measure(options: argparse.Namespace, command: List[str]) -> int:
@@ -60,9 +53,9 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 	parents, too_large = choose_parents(options)
 	settings = settle(options, contenders, parents)
 	progress = Progress(sys.stderr)
-	raw: record.Record = {}
+	raw: ledger.Record = {}
 	status = 0
-	record.make_place(options.json)
+	ledger.make_place(options.json)
 	adopt_orphans()
 	INTERRUPTS.listen()
 	workshop = Workshop(options.work, settings)
@@ -80,8 +73,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
 		abouts = {s.name: about(s, options.baseline, contenders) for s in scenarios}
-		raw = record.new_record(settings, machine, abouts, left_out + too_large)
-		Campaign(steps, workshop, raw, progress).go(lambda: record.write_record(raw, options.json))
+		raw = ledger.new_record(settings, machine, abouts, left_out + too_large)
+		Campaign(steps, workshop, raw, progress).go(lambda: ledger.write_record(raw, options.json))
 	except Interrupted as e:
 		progress.say("bench.py: %s" % e)
 		status = e.exit_status
@@ -89,7 +82,7 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 		with INTERRUPTS.held():
 			close(workshop, options.keep, progress)
 			if raw:
-				record.write_record(raw, options.json)
+				ledger.write_record(raw, options.json)
 	if raw:
 		print("%s\n\nraw values %s" % (report(raw, sys.stdout.isatty()), options.json))
 		for name in write_pictures(raw, options.json):
@@ -99,20 +92,11 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
 	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
-	chosen, left_out = [], []
 	needed = {SCENARIOS[name].needs for name in options.scenarios}
-	for name in options.contenders or contender.DEFAULT:
-		found = contender.find_contender(name, options.engines)
-		if not options.contenders and not needed & found.abilities:
-			continue
-		reason = found.missing()
-		if not reason:
-			chosen.append(found)
-		elif options.contenders or name == options.baseline:
-			raise Mistake("contender %s cannot take part: %s" % (name, reason))
-		else:
-			left_out.append((name, reason))
-	return chosen, left_out
+	found = [contender.find_contender(name, options.engines) for name in options.contenders or contender.DEFAULT]
+	found = [one for one in found if options.contenders or needed & one.abilities]
+	reasons = [(one, one.missing()) for one in found]
+	return sort_out(reasons, options.contenders or [options.baseline])
 
 
 def choose_parents(options: argparse.Namespace) -> Tuple[List[int], List[Tuple[str, str]]]:

@@ -13,14 +13,14 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from benchmark import contender, courses, page, record, sheet
-from benchmark.arguments import Parser, counts, names, positive, rounds
+from benchmark import contender, courses, ledger, page, sheet
+from benchmark.arguments import Parser, answer, commas, counts, names, positive, rounds
 from benchmark.comparison import Comparison, make_folder, remove_leftovers
 from benchmark.contender import Contender
 from benchmark.figures import Figures, figures_of, unfree
 from benchmark.interpreter import ROOT, discover_interpreters, find_interpreter, labels_of
 from benchmark.interrupt import INTERRUPTS, Interrupted
-from benchmark.lanes import lanes_of, versions_of
+from benchmark.lanes import lanes_of, sort_out, versions_of
 from benchmark.ledger import Ledger, Writer, differences, read_ledger, unlike
 from benchmark.machine import describe_machine
 from benchmark.mistake import Mistake
@@ -61,61 +61,32 @@ SETTINGS = ("work", "scenarios", "tasks", "repeat", "compilers", "language", "we
 
 def main(argv: Sequence[str]) -> int:
 	"""Do what the command line says; the exit status."""
-	sys.stdout.reconfigure(errors="replace")
-	try:
-		if argv[:1] == ["show"]:
-			return show(argv[1:])
-		options = parse(argv)
-		return compare(options, ["compare.py", *argv])
-	except Interrupted as e:
-		return e.exit_status
-	except Mistake as e:
-		print("compare.py: %s" % e, file=sys.stderr)
-		return 2
-	except BrokenPipeError:
-		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
-		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-		return 1
+	return answer("compare.py", run, argv)
+
+
+def run(argv: Sequence[str]) -> int:
+	"""The same, as far as nothing goes wrong."""
+	if argv[:1] == ["show"]:
+		return show(argv[1:])
+	return compare(parse(argv), ["compare.py", *argv])
 
 
 def parser() -> Parser:
 	"""The options of a comparison."""
-	p = Parser(
-		prog="compare.py",
-		description=DESCRIPTION,
-		epilog=EXAMPLES,
-		formatter_class=argparse.RawDescriptionHelpFormatter,
-	)
-	p.add_argument(
-		"--work",
-		choices=tuple(courses.WORKS),
-		default=courses.COMPILE,
-		help="compile: small sources of C or C++; idle: tasks that do next to nothing (default compile)",
-	)
-	p.add_argument(
-		"--scenarios",
-		type=names,
-		metavar="A,B",
-		help="of %s (default all that the work has)" % ", ".join(courses.SCENARIOS),
-	)
+	p = Parser("compare.py", DESCRIPTION, EXAMPLES)
+	works = "compile: small sources of C or C++; idle: tasks that do next to nothing (default compile)"
+	p.add_argument("--work", choices=tuple(courses.WORKS), default=courses.COMPILE, help=works)
+	scenarios = "of %s (default all that the work has)" % ", ".join(courses.SCENARIOS)
+	p.add_argument("--scenarios", type=names, metavar="A,B", help=scenarios)
 	p.add_argument("--contenders", type=names, metavar="A,B", help="who builds (default all that are here)")
 	p.add_argument("--interpreters", type=names, metavar="A,B", help="Pythons that run Waf (default all in PATH)")
-	p.add_argument("--compilers", type=names, metavar="A,B", default=["g++"], help="default g++")
-	p.add_argument(
-		"--tasks",
-		type=counts,
-		metavar="M,N",
-		help="how many, one size after the other (default %s)"
-		% ("; ".join("%s for %s" % (",".join(map(str, sizes)), work) for work, sizes in TASKS.items())),
-	)
-	p.add_argument(
-		"--repeat", type=rounds, metavar="N", default=[3], help="rounds, of all sizes or of each (default 3)"
-	)
+	sizes = "; ".join("%s for %s" % (commas(sizes), work) for work, sizes in TASKS.items())
+	sizes = "how many, one size after the other (default %s)" % sizes
+	p.add_argument("--tasks", type=counts, metavar="M,N", help=sizes)
+	each = "rounds, of all sizes or of each (default 3)"
+	p.add_argument("--repeat", type=rounds, metavar="N", default=[3], help=each)
 	p.add_argument("--limit", type=positive, metavar="SECONDS", default=LIMIT, help="of one build (default %d)" % LIMIT)
-	p.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")
-	p.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
-	p.add_argument("--flags", help="compiler flags (default none)")
-	p.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
+	p.add_project("compiler flags (default none)")
 	p.add_argument("--jobs", type=positive, metavar="N", help="at once (default the processors)")
 	p.add_argument("--baseline", metavar="CONTENDER", help="what ratios refer to (default the first contender)")
 	p.add_argument("--json", metavar="FILE", help="the ledger, JSON lines (default build/bench/compare-DATE.jsonl)")
@@ -160,7 +131,7 @@ def compare(options: argparse.Namespace, command: List[str]) -> int:
 	"""Measure what the ledger lacks, and show what it has then."""
 	ticker = Ticker(sys.stderr)
 	for path in (options.json, *outputs(options).values()):
-		record.make_place(path)
+		ledger.make_place(path)
 	adopt_orphans()
 	INTERRUPTS.listen()
 	writer = Writer(options.json)
@@ -214,18 +185,13 @@ def prepare(options: argparse.Namespace, command: List[str], writer: Writer, tic
 
 def choose_contenders(options: argparse.Namespace) -> Tuple[List[Contender], List[Tuple[str, str]]]:
 	"""Those who take part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
-	chosen, left_out = [], []
-	for name in options.contenders or courses.CONTENDERS[options.work]:
-		found = contender.find_contender(name)
-		reason = found.missing()
-		if not reason and not courses.courses_of(options.work, options.scenarios, found):
-			reason = "it has nothing to do in %s of %s work" % (", ".join(options.scenarios), options.work)
-		if not reason:
-			chosen.append(found)
-		elif options.contenders:
-			raise Mistake("contender %s cannot take part: %s" % (name, reason))
-		else:
-			left_out.append((name, reason))
+	idle = "it has nothing to do in %s of %s work" % (", ".join(options.scenarios), options.work)
+	found = [contender.find_contender(name) for name in options.contenders or courses.CONTENDERS[options.work]]
+	reasons = [
+		(one, one.missing() or ("" if courses.courses_of(options.work, options.scenarios, one) else idle))
+		for one in found
+	]
+	chosen, left_out = sort_out(reasons, options.contenders or ())
 	if options.baseline and options.baseline not in contender.names_of(chosen):
 		raise Mistake("baseline %s takes no part: see --contenders" % options.baseline)
 	return chosen, left_out
@@ -305,17 +271,17 @@ def present(ledgers: Sequence[Ledger], options: argparse.Namespace) -> None:
 	figures = figures_of(ledgers, options.different_machines, options.anyway)
 	print(sheet.text_of(figures, sys.stdout.isatty()))
 	for name, path in outputs(options).items():
-		record.write_text(FORMATS[name](figures), path)
+		ledger.write_text(FORMATS[name](figures), path)
 
 
 def show(argv: Sequence[str]) -> int:
 	"""Show ledgers again, several of them together."""
-	p = Parser(prog="compare.py show", description="Show what was measured, of several ledgers together.")
+	p = Parser("compare.py show", "Show what was measured, of several ledgers together.")
 	p.add_argument("files", metavar="FILE.jsonl", nargs="+")
 	add_outputs(p)
 	options = p.parse_args(list(argv))
 	for path in outputs(options).values():
-		record.make_place(path)
+		ledger.make_place(path)
 	present([read_ledger(path) for path in options.files], options)
 	return 0
 

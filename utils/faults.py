@@ -14,23 +14,20 @@ import argparse
 import json
 import os
 import pathlib
-import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
-from types import FrameType
 from typing import Any, Dict, List, Optional, TextIO
 
+from benchmark.interrupt import INTERRUPTS, Interrupted
+from hunt import Mistake, Parser, choose_seed, find_built, find_program, need_waflib
 from sabotage.builders import Configured
 from sabotage.kinds import KINDS, find_kinds
-from sabotage.mistake import Mistake
 from sabotage.reference import References
 from sabotage.scene import Tools
 from sabotage.trial import Result, Shop, Trial
 
-HERE = pathlib.Path(__file__).resolve().parent
 SYSTEMS = ("ninja", "waf")
 EXAMPLES = """\
 examples:
@@ -44,18 +41,11 @@ exit status: 0 no trouble, 1 some trial had one, 2 it could not begin, 128 and m
 """
 
 
-def find_program(name: str, folder: Optional[str]) -> str:
+def find_ours(name: str, folder: Optional[str]) -> str:
 	"""One of our programs: in a folder that was named, or that of $WAFD, or built here, or along PATH."""
-	folders = [folder] if folder else [os.path.dirname(os.environ.get("WAFD", "")), str(built())]
-	paths = [os.path.join(one, name) for one in folders if one]
-	found = next((path for path in paths if os.access(path, os.X_OK)), None if folder else shutil.which(name))
-	if not found:
-		raise Mistake("no program %s in %s: build the engine, or name a folder with --programs" % (name, paths))
-	return os.path.abspath(found)
-
-
-def built() -> pathlib.Path:
-	return HERE.parent / "engine" / "target" / "release"
+	beside = os.path.join(os.path.dirname(os.environ.get("WAFD", "")), name)
+	places = (beside if os.access(beside, os.X_OK) else None, find_built(name), shutil.which(name))
+	return find_program(name, "--programs", *([os.path.join(folder, name)] if folder else places))
 
 
 def find_systems(named: Optional[str]) -> List[str]:
@@ -77,9 +67,9 @@ def obstacle(system: str) -> str:
 	if system == "ninja":
 		return "" if shutil.which("ninja") else "there is no ninja: apt-get install ninja-build"
 	try:
-		import waflib  # noqa: F401
-	except ImportError:
-		return "%s finds no waflib: run a Python that does, such as build/check-*/bin/python" % sys.executable
+		need_waflib()
+	except Mistake as e:
+		return str(e)
 	return ""
 
 
@@ -127,24 +117,9 @@ def summarize(results: List[Result]) -> Dict[str, Any]:
 	return dict(sorted(kinds.items()))
 
 
-class Stopped(BaseException):
-	"""A signal asks us to end."""
-
-	def __init__(self, number: int, frame: Optional[FrameType]) -> None:
-		super().__init__("stopped by %s" % signal.Signals(number).name)
-		self.number = number
-
-
-def stop(number: int, frame: Optional[FrameType]) -> None:
-	raise Stopped(number, frame)
-
-
 def main() -> int:
-	parser = argparse.ArgumentParser(
-		description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-	)
+	parser = Parser(__doc__ or "", EXAMPLES, "keep the folders of trials that had trouble")
 	parser.add_argument("--trials", type=int, default=100, metavar="N", help="how many (default 100)")
-	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
 	parser.add_argument("--only", type=int, metavar="N", help="the trial of this number alone")
 	parser.add_argument("--kinds", metavar="A,B", help="of faults, by their names or by how these begin (default all)")
 	parser.add_argument("--systems", metavar="A,B", help="ninja, waf (default both, as far as they are here)")
@@ -152,8 +127,6 @@ def main() -> int:
 		"--patience", type=float, default=20.0, metavar="S", help="seconds that a build may take (default 20)"
 	)
 	parser.add_argument("--programs", metavar="DIR", help="where wafd and wafcc are (default those built here)")
-	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
-	parser.add_argument("--keep", action="store_true", help="keep the folders of trials that had trouble")
 	parser.add_argument("--json", metavar="FILE", help="write what came of every trial")
 	parser.add_argument("--list", action="store_true", help="show all kinds of faults, and end")
 	options = parser.parse_args()
@@ -161,8 +134,7 @@ def main() -> int:
 		for name, kind in KINDS.items():
 			print("%-16s %s%s" % (name, kind.about, " (root only)" if kind.needs_root else ""))
 		return 0
-	for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-		signal.signal(number, stop)
+	INTERRUPTS.listen()
 	root = pathlib.Path(tempfile.mkdtemp(prefix="faults-", dir=options.work))
 	kept: List[pathlib.Path] = []
 	try:
@@ -170,9 +142,9 @@ def main() -> int:
 	except Mistake as e:
 		print("faults: %s" % e, file=sys.stderr)
 		return 2
-	except Stopped as e:
+	except Interrupted as e:
 		print("faults: %s" % e, file=sys.stderr)
-		return 128 + e.number
+		return e.exit_status
 	finally:
 		for path in root.iterdir():
 			if not any(path.name.startswith(one.name) for one in kept):
@@ -183,13 +155,12 @@ def main() -> int:
 
 def run(options: argparse.Namespace, root: pathlib.Path, kept: List[pathlib.Path]) -> int:
 	"""All trials; the exit status."""
-	programs = [find_program(name, options.programs) for name in ("wafd", "wafcc")]
+	programs = [find_ours(name, options.programs) for name in ("wafd", "wafcc")]
 	systems = find_systems(options.systems)
 	tools = Tools(root, *programs)
 	kinds = find_kinds(options.kinds.split(",") if options.kinds else [], tools.is_root)
 	shop = Shop(tools, References(), Configured(root / "configured"), systems, kinds, options.patience)
-	seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
-	print("seed %d" % seed, flush=True)
+	seed = choose_seed(options)
 	numbers = [options.only] if options.only is not None else list(range(options.trials))
 	progress = Progress(sys.stderr, len(numbers))
 	results: List[Result] = []

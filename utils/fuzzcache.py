@@ -10,22 +10,19 @@ With --by-facts some commands are links, archives and scripts of random lines, a
 --kinds some go through wrappers, helpers and libraries of the project's own, which are edited too.
 """
 
-import argparse
-import os
 import pathlib
 import random
 import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Callable, List, Optional, TextIO
+from typing import List, Optional
 
 from fuzzer.kinds import COMPILES, KINDS, find_kinds
-from fuzzer.mistake import Mistake
 from fuzzer.patience import PATIENCE
 from fuzzer.trial import Fuzzer, fuzz
+from hunt import Mistake, Parser, choose_seed, conclude, find_built, find_program, tell_progress
 
-HERE = pathlib.Path(__file__).resolve().parent
 EXAMPLES = """\
 examples:
   utils/fuzzcache.py                         1,000 steps with a seed of their own, which is told
@@ -38,15 +35,6 @@ exit status: 0 nothing differed, 1 something did (the folder is kept), 2 it coul
 """
 
 
-def find_wafcc(named: Optional[str]) -> str:
-	"""The wrapper that is to be tried."""
-	built = HERE.parent / "engine" / "target" / "release" / "wafcc"
-	found = named or shutil.which("wafcc") or (str(built) if built.is_file() else None)
-	if not found or not os.access(found, os.X_OK):
-		raise Mistake("%s: no such program: build the engine, or name one with --wafcc" % (found or "wafcc"))
-	return os.path.abspath(found)
-
-
 def find_compilers(named: Optional[str]) -> List[str]:
 	wanted = named.split(",") if named else [name for name in ("gcc", "clang") if shutil.which(name)]
 	missing = [name for name in wanted if not shutil.which(name)]
@@ -55,23 +43,9 @@ def find_compilers(named: Optional[str]) -> List[str]:
 	return wanted
 
 
-def tell_progress(file: TextIO) -> Callable[[int, int], None]:
-	"""Each step on a terminal; in a log now and then."""
-	is_shown = file.isatty()
-
-	def say(step: int, steps: int) -> None:
-		if is_shown or step % 500 == 0:
-			print("%s%d of %d steps" % ("\r" if is_shown else "", step, steps), end="" if is_shown else "\n", file=file)
-
-	return say
-
-
 def main() -> int:
-	parser = argparse.ArgumentParser(
-		description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-	)
+	parser = Parser(__doc__ or "", EXAMPLES, "keep the folder; it is kept where something differs")
 	parser.add_argument("--steps", type=int, default=1000, metavar="N", help="how many (default 1000)")
-	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is chosen (default a fresh one)")
 	parser.add_argument("--compilers", metavar="A,B", help="default gcc and clang, as far as they are here")
 	parser.add_argument(
 		"--by-facts", type=int, default=0, metavar="PERCENT", help="of the commands are no compiles (default 0)"
@@ -81,21 +55,19 @@ def main() -> int:
 		"--kinds", metavar="A,B", help="of commands (default %s: a compiler and nothing else); %s" % (COMPILES, told)
 	)
 	parser.add_argument("--wafcc", metavar="FILE", help="the wrapper (default along PATH, or the one built here)")
-	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
-	parser.add_argument("--keep", action="store_true", help="keep the folder; it is kept where something differs")
 	options = parser.parse_args()
 	try:
-		wafcc, compilers = find_wafcc(options.wafcc), find_compilers(options.compilers)
+		wafcc = find_program("wafcc", "--wafcc", options.wafcc, shutil.which("wafcc"), find_built("wafcc"))
+		compilers = find_compilers(options.compilers)
 		kinds = find_kinds(options.kinds)
 	except Mistake as e:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
-	seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+	seed = choose_seed(options)
 	root = pathlib.Path(tempfile.mkdtemp(prefix="fuzzcache-", dir=options.work))
-	print("seed %d" % seed, flush=True)
 	fuzzer = Fuzzer(root, wafcc, random.Random(seed))
 	try:
-		wrong = fuzz(fuzzer, options.steps, compilers, tell_progress(sys.stderr), options.by_facts, kinds)
+		wrong = fuzz(fuzzer, options.steps, compilers, tell_progress("steps", 500), options.by_facts, kinds)
 	except Mistake as e:
 		print("fuzzcache: %s" % e, file=sys.stderr)
 		return 2
@@ -108,13 +80,7 @@ def main() -> int:
 			timeout=PATIENCE,
 			check=False,
 		)
-	if wrong:
-		print("%s\nkept in %s" % (wrong, root))
-		return 1
-	print("%d steps, nothing differs" % options.steps)
-	if not options.keep:
-		shutil.rmtree(root)
-	return 0
+	return conclude(wrong, "%d steps" % options.steps, root, options.keep)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,13 @@ import fnmatch
 import json
 import os
 import pathlib
-import random
 import shutil
 import sys
 import tempfile
-from typing import Any, Callable, Dict, List, Optional, TextIO
+from typing import Any, Callable, Dict, List, Optional
 
+from hunt import Mistake, Parser, choose_seed, tell_progress
 from witness.action import Action, list_actions
-from witness.mistake import Mistake
 from witness.program import Chooser, Node, list_singles
 from witness.trial import Campaign, draw
 
@@ -76,19 +75,6 @@ def check_tools() -> None:
 		raise Mistake("%s: not found along PATH: install it" % " and ".join(missing))
 
 
-def tell_progress(file: TextIO) -> Callable[[int, int], None]:
-	"""Each program on a terminal; in a log now and then."""
-	is_shown = file.isatty()
-
-	def say(done: int, total: int) -> None:
-		if is_shown or done % 500 == 0:
-			print(
-				"%s%d of %d programs" % ("\r" if is_shown else "", done, total), end="" if is_shown else "\n", file=file
-			)
-
-	return say
-
-
 def list_programs(
 	options: argparse.Namespace, seed: int, actions: List[Action]
 ) -> Callable[[List[str]], Dict[int, Node]]:
@@ -139,11 +125,8 @@ def say_all(campaign: Campaign, seed: int, options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-	parser = argparse.ArgumentParser(
-		description=(__doc__ or "").strip(), epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-	)
+	parser = Parser(__doc__ or "", EXAMPLES, "keep the folder; what shows a miss is kept anyway")
 	parser.add_argument("--programs", type=int, default=1000, metavar="N", help="how many (default 1000)")
-	parser.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
 	parser.add_argument("--only", type=int, metavar="N", help="the program of this number alone")
 	parser.add_argument(
 		"--singles", action="store_true", help="the smallest programs, an action each, none of them random"
@@ -162,8 +145,6 @@ def main() -> int:
 	parser.add_argument(
 		"--observer", metavar="FILE", help="the engine's example `observe` (default the one built here)"
 	)
-	parser.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
-	parser.add_argument("--keep", action="store_true", help="keep the folder; what shows a miss is kept anyway")
 	options = parser.parse_args()
 	try:
 		check_tools()
@@ -171,13 +152,11 @@ def main() -> int:
 	except Mistake as e:
 		print("fuzzobserve: %s" % e, file=sys.stderr)
 		return 2
-	seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
-	if not options.json:
-		print("seed %d" % seed, flush=True)
+	seed = choose_seed(options, is_told=not options.json)
 	root = pathlib.Path(tempfile.mkdtemp(prefix="fuzzobserve-", dir=options.work))
 	root.chmod(0o755)  # programs with the setuid bit run as others
 	campaign = Campaign(
-		root, observer, actions, tell_progress(sys.stderr), options.go_on, options.forget, options.traced
+		root, observer, actions, tell_progress("programs", 500), options.go_on, options.forget, options.traced
 	)
 	try:
 		campaign.run(list_programs(options, seed, actions), max(options.jobs, 1))

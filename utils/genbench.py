@@ -9,18 +9,10 @@ The command line is that of Waf's own ``utils/genbench.py``: library I holds ``l
 ``lib_I/class_J.h``; each source includes its own header, INTERNAL headers of its own library and EXTERNAL headers of
 libraries with lower numbers. The same arguments give the same bytes, on every machine and every Python.
 
-Build files for Waf, CMake, ninja and make lie in the root. All of them build the same files with the same flags, each
-into a folder of its own::
-
-	waf configure build                              # into out/
-	cmake -B out-cmake && cmake --build out-cmake -j2
-	ninja                                            # into out-ninja/
-	make -j2                                         # into out-make/
-	xargs -P2 -L1 env < commands.txt                 # into out-xargs/: no build system, objects only
-
-``CXX``, ``CC``, ``CXXFLAGS`` and ``CFLAGS`` are taken from the environment by Waf, CMake and make. Ninja and
-commands.txt cannot look there: for them ``--cxx``, ``--cc`` and ``--flags`` set what is written, which is also what the
-others take when the environment says nothing. Waf loads the tools that ``GENBENCH_TOOLS`` names.
+Build files for Waf, CMake, ninja and make lie in the root; ``--help`` says how to call them. All of them build the same
+files with the same flags, each into a folder of its own. ``CXX``, ``CC``, ``CXXFLAGS`` and ``CFLAGS`` are taken from
+the environment by Waf, CMake and make. Ninja and commands.txt cannot look there: for them ``--cxx``, ``--cc`` and
+``--flags`` set what is written, which is also what the others take when the environment says nothing.
 
 genbench makes the folders below out-xargs/, as a compiler does not; to run commands.txt again from nothing, do
 ``find out-xargs -name '*.o' -delete`` first.
@@ -41,19 +33,8 @@ from generator.project import Project
 from generator.writing import Refused, generate
 
 # what an importer finds here
-__all__ = [
-	"LANGUAGES",
-	"VERSION",
-	"WEIGHTS",
-	"Draws",
-	"Impossible",
-	"Project",
-	"Refused",
-	"commands_text",
-	"generate",
-	"main",
-	"ninja_text",
-]
+__all__ = ["LANGUAGES", "VERSION", "WEIGHTS", "Draws", "Impossible", "Project", "Refused", "commands_text"]
+__all__ += ["generate", "main", "ninja_text"]
 
 EXAMPLES = """\
 examples:

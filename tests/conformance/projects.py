@@ -8,7 +8,7 @@ reason given. PARTS belong to the project around them.
 
 from typing import List, NamedTuple, Tuple
 
-from twins import MESSAGES, Exemption, blur, close_eyes, list_members, sort_lines
+from .twins import MESSAGES, Exemption, blur, close_eyes, list_members, sort_lines
 
 
 class Project(NamedTuple):

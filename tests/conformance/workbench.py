@@ -7,11 +7,11 @@ import subprocess
 import sys
 from typing import List, Mapping, NamedTuple
 
-import twins
-
+from . import twins
 from .projects import Project
 
 HERE = pathlib.Path(__file__).resolve().parent
+UTILS = HERE.parent.parent / "utils"
 TOOL = "prefork"
 LONGEST = 100  # seconds for one run of Waf
 
@@ -54,7 +54,7 @@ class Workbench:
 			"TZ": "UTC",
 			"SOURCE_DATE_EPOCH": "1600000000",
 			"PYTHONHASHSEED": "1",
-			"PYTHONPATH": os.pathsep.join([str(HERE / "site"), os.path.dirname(twins.__file__)]),
+			"PYTHONPATH": os.pathsep.join([str(HERE / "site"), str(UTILS)]),
 			"PYTHONPYCACHEPREFIX": str(bytecode),
 			"WAFDIR": str(waflib),
 			"CONFORMANCE_TALLY": str(self.tally),

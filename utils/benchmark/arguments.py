@@ -4,10 +4,11 @@ import argparse
 import os
 import sys
 import time
-from typing import List, NoReturn, Optional, Sequence, Tuple
+from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
 
 from . import contender, large, price, scenario, served
 from .interpreter import ROOT
+from .interrupt import Interrupted
 from .mistake import Mistake
 
 DESCRIPTION = (
@@ -55,8 +56,36 @@ examples:
 class Parser(argparse.ArgumentParser):
 	"""A parser that says in one line what is wrong."""
 
+	def __init__(self, prog: str, description: str, epilog: str = "") -> None:
+		look = argparse.RawDescriptionHelpFormatter
+		super().__init__(prog=prog, description=description, epilog=epilog, formatter_class=look)
+
+	def add_project(self, flags: str) -> None:
+		"""The options of a generated project, and of what compiles it."""
+		self.add_argument("--compilers", type=names, metavar="A,B", default=["g++"], help="default g++")
+		self.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")
+		self.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
+		self.add_argument("--flags", help=flags)
+		self.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
+
 	def error(self, message: str) -> NoReturn:
 		raise Mistake("%s: see %s --help" % (message, self.prog.split()[0]))
+
+
+def answer(program: str, do: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+	"""Do what the command line says; the exit status."""
+	sys.stdout.reconfigure(errors="replace")  # "µs" where only ASCII goes
+	try:
+		return do(argv)
+	except Interrupted as e:
+		return e.exit_status  # while the report was printed, or once more while everything was cleaned up
+	except Mistake as e:
+		print("%s: %s" % (program, e), file=sys.stderr)
+		return 2
+	except BrokenPipeError:
+		# whoever read our output has gone: nothing is left to say, also not by Python when it ends
+		os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+		return 1
 
 
 def names(text: str) -> List[str]:
@@ -103,69 +132,39 @@ def engine(text: str) -> Tuple[str, str]:
 	return name, os.path.abspath(folder)
 
 
+def commas(numbers: Sequence[int]) -> str:
+	"""Numbers as they are typed."""
+	return ",".join(map(str, numbers))
+
+
 def parser() -> Parser:
 	"""The options of a campaign."""
-	p = Parser(
-		prog="bench.py", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-	)
+	p = Parser("bench.py", DESCRIPTION, EXAMPLES)
 	default = ", ".join(scenario.DEFAULT)
 	p.add_argument("scenarios", nargs="*", metavar="SCENARIO", help="what, see --list (default %s)" % default)
 	p.add_argument("--contenders", type=names, metavar="A,B", help="who builds, see --list (default all that are here)")
-	p.add_argument("--compilers", type=names, metavar="A,B", default=["g++"], help="default g++")
 	p.add_argument("--interpreters", type=names, metavar="A,B", help="which Pythons run Waf (default the one running)")
 	p.add_argument("--size", type=size, metavar="L,C,I,E", default="10,50,15,5", help="genbench's: default 10,50,15,5")
-	p.add_argument("--language", choices=("c", "c++", "both"), default="c++", help="default c++")
-	p.add_argument("--weight", choices=("light", "realistic", "heavy"), help="of the headers (default light)")
-	p.add_argument("--flags", help="compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
-	p.add_argument(
-		"--sources",
-		metavar="DIR",
-		help="in sources and project: build the folders of C or C++ code in DIR (default crates)",
-	)
-	p.add_argument("--seed", type=int, metavar="N", default=0, help="of the generated project (default 0)")
+	p.add_project("compiler flags, such as '-O2 -g' (default none; -O2 in sources and project)")
+	real = "in sources and project: build the folders of C or C++ code in DIR (default crates)"
+	p.add_argument("--sources", metavar="DIR", help=real)
 	p.add_argument(
 		"--jobs", type=positive, metavar="N", help="at once (default the processors; 64 in dispatch, 2 to 512 in curve)"
 	)
 	p.add_argument("--repeat", type=positive, metavar="N", default=3, help="how often (default 3)")
-	p.add_argument(
-		"--commands",
-		type=positive,
-		metavar="N",
-		help="of %s" % ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items()),
-	)
-	p.add_argument(
-		"--parents",
-		type=counts,
-		metavar="M,N",
-		help="MiB that the starting process holds in spawn (default %s)" % ",".join(map(str, scenario.PARENTS)),
-	)
-	p.add_argument(
-		"--crowds",
-		type=counts,
-		metavar="M,N",
-		default=served.CROWDS,
-		help="connections in crowd (default %s)" % ",".join(map(str, served.CROWDS)),
-	)
-	p.add_argument(
-		"--tasks",
-		type=counts,
-		metavar="M,N",
-		help="of %s" % ", ".join("%s (%s)" % (name, ",".join(map(str, n))) for name, n in large.SIZES.items()),
-	)
-	p.add_argument(
-		"--limit",
-		type=positive,
-		metavar="SECONDS",
-		default=large.LIMIT,
-		help="of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT,
-	)
-	p.add_argument(
-		"--extras",
-		type=names,
-		metavar="A,B",
-		help="in flags: %s, or any other (default all that the compiler can)"
-		% ", ".join(extra.name for extra in price.EXTRAS[1:]),
-	)
+	numbers = ", ".join("%s (%d)" % item for item in scenario.COMMANDS.items())
+	p.add_argument("--commands", type=positive, metavar="N", help="of %s" % numbers)
+	held = "MiB that the starting process holds in spawn (default %s)" % commas(scenario.PARENTS)
+	p.add_argument("--parents", type=counts, metavar="M,N", help=held)
+	crowds = "connections in crowd (default %s)" % commas(served.CROWDS)
+	p.add_argument("--crowds", type=counts, metavar="M,N", default=served.CROWDS, help=crowds)
+	sizes = ", ".join("%s (%s)" % (name, commas(n)) for name, n in large.SIZES.items())
+	p.add_argument("--tasks", type=counts, metavar="M,N", help="of %s" % sizes)
+	limit = "of a build in large and its kin: who needs longer is left out (default %d)" % large.LIMIT
+	p.add_argument("--limit", type=positive, metavar="SECONDS", default=large.LIMIT, help=limit)
+	extras = ", ".join(extra.name for extra in price.EXTRAS[1:])
+	extras = "in flags: %s, or any other (default all that the compiler can)" % extras
+	p.add_argument("--extras", type=names, metavar="A,B", help=extras)
 	p.add_argument(
 		"--engine",
 		dest="engines",
@@ -202,7 +201,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def parse_show(argv: Sequence[str]) -> str:
 	"""Read the command line of ``show``: the file."""
-	p = Parser(prog="bench.py show", description="Print the tables of a record again.")
+	p = Parser("bench.py show", "Print the tables of a record again.")
 	p.add_argument("file", metavar="FILE.json")
 	return p.parse_args(list(argv)).file
 

@@ -6,11 +6,11 @@ import shutil
 import subprocess
 from typing import Any, Dict, FrozenSet, List, Optional, Type
 
+from . import servers
 from .builder import COMPILING, PRICE
 from .hosts import Host
 from .mistake import Failed
-from .servers import Server
-from .service import Engine, SccacheServer, find_engine
+from .service import Engine, find_engine
 
 
 class CompilerCache:
@@ -24,7 +24,7 @@ class CompilerCache:
 	"""Whether it answers only where what is built goes into a folder of the same name."""
 	abilities: FrozenSet[str] = COMPILING
 	"""Of what a builder can do, what it has to do with."""
-	server: Optional[Type[Server]] = None
+	server: Optional[Type[servers.Server]] = None
 	"""What is behind it."""
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
@@ -61,7 +61,7 @@ class CompilerCache:
 			raise Failed("%s %s: exit status %d" % (self.program, args[0], done.returncode))
 		return done.stdout.decode("utf-8", "replace")
 
-	def reach(self, server: Server, host: Host) -> None:
+	def reach(self, server: servers.Server, host: Host) -> None:
 		"""Be on a host, with a server on another one."""
 		self.host = host
 
@@ -99,18 +99,18 @@ class Sccache(CompilerCache):
 
 	def __init__(self, folder: str, env: Dict[str, str]) -> None:
 		super().__init__(folder, env)
-		self.server = SccacheServer(folder, env)
-		self.environment = self.server.environment
+		self.daemon = servers.Sccache(os.path.join(folder, "server"), env)
+		self.environment = self.daemon.environment
 
 	def hits(self) -> int:
 		counts = json.loads(self.ask("--show-stats", "--stats-format=json"))["stats"]["cache_hits"]["counts"]
 		return sum(counts.values())
 
 	def pids(self) -> List[int]:
-		return self.server.pids()
+		return self.daemon.pids()
 
 	def stop(self) -> None:
-		self.server.stop()
+		self.daemon.stop()
 
 
 class Wafcc(CompilerCache):

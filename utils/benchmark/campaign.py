@@ -2,13 +2,13 @@
 
 import os
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar
 
+from .ledger import Record
 from .meter import Command, watch
 from .mistake import Failed
 from .progress import Progress
 from .project import Project
-from .record import Record
 from .run import Lane, Run
 from .scenario import Scenario
 from .workshop import Workshop
@@ -40,15 +40,32 @@ class Step(NamedTuple):
 		"""The step as progress shows it."""
 		return "%s, %s, repetition %d" % (
 			" ".join(filter(None, (self.scenario.name, self.part))),
-			" ".join(filter(None, self.lane.names)),
+			self.lane.text,
 			self.repetition + 1,
 		)
+
+	def line(self, part: str = "", **more: Any) -> Dict[str, Any]:
+		"""What the record says of it."""
+		place = {"scenario": self.scenario.name, "part": part or self.part, "repetition": self.repetition}
+		return {**place, **self.lane.columns, **more}
 
 
 def rotated(items: Sequence[Item], turn: int) -> List[Item]:
 	"""The items in their order, beginning with another one each turn: nobody always runs first."""
 	turn = turn % len(items) if items else 0
 	return [*items[turn:], *items[:turn]]
+
+
+def take_turns(rounds: int, groups: Sequence[Sequence[Item]]) -> Iterator[Tuple[int, int, Item]]:
+	"""
+	Order what is done: the round, the number of the group, and the item.
+
+	What is compared is a group: it stands side by side in each round, where another one of it comes first.
+	"""
+	for turn in range(rounds):
+		for number, items in enumerate(groups):
+			for item in rotated(items, turn):
+				yield turn, number, item
 
 
 def lanes_for(scenario: Scenario, lanes: Sequence[Lane]) -> List[Lane]:
@@ -63,24 +80,20 @@ def plan(scenarios: Sequence[Scenario], lanes: Sequence[Lane], repeat: int, jobs
 	"""
 	Order the runs.
 
-	Lanes that are compared stand side by side: within a repetition, each compiler goes through the scenarios, and each
-	scenario through the lanes, for each number of jobs that it wants. So a lane's own build of ``full`` is there for
-	``noop``, and an edit reaches all.
+	Within a repetition, each compiler goes through the scenarios, and each scenario through the lanes, for each number
+	of jobs that it wants. So a lane's own build of ``full`` is there for ``noop``, and an edit reaches all.
 	"""
-	steps: List[Step] = []
-	version = 0
-	compilers = list(dict.fromkeys(lane.compiler for lane in lanes))
-	for repetition in range(repeat):
-		for turn, compiler in enumerate(compilers):
-			for scenario in scenarios:
-				if turn and not scenario.compiles:
-					continue
-				mine = [lane for lane in lanes if not scenario.compiles or lane.compiler == compiler]
-				for point in scenario.points(jobs):
-					version += 1
-					for lane in rotated(lanes_for(scenario, mine), repetition):
-						steps.append(Step(scenario, lane, repetition, version, point))
-	return steps
+	groups = []
+	for turn, compiler in enumerate(dict.fromkeys(lane.compiler for lane in lanes)):
+		for scenario in scenarios:
+			if turn and not scenario.compiles:
+				continue
+			mine = lanes_for(scenario, [lane for lane in lanes if not scenario.compiles or lane.compiler == compiler])
+			groups += [[(scenario, lane, point) for lane in mine] for point in scenario.points(jobs)]
+	return [
+		Step(scenario, lane, repetition, repetition * len(groups) + number + 1, point)
+		for repetition, number, (scenario, lane, point) in take_turns(repeat, groups)
+	]
 
 
 class Campaign:
@@ -119,45 +132,19 @@ class Campaign:
 		project = self.workshop.project(step.scenario.project, step.lane.compiler, commands)
 		run = Run(step.lane, project, self.workshop, jobs, step.version)
 		started = time.time()
-		for phase in step.scenario.phases:
-			phase(run)
-		step.lane.contender.builder.check(run)
-		contender, compiler, interpreter = (name or None for name in step.lane.names)
 		return [
-			{
-				"scenario": step.scenario.name,
-				"part": part or step.part,
-				"contender": contender,
-				"compiler": compiler,
-				"interpreter": interpreter,
-				"repetition": step.repetition,
-				"jobs": jobs,
-				"started": started,
-				"values": values,
-				"aside": run.seconds_aside,
-			}
-			for part, values in run.results
+			dict(step.line(part), jobs=jobs, started=started, values=values, aside=run.seconds_aside)
+			for part, values in run.go(step.scenario.phases)
 		]
 
 	def fail(self, step: Step, error: Failed) -> None:
 		"""Report a failure, and leave this lane out from here on."""
-		contender, compiler, interpreter = (name or None for name in step.lane.names)
-		self.record["failures"].append(
-			{
-				"scenario": step.scenario.name,
-				"part": step.part,
-				"contender": contender,
-				"compiler": compiler,
-				"interpreter": interpreter,
-				"repetition": step.repetition,
-				"reason": str(error),
-			}
-		)
+		self.record["failures"].append(step.line(reason=str(error)))
 		self.failed.add(step.lane.names)
 		self.progress.drop([other.kind for other in self.steps if other.lane == step.lane])
 		self.progress.say("FAILED: %s: %s; it takes no further part" % (step.text, error))
-		for line in error.tail.splitlines():
-			self.progress.say("  | %s" % line)
+		for line in error.quote():
+			self.progress.say(line)
 
 	def warm_up(self) -> None:
 		"""Have every compiler read from the disk before the first run that counts."""

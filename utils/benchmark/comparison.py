@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .bounds import Bounds
-from .campaign import compile_once, rotated
+from .campaign import compile_once, take_turns
 from .contender import Together
 from .courses import COMPILE, IDLE, PROJECTS, Course, LimitedRun, build_idle, courses_of, size_of
 from .interrupt import INTERRUPTS
@@ -41,27 +41,23 @@ class Step(NamedTuple):
 	@property
 	def text(self) -> str:
 		"""The step as progress shows it."""
-		who = " ".join(filter(None, self.lane.names))
-		return "%s, %s, %d tasks, round %d" % (self.course.name, who, self.tasks, self.round + 1)
+		return "%s, %s, %d tasks, round %d" % (self.course.name, self.lane.text, self.tasks, self.round + 1)
 
 
 def names_of(lane: Lane) -> Tuple[Optional[str], ...]:
 	"""Contender, compiler and interpreter as the ledger has them."""
-	return tuple(name or None for name in lane.names)
+	return tuple(lane.columns.values())
 
 
 def plan(options: Dict[str, Any], lanes: Sequence[Lane]) -> List[Step]:
-	"""Order the steps: lanes that are compared stand side by side, and nobody always comes first."""
-	steps = []
-	for tasks, rounds in zip(options["tasks"], options["repeat"]):
-		for turn in range(rounds):
-			courses = [
-				(c, lane) for lane in lanes for c in courses_of(options["work"], options["scenarios"], lane.contender)
-			]
-			for names in ORDER:
-				mine = [(course, lane) for course, lane in courses if course.name in names]
-				steps += [Step(course, lane, tasks, turn) for course, lane in rotated(mine, turn)]
-	return steps
+	"""Order the steps, size by size."""
+	pairs = [(c, lane) for lane in lanes for c in courses_of(options["work"], options["scenarios"], lane.contender)]
+	groups = [[(course, lane) for course, lane in pairs if course.name in names] for names in ORDER]
+	return [
+		Step(course, lane, tasks, turn)
+		for tasks, rounds in zip(options["tasks"], options["repeat"])
+		for turn, _, (course, lane) in take_turns(rounds, groups)
+	]
 
 
 ORDER = (("idle",), ("full", "cold", "cold and warm"), ("noop",), ("onefile",))
@@ -126,17 +122,8 @@ class Comparison:
 
 	def line(self, step: Step, scenario: str) -> Line:
 		"""What a run's line begins with."""
-		contender, compiler, interpreter = names_of(step.lane)
-		return {
-			"kind": "run",
-			"work": self.options["work"],
-			"contender": contender,
-			"compiler": compiler,
-			"interpreter": interpreter,
-			"scenario": scenario,
-			"tasks": step.tasks,
-			"round": step.round,
-		}
+		place = {"work": self.options["work"], "scenario": scenario, "tasks": step.tasks, "round": step.round}
+		return {"kind": "run", **place, **step.lane.columns}
 
 	def takes_part(self, step: Step) -> bool:
 		"""Tell whether a lane is not out."""
@@ -153,20 +140,10 @@ class Comparison:
 
 	def skip(self, lane: Lane, tasks: int, reason: str, again: bool) -> None:
 		"""Leave a lane out from a size on, and say so."""
-		contender, compiler, interpreter = names_of(lane)
 		self.out[names_of(lane)] = tasks
-		self.writer.write(
-			kind="skipped",
-			work=self.options["work"],
-			contender=contender,
-			compiler=compiler,
-			interpreter=interpreter,
-			tasks=tasks,
-			reason=reason,
-			again=again,
-		)
-		who = " ".join(filter(None, lane.names))
-		self.ticker.say("left out: %s, from %d tasks on: %s" % (who, tasks, reason))
+		place = {"work": self.options["work"], "tasks": tasks, **lane.columns}
+		self.writer.write(kind="skipped", reason=reason, again=again, **place)
+		self.ticker.say("left out: %s, from %d tasks on: %s" % (lane.text, tasks, reason))
 
 	def take_size(self, tasks: int, steps: Sequence[Step]) -> None:
 		"""Do the steps of a size in a workshop of its own."""
@@ -204,7 +181,7 @@ class Comparison:
 			return
 		for lane in self.lanes:
 			if names_of(lane) not in self.out and courses_of(IDLE, self.options["scenarios"], lane.contender):
-				self.ticker.begin("warming up %s" % " ".join(filter(None, lane.names)), None)
+				self.ticker.begin("warming up %s" % lane.text, None)
 				run = Run(lane, self.workshop.project(PROJECTS[IDLE], None), self.workshop, self.jobs, 0)
 				run.workshop.settings = dict(self.workshop.settings, tasks=[SHAKEN])
 				try:
@@ -245,10 +222,7 @@ class Comparison:
 		project = self.workshop.project(PROJECTS[work], step.lane.compiler)
 		kind = Run if work == IDLE else LimitedRun  # idle builds have their limit already
 		run = kind(step.lane, project, self.workshop, self.jobs, step.round + 1)
-		for phase in step.course.phases:
-			phase(run)
-		step.lane.contender.builder.check(run)
-		return [(name, values) for name, (_, values) in zip(step.course.gives, run.results)]
+		return [(name, values) for name, (_, values) in zip(step.course.gives, run.go(step.course.phases))]
 
 	def fail(self, step: Step, error: Failed) -> None:
 		"""Report a failure, and leave the lane out from here on."""
@@ -258,8 +232,8 @@ class Comparison:
 			return
 		self.failed = True
 		self.skip(step.lane, step.tasks, "%s failed: %s" % (step.course.name, error), True)
-		for line in error.tail.splitlines():
-			self.ticker.say("  | %s" % line)
+		for line in error.quote():
+			self.ticker.say(line)
 
 	def close(self) -> List[str]:
 		"""Delete what was built; what could not be ended, one line each."""

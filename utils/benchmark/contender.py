@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Type
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Type
 
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache, Wafcc
@@ -38,24 +38,12 @@ MAKE_FOLDER = "out"
 XARGS_FOLDER = "out-xargs"
 
 PATCHES = (
-	"precedence",
-	"files",
-	"recursion",
-	"finished",
-	"more",
-	"heap",
-	"threads",
-	"messages",
-	"names",
-	"rules",
-	"folders",
-	"outputs",
-	"database",
-	"digests",
-	"collector",
+	*("precedence", "files", "recursion", "finished", "more", "heap", "threads", "messages", "names", "rules"),
+	*("folders", "outputs", "database", "digests", "collector"),
 )
 """Those of the tool large."""
 
+UNITED = ("--unity=on",)
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 PAUSE = 0.05  # seconds between questions to a resident process
 SETTLED = 120.0  # seconds until a resident process must answer
@@ -67,19 +55,34 @@ class Waf(Builder):
 
 	runs_python = True
 	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT, TASKS, NEIGHBOR, FAR, BATCH, PRICE))
+	options: Sequence[str] = ()
 
 	def __init__(
-		self, tools: Sequence[str] = (), needs_engine: bool = False, environment: Optional[Dict[str, str]] = None
+		self,
+		*tools: str,
+		options: Sequence[str] = (),
+		always: Sequence[str] = (),
+		note: str = "",
+		environment: Optional[Dict[str, str]] = None,
+		is_foreign: bool = False,
 	) -> None:
-		"""The tools are loaded in options; the environment is that of all its commands."""
+		"""
+		The tools are loaded in options, the environment is that of all its commands.
+
+		The options go to the command that builds, what is said always to all. Foreign tools are not ours.
+		"""
 		self.tools = tools
-		self.needs_engine = needs_engine
+		self.options = options or self.options
+		self.always = always
+		self.note = note or self.note
 		self.environment = environment or {}
+		self.is_foreign = is_foreign
+		self.needs_engine = "prefork" in tools and "wafcc" not in tools  # a cache has an engine of its own
 
 	def missing(self) -> Optional[str]:
-		for tool in self.tools:
-			if not os.path.exists(os.path.join(ROOT, "waflib_extras", tool + ".py")):
-				return "waflib_extras/%s.py does not exist" % tool
+		for tool in () if self.is_foreign else self.tools:
+			if not os.path.isdir(os.path.join(ROOT, "waflib_extras", tool)):
+				return "waflib_extras/%s does not exist" % tool
 		return super().missing()
 
 	def prepare(self, run: "Run") -> None:
@@ -92,20 +95,17 @@ class Waf(Builder):
 	def command(self, run: "Run") -> Command:
 		return self.waf(run, "build", "-j%d" % run.jobs, *self.options)
 
-	@property
-	def options(self) -> Sequence[str]:
-		"""What is added to the command that builds."""
-		return ()
-
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		"""A command of Waf in the run's project, which remembers each build folder by a lock file of its own."""
 		interpreter = run.lane.interpreter
 		env = dict(run.environment, **self.environment, **variables)
 		if self.tools:
 			env["GENBENCH_TOOLS"] = " ".join(self.tools)
+		if self.is_foreign:
+			env["PYTHONPATH"] = os.pathsep.join([interpreter.search, TOOLS])
 		if run.folder:
 			env["WAFLOCK"] = ".lock-waf-%s" % os.path.basename(run.folder)
-		return Command([interpreter.path, "-m", "waflib_extras.launcher", *args], run.root, env)
+		return Command([interpreter.path, "-m", "waflib_extras.launcher", *args, *self.always], run.root, env)
 
 
 class ResidentWaf(Waf):
@@ -116,8 +116,8 @@ class ResidentWaf(Waf):
 	builds_before = True
 	"""Before an edit it builds once more: other lanes may have left files in the project's folder since it did."""
 
-	def __init__(self, tools: Sequence[str] = ("resident",)) -> None:
-		super().__init__(tools=tools)
+	def __init__(self, *tools: str) -> None:
+		super().__init__(*tools)
 		self.folder = ""
 		self.numbers: Dict[Any, int] = {}
 		self.pids: List[int] = []
@@ -194,7 +194,7 @@ class ResidentTogether(ResidentWaf):
 
 	abilities = frozenset((UNITY,))
 	note = "our unity with large and a resident process, idle when each edit is made"
-	options = ("--unity=on",)
+	options = UNITED
 	builds_before = False
 
 	def rest(self, run: "Run") -> None:
@@ -215,27 +215,26 @@ class Large(Waf):
 
 	abilities = frozenset((TASKS, LARGE))
 
-	def __init__(self, tools: Sequence[str] = ("large",), without: str = "") -> None:
-		super().__init__(tools=tools, needs_engine="prefork" in tools)
-		self.without = without
-		self.note = "large without its patch %s" % without if without else ""
-
-	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
-		return super().waf(run, *args, *(["--no-large=" + self.without] if self.without else []), **variables)
-
 
 class Neighbor(Waf):
 	"""Waf with prefork and one option for the sake of others, for the scenario that is about those."""
 
 	abilities = frozenset((NEIGHBOR,))
 
-	def __init__(self, option: Callable[[], str]) -> None:
-		super().__init__(tools=("prefork",), needs_engine=True)
-		self.option = option
+	def __init__(self, option: str) -> None:
+		super().__init__("prefork", options=(option,))
 
-	@property
-	def options(self) -> Sequence[str]:
-		return (self.option(),)
+
+class Batched(Waf):
+	"""Waf that compiles many sources in one call of a compiler, by our tool or by its own."""
+
+	abilities = frozenset((BATCH,))
+
+
+class Together(Waf):
+	"""Waf for the scenario that is about compiling many files at once."""
+
+	abilities = frozenset((UNITY,))
 
 
 class Drawn(Waf):
@@ -244,9 +243,12 @@ class Drawn(Waf):
 	abilities = frozenset((BUILD, SLEEP, TASKS))
 
 	def __init__(self, is_written: bool) -> None:
-		super().__init__(tools=("prefork", "timeline"), needs_engine=True)
+		super().__init__(
+			"prefork",
+			"timeline",
+			note="with --timeline" + ("" if is_written else ", and no files are written in the end"),
+		)
 		self.is_written = is_written
-		self.note = "with --timeline" + ("" if is_written else ", and no files are written in the end")
 
 	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
 		if args[0] != "build":
@@ -259,72 +261,13 @@ class Drawn(Waf):
 		return command
 
 
-class Batched(Waf):
-	"""Waf that compiles many sources in one call of a compiler, by our tool or by its own."""
-
-	abilities = frozenset((BATCH,))
-
-	def __init__(self, tools: Sequence[str], options: Sequence[str] = (), note: str = "") -> None:
-		super().__init__(tools, needs_engine="prefork" in tools)
-		self.extra = options
-		self.note = note
-
-	def missing(self) -> Optional[str]:
-		return None if self.tools == UPSTREAM else super().missing()
-
-	@property
-	def options(self) -> Sequence[str]:
-		return self.extra
-
-
-UPSTREAM = ("batched_cc",)
-SHARED = ("--batch=50",)
-
-
-class Together(Waf):
-	"""Waf for the scenario that is about compiling many files at once."""
-
-	abilities = frozenset((UNITY,))
-
-	def __init__(
-		self, note: str, tools: Sequence[str] = (), options: Sequence[str] = (), needs_engine: bool = False
-	) -> None:
-		super().__init__(tools=tools, needs_engine=needs_engine)
-		self.note = note
-		self.added = options
-
-	@property
-	def options(self) -> Sequence[str]:
-		return self.added
-
-
-class UpstreamTogether(Together):
-	"""The same with Waf's own tool."""
-
-	def missing(self) -> Optional[str]:
-		return None
-
-	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
-		search = os.pathsep.join([run.lane.interpreter.search, TOOLS])
-		return super().waf(run, *args, PYTHONPATH=search, **variables)
-
-
-class CachedWaf(Waf):
-	"""Waf with its own tool for caching."""
-
-	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
-		search = os.pathsep.join([run.lane.interpreter.search, TOOLS])
-		return super().waf(run, *args, PYTHONPATH=search, GENBENCH_TOOLS="cached_builds", **variables)
-
-
 class Unparked(Waf):
 	"""Waf with prefork and an engine that parks nothing, so that every command is spawned."""
 
 	abilities = frozenset((BUILD, REBUILD, CONFIGURE, SLEEP, CLIENT))
 
 	def __init__(self, note: str, **variables: str) -> None:
-		super().__init__(tools=("prefork",), needs_engine=True)
-		self.note = note
+		super().__init__("prefork", note=note)
 		self.engine_environment = variables
 
 	def check(self, run: "Run") -> None:
@@ -426,43 +369,41 @@ def object_of(line: str) -> str:
 
 BUILDERS: Dict[str, Builder] = {
 	"waf": Stock(),
-	"large": Large(),
-	"large+prefork": Large(tools=("large", "prefork")),
-	**{"large-" + name: Large(without=name) for name in PATCHES},
+	"large": Large("large"),
+	"large+prefork": Large("large", "prefork"),
+	**{"large-" + n: Large("large", always=("--no-large=" + n,), note="large without its patch " + n) for n in PATCHES},
 	"waf-nopool": Waf(environment={"WAF_NO_PREFORK": "1"}),
-	"prefork": Waf(tools=("prefork",), needs_engine=True),
+	"prefork": Waf("prefork"),
 	"prefork-plain": Unparked("prefork with parking turned off", WAFD_PARK="no"),
 	# each program is found, counted, tried, parked and admitted, and only then there is no room for it
 	"prefork-refused": Unparked("prefork with parking on, and every program refused", WAFD_PARK_MEMORY="0"),
 	"prefork-timeline": Drawn(is_written=True),
 	"prefork-recorded": Drawn(is_written=False),
-	"resident": ResidentWaf(),
-	"resident-large": ResidentWaf(tools=("resident", "large")),
-	"waf+wafcc": Waf(tools=("prefork", "wafcc")),
-	"waf+wafcc-serve": Waf(tools=("prefork", "wafcc")),
-	"waf+wafcc-resident": ResidentWaf(tools=("prefork", "wafcc", "large", "resident")),
-	"waf+wafcache": CachedWaf(),
-	"waf-batched_cc": Batched(UPSTREAM, note="Waf's own tool, of C and C++ only"),
-	"waf-batch": Batched(("batch",), SHARED),
-	"prefork-batch": Batched(("prefork", "batch"), SHARED),
-	"unity-none": Together("stock Waf, each file compiled alone"),
-	"unity-upstream": UpstreamTogether("Waf's own unity, batches of 50", tools=("upstream_unity",)),
-	"unity": Together("our unity", tools=("unity",), options=("--unity=on",)),
-	"unity-large": Together("our unity with large", tools=("large", "unity"), options=("--unity=on",)),
-	"unity-resident": ResidentTogether(tools=("resident", "large", "unity")),
-	"unity-prefork": Together(
-		"our unity with prefork", tools=("prefork", "unity"), options=("--unity=on",), needs_engine=True
-	),
+	"resident": ResidentWaf("resident"),
+	"resident-large": ResidentWaf("resident", "large"),
+	"waf+wafcc": Waf("prefork", "wafcc"),
+	"waf+wafcc-serve": Waf("prefork", "wafcc"),
+	"waf+wafcc-resident": ResidentWaf("prefork", "wafcc", "large", "resident"),
+	"waf+wafcache": Waf("cached_builds", is_foreign=True),
+	"waf-batched_cc": Batched("batched_cc", note="Waf's own tool, of C and C++ only", is_foreign=True),
+	"waf-batch": Batched("batch", options=("--batch=50",)),
+	"prefork-batch": Batched("prefork", "batch", options=("--batch=50",)),
+	"unity-none": Together(note="stock Waf, each file compiled alone"),
+	"unity-upstream": Together("upstream_unity", note="Waf's own unity, batches of 50", is_foreign=True),
+	"unity": Together("unity", options=UNITED, note="our unity"),
+	"unity-large": Together("large", "unity", options=UNITED, note="our unity with large"),
+	"unity-resident": ResidentTogether("resident", "large", "unity"),
+	"unity-prefork": Together("prefork", "unity", options=UNITED, note="our unity with prefork"),
 	"ninja": Ninja(),
 	"make": Make(),
 	"xargs": Xargs(),
 	"bare": Bare(),
-	"nice10": Neighbor(lambda: "--nice=10"),
-	"nice19": Neighbor(lambda: "--nice=19"),
-	"batch": Neighbor(lambda: "--sched=batch"),
-	"idle": Neighbor(lambda: "--sched=idle"),
-	"load": Neighbor(lambda: "--load=%d" % cores()),
-	"processors": Neighbor(half_of_processors),
+	"nice10": Neighbor("--nice=10"),
+	"nice19": Neighbor("--nice=19"),
+	"batch": Neighbor("--sched=batch"),
+	"idle": Neighbor("--sched=idle"),
+	"load": Neighbor("--load=%d" % cores()),
+	"processors": Neighbor(half_of_processors()),
 	"single": Single(),
 	"nothing": Nothing(),
 	"socket": Socket(1, "the engine asked over its socket, one command at a time"),
@@ -498,51 +439,13 @@ BY_NAME = tuple(
 NEIGHBORS = tuple(name for name, builder in BUILDERS.items() if isinstance(builder, Neighbor))
 
 DEFAULT = (
-	"waf",
-	"waf-nopool",
-	"prefork",
-	"resident",
-	"resident-large",
-	"waf-batched_cc",
-	"waf-batch",
-	"prefork-batch",
-	"ninja",
-	"make",
-	"xargs",
-	"bare",
-	"waf+ccache",
-	"waf+wafcache",
-	"waf+wafcc",
-	"ninja+ccache",
-	"ninja+sccache",
-	"ninja+wafcc",
-	*NEIGHBORS,
-	*SPAWNERS,
-	"single+ccache",
-	"single+sccache",
-	"single+wafcc",
-	"socket",
-	"pipelined",
-	"single",
-	"nothing",
-	"wafd",
-	"large",
-	"unity-none",
-	"unity-upstream",
-	"unity",
-	"unity-large",
-	"unity-resident",
-	"unity-prefork",
-	"ninja+ccache-redis",
-	"ninja+ccache-nginx",
-	"ninja+ccache-serve",
-	"ninja+wafcc-serve",
-	"waf+wafcc-serve",
-	"redis",
-	"nginx",
-	"serve-http",
-	"serve-redis",
-	"serve-room",
+	*("waf", "waf-nopool", "prefork", "resident", "resident-large", "waf-batched_cc", "waf-batch", "prefork-batch"),
+	*("ninja", "make", "xargs", "bare", "waf+ccache", "waf+wafcache", "waf+wafcc"),
+	*("ninja+ccache", "ninja+sccache", "ninja+wafcc", *NEIGHBORS, *SPAWNERS),
+	*("single+ccache", "single+sccache", "single+wafcc", "socket", "pipelined", "single", "nothing", "wafd", "large"),
+	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
+	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
+	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
 )
 
 

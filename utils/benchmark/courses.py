@@ -34,18 +34,8 @@ WORKS = {
 }
 CONTENDERS = {
 	COMPILE: (
-		"waf",
-		"prefork",
-		"large+prefork",
-		"waf+wafcc",
-		"unity-prefork",
-		"resident",
-		"waf+wafcache",
-		"ninja",
-		"make",
-		"ninja+ccache",
-		"ninja+sccache",
-		"ninja+wafcc",
+		*("waf", "prefork", "large+prefork", "waf+wafcc", "unity-prefork", "resident", "waf+wafcache", "ninja", "make"),
+		*("ninja+ccache", "ninja+sccache", "ninja+wafcc"),
 	),
 	IDLE: ("waf", "prefork", "large", "large+prefork"),
 }
@@ -157,23 +147,11 @@ REBUILDS: Dict[str, Course] = {
 	"noop": Course(
 		"noop",
 		("noop",),
-		(
-			phases.take_built_folder,
-			phases.settle,
-			phases.look_at_objects,
-			phases.build,
-			phases.check_new_objects(0),
-		),
+		(*(phases.take_built_folder, phases.settle, phases.look_at_objects), phases.build, phases.check_new_objects(0)),
 	),
 	"onefile": Course(
 		"onefile",
 		("onefile",),
-		(
-			phases.take_built_folder,
-			phases.look_at_objects,
-			phases.edit_one_source,
-			phases.build,
-			check_edited,
-		),
+		(*(phases.take_built_folder, phases.look_at_objects, phases.edit_one_source), phases.build, check_edited),
 	),
 }

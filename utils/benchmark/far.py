@@ -12,8 +12,8 @@ from .servers import Nginx, Redis, Server, WafdServe
 PATIENCE = 60.0  # seconds without any progress that uploads have
 
 
-class FarCcache(Ccache):
-	"""ccache, with its own defaults also of what is remote."""
+class Far(CompilerCache):
+	"""What they have in common."""
 
 	abilities = frozenset((FAR,))
 	server: Type[Server]
@@ -24,48 +24,45 @@ class FarCcache(Ccache):
 
 	def reach(self, server: Server, host: Host) -> None:
 		super().reach(server, host)
-		self.environment["CCACHE_REMOTE_STORAGE"] = self.address(server)
+		self.environment.update(self.remote(server))
 
-	def address(self, server: Server) -> str:
-		"""What ccache calls a server."""
+	def remote(self, server: Server) -> Dict[str, str]:
+		"""The variables that lead to a server."""
+		raise NotImplementedError
+
+
+class CcacheNginx(Far, Ccache):
+	"""ccache with nginx, by HTTP; with its own defaults also of what is remote."""
+
+	server: Type[Server] = Nginx
+
+	def remote(self, server: Server) -> Dict[str, str]:
 		login = "any:%s@" % server.token if server.token else ""
-		return "http://%s%s" % (login, server.place)
+		return {"CCACHE_REMOTE_STORAGE": "http://%s%s" % (login, server.place)}
 
 
-class CcacheNginx(FarCcache):
-	"""With nginx, by HTTP."""
-
-	server = Nginx
-
-
-class CcacheServe(FarCcache):
-	"""With our server, by HTTP."""
+class CcacheServe(CcacheNginx):
+	"""The same with our server."""
 
 	server = WafdServe
 
 
-class CcacheRedis(FarCcache):
-	"""With Redis."""
+class CcacheRedis(Far, Ccache):
+	"""ccache with Redis."""
 
 	server = Redis
 
-	def address(self, server: Server) -> str:
-		return "redis://%s" % server.place
+	def remote(self, server: Server) -> Dict[str, str]:
+		return {"CCACHE_REMOTE_STORAGE": "redis://%s" % server.place}
 
 
-class FarWafcc(Wafcc):
+class FarWafcc(Far, Wafcc):
 	"""Ours, with our server."""
 
-	abilities = frozenset((FAR,))
 	server = WafdServe
 
-	@classmethod
-	def missing(cls) -> Optional[str]:
-		return super().missing() or cls.server.missing()
-
-	def reach(self, server: Server, host: Host) -> None:
-		super().reach(server, host)
-		self.environment["WAFCC_REMOTE"] = "tcp://%s@%s" % (server.token, server.place)
+	def remote(self, server: Server) -> Dict[str, str]:
+		return {"WAFCC_REMOTE": "tcp://%s@%s" % (server.token, server.place)}
 
 	def settle(self) -> None:
 		"""Wait until all is uploaded, as long as that goes on; what was dropped is missing among the hits."""

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from .courses import SCENARIOS
 from .ledger import Ledger, Line, differences, key_of, unlike
 from .mistake import Mistake
-from .summary import paired_ratio, quartiles, summarize
+from .summary import Summary, paired_ratio, summarize
 
 MEASURES = (("wall", "time", "s"), ("processor", "processor", "s"), ("peak", "peak memory", "MiB"))
 """As a run has it, as it is called, and its unit. The first one is compared."""
@@ -16,17 +16,6 @@ UNCLEAR, TOO_FEW, ALONE = "not distinguishable", "too few runs", ""
 PLAIN = {"cold": "full", "warm": "full"}  # where the base has no cache: what its build is to be compared with
 FREE = ("repeat", "tasks", "contenders", "interpreters", "compilers", "scenarios", "baseline", "limit")
 """Options in which records that are shown together may differ: they tell which runs there are, not what a run is."""
-
-
-class Spread(NamedTuple):
-	"""What repeated measurements of one thing come down to."""
-
-	median: float
-	least: float
-	low: float
-	high: float
-	most: float
-	count: int
 
 
 class Who(NamedTuple):
@@ -48,7 +37,7 @@ class Row(NamedTuple):
 
 	who: Who
 	tasks: int
-	spreads: Dict[str, Spread]  # by measure
+	spreads: Dict[str, Summary]  # by measure
 	is_partial: bool  # the largest process may be one that a daemon ran
 	paired: Optional[float]
 	verdict: str
@@ -186,7 +175,7 @@ def row_of(who: Who, tasks: int, runs: Sequence[Line], base: Sequence[Line]) -> 
 	for measure, _, _ in MEASURES:
 		values = [run["values"][measure] for run in runs if measure in run["values"]]
 		if values:
-			spreads[measure] = spread_of(values)
+			spreads[measure] = summarize(values)
 	first = MEASURES[0][0]
 	paired = paired_ratio(rounds_of(runs, first), rounds_of(base, first)) if base else None
 	is_base = bool(base) and base[0] in runs
@@ -198,13 +187,6 @@ def row_of(who: Who, tasks: int, runs: Sequence[Line], base: Sequence[Line]) -> 
 def rounds_of(runs: Sequence[Line], measure: str) -> Dict[Any, float]:
 	"""What was measured, by round: what an interruption lies between did not stand close together in time."""
 	return {(run["round"], run["session"]): run["values"][measure] for run in runs}
-
-
-def spread_of(values: Sequence[float]) -> Spread:
-	"""Reduce at least one measured value to its spread."""
-	total = summarize(values)
-	low, high = quartiles(values)
-	return Spread(total.median, total.least, low, high, total.most, total.count)
 
 
 def judge(runs: Sequence[Line], base: Sequence[Line], paired: Optional[float]) -> str:

@@ -6,7 +6,6 @@ before the compiler; ``ask.c`` asks our engine for the same over its socket, as 
 is a small file with twenty headers of its own, and one with the system's.
 """
 
-import json
 import os
 import shutil
 from typing import TYPE_CHECKING, Dict, List
@@ -28,14 +27,12 @@ MANY = 64  # commands that are on their way at once
 def repeat(run: "Run", argv: List[str], first: int, count: int) -> Dict[str, float]:
 	"""Run so many commands one by one, each with its number in the place of ``{}``: what one of them took."""
 	argv = [shutil.which(argv[0]) or argv[0], *argv[1:]]
-	return measure(run, "repeat", str(first), str(count), run.path("answer.json"), *argv)
+	return measure(run, "repeat", str(first), str(count), run.answer, *argv)
 
 
 def measure(run: "Run", program: str, *args: str) -> Dict[str, float]:
 	"""Let a program of the project measure, and read its answer."""
-	run.aside("hit", Command([os.path.join(run.root, program), *args], run.root, run.environment))
-	with open(run.path("answer.json"), encoding="utf-8") as f:
-		values = json.load(f)
+	values = run.ask("hit", Command([os.path.join(run.root, program), *args], run.root, run.environment))
 	values["client"] = values["user"] + values["system"]
 	return values
 
@@ -103,7 +100,7 @@ class Socket(Single):
 		numbers = range(first, first + count + 1)  # the first one of a connection counts for nothing
 		write_frames(run.path("frames"), run.environment, run.root, argv, numbers)
 		socket = socket_of(run.cache.engine)
-		values = measure(run, "ask", socket, run.path("frames"), str(self.window), run.path("answer.json"))
+		values = measure(run, "ask", socket, run.path("frames"), str(self.window), run.answer)
 		if self.window > 1:
 			del values["p99"]  # how long one waited for its answer says nothing
 		return values

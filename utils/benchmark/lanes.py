@@ -1,16 +1,32 @@
 """Who takes part: contenders with their compilers and interpreters, and the versions of all of that."""
 
 import argparse
-from typing import Collection, Dict, Iterable, List, Optional, Sequence, Type
+from typing import Collection, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
 from .compiler import Compiler, find_compiler
 from .contender import Contender
 from .interpreter import Interpreter, find_interpreter, labels_of
 from .machine import version_of
+from .mistake import Mistake
 from .run import Lane
 from .served import Served
 from .servers import Server
 from .service import find_engine
+
+
+def sort_out(
+	reasons: Iterable[Tuple[Contender, Optional[str]]], asked: Collection[str]
+) -> Tuple[List[Contender], List[Tuple[str, str]]]:
+	"""Who takes part; and of those that nobody asked for by name, the ones that cannot, with the reason."""
+	chosen, left_out = [], []
+	for one, reason in reasons:
+		if not reason:
+			chosen.append(one)
+		elif one.name in asked:
+			raise Mistake("contender %s cannot take part: %s" % (one.name, reason))
+		else:
+			left_out.append((one.name, reason))
+	return chosen, left_out
 
 
 def lanes_of(

@@ -36,8 +36,8 @@ class Sizes:
 		for count in self.run.settings["tasks"] or SIZES[self.scenario]:
 			reason = self.too_long(count) or self.build_both(count)
 			if reason:
-				lane = " ".join(filter(None, self.run.lane.names))
-				self.run.settings["notes"]["%s, %s, from %d tasks on" % (self.scenario, lane, count)] = reason
+				where = (self.scenario, self.run.lane.text, count)
+				self.run.settings["notes"]["%s, %s, from %d tasks on" % where] = reason
 				return
 
 	def too_long(self, count: int) -> str:
@@ -62,7 +62,7 @@ class Sizes:
 		for part in ("full", "no-op"):
 			os.sync()
 			reading = self.run.execute(self.command(count))
-			self.check(count if part == "full" or self.scenario in REPEATED else 0)
+			check_done(self.run, count if part == "full" or self.scenario in REPEATED else 0)
 			yield part, reading
 
 	def command(self, count: int) -> Command:
@@ -70,13 +70,6 @@ class Sizes:
 		variables = {"BENCH_COMMANDS": str(count), "BENCH_SHAPE": shape}
 		command = self.run.lane.contender.builder.waf(self.run, "build", "-j%d" % self.run.jobs, **variables)
 		return command._replace(argv=[*limiter(self.limit), *command.argv])
-
-	def check(self, wanted: int) -> None:
-		"""See that as many tasks ran as had to."""
-		with open(self.run.path("done"), encoding="utf-8") as f:
-			done = int(f.read())
-		if done != wanted:
-			raise Failed("it ran %d tasks instead of %d" % (done, wanted))
 
 	def keep(self, part: str, count: int, reading: Reading) -> None:
 		used = reading.used
@@ -90,6 +83,14 @@ class Sizes:
 			values["growth"] = reading.wall / self.before[part][1]
 		self.before[part] = count, reading.wall
 		self.run.results.append(("%s, %d tasks" % (part, count), values))
+
+
+def check_done(run: "Run", wanted: int) -> None:
+	"""See that as many tasks ran as had to."""
+	with open(run.path("done"), encoding="utf-8") as f:
+		done = int(f.read())
+	if done != wanted:
+		raise Failed("it ran %d tasks instead of %d" % (done, wanted))
 
 
 def limiter(seconds: int) -> List[str]:

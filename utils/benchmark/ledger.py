@@ -1,11 +1,24 @@
 """
-The ledger of a comparison: one JSON object a line for what has been measured, on the disk before the next run begins.
+What has been measured, kept as JSON: the record of a campaign of ``bench.py``, and the ledger of ``compare.py``.
 
-::
+The record is one object, written anew after each run::
+
+    record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
+    scenario = {title, measures: [[name, unit], ...], compiles, generated, jobs: [number, ...], per_slot, baseline,
+                counts, note, against, drawn, rows}
+    run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
+    failure  = {scenario, part, contender, compiler, interpreter, repetition, reason}
+
+The first measure is compared with the baseline's. ``compiler`` and ``interpreter`` are null where there is none,
+``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
+compared with nothing. ``rows`` names the parts that are compared with the first of them. ``against`` is a measure that
+those of ``drawn``, or else the first one, are drawn against, none where nothing is drawn.
+
+The ledger has an object a line, on the disk before the next run begins::
 
     ledger  = header, (machine | run | skipped | note | options | finished)*
     header  = {kind, format, version, options}
-    machine = {kind, machine: as bench.py has it, folder}        begins a session: what follows was measured on it
+    machine = {kind, machine: as in a record, folder}        begins a session: what follows was measured on it
     run     = {kind, work, scenario, contender, compiler, interpreter, tasks, round, course, started, took,
                values: {name: number}}
     skipped = {kind, work, contender, compiler, interpreter, tasks, reason, again}
@@ -25,14 +38,86 @@ from typing import IO, Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .mistake import Mistake
 
-FORMAT = "waflib-extras-compare"
+FORMATS = {"bench.py": "waflib-extras-bench", "compare.py": "waflib-extras-compare"}
 VERSION = 1
-BEGINNING = b'{"format": "%s"' % FORMAT.encode()  # of each ledger, as keys are sorted
+BEGINNING = b'{"format": "%s"' % FORMATS["compare.py"].encode()  # of each ledger, as keys are sorted
 IDENTITY = ("processor", "cores", "memory_gib", "kernel")
 """What must be the same of two machines, beside the versions of all programs that both know."""
 
+Record = Dict[str, Any]
 Line = Dict[str, Any]
 Key = Tuple[Any, ...]
+
+
+def read_bytes(path: str) -> bytes:
+	"""What a file holds."""
+	try:
+		with open(path, "rb") as f:
+			return f.read()
+	except OSError as e:
+		raise Mistake("cannot read %s: %s" % (path, e.strerror)) from None
+
+
+def accept(path: str, found: Any, program: str) -> None:
+	"""Refuse what this version of a program cannot show."""
+	if not isinstance(found, dict) or found.get("format") != FORMATS[program]:
+		raise Mistake("%s is not a record of %s: name a file that it wrote" % (path, program))
+	if found.get("version") != VERSION:
+		raise Mistake(
+			"%s has version %s and this %s reads version %d: show it with the %s that wrote it"
+			% (path, found.get("version"), program, VERSION, program)
+		)
+
+
+def make_place(path: str) -> None:
+	"""Make sure, before anything is measured, that a file can be written."""
+	folder = os.path.dirname(os.path.abspath(path))
+	try:
+		os.makedirs(folder, exist_ok=True)
+	except OSError as e:
+		raise Mistake("cannot make %s: %s: name another file with --json" % (folder, e.strerror)) from None
+	if os.path.isdir(path) or not os.access(folder, os.W_OK):
+		raise Mistake("cannot write %s: name another file with --json" % path)
+
+
+def write_text(text: str, path: str) -> None:
+	"""Write a file in one step, so that an interruption leaves the one before it whole."""
+	part = "%s.%d.part" % (path, os.getpid())
+	try:
+		with open(part, "w", encoding="utf-8") as f:
+			f.write(text)
+		os.replace(part, path)
+	except OSError as e:
+		raise Mistake("cannot write %s: %s: name another file" % (path, e.strerror)) from None
+
+
+# ---- the record of a campaign
+
+
+def new_record(
+	settings: Dict[str, Any], machine: Dict[str, Any], scenarios: Dict[str, Any], left_out: List[Tuple[str, str]]
+) -> Record:
+	"""Start the record of a campaign that has not measured anything yet."""
+	record = {"settings": settings, "machine": machine, "scenarios": scenarios, "left_out": left_out}
+	return {"format": FORMATS["bench.py"], "version": VERSION, **record, "runs": [], "failures": [], "finished": False}
+
+
+def write_record(record: Record, path: str) -> None:
+	"""Write the record, in the place of the one before."""
+	write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", path)
+
+
+def read_record(path: str) -> Record:
+	"""Read a record, and accept only what this version can show."""
+	try:
+		record = json.loads(read_bytes(path).decode())
+	except ValueError:
+		raise Mistake("%s is not JSON: name a file that bench.py wrote" % path) from None
+	accept(path, record, "bench.py")
+	return record
+
+
+# ---- the ledger of a comparison
 
 
 class Ledger(NamedTuple):
@@ -67,20 +152,10 @@ def lane_of(line: Line) -> Key:
 
 def read_ledger(path: str) -> Ledger:
 	"""Read what a comparison has written so far."""
-	try:
-		with open(path, "rb") as f:
-			data = f.read()
-	except OSError as e:
-		raise Mistake("cannot read %s: %s" % (path, e.strerror)) from None
+	data = read_bytes(path)
 	whole = data.rfind(b"\n") + 1
 	lines = [decode(path, number, text) for number, text in enumerate(data[:whole].splitlines(), 1)]
-	if not lines or lines[0].get("format") != FORMAT:
-		raise Mistake("%s is not a record of compare.py: name a file that it wrote" % path)
-	if lines[0].get("version") != VERSION:
-		raise Mistake(
-			"%s has version %s and this compare.py reads version %d: show it with the compare.py that wrote it"
-			% (path, lines[0].get("version"), VERSION)
-		)
+	accept(path, lines[0] if lines else None, "compare.py")
 	return gather(path, lines, whole)
 
 
@@ -160,7 +235,7 @@ class Writer:
 		"""Begin a ledger; or find what there is in one that was begun, and cut off what is not whole."""
 		if self.is_new():
 			self.file.truncate(0)
-			self.write(kind="header", format=FORMAT, version=VERSION, options=options)
+			self.write(kind="header", format=FORMATS["compare.py"], version=VERSION, options=options)
 			return None
 		found = read_ledger(self.path)
 		self.file.truncate(found.whole)

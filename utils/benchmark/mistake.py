@@ -1,5 +1,7 @@
 """What goes wrong in a way that is foreseen: told in one line, never with a traceback."""
 
+from typing import List
+
 
 class Mistake(Exception):
 	"""Something in the request cannot be done: the message names it and the remedy."""
@@ -11,3 +13,7 @@ class Failed(Exception):
 	def __init__(self, message: str, tail: str = "") -> None:
 		super().__init__(message)
 		self.tail = tail
+
+	def quote(self) -> List[str]:
+		"""The tail as it is shown."""
+		return ["  | %s" % line for line in self.tail.splitlines()]

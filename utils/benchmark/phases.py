@@ -7,7 +7,6 @@ Each is a function of a run, and none knows of which scenario it is a part.
 import glob
 import hashlib
 import itertools
-import json
 import os
 import subprocess
 import time
@@ -15,7 +14,7 @@ from typing import Callable, Sequence
 
 from .foreground import Foreground
 from .hit import PARTS
-from .large import Sizes
+from .large import Sizes, check_done
 from .mistake import Failed
 from .price import Prices
 from .project import NAP, Answers, digest_of
@@ -183,7 +182,7 @@ def check_same_symbols(run: Run) -> None:
 	done = subprocess.run(["nm", "-g", *libraries], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
 	defined = {os.fsdecode(line.split()[-1]) for line in done.stdout.splitlines() if line.split()[-2:-1] == [b"T"]}
 	digest = hashlib.sha256("\n".join(sorted(defined)).encode()).hexdigest()
-	expect_same(*run.project.compare_digests({"all libraries": digest}, " ".join(filter(None, run.lane.names))))
+	expect_same(*run.project.compare_digests({"all libraries": digest}, run.lane.text))
 
 
 def build_beside_another(run: Run) -> None:
@@ -207,7 +206,7 @@ def check_all_objects(run: Run) -> None:
 
 def check_same_objects(run: Run) -> None:
 	"""See that the objects are, byte for byte, those of who came first with this compiler."""
-	expect_same(*run.project.compare(run.folder, " ".join(filter(None, run.lane.names))))
+	expect_same(*run.project.compare(run.folder, run.lane.text))
 
 
 def expect_same(first: str, different: Sequence[str]) -> None:
@@ -250,18 +249,9 @@ def run_client(run: Run) -> None:
 	"""Let Waf run the smallest command many times, from one thread and from two."""
 	run.folder = run.project.new_folder(run.lane.label)
 	for threads in (1, 2):
-		answer = run.path("%d.json" % threads)
-		command = run.lane.contender.builder.waf(
-			run,
-			"client",
-			"-j2",
-			BENCH_COMMANDS=str(run.settings["commands"]["client"]),
-			BENCH_THREADS=str(threads),
-			BENCH_RESULT=answer,
-		)
-		run.aside("client", command)
-		with open(answer, encoding="utf-8") as f:
-			run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), json.load(f)))
+		counts = {"BENCH_COMMANDS": str(run.settings["commands"]["client"]), "BENCH_THREADS": str(threads)}
+		command = run.lane.contender.builder.waf(run, "client", "-j2", BENCH_RESULT=run.answer, **counts)
+		run.results.append(("%d thread%s" % (threads, "s" * (threads > 1)), run.ask("client", command)))
 
 
 def run_spawns(run: Run) -> None:
@@ -314,18 +304,16 @@ def check_one_object(run: Run) -> None:
 		if found:
 			digests[source] = found[0]
 	if digests:
-		expect_same(*run.project.compare_digests(digests, " ".join(filter(None, run.lane.names))))
+		expect_same(*run.project.compare_digests(digests, run.lane.text))
 
 
 def run_tasks(run: Run) -> None:
 	"""Let Waf run tasks that do nothing, and see that it has run them all."""
 	count = run.settings["commands"]["tasks"]
 	run.new_folder()
-	run.keep(run.execute(run.lane.contender.builder.waf(run, "build", "-j%d" % run.jobs, BENCH_COMMANDS=str(count))))
-	with open(run.path("done"), encoding="utf-8") as f:
-		done = int(f.read())
-	if done != count:
-		raise Failed("it ran %d of %d tasks" % (done, count))
+	variables = {"BENCH_COMMANDS": str(count), "BENCH_SHAPE": "nothing"}
+	run.keep(run.execute(run.lane.contender.builder.waf(run, "build", "-j%d" % run.jobs, **variables)))
+	check_done(run, count)
 
 
 def build_sizes(scenario: str) -> Phase:

@@ -7,11 +7,11 @@ Where a compiler cannot do something, that is left out, and a note says why.
 """
 
 import os
-import subprocess
 from typing import TYPE_CHECKING, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .compiler import Compiler
 from .mistake import Failed
+from .project import complaint
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -86,22 +86,10 @@ def probe(extra: Extra, compiler: Compiler, language: str, folder: str, env: Dic
 			f.write(PROBE)
 		program = compiler.cc if one == "c" else compiler.cxx
 		argv = [program, *extra.flags.split(), "-c", source, "-o", source + ".o"]
-		reason = refusal(argv, env) or ("" if os.path.exists(source + ".o") else "it made no object")
+		reason = next(iter(complaint(argv, env)), "") or ("" if os.path.exists(source + ".o") else "it made no object")
 		if reason:
 			return Probe(extra, compiler, reason)
 	return Probe(extra, compiler, "")
-
-
-def refusal(argv: List[str], env: Dict[str, str]) -> str:
-	"""What a command says when it cannot do what it is asked for; empty when it can."""
-	try:
-		done = subprocess.run(
-			argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60
-		)
-	except (OSError, subprocess.TimeoutExpired) as e:
-		return str(e)
-	lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
-	return (lines[0] if lines else "exit status %d" % done.returncode) if done.returncode else ""
 
 
 def checked(checker: str, compiler: Compiler, place: str) -> Compiler:

@@ -3,7 +3,7 @@
 import shutil
 import threading
 import time
-from typing import Collection, Dict, Hashable, Optional, Sequence, TextIO, Tuple
+from typing import Collection, Dict, Hashable, Optional, Sequence, Set, TextIO, Tuple
 
 
 class Progress:
@@ -12,7 +12,8 @@ class Progress:
 	def __init__(self, stream: TextIO, kinds: Sequence[Hashable] = ()) -> None:
 		self.stream = stream
 		self.kinds = list(kinds)
-		self.seconds: Dict[Hashable, float] = {}
+		self.ahead = Ahead()
+		self.dropped: Set[Hashable] = set()
 		self.started = 0.0
 
 	def begin(self, number: int, text: str) -> None:
@@ -24,19 +25,15 @@ class Progress:
 
 	def done(self, number: int) -> None:
 		"""Take the time of a step that has ended."""
-		self.seconds[self.kinds[number]] = time.monotonic() - self.started
+		self.ahead.learn(self.kinds[number], 1, time.monotonic() - self.started)
 
 	def drop(self, kinds: Collection[Hashable]) -> None:
 		"""Count on steps of these kinds no more."""
-		self.seconds.update(dict.fromkeys(kinds, 0.0))
+		self.dropped.update(kinds)
 
 	def remaining(self, number: int) -> Optional[float]:
 		"""Estimate the steps from a number on: each as its own kind took last time, or as the mean of all kinds."""
-		known = [seconds for seconds in self.seconds.values() if seconds]
-		if not known:
-			return None
-		mean = sum(known) / len(known)
-		return sum(self.seconds.get(kind, mean) for kind in self.kinds[number:])
+		return self.ahead.estimate([(kind, 1) for kind in self.kinds[number:] if kind not in self.dropped])
 
 	def say(self, line: str) -> None:
 		"""Print a line at once."""

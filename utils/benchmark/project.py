@@ -16,7 +16,9 @@ GENBENCH = os.path.join(os.path.dirname(HERE), "genbench.py")
 SOURCES = (".c", ".cpp")
 NAP = 0.1  # seconds that a command of the sleeping project takes
 HIT_HEADERS, HIT_FOLDERS = 20, 4  # of the small file whose compile is asked of caches
+TIMES = os.path.join(HERE, "projects", "hits")  # where the header is that all of these programs measure with
 COSTLY = os.path.join(os.path.dirname(os.path.dirname(HERE)), "playground", "batch", "costly.py")
+PATIENCE = 600  # seconds that a project may take to be written, or a small program to be compiled
 SHAPES = 40  # sources of the compiler with a costly start
 C_COMPILER = "cc"  # of programs that a project needs itself
 
@@ -147,11 +149,21 @@ def generate_sources(root: str, settings: Dict[str, object], compiler: Compiler,
 	for option in ("weight", "flags"):
 		if settings[option] is not None:
 			argv.append("--%s=%s" % (option, settings[option]))
-	done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-	if done.returncode:
-		lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-		raise Mistake("genbench.py could not write the project: %s" % lines[-1])
+	said = complaint(argv, env)
+	if said:
+		raise Mistake("genbench.py could not write the project: %s" % said[-1])
 	return Project(root, str(settings["language"]))
+
+
+def complaint(argv: List[str], env: Dict[str, str], cwd: Optional[str] = None) -> List[str]:
+	"""Run a command; the lines that it has printed if it has failed, one at least."""
+	pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+	try:
+		done = subprocess.run(argv, cwd=cwd, env=env, timeout=PATIENCE, **pipes)
+	except (OSError, subprocess.TimeoutExpired) as e:
+		return [str(e)]
+	lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+	return (lines or ["exit status %d" % done.returncode]) if done.returncode else []
 
 
 def write_files(root: str, files: Dict[str, str]) -> None:
@@ -175,43 +187,31 @@ def write_sleeps(root: str, count: int) -> Project:
 	return Project(root)
 
 
-def write_client(root: str) -> Project:
-	"""Write the project that runs the smallest command, for Waf only."""
-	shutil.copytree(os.path.join(HERE, "projects", "client"), root)
-	return Project(root)
-
-
-def write_tasks(root: str) -> Project:
-	"""Write the project of tasks that do nothing, for Waf only."""
-	shutil.copytree(os.path.join(HERE, "projects", "tasks"), root)
+def copy_project(name: str, root: str) -> Project:
+	"""Copy a project that is the same for all, for Waf only."""
+	shutil.copytree(os.path.join(HERE, "projects", name), root)
 	return Project(root)
 
 
 def write_costly(root: str) -> Project:
 	"""Write the project of a compiler with a costly start, for Waf only."""
-	shutil.copytree(os.path.join(HERE, "projects", "costly"), root)
+	project = copy_project("costly", root)
 	shutil.copy(COSTLY, root)
 	write_files(root, {"s%d.shape" % n: "%d\n" % n for n in range(SHAPES)})
-	return Project(root)
-
-
-def write_large(root: str) -> Project:
-	"""Write the project of very many tasks in several shapes, for Waf only."""
-	shutil.copytree(os.path.join(HERE, "projects", "large"), root)
-	return Project(root)
-
-
-def write_spawns(root: str, env: Dict[str, str]) -> Project:
-	"""Compile the smallest program, and the one that starts it in each way that C has."""
-	shutil.copytree(os.path.join(HERE, "projects", "spawn"), root)
-	compile_programs(root, ("nothing", "spawn"), env)
-	return Project(root)
+	return project
 
 
 def write_nothing(root: str) -> Project:
 	"""Make the folder where servers live that nobody builds by."""
 	os.makedirs(root)
 	return Project(root)
+
+
+def write_spawns(root: str, env: Dict[str, str]) -> Project:
+	"""Compile the smallest program, and the one that starts it in each way that C has."""
+	project = copy_project("spawn", root)
+	compile_programs(root, ("nothing", "spawn"), env)
+	return project
 
 
 def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
@@ -232,13 +232,9 @@ def write_hits(root: str, compiler: Compiler, env: Dict[str, str]) -> Project:
 def compile_programs(root: str, names: Sequence[str], env: Dict[str, str]) -> None:
 	"""Compile programs that a project needs itself."""
 	for name in names:
-		argv = [C_COMPILER, "-O2", "-o", name, name + ".c"]
-		done = subprocess.run(
-			argv, cwd=root, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-		)
-		if done.returncode:
-			lines = done.stdout.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
-			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, lines[0]))
+		said = complaint([C_COMPILER, "-O2", "-I" + TIMES, "-o", name, name + ".c"], env, root)
+		if said:
+			raise Mistake("%s could not compile %s.c: %s" % (C_COMPILER, name, said[0]))
 
 
 def write_configure(root: str, compiler: Compiler) -> Project:

@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
-from .record import Record
+from .ledger import Record
 from .summary import Summary, paired_ratio, ratio, summarize
 from .table import NOTHING, emphasize, layout, number, percent, times
 

@@ -1,7 +1,8 @@
 """One run: a scenario of one lane in one repetition, which gives measurements."""
 
+import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .cache import CompilerCache
 from .compiler import Compiler
@@ -28,6 +29,16 @@ class Lane(NamedTuple):
 	def names(self) -> Tuple[str, ...]:
 		"""The names of its parts, which tell it from all others."""
 		return tuple(part.name if part else "" for part in self)
+
+	@property
+	def text(self) -> str:
+		"""The same in a few words."""
+		return " ".join(filter(None, self.names))
+
+	@property
+	def columns(self) -> Dict[str, Optional[str]]:
+		"""The same as a record has it."""
+		return dict(zip(("contender", "compiler", "interpreter"), (name or None for name in self.names)))
 
 	@property
 	def label(self) -> str:
@@ -119,6 +130,17 @@ class Run:
 		"""Run a command that is preparation only: its time is kept and compared with nothing."""
 		self.seconds_aside[name] = self.seconds_aside.get(name, 0.0) + self.execute(command).wall
 
+	@property
+	def answer(self) -> str:
+		"""The file into which a program that measures writes what it has found."""
+		return self.path("answer.json")
+
+	def ask(self, name: str, command: Command) -> Dict[str, float]:
+		"""Let a program measure, and read its answer."""
+		self.aside(name, command)
+		with open(self.answer, encoding="utf-8") as f:
+			return json.load(f)
+
 	def keep(self, reading: Reading) -> None:
 		"""Take a reading as this run's result."""
 		used = reading.used
@@ -156,6 +178,13 @@ class Run:
 		else:
 			self.folder = self.project.new_folder(self.lane.label)
 		self.lane.contender.builder.prepare(self)
+
+	def go(self, phases: Sequence[Callable[["Run"], None]]) -> List[Tuple[str, Dict[str, float]]]:
+		"""Go through phases, and see that it was done as it should be; what they have measured."""
+		for phase in phases:
+			phase(self)
+		self.lane.contender.builder.check(self)
+		return self.results
 
 	def path(self, name: str) -> str:
 		"""A file in the run's own folder."""

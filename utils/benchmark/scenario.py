@@ -6,60 +6,10 @@ To add one, add a row to SCENARIOS, and to ``phases`` those that are not there y
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import builder
-from .phases import (
-	Phase,
-	build,
-	build_beside_another,
-	build_cold_and_warm,
-	build_from_cache,
-	build_sizes,
-	build_together,
-	catch_up,
-	check_all_objects,
-	check_naps,
-	check_new_objects,
-	check_one_object,
-	check_same_objects,
-	check_sums,
-	compare_answers,
-	configure,
-	edit_one_source,
-	look_at_objects,
-	rest,
-	run_client,
-	run_spawns,
-	run_tasks,
-	settle,
-	take_bare_folder,
-	take_built_folder,
-	take_crowd,
-	take_hits,
-	take_new_folder,
-	take_prices,
-	take_room,
-	take_second_machine,
-	take_served,
-	take_warm_folder,
-)
+from . import builder, workshop
+from . import phases as do
 from .price import EXTRAS
 from .project import NAP, SHAPES
-from .workshop import (
-	CLIENT,
-	COMPILED,
-	CONFIGURE,
-	COSTLY,
-	GENERATED,
-	HITS,
-	LARGE,
-	ONE_WAY,
-	PROJECT,
-	SLEEPS,
-	SOURCES,
-	SPAWNS,
-	TASKS,
-	VALUES,
-)
 
 Measures = List[Tuple[str, str]]
 
@@ -82,10 +32,10 @@ class Scenario(NamedTuple):
 
 	name: str
 	title: str
-	needs: str  # the ability that a contender must have
-	project: str
-	measures: Measures  # the first one is compared
-	phases: Sequence[Phase]
+	phases: Sequence[do.Phase]
+	needs: str = builder.BUILD  # the ability that a contender must have
+	project: str = workshop.GENERATED
+	measures: Measures = TIMES  # the first one is compared
 	jobs: Sequence[int] = ()  # how many at once, where the machine's processors do not decide that: a part for each
 	is_per_slot: bool = False  # its commands are so many for each of those at once
 	counts: str = "commands"  # what it has so many of
@@ -97,12 +47,12 @@ class Scenario(NamedTuple):
 	@property
 	def compiles(self) -> bool:
 		"""Tell whether compilers make a difference."""
-		return self.project in COMPILED
+		return self.project in workshop.COMPILED
 
 	@property
 	def is_generated(self) -> bool:
 		"""Tell whether genbench writes what is built."""
-		return self.project == GENERATED
+		return self.project == workshop.GENERATED
 
 	def points(self, wanted: Optional[int]) -> Sequence[int]:
 		"""How many at once, one after the other, where this is asked for; 0 is as many as there are processors."""
@@ -114,12 +64,12 @@ class Scenario(NamedTuple):
 
 	def commands(self, settings: Dict[str, Any], jobs: int) -> int:
 		"""Of how many commands its project is made, if it is."""
-		count = settings["commands"].get(self.name, 0) if self.project == SLEEPS else 0
+		count = settings["commands"].get(self.name, 0) if self.project == workshop.SLEEPS else 0
 		return count * jobs if self.is_per_slot else count
 
 	def language(self, wanted: str) -> str:
 		"""What a compiler must be able to compile, where this is asked for."""
-		return COMPILED[self.project] or wanted
+		return workshop.COMPILED[self.project] or wanted
 
 
 # ---- the table of them: what leaves the tree as it is comes before what changes it
@@ -127,196 +77,177 @@ class Scenario(NamedTuple):
 SCENARIOS = {
 	scenario.name: scenario
 	for scenario in (
-		Scenario(
-			"full",
-			"everything, into a new folder",
-			builder.BUILD,
-			GENERATED,
-			TIMES,
-			(take_new_folder, build, check_all_objects),
-		),
+		Scenario("full", "everything, into a new folder", (do.take_new_folder, do.build, do.check_all_objects)),
 		Scenario(
 			"warm",
 			"everything, into a new folder, as built before in another one",
-			builder.BUILD,
-			GENERATED,
-			WARM,
-			(take_warm_folder, build_from_cache, check_all_objects),
+			(do.take_warm_folder, do.build_from_cache, do.check_all_objects),
+			measures=WARM,
 		),
 		Scenario(
 			"second-machine",
 			"everything, on a machine with an empty cache, as built before on another one with the same server",
-			builder.FAR,
-			GENERATED,
-			WARM,
-			(take_second_machine, build_from_cache, check_all_objects, check_same_objects),
-			note="the server and both machines are namespaces on a line with a round trip of %g ms" % (2000 * ONE_WAY),
+			(do.take_second_machine, do.build_from_cache, do.check_all_objects, do.check_same_objects),
+			needs=builder.FAR,
+			measures=WARM,
+			note=(
+				"the server and both machines are namespaces on a line with a round trip of %g ms"
+				% (2000 * workshop.ONE_WAY)
+			),
 		),
 		Scenario(
 			"noop",
 			"nothing has changed since the last build",
-			builder.REBUILD,
-			GENERATED,
-			TIMES,
-			(take_built_folder, catch_up, settle, look_at_objects, build, check_new_objects(0)),
+			(do.take_built_folder, do.catch_up, do.settle, do.look_at_objects, do.build, do.check_new_objects(0)),
+			needs=builder.REBUILD,
 		),
 		Scenario(
 			"onefile",
 			"the content of one source has changed",
-			builder.REBUILD,
-			GENERATED,
-			TIMES,
-			(take_built_folder, rest, look_at_objects, edit_one_source, build, check_new_objects(1)),
+			(do.take_built_folder, do.rest, do.look_at_objects, do.edit_one_source, do.build, do.check_new_objects(1)),
+			needs=builder.REBUILD,
 		),
 		Scenario(
 			"unity",
 			"everything into a new folder, and after two edits of one source, with files compiled together",
-			builder.UNITY,
-			GENERATED,
-			TIMES,
-			(build_together,),
+			(do.build_together,),
+			needs=builder.UNITY,
 		),
 		Scenario(
 			"flags",
 			"everything, into a new folder, with one set of flags after the other",
-			builder.PRICE,
-			GENERATED,
-			PRICES,
-			(take_prices,),
-			note="warm is the same once more from nothing, with what the first build has left in the cache; "
-			"back is what of the first build's time that has saved",
+			(do.take_prices,),
+			needs=builder.PRICE,
+			measures=PRICES,
+			note=(
+				"warm is the same once more from nothing, with what the first build has left in the cache; "
+				"back is what of the first build's time that has saved"
+			),
 			rows=tuple(extra.name for extra in EXTRAS),
 		),
 		Scenario(
 			"configure",
 			"checks of headers, functions, types, flags and programs, into a new folder",
-			builder.CONFIGURE,
-			CONFIGURE,
-			TIMES,
-			(take_bare_folder, configure, compare_answers),
+			(do.take_bare_folder, do.configure, do.compare_answers),
+			needs=builder.CONFIGURE,
+			project=workshop.CONFIGURE,
 		),
 		Scenario(
 			"sources",
 			"libraries of real C code, into a new folder",
-			builder.BUILD,
-			SOURCES,
-			TIMES,
-			(take_new_folder, build, check_all_objects, check_same_objects),
+			(do.take_new_folder, do.build, do.check_all_objects, do.check_same_objects),
+			project=workshop.SOURCES,
 		),
 		Scenario(
 			"project",
 			"libraries of real C++ code that uses the system's headers, into a new folder",
-			builder.BUILD,
-			PROJECT,
-			WARM,
-			(build_cold_and_warm,),
+			(do.build_cold_and_warm,),
+			project=workshop.PROJECT,
+			measures=WARM,
 			note="cold with an empty cache, warm into another folder with what that build has left in it",
 		),
 		Scenario(
 			"client",
 			"what Python itself pays per command (/bin/true), processor time of the calling process",
-			builder.CLIENT,
-			CLIENT,
-			COSTS,
-			(run_client,),
+			(do.run_client,),
+			needs=builder.CLIENT,
+			project=workshop.CLIENT,
+			measures=COSTS,
 		),
 		Scenario(
 			"dispatch",
 			"commands that need no processor (sleep %s)" % NAP,
-			builder.SLEEP,
-			SLEEPS,
-			SLOTS,
-			(take_new_folder, build, check_naps),
+			(do.take_new_folder, do.build, do.check_naps),
+			needs=builder.SLEEP,
+			project=workshop.SLEEPS,
+			measures=SLOTS,
 			jobs=(64,),
 		),
 		Scenario(
 			"curve",
 			"commands that need no processor (sleep %s), as many for each of 2 to 512 slots" % NAP,
-			builder.SLEEP,
-			SLEEPS,
-			SLOTS,
-			(take_new_folder, build, check_naps),
+			(do.take_new_folder, do.build, do.check_naps),
+			needs=builder.SLEEP,
+			project=workshop.SLEEPS,
+			measures=SLOTS,
 			jobs=(2, 4, 8, 16, 32, 64, 128, 256, 512),
 			is_per_slot=True,
 		),
 		Scenario(
 			"tasks",
 			"tasks that are Python's own and do nothing",
-			builder.TASKS,
-			TASKS,
-			TIMES,
-			(run_tasks,),
+			(do.run_tasks,),
+			needs=builder.TASKS,
+			project=workshop.LARGE,
 		),
 		Scenario(
 			"batch",
 			"everything, into a new folder, with one source or many in a call of the compiler",
-			builder.BATCH,
-			GENERATED,
-			TIMES,
-			(take_new_folder, build, check_all_objects),
+			(do.take_new_folder, do.build, do.check_all_objects),
+			needs=builder.BATCH,
 		),
 		Scenario(
 			"costly",
 			"%d small sources of a compiler that takes half a second to start" % SHAPES,
-			builder.BATCH,
-			COSTLY,
-			TIMES,
-			(take_new_folder, build, check_sums),
+			(do.take_new_folder, do.build, do.check_sums),
+			needs=builder.BATCH,
+			project=workshop.COSTLY,
 		),
 		Scenario(
 			"neighbor",
 			"work that a job on all processors gets done beside a build, against running alone",
-			builder.NEIGHBOR,
-			GENERATED,
-			WORK,
-			(take_new_folder, build_beside_another, check_all_objects),
+			(do.take_new_folder, do.build_beside_another, do.check_all_objects),
+			needs=builder.NEIGHBOR,
+			measures=WORK,
 		),
 		Scenario(
 			"spawn",
 			"starting a program that does nothing and waiting for it, one at a time, per start",
-			builder.SPAWN,
-			SPAWNS,
-			SHARES,
-			(run_spawns,),
+			(do.run_spawns,),
+			needs=builder.SPAWN,
+			project=workshop.SPAWNS,
+			measures=SHARES,
 			note="wall is the median of all starts, the rest are means; many kernels only guess which part is user's",
 		),
 		Scenario(
 			"hit",
 			"one answer of a cache to the same compile, one at a time",
-			builder.HIT,
-			HITS,
-			ANSWERS,
-			(take_hits, check_one_object),
+			(do.take_hits, do.check_one_object),
+			needs=builder.HIT,
+			project=workshop.HITS,
+			measures=ANSWERS,
 			note="wall is the median of all compiles, p99 what 99 of 100 stay below, the rest are means",
 		),
 		Scenario(
 			"room",
 			"our engine with a full store: from nothing to the first hit, and what it holds after that",
-			builder.ROOM,
-			HITS,
-			ROOM,
-			(take_room,),
+			(do.take_room,),
+			needs=builder.ROOM,
+			project=workshop.HITS,
+			measures=ROOM,
 			note="start is by wafcc and with one hit, the store in the page cache; memory is what is resident after it",
 			counts="entries",
 		),
 		Scenario(
 			"served",
 			"values that a server is given and asked for, over 1 to 256 connections",
-			builder.SERVE,
-			VALUES,
-			SERVED,
-			(take_served,),
-			note="columns are connections; client and server are what their processors do for a request. "
-			"A ratio of rates above 1 is faster",
+			(do.take_served,),
+			needs=builder.SERVE,
+			project=workshop.VALUES,
+			measures=SERVED,
+			note=(
+				"columns are connections; client and server are what their processors do for a request. "
+				"A ratio of rates above 1 is faster"
+			),
 			counts="requests of 1 KiB",
 		),
 		Scenario(
 			"crowd",
 			"values of 1 KiB that 200 ask a server for while up to 10,000 are connected",
-			builder.SERVE,
-			VALUES,
-			CROWD,
-			(take_crowd,),
+			(do.take_crowd,),
+			needs=builder.SERVE,
+			project=workshop.VALUES,
+			measures=CROWD,
 			note="each is the memory of the server's processes that a connection adds",
 			counts="requests",
 			against="connections",
@@ -325,10 +256,10 @@ SCENARIOS = {
 			Scenario(
 				name,
 				title,
-				builder.LARGE,
-				LARGE,
-				MANY,
-				(build_sizes(name),),
+				(do.build_sizes(name),),
+				needs=builder.LARGE,
+				project=workshop.LARGE,
+				measures=MANY,
 				note="growth is the time as a multiple of that for the number of tasks before",
 				against="tasks",
 				drawn=("wall", "peak"),

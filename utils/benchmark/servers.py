@@ -1,4 +1,8 @@
-"""The servers that machines share a cache by: ours, Redis and nginx, each in a folder of its own, empty at first."""
+"""
+The servers that machines share a cache by: ours, Redis and nginx, each in a folder of its own, empty at first.
+
+sccache has one for each machine.
+"""
 
 import os
 import resource
@@ -190,6 +194,32 @@ class Nginx(Server):
 		with open(settings, "w", encoding="utf-8") as f:
 			f.write(NGINX % dict(names, user="user root;" if os.geteuid() == 0 else ""))
 		return [self.find() or self.program, "-c", settings, "-e", os.path.join(self.folder, "error.log")]
+
+
+class Sccache(Server):
+	"""The one of sccache, which belongs to a single machine; its cache is the folder around its own."""
+
+	program = "sccache"
+
+	def argv(self) -> List[str]:
+		return [self.program]
+
+	@property
+	def environment(self) -> Dict[str, str]:
+		"""What leads sccache's clients to it."""
+		return {
+			"SCCACHE_DIR": os.path.dirname(self.folder),
+			"SCCACHE_CONF": os.path.join(self.folder, "none"),
+			"SCCACHE_SERVER_PORT": str(self.port),
+			"SCCACHE_IDLE_TIMEOUT": "0",
+		}
+
+	def variables(self) -> Dict[str, str]:
+		return dict(self.environment, SCCACHE_START_SERVER="1", SCCACHE_NO_DAEMON="1")
+
+	def pids(self) -> List[int]:
+		"""The server, whose children the compilers are."""
+		return [self.child.pid]
 
 
 def free_port() -> int:

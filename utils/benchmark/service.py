@@ -1,10 +1,9 @@
-"""The daemons that do a part of a contender's work: ours, or a cache's."""
+"""Our engine, as a daemon that does a part of a contender's work, and the programs that come with it."""
 
 import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -124,46 +123,3 @@ class Engine:
 			return subprocess.run(argv, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
 		except (OSError, subprocess.TimeoutExpired) as e:
 			raise Failed("%s %s: %s" % (self.program, args[0], e)) from None
-
-
-class SccacheServer:
-	"""A server of sccache in the foreground, so that it is our child and can be measured and ended by its number."""
-
-	def __init__(self, folder: str, env: Dict[str, str]) -> None:
-		with socket.socket() as s:
-			s.bind(("127.0.0.1", 0))
-			self.port = s.getsockname()[1]
-		self.environment = {
-			"SCCACHE_DIR": folder,
-			"SCCACHE_CONF": os.path.join(folder, "none"),
-			"SCCACHE_SERVER_PORT": str(self.port),
-			"SCCACHE_IDLE_TIMEOUT": "0",
-		}
-		env = dict(env, SCCACHE_START_SERVER="1", SCCACHE_NO_DAEMON="1", **self.environment)
-		quiet = subprocess.DEVNULL
-		self.child = subprocess.Popen(
-			["sccache"], env=env, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True
-		)
-		self.await_listening()
-
-	def await_listening(self, patience: float = 10.0) -> None:
-		"""Wait until the server takes connections."""
-		deadline = time.monotonic() + patience
-		while True:
-			try:
-				socket.create_connection(("127.0.0.1", self.port), 1.0).close()
-				return
-			except OSError:
-				if self.child.poll() is not None or time.monotonic() > deadline:
-					self.stop()
-					raise Failed("sccache: its server did not start") from None
-				time.sleep(0.02)
-
-	def pids(self) -> List[int]:
-		"""The server, whose children the compilers are."""
-		return [self.child.pid]
-
-	def stop(self) -> None:
-		"""End the server and what it started."""
-		session.end(self.child.pid)
-		self.child.returncode = self.child.returncode or 0  # it has been waited for, which subprocess cannot know

@@ -126,12 +126,13 @@ def end(session: int, patience: float = PATIENCE) -> None:
 	collect(session, patience)
 
 
-def send(pid: int, number: int) -> None:
-	"""Send a signal to a process that may be gone already."""
+def send(pid: int, number: int) -> bool:
+	"""Send a signal to a process that may be gone already; tell whether it was there."""
 	try:
 		os.kill(pid, number)
 	except OSError:
-		pass
+		return False
+	return True
 
 
 def end_children(patience: float = PATIENCE) -> None:

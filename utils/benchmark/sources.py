@@ -9,7 +9,7 @@ from .compiler import Compiler
 from .contender import XARGS_FOLDER
 from .mistake import Mistake
 from .package import Package
-from .project import HERE, Project
+from .project import HERE, Project, write_files
 
 FOLDER = "packages"  # where they are copied to: nothing of theirs is in the way of our own files
 TEMPLATES = os.path.join(HERE, "projects", "sources")
@@ -54,9 +54,7 @@ def write_sources(root: str, packages: Sequence[Package], compiler: Compiler, fl
 		"Makefile": makefile_text(packages, names),
 		"commands.txt": commands_text(packages, [program, *words]),
 	}
-	for name, text in texts.items():
-		with open(os.path.join(root, name), "w", encoding="utf-8") as f:
-			f.write(text)
+	write_files(root, texts)
 	return SourceProject(root, packages)
 
 

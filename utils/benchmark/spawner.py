@@ -5,7 +5,6 @@ The work is done by ``projects/spawn``: ``spawn.c`` for the ways of C, ``spawn.p
 parent that is measured, holds as much memory as it is told to, and starts the same program that does nothing.
 """
 
-import json
 import os
 import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
@@ -47,12 +46,9 @@ class Spawner(Builder):
 
 	def start(self, run: "Run", parent: int, count: int) -> Dict[str, float]:
 		"""Let the parent work, and read its answer."""
-		answer = run.path("answer.json")
-		argv = [*self.starter(run), self.way, str(int(self.piped)), str(count), str(parent), answer]
+		argv = [*self.starter(run), self.way, str(int(self.piped)), str(count), str(parent), run.answer]
 		argv += [os.path.join(run.root, "nothing"), *map(str, self.helpers(run))]
-		run.aside("spawn", Command(argv, run.root, run.environment))
-		with open(answer, encoding="utf-8") as f:
-			return json.load(f)
+		return run.ask("spawn", Command(argv, run.root, run.environment))
 
 	def starter(self, run: "Run") -> List[str]:
 		"""The program that starts others."""

@@ -1,14 +1,16 @@
 """The statistics of a table, as pure functions of the measured values."""
 
 import statistics
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence
 
 
 class Summary(NamedTuple):
-	"""What repeated measurements of one thing come down to."""
+	"""What repeated measurements of one thing come down to; the middle half of them lies between low and high."""
 
 	median: float
 	least: float
+	low: float
+	high: float
 	most: float
 	count: int
 
@@ -20,15 +22,10 @@ class Summary(NamedTuple):
 
 def summarize(values: Sequence[float]) -> Summary:
 	"""Reduce at least one measured value to its summary."""
-	return Summary(statistics.median(values), min(values), max(values), len(values))
-
-
-def quartiles(values: Sequence[float]) -> Tuple[float, float]:
-	"""Between which two values the middle half of the measured ones lies; with one value, it is both."""
-	if len(values) == 1:
-		return values[0], values[0]
-	low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-	return low, high
+	low = high = values[0]
+	if len(values) > 1:
+		low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+	return Summary(statistics.median(values), min(values), low, high, max(values), len(values))
 
 
 def ratio(value: float, base: float) -> Optional[float]:

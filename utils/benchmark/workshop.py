@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
@@ -18,16 +17,15 @@ from .project import (
 	C_COMPILER,
 	HERE,
 	Project,
+	complaint,
+	copy_project,
 	generate_sources,
-	write_client,
 	write_configure,
 	write_costly,
 	write_hits,
-	write_large,
 	write_nothing,
 	write_sleeps,
 	write_spawns,
-	write_tasks,
 )
 from .servers import Server
 from .service import Engine
@@ -36,7 +34,7 @@ from .sources import write_sources
 
 GENERATED, SOURCES, CONFIGURE = "generated", "sources", "configure"
 COSTLY = "costly"
-SLEEPS, CLIENT, TASKS, SPAWNS, HITS, VALUES = "sleeps", "client", "tasks", "spawns", "hits", "values"
+SLEEPS, CLIENT, SPAWNS, HITS, VALUES = "sleeps", "client", "spawns", "hits", "values"
 PROJECT, LARGE = "project", "large"
 
 # what the compilers of those that are compiled must be able to compile; nothing where that was asked for
@@ -100,19 +98,15 @@ class Workshop:
 			root = os.path.join(self.path, "-".join(filter(None, (kind, *key[1].split("/"), key[2]))))
 			makers: Dict[str, Callable[[], Project]] = {
 				GENERATED: lambda: generate_sources(root, self.settings, compiler, self.environment),
-				SOURCES: lambda: self.write_real(root, SOURCES, compiler),
-				PROJECT: lambda: self.write_real(root, PROJECT, compiler),
+				**dict.fromkeys(REAL, lambda: self.write_real(root, kind, compiler)),
 				CONFIGURE: lambda: write_configure(root, compiler),
 				SLEEPS: lambda: write_sleeps(root, commands),
-				CLIENT: lambda: write_client(root),
-				TASKS: lambda: write_tasks(root),
 				COSTLY: lambda: write_costly(root),
-				LARGE: lambda: write_large(root),
 				SPAWNS: lambda: write_spawns(root, self.environment),
 				HITS: lambda: write_hits(root, compiler, self.environment),
 				VALUES: lambda: write_nothing(root),
 			}
-			self.projects[key] = makers[kind]()
+			self.projects[key] = makers.get(kind, lambda: copy_project(kind, root))()
 		return self.projects[key]
 
 	def project_with(self, name: str, flags: str, compiler: Compiler) -> Project:
@@ -131,11 +125,7 @@ class Workshop:
 		if self.found_usher is None:
 			path = os.path.join(self.path, "usher")
 			argv = [C_COMPILER, "-O2", "-o", path, os.path.join(HERE, "usher.c")]
-			try:
-				done = subprocess.run(argv, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True)
-				self.found_usher = "" if done.returncode else path
-			except OSError:
-				self.found_usher = ""
+			self.found_usher = "" if complaint(argv, self.environment) else path
 		return self.found_usher
 
 	def write_real(self, root: str, kind: str, compiler: Compiler) -> Project:

@@ -10,7 +10,8 @@ import random
 import subprocess
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .mistake import Mistake
+from hunt import Mistake
+
 from .patience import PATIENCE
 from .project import CHECKOUTS, SOURCES, Project
 
@@ -87,22 +88,23 @@ class Kind:
 		words = (compiler, *more, *flags, "-c", self.rng.choice(SOURCES), "-o", "{output}")
 		return Special(words, "a.o", env, self.rng.choice(CHECKOUTS))
 
+	def places(self, name: str, is_everywhere: bool) -> List[pathlib.Path]:
+		"""Where a file is in some checkouts, or in both; the folders are there."""
+		folders = [self.project.root / one for one in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
+		for folder in folders:
+			(folder / name).parent.mkdir(parents=True, exist_ok=True)
+		return [folder / name for folder in folders]
+
 	def write(self, name: str, text: str, mode: int = 0o644, is_everywhere: bool = False) -> str:
 		"""Write a file into some checkouts, or into both."""
-		folders = [self.project.root / name for name in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
-		for folder in folders:
-			path = folder / name
-			path.parent.mkdir(parents=True, exist_ok=True)
+		for path in self.places(name, is_everywhere):
 			self.project.write(path, text.encode())
 			path.chmod(mode)
 		return name
 
 	def put(self, name: str, source: pathlib.Path, is_everywhere: bool = False) -> str:
 		"""Put a copy of a file into some checkouts, in the place of what was there: with another inode."""
-		folders = [self.project.root / name for name in CHECKOUTS] if is_everywhere else self.project.some_checkouts()
-		for folder in folders:
-			path = folder / name
-			path.parent.mkdir(parents=True, exist_ok=True)
+		for path in self.places(name, is_everywhere):
 			draft = path.with_name(path.name + ".draft")
 			draft.write_bytes(source.read_bytes())
 			draft.chmod(0o755)

@@ -2,8 +2,9 @@
 
 from typing import Dict, List, Optional, Type
 
+from hunt import Mistake
+
 from .kind import Kind
-from .mistake import Mistake
 from .places import Libraries, Links, Processors
 from .wrappers import Helpers, Parts, Wrappers
 

@@ -3,7 +3,7 @@
 import subprocess
 from typing import Tuple
 
-from .mistake import Mistake
+from hunt import Mistake
 
 PATIENCE = 60  # seconds for one compile
 

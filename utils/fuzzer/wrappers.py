@@ -31,36 +31,19 @@ PYTHON = (
 	'args.append("-DONE=%d" % len(os.listdir("inc/y")))',
 	'args.append("-DOPTIONAL=1") if os.path.exists("bin/optional") else None',
 )
+SHOW = "#ifdef %s\nstatic const %s __attribute__((used)) = %s;\n#endif\n"
 # what the shown macros do to a source: the header is given to each compile
-SHOWN = """\
-#define TEXT(x) #x
-#define SHOW(x) TEXT(x)
-#ifdef FROM_VARIABLE
-static const char from_variable[] __attribute__((used)) = SHOW(FROM_VARIABLE);
-#endif
-#ifdef ONE
-static const long one_is __attribute__((used)) = ONE;
-#endif
-#ifdef WHERE
-static const char where_is[] __attribute__((used)) = SHOW(WHERE);
-#endif
-#ifdef OPTIONAL
-static const int optional_is __attribute__((used)) = OPTIONAL;
-#endif
-#ifdef NEWER
-static const int newer_is __attribute__((used)) = NEWER;
-#endif
-#ifdef LINK
-static const int link_is __attribute__((used)) = LINK;
-#endif
-#ifdef FLAG
-static const int flag_is __attribute__((used)) = FLAG;
-#endif
-#ifdef UNRELATED
-static const int unrelated_is __attribute__((used)) = 1;
-#endif
-#undef ONE
-"""
+SHOWN = "".join(
+	(
+		"#define TEXT(x) #x\n#define SHOW(x) TEXT(x)\n",
+		SHOW % ("FROM_VARIABLE", "char from_variable[]", "SHOW(FROM_VARIABLE)"),
+		SHOW % ("ONE", "long one_is", "ONE"),
+		SHOW % ("WHERE", "char where_is[]", "SHOW(WHERE)"),
+		*(SHOW % (name, "int %s_is" % name.lower(), name) for name in ("OPTIONAL", "NEWER", "LINK", "FLAG")),
+		SHOW % ("UNRELATED", "int unrelated_is", "1"),
+		"#undef ONE\n",
+	)
+)
 STATIC = """\
 #include <fcntl.h>
 #include <stdio.h>

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import random
 import subprocess
 import tempfile
 from typing import List, Type
@@ -35,18 +34,17 @@ class EngineHandicap(Fault):
 			stage.note("wafd start did not end in 30 s")
 
 
-def draw_calls(rng: random.Random, calls: List[str]) -> List[str]:
-	chosen = rng.sample(calls, rng.choice((1, 1, 2, 5)))
+def refuse_calls(self: Fault, stage: Stage) -> List[str]:
+	"""Some calls, by chance, and the error that they get."""
+	chosen = self.rng.sample(stage.scene.tools.calls, self.rng.choice((1, 1, 2, 5)))
 	words = [word for call in chosen for word in ("--refuse", call)]
-	return ["--error", str(rng.choice((errno.EPERM, errno.ENOSYS))), *words]
+	return ["--error", str(self.rng.choice((errno.EPERM, errno.ENOSYS))), *words]
 
 
 class RefusedEngine(EngineHandicap):
 	name = "engine-refused"
 	about = "the system refuses some calls to the engine, with EPERM or ENOSYS"
-
-	def words(self, stage: Stage) -> List[str]:
-		return draw_calls(self.rng, stage.scene.tools.calls)
+	words = refuse_calls
 
 
 class LimitedEngine(EngineHandicap):
@@ -99,9 +97,7 @@ class Handicapped(Fault):
 class RefusedClient(Handicapped):
 	name = "wafcc-refused"
 	about = "the system refuses some calls to wafcc and what it starts, with EPERM or ENOSYS"
-
-	def words(self, stage: Stage) -> List[str]:
-		return draw_calls(self.rng, stage.scene.tools.calls)
+	words = refuse_calls
 
 
 class LimitedClient(Handicapped):
@@ -119,15 +115,12 @@ class FewProcesses(Fault):
 	needs_root = True
 	group = "user"
 	lasts = True
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.most = rng.choice((16, 18, 20, 24, 32, 64))
+	choices = (16, 18, 20, 24, 32, 64)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.handicap += ["--limit", "NPROC=%d" % self.most]
+		stage.scene.handicap += ["--limit", "NPROC=%d" % self.drawn]
 		stage.scene.wants_user = OTHER_USER
-		stage.note("at most %d processes" % self.most)
+		stage.note("at most %d processes" % self.drawn)
 
 
 class FewFiles(Fault):
@@ -135,28 +128,26 @@ class FewFiles(Fault):
 	about = "the whole build may open few files"
 	group = "files"
 	lasts = True
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.most = rng.choice((24, 32, 48))
+	choices = (24, 32, 48)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.handicap += ["--limit", "NOFILE=%d" % self.most]
-		stage.note("at most %d open files" % self.most)
+		stage.scene.handicap += ["--limit", "NOFILE=%d" % self.drawn]
+		stage.note("at most %d open files" % self.drawn)
 
 
 class OddUmask(Fault):
 	name = "odd-umask"
 	about = "the build has an unusual umask, and its files have the rights that this gives"
 	group = "umask"
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.umask = rng.choice((0o077, 0o000, 0o027, 0o007, 0o177))
+	choices = (0o077, 0o000, 0o027, 0o007, 0o177)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.handicap += ["--umask", "%o" % self.umask]
-		stage.note("umask %03o" % self.umask)
+		stage.scene.handicap += ["--umask", "%o" % self.drawn]
+		stage.note("umask %03o" % self.drawn)
+
+	@property
+	def umask(self) -> int:  # type: ignore[override]
+		return self.drawn
 
 
 class Times(Fault):
@@ -165,10 +156,7 @@ class Times(Fault):
 	group = "times"
 	wants_edit = True
 	wants_outputs_gone = True
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.shift = rng.choice((3600, 86400 * 365, 86400 * 3650))
+	choices = (3600, 86400 * 365, 86400 * 3650)  # seconds
 
 	def seconds(self, path: str) -> float:
 		raise NotImplementedError
@@ -191,7 +179,7 @@ class FutureSources(Times):
 	about = "sources have times of the future"
 
 	def seconds(self, path: str) -> float:
-		return os.stat(path).st_mtime + self.shift
+		return os.stat(path).st_mtime + self.drawn
 
 
 class PastSources(Times):

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import random
 from typing import List, Type
 
 from .fault import Fault, Later, Stage
@@ -35,121 +34,105 @@ class SmallStore(Fault):
 	about = "the store is on a disk that has hardly any room"
 	needs_root = True
 	group = "store"
-
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.size = rng.choice((4, 16, 64, 160, 400))
+	choices = (4, 16, 64, 160, 400)
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(stage.builder.store_folder(stage.scene), self.size)
-		stage.note("the store has %d KiB" % self.size)
+		stage.scene.mount(stage.builder.store_folder(stage.scene), self.drawn)
+		stage.note("the store has %d KiB" % self.drawn)
 
 	def relieve(self, stage: Stage) -> None:
 		stage.scene.remount(stage.builder.store_folder(stage.scene), "size=64m")
 
 
-class FullStore(Fault):
-	name = "store-full"
-	about = "the store's disk fills up while the build runs"
+class FullDisk(Fault):
+	"""A disk that fills up while the build runs, for good or for a while."""
+
 	needs_root = True
-	group = "store"
 	strikes = 1
+	size = 0
+	what = ""
+
+	def place(self, stage: Stage) -> pathlib.Path:
+		raise NotImplementedError
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(stage.builder.store_folder(stage.scene), 8192)
+		stage.scene.mount(self.place(stage), self.drawn or self.size)
 
 	def strike(self, stage: Stage, later: Later) -> bool:
-		fill(stage.builder.store_folder(stage.scene))
-		stage.note("the store's disk is full")
+		fill(self.place(stage))
+		stage.note("%s is full" % self.what)
+		if self.may_fail:
+			later.append((self.rng.choice((0.1, 10.0)), lambda: empty(self.place(stage))))
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		empty(stage.builder.store_folder(stage.scene))
+		empty(self.place(stage))
 
 
-class ReadOnlyStore(Fault):
+class FullStore(FullDisk):
+	name = "store-full"
+	about = "the store's disk fills up while the build runs"
+	group = "store"
+	size = 8192
+	what = "the store's disk"
+
+	def place(self, stage: Stage) -> pathlib.Path:
+		return stage.builder.store_folder(stage.scene)
+
+
+class ReadOnlyStore(FullStore):
 	name = "store-read-only"
 	about = "the store's disk may not be written to any more"
-	needs_root = True
-	group = "store"
-	strikes = 1
-
-	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(stage.builder.store_folder(stage.scene), 8192)
 
 	def strike(self, stage: Stage, later: Later) -> bool:
 		# which the system refuses while a file is open for writing
-		stage.scene.remount(stage.builder.store_folder(stage.scene), "ro")
+		stage.scene.remount(self.place(stage), "ro")
 		stage.note("the store's disk is read-only, if the system takes that")
 		return True
 
 	def relieve(self, stage: Stage) -> None:
-		stage.scene.remount(stage.builder.store_folder(stage.scene), "rw")
+		stage.scene.remount(self.place(stage), "rw")
 
 
-class FullRuntime(Fault):
+class FullRuntime(FullDisk):
 	name = "runtime-full"
 	about = "the runtime folder's disk is full, from the beginning or at some moment"
-	needs_root = True
 	group = "runtime"
-	strikes = 1
+	choices = (4, 64, 1024)
+	what = "the runtime folder's disk"
 
-	def __init__(self, rng: random.Random) -> None:
-		super().__init__(rng)
-		self.size = rng.choice((4, 64, 1024))
+	def place(self, stage: Stage) -> pathlib.Path:
+		return stage.scene.runtime
 
 	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(stage.scene.runtime, self.size)
-		stage.note("the runtime folder has %d KiB" % self.size)
-
-	def strike(self, stage: Stage, later: Later) -> bool:
-		fill(stage.scene.runtime)
-		stage.note("the runtime folder's disk is full")
-		return True
+		super().prepare(stage)
+		stage.note("the runtime folder has %d KiB" % self.drawn)
 
 	def relieve(self, stage: Stage) -> None:
-		empty(stage.scene.runtime)
+		super().relieve(stage)
 		stage.scene.remount(stage.scene.runtime, "size=8m")
 
 
-class FullTemporary(Fault):
+class FullTemporary(FullDisk):
 	name = "tmp-full"
 	about = "TMPDIR is full for a part of the build"
-	needs_root = True
 	may_fail = True
-	strikes = 1
+	size = 1024
+	what = "TMPDIR"
 
-	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(stage.scene.temporary, 1024)
-
-	def strike(self, stage: Stage, later: Later) -> bool:
-		fill(stage.scene.temporary)
-		stage.note("TMPDIR is full")
-		later.append((self.rng.choice((0.1, 10.0)), lambda: empty(stage.scene.temporary)))
-		return True
-
-	def relieve(self, stage: Stage) -> None:
-		empty(stage.scene.temporary)
+	def place(self, stage: Stage) -> pathlib.Path:
+		return stage.scene.temporary
 
 
-class FullOutputs(Fault):
+class FullOutputs(FullDisk):
 	name = "outputs-full"
 	about = "the project's disk is full for a part of the build"
-	needs_root = True
 	may_fail = True
-	strikes = 1
+	size = 16384
+	what = "the project's disk"
 
-	def prepare(self, stage: Stage) -> None:
-		stage.scene.mount(stage.scene.project, 16384)
-
-	def strike(self, stage: Stage, later: Later) -> bool:
-		fill(stage.scene.project)
-		stage.note("the project's disk is full")
-		later.append((self.rng.choice((0.1, 10.0)), lambda: empty(stage.scene.project)))
-		return True
-
-	def relieve(self, stage: Stage) -> None:
-		empty(stage.scene.project)
+	def place(self, stage: Stage) -> pathlib.Path:
+		return stage.scene.project
 
 
 KINDS: List[Type[Fault]] = [SmallStore, FullStore, ReadOnlyStore, FullRuntime, FullTemporary, FullOutputs]

@@ -1,7 +1,7 @@
 """What a fault is: when it strikes, what it does, and what of the build's promises it takes away."""
 
 import random
-from typing import Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from .builders import Builder
 from .project import Project
@@ -42,12 +42,14 @@ class Fault:
 	umask: Optional[int] = None  # what the build has
 	systems: Sequence[str] = ("ninja", "waf")
 	strikes = 0  # so often while the build runs
+	choices: Sequence[Any] = ()  # of which one is drawn
 
 	def __init__(self, rng: random.Random) -> None:
 		self.rng = rng
 		# by how much is made, as a busy machine is slow: the share of outputs, and seconds after that
 		count = self.strikes
 		self.moments = sorted((rng.choice((0.0, rng.random())), rng.random() ** 3 * 0.3) for _ in range(count))
+		self.drawn: Any = rng.choice(self.choices) if self.choices else None
 
 	def prepare(self, stage: Stage) -> None:
 		"""Before anything runs."""

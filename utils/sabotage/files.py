@@ -5,7 +5,7 @@ import pathlib
 import random
 import shutil
 import stat
-from typing import List, Type
+from typing import List, Sequence, Type
 
 from .fault import Fault, Later, Stage
 
@@ -72,17 +72,16 @@ def damage(path: pathlib.Path, way: str, rng: random.Random) -> None:
 WAYS = ("truncate", "scribble", "extend", "remove", "pipe", "folder", "link", "circle", "device", "empty", "unreadable")
 
 
-class Damage(Fault):
-	"""Some files of a folder, before the build or during it."""
+class Intrusion(Fault):
+	"""Something is done to a folder in one of several ways, before the build or during it."""
 
-	ways = WAYS
+	ways: Sequence[str] = ()
+	times: Sequence[int] = ()
 
 	def __init__(self, rng: random.Random) -> None:
-		self.strikes = rng.choice((0, 1, 2))
+		self.strikes = rng.choice(self.times)
 		super().__init__(rng)
 		self.way = rng.choice(self.ways)
-		self.damaged: List[pathlib.Path] = []
-		self.share = rng.choice((0.1, 0.5, 1.0))
 
 	def folder(self, stage: Stage) -> pathlib.Path:
 		raise NotImplementedError
@@ -93,6 +92,21 @@ class Damage(Fault):
 
 	def strike(self, stage: Stage, later: Later) -> bool:
 		return self.act(stage)
+
+	def act(self, stage: Stage) -> bool:
+		raise NotImplementedError
+
+
+class Damage(Intrusion):
+	"""Some files of a folder."""
+
+	ways = WAYS
+	times = (0, 1, 2)
+
+	def __init__(self, rng: random.Random) -> None:
+		super().__init__(rng)
+		self.damaged: List[pathlib.Path] = []
+		self.share = rng.choice((0.1, 0.5, 1.0))
 
 	def may(self, path: pathlib.Path) -> bool:
 		return True
@@ -166,23 +180,11 @@ class GoneSocket(Damage):
 		return bool(found)
 
 
-class GoneFolder(Fault):
+class GoneFolder(Intrusion):
 	"""A folder that is removed, or in whose place there is something else."""
 
-	def __init__(self, rng: random.Random) -> None:
-		self.strikes = rng.choice((0, 1, 1))
-		super().__init__(rng)
-		self.way = rng.choice(("remove", "renew", "rename", "exchange", "file", "link", "unwritable"))
-
-	def folder(self, stage: Stage) -> pathlib.Path:
-		raise NotImplementedError
-
-	def begin(self, stage: Stage) -> None:
-		if not self.strikes:
-			self.act(stage)
-
-	def strike(self, stage: Stage, later: Later) -> bool:
-		return self.act(stage)
+	ways = ("remove", "renew", "rename", "exchange", "file", "link", "unwritable")
+	times = (0, 1, 1)
 
 	def act(self, stage: Stage) -> bool:
 		folder = self.folder(stage)

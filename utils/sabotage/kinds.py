@@ -3,10 +3,11 @@
 import random
 from typing import Dict, List, Sequence, Type
 
+from hunt import Mistake
+
 from . import circumstances, disks, files, signals
 from .builders import Builder
 from .fault import Fault
-from .mistake import Mistake
 
 KINDS: Dict[str, Type[Fault]] = {
 	kind.name: kind for kind in (*signals.KINDS, *disks.KINDS, *files.KINDS, *circumstances.KINDS)

@@ -6,6 +6,8 @@ import signal
 import time
 from typing import Dict, List, NamedTuple
 
+from benchmark.session import send, status_of
+
 VARIABLE = b"WAFD_RUNTIME_DIR="
 
 
@@ -53,15 +55,13 @@ def look_at(pids: Dict[int, str]) -> List[Process]:
 	"""Those of some processes that have not ended, the oldest first."""
 	found = []
 	for pid, command in sorted(pids.items()):
+		status = status_of(pid)
 		try:
-			text = pathlib.Path("/proc/%d/stat" % pid).read_text(errors="replace")
 			program = os.path.basename(os.readlink("/proc/%d/exe" % pid)).replace(" (deleted)", "")
 		except OSError:
 			continue
-		# the name stands in parentheses and may hold anything
-		fields = text[text.rindex(")") + 2 :].split()
-		if fields[0] not in "ZX":
-			found.append(Process(pid, int(fields[1]), fields[0], program, command))
+		if status and status.state not in "ZX":
+			found.append(Process(pid, status.parent, status.state, program, command))
 	return found
 
 
@@ -94,15 +94,6 @@ def read(path: pathlib.Path) -> str:
 		return path.read_text(errors="replace").strip()
 	except OSError:
 		return ""
-
-
-def send(pid: int, number: int) -> bool:
-	"""Send a signal to a process that may be gone already."""
-	try:
-		os.kill(pid, number)
-	except OSError:
-		return False
-	return True
 
 
 def kill(pids: Dict[int, str]) -> None:

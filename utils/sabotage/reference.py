@@ -7,8 +7,9 @@ import stat
 import subprocess
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+from hunt import Mistake
+
 from .builders import Builder
-from .mistake import Mistake
 from .project import OUT, Project, State, remove_outputs
 from .scene import Scene
 

@@ -14,7 +14,8 @@ import sys
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from .mistake import Mistake
+from hunt import Mistake
+
 from .processes import Process, describe, kill, list_processes, look_at, wait_until_gone
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,6 +27,22 @@ ANSWER = 20.0  # seconds that `wafd stop` and its like may take
 OTHER_USER = 50000  # none has this number, so that what counts per user counts ours alone
 WAF = "from waflib_extras import launcher\nlauncher.main()\n"
 BETWEEN_LINKERS = re.compile(r"/cc\w{6}\.(cdtor\.[co]|res|ld|le)$")
+
+# that the system may refuse; the order is part of what a seed draws
+CALLS = """
+access accept4 bind capget chmod clock_gettime clone clone3 close_range connect copy_file_range dup3 epoll_create1
+epoll_ctl epoll_pwait epoll_wait eventfd2 execveat faccessat faccessat2 fadvise64 fallocate fchdir fchmod fchmodat
+fcntl fdatasync flock fstat fstatfs fsync ftruncate futimesat get_mempolicy getcwd getdents64 getgroups getpeername
+getpriority getrandom getrlimit getsockname getsockopt getxattr inotify_init1 io_uring_setup ioctl ioprio_get
+ioprio_set kcmp kill lgetxattr link linkat listen lseek madvise memfd_create membarrier mincore mkdir mkdirat mlock
+mremap msync name_to_handle_at openat2 personality pidfd_getfd pidfd_open pidfd_send_signal pipe2 poll ppoll prctl
+pread64 prlimit64 process_vm_readv process_vm_writev pselect6 ptrace pwrite64 pwritev2 readlink readlinkat readv
+recvfrom recvmsg rename renameat renameat2 rmdir rseq sched_get_priority_max sched_getaffinity sched_getattr
+sched_getparam sched_getscheduler sched_setaffinity sched_setattr sched_setparam sched_setscheduler sched_yield select
+sendfile sendmsg sendto set_robust_list setitimer setpgid setpriority setrlimit setsid setsockopt shutdown sigaltstack
+signalfd4 socket socketpair splice statfs statx symlink symlinkat sysinfo tgkill timer_create timerfd_create
+timerfd_settime truncate umask uname unlinkat unshare utimensat vfork wait4 waitid
+"""
 
 
 class Tools:
@@ -41,11 +58,7 @@ class Tools:
 		shutil.copy2(wafd, self.wafd)
 		shutil.copy2(wafcc, self.wafcc)
 		self.handicap = str(root / "handicap")
-		source = str(HERE / "handicap.c")
-		done = subprocess.run(["gcc", "-O1", "-o", self.handicap, source], capture_output=True, text=True, check=False)
-		if done.returncode:
-			raise Mistake("gcc does not compile %s: %s" % (source, done.stderr.strip()))
-		self.calls = subprocess.run([self.handicap, "--list"], capture_output=True, text=True).stdout.split()
+		self.calls = self.make_handicap()
 		self.links = root / "links"
 		self.links.mkdir()
 		for name in ("gcc", "g++"):
@@ -56,8 +69,17 @@ class Tools:
 		question = [self.handicap, "--user", str(OTHER_USER), "--", sys.executable, "-c", "import waflib"]
 		self.is_python_for_all = self.is_root and not subprocess.run(question, stderr=subprocess.DEVNULL).returncode
 
-	def close(self) -> None:
-		shutil.rmtree(str(self.root), ignore_errors=True)
+	def make_handicap(self) -> List[str]:
+		"""Compile what lays limits on programs; the calls that it can refuse, as a processor may lack some."""
+		asked = ["gcc", "-dM", "-E", "-include", "sys/syscall.h", "-xc", os.devnull]
+		known = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+		calls = [name for name in CALLS.split() if "#define SYS_%s " % name in known]
+		(self.root / "calls.h").write_text("".join('{"%s", SYS_%s},\n' % (name, name) for name in calls))
+		argv = ["gcc", "-O1", "-I%s" % self.root, "-o", self.handicap, str(HERE / "handicap.c")]
+		done = subprocess.run(argv, capture_output=True, text=True, check=False)
+		if done.returncode:
+			raise Mistake("gcc does not compile handicap.c: %s" % done.stderr.strip())
+		return calls
 
 
 def own_mounts() -> bool:
@@ -152,23 +174,14 @@ class Scene:
 
 	def ask(self, *argv: str, seconds: float = ANSWER, **variables: str) -> Tuple[Optional[int], str]:
 		"""A command of ours beside the build: its status, or none if it did not end in time."""
-		words = self.with_handicap(list(argv))
+		pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
 		environ = {**self.environ(), **variables}
-		child = subprocess.Popen(
-			words,
-			cwd=str(self.project),
-			env=environ,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.PIPE,
-			stderr=subprocess.DEVNULL,
-		)
+		words = self.with_handicap(list(argv))
 		try:
-			stdout, _ = child.communicate(timeout=seconds)
+			done = subprocess.run(words, cwd=str(self.project), env=environ, timeout=seconds, check=False, **pipes)
 		except subprocess.TimeoutExpired:
-			child.kill()
-			child.communicate()
 			return None, ""
-		return child.returncode, stdout.decode(errors="replace")
+		return done.returncode, done.stdout.decode(errors="replace")
 
 	# ---- processes
 

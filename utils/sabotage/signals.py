@@ -6,8 +6,10 @@ import random
 import signal
 from typing import Dict, List, Type
 
+from benchmark.session import send
+
 from .fault import Fault, Later, Stage
-from .processes import Process, send
+from .processes import Process
 
 PROGRAMS = ("wafd", "wafcc", "ninja", "python", "pypy", "sh", "dash", "handicap")
 
@@ -62,10 +64,10 @@ class Signal(Fault):
 	target = ""
 	number = signal.SIGKILL
 	is_continued = False
+	choices = (0.05, 0.3, 1.0)  # seconds of a pause
 
 	def __init__(self, rng: random.Random) -> None:
 		super().__init__(rng)
-		self.pause = rng.choice((0.05, 0.3, 1.0))
 		self.which = rng.random()
 
 	def strike(self, stage: Stage, later: Later) -> bool:
@@ -78,7 +80,7 @@ class Signal(Fault):
 		stage.note("%s to %d, %s" % (signal.Signals(self.number).name, chosen.pid, chosen.command[:60].strip()))
 		if self.number == signal.SIGSTOP:
 			if self.is_continued:
-				later.append((self.pause, lambda: send(chosen.pid, signal.SIGCONT) and None))
+				later.append((self.drawn, lambda: send(chosen.pid, signal.SIGCONT) and None))
 			else:
 				stage.scene.stopped.append(chosen.pid)
 		return True

@@ -13,10 +13,12 @@ import subprocess
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from benchmark.session import send
+
 from .builders import Configured, choose_builder
 from .fault import Fault, Later, Stage
 from .kinds import choose_faults
-from .processes import describe, list_processes, send
+from .processes import describe, list_processes
 from .project import OUT, Project, State, remove_outputs
 from .reference import UNWANTED, Reference, References, compare
 from .scene import LEAVE, Scene, Tools, wait_for

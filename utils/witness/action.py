@@ -9,59 +9,34 @@ PIECES = pathlib.Path(__file__).resolve().parent / "pieces"
 ACTION = re.compile(r"^ACTION\((\w+), (\w+)\)", re.M)
 
 # below the yard, or nowhere: some actions move and change what they are given
-FILES = (
-	*("a.txt", "b.txt", "./a.txt", "dir/c.txt", "dir/../b.txt", "link", "dirlink/c.txt", "deep", "hard", "odd name"),
-	*(
-		"dangling",
-		"loop",
-		"absent",
-		"dir/absent",
-		"none/x",
-		"a.txt/x",
-		"dir",
-		"//a",
-		"@/yard/a.txt",
-		"@/yard/dirlink/c.txt",
-	),
-	*("@/yard/absent", "dir//sub/./d.txt", "@/yard/dir/../hard"),
-)
-NEW = (
-	"new1",
-	"new2",
-	"./new3",
-	"dir/new1",
-	"dirlink/new2",
-	"none/new",
-	"a.txt",
-	"hard",
-	"dangling",
-	"link",
-	"@/yard/new1",
-)
-FOLDERS = (".", "dir", "./dir/", "dirlink", "dir/sub", "dir/..", "none", "a.txt", "@/yard/dir", "@/yard/dirlink/sub")
-BELOW = ("a.txt", "c.txt", "../a.txt", "sub/d.txt", "absent", "sub", ".", "..", "@/yard/b.txt", "up")
-LIBRARIES = (
-	"lib/libpart.so",
-	"./lib/libpart.so",
-	"./liblink.so",
-	"@/yard/lib/libpart.so",
-	"lib/absent.so",
-	"libm.so.6",
-)
-LINKS = ("link", "dirlink", "deep", "dangling", "loop", "a.txt", "absent", "dirlink/../link", "@/yard/link", "dir/up")
+FILES = [
+	*["a.txt", "b.txt", "./a.txt", "dir/c.txt", "dir/../b.txt", "link", "dirlink/c.txt", "deep", "hard"],
+	*["odd name", "dangling", "loop", "absent", "dir/absent", "none/x", "a.txt/x", "dir", "//a", "@/yard/a.txt"],
+	*["@/yard/dirlink/c.txt", "@/yard/absent", "dir//sub/./d.txt", "@/yard/dir/../hard"],
+]
+NEW = [
+	*["new1", "new2", "./new3", "dir/new1", "dirlink/new2", "none/new", "a.txt", "hard", "dangling", "link"],
+	*["@/yard/new1"],
+]
+FOLDERS = [".", "dir", "./dir/", "dirlink", "dir/sub", "dir/..", "none", "a.txt", "@/yard/dir", "@/yard/dirlink/sub"]
+BELOW = ["a.txt", "c.txt", "../a.txt", "sub/d.txt", "absent", "sub", ".", "..", "@/yard/b.txt", "up"]
+LIBRARIES = [
+	*["lib/libpart.so", "./lib/libpart.so", "./liblink.so", "@/yard/lib/libpart.so", "lib/absent.so", "libm.so.6"],
+]
+LINKS = ["link", "dirlink", "deep", "dangling", "loop", "a.txt", "absent", "dirlink/../link", "@/yard/link", "dir/up"]
 
 # what is drawn for each argument; @ is the folder that the programs have to themselves
 ARGUMENTS: Dict[str, List[List[str]]] = {
 	"NONE": [],
-	"FILE": [[*FILES]],
-	"NEW": [[*NEW]],
-	"FOLDER": [[*FOLDERS]],
-	"LIBRARY": [[*LIBRARIES]],
-	"LINK": [[*LINKS]],
-	"FILE_NEW": [[*FILES], [*NEW]],
-	"FOLDER_FILE": [[*FOLDERS], [*BELOW]],
-	"FOLDER_NEW": [[*FOLDERS], ["new4", "sub/new5", "c.txt", "../new1", "@/yard/new1"]],
-	"FOLDER_FILE_NEW": [[*FOLDERS], [*BELOW], [*NEW]],
+	"FILE": [FILES],
+	"NEW": [NEW],
+	"FOLDER": [FOLDERS],
+	"LIBRARY": [LIBRARIES],
+	"LINK": [LINKS],
+	"FILE_NEW": [FILES, NEW],
+	"FOLDER_FILE": [FOLDERS, BELOW],
+	"FOLDER_NEW": [FOLDERS, ["new4", "sub/new5", "c.txt", "../new1", "@/yard/new1"]],
+	"FOLDER_FILE_NEW": [FOLDERS, BELOW, NEW],
 	"START": [],
 }
 PARAMETERS = {

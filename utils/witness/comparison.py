@@ -14,21 +14,7 @@ from .strace import Begun, Seen, read_trace
 # which kinds of accesses tell of what the kernel did
 CONTENT = ("open", "load", "execute", "begin")
 SERVES: Dict[str, Tuple[str, ...]] = {
-	"any": (
-		"open",
-		"load",
-		"execute",
-		"begin",
-		"enter",
-		"find",
-		"look",
-		"link",
-		"resolve",
-		"list",
-		"rename",
-		"remove",
-		"make",
-	),
+	"any": (*CONTENT, "enter", "find", "look", "link", "resolve", "list", "rename", "remove", "make"),
 	"content": CONTENT,
 	"write": ("open", "rename", "remove", "make"),
 	"status": ("look", *CONTENT, "list", "enter"),

@@ -5,27 +5,14 @@ import pathlib
 import subprocess
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from .mistake import Mistake
+from hunt import Mistake
 
 # beside calls with paths: who lists, in which folder a process is, what its descriptors lead to, who is whose child
-CALLS = (
-	*(
-		"%file",
-		"getdents",
-		"getdents64",
-		"fchdir",
-		"fork",
-		"vfork",
-		"clone",
-		"clone3",
-		"unshare",
-		"dup",
-		"dup2",
-		"dup3",
-	),
-	*("fcntl", "memfd_create", "inotify_add_watch", "fanotify_mark", "connect", "bind", "open_by_handle_at"),
-)
-STRACE = ["strace", "-f", "-y", "-qq", "-s", "4096", "-e", "trace=" + ",".join(CALLS), "-o"]
+CALLS = """
+	%file getdents getdents64 fchdir fork vfork clone clone3 unshare dup dup2 dup3
+	fcntl memfd_create inotify_add_watch fanotify_mark connect bind open_by_handle_at
+"""
+STRACE = ["strace", "-f", "-y", "-qq", "-s", "4096", "-e", "trace=" + ",".join(CALLS.split()), "-o"]
 PATIENCE = 60  # seconds for one program
 
 

@@ -188,14 +188,6 @@ def list_singles(chooser: Chooser, few: int = 3) -> List[Node]:
 		if flavour.actions != "shell":
 			found.append(grandparent)
 			found.append(Node(dynamic, (Step("start_execve", (), "WHOLE", grandparent),)))
-		for start in (
-			"start_execve",
-			"start_vfork",
-			"start_spawn",
-			"start_system",
-			"start_fexecve",
-			"start_execvp",
-			"start_execveat",
-		):
-			found.append(Node(dynamic, (Step(start, (), "WHOLE", one),)))
+		for start in ("execve", "vfork", "spawn", "system", "fexecve", "execvp", "execveat"):
+			found.append(Node(dynamic, (Step("start_" + start, (), "WHOLE", one),)))
 	return found

@@ -12,111 +12,30 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 
 # which argument is a path, and which one, before it, is the folder's descriptor (-1: none)
 PLAIN, AT = ((-1, 0),), ((0, 1),)
-PATHS: Dict[str, Tuple[Tuple[int, int], ...]] = {
-	**dict.fromkeys(
-		[
-			"open",
-			"creat",
-			"stat",
-			"lstat",
-			"stat64",
-			"lstat64",
-			"access",
-			"readlink",
-			"chdir",
-			"mkdir",
-			"rmdir",
-			"unlink",
-			"truncate",
-		],
-		PLAIN,
-	),
-	**dict.fromkeys(
-		[
-			"truncate64",
-			"chmod",
-			"chown",
-			"lchown",
-			"chown32",
-			"lchown32",
-			"execve",
-			"mknod",
-			"utime",
-			"utimes",
-			"statfs",
-		],
-		PLAIN,
-	),
-	**dict.fromkeys(
-		["statfs64", "getxattr", "lgetxattr", "listxattr", "llistxattr", "setxattr", "lsetxattr", "removexattr"], PLAIN
-	),
-	**dict.fromkeys(
-		[
-			"lremovexattr",
-			"chroot",
-			"acct",
-			"swapon",
-			"swapoff",
-			"uselib",
-			"quotactl",
-			"umount",
-			"umount2",
-			"oldstat",
-			"oldlstat",
-		],
-		PLAIN,
-	),
-	**dict.fromkeys(
-		["openat", "openat2", "newfstatat", "fstatat64", "statx", "faccessat", "faccessat2", "fchmodat", "fchmodat2"],
-		AT,
-	),
-	**dict.fromkeys(
-		["readlinkat", "mkdirat", "unlinkat", "utimensat", "futimesat", "fchownat", "execveat", "mknodat", "open_tree"],
-		AT,
-	),
-	**dict.fromkeys(["name_to_handle_at", "inotify_add_watch", "utimensat_time64"], AT),
-	**dict.fromkeys(("rename", "link"), ((-1, 0), (-1, 1))),
-	**dict.fromkeys(("renameat", "renameat2", "linkat"), ((0, 1), (2, 3))),
-	**dict.fromkeys(("mount", "pivot_root"), ((-1, 0), (-1, 1))),
-	"move_mount": ((0, 1), (2, 3)),
-	"fanotify_mark": ((3, 4),),
-	"symlink": ((-1, 1),),
-	"symlinkat": ((1, 2),),
+WORDS: Dict[Tuple[Tuple[int, int], ...], str] = {
+	PLAIN: """
+		open creat stat lstat stat64 lstat64 access readlink chdir mkdir rmdir unlink truncate truncate64 chmod chown
+		lchown chown32 lchown32 execve mknod utime utimes statfs statfs64 getxattr lgetxattr listxattr llistxattr
+		setxattr lsetxattr removexattr lremovexattr chroot acct swapon swapoff uselib quotactl umount umount2 oldstat
+		oldlstat
+	""",
+	AT: """
+		openat openat2 newfstatat fstatat64 statx faccessat faccessat2 fchmodat fchmodat2 readlinkat mkdirat unlinkat
+		utimensat futimesat fchownat execveat mknodat open_tree name_to_handle_at inotify_add_watch utimensat_time64
+	""",
+	((-1, 0), (-1, 1)): "rename link mount pivot_root",
+	((0, 1), (2, 3)): "renameat renameat2 linkat move_mount",
+	((3, 4),): "fanotify_mark",
+	((-1, 1),): "symlink",
+	((1, 2),): "symlinkat",
 }
+PATHS = {name: places for places, names in WORDS.items() for name in names.split()}
 STATUS = ("stat", "lstat", "stat64", "lstat64", "newfstatat", "fstatat64", "statx", "oldstat", "oldlstat")
-CHANGES = (
-	*[
-		"creat",
-		"mkdir",
-		"rmdir",
-		"unlink",
-		"truncate",
-		"truncate64",
-		"chmod",
-		"chown",
-		"lchown",
-		"chown32",
-		"lchown32",
-		"mknod",
-		"utime",
-		"utimes",
-		"setxattr",
-	],
-	*[
-		"lsetxattr",
-		"removexattr",
-		"lremovexattr",
-		"fchmodat",
-		"fchmodat2",
-		"mkdirat",
-		"unlinkat",
-		"utimensat",
-		"futimesat",
-		"fchownat",
-		"mknodat",
-	],
-	*["utimensat_time64", "rename", "renameat", "renameat2", "symlink", "symlinkat"],
-)
+CHANGES = """
+	creat mkdir rmdir unlink truncate truncate64 chmod chown lchown chown32 lchown32 mknod utime utimes setxattr
+	lsetxattr removexattr lremovexattr fchmodat fchmodat2 mkdirat unlinkat utimensat futimesat fchownat mknodat
+	utimensat_time64 rename renameat renameat2 symlink symlinkat
+"""
 UNWATCHED = ("inotify_add_watch",)  # its descriptor is no folder
 NOTHING = ("EBADF", "EFAULT")  # the kernel has not come to look at a path
 NAMELESS = ("memfd_create", "getcwd")  # their texts are no paths that they were given
@@ -370,13 +289,9 @@ class Reader:
 			who = self.processes[int(magic.group(1))]
 		if magic.group(4):
 			return base, magic.group(6) or "/"
-		target = (
-			who.place.folder
-			if magic.group(3)
-			else who.program
-			if magic.group(5)
-			else who.files.get(int(magic.group(2)), "")
-		)
+		target = who.place.folder if magic.group(3) else who.program
+		if magic.group(2):
+			target = who.files.get(int(magic.group(2)), "")
 		if not target.startswith("/"):
 			return "", ""  # a pipe, or a file that is gone
 		rest = magic.group(6)
@@ -412,7 +327,7 @@ def need_of(call: Call) -> str:
 		return "link"
 	if name == "chdir":
 		return "enter"
-	return "write" if name in CHANGES else "any"
+	return "write" if name in CHANGES.split() else "any"
 
 
 def read_trace(log: str, folder: str) -> Tuple[List[Seen], List[Begun]]:

@@ -6,8 +6,9 @@ import shutil
 import subprocess
 from typing import Dict, List, Sequence
 
+from hunt import Mistake
+
 from .action import PIECES
-from .mistake import Mistake
 from .program import FLAVOURS
 from .source import Text
 

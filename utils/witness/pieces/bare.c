@@ -46,10 +46,7 @@ ACTION(bare_readlink, LINK) { CALL(NUMBER(89, 85), path, room, sizeof room, 0); 
 ACTION(bare_mkdir, NEW) { CALL(NUMBER(83, 39), path, 0755, 0, 0); }
 ACTION(bare_unlink, NEW) { CALL(NUMBER(87, 10), path, 0, 0, 0); }
 ACTION(bare_rename, FILE_NEW) { CALL(NUMBER(82, 38), path, other, 0, 0); }
-ACTION(bare_chdir, FOLDER_FILE) {
-	CALL(NUMBER(80, 12), folder, 0, 0, 0);
-	CALL(NUMBER(21, 33), path, 4, 0, 0);
-}
+ACTION(bare_chdir, FOLDER_FILE) { CALL(NUMBER(80, 12), folder, 0, 0, 0); CALL(NUMBER(21, 33), path, 4, 0, 0); }
 ACTION(bare_list, FOLDER) {
 	long file = CALL(NUMBER(2, 5), path, 0, 0, 0);
 	CALL(NUMBER(217, 220), file, room, sizeof room, 0);

@@ -1,27 +1,12 @@
 /* Files, by system calls that a program of the C library makes around it. */
 #define _GNU_SOURCE
 #include "action.h"
+#include "steps.h"
 
-#include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
 #include <stdint.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char room[4096];
-static struct stat status;
-
-/* ---- by `syscall` */
-
-static void read_and_close(long file) {
-	if (file >= 0) {
-		if (read((int)file, room, sizeof room) >= 0)
-			close((int)file);
-	}
-}
 
 ACTION(call_open, FILE) { read_and_close(syscall(SYS_open, path, O_RDONLY, 0)); }
 ACTION(call_openat, FILE) { read_and_close(syscall(SYS_openat, AT_FDCWD, path, O_RDONLY, 0)); }
@@ -33,29 +18,15 @@ ACTION(call_creat, NEW) { read_and_close(syscall(SYS_creat, path, 0644)); }
 ACTION(call_stat, FILE) { syscall(SYS_stat, path, &status); }
 ACTION(call_lstat, FILE) { syscall(SYS_lstat, path, &status); }
 ACTION(call_newfstatat, FILE) { syscall(SYS_newfstatat, AT_FDCWD, path, &status, 0); }
-ACTION(call_statx, FILE) {
-	struct statx found;
-	syscall(SYS_statx, AT_FDCWD, path, 0, STATX_ALL, &found);
-}
+ACTION(call_statx, FILE) { struct statx found; syscall(SYS_statx, AT_FDCWD, path, 0, STATX_ALL, &found); }
 ACTION(call_access, FILE) { syscall(SYS_access, path, R_OK); }
 ACTION(call_faccessat, FILE) { syscall(SYS_faccessat, AT_FDCWD, path, R_OK); }
 ACTION(call_faccessat2, FILE) { syscall(SYS_faccessat2, AT_FDCWD, path, R_OK, 0); }
 ACTION(call_readlink, LINK) { syscall(SYS_readlink, path, room, sizeof room); }
 ACTION(call_readlinkat, LINK) { syscall(SYS_readlinkat, AT_FDCWD, path, room, sizeof room); }
-ACTION(call_getdents, FOLDER) {
-	int file = open(path, O_RDONLY | O_DIRECTORY);
-	syscall(SYS_getdents, file, room, sizeof room);
-	close(file);
-}
-ACTION(call_getdents64, FOLDER) {
-	int file = open(path, O_RDONLY | O_DIRECTORY);
-	syscall(SYS_getdents64, file, room, sizeof room);
-	close(file);
-}
-ACTION(call_chdir, FOLDER_FILE) {
-	syscall(SYS_chdir, folder);
-	stat(path, &status);
-}
+ACTION(call_getdents, FOLDER) { WITH(O_RDONLY | O_DIRECTORY, syscall(SYS_getdents, file, room, sizeof room)) }
+ACTION(call_getdents64, FOLDER) { WITH(O_RDONLY | O_DIRECTORY, syscall(SYS_getdents64, file, room, sizeof room)) }
+ACTION(call_chdir, FOLDER_FILE) { syscall(SYS_chdir, folder); stat(path, &status); }
 ACTION(call_fchdir, FOLDER_FILE) {
 	int file = open(folder, O_PATH);
 	syscall(SYS_fchdir, file);
@@ -114,10 +85,7 @@ ACTION(call_name_to_handle, FILE) {
 	handle.head.handle_bytes = sizeof handle.rest;
 	syscall(SYS_name_to_handle_at, AT_FDCWD, path, &handle, &mount, 0);
 }
-ACTION(call_chroot, FOLDER_FILE) {
-	syscall(SYS_chroot, folder);
-	stat(path, &status);
-}
+ACTION(call_chroot, FOLDER_FILE) { syscall(SYS_chroot, folder); stat(path, &status); }
 ACTION(call_unshare_chdir, FOLDER_FILE) {
 	syscall(SYS_unshare, 0x200 /* CLONE_FS */);
 	if (chdir(folder) == 0)
@@ -125,20 +93,9 @@ ACTION(call_unshare_chdir, FOLDER_FILE) {
 }
 ACTION(call_execve, FILE) {
 	char *argv[] = {(char *)(uintptr_t)path, NULL};
-	pid_t child = fork();
-	if (child == 0) {
-		syscall(SYS_execve, path, argv, NULL);
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), syscall(SYS_execve, path, argv, NULL); _exit(0))
 }
 ACTION(call_dup_and_chdir, FOLDER_FILE) {
-	pid_t child = (pid_t)syscall(SYS_fork);
-	if (child == 0) {
-		if (chdir(folder) == 0)
-			stat(path, &status);
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK((pid_t)syscall(SYS_fork), if (chdir(folder) == 0) stat(path, &status); _exit(0))
 	stat(path, &status);
 }

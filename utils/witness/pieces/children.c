@@ -1,22 +1,18 @@
 /* Programs that are started, in all ways. */
 #define _GNU_SOURCE
 #include "action.h"
+#include "steps.h"
 
-#include <fcntl.h>
 #include <linux/sched.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 extern char **environ;
 
@@ -24,11 +20,6 @@ static char *cut[] = {"PATH=" ROOT "/bin:/usr/bin:/bin", "WITNESS=cut", NULL}, *
 
 char **environment_of(enum environment environment) {
 	return environment == WHOLE ? environ : environment == CUT ? cut : nothing;
-}
-
-static void wait_for(pid_t child) {
-	if (child > 0)
-		waitpid(child, NULL, __WALL);
 }
 
 static const char *base(const char *path) {
@@ -45,14 +36,6 @@ static char *line_of(char *const *argv) {
 	return line;
 }
 
-#define IN_FORK(fork, call)                                                                                                  \
-	pid_t child = fork;                                                                                                      \
-	if (child == 0) {                                                                                                        \
-		call;                                                                                                                \
-		_exit(99);                                                                                                           \
-	}                                                                                                                        \
-	wait_for(child);
-
 ACTION(start_execve, START) { IN_FORK(fork(), execve(argv[0], argv, environment_of(environment))) }
 ACTION(start_vfork, START) { IN_FORK(vfork(), execve(argv[0], argv, environment_of(environment))) }
 ACTION(start_execv, START) { IN_FORK(fork(), environ = environment_of(environment); execv(argv[0], argv)) }
@@ -64,9 +47,7 @@ ACTION(start_execlp, START) { IN_FORK(vfork(), execlp(base(argv[0]), argv[0], ar
 ACTION(start_execle, START) {
 	IN_FORK(fork(), execle(argv[0], argv[0], argv[1], argv[1] ? argv[2] : NULL, (char *)NULL, environment_of(environment)))
 }
-ACTION(start_putenv, START) {
-	IN_FORK(fork(), unsetenv("LD_PRELOAD"); putenv("WITNESS=put"); execv(argv[0], argv))
-}
+ACTION(start_putenv, START) { IN_FORK(fork(), unsetenv("LD_PRELOAD"); putenv("WITNESS=put"); execv(argv[0], argv)) }
 ACTION(start_clearenv, START) { IN_FORK(fork(), clearenv(); execv(argv[0], argv)) }
 ACTION(start_fexecve, START) {
 	int file = open(argv[0], O_RDONLY | (environment == EMPTY ? 0 : O_CLOEXEC));
@@ -102,7 +83,6 @@ ACTION(start_by_descriptor, START) {
 	close(file);
 }
 ACTION(start_copy_in_memory, START) {
-	static char room[1 << 16];
 	ssize_t size;
 	int from = open(argv[0], O_RDONLY), to = memfd_create("copy", 0);
 	while ((size = read(from, room, sizeof room)) > 0)
@@ -129,58 +109,49 @@ ACTION(start_twice, START) {
 
 /* ---- spawn */
 
-ACTION(start_spawn, START) {
+static void spawn_with(char *const *argv, enum environment environment, posix_spawn_file_actions_t *actions) {
 	pid_t child;
-	if (posix_spawn(&child, argv[0], NULL, NULL, argv, environment_of(environment)) == 0)
+	if (posix_spawn(&child, argv[0], actions, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
+	if (actions)
+		posix_spawn_file_actions_destroy(actions);
 }
+ACTION(start_spawn, START) { spawn_with(argv, environment, NULL); }
 ACTION(start_spawnp, START) {
 	pid_t child;
 	if (posix_spawnp(&child, base(argv[0]), NULL, NULL, argv, environment_of(environment)) == 0)
 		wait_for(child);
 }
 ACTION(start_spawn_actions, START) {
-	pid_t child;
 	posix_spawn_file_actions_t actions;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 0, "a.txt", O_RDONLY, 0);
 	posix_spawn_file_actions_addopen(&actions, 7, "spawned.txt", O_WRONLY | O_CREAT, 0644);
 	posix_spawn_file_actions_adddup2(&actions, 7, 8);
 	posix_spawn_file_actions_addclose(&actions, 8);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
-		wait_for(child);
-	posix_spawn_file_actions_destroy(&actions);
+	spawn_with(argv, environment, &actions);
 }
 ACTION(start_spawn_chdir, START) {
-	pid_t child;
 	posix_spawn_file_actions_t actions;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addchdir_np(&actions, "dir");
 	posix_spawn_file_actions_addopen(&actions, 0, "c.txt", O_RDONLY, 0);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
-		wait_for(child);
-	posix_spawn_file_actions_destroy(&actions);
+	spawn_with(argv, environment, &actions);
 }
 ACTION(start_spawn_fchdir, START) {
-	pid_t child;
 	posix_spawn_file_actions_t actions;
 	int folder = open("dir", O_RDONLY | O_DIRECTORY);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addfchdir_np(&actions, folder);
 	posix_spawn_file_actions_addopen(&actions, 0, "c.txt", O_RDONLY, 0);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
-		wait_for(child);
-	posix_spawn_file_actions_destroy(&actions);
+	spawn_with(argv, environment, &actions);
 	close(folder);
 }
 ACTION(start_spawn_refused, START) {
-	pid_t child;
 	posix_spawn_file_actions_t actions;
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_addopen(&actions, 0, "absent.txt", O_RDONLY, 0);
-	if (posix_spawn(&child, argv[0], &actions, NULL, argv, environment_of(environment)) == 0)
-		wait_for(child);
-	posix_spawn_file_actions_destroy(&actions);
+	spawn_with(argv, environment, &actions);
 }
 typedef int pidfd_spawn_function(int *, const char *, void *, void *, char *const *, char *const *);
 extern int pidfd_spawn(int *, const char *, void *, void *, char *const *, char *const *) __attribute__((weak));
@@ -206,9 +177,8 @@ ACTION(start_system_two, START) {
 		_exit(97);
 }
 ACTION(start_popen, START) {
-	char room[200];
 	FILE *pipe = popen(line_of(argv), environment == EMPTY ? "re" : "r");
-	while (pipe && fgets(room, sizeof room, pipe))
+	while (pipe && fgets(room, 200, pipe))
 		;
 	if (pipe)
 		pclose(pipe);
@@ -263,15 +233,10 @@ static int enter_folder(void *folder) { _exit(chdir(folder)); }
 ACTION(do_clone_chdir, FOLDER_FILE) {
 	/* a child that shares its folder moves its parent */
 	static char stack[1 << 16] __attribute__((aligned(16)));
-	struct stat status;
 	wait_for(clone(enter_folder, stack + sizeof stack, SIGCHLD | CLONE_FS, (void *)(uintptr_t)folder));
 	stat(path, &status);
 }
-ACTION(do_unshare_chdir, FOLDER_FILE) {
-	struct stat status;
-	if (unshare(CLONE_FS) == 0 && chdir(folder) == 0)
-		stat(path, &status);
-}
+ACTION(do_unshare_chdir, FOLDER_FILE) { if (unshare(CLONE_FS) == 0 && chdir(folder) == 0) stat(path, &status); }
 ACTION(start_numbered_anew, START) {
 	/* as root only: the child is process 1 of a world of its own */
 	if (fork() == 0) {
@@ -305,13 +270,7 @@ ACTION(start_in_thread, START) {
 ACTION(start_fork_in_thread, START) {
 	pthread_t thread;
 	struct wish wish = {argv, environment_of(environment)};
-	pid_t child = fork();
-	if (child == 0) {
-		if (pthread_create(&thread, NULL, start_in_this, &wish) == 0)
-			pthread_join(thread, NULL);
-		_exit(0);
-	}
-	wait_for(child);
+	IN_FORK(fork(), if (pthread_create(&thread, NULL, start_in_this, &wish) == 0) pthread_join(thread, NULL); _exit(0))
 }
 static void *become_in_thread(void *data) {
 	struct wish *wish = data;
@@ -322,13 +281,7 @@ ACTION(start_execve_in_thread, START) {
 	/* the program takes the place, and the number, of the whole process */
 	pthread_t thread;
 	struct wish wish = {argv, environment_of(environment)};
-	pid_t child = fork();
-	if (child == 0) {
-		if (pthread_create(&thread, NULL, become_in_thread, &wish) == 0)
-			pthread_join(thread, NULL);
-		_exit(0);
-	}
-	wait_for(child);
+	IN_FORK(fork(), if (pthread_create(&thread, NULL, become_in_thread, &wish) == 0) pthread_join(thread, NULL); _exit(0))
 }
 ACTION(start_clone3, START) {
 	struct clone_args wish = {.exit_signal = SIGCHLD};

@@ -1,11 +1,11 @@
 /* Files, by the functions of the C library. */
 #define _GNU_SOURCE
 #include "action.h"
+#include "steps.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <fts.h>
 #include <ftw.h>
 #include <glob.h>
@@ -24,7 +24,6 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -35,33 +34,36 @@
 #include <sys/swap.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/types.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <syslog.h>
 #include <time.h>
-#include <unistd.h>
 #include <utime.h>
 #include <wordexp.h>
 
-static char room[70000];
-static struct stat status;
-
-static void read_all(int file) {
-	while (file >= 0 && read(file, room, sizeof room) > 0)
-		;
+/* One line of an open file, if there is one. */
+static void skim(FILE *file) {
+	if (file) {
+		fgets(room, 99, file);
+		fclose(file);
+	}
 }
 
-static void read_and_close(int file) {
-	read_all(file);
-	if (file >= 0)
-		close(file);
+static void shut(FILE *file) {
+	if (file)
+		fclose(file);
+}
+
+static void list_all(DIR *list) {
+	while (list && readdir(list))
+		;
+	if (list)
+		closedir(list);
 }
 
 static void write_and_close(int file) {
@@ -82,21 +84,9 @@ ACTION(do_open_append, NEW) { write_and_close(open(path, O_WRONLY | O_CREAT | O_
 ACTION(do_open_keep, NEW) { read_and_close(open(path, O_RDWR | O_CREAT, 0644)); }
 ACTION(do_creat, NEW) { write_and_close(creat(path, 0600)); }
 
-ACTION(do_openat, FOLDER_FILE) {
-	int at = open(folder, O_RDONLY | O_DIRECTORY);
-	read_and_close(openat(at, path, O_RDONLY));
-	close(at);
-}
-ACTION(do_openat_path, FOLDER_FILE) {
-	int at = open(folder, O_PATH | O_DIRECTORY);
-	read_and_close(openat64(at, path, O_RDONLY));
-	close(at);
-}
-ACTION(do_openat_new, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	write_and_close(openat(at, path, O_WRONLY | O_CREAT, 0644));
-	close(at);
-}
+ACTION(do_openat, FOLDER_FILE) { AT(O_RDONLY | O_DIRECTORY, read_and_close(openat(at, path, O_RDONLY))); }
+ACTION(do_openat_path, FOLDER_FILE) { AT(O_PATH | O_DIRECTORY, read_and_close(openat64(at, path, O_RDONLY))); }
+ACTION(do_openat_new, FOLDER_NEW) { AT(O_PATH, write_and_close(openat(at, path, O_WRONLY | O_CREAT, 0644))); }
 ACTION(do_openat_here, FILE) { read_and_close(openat(AT_FDCWD, path, O_RDONLY)); }
 
 ACTION(do_openat_of_dup, FOLDER_FILE) {
@@ -121,13 +111,7 @@ ACTION(do_fopen, FILE) {
 		fclose(file);
 	}
 }
-ACTION(do_fopen_both, FILE) {
-	FILE *file = fopen64(path, "r+e");
-	if (file) {
-		fgets(room, 99, file);
-		fclose(file);
-	}
-}
+ACTION(do_fopen_both, FILE) { skim(fopen64(path, "r+e")); }
 ACTION(do_fopen_write, NEW) {
 	FILE *file = fopen(path, "w");
 	if (file) {
@@ -135,11 +119,7 @@ ACTION(do_fopen_write, NEW) {
 		fclose(file);
 	}
 }
-ACTION(do_fopen_exclusive, NEW) {
-	FILE *file = fopen(path, "wxe");
-	if (file)
-		fclose(file);
-}
+ACTION(do_fopen_exclusive, NEW) { shut(fopen(path, "wxe")); }
 ACTION(do_fopen_append, NEW) {
 	FILE *file = fopen(path, "a+");
 	if (file) {
@@ -148,45 +128,16 @@ ACTION(do_fopen_append, NEW) {
 		fclose(file);
 	}
 }
-ACTION(do_fopen_map, FILE) {
-	FILE *file = fopen(path, "rm");
-	if (file) {
-		fgets(room, 99, file);
-		fclose(file);
-	}
-}
-ACTION(do_fopen_charset, FILE) {
-	FILE *file = fopen(path, "r,ccs=ISO-8859-1");
-	if (file)
-		fclose(file);
-}
-ACTION(do_freopen, FILE_NEW) {
-	FILE *file = fopen(other, "w");
-	file = file ? freopen(path, "r", file) : NULL;
-	if (file) {
-		fgets(room, 99, file);
-		fclose(file);
-	}
-}
+ACTION(do_fopen_map, FILE) { skim(fopen(path, "rm")); }
+ACTION(do_fopen_charset, FILE) { shut(fopen(path, "r,ccs=ISO-8859-1")); }
+ACTION(do_freopen, FILE_NEW) { FILE *file = fopen(other, "w"); skim(file ? freopen(path, "r", file) : NULL); }
 ACTION(do_freopen_mode, FILE) {
 	FILE *file = fopen(path, "r+");
 	/* the same file with another mode: libc opens /proc/self/fd/N */
-	file = file ? freopen(NULL, "r", file) : NULL;
-	if (file)
-		fclose(file);
+	shut(file ? freopen(NULL, "r", file) : NULL);
 }
-ACTION(do_fdopen, FILE) {
-	FILE *file = fdopen(open(path, O_RDONLY), "r");
-	if (file) {
-		fgets(room, 99, file);
-		fclose(file);
-	}
-}
-ACTION(do_tmpfile, NONE) {
-	FILE *file = tmpfile();
-	if (file)
-		fclose(file);
-}
+ACTION(do_fdopen, FILE) { skim(fdopen(open(path, O_RDONLY), "r")); }
+ACTION(do_tmpfile, NONE) { shut(tmpfile()); }
 
 /* ---- by other names of the same functions */
 
@@ -201,28 +152,14 @@ ACTION(do_open64_alias, FILE) { read_and_close(__open64(path, O_RDONLY)); }
 ACTION(do_open_fortified, FILE) { read_and_close(__open_2(path, O_RDONLY)); }
 ACTION(do_open64_fortified, FILE) { read_and_close(__open64_2(path, O_RDONLY)); }
 ACTION(do_openat_fortified, FILE) { read_and_close(__openat_2(AT_FDCWD, path, O_RDONLY)); }
-ACTION(do_fopen_alias, FILE) {
-	FILE *file = _IO_fopen(path, "r");
-	if (file)
-		fclose(file);
-}
-ACTION(do_readlink_fortified, LINK) {
-	if (__readlink_chk(path, room, 4096, sizeof room) < 0)
-		room[0] = 0;
-}
+ACTION(do_fopen_alias, FILE) { shut(_IO_fopen(path, "r")); }
+ACTION(do_readlink_fortified, LINK) { __readlink_chk(path, room, 4096, sizeof room); }
 ACTION(do_realpath_fortified, FILE) { __realpath_chk(path, room, sizeof room); }
-ACTION(do_statfs_alias, FILE) {
-	struct statfs found;
-	__statfs(path, &found);
-}
+ACTION(do_statfs_alias, FILE) { struct statfs found; __statfs(path, &found); }
 
 /* ---- files that libc reads for a purpose */
 
-ACTION(do_setmntent, FILE) {
-	FILE *file = setmntent(path, "r");
-	if (file)
-		endmntent(file);
-}
+ACTION(do_setmntent, FILE) { FILE *file = setmntent(path, "r"); if (file) endmntent(file); }
 ACTION(do_catopen, FILE) {
 	nl_catd messages = catopen(path, NL_CAT_LOCALE);
 	if (messages != (nl_catd)-1)
@@ -234,10 +171,7 @@ ACTION(do_gettext, FOLDER) {
 	bindtextdomain("part", path);
 	dgettext("part", "text");
 }
-ACTION(do_locpath, FOLDER) {
-	setenv("LOCPATH", path, 1);
-	setlocale(LC_ALL, "xx_YY.UTF-8");
-}
+ACTION(do_locpath, FOLDER) { setenv("LOCPATH", path, 1); setlocale(LC_ALL, "xx_YY.UTF-8"); }
 ACTION(do_gconv_path, FOLDER) {
 	setenv("GCONV_PATH", path, 1);
 	iconv_t conversion = iconv_open("WITNESS", "UTF-8");
@@ -252,10 +186,7 @@ ACTION(do_tzset, FILE) {
 ACTION(do_res_init, NONE) { res_init(); }
 ACTION(do_services, NONE) { getservbyname("http", "tcp"); }
 ACTION(do_hostid, NONE) { gethostid(); }
-ACTION(do_loadavg, NONE) {
-	double found[1];
-	getloadavg(found, 1);
-}
+ACTION(do_loadavg, NONE) { double found[1]; getloadavg(found, 1); }
 ACTION(do_syslog, NONE) { syslog(LOG_DEBUG, "witness of nothing"); }
 ACTION(do_sem_open, NONE) { sem_open("/witness-of-nothing", 0); }
 ACTION(do_tmpnam, NONE) { tmpnam(room); }
@@ -270,32 +201,18 @@ static char *name_of(const char *form, int file) {
 }
 
 static void reopen(const char *path, int flags, const char *form) {
-	int file = open(path, flags);
-	if (file >= 0) {
-		read_and_close(open(name_of(form, file), O_RDONLY));
-		close(file);
-	}
+	WITH(flags, read_and_close(open(name_of(form, file), O_RDONLY)))
 }
 ACTION(do_reopen_by_proc, FILE) { reopen(path, O_RDONLY, "/proc/self/fd/%d"); }
 ACTION(do_reopen_by_dev, FILE) { reopen(path, O_RDONLY, "/dev/fd/%d"); }
 ACTION(do_reopen_path, FILE) { reopen(path, O_PATH, "/proc/self/fd/%d"); }
 ACTION(do_reopen_path_by_dev, FILE) { reopen(path, O_PATH | O_CLOEXEC, "/dev/fd/%d"); }
 ACTION(do_reopen_by_task, FILE) { reopen(path, O_PATH, "/proc/thread-self/fd/%d"); }
-ACTION(do_reopen_written, FILE) {
-	int file = open(path, O_WRONLY);
-	if (file >= 0) {
-		read_and_close(open(name_of("/proc/self/fd/%d", file), O_RDONLY));
-		close(file);
-	}
-}
+ACTION(do_reopen_written, FILE) { reopen(path, O_WRONLY, "/proc/self/fd/%d"); }
 ACTION(do_reopen_by_number, FILE) {
-	int file = open(path, O_PATH);
-	if (file >= 0) {
-		char name[80];
-		snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)getpid(), file);
-		read_and_close(open(name, O_RDONLY));
-		close(file);
-	}
+	char form[80];
+	snprintf(form, sizeof form, "/proc/%d/fd/%%d", (int)getpid());
+	reopen(path, O_PATH, form);
 }
 ACTION(do_reopen_stdin, FILE) {
 	int file = open(path, O_PATH);
@@ -308,21 +225,15 @@ ACTION(do_reopen_stdin, FILE) {
 		close(file);
 	}
 }
+static char *below(const char *form, int at, const char *path) {
+	snprintf(room, sizeof room, form, at, path);
+	return room;
+}
 ACTION(do_open_below_descriptor, FOLDER_FILE) {
-	int at = open(folder, O_PATH | O_DIRECTORY);
-	if (at >= 0) {
-		snprintf(room, sizeof room, "/proc/self/fd/%d/%s", at, path);
-		read_and_close(open(room, O_RDONLY));
-		close(at);
-	}
+	AT(O_PATH | O_DIRECTORY, if (at >= 0) read_and_close(open(below("/proc/self/fd/%d/%s", at, path), O_RDONLY)));
 }
 ACTION(do_stat_below_descriptor, FOLDER_FILE) {
-	int at = open(folder, O_PATH | O_DIRECTORY);
-	if (at >= 0) {
-		snprintf(room, sizeof room, "/dev/fd/%d/%s", at, path);
-		stat(room, &status);
-		close(at);
-	}
+	AT(O_PATH | O_DIRECTORY, if (at >= 0) stat(below("/dev/fd/%d/%s", at, path), &status));
 }
 ACTION(do_open_below_cwd, FILE) {
 	snprintf(room, sizeof room, "/proc/self/cwd/%s", path[0] == '/' ? "a.txt" : path);
@@ -335,49 +246,17 @@ ACTION(do_open_below_root, FILE) {
 		read_and_close(open(room, O_RDONLY));
 	}
 }
-ACTION(do_stat_descriptor, FILE) {
-	int file = open(path, O_PATH);
-	if (file >= 0) {
-		stat(name_of("/proc/self/fd/%d", file), &status);
-		close(file);
-	}
-}
-ACTION(do_chmod_descriptor, NEW) {
-	int file = open(path, O_PATH);
-	if (file >= 0) {
-		chmod(name_of("/proc/self/fd/%d", file), 0640);
-		close(file);
-	}
-}
+ACTION(do_stat_descriptor, FILE) { WITH(O_PATH, stat(name_of("/proc/self/fd/%d", file), &status)) }
+ACTION(do_chmod_descriptor, NEW) { WITH(O_PATH, chmod(name_of("/proc/self/fd/%d", file), 0640)) }
 ACTION(do_open_own_program, NONE) { read_and_close(open("/proc/self/exe", O_RDONLY)); }
-ACTION(do_link_of_own_program, NONE) {
-	if (readlink("/proc/self/exe", room, sizeof room) < 0)
-		room[0] = 0;
-}
-ACTION(do_link_of_cwd, NONE) {
-	if (readlink("/proc/self/cwd", room, sizeof room) < 0)
-		room[0] = 0;
-}
-ACTION(do_realpath_of_cwd, NONE) {
-	if (realpath("/proc/self/cwd", room))
-		stat(room, &status);
-}
-ACTION(do_list_descriptors, NONE) {
-	DIR *list = opendir("/proc/self/fd");
-	while (list && readdir(list))
-		;
-	if (list)
-		closedir(list);
-}
+ACTION(do_link_of_own_program, NONE) { readlink("/proc/self/exe", room, sizeof room); }
+ACTION(do_link_of_cwd, NONE) { readlink("/proc/self/cwd", room, sizeof room); }
+ACTION(do_realpath_of_cwd, NONE) { if (realpath("/proc/self/cwd", room)) stat(room, &status); }
+ACTION(do_list_descriptors, NONE) { list_all(opendir("/proc/self/fd")); }
 ACTION(do_list_by_descriptor, FOLDER) {
 	int file = open(path, O_PATH | O_DIRECTORY);
-	DIR *list = file < 0 ? NULL : opendir(name_of("/proc/self/fd/%d", file));
-	while (list && readdir(list))
-		;
-	if (list)
-		closedir(list);
-	if (file >= 0)
-		close(file);
+	list_all(file < 0 ? NULL : opendir(name_of("/proc/self/fd/%d", file)));
+	close(file);
 }
 ACTION(do_chdir_by_descriptor, FOLDER_FILE) {
 	int file = open(folder, O_PATH | O_DIRECTORY);
@@ -393,25 +272,12 @@ ACTION(do_stat_often, FILE) {
 		stat(path, &status);
 }
 ACTION(do_lstat, FILE) { lstat(path, &status); }
-ACTION(do_fstatat, FOLDER_FILE) {
-	int at = open(folder, O_RDONLY);
-	fstatat(at, path, &status, 0);
-	close(at);
-}
-ACTION(do_fstatat_nofollow, FOLDER_FILE) {
-	int at = open(folder, O_PATH);
-	fstatat(at, path, &status, AT_SYMLINK_NOFOLLOW);
-	close(at);
-}
-ACTION(do_statx, FILE) {
-	struct statx found;
-	statx(AT_FDCWD, path, 0, STATX_ALL, &found);
-}
+ACTION(do_fstatat, FOLDER_FILE) { AT(O_RDONLY, fstatat(at, path, &status, 0)); }
+ACTION(do_fstatat_nofollow, FOLDER_FILE) { AT(O_PATH, fstatat(at, path, &status, AT_SYMLINK_NOFOLLOW)); }
+ACTION(do_statx, FILE) { struct statx found; statx(AT_FDCWD, path, 0, STATX_ALL, &found); }
 ACTION(do_statx_at, FOLDER_FILE) {
 	struct statx found;
-	int at = open(folder, O_PATH);
-	statx(at, path, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &found);
-	close(at);
+	AT(O_PATH, statx(at, path, AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &found));
 }
 int __xstat(int, const char *, struct stat *);
 int __lxstat(int, const char *, struct stat *);
@@ -429,41 +295,22 @@ ACTION(do_stat_link_itself, LINK) {
 	int file = open(path, O_PATH | O_NOFOLLOW);
 	if (file >= 0) {
 		fstatat(file, "", &status, AT_EMPTY_PATH);
-		if (readlinkat(file, "", room, sizeof room) < 0)
-			room[0] = 0;
+		readlinkat(file, "", room, sizeof room);
 		close(file);
 	}
 }
 ACTION(do_access, FILE) { access(path, R_OK); }
 ACTION(do_access_there, FILE) { access(path, F_OK); }
-ACTION(do_faccessat, FOLDER_FILE) {
-	int at = open(folder, O_RDONLY);
-	faccessat(at, path, X_OK, 0);
-	close(at);
-}
+ACTION(do_faccessat, FOLDER_FILE) { AT(O_RDONLY, faccessat(at, path, X_OK, 0)); }
 ACTION(do_faccessat_nofollow, FILE) { faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW | AT_EACCESS); }
 ACTION(do_euidaccess, FILE) { euidaccess(path, R_OK); }
 ACTION(do_eaccess, FILE) { eaccess(path, W_OK); }
-ACTION(do_readlink, LINK) {
-	if (readlink(path, room, sizeof room) < 0)
-		room[0] = 0;
-}
-ACTION(do_readlinkat, FOLDER_FILE) {
-	int at = open(folder, O_RDONLY);
-	if (readlinkat(at, path, room, sizeof room) < 0)
-		room[0] = 0;
-	close(at);
-}
+ACTION(do_readlink, LINK) { readlink(path, room, sizeof room); }
+ACTION(do_readlinkat, FOLDER_FILE) { AT(O_RDONLY, readlinkat(at, path, room, sizeof room)); }
 ACTION(do_realpath, FILE) { free(realpath(path, NULL)); }
 ACTION(do_canonicalize, FILE) { free(canonicalize_file_name(path)); }
-ACTION(do_statfs, FILE) {
-	struct statfs found;
-	statfs(path, &found);
-}
-ACTION(do_statvfs, FILE) {
-	struct statvfs found;
-	statvfs(path, &found);
-}
+ACTION(do_statfs, FILE) { struct statfs found; statfs(path, &found); }
+ACTION(do_statvfs, FILE) { struct statvfs found; statvfs(path, &found); }
 ACTION(do_pathconf, FILE) {
 	pathconf(path, _PC_LINK_MAX);
 	pathconf(path, _PC_NAME_MAX);
@@ -499,12 +346,6 @@ ACTION(do_ftok, FILE) { ftok(path, 1); }
 
 /* ---- listing */
 
-static void list_all(DIR *list) {
-	while (list && readdir(list))
-		;
-	if (list)
-		closedir(list);
-}
 ACTION(do_opendir, FOLDER) { list_all(opendir(path)); }
 ACTION(do_fdopendir, FOLDER) {
 	int file = open(path, O_RDONLY | O_DIRECTORY);
@@ -526,15 +367,10 @@ static void free_names(struct dirent **names, int count) {
 	if (count >= 0)
 		free(names);
 }
-ACTION(do_scandir, FOLDER) {
-	struct dirent **names;
-	free_names(names, scandir(path, &names, choose, alphasort));
-}
+ACTION(do_scandir, FOLDER) { struct dirent **names; free_names(names, scandir(path, &names, choose, alphasort)); }
 ACTION(do_scandirat, FOLDER_FILE) {
 	struct dirent **names;
-	int at = open(folder, O_RDONLY | O_DIRECTORY);
-	free_names(names, scandirat(at, path, &names, NULL, NULL));
-	close(at);
+	AT(O_RDONLY | O_DIRECTORY, free_names(names, scandirat(at, path, &names, NULL, NULL)));
 }
 ACTION(do_scandirat_here, FOLDER) {
 	struct dirent **names;
@@ -584,14 +420,8 @@ ACTION(do_fts, FOLDER) {
 
 /* ---- folders */
 
-ACTION(do_chdir, FOLDER) {
-	if (chdir(path) == 0)
-		stat("a.txt", &status);
-}
-ACTION(do_chdir_and_open, FOLDER_FILE) {
-	if (chdir(folder) == 0)
-		read_and_close(open(path, O_RDONLY));
-}
+ACTION(do_chdir, FOLDER) { if (chdir(path) == 0) stat("a.txt", &status); }
+ACTION(do_chdir_and_open, FOLDER_FILE) { if (chdir(folder) == 0) read_and_close(open(path, O_RDONLY)); }
 ACTION(do_fchdir, FOLDER_FILE) {
 	int file = open(folder, O_PATH | O_DIRECTORY);
 	if (file >= 0 && fchdir(file) == 0)
@@ -606,10 +436,7 @@ ACTION(do_chdir_and_back, FOLDER_FILE) {
 		stat(path, &status);
 	close(here);
 }
-ACTION(do_chroot_same, FILE) {
-	if (chroot("/") == 0)
-		stat(path, &status);
-}
+ACTION(do_chroot_same, FILE) { if (chroot("/") == 0) stat(path, &status); }
 ACTION(do_chroot, FOLDER_FILE) {
 	/* as root only */
 	if (chroot(folder) == 0) {
@@ -628,42 +455,21 @@ ACTION(do_bind_mount, FILE_NEW) {
 ACTION(do_mount_absent, FILE) { mount(path, "absent", NULL, MS_BIND, NULL); }
 ACTION(do_umount_absent, NONE) { umount2("absent", MNT_EXPIRE); }
 ACTION(do_swapon, NEW) { swapon(path, 0); }
-ACTION(do_getcwd, NONE) {
-	if (getcwd(room, sizeof room))
-		stat(room, &status);
-}
+ACTION(do_getcwd, NONE) { if (getcwd(room, sizeof room)) stat(room, &status); }
 ACTION(do_current_dir_name, NONE) { free(get_current_dir_name()); }
 
 /* ---- making, moving, removing */
 
 ACTION(do_rename, FILE_NEW) { rename(path, other); }
-ACTION(do_renameat, FOLDER_FILE_NEW) {
-	int at = open(folder, O_PATH);
-	renameat(at, path, AT_FDCWD, other);
-	close(at);
-}
+ACTION(do_renameat, FOLDER_FILE_NEW) { AT(O_PATH, renameat(at, path, AT_FDCWD, other)); }
 ACTION(do_exchange, FILE_NEW) { renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_EXCHANGE); }
 ACTION(do_rename_new, FILE_NEW) { renameat2(AT_FDCWD, path, AT_FDCWD, other, RENAME_NOREPLACE); }
 ACTION(do_link, FILE_NEW) { link(path, other); }
-ACTION(do_link_and_read, FILE_NEW) {
-	if (link(path, other) == 0)
-		read_and_close(open(other, O_RDONLY));
-}
-ACTION(do_linkat, FOLDER_FILE_NEW) {
-	int at = open(folder, O_PATH);
-	linkat(at, path, AT_FDCWD, other, AT_SYMLINK_FOLLOW);
-	close(at);
-}
+ACTION(do_link_and_read, FILE_NEW) { if (link(path, other) == 0) read_and_close(open(other, O_RDONLY)); }
+ACTION(do_linkat, FOLDER_FILE_NEW) { AT(O_PATH, linkat(at, path, AT_FDCWD, other, AT_SYMLINK_FOLLOW)); }
 ACTION(do_symlink, FILE_NEW) { symlink(path, other); }
-ACTION(do_symlink_and_read, FILE_NEW) {
-	if (symlink(path, other) == 0)
-		read_and_close(open(other, O_RDONLY));
-}
-ACTION(do_symlinkat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	symlinkat("../a.txt", at, path);
-	close(at);
-}
+ACTION(do_symlink_and_read, FILE_NEW) { if (symlink(path, other) == 0) read_and_close(open(other, O_RDONLY)); }
+ACTION(do_symlinkat, FOLDER_NEW) { AT(O_PATH, symlinkat("../a.txt", at, path)); }
 ACTION(do_turn_link, FILE_NEW) {
 	symlink("b.txt", other);
 	read_and_close(open(other, O_RDONLY));
@@ -680,69 +486,29 @@ ACTION(do_turn_link_by_rename, FILE_NEW) {
 	stat(other, &status);
 }
 ACTION(do_unlink, NEW) { unlink(path); }
-ACTION(do_unlinkat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	unlinkat(at, path, 0);
-	close(at);
-}
+ACTION(do_unlinkat, FOLDER_NEW) { AT(O_PATH, unlinkat(at, path, 0)); }
 ACTION(do_remove, NEW) { remove(path); }
 ACTION(do_mkdir, NEW) { mkdir(path, 0755); }
-ACTION(do_mkdirat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	mkdirat(at, path, 0755);
-	close(at);
-}
-ACTION(do_mkdir_and_rmdir, NEW) {
-	if (mkdir(path, 0755) == 0)
-		rmdir(path);
-}
+ACTION(do_mkdirat, FOLDER_NEW) { AT(O_PATH, mkdirat(at, path, 0755)); }
+ACTION(do_mkdir_and_rmdir, NEW) { if (mkdir(path, 0755) == 0) rmdir(path); }
 ACTION(do_mknod, NEW) { mknod(path, S_IFREG | 0644, 0); }
-ACTION(do_mknodat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	if (mknodat(at, path, S_IFIFO | 0644, 0) == 0)
-		unlinkat(at, path, 0);
-	close(at);
-}
+ACTION(do_mknodat, FOLDER_NEW) { AT(O_PATH, if (mknodat(at, path, S_IFIFO | 0644, 0) == 0) unlinkat(at, path, 0)); }
 /* A FIFO must be gone again before anything opens it, and waits. */
-ACTION(do_mkfifo, NEW) {
-	if (mkfifo(path, 0644) == 0)
-		unlink(path);
-}
-ACTION(do_mkfifoat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	if (mkfifoat(at, path, 0644) == 0)
-		unlinkat(at, path, 0);
-	close(at);
-}
+ACTION(do_mkfifo, NEW) { if (mkfifo(path, 0644) == 0) unlink(path); }
+ACTION(do_mkfifoat, FOLDER_NEW) { AT(O_PATH, if (mkfifoat(at, path, 0644) == 0) unlinkat(at, path, 0)); }
 ACTION(do_truncate, NEW) { truncate(path, 3); }
 ACTION(do_chmod, NEW) { chmod(path, 0644); }
-ACTION(do_fchmodat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	fchmodat(at, path, 0600, 0);
-	close(at);
-}
+ACTION(do_fchmodat, FOLDER_NEW) { AT(O_PATH, fchmodat(at, path, 0600, 0)); }
 ACTION(do_fchmodat_nofollow, NEW) { fchmodat(AT_FDCWD, path, 0600, AT_SYMLINK_NOFOLLOW); }
 ACTION(do_lchmod, NEW) { lchmod(path, 0600); }
 ACTION(do_chown, NEW) { chown(path, (uid_t)-1, (gid_t)-1); }
 ACTION(do_lchown, NEW) { lchown(path, (uid_t)-1, (gid_t)-1); }
-ACTION(do_fchownat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	fchownat(at, path, (uid_t)-1, (gid_t)-1, 0);
-	close(at);
-}
+ACTION(do_fchownat, FOLDER_NEW) { AT(O_PATH, fchownat(at, path, (uid_t)-1, (gid_t)-1, 0)); }
 ACTION(do_utime, NEW) { utime(path, NULL); }
 ACTION(do_utimes, NEW) { utimes(path, NULL); }
 ACTION(do_lutimes, NEW) { lutimes(path, NULL); }
-ACTION(do_futimesat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	futimesat(at, path, NULL);
-	close(at);
-}
-ACTION(do_utimensat, FOLDER_NEW) {
-	int at = open(folder, O_PATH);
-	utimensat(at, path, NULL, AT_SYMLINK_NOFOLLOW);
-	close(at);
-}
+ACTION(do_futimesat, FOLDER_NEW) { AT(O_PATH, futimesat(at, path, NULL)); }
+ACTION(do_utimensat, FOLDER_NEW) { AT(O_PATH, utimensat(at, path, NULL, AT_SYMLINK_NOFOLLOW)); }
 
 static char *pattern(const char *folder, const char *suffix) {
 	snprintf(room, sizeof room, "%s/tXXXXXX%s", folder, suffix);
@@ -784,28 +550,20 @@ ACTION(do_map, FILE) {
 		munmap(place, 4096);
 	}
 }
-ACTION(do_sendfile, FILE_NEW) {
-	int from = open(path, O_RDONLY), to = open(other, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-	sendfile(to, from, NULL, 100);
-	close(from);
-	close(to);
-}
-ACTION(do_copy_file_range, FILE_NEW) {
-	int from = open(path, O_RDONLY), to = creat(other, 0644);
-	copy_file_range(from, NULL, to, NULL, 100, 0);
-	close(from);
-	close(to);
-}
+#define BETWEEN(target, call)                                                                                                \
+	int from = open(path, O_RDONLY), to = target;                                                                            \
+	call;                                                                                                                    \
+	close(from);                                                                                                             \
+	close(to)
+ACTION(do_sendfile, FILE_NEW) { BETWEEN(open(other, O_WRONLY | O_CREAT | O_TRUNC, 0644), sendfile(to, from, NULL, 100)); }
+ACTION(do_copy_file_range, FILE_NEW) { BETWEEN(creat(other, 0644), copy_file_range(from, NULL, to, NULL, 100, 0)); }
 ACTION(do_splice, FILE_NEW) {
-	int from = open(path, O_RDONLY), to = creat(other, 0644), ends[2];
-	if (pipe(ends) == 0) {
-		if (splice(from, NULL, ends[1], NULL, 4, 0) > 0)
-			splice(ends[0], NULL, to, NULL, 4, 0);
-		close(ends[0]);
-		close(ends[1]);
-	}
-	close(from);
-	close(to);
+	int ends[2];
+	if (pipe(ends) < 0)
+		return;
+	BETWEEN(creat(other, 0644), if (splice(from, NULL, ends[1], NULL, 4, 0) > 0) splice(ends[0], NULL, to, NULL, 4, 0));
+	close(ends[0]);
+	close(ends[1]);
 }
 ACTION(do_lock, FILE) {
 	int file = open(path, O_RDONLY);
@@ -832,25 +590,16 @@ ACTION(do_pass_descriptor, FILE) {
 	close(ends[0]);
 	close(ends[1]);
 }
-ACTION(do_bind, NEW) {
+static void with_socket(const char *path, int (*call)(int, const struct sockaddr *, socklen_t)) {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	snprintf(address.sun_path, sizeof address.sun_path, "%.90s", path);
 	int file = socket(AF_UNIX, SOCK_STREAM, 0);
-	bind(file, (void *)&address, sizeof address);
+	call(file, (void *)&address, sizeof address);
 	close(file);
 }
-ACTION(do_connect, FILE) {
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	snprintf(address.sun_path, sizeof address.sun_path, "%.90s", path);
-	int file = socket(AF_UNIX, SOCK_STREAM, 0);
-	connect(file, (void *)&address, sizeof address);
-	close(file);
-}
-ACTION(do_shm_open, NONE) {
-	int file = shm_open("/witness-of-nothing", O_RDONLY, 0);
-	if (file >= 0)
-		close(file);
-}
+ACTION(do_bind, NEW) { with_socket(path, bind); }
+ACTION(do_connect, FILE) { with_socket(path, connect); }
+ACTION(do_shm_open, NONE) { int file = shm_open("/witness-of-nothing", O_RDONLY, 0); if (file >= 0) close(file); }
 
 /* ---- libraries */
 
@@ -890,38 +639,13 @@ ACTION(do_threads, FILE_NEW) {
 }
 ACTION(do_thread_fork, FOLDER_FILE) {
 	pthread_t thread;
-	pid_t child = fork();
-	if (child == 0) {
-		if (chdir(folder) == 0 && pthread_create(&thread, NULL, read_in_thread, (void *)(uintptr_t)path) == 0)
-			pthread_join(thread, NULL);
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), if (chdir(folder) == 0 && pthread_create(&thread, NULL, read_in_thread, (void *)(uintptr_t)path) == 0)
+	                        pthread_join(thread, NULL); _exit(0))
 }
-ACTION(do_fork_read, FILE) {
-	pid_t child = fork();
-	if (child == 0) {
-		read_all(open(path, O_RDONLY));
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
-}
-ACTION(do_fork_exit, FILE) {
-	pid_t child = fork();
-	if (child == 0) {
-		lstat(path, &status);
-		exit(0);
-	}
-	waitpid(child, NULL, 0);
-}
+ACTION(do_fork_read, FILE) { IN_FORK(fork(), read_all(open(path, O_RDONLY)); _exit(0)) }
+ACTION(do_fork_exit, FILE) { IN_FORK(fork(), lstat(path, &status); exit(0)) }
 ACTION(do_fork_chdir, FOLDER_FILE) {
-	pid_t child = fork();
-	if (child == 0) {
-		if (chdir(folder) == 0)
-			read_all(open(path, O_RDONLY));
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), if (chdir(folder) == 0) read_all(open(path, O_RDONLY)); _exit(0))
 	stat(path, &status);
 }
 ACTION(do_vfork_read, FILE) {
@@ -935,13 +659,7 @@ ACTION(do_vfork_read, FILE) {
 	waitpid(child, NULL, 0);
 }
 ACTION(do_vfork_chdir, FOLDER_FILE) {
-	pid_t child = vfork();
-	if (child == 0) {
-		if (chdir(folder) == 0)
-			stat(path, &status);
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(vfork(), if (chdir(folder) == 0) stat(path, &status); _exit(0))
 	stat(path, &status);
 }
 ACTION(do_fork_twice, FILE) {
@@ -959,12 +677,6 @@ ACTION(do_fork_twice, FILE) {
 }
 ACTION(do_fork_inherit, FILE) {
 	int file = open(path, O_RDONLY);
-	pid_t child = fork();
-	if (child == 0) {
-		if (file >= 0)
-			read_all(open(name_of("/proc/self/fd/%d", file), O_RDONLY));
-		_exit(0);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), if (file >= 0) read_all(open(name_of("/proc/self/fd/%d", file), O_RDONLY)); _exit(0))
 	close(file);
 }

@@ -2,25 +2,12 @@
  * instructions a program has. */
 #define _GNU_SOURCE
 #include "action.h"
+#include "steps.h"
 
-#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static char room[4096];
-static struct stat status;
-
-static void read_and_close(long file) {
-	if (file >= 0) {
-		if (read((int)file, room, sizeof room) >= 0)
-			close((int)file);
-	}
-}
 
 #ifdef __x86_64__
 static long own(long number, long a, long b, long c, long d) {
@@ -36,10 +23,7 @@ ACTION(own_openat, FILE) { read_and_close(OWN(SYS_openat, AT_FDCWD, path, O_RDON
 ACTION(own_stat, FILE) { OWN(SYS_stat, path, &status, 0, 0); }
 ACTION(own_access, FILE) { OWN(SYS_access, path, R_OK, 0, 0); }
 ACTION(own_readlink, LINK) { OWN(SYS_readlink, path, room, sizeof room, 0); }
-ACTION(own_chdir, FOLDER_FILE) {
-	OWN(SYS_chdir, folder, 0, 0, 0);
-	stat(path, &status);
-}
+ACTION(own_chdir, FOLDER_FILE) { OWN(SYS_chdir, folder, 0, 0, 0); stat(path, &status); }
 ACTION(own_creat, NEW) { read_and_close(OWN(SYS_creat, path, 0644, 0, 0)); }
 ACTION(own_unlink, NEW) { OWN(SYS_unlink, path, 0, 0, 0); }
 
@@ -56,18 +40,10 @@ static int lower(const char *path) {
 ACTION(old_open, FILE) { read_and_close(old(5, lower(path), O_RDONLY, 0)); }
 ACTION(old_stat, FILE) { old(195, lower(path), lower("") + 1024, 0); }
 ACTION(old_access, FILE) { old(33, lower(path), R_OK, 0); }
-ACTION(old_chdir, FOLDER_FILE) {
-	old(12, lower(folder), 0, 0);
-	stat(path, &status);
-}
+ACTION(old_chdir, FOLDER_FILE) { old(12, lower(folder), 0, 0); stat(path, &status); }
 ACTION(old_mkdir, NEW) { old(39, lower(path), 0755, 0); }
 
 ACTION(start_execve_own, START) {
-	pid_t child = fork();
-	if (child == 0) {
-		OWN(SYS_execve, argv[0], argv, environment_of(environment), 0);
-		_exit(99);
-	}
-	waitpid(child, NULL, 0);
+	IN_FORK(fork(), OWN(SYS_execve, argv[0], argv, environment_of(environment), 0); _exit(99))
 }
 #endif

@@ -1,4 +1,4 @@
-/* What both programs measure with: the clock, and the summary of many times. */
+/* What all of them measure with: the clock, and the summary of many times. */
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,15 +24,20 @@ static int compare_times(const void *first, const void *second) {
 	return (a > b) - (a < b);
 }
 
+/* The times get sorted. */
+static double median(double *walls, size_t count) {
+	qsort(walls, count, sizeof *walls, compare_times);
+	return (walls[(count - 1) / 2] + walls[count / 2]) / 2;
+}
+
 /* Writes what one of so many took, as JSON; the times get sorted. */
-static bool write_times(const char *path, double *walls, size_t count, const struct rusage *used) {
+static inline bool write_times(const char *path, double *walls, size_t count, const struct rusage *used) {
 	FILE *result = fopen(path, "w");
 
 	if (!result)
 		return false;
-	qsort(walls, count, sizeof *walls, compare_times);
-	double median = (walls[(count - 1) / 2] + walls[count / 2]) / 2, most = walls[(count - 1) * 99 / 100];
+	double middle = median(walls, count), most = walls[(count - 1) * 99 / 100];
 	double user = microseconds(used->ru_utime) / (double)count, system = microseconds(used->ru_stime) / (double)count;
-	fprintf(result, "{\"wall\": %.3f, \"p99\": %.3f, \"user\": %.3f, \"system\": %.3f}\n", median, most, user, system);
+	fprintf(result, "{\"wall\": %.3f, \"p99\": %.3f, \"user\": %.3f, \"system\": %.3f}\n", middle, most, user, system);
 	return fclose(result) == 0;
 }

@@ -19,8 +19,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "times.h"
 
 #define PAGE 4096
 #define LAST_OF_SHELL 9 /* a shell knows no descriptor with two digits */
@@ -227,10 +228,6 @@ static void hold_memory(size_t mib) {
 		memory[i] = 1;
 }
 
-static double microseconds(struct timeval time) {
-	return 1e6 * (double)time.tv_sec + (double)time.tv_usec;
-}
-
 /* The processor time of us and of all children that we have waited for. */
 static struct used read_used(void) {
 	struct rusage own, theirs;
@@ -243,14 +240,6 @@ static struct used read_used(void) {
 	};
 }
 
-static double read_clock(void) {
-	struct timespec now;
-
-	if (clock_gettime(CLOCK_MONOTONIC, &now))
-		fail("clock_gettime");
-	return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
-}
-
 static void run(const struct way *way, char *program, int piped, size_t count, double *walls) {
 	for (size_t i = 0; i < count; i++) {
 		double started = read_clock();
@@ -261,17 +250,6 @@ static void run(const struct way *way, char *program, int piped, size_t count, d
 			way->call(piped);
 		walls[i] = read_clock() - started;
 	}
-}
-
-static int compare(const void *first, const void *second) {
-	double a = *(const double *)first, b = *(const double *)second;
-
-	return (a > b) - (a < b);
-}
-
-static double median(double *values, size_t count) {
-	qsort(values, count, sizeof *values, compare);
-	return (values[(count - 1) / 2] + values[count / 2]) / 2;
 }
 
 int main(int argc, char **argv) {

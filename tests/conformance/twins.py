@@ -14,7 +14,6 @@ import re
 import shutil
 import stat
 import subprocess
-import time
 import zipfile
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -112,7 +111,6 @@ class Run(NamedTuple):
 	status: int
 	stdout: bytes
 	stderr: bytes
-	seconds: float
 
 	def __str__(self) -> str:
 		output = (self.stdout + self.stderr).decode(errors="replace")
@@ -126,21 +124,16 @@ class Build(NamedTuple):
 	runs: List[Run]
 
 	@property
-	def seconds(self) -> float:
-		return sum(run.seconds for run in self.runs)
-
-	@property
 	def succeeded(self) -> bool:
 		return all(run.status == 0 for run in self.runs)
 
 
 def run_command(command: Sequence[str], cwd: pathlib.Path, env: Mapping[str, str], timeout: Optional[float]) -> Run:
 	"""Run a command to its end, with its two outputs kept apart."""
-	begin = time.monotonic()
 	done = subprocess.run(
 		command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
 	)
-	return Run(tuple(command), done.returncode, done.stdout, done.stderr, time.monotonic() - begin)
+	return Run(tuple(command), done.returncode, done.stdout, done.stderr)
 
 
 def build_aside(

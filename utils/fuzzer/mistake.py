@@ -1,5 +1,0 @@
-"""What whoever has called us can mend."""
-
-
-class Mistake(Exception):
-	"""The caller can mend this; the message says how."""

@@ -1,0 +1,82 @@
+"""
+What the programs that look for wrong answers, and for harm, have in common.
+
+These are ``fuzzcache.py``, ``fuzzwaf.py``, ``fuzzobserve.py`` and ``faults.py``.
+"""
+
+import argparse
+import os
+import pathlib
+import random
+import shutil
+import sys
+from typing import Callable, Optional
+
+from benchmark.mistake import Mistake
+
+BUILT = pathlib.Path(__file__).resolve().parent.parent / "engine" / "target" / "release"
+
+
+class Parser(argparse.ArgumentParser):
+	"""A parser with the options that they all have."""
+
+	def __init__(self, description: str, examples: str, keep: str) -> None:
+		look = argparse.RawDescriptionHelpFormatter
+		super().__init__(description=description.strip(), epilog=examples, formatter_class=look)
+		self.add_argument("--seed", type=int, metavar="N", help="of everything that is drawn (default a fresh one)")
+		self.add_argument("--work", metavar="DIR", help="where to work, in a new folder (default the system's)")
+		self.add_argument("--keep", action="store_true", help=keep)
+
+
+def choose_seed(options: argparse.Namespace, is_told: bool = True) -> int:
+	"""The seed of everything that is drawn; it is told, so that all of it can be had again."""
+	seed: int = options.seed if options.seed is not None else random.SystemRandom().randrange(10**9)
+	if is_told:
+		print("seed %d" % seed, flush=True)
+	return seed
+
+
+def find_program(name: str, option: str, *places: Optional[str]) -> str:
+	"""One of our programs, in the first of the places that is known."""
+	found = next(filter(None, places), None)
+	if not found or not os.access(found, os.X_OK):
+		raise Mistake("%s: no such program: build the engine, or name one with %s" % (found or name, option))
+	return os.path.abspath(found)
+
+
+def find_built(name: str) -> Optional[str]:
+	"""A program as it was built in this tree, if it was."""
+	return str(BUILT / name) if (BUILT / name).is_file() else None
+
+
+def need_waflib() -> None:
+	"""Refuse to go on with a Python that finds no Waf."""
+	try:
+		import waflib  # noqa: F401
+	except ImportError:
+		hint = "pip install waflib, or run a Python that has it, such as build/check-*/bin/python"
+		raise Mistake("%s finds no waflib: %s" % (sys.executable, hint)) from None
+
+
+def tell_progress(what: str, rarely: int) -> Callable[[int, int], None]:
+	"""Each step on a terminal; in a log only now and then."""
+	is_shown = sys.stderr.isatty()
+
+	def say(done: int, total: int) -> None:
+		if is_shown:
+			print("\r%d of %d %s" % (done, total, what), end="", file=sys.stderr, flush=True)
+		elif done % rarely == 0:
+			print("%d of %d %s" % (done, total, what), file=sys.stderr, flush=True)
+
+	return say
+
+
+def conclude(wrong: Optional[str], done: str, root: pathlib.Path, keep: bool) -> int:
+	"""Say what came of it; the exit status. The folder is kept where something differs."""
+	if wrong:
+		print("%s\nkept in %s" % (wrong, root))
+		return 1
+	print("%s, nothing differs" % done)
+	if not keep:
+		shutil.rmtree(root)
+	return 0

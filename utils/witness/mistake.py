@@ -1,5 +1,0 @@
-"""What the caller can mend."""
-
-
-class Mistake(Exception):
-	"""The caller can mend this; the message says how."""
