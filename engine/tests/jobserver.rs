@@ -10,7 +10,7 @@ use rustix::fs::OFlags;
 use space::order::{shell, Order};
 use space::peer::{bytes_of, Peer};
 use space::{process, wait_until, TestSpace};
-use wafengine::jobserver::Form;
+use wafengine::process::jobserver::Form;
 use wafengine::wire::{Policy, Request, Verdict};
 
 const NOTHING: Policy = Policy {

@@ -3,9 +3,9 @@
 use std::fmt::Debug;
 
 use serde_json::Value;
-use wafengine::frame::Inbox;
-use wafengine::jobserver::Form;
-use wafengine::terminal::Size;
+use wafengine::bytes::frame::Inbox;
+use wafengine::process::jobserver::Form;
+use wafengine::process::terminal::Size;
 use wafengine::wire::{
     Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
     FRAME_CAP,

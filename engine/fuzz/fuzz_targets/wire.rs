@@ -3,7 +3,7 @@
 #![no_main]
 
 use fuzzed::{cut, encoded, fuzz_frames};
-use wafengine::jobserver::Form;
+use wafengine::process::jobserver::Form;
 use wafengine::wire::{
     Caching, Execute, Hello, Known, Outcome, Policy, Reply, Request, Stdio, Strings, Why, FRAME_CAP,
 };

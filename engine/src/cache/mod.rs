@@ -9,57 +9,20 @@
 //! Knows nothing of sockets, slots and connections; what other machines have it is told by `tier`. Nothing here can fail a build: whoever is in doubt says why, and the
 //! real command runs.
 
-pub mod access;
-pub mod action;
 pub mod answer;
 pub mod audit;
-pub mod claim;
 pub mod clerks;
 pub mod compiler;
-pub mod dated;
-pub mod destination;
-pub mod diary;
-pub mod digest;
-mod elsewhere;
-pub mod entry;
-pub mod environment;
-pub mod exception;
 mod explain;
-pub mod fact;
-pub mod flight;
-pub mod foreign;
-pub mod input;
-pub mod inputs;
-pub mod instructions;
 pub mod journal;
 pub mod keep;
-pub mod language;
-pub mod line;
-pub mod listing;
-pub mod manners;
-pub mod moment;
-pub mod neutral;
-pub mod obstacle;
-pub mod options;
-pub mod outputs;
-pub mod packed;
-pub mod path;
-pub mod processor;
-pub mod reason;
-pub mod recent;
-pub mod relocation;
-pub mod response;
-pub mod restore;
+pub mod lookup;
+pub mod remote;
 mod search;
-pub mod sharing;
-pub mod shell;
-pub mod status;
 pub mod store;
 pub mod story;
 pub mod tally;
-pub mod trace;
 pub mod wish;
-pub mod world;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -67,20 +30,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use action::Action;
 use answer::Question;
 use audit::Audit;
-use flight::Flights;
+use compiler::action::Action;
+use compiler::outputs::Role;
 use journal::Journal;
-use outputs::Role;
+use lookup::flight::Flights;
 use store::Store;
 use tally::Tally;
-use world::World;
 
-use crate::signature::{self, Signer, Trust};
-use crate::tier::address;
+use crate::facts::world::{self, World};
+use crate::settings::address;
 use crate::tier::counts::Counts;
 use crate::tier::Tiers;
+use crate::trust::signature::{self, Signer, Trust};
 
 struct Keys {
     trust: Arc<Trust>,
@@ -176,7 +139,7 @@ impl Cache {
         let mut outputs = action.knows.outputs.iter();
         let main = outputs.find(|output| output.role == Role::Main);
         if let Some(main) = main.filter(|_| self.are_linked()) {
-            restore::make_way(&folder.join(OsStr::from_bytes(&main.path)));
+            lookup::restore::make_way(&folder.join(OsStr::from_bytes(&main.path)));
         }
     }
 

@@ -11,21 +11,21 @@
 
 use std::sync::Arc;
 
-use super::action::Action;
 use super::answer::Question;
-use super::digest::Digest;
-use super::entry::{Content, Entry, Print};
-use super::flight::{Boarding, Flight};
-use super::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
-use super::moment::Moment;
-use super::path::Place;
+use super::compiler::action::Action;
+use super::lookup::entry::{Content, Entry, Print};
+use super::lookup::flight::{Boarding, Flight};
+use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
+use super::remote::shelf::{Shelf, MOST_ENTRIES};
+use super::remote::wrapped::Wrapped;
 use super::store::{Blob, Store};
-use super::world::View;
 use super::Cache;
-use crate::signature::{Distrust, Sealed, Trust};
-use crate::tier::shelf::{Shelf, MOST_ENTRIES};
-use crate::tier::wrapped::Wrapped;
+use crate::bytes::digest::Digest;
+use crate::facts::moment::Moment;
+use crate::facts::path::Place;
+use crate::facts::world::View;
 use crate::tier::{Findings, Load, Offer, Tiers};
+use crate::trust::signature::{Distrust, Sealed, Trust};
 
 /// A question for which tiers are asked, or were.
 pub struct Searched {

@@ -32,9 +32,9 @@ use self::feed::Feed;
 use self::host::Host;
 use self::options::{Act, Options};
 use self::team::Team;
-use crate::asker::Names;
-use crate::folder::Folder;
-use crate::token::Token;
+use crate::files::folder::Folder;
+use crate::http::asker::Names;
+use crate::trust::token::Token;
 
 /// Does what the command line after `wafd dashboard` says.
 pub fn run(parser: lexopt::Parser) -> Result<(), String> {

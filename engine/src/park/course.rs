@@ -16,10 +16,10 @@ use rustix::fs::{Mode, OFlags};
 use super::packet::Wanted;
 use super::program::Identity;
 use super::shape::STAND_IN;
-use super::text::{Names, Text};
-use crate::cache::diary::{Diary, Telling};
-use crate::context;
-use crate::roster::{Litter, Piece};
+use crate::bytes::text::{Names, Text};
+use crate::facts::diary::{Diary, Telling};
+use crate::process::context;
+use crate::process::roster::{Litter, Piece};
 use crate::wire::Strings;
 
 /// The compiler proper, and the assembler.

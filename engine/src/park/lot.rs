@@ -31,12 +31,12 @@ use super::shape::Line;
 use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
-use crate::cache::diary::Telling;
-use crate::cache::trace::{Arena, Place};
-use crate::context::{self, Context};
-use crate::folder::Folder;
-use crate::roster::{Litter, Roster};
-use crate::spawn::{self, Child, Launch};
+use crate::facts::diary::Telling;
+use crate::files::folder::Folder;
+use crate::observe::trace::{Arena, Place};
+use crate::process::context::{self, Context};
+use crate::process::roster::{Litter, Roster};
+use crate::process::spawn::{self, Child, Launch};
 
 /// More threads than this only wait for each other.
 const ROUTERS: usize = 16;

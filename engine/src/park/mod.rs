@@ -26,7 +26,6 @@ mod router;
 mod shape;
 mod survey;
 mod task;
-pub(crate) mod text;
 mod trial;
 mod verdict;
 

@@ -11,7 +11,7 @@ use rustix::net::{
     SendFlags,
 };
 
-use crate::cache::trace::{Arena, Place};
+use crate::observe::trace::{Arena, Place};
 
 pub const MAGIC: u32 = 0x3450_4157;
 /// The largest packet.

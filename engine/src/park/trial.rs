@@ -16,10 +16,10 @@ use super::packet::{Block, Request};
 use super::parked::Parked;
 use super::program::Program;
 use super::task::Task;
-use crate::cache::trace::Place;
-use crate::context::{self, Context};
-use crate::roster::OwnPlace;
-use crate::spawn::{self, Child, Ended, Launch, Spawner};
+use crate::observe::trace::Place;
+use crate::process::context::{self, Context};
+use crate::process::roster::OwnPlace;
+use crate::process::spawn::{self, Child, Ended, Launch, Spawner};
 use crate::wire::Strings;
 
 /// A trial's command may take so long.

@@ -6,9 +6,9 @@
 mod decode;
 mod encode;
 
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
-pub use crate::fields::Malformed;
+pub use crate::bytes::fields::Malformed;
 
 /// The highest and the lowest version that is spoken here.
 pub const VERSION: u16 = 1;

@@ -4,13 +4,20 @@
 //! here waits but `epoll`. Which thread does that: `lead`.
 
 mod arrivals;
+mod auditor;
 mod cached;
+mod command;
 mod commands;
+mod connection;
+mod crew;
 mod lead;
 mod neighbours;
 mod report;
 mod requests;
 mod silence;
+mod slots;
+mod source;
+mod timers;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -26,25 +33,25 @@ use std::time::{Duration, Instant};
 use log::{debug, info};
 use rustix::event::{epoll, Timespec};
 
-use crate::auditor::Auditor;
 use crate::cache::answer::Question;
 use crate::cache::clerks::Clerks;
-use crate::command::Command;
-use crate::connection::{Connection, ConnectionKey};
-use crate::context::{self, Context};
-use crate::crew::Crew;
-use crate::folder::Folder;
-use crate::guardian::Guardian;
+use crate::files::folder::Folder;
 use crate::park::{Ledger, Lot};
-use crate::pins::Pins;
-use crate::place::Place;
-use crate::roster::Roster;
-use crate::slots::{CommandKey, SessionId, Slots};
-use crate::source::Source;
-use crate::status::{Counts, Totals};
-use crate::timers::{Alarm, Timers};
-use crate::token::Token;
+use crate::process::context::{self, Context};
+use crate::process::guardian::Guardian;
+use crate::process::pins::Pins;
+use crate::process::place::Place;
+use crate::process::roster::Roster;
+use crate::report::status::{Counts, Totals};
+use crate::trust::token::Token;
 use crate::wire::Verdict;
+use auditor::Auditor;
+use command::Command;
+use connection::{Connection, ConnectionKey};
+use crew::Crew;
+use slots::{CommandKey, SessionId, Slots};
+use source::Source;
+use timers::{Alarm, Timers};
 
 use self::neighbours::Neighbours;
 

@@ -10,7 +10,6 @@
 //! may block; `window` sees to it that nobody waits longer than was agreed, `breaker` that this happens once. Nothing that comes from a
 //! tier is trusted: the cache holds blobs against their digests, and facts against the world.
 
-pub mod address;
 pub mod bazel;
 pub mod breaker;
 pub mod counts;
@@ -20,7 +19,6 @@ pub mod pulse;
 mod redis;
 mod room;
 mod s3;
-pub mod shelf;
 mod stream;
 mod tiers;
 mod uploads;
@@ -28,16 +26,15 @@ mod values;
 pub(crate) mod web;
 mod webdav;
 mod window;
-pub mod wrapped;
 
-use crate::cache::digest::Digest;
-use address::{Address, Layout, Scheme};
+use crate::bytes::digest::Digest;
+use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::wrapped::Wrapped;
+use crate::settings::address::{Address, Layout, Scheme};
 use counts::Counts;
 use pulse::Pulse;
-use shelf::Shelf;
 use std::sync::Arc;
 use values::Shelves;
-use wrapped::Wrapped;
 
 pub use tiers::{Findings, Tiers};
 pub use uploads::{Load, Offer};

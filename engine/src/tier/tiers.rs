@@ -4,14 +4,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::address::{Address, Limits};
 use super::counts::Counts;
 use super::pulse::Pulse;
-use super::shelf::Shelf;
 use super::uploads::{Load, Offer, Uploads};
 use super::window::Window;
-use super::wrapped::Wrapped;
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
+use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::wrapped::Wrapped;
+use crate::settings::address::{Address, Limits};
 
 /// How often it is looked while somebody waits.
 const TICK: Duration = Duration::from_millis(20);

@@ -5,13 +5,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::address::Limits;
 use super::breaker::Breaker;
 use super::counts::Counts;
 use super::pulse::Pulse;
-use super::wrapped::Wrapped;
 use super::{Fault, Tier};
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
+use crate::cache::remote::wrapped::Wrapped;
+use crate::settings::address::Limits;
 
 /// More are dropped; each is an entry without its blobs.
 const MOST: usize = 4096;
@@ -187,7 +187,7 @@ impl Uploads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::shelf::Shelf;
+    use crate::cache::remote::shelf::Shelf;
     use crate::tier::Shape;
     use std::sync::mpsc::{channel, Receiver, Sender};
 

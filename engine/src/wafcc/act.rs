@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::ask;
-use super::explanation::Explanation;
 use super::options::Act;
-use super::path_text;
-use super::place;
-use super::quantity::show_size;
-use super::question::{Answer, Wish};
 use super::run::Home;
-use super::settings::{Distant, Key, Settings};
-use super::settings_file;
 use super::trouble;
-use crate::folder::ENGINE;
-use crate::signature;
+use crate::bytes::path_text;
+use crate::bytes::quantity::show_size;
+use crate::files::folder::ENGINE;
+use crate::report::explanation::Explanation;
+use crate::report::question::{Answer, Wish};
+use crate::settings::place;
+use crate::settings::settings_file;
+use crate::settings::{Distant, Key, Settings};
+use crate::trust::signature;
 
 const HELP: &str = "\
 wafcc runs a compiler, or any command, in the engine of waflib-extras: builds by make, CMake or ninja share the

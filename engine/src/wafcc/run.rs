@@ -19,16 +19,16 @@ use rustix::fs::FileType;
 use super::call::{Call, How, Unfound};
 use super::card;
 use super::launch;
-use super::place;
-use super::settings::{Distant, Key, Settings};
 use super::trouble::{self, Advice, Note};
-use crate::cache::action::{self, Action};
-use crate::cache::digest::Digest;
-use crate::cache::input::Input;
+use crate::bytes::digest::Digest;
+use crate::cache::compiler::action::{self, Action};
 use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unserved};
-use crate::folder::Folder;
-use crate::regular;
-use crate::terminal::Size;
+use crate::facts::input::Input;
+use crate::files::folder::Folder;
+use crate::files::regular;
+use crate::process::terminal::Size;
+use crate::settings::place;
+use crate::settings::{Distant, Key, Settings};
 use crate::wire::{
     Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
     WISH_UMASK,

@@ -6,9 +6,9 @@ use super::{
     Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
     ENVIRONMENTS, INPUT_CAP, MAGIC,
 };
-use crate::fields::Reader;
-use crate::jobserver::Form;
-use crate::terminal::Size;
+use crate::bytes::fields::Reader;
+use crate::process::jobserver::Form;
+use crate::process::terminal::Size;
 
 type Result<T> = std::result::Result<T, Malformed>;
 

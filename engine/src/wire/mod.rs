@@ -8,9 +8,9 @@ mod encode;
 
 pub use encode::put_output;
 
-pub use crate::fields::Malformed;
-use crate::jobserver::Form;
-use crate::terminal::Size;
+pub use crate::bytes::fields::Malformed;
+use crate::process::jobserver::Form;
+use crate::process::terminal::Size;
 
 /// The highest and the lowest version that this engine speaks.
 pub const VERSION: u16 = 1;
