@@ -4,11 +4,9 @@ use std::fmt::Debug;
 
 use serde_json::Value;
 use wafengine::bytes::frame::Inbox;
-use wafengine::process::jobserver::Form;
-use wafengine::process::terminal::Size;
 use wafengine::wire::{
-    Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
-    FRAME_CAP,
+    Caching, Execute, Form, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
+    Verdict, Why, FRAME_CAP,
 };
 
 fn vectors() -> Value {

@@ -42,8 +42,7 @@ use crate::facts::status::Stamp;
 use crate::facts::world::{View, World};
 use crate::observe::access::Bytes;
 use crate::process::spawn::candidates;
-use crate::process::terminal::Size;
-use crate::wire::Strings;
+use crate::wire::{Size, Strings};
 
 /// A command as its client wants it.
 pub struct Question {

@@ -13,18 +13,9 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::PipeFlags;
 
-use crate::wire::Strings;
+use crate::wire::{Form, Strings};
 
 const TOKEN: u8 = b'+';
-
-/// How a jobserver is named in `MAKEFLAGS`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Two inherited descriptors, as every `make` with jobs understands it.
-    Pipe,
-    /// A path: `make` from 4.4, `ninja` from 1.13.
-    Fifo,
-}
 
 /// What is ours of a jobserver that we made.
 struct Served {

@@ -5,26 +5,19 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// As many characters as a line has, and as many lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Size {
-    pub columns: u16,
-    pub rows: u16,
-}
+use crate::wire::Size;
 
-impl Size {
-    /// Of the terminal that this is, if it is one.
-    pub fn of(file: BorrowedFd<'_>) -> Option<Size> {
-        let mut size = MaybeUninit::<libc::winsize>::zeroed();
-        // SAFETY: the kernel writes one of these, or fails.
-        let known = unsafe { libc::ioctl(file.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) } == 0;
-        // SAFETY: all zeros are a size, too.
-        let size = unsafe { size.assume_init() };
-        known.then_some(Size {
-            columns: size.ws_col,
-            rows: size.ws_row,
-        })
-    }
+/// The size of the terminal that this is, if it is one.
+pub fn size_of(file: BorrowedFd<'_>) -> Option<Size> {
+    let mut size = MaybeUninit::<libc::winsize>::zeroed();
+    // SAFETY: the kernel writes one of these, or fails.
+    let known = unsafe { libc::ioctl(file.as_raw_fd(), libc::TIOCGWINSZ, size.as_mut_ptr()) } == 0;
+    // SAFETY: all zeros are a size, too.
+    let size = unsafe { size.assume_init() };
+    known.then_some(Size {
+        columns: size.ws_col,
+        rows: size.ws_row,
+    })
 }
 
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -90,13 +83,13 @@ mod tests {
     fn bytes_pass_as_they_are() {
         let size = Size { columns: 77, rows: 11 };
         let (ours, terminal) = open(size).unwrap();
-        assert_eq!(Size::of(terminal.as_fd()), Some(size));
+        assert_eq!(size_of(terminal.as_fd()), Some(size));
         let written = b"a\nb\tc\r\x03\x04\xff";
         File::from(terminal).write_all(written).unwrap();
         let mut found = Vec::new();
         // The end of a terminal is an error.
         let _ = File::from(ours).read_to_end(&mut found);
         assert_eq!(found, written);
-        assert_eq!(Size::of(File::open("/dev/null").unwrap().as_fd()), None);
+        assert_eq!(size_of(File::open("/dev/null").unwrap().as_fd()), None);
     }
 }

@@ -25,8 +25,8 @@ use crate::observe::trace::Berth;
 use crate::park::{Ledger, Legs};
 use crate::process::context::{Adjustment, Context};
 use crate::process::spawn::{self, Child, Ended, NotStarted};
-use crate::process::terminal::{self, Size};
-use crate::wire::{Execute, Known, Outcome, Stdio, Step, Strings, Verdict};
+use crate::process::terminal;
+use crate::wire::{Execute, Known, Outcome, Size, Stdio, Step, Strings, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
 const HELD: usize = 256 << 10;

@@ -26,7 +26,7 @@ use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unse
 use crate::facts::input::Input;
 use crate::files::folder::Folder;
 use crate::files::regular;
-use crate::process::terminal::Size;
+use crate::process::terminal::size_of;
 use crate::settings::place;
 use crate::settings::{Distant, Key, Settings};
 use crate::wire::{
@@ -323,7 +323,7 @@ fn caching(settings: &Settings, home: &Home) -> Request {
             .flat_map(|store| store.as_os_str().as_bytes())
             .copied()
             .collect(),
-        terminal: Size::of(io::stderr().as_fd()),
+        terminal: size_of(io::stderr().as_fd()),
     })
 }
 
