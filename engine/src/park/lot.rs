@@ -322,7 +322,7 @@ impl Lot {
         let mut names = line.names.clone();
         let parts = course.parts(&mut names, &self.litter);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
-        let part = launch.of(&first);
+        let part = first.launch(launch);
         let entered = self.enter(&part, &self.find(&part)?, berth, &[], haste);
         let mut legs = Legs::new(second, output, streams.clone(), temporary);
         legs.driver = diary.map(|diary| {

@@ -32,7 +32,6 @@ mod verdict;
 pub use course::{Legs, Part};
 pub use library::{install, LIBRARY};
 pub use lot::{Awaited, Begun, Lot, Turn};
-pub use packet::{Block, PROCESSORS};
 pub use policy::Policy;
 pub use pool::Reason;
 pub use router::Ledger;

@@ -17,7 +17,7 @@ use log::debug;
 
 use super::course::{find_between, Course, Watched, PARTS};
 use super::driver::Desk;
-use super::packet::{Block, Request, Wanted, ROUTE, RUN_NOTHING};
+use super::packet::{Request, Wanted, ROUTE, RUN_NOTHING};
 use super::parked::Parked;
 use super::program::Identity;
 use super::shape::{Line, STAND_IN};
@@ -27,7 +27,7 @@ use crate::facts::path::Place;
 use crate::facts::world::{Room, View, World};
 use crate::observe::access::Access;
 use crate::observe::trace::{Arena, Berth};
-use crate::process::context;
+use crate::process::context::{self, Block};
 use crate::process::roster::{is_drawn, Litter, OwnPlace};
 use crate::process::spawn::{self, Ended};
 use crate::wire::Strings;

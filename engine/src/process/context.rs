@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use super::place::field;
 use super::spawn::IOPRIO_WHO_PROCESS;
-use crate::park::{Block, PROCESSORS};
 
 const LIMITS: usize = 16;
+/// As many bytes as a set of processors has.
+pub const PROCESSORS: usize = 128;
 // Numbers of capabilities, from linux/capability.h.
 const CAP_SYS_NICE: u32 = 23;
 const CAP_SYS_RESOURCE: u32 = 24;
@@ -48,6 +49,22 @@ pub struct Context {
     personality: libc::c_ulong,
     score: i32,
     capabilities: u64,
+}
+
+/// A context in the form of C: a part of `engine/park/park.h`, by which a parked program is told what its command inherits.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Block {
+    pub ignored: u64,
+    pub blocked: u64,
+    pub limits: [[u64; 2]; LIMITS],
+    pub nice: i32,
+    pub policy: i32,
+    pub priority: i32,
+    pub io_priority: i32,
+    pub umask: u32,
+    pub score: i32,
+    pub processors: [u8; PROCESSORS],
 }
 
 /// Reads contexts of one process again and again, through files that it keeps open.

@@ -14,9 +14,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::process::{waitid, WaitId, WaitIdOptions};
 
-use super::context::{self, Adjustment, Context};
+use super::context::{Adjustment, Context};
 use crate::observe::trace::Place;
-use crate::park::Part;
 use crate::wire::{Step, Strings};
 
 const STACK: usize = 128 << 10;
@@ -37,19 +36,6 @@ pub struct Launch<'a> {
     pub log: Place,
     /// Adjustments of this command alone.
     pub own: [Option<Adjustment>; 3],
-}
-
-impl<'a> Launch<'a> {
-    /// A part of this command.
-    pub fn of(&self, part: &'a Part) -> Launch<'a> {
-        let [first, second, _] = &self.own;
-        Launch {
-            argv: &part.argv,
-            env: &part.env,
-            own: [first.clone(), second.clone(), Some(context::stack(part.stack))],
-            ..*self
-        }
-    }
 }
 
 /// A command that runs.

@@ -247,7 +247,7 @@ impl Hand {
             own: [group, pin, None],
         };
         let launch = match &job.what {
-            What::Part(part) => whole.of(part),
+            What::Part(part) => part.launch(&whole),
             _ => whole,
         };
         let turn = match (&job.what, awaited) {
