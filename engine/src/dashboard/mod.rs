@@ -54,7 +54,7 @@ fn say(text: &str) -> Result<(), String> {
 fn show(options: Options) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("dashboard: {error}");
     // Before there are threads, which all are to leave signals alone.
-    let signals = crate::server::open_signals().map_err(failed)?;
+    let signals = crate::process::service::open_signals().map_err(failed)?;
     let listener = listen(options.port)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let token = Token::random().map_err(failed)?;

@@ -13,5 +13,6 @@ pub mod place;
 pub mod processes;
 pub mod prompt;
 pub mod roster;
+pub mod service;
 pub mod spawn;
 pub mod terminal;

@@ -22,7 +22,7 @@ mod timers;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,7 @@ use crate::park::{Ledger, Lot};
 use crate::process::context::{self, Context};
 use crate::process::guardian::Guardian;
 use crate::process::pins::Pins;
+use crate::process::service::{open_signals, raise_descriptor_limit};
 use crate::process::place::Place;
 use crate::process::roster::Roster;
 use crate::report::status::{Counts, Totals};
@@ -390,30 +391,4 @@ fn timespec(duration: Duration) -> Timespec {
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
-}
-
-/// The signals that stop the engine, as something to read.
-pub(crate) fn open_signals() -> io::Result<OwnedFd> {
-    // SAFETY: sets of our own; the descriptor is made for us.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
-}
-
-/// As many descriptors as we may have: a command needs up to four, a connection one.
-pub(crate) fn raise_descriptor_limit() {
-    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
-        debug!("raise the limit of descriptors: {error}");
-    }
 }

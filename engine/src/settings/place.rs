@@ -10,11 +10,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Distant, Key, Settings};
-use crate::client::patience;
+use super::{Key, Settings};
 use crate::files::folder::Folder;
-use crate::wafcc::distant;
-use crate::wafcc::trouble::{self, Advice};
 
 const FILE: &str = "wafcc.conf";
 
@@ -68,29 +65,6 @@ pub fn store(settings: &Settings) -> Option<PathBuf> {
     settings.folder(Key::CacheDir).or_else(default_store)
 }
 
-/// Looks whether a store answers whose file system may hang. Nothing is told of any other, at which everybody just looks. A store
-/// that was silent a moment ago is not asked again.
-pub fn look_at_distant(store: &Path) -> Option<Distant> {
-    if !distant::is_distant(store) {
-        return None;
-    }
-    let folder = of_store(&Folder::from_environment(), store);
-    let (patience, earlier) = match trouble::consult(&folder) {
-        Advice::Leave => return Some(Distant::Silent),
-        Advice::Ask => (patience(), None),
-        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
-    };
-    if distant::answers(store, patience) {
-        if earlier.is_some() {
-            trouble::forget(&folder);
-        }
-        return Some(Distant::Answers);
-    }
-    let reason = format!("the store {} does not answer", store.display());
-    trouble::leave(&folder, &reason, earlier.as_ref());
-    Some(Distant::Silent)
-}
-
 /// The runtime folder of the engine that keeps this store.
 pub fn runtime(store: Option<&Path>) -> Folder {
     let usual = Folder::from_environment();
@@ -116,8 +90,8 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one) == real(other)
 }
 
-/// Below the usual folder, or beside the one in /tmp where a socket's address could not hold that.
-fn of_store(usual: &Folder, real: &Path) -> Folder {
+/// The runtime folder of a store that is not the usual one: below the usual folder, or beside the one in /tmp where a socket's address could not hold that.
+pub fn of_store(usual: &Folder, real: &Path) -> Folder {
     let both = [usual.path().as_os_str().as_bytes(), real.as_os_str().as_bytes()].join(&0);
     let name = format!("{:016x}", mixed(&both));
     let below = Folder::at(usual.path().join(&name));

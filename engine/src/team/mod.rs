@@ -91,8 +91,8 @@ fn say(text: &str) -> Result<(), String> {
 
 fn serve(options: Options) -> Result<(), String> {
     // Before there are threads, which all are to leave signals alone.
-    let signals = crate::server::open_signals().map_err(|error| format!("wait for signals: {error}"))?;
-    crate::server::raise_descriptor_limit();
+    let signals = crate::process::service::open_signals().map_err(|error| format!("wait for signals: {error}"))?;
+    crate::process::service::raise_descriptor_limit();
     let given = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (tokens, held) = TokenFile::open(options.tokens.clone(), given.as_deref())?;
     check_openness(&options, &held)?;

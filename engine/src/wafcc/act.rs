@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::ask;
+use super::distant;
 use super::options::Act;
 use super::run::Home;
 use super::trouble;
@@ -75,7 +76,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::Version => return say(&format!("wafcc {ENGINE}\n")),
         _ => {}
     }
-    let settings = Settings::load();
+    let settings = Settings::load(distant::look_at);
     if settings.distant == Some(Distant::Silent) {
         let store = place::store(&settings).unwrap_or_default();
         let shown = path_text::show(store.as_os_str());
@@ -266,7 +267,7 @@ fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> 
     }
     settings_file::write(&path, key.name(), value)?;
     // A variable is above the file: what holds is what the engine has to hear.
-    let settings = Settings::load();
+    let settings = Settings::load(distant::look_at);
     match settings.text(key).to_str() {
         Some(holds) if key.concerns_the_engine() && key.holds_at_once() => ask::tell(&settings, key, holds),
         Some(_) if key.concerns_the_engine() && ask::is_there(&settings) => {

@@ -18,6 +18,7 @@ use rustix::fs::FileType;
 
 use super::call::{Call, How, Unfound};
 use super::card;
+use super::distant;
 use super::launch;
 use super::trouble::{self, Advice, Note};
 use crate::bytes::digest::Digest;
@@ -49,7 +50,7 @@ const LEAST: Duration = Duration::from_millis(50);
 /// Runs the call, for which an engine may have been asked already; returns its exit status.
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     exec_when_we_panic(call);
-    let settings = Settings::load();
+    let settings = Settings::load(distant::look_at);
     let is_silent = settings.distant == Some(Distant::Silent);
     if is_silent || settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
         return exec(call);
