@@ -31,7 +31,7 @@ use super::search::{Search, Searched};
 use super::store::{Blob, EntryRef};
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::environment::{Circumstances, Environment};
+use crate::facts::environment::{Circumstances, Environment, INPUT, TERMINAL};
 use crate::facts::exception::LIBC;
 use crate::facts::fact::Kind;
 use crate::facts::input::Input;
@@ -88,11 +88,6 @@ pub struct Wishes {
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
 }
-
-/// Under this name facts have the terminal among the variables: none can be called so.
-pub(super) const TERMINAL: &[u8] = b"=terminal";
-/// And so what is found on standard input.
-pub(super) const INPUT: &[u8] = b"=input";
 
 impl Question {
     pub(super) fn declaration<'a>(&'a self, action: &'a Action) -> Declaration<'a> {

@@ -12,7 +12,7 @@ use std::path::Path as FilePath;
 
 use log::trace;
 
-use super::answer::{Ticket, TERMINAL};
+use super::answer::Ticket;
 use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
@@ -24,6 +24,7 @@ use super::story::{understand, Knowledge, Made};
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::diary::Telling;
+use crate::facts::environment::TERMINAL;
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::path::{Path, Place};
 use crate::facts::status::Stamp;

@@ -6,7 +6,7 @@
 //!               └─► not cacheable: a named reason
 //! ```
 //!
-//! Knows nothing of sockets, slots and connections; what other machines have it is told by `tier`. Nothing here can fail a build: whoever is in doubt says why, and the
+//! Knows nothing of sockets, slots and connections; what other machines have it is told by a `Remote`. Nothing here can fail a build: whoever is in doubt says why, and the
 //! real command runs.
 
 pub mod answer;
@@ -36,13 +36,11 @@ use compiler::action::Action;
 use compiler::outputs::Role;
 use journal::Journal;
 use lookup::flight::Flights;
+use remote::Remote;
 use store::Store;
 use tally::Tally;
 
 use crate::facts::world::{self, World};
-use crate::settings::address;
-use crate::tier::counts::Counts;
-use crate::tier::Tiers;
 use crate::trust::signature::{self, Signer, Trust};
 
 struct Keys {
@@ -75,7 +73,9 @@ pub struct Cache {
     /// Outputs are links into the store.
     links: AtomicBool,
     /// Stores that machines share.
-    tiers: RwLock<Option<Arc<Tiers>>>,
+    tiers: RwLock<Option<Arc<dyn Remote>>>,
+    /// Opens them anew when they are set.
+    open: Box<remote::Open>,
     /// Whose entries are taken from there, and with which key ours are signed.
     keys: RwLock<Keys>,
     /// Takes questions that come again.
@@ -83,8 +83,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `again` takes questions that have waited for somebody else's command.
-    pub fn new(folder: PathBuf, store: Store, again: impl Fn(Question) + Send + Sync + 'static) -> Cache {
+    /// `again` takes questions that have waited for somebody else's command; `open` opens stores that machines share.
+    pub fn new(
+        folder: PathBuf,
+        store: Store,
+        again: impl Fn(Question) + Send + Sync + 'static,
+        open: Box<remote::Open>,
+    ) -> Cache {
         let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
         let again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(again);
         let after_flights = again.clone();
@@ -100,6 +105,7 @@ impl Cache {
             audit: Audit::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
+            open,
             keys: RwLock::default(),
             again,
         };
@@ -162,11 +168,9 @@ impl Cache {
 
     /// From now on these are asked for what is not in the store.
     pub fn set_remote(&self, text: &str) -> Result<(), String> {
-        let addresses = address::parse_all(text)?;
         let tally = self.tally.clone();
         let count = move |name: &str, n: u64| tally.add(name, n);
-        let open = || Tiers::open(&addresses, &Arc::new(Counts::new(count)), &search::load(&self.store));
-        let tiers = (!addresses.is_empty()).then(open);
+        let tiers = (self.open)(text, Box::new(count), search::load(&self.store))?;
         let mut place = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, tiers);
         drop(place);
@@ -206,7 +210,7 @@ impl Cache {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).signer.clone()
     }
 
-    fn tiers(&self) -> Option<Arc<Tiers>> {
+    fn tiers(&self) -> Option<Arc<dyn Remote>> {
         self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -62,6 +62,11 @@ pub const SILENT: [&[u8]; 8] = [
     b"NINJA_STATUS",
 ];
 
+/// Under this name facts have the terminal among the variables: none can be called so.
+pub const TERMINAL: &[u8] = b"=terminal";
+/// And so what is found on standard input.
+pub const INPUT: &[u8] = b"=input";
+
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
 
 impl Environment {

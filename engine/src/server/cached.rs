@@ -39,6 +39,7 @@ use crate::process::spawn::{self, NotStarted};
 use crate::report::question::{Answer as Report, Question as Wanted};
 use crate::settings::place;
 use crate::settings::{self, Key, Settings};
+use crate::tier;
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
 use crate::witness;
 
@@ -68,7 +69,7 @@ pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -
         question.arrived = Instant::now();
         errands.send(Errand::Ask(question));
     };
-    let cache = Cache::new(folder, store, again);
+    let cache = Cache::new(folder, store, again, Box::new(tier::open_all));
     cache.set_audit(settings.audit());
     cache.set_links(settings.is_on(Key::HardLink));
     if let Err(why) = cache.set_trusted_keys(&settings.text(Key::TrustedKeys).to_string_lossy()) {

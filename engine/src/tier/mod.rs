@@ -30,14 +30,13 @@ mod window;
 use crate::bytes::digest::Digest;
 use crate::cache::remote::shelf::Shelf;
 use crate::cache::remote::wrapped::Wrapped;
-use crate::settings::address::{Address, Layout, Scheme};
+use crate::cache::remote::{Count, Load, Offer, Remote};
+use crate::settings::address::{self, Address, Layout, Scheme};
 use counts::Counts;
 use pulse::Pulse;
 use std::sync::Arc;
+use tiers::Tiers;
 use values::Shelves;
-
-pub use tiers::{Findings, Tiers};
-pub use uploads::{Load, Offer};
 
 /// Why a tier gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +76,15 @@ pub trait Tier: Send + Sync {
 
     /// Stores an entry with its blobs, which `load` has.
     fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault>;
+}
+
+/// The stores that the setting `remote` names; none where it names none. Nobody is connected to yet.
+pub fn open_all(text: &str, count: Count, load: Arc<Load>) -> Result<Option<Arc<dyn Remote>>, String> {
+    let addresses = address::parse_all(text)?;
+    if addresses.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Tiers::open(&addresses, &Arc::new(Counts::new(count)), &load)))
 }
 
 /// Connects to nothing yet.

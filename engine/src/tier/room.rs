@@ -13,13 +13,13 @@ use super::counts::Counts;
 use super::line::{Exchange, Line};
 use super::pulse::Pulse;
 use super::stream::{fault, secret, tls, Stream};
-use super::uploads::{Load, Offer};
 use super::{Fault, Shape, Tier};
 use crate::bytes::digest::Digest;
 use crate::bytes::frame::Inbox;
 use crate::cache::lookup::entry::Entry;
 use crate::cache::remote::shelf::Shelf;
 use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
+use crate::cache::remote::{Load, Offer};
 use crate::room::{
     Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, GREETING_CAP, MOST_DIGESTS, PIECE, VERSION,
 };

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::counts::Counts;
 use super::pulse::Pulse;
-use super::uploads::{Load, Offer};
 use super::{Fault, Shape, Tier};
 use crate::bytes::digest::Digest;
 use crate::cache::remote::shelf::{decode_blob, encode_blob, Shelf, LARGEST_SHELF};
 use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
+use crate::cache::remote::{Load, Offer};
 
 /// All blobs of one entry, as they come.
 const MOST_FETCHED: usize = 320 << 20;

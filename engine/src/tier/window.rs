@@ -246,8 +246,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::remote::{Load, Offer};
     use crate::settings::address::Limits;
-    use crate::tier::uploads::{Load, Offer};
     use std::sync::mpsc::{channel, Receiver, Sender};
     use std::sync::Mutex as Lock;
     use std::time::Duration;

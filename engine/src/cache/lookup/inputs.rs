@@ -15,8 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::entry::{Content, Entry};
 use crate::bytes::digest::Digest;
-use crate::cache::answer::INPUT;
-use crate::facts::environment::{self, Environment};
+use crate::facts::environment::{self, Environment, INPUT, TERMINAL};
 use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::moment::status;
@@ -32,8 +31,6 @@ const TICK: Duration = Duration::from_millis(11);
 const MOST_BYTES: usize = 256 << 20;
 /// A larger file on a file system that is not trusted is not read once more.
 const LARGEST_READ: u64 = 256 << 20;
-/// What a command prints for a terminal is not shown again by a client that does not run it.
-const TERMINAL: &[u8] = b"=terminal";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs {
@@ -140,6 +137,7 @@ fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Env
     for fact in facts {
         match fact {
             // A command that does not run prints nothing, and Waf gives its commands no standard input.
+            // What a command prints for a terminal is not shown again by a client that does not run it.
             Fact::Variable { name, .. } if name == TERMINAL || name == INPUT => {}
             Fact::Variable { name, .. } if name == LIBC => {
                 for name in LIBC_NAMES {

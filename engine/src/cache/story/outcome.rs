@@ -7,11 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use super::super::answer::INPUT;
 use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
-use crate::facts::environment::is_silent;
+use crate::facts::environment::{is_silent, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::input::Input;
