@@ -2,7 +2,7 @@
 //!
 //! Pure. A length is believed only below the cap, and memory grows only with bytes that have really come.
 
-use crate::wire::Malformed;
+use super::fields::Malformed;
 
 /// What is kept allocated when nothing waits.
 const KEPT: usize = 1 << 16;
