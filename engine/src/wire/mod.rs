@@ -1,6 +1,6 @@
 //! The frames of `docs/protocol.md`: their meaning as Rust values, which `decode` makes of bytes and `encode` makes bytes.
 //!
-//! Pure. Knows nothing of sockets, nor of what is done with a request; `frame` cuts a stream into the bodies that are
+//! Pure. Knows nothing of sockets, nor of what is done with a request; `bytes::frame` cuts a stream into the bodies that are
 //! decoded here.
 
 mod decode;
