@@ -305,7 +305,7 @@ impl Cache {
         let number = knows
             .outputs
             .iter()
-            .position(|output| place.absolute(&place.path(&crate::facts::path::Path::here(), &output.path)) == path);
+            .position(|output| place.absolute(&place.path(&Path::here(), &output.path)) == path);
         if !made.kind.is_plain() {
             return Err(Unkept::new(
                 "makes what is no plain file",

@@ -6,6 +6,10 @@
 //!               └─► not cacheable: a named reason
 //! ```
 //!
+//! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
+//! asks other stores, `keep` stores, `audit` compiles hits again, `explain` and `wish` answer questions; `clerks` are the
+//! threads that do so. The folders are rooms of their own, of which none knows `Cache`.
+//!
 //! Knows nothing of sockets, slots and connections; what other machines have it is told by a `Remote`. Nothing here can fail a build: whoever is in doubt says why, and the
 //! real command runs.
 

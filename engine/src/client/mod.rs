@@ -1,5 +1,5 @@
-//! A client of the engine in Rust, for the two command lines: one connection, one request at a time, every wait with a
-//! deadline.
+//! A client of the engine in Rust, for the command lines: one connection, one request at a time, every wait with a
+//! deadline. `start` makes sure that there is an engine to talk to. It does not know what the answers are for.
 
 pub mod start;
 

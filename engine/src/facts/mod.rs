@@ -1,6 +1,6 @@
 //! Facts, and the world that they are held against: files, folders, variables and the processor, each looked at once.
 //!
-//! It knows what an observed access means for the world, and nothing of keys, entries and stores.
+//! It knows accesses only as far as a driver's can be foretold (`diary`), and nothing of keys, entries and stores.
 
 pub mod dated;
 pub mod diary;

@@ -59,6 +59,7 @@ use self::worker::Worker;
 use self::writes::Writes;
 use crate::cache::store::{Compression, Settings, Store};
 use crate::http::asker::Names;
+use crate::process::service::{open_signals, raise_descriptor_limit};
 
 /// Threads for what is large.
 const PORTERS: usize = 2;
@@ -91,8 +92,8 @@ fn say(text: &str) -> Result<(), String> {
 
 fn serve(options: Options) -> Result<(), String> {
     // Before there are threads, which all are to leave signals alone.
-    let signals = crate::process::service::open_signals().map_err(|error| format!("wait for signals: {error}"))?;
-    crate::process::service::raise_descriptor_limit();
+    let signals = open_signals().map_err(|error| format!("wait for signals: {error}"))?;
+    raise_descriptor_limit();
     let given = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (tokens, held) = TokenFile::open(options.tokens.clone(), given.as_deref())?;
     check_openness(&options, &held)?;

@@ -19,7 +19,7 @@ use crate::facts::environment::{self, Environment, INPUT, TERMINAL};
 use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::moment::status;
-use crate::facts::path::{split, Path};
+use crate::facts::path::{split, trimmed, Path};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
 use crate::observe::access::Bytes;
@@ -88,11 +88,7 @@ impl Inputs {
                 }
                 Fact::Resolved { path, real } => {
                     let real = view.place.absolute(real);
-                    let real = if real.len() > 1 {
-                        crate::facts::path::trimmed(&real)
-                    } else {
-                        &real
-                    };
+                    let real = if real.len() > 1 { trimmed(&real) } else { &real };
                     let head = [format!("~{},", real.len()).as_bytes(), real].concat();
                     texts.push([head, view.place.absolute(path)].concat());
                 }
