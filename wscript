@@ -188,7 +188,7 @@ class Check:
 
 	def step_rooms(self):
 		"""No room of the house imports from above."""
-		self.call([sys.executable, os.path.join("utils", "rooms.py"), "--check", "--tree", "python"])
+		self.call([sys.executable, os.path.join("utils", "rooms.py"), "--check"])
 
 	def step_rustfmt(self):
 		self.call([*self.find_cargo("fmt", "rustfmt"), "--all", "--check"], cwd="engine")

@@ -47,7 +47,7 @@ def find_observer(named: Optional[str]) -> str:
 	built = [target / kind / "examples" / "observe" for kind in ("release", "debug")]
 	newest = sorted((path for path in built if path.is_file()), key=lambda path: path.stat().st_mtime)
 	if newest and not named:
-		sources = [*(target.parent / "park").iterdir(), *(target.parent / "src" / "cache").glob("trace*/*")]
+		sources = [*(target.parent / "park").iterdir(), *(target.parent / "src" / "observe").glob("trace*/*")]
 		built_at = newest[-1].stat().st_mtime
 		changed = [path for path in sources if path.name != "tests.rs" and path.stat().st_mtime > built_at]
 		if changed:

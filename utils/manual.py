@@ -24,7 +24,7 @@ from handbook.text import Help, Option, parse
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCES = {
 	"wafd": "engine/src/bin/wafd.rs",
-	"wafd serve": "engine/src/serve/options.rs",
+	"wafd serve": "engine/src/team/options.rs",
 	"wafd dashboard": "engine/src/dashboard/options.rs",
 	"wafcc": "engine/src/wafcc/act.rs",
 }

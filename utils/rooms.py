@@ -2,9 +2,9 @@
 """
 Draws which room of the house imports from which, and fails if one imports from above.
 
-A room is a folder of ``waflib_extras/`` or of ``engine/src/``, or a file that lies there alone. Rooms lie on floors: a
-room imports from floors below its own only, so that there can be no circles. The floors are written down here, and
-``docs/design.md`` says why they are as they are.
+A room is a folder of ``waflib_extras/`` or of ``engine/src/``, or a file that lies there alone. In a large folder, each
+folder is a room too. Rooms lie on floors: a room imports from floors below its own only, so that there can be no
+circles. The floors are written down here, and ``docs/design.md`` says why they are as they are.
 """
 
 import argparse
@@ -33,7 +33,23 @@ PYTHON_FLOORS = (
 	("batch", "large", "resident", "unity", "wafcc"),
 )
 """From the ground up."""
-ENGINE_FLOORS: Tuple[Tuple[str, ...], ...] = ()
+ENGINE_FLOORS = (
+	("bytes",),
+	("files", "http", "observe", "room", "wire"),
+	("facts", "process", "trust", "witness"),
+	("report", "settings"),
+	("cache/store", "cache/story"),
+	("cache/compiler",),
+	("cache/lookup",),
+	("cache/remote",),
+	("cache",),
+	("park", "tier"),
+	("server",),
+	("client",),
+	("completion", "dashboard", "team", "wafcc"),
+)
+NESTED = ("cache",)
+"""Large folders. Each folder in them is a room, and the files beside these are another one."""
 
 
 class Arrow(NamedTuple):
@@ -130,26 +146,70 @@ def list_modules(node: ast.AST, package: List[str]) -> Iterator[str]:
 
 COMMENT = re.compile(r'//[^\n]*|"(?:\\.|[^"\\])*"', re.S)
 TESTS = re.compile(r"#\[cfg\(test\)\]\s*mod \w+ \{.*", re.S)
-PATH = re.compile(r"\bcrate::(\w+)")
+PATH = re.compile(r"\b(?:crate|super)(?:::\w+)+")
+GROUP = re.compile(r"\b((?:crate|super)(?:::\w+)*)::\{")
 
 
 def read_rust(root: pathlib.Path) -> Iterator[Tuple[str, str, str]]:
 	"""The same of ``engine/src/``. Programs and tests stand above the house."""
+	texts: Dict[Tuple[str, ...], Tuple[str, str]] = {}
 	for path in sorted(root.rglob("*.rs")):
 		file = path.relative_to(root)
-		if file.parts[0] in ("bin", "lib.rs") or file.name == "tests.rs":
+		if file.parts[0] in ("bin", "lib.rs"):
 			continue
-		room = file.parts[0] if len(file.parts) > 1 else file.stem
-		text = TESTS.sub("", COMMENT.sub("", path.read_text(encoding="utf-8")))
-		for name in PATH.findall(text):
-			yield room, str(file), name
+		module = file.parts[:-1] if file.name == "mod.rs" else (*file.parts[:-1], file.stem)
+		text = "" if file.name == "tests.rs" else TESTS.sub("", COMMENT.sub("", path.read_text(encoding="utf-8")))
+		texts[module] = (str(file), text)
+	rooms = {module: find_room(pathlib.PurePath(file)) for module, (file, _) in texts.items()}
+	for module, (name, text) in texts.items():
+		for words in list_paths(text):
+			start = () if words[0] == "crate" else module
+			while words and words[0] in ("crate", "super"):
+				start = start[:-1] if words[0] == "super" else start
+				words = words[1:]
+			target = (*start, *words)
+			while target and target not in rooms:
+				target = target[:-1]  # what is in that module
+			if target:
+				yield rooms[module], name, rooms[target]
+
+
+def list_paths(text: str) -> Iterator[Tuple[str, ...]]:
+	"""Paths that are not those of a crate; each of a group, such as ``crate::{a, b::c}``, by itself."""
+	for match in PATH.finditer(text):
+		yield tuple(match.group().split("::"))
+	for match in GROUP.finditer(text):
+		yield from list_group(tuple(match.group(1).split("::")), text[match.end() :])
+
+
+def list_group(start: Tuple[str, ...], rest: str) -> Iterator[Tuple[str, ...]]:
+	"""The paths of a group that begins here, also of those within it."""
+	stack = [start]
+	for match in re.finditer(r"(\w+(?:::\w+)*)(::\{)?|\}", rest):
+		if match.group() == "}":
+			stack.pop()
+			if not stack:
+				return
+			continue
+		path = (*stack[-1], *match.group(1).split("::"))
+		yield path
+		if match.group(2):
+			stack.append(path)
+
+
+def find_room(file: pathlib.PurePath) -> str:
+	if len(file.parts) == 1:
+		return file.stem
+	if file.parts[0] in NESTED and len(file.parts) > 2:
+		return "/".join(file.parts[:2])
+	return file.parts[0]
 
 
 def count_lines(root: pathlib.Path, pattern: str) -> Dict[str, int]:
 	lines: Dict[str, int] = {}
 	for path in root.rglob(pattern):
 		file = path.relative_to(root)
-		room = file.parts[0] if len(file.parts) > 1 else file.stem
+		room = find_room(file)
 		if room not in ("__init__", "lib", "bin"):
 			lines[room] = lines.get(room, 0) + len(path.read_text(encoding="utf-8").splitlines())
 	return lines

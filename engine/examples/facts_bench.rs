@@ -8,14 +8,14 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use wafengine::cache::access::{Access, Mode, What};
-use wafengine::cache::entry::Entry;
-use wafengine::cache::environment::Environment;
-use wafengine::cache::moment::Moment;
-use wafengine::cache::path::Place;
-use wafengine::cache::status::Stamp;
+use wafengine::cache::lookup::entry::Entry;
 use wafengine::cache::story::{understand, Knowledge, Policy, Statuses};
-use wafengine::cache::world::{Room, View, World};
+use wafengine::facts::environment::Environment;
+use wafengine::facts::moment::Moment;
+use wafengine::facts::path::Place;
+use wafengine::facts::status::Stamp;
+use wafengine::facts::world::{Room, View, World};
+use wafengine::observe::access::{Access, Mode, What};
 use wafengine::wire::Strings;
 
 const FOLDERS: usize = 30;

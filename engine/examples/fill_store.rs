@@ -7,10 +7,10 @@ use std::io::{self, Error};
 use std::path::Path;
 use std::{env, fs};
 
-use wafengine::cache::digest::Digest;
-use wafengine::cache::entry::{Content, Entry};
-use wafengine::cache::fact::Fact;
+use wafengine::bytes::digest::Digest;
+use wafengine::cache::lookup::entry::{Content, Entry};
 use wafengine::cache::store::{Compression, Settings, Store};
+use wafengine::facts::fact::Fact;
 
 const SETTINGS: Settings = Settings {
     max_size: u64::MAX,

@@ -8,13 +8,13 @@ use std::path::Path as FilePath;
 
 use serde_json::{json, Map, Value};
 
-use wafengine::cache::digest::Digest;
-use wafengine::cache::entry::{Content, Entry, Output, Print};
-use wafengine::cache::fact::Fact;
-use wafengine::cache::path::{Path, Root};
-use wafengine::signature::{Sealed, Signer};
-use wafengine::tier::shelf::Shelf;
-use wafengine::tier::wrapped::Wrapped;
+use wafengine::bytes::digest::Digest;
+use wafengine::cache::lookup::entry::{Content, Entry, Output, Print};
+use wafengine::cache::remote::shelf::Shelf;
+use wafengine::cache::remote::wrapped::Wrapped;
+use wafengine::facts::fact::Fact;
+use wafengine::facts::path::{Path, Root};
+use wafengine::trust::signature::{Sealed, Signer};
 
 fn main() -> io::Result<()> {
     let mut text = String::new();

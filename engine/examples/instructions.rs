@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use wafengine::cache::instructions::find;
+use wafengine::facts::instructions::find;
 
 fn main() {
     for path in std::env::args().skip(1) {

@@ -30,11 +30,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde_json::{json, Value};
-use wafengine::cache::access::{Access, What};
-use wafengine::cache::instructions;
-use wafengine::cache::manners::OWN_CALLS;
-use wafengine::cache::trace::program::is_static;
-use wafengine::cache::trace::{Arena, Berth};
+use wafengine::facts::instructions;
+use wafengine::observe::access::{Access, What};
+use wafengine::observe::manners::OWN_CALLS;
+use wafengine::observe::trace::program::is_static;
+use wafengine::observe::trace::{Arena, Berth};
 use wafengine::park::LIBRARY;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

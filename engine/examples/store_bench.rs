@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use std::{env, fs, io};
 
-use wafengine::cache::digest::Digest;
+use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Compression, Settings, Store};
 
 const SHARED: usize = 50;

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Instant;
 
 use wafengine::client::Client;
-use wafengine::folder::Folder;
+use wafengine::files::folder::Folder;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let count: u32 = std::env::args().nth(1).map_or(Ok(1000), |text| text.parse())?;

@@ -124,7 +124,7 @@ static const char *variable(char **environment, const char *name) {
 
 #define NOTHING 0xcbf29ce484222325u
 
-/* FNV-1a, as src/wafcc/place.rs has it. */
+/* FNV-1a, as src/settings/place.rs has it. */
 static uint64_t mix(uint64_t known, char byte) {
 	return (known ^ (unsigned char)byte) * 0x100000001b3u;
 }

@@ -1,4 +1,4 @@
-/* What an observed process notes of itself, and where: `engine/src/cache/trace.rs` is the other side of this file.
+/* What an observed process notes of itself, and where: `engine/src/observe/trace.rs` is the other side of this file.
  *
  *     arena = berth*                one for each command that runs
  *     berth = cursor record*        all processes of the command append to it at once
@@ -58,7 +58,7 @@ enum wafpark_kind {
 	WAFPARK_BLIND, /* detail: enum wafpark_blindness */
 	WAFPARK_MEASURE = 40, /* how long it runs, how busy the machine is */
 	WAFPARK_NUMBER, /* of a process */
-	/* the second witness has some of its own: `engine/src/cache/trace/record.rs` */
+	/* the second witness has some of its own: `engine/src/observe/trace/record.rs` */
 };
 
 /* What cannot be observed. */

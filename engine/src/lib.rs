@@ -1,53 +1,48 @@
 //! The engine of waflib-extras, as a library for its two thin programs.
 //!
 //! ```text
-//! start ─► guardian ─► server ─► connection ─► wire ─► slots ─► crew ─► park, or else spawn
+//! client::start ─► guardian ─► server ─► connection ─► wire ─► slots ─► crew ─► park, or else process::spawn
 //! ```
 //!
-//! `start` makes sure that one engine runs, `guardian` outlives it to clean up, `server` is the event loop and the only
-//! place that knows all others. `docs/protocol.md` specifies what is said, `docs/design.md` why it is built so.
+//! A folder here is a *room*, and rooms lie on floors: a room imports only from floors below its own, so that there are no
+//! circles. `utils/rooms.py --tree engine` draws them, and fails with `--check` where that does not hold. `docs/protocol.md`
+//! specifies what is said, `docs/design.md` why it is built so.
 
-pub mod asker;
-pub mod auditor;
-pub mod brake;
-pub mod cache;
-pub mod client;
-pub mod command;
-pub mod completion;
-pub mod connection;
-pub mod context;
-pub mod crew;
-pub mod dashboard;
-pub mod elf;
-pub mod fault;
-pub mod fields;
-pub mod folder;
-pub mod frame;
-pub mod guardian;
-pub mod headroom;
-pub mod jobserver;
-pub mod logbook;
-pub mod park;
-pub mod peer;
-pub mod pins;
-pub mod place;
-pub mod processes;
-pub mod prompt;
-pub mod regular;
+// Bytes and texts. They know nobody.
+pub mod bytes;
+
+// What is said, what lies in our own files, what a command notes of itself.
+pub mod files;
+pub mod http;
+pub mod observe;
 pub mod room;
-pub mod roster;
-pub mod serve;
-pub mod server;
-pub mod signature;
-pub mod slots;
-pub mod source;
-pub mod spawn;
-pub mod start;
-pub mod status;
-pub mod terminal;
-pub mod tier;
-pub mod timers;
-pub mod token;
-pub mod wafcc;
 pub mod wire;
+
+// Processes, the world as it is now, whom to trust, and the second witness of what cannot note anything.
+pub mod facts;
+pub mod process;
+pub mod trust;
 pub mod witness;
+
+// What is configured, and what is told.
+pub mod report;
+pub mod settings;
+
+// What commands depended on and what came of them. It knows no other machine: only that there are some (`cache::remote`).
+pub mod cache;
+
+// Parked programs; the stores that machines share.
+pub mod park;
+pub mod tier;
+
+// The event loop: the only place that knows all of the above together.
+pub mod server;
+
+// Who asks the engine, and starts it where none runs.
+pub mod client;
+
+// Programs: `wafd serve`, the page of `wafd dashboard`, the wrapper with its command line, and what completes their words.
+pub mod completion;
+pub mod dashboard;
+pub mod team;
+pub mod wafcc;

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wafengine::cache::action::{Action, Call};
+use wafengine::cache::compiler::action::{Action, Call};
+use wafengine::cache::compiler::neutral;
+use wafengine::cache::compiler::outputs::Role;
+use wafengine::cache::compiler::reason::Reason;
+use wafengine::cache::compiler::relocation;
 use wafengine::cache::compiler::Compiler;
-use wafengine::cache::neutral;
-use wafengine::cache::outputs::Role;
-use wafengine::cache::reason::Reason;
-use wafengine::cache::relocation;
 use wafengine::wire::Strings;
 
 const SOURCES: [(&str, &str); 13] = [

@@ -10,7 +10,7 @@ use serde_json::Value;
 use space::order::{command, shell, Order};
 use space::peer::{bytes_of, hello, Peer};
 use space::{new_session, process, wait_until, TestSpace};
-use wafengine::frame::Inbox;
+use wafengine::bytes::frame::Inbox;
 use wafengine::wire::{Execute, Reply, Request, Stdio, FRAME_CAP, INPUT_CAP};
 
 fn vectors(group: &str) -> Vec<(String, Vec<u8>)> {

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use space::{end_of, run, TestSpace};
-use wafengine::folder::ENGINE;
+use wafengine::files::folder::ENGINE;
 
 /// What is not a way to call it is told in one line that says where to look.
 #[test]

@@ -9,11 +9,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use clock::COMPILER;
 use scene::{bytes, Scene, READS};
-use wafengine::cache::access::{Access, What};
-use wafengine::cache::digest::Digest;
-use wafengine::cache::fact::Fact;
-use wafengine::cache::path::Root;
+use wafengine::bytes::digest::Digest;
 use wafengine::cache::story::{Policy, Statuses};
+use wafengine::facts::fact::Fact;
+use wafengine::facts::path::Root;
+use wafengine::observe::access::{Access, What};
 
 #[test]
 fn a_file_that_is_edited_and_restored_changes_the_entry_and_changes_it_back() {

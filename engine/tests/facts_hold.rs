@@ -11,16 +11,16 @@ use std::os::unix::fs::{symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clock::next_tick;
-use wafengine::cache::access::{Access, Mode, What};
-use wafengine::cache::entry::Entry;
-use wafengine::cache::environment::Environment;
-use wafengine::cache::fact::Kind;
-use wafengine::cache::moment::{status, status_of_name};
-use wafengine::cache::obstacle::Obstacle;
-use wafengine::cache::path::Place;
-use wafengine::cache::status::{Stamp, Status};
+use wafengine::cache::lookup::entry::Entry;
+use wafengine::cache::story::obstacle::Obstacle;
 use wafengine::cache::story::{understand, Dependence, Knowledge, Policy, Statuses};
-use wafengine::cache::world::{Room, View, World};
+use wafengine::facts::environment::Environment;
+use wafengine::facts::fact::Kind;
+use wafengine::facts::moment::{status, status_of_name};
+use wafengine::facts::path::Place;
+use wafengine::facts::status::{Stamp, Status};
+use wafengine::facts::world::{Room, View, World};
+use wafengine::observe::access::{Access, Mode, What};
 use wafengine::wire::Strings;
 
 const NAMES: [&str; 4] = ["f0", "f1", "f2", "f3"];

@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use clock::{next_tick, COMPILER};
-use wafengine::cache::entry::Entry;
-use wafengine::cache::environment::Environment;
-use wafengine::cache::path::Place;
-use wafengine::cache::status::Stamp;
+use wafengine::cache::lookup::entry::Entry;
 use wafengine::cache::story::{understand, Knowledge};
-use wafengine::cache::trace::Arena;
-use wafengine::cache::world::{Room, View, World};
+use wafengine::facts::environment::Environment;
+use wafengine::facts::path::Place;
+use wafengine::facts::status::Stamp;
+use wafengine::facts::world::{Room, View, World};
+use wafengine::observe::trace::Arena;
 use wafengine::park::LIBRARY;
 use wafengine::wire::Strings;
 

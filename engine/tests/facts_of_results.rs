@@ -8,9 +8,9 @@ use std::os::unix::fs::symlink;
 
 use clock::COMPILER;
 use scene::{bytes, remove, rename, Scene, READS, WRITES};
-use wafengine::cache::access::{Mode, What};
-use wafengine::cache::fact::Kind;
 use wafengine::cache::story::Policy;
+use wafengine::facts::fact::Kind;
+use wafengine::observe::access::{Mode, What};
 
 #[test]
 fn a_file_that_was_written_while_the_command_ran_is_an_obstacle_even_if_its_time_is_set_back() {

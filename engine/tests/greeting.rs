@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use space::order::{command, shell};
 use space::peer::{bytes_of, hello, Peer};
 use space::{mode, new_session, process, wait_until, TestSpace};
-use wafengine::folder::ENGINE;
+use wafengine::files::folder::ENGINE;
 use wafengine::wire::{Hello, Reply, Request, Why, GREETING_CAP, VERSION};
 
 fn versions(lowest: u16, highest: u16) -> Hello {

@@ -10,8 +10,7 @@ use rustix::fs::OFlags;
 use space::order::{shell, Order};
 use space::peer::{bytes_of, Peer};
 use space::{process, wait_until, TestSpace};
-use wafengine::jobserver::Form;
-use wafengine::wire::{Policy, Request, Verdict};
+use wafengine::wire::{Form, Policy, Request, Verdict};
 
 const NOTHING: Policy = Policy {
     no_brake: true,

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use wafengine::cache::access::What;
+use wafengine::observe::access::What;
 use yard::{blindness, paths, succeeded, Yard};
 
 // ---- single facts

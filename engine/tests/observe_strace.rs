@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use wafengine::cache::access::{Access, What};
+use wafengine::observe::access::{Access, What};
 use yard::exceptions::EXCEPTIONS;
 use yard::{blindness, paths, succeeded, Yard};
 

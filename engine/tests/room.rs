@@ -1,7 +1,7 @@
 //! The protocol of `docs/room.md`: values come back as they were, and no bytes make a decoder panic or allocate.
 
-use wafengine::cache::digest::Digest;
-use wafengine::frame::Inbox;
+use wafengine::bytes::digest::Digest;
+use wafengine::bytes::frame::Inbox;
 use wafengine::room::{
     Begun, Bits, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, FRAME_CAP, MOST_DIGESTS, PIECE,
 };

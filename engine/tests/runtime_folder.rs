@@ -8,7 +8,7 @@ use std::process::Command;
 
 use space::peer::{hello, Peer};
 use space::{is_root, mode, new_session, process, run, wait_until, TestSpace};
-use wafengine::folder::ENGINE;
+use wafengine::files::folder::ENGINE;
 
 /// `start`, `status` and `stop` each say one line of this folder, naming it and what to do.
 #[track_caller]

@@ -12,7 +12,7 @@ use serde_json::{json, Value};
 use space::order::{command, shell};
 use space::peer::hello;
 use space::{end_of, new_session, process, run, wait_until, TestSpace};
-use wafengine::folder::ENGINE;
+use wafengine::files::folder::ENGINE;
 use wafengine::wire::{Hello, WISH_OWN_SLOTS};
 
 fn keys(value: &Value) -> Vec<&str> {

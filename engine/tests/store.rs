@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use shelf::{blobs, content, get, index, key, open, open_with, output, put, volumes, ANY_SIZE};
 use space::{wait_until, TestSpace};
-use wafengine::cache::digest::Digest;
+use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Compression, Draft, Parcel, Settings, Store};
 
 #[test]

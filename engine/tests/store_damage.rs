@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use shelf::{blobs, content, files, get, key, open, open_with, output, put};
 use space::{is_root, wait_until, TestSpace};
-use wafengine::cache::digest::Digest;
+use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Compression, Settings, Store};
 
 #[test]

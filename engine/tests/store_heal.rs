@@ -10,7 +10,7 @@ use std::process::Command;
 
 use shelf::{get, key, open, output, put, volumes};
 use space::{is_root, run, wait_until, TestSpace};
-use wafengine::cache::digest::Digest;
+use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Blob, Store};
 
 /// More than goes into a volume.

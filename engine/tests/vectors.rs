@@ -3,12 +3,10 @@
 use std::fmt::Debug;
 
 use serde_json::Value;
-use wafengine::frame::Inbox;
-use wafengine::jobserver::Form;
-use wafengine::terminal::Size;
+use wafengine::bytes::frame::Inbox;
 use wafengine::wire::{
-    Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
-    FRAME_CAP,
+    Caching, Execute, Form, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
+    Verdict, Why, FRAME_CAP,
 };
 
 fn vectors() -> Value {

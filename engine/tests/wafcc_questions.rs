@@ -8,10 +8,10 @@ use std::os::unix::net::UnixListener;
 use std::thread::JoinHandle;
 
 use space::{run, Said, TestSpace};
-use wafengine::frame::Inbox;
-use wafengine::wafcc::explanation::Explanation;
-use wafengine::wafcc::question::{Answer, Question, Wish};
-use wafengine::wafcc::statistics::Statistics;
+use wafengine::bytes::frame::Inbox;
+use wafengine::report::explanation::Explanation;
+use wafengine::report::question::{Answer, Question, Wish};
+use wafengine::report::statistics::Statistics;
 use wafengine::wire::{Reply, Request, FRAME_CAP};
 
 /// Serves one client: greets it, answers its question, and tells what that was.

@@ -37,7 +37,7 @@ from .protocol import (
 UNIX = "unix"
 TCP = "tcp"
 
-PATIENCE = 1.5  # seconds, as engine/src/client.rs has it
+PATIENCE = 1.5  # seconds, as engine/src/client/mod.rs has it
 MOST_PATIENCE = 600.0
 LOOK = 0.25  # seconds; so often we look whether an engine that does not greet was stopped
 PACE = 0.5  # seconds; the same for one that is at our commands

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, Error, IoSlice};
 use std::ops::Range;
 
-use wafengine::cache::digest::Digest;
+use wafengine::bytes::digest::Digest;
 use wafengine::room::{Begun, Coding, Hello, Request, VERSION};
 
 use super::value::{Values, STAMP};

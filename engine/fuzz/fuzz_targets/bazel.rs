@@ -4,7 +4,7 @@
 
 use fuzzed::{seed, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::cache::packed::Packer;
+use wafengine::cache::lookup::packed::Packer;
 use wafengine::tier::bazel::{field, hash_of_output, put_field, put_output, STDOUT_RAW};
 
 fn message(write: impl FnOnce(&mut Packer)) -> Vec<u8> {

@@ -4,8 +4,8 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::asker::Names;
 use wafengine::dashboard::request::{self, Request, CAP};
+use wafengine::http::asker::Names;
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 3] = [

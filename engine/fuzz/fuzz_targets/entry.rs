@@ -4,12 +4,12 @@
 
 use fuzzed::{seed, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::cache::digest::Digest;
-use wafengine::cache::entry::{Content, Entry, Output, Print};
-use wafengine::cache::fact::{Fact, Kind};
-use wafengine::cache::foreign::{is_calm, Origin, Stored};
-use wafengine::cache::path::{Path, Root};
-use wafengine::signature::{PublicKey, Sealed, Trust};
+use wafengine::bytes::digest::Digest;
+use wafengine::cache::lookup::entry::{Content, Entry, Output, Print};
+use wafengine::cache::remote::foreign::{is_calm, Origin, Stored};
+use wafengine::facts::fact::{Fact, Kind};
+use wafengine::facts::path::{Path, Root};
+use wafengine::trust::signature::{PublicKey, Sealed, Trust};
 
 fn seeds() -> Vec<Vec<u8>> {
     let digest = Digest::of(b"x");

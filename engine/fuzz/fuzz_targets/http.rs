@@ -4,9 +4,9 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::asker::Names;
-use wafengine::serve::http::body::{Body, Part};
-use wafengine::serve::http::head::{self, Head, CAP};
+use wafengine::http::asker::Names;
+use wafengine::team::http::body::{Body, Part};
+use wafengine::team::http::head::{self, Head, CAP};
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 6] = [

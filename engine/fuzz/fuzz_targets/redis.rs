@@ -4,7 +4,7 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::serve::redis::request::{parse, Parsed, MOST_WORDS};
+use wafengine::team::redis::request::{parse, Parsed, MOST_WORDS};
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 4] = [

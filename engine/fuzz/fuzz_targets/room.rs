@@ -3,7 +3,7 @@
 #![no_main]
 
 use fuzzed::{cut, encoded, fuzz_frames};
-use wafengine::cache::digest::Digest;
+use wafengine::bytes::digest::Digest;
 use wafengine::room::{Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, FRAME_CAP};
 
 fn seeds() -> Vec<Vec<u8>> {

@@ -4,10 +4,10 @@
 
 use fuzzed::{seed, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::cache::digest::Digest;
-use wafengine::cache::entry::Entry;
-use wafengine::tier::shelf::{decode_blob, encode_blob, Shelf};
-use wafengine::tier::wrapped::Wrapped;
+use wafengine::bytes::digest::Digest;
+use wafengine::cache::lookup::entry::Entry;
+use wafengine::cache::remote::shelf::{decode_blob, encode_blob, Shelf};
+use wafengine::cache::remote::wrapped::Wrapped;
 
 const MAGIC: &[u8] = b"wfs\x01";
 const CHECK: usize = 16;

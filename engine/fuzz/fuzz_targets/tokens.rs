@@ -4,7 +4,7 @@
 
 use fuzzed::{seed, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::serve::tokens::{Holder, Tokens};
+use wafengine::team::tokens::{Holder, Tokens};
 
 fn seeds() -> Vec<Vec<u8>> {
     let text = "# who\n\nci write team blake3:6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85\n";

@@ -3,9 +3,8 @@
 #![no_main]
 
 use fuzzed::{cut, encoded, fuzz_frames};
-use wafengine::jobserver::Form;
 use wafengine::wire::{
-    Caching, Execute, Hello, Known, Outcome, Policy, Reply, Request, Stdio, Strings, Why, FRAME_CAP,
+    Caching, Execute, Form, Hello, Known, Outcome, Policy, Reply, Request, Stdio, Strings, Why, FRAME_CAP,
 };
 
 fn seeds() -> Vec<Vec<u8>> {

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use wafengine::frame::Inbox;
+use wafengine::bytes::frame::Inbox;
 
 /// Counts what Rust takes. libFuzzer has memory of its own, and runs one input at a time.
 struct Counting;

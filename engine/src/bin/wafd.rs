@@ -6,10 +6,14 @@ use std::io::Write;
 use std::time::Duration;
 
 use lexopt::prelude::*;
+use wafengine::client::start;
 use wafengine::client::{end_if_stopped, Client};
-use wafengine::folder::{Folder, ENGINE};
+use wafengine::files::folder::{Folder, ENGINE};
+use wafengine::files::logbook;
+use wafengine::process::fault;
+use wafengine::report::status;
 use wafengine::server::Options;
-use wafengine::{completion, dashboard, fault, logbook, serve, start, status, witness};
+use wafengine::{completion, dashboard, team, witness};
 
 const HELP: &str = "\
 wafd runs the commands of builds: it owns the slots that all builds of a user share.
@@ -165,7 +169,7 @@ fn act(act: Act) -> Result<u8, String> {
         } => {
             return start::foreground(options).map(|status| status as u8);
         }
-        Act::Serve(parser) => serve::run(parser)?,
+        Act::Serve(parser) => team::run(parser)?,
         Act::Dashboard(parser) => dashboard::run(parser)?,
         Act::Start { options, .. } => say(&format!("{}\n", start::ensure(options)?))?,
         Act::Status { json } => {

@@ -13,37 +13,36 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::access::Bytes;
-use super::action::{Action, Call};
 use super::audit::Due;
-use super::claim::Claim;
-use super::destination::{freshen, Destination, Folders};
-use super::digest::Digest;
-use super::entry::{Content, Entry, Print};
-use super::environment::{Circumstances, Environment};
-use super::exception::LIBC;
+use super::compiler::action::{Action, Call};
+use super::compiler::neutral;
+use super::compiler::outputs::Role;
 use super::explain::Reasons;
-use super::fact::Kind;
-use super::flight::{Boarding, Flight};
-use super::foreign::{Declaration, Origin, Refusal, Stored};
-use super::input::Input;
-use super::inputs::Inputs;
 use super::journal::RUNS;
 use super::keep::Unkept;
-use super::moment::Moment;
-use super::neutral;
-use super::outputs::Role;
-use super::path::Place;
-use super::processor::{self, PROCESSOR};
-use super::restore::{mode_of_output, restore, Output, Unrestored};
+use super::lookup::claim::Claim;
+use super::lookup::destination::{freshen, Destination, Folders};
+use super::lookup::entry::{Content, Entry, Print};
+use super::lookup::flight::{Boarding, Flight};
+use super::lookup::inputs::Inputs;
+use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
+use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
 use super::search::{Search, Searched};
-use super::status::Stamp;
 use super::store::{Blob, EntryRef};
-use super::world::{View, World};
 use super::Cache;
-use crate::spawn::candidates;
-use crate::terminal::Size;
-use crate::wire::Strings;
+use crate::bytes::digest::Digest;
+use crate::facts::environment::{Circumstances, Environment, INPUT, TERMINAL};
+use crate::facts::exception::LIBC;
+use crate::facts::fact::Kind;
+use crate::facts::input::Input;
+use crate::facts::moment::Moment;
+use crate::facts::path::Place;
+use crate::facts::processor::{self, PROCESSOR};
+use crate::facts::status::Stamp;
+use crate::facts::world::{View, World};
+use crate::observe::access::Bytes;
+use crate::process::spawn::candidates;
+use crate::wire::{Size, Strings};
 
 /// A command as its client wants it.
 pub struct Question {
@@ -89,11 +88,6 @@ pub struct Wishes {
     /// Messages are for a terminal of this size.
     pub terminal: Option<Size>,
 }
-
-/// Under this name facts have the terminal among the variables: none can be called so.
-pub(super) const TERMINAL: &[u8] = b"=terminal";
-/// And so what is found on standard input.
-pub(super) const INPUT: &[u8] = b"=input";
 
 impl Question {
     pub(super) fn declaration<'a>(&'a self, action: &'a Action) -> Declaration<'a> {

@@ -11,22 +11,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::access::Bytes;
-use super::action::{Action, Knowledge as Known};
 use super::answer::{Audited, Question};
-use super::claim::Claim;
-use super::digest::Digest;
-use super::elsewhere::{redirect, Names};
-use super::entry::{Content, Entry, Print};
+use super::compiler::action::{Action, Knowledge as Known};
+use super::compiler::elsewhere::{redirect, Names};
+use super::compiler::neutral;
+use super::compiler::outputs::Role;
+use super::compiler::response;
 use super::keep::neutral_dependencies;
-use super::moment::Moment;
-use super::neutral;
-use super::outputs::Role;
-use super::path::Place;
-use super::response;
+use super::lookup::claim::Claim;
+use super::lookup::entry::{Content, Entry, Print};
 use super::store::{self, EntryRef};
-use super::world::View;
 use super::Cache;
+use crate::bytes::digest::Digest;
+use crate::facts::moment::Moment;
+use crate::facts::path::Place;
+use crate::facts::world::View;
+use crate::observe::access::Bytes;
 use crate::wire::Strings;
 
 /// Parts of a whole.

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{eventfd, EventfdFlags};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
-use super::claim::Claim;
-use super::inputs::Inputs;
 use super::keep::{Ended, Unkept, Unstored};
-use super::moment::Moment;
-use super::trace::Berth;
+use super::lookup::claim::Claim;
+use super::lookup::inputs::Inputs;
 use super::Cache;
-use crate::prompt::make_prompt;
+use crate::facts::moment::Moment;
+use crate::observe::trace::Berth;
+use crate::process::prompt::make_prompt;
 
 /// More only wait for each other.
 const MOST: usize = 8;

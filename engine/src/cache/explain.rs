@@ -4,17 +4,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::action::Action;
 use super::answer::{Question, Ticket, NEW};
-use super::digest::Digest;
-use super::fact::Change;
+use super::compiler::action::Action;
+use super::compiler::outputs::Role;
 use super::journal::plain;
 use super::keep::Unkept;
-use super::outputs::Role;
 use super::wish::now;
 use super::Cache;
-use crate::wafcc::explanation::{compare, Explanation, MOST_REASONS};
-use crate::wafcc::path_text;
+use crate::bytes::digest::Digest;
+use crate::bytes::path_text;
+use crate::facts::fact::Change;
+use crate::report::explanation::{compare, Explanation, MOST_REASONS};
 
 /// A command line that is longer is not kept.
 const LONGEST: usize = 8 << 10;

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 
-use super::recent::Recent;
-use crate::regular;
-use crate::wafcc::explanation::Explanation;
-use crate::wafcc::path_text;
+use crate::bytes::path_text;
+use crate::facts::recent::Recent;
+use crate::files::regular;
+use crate::report::explanation::Explanation;
 
 /// What is said of a miss until its command has ended.
 pub const RUNS: &str = "it runs still";

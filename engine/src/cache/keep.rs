@@ -12,23 +12,24 @@ use std::path::Path as FilePath;
 
 use log::trace;
 
-use super::access::{Access, Bytes, What};
-use super::action::{Knowledge as Known, FOR_DIAGNOSTICS};
-use super::answer::{Ticket, TERMINAL};
-use super::diary::Telling;
-use super::digest::Digest;
-use super::entry::{Content, Entry, Output, Print};
-use super::fact::{Fact, Kind};
-use super::inputs::Inputs;
-use super::neutral;
-use super::obstacle::CHANGED;
-use super::outputs::Role;
-use super::path::{Path, Place};
-use super::status::Stamp;
+use super::answer::Ticket;
+use super::compiler::action::{Knowledge as Known, FOR_DIAGNOSTICS};
+use super::compiler::neutral;
+use super::compiler::outputs::Role;
+use super::lookup::entry::{Content, Entry, Output, Print};
+use super::lookup::inputs::Inputs;
 use super::store::{EntryRef, Parcel};
+use super::story::obstacle::CHANGED;
 use super::story::{understand, Knowledge, Made};
-use super::world::View;
 use super::Cache;
+use crate::bytes::digest::Digest;
+use crate::facts::diary::Telling;
+use crate::facts::environment::TERMINAL;
+use crate::facts::fact::{Fact, Kind};
+use crate::facts::path::{Path, Place};
+use crate::facts::status::Stamp;
+use crate::facts::world::View;
+use crate::observe::access::{Access, Bytes, What};
 
 /// More is a blob of its own.
 const INLINE: usize = 4 << 10;
@@ -304,7 +305,7 @@ impl Cache {
         let number = knows
             .outputs
             .iter()
-            .position(|output| place.absolute(&place.path(&super::path::Path::here(), &output.path)) == path);
+            .position(|output| place.absolute(&place.path(&Path::here(), &output.path)) == path);
         if !made.kind.is_plain() {
             return Err(Unkept::new(
                 "makes what is no plain file",

@@ -6,60 +6,27 @@
 //!               └─► not cacheable: a named reason
 //! ```
 //!
-//! Knows nothing of sockets, slots and connections; what other machines have it is told by `tier`. Nothing here can fail a build: whoever is in doubt says why, and the
+//! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
+//! asks other stores, `keep` stores, `audit` compiles hits again, `explain` and `wish` answer questions; `clerks` are the
+//! threads that do so. The folders are rooms of their own, of which none knows `Cache`.
+//!
+//! Knows nothing of sockets, slots and connections; what other machines have it is told by a `Remote`. Nothing here can fail a build: whoever is in doubt says why, and the
 //! real command runs.
 
-pub mod access;
-pub mod action;
 pub mod answer;
 pub mod audit;
-pub mod claim;
 pub mod clerks;
 pub mod compiler;
-pub mod dated;
-pub mod destination;
-pub mod diary;
-pub mod digest;
-mod elsewhere;
-pub mod entry;
-pub mod environment;
-pub mod exception;
 mod explain;
-pub mod fact;
-pub mod flight;
-pub mod foreign;
-pub mod input;
-pub mod inputs;
-pub mod instructions;
 pub mod journal;
 pub mod keep;
-pub mod language;
-pub mod line;
-pub mod listing;
-pub mod manners;
-pub mod moment;
-pub mod neutral;
-pub mod obstacle;
-pub mod options;
-pub mod outputs;
-pub mod packed;
-pub mod path;
-pub mod processor;
-pub mod reason;
-pub mod recent;
-pub mod relocation;
-pub mod response;
-pub mod restore;
+pub mod lookup;
+pub mod remote;
 mod search;
-pub mod sharing;
-pub mod shell;
-pub mod status;
 pub mod store;
 pub mod story;
 pub mod tally;
-pub mod trace;
 pub mod wish;
-pub mod world;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -67,20 +34,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use action::Action;
 use answer::Question;
 use audit::Audit;
-use flight::Flights;
+use compiler::action::Action;
+use compiler::outputs::Role;
 use journal::Journal;
-use outputs::Role;
+use lookup::flight::Flights;
+use remote::Remote;
 use store::Store;
 use tally::Tally;
-use world::World;
 
-use crate::signature::{self, Signer, Trust};
-use crate::tier::address;
-use crate::tier::counts::Counts;
-use crate::tier::Tiers;
+use crate::facts::world::{self, World};
+use crate::trust::signature::{self, Signer, Trust};
 
 struct Keys {
     trust: Arc<Trust>,
@@ -112,7 +77,9 @@ pub struct Cache {
     /// Outputs are links into the store.
     links: AtomicBool,
     /// Stores that machines share.
-    tiers: RwLock<Option<Arc<Tiers>>>,
+    tiers: RwLock<Option<Arc<dyn Remote>>>,
+    /// Opens them anew when they are set.
+    open: Box<remote::Open>,
     /// Whose entries are taken from there, and with which key ours are signed.
     keys: RwLock<Keys>,
     /// Takes questions that come again.
@@ -120,8 +87,13 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// `again` takes questions that have waited for somebody else's command.
-    pub fn new(folder: PathBuf, store: Store, again: impl Fn(Question) + Send + Sync + 'static) -> Cache {
+    /// `again` takes questions that have waited for somebody else's command; `open` opens stores that machines share.
+    pub fn new(
+        folder: PathBuf,
+        store: Store,
+        again: impl Fn(Question) + Send + Sync + 'static,
+        open: Box<remote::Open>,
+    ) -> Cache {
         let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
         let again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(again);
         let after_flights = again.clone();
@@ -137,6 +109,7 @@ impl Cache {
             audit: Audit::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
+            open,
             keys: RwLock::default(),
             again,
         };
@@ -176,7 +149,7 @@ impl Cache {
         let mut outputs = action.knows.outputs.iter();
         let main = outputs.find(|output| output.role == Role::Main);
         if let Some(main) = main.filter(|_| self.are_linked()) {
-            restore::make_way(&folder.join(OsStr::from_bytes(&main.path)));
+            lookup::restore::make_way(&folder.join(OsStr::from_bytes(&main.path)));
         }
     }
 
@@ -199,11 +172,9 @@ impl Cache {
 
     /// From now on these are asked for what is not in the store.
     pub fn set_remote(&self, text: &str) -> Result<(), String> {
-        let addresses = address::parse_all(text)?;
         let tally = self.tally.clone();
         let count = move |name: &str, n: u64| tally.add(name, n);
-        let open = || Tiers::open(&addresses, &Arc::new(Counts::new(count)), &search::load(&self.store));
-        let tiers = (!addresses.is_empty()).then(open);
+        let tiers = (self.open)(text, Box::new(count), search::load(&self.store))?;
         let mut place = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *place, tiers);
         drop(place);
@@ -243,7 +214,7 @@ impl Cache {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).signer.clone()
     }
 
-    fn tiers(&self) -> Option<Arc<Tiers>> {
+    fn tiers(&self) -> Option<Arc<dyn Remote>> {
         self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -1,4 +1,4 @@
-//! Looks for a command in stores that machines share, when its own has nothing: `tier` asks them, here it is judged what they give.
+//! Looks for a command in stores that machines share, when its own has nothing: a `Remote` asks them, here it is judged what they give.
 //!
 //! ```text
 //! nothing in the store ─► a flight: whoever asks for the same waits ─► a tier ─► the question comes again
@@ -11,21 +11,21 @@
 
 use std::sync::Arc;
 
-use super::action::Action;
 use super::answer::Question;
-use super::digest::Digest;
-use super::entry::{Content, Entry, Print};
-use super::flight::{Boarding, Flight};
-use super::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
-use super::moment::Moment;
-use super::path::Place;
+use super::compiler::action::Action;
+use super::lookup::entry::{Content, Entry, Print};
+use super::lookup::flight::{Boarding, Flight};
+use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
+use super::remote::shelf::{Shelf, MOST_ENTRIES};
+use super::remote::wrapped::Wrapped;
+use super::remote::{Findings, Load, Offer, Remote};
 use super::store::{Blob, Store};
-use super::world::View;
 use super::Cache;
-use crate::signature::{Distrust, Sealed, Trust};
-use crate::tier::shelf::{Shelf, MOST_ENTRIES};
-use crate::tier::wrapped::Wrapped;
-use crate::tier::{Findings, Load, Offer, Tiers};
+use crate::bytes::digest::Digest;
+use crate::facts::moment::Moment;
+use crate::facts::path::Place;
+use crate::facts::world::View;
+use crate::trust::signature::{Distrust, Sealed, Trust};
 
 /// A question for which tiers are asked, or were.
 pub struct Searched {
@@ -173,7 +173,13 @@ impl Cache {
         })
     }
 
-    fn begin_search(&self, tiers: &Arc<Tiers>, question: Question, mut searched: Box<Searched>, key: Digest) -> Search {
+    fn begin_search(
+        &self,
+        tiers: &Arc<dyn Remote>,
+        question: Question,
+        mut searched: Box<Searched>,
+        key: Digest,
+    ) -> Search {
         let again = self.again.clone();
         let (from, words) = (searched.next, std::mem::take(&mut searched.words));
         let come_again = move |findings: Findings| {
@@ -185,24 +191,25 @@ impl Cache {
             question.searched = Some(searched);
             again(question);
         };
-        tiers.find(key, from, words, Box::new(come_again));
+        tiers.clone().find(key, from, words, Box::new(come_again));
         Search::Begun
     }
 
     fn begin_fetch(
         &self,
-        tiers: &Arc<Tiers>,
+        tiers: &Arc<dyn Remote>,
         mut question: Question,
         mut searched: Box<Searched>,
         (tier, mut shelf, wanted): (usize, Shelf, Vec<Digest>),
     ) -> Search {
         let again = self.again.clone();
-        tiers.fetch(tier, wanted, move |blobs| {
+        let come_again = move |blobs: Vec<(Digest, Wrapped)>| {
             shelf.blobs.extend(blobs);
             searched.found = Some((tier, shelf));
             question.searched = Some(searched);
             again(question);
-        });
+        };
+        tiers.fetch(tier, wanted, Box::new(come_again));
         Search::Begun
     }
 

@@ -8,13 +8,13 @@ use serde_json::{json, Value};
 
 use super::store::Usage;
 use super::Cache;
-use crate::wafcc::path_text;
-use crate::wafcc::place::is_same;
-use crate::wafcc::quantity;
-use crate::wafcc::question::{Answer, Question, Wish};
-use crate::wafcc::remote::Remote;
-use crate::wafcc::settings::switch;
-use crate::wafcc::statistics::{Reasons, Statistics};
+use crate::bytes::path_text;
+use crate::bytes::quantity;
+use crate::report::question::{Answer, Question, Wish};
+use crate::report::remote::Remote;
+use crate::report::statistics::{Reasons, Statistics};
+use crate::settings::place::is_same;
+use crate::settings::switch;
 
 /// Seconds since 1970 when counts began; kept among the counts.
 const SINCE: &str = "since";

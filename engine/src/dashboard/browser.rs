@@ -13,7 +13,7 @@ use std::thread;
 
 use log::warn;
 
-use crate::folder::Folder;
+use crate::files::folder::Folder;
 
 const OPENER: &str = "xdg-open";
 

@@ -3,7 +3,7 @@
 use serde_json::{json, Value};
 
 use crate::client::{is_end, Client, Unserved};
-use crate::folder::Folder;
+use crate::files::folder::Folder;
 
 pub struct Engine<'f> {
     folder: &'f Folder,

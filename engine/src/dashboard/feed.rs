@@ -8,8 +8,8 @@ use serde_json::{json, Value};
 
 use super::engine::Engine;
 use super::past::{sample, Past};
-use crate::brake::Gauges;
-use crate::folder::Folder;
+use crate::files::folder::Folder;
+use crate::process::brake::Gauges;
 
 /// What a page shows is never much older.
 const INTERVAL: Duration = Duration::from_millis(500);

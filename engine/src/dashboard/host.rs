@@ -13,9 +13,9 @@ use rustix::event::{poll, PollFd, PollFlags};
 use super::feed::Feed;
 use super::places::Places;
 use super::visit::{self, Room};
-use crate::asker::Names;
-use crate::fault;
-use crate::token::Token;
+use crate::http::asker::Names;
+use crate::process::fault;
+use crate::trust::token::Token;
 
 /// Pages hear of the end, if they listen.
 const FAREWELL: Duration = Duration::from_millis(500);

@@ -32,9 +32,10 @@ use self::feed::Feed;
 use self::host::Host;
 use self::options::{Act, Options};
 use self::team::Team;
-use crate::asker::Names;
-use crate::folder::Folder;
-use crate::token::Token;
+use crate::files::folder::Folder;
+use crate::http::asker::Names;
+use crate::process::service::open_signals;
+use crate::trust::token::Token;
 
 /// Does what the command line after `wafd dashboard` says.
 pub fn run(parser: lexopt::Parser) -> Result<(), String> {
@@ -54,7 +55,7 @@ fn say(text: &str) -> Result<(), String> {
 fn show(options: Options) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("dashboard: {error}");
     // Before there are threads, which all are to leave signals alone.
-    let signals = crate::server::open_signals().map_err(failed)?;
+    let signals = open_signals().map_err(failed)?;
     let listener = listen(options.port)?;
     let port = listener.local_addr().map_err(failed)?.port();
     let token = Token::random().map_err(failed)?;

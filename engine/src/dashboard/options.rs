@@ -2,8 +2,8 @@
 
 use lexopt::prelude::*;
 
-use crate::asker;
-use crate::tier::address::{self, Address, Scheme};
+use crate::http::asker;
+use crate::settings::address::{self, Address, Scheme};
 
 pub const HELP: &str = "\
 wafd dashboard shows in a browser what the engine does: builds, slots, cache, parked programs, memory.

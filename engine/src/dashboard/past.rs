@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::{json, Value};
 
-use crate::wafcc::statistics::Statistics;
+use crate::report::statistics::Statistics;
 
 /// Five minutes, two a second.
 const MOST: usize = 600;

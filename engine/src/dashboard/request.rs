@@ -5,7 +5,7 @@
 
 use httparse::{Request as Head, Status};
 
-use crate::asker::{Elsewhere, Names, Refused};
+use crate::http::asker::{Elsewhere, Names, Refused};
 
 /// The longest head.
 pub const CAP: usize = 8 << 10;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{json, Value};
 
 use super::feed::Feed;
-use crate::tier::address::Address;
+use crate::settings::address::Address;
 use crate::tier::pulse::Pulse;
 use crate::tier::web::{authorization, Web};
 

@@ -10,8 +10,8 @@ use super::page;
 use super::places::{Arrival, Places};
 use super::reply;
 use super::request::{self, Bad, Request, CAP};
-use crate::asker::Names;
-use crate::token::Token;
+use crate::http::asker::Names;
+use crate::trust::token::Token;
 
 /// For all of a request's head; browsers also open connections in advance, and ask nothing.
 const HEAD_TIME: Duration = Duration::from_secs(5);

@@ -16,10 +16,11 @@ use rustix::fs::{Mode, OFlags};
 use super::packet::Wanted;
 use super::program::Identity;
 use super::shape::STAND_IN;
-use super::text::{Names, Text};
-use crate::cache::diary::{Diary, Telling};
-use crate::context;
-use crate::roster::{Litter, Piece};
+use crate::bytes::text::{Names, Text};
+use crate::facts::diary::{Diary, Telling};
+use crate::process::context;
+use crate::process::roster::{Litter, Piece};
+use crate::process::spawn::Launch;
 use crate::wire::Strings;
 
 /// The compiler proper, and the assembler.
@@ -35,6 +36,19 @@ pub struct Part {
     pub env: Strings,
     /// The limit of its stack.
     pub stack: [u64; 2],
+}
+
+impl Part {
+    /// How it is started where its whole command would be started like this.
+    pub fn launch<'a>(&'a self, whole: &Launch<'a>) -> Launch<'a> {
+        let [first, second, _] = &whole.own;
+        Launch {
+            argv: &self.argv,
+            env: &self.env,
+            own: [first.clone(), second.clone(), Some(context::stack(self.stack))],
+            ..*whole
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -20,10 +20,10 @@ use super::program::Program;
 use super::survey::{Sample, Surveyor};
 use super::trial::{self, Refusal};
 use super::verdict::{self, Verdict};
-use crate::cache::trace::Arena;
-use crate::context::{self, Context};
-use crate::roster::{Litter, OwnPlace};
-use crate::spawn::Spawner;
+use crate::observe::trace::Arena;
+use crate::process::context::{self, Context};
+use crate::process::roster::{Litter, OwnPlace};
+use crate::process::spawn::Spawner;
 use crate::wire::Strings;
 
 /// From the end of a parked program until it is gone.

@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rustix::fs::{memfd_create, MemfdFlags};
 
-use crate::folder::Folder;
+use crate::files::folder::Folder;
 
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libwafpark.so"));
 

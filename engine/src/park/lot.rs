@@ -31,12 +31,12 @@ use super::shape::Line;
 use super::survey::Sample;
 use super::task::Task as Trial;
 use super::verdict;
-use crate::cache::diary::Telling;
-use crate::cache::trace::{Arena, Place};
-use crate::context::{self, Context};
-use crate::folder::Folder;
-use crate::roster::{Litter, Roster};
-use crate::spawn::{self, Child, Launch};
+use crate::facts::diary::Telling;
+use crate::files::folder::Folder;
+use crate::observe::trace::{Arena, Place};
+use crate::process::context::{self, Context};
+use crate::process::roster::{Litter, Roster};
+use crate::process::spawn::{self, Child, Launch};
 
 /// More threads than this only wait for each other.
 const ROUTERS: usize = 16;
@@ -322,7 +322,7 @@ impl Lot {
         let mut names = line.names.clone();
         let parts = course.parts(&mut names, &self.litter);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
-        let part = launch.of(&first);
+        let part = first.launch(launch);
         let entered = self.enter(&part, &self.find(&part)?, berth, &[], haste);
         let mut legs = Legs::new(second, output, streams.clone(), temporary);
         legs.driver = diary.map(|diary| {

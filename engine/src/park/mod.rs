@@ -26,14 +26,12 @@ mod router;
 mod shape;
 mod survey;
 mod task;
-pub(crate) mod text;
 mod trial;
 mod verdict;
 
 pub use course::{Legs, Part};
 pub use library::{install, LIBRARY};
 pub use lot::{Awaited, Begun, Lot, Turn};
-pub use packet::{Block, PROCESSORS};
 pub use policy::Policy;
 pub use pool::Reason;
 pub use router::Ledger;

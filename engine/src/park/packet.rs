@@ -11,15 +11,14 @@ use rustix::net::{
     SendFlags,
 };
 
-use crate::cache::trace::{Arena, Place};
+use crate::observe::trace::{Arena, Place};
+use crate::process::context::Block;
 
 pub const MAGIC: u32 = 0x3450_4157;
 /// The largest packet.
 pub const PACKET: usize = 192 << 10;
 /// The most arguments and variables together.
 pub const STRINGS: usize = 16 << 10;
-pub const LIMITS: usize = 16;
-pub const PROCESSORS: usize = 128;
 
 pub const SESSION: u32 = 1;
 pub const JOIN: u32 = 2;
@@ -29,22 +28,6 @@ pub const RUN_NOTHING: u32 = 16;
 
 /// A ticket of the roster that nobody has taken yet.
 pub const ASKED: i32 = -1;
-
-/// What a command inherits, but for its descriptors and strings.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Block {
-    pub ignored: u64,
-    pub blocked: u64,
-    pub limits: [[u64; 2]; LIMITS],
-    pub nice: i32,
-    pub policy: i32,
-    pub priority: i32,
-    pub io_priority: i32,
-    pub umask: u32,
-    pub score: i32,
-    pub processors: [u8; PROCESSORS],
-}
 
 /// How a request begins; its strings follow.
 #[repr(C)]

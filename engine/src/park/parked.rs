@@ -16,10 +16,10 @@ use rustix::process::{kill_process, Pid, PidfdFlags, Signal};
 use super::facts::Facts;
 use super::packet::{self, Request, ASKED};
 use super::program::Identity;
-use crate::cache::trace::{Arena, Place};
-use crate::context::{self, Context};
-use crate::prompt::make_prompt;
-use crate::spawn::{Child, Launch, Spawner};
+use crate::observe::trace::{Arena, Place};
+use crate::process::context::{self, Context};
+use crate::process::prompt::make_prompt;
+use crate::process::spawn::{Child, Launch, Spawner};
 use crate::wire::Strings;
 
 /// From its start until it is parked.
@@ -181,7 +181,7 @@ impl Parked {
             }),
             Err(why) => {
                 kill(child.pid);
-                crate::spawn::reap(child.pid);
+                crate::process::spawn::reap(child.pid);
                 Err(why)
             }
         }
@@ -323,7 +323,7 @@ impl Parked {
             Err(_) => {
                 // It runs, but we would not see it end: so it must not.
                 kill(pid);
-                crate::spawn::reap(pid);
+                crate::process::spawn::reap(pid);
                 Err(NotEntered("no descriptors are left"))
             }
         }
@@ -426,7 +426,7 @@ struct Description {
 fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) -> Result<Description, String> {
     let pid = child.pid;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| format!("its status: {e}"))?;
-    let field = |name| crate::place::field(&status, name).unwrap_or("");
+    let field = |name| crate::process::place::field(&status, name).unwrap_or("");
     if field("Threads") != "1" {
         return Err("it has threads before main".to_owned());
     }

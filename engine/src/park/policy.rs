@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::headroom::Headroom;
+use crate::process::headroom::Headroom;
 
 /// So often is a program seen before it is tried: a trial costs as much as some commands.
 const AFTER: u32 = 4;

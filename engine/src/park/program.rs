@@ -12,7 +12,7 @@ use rustix::fs::{accessat, fstat, openat, readlinkat, Access, AtFlags, FileType,
 
 use super::policy::Policy;
 use super::task::Task;
-use crate::elf;
+use crate::bytes::elf;
 
 /// A file as it was seen; a file that was replaced or changed has another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

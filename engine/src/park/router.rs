@@ -15,12 +15,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use super::packet::{self, Wanted, PACKET};
 use super::pool::{Pool, Reason};
 use super::program::Program;
-use crate::context;
-use crate::folder::Folder;
-use crate::peer::peer_of;
-use crate::prompt::make_prompt;
-use crate::roster::{Ticket, Tickets};
-use crate::spawn::{self, Child, Ended};
+use crate::files::folder::Folder;
+use crate::process::context;
+use crate::process::prompt::make_prompt;
+use crate::process::roster::{Ticket, Tickets};
+use crate::process::spawn::{self, Child, Ended};
+use crate::trust::peer::peer_of;
 use crate::wire::Strings;
 
 const LISTENER: u64 = 0;

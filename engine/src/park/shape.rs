@@ -3,7 +3,7 @@
 //! Pure. Only command lines of a simple kind have one: one source is compiled into one object, and every option is known to
 //! concern the compiler alone. Whatever else there is keeps its driver.
 
-use super::text::{Names, Text};
+use crate::bytes::text::{Names, Text};
 use crate::wire::Strings;
 
 /// Numbers of the names that each shape has; those of operands follow.

@@ -17,19 +17,19 @@ use log::debug;
 
 use super::course::{find_between, Course, Watched, PARTS};
 use super::driver::Desk;
-use super::packet::{Block, Request, Wanted, ROUTE, RUN_NOTHING};
+use super::packet::{Request, Wanted, ROUTE, RUN_NOTHING};
 use super::parked::Parked;
 use super::program::Identity;
 use super::shape::{Line, STAND_IN};
-use crate::cache::access::Access;
-use crate::cache::diary::{Diary, Observed, Seen};
-use crate::cache::environment::Environment;
-use crate::cache::path::Place;
-use crate::cache::trace::{Arena, Berth};
-use crate::cache::world::{Room, View, World};
-use crate::context;
-use crate::roster::{is_drawn, Litter, OwnPlace};
-use crate::spawn::{self, Ended};
+use crate::facts::diary::{Diary, Observed, Seen};
+use crate::facts::environment::Environment;
+use crate::facts::path::Place;
+use crate::facts::world::{Room, View, World};
+use crate::observe::access::Access;
+use crate::observe::trace::{Arena, Berth};
+use crate::process::context::{self, Block};
+use crate::process::roster::{is_drawn, Litter, OwnPlace};
+use crate::process::spawn::{self, Ended};
 use crate::wire::Strings;
 
 /// For one look at what a driver finds.

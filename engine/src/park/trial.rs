@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
-use super::packet::{Block, Request};
+use super::packet::Request;
 use super::parked::Parked;
 use super::program::Program;
 use super::task::Task;
-use crate::cache::trace::Place;
-use crate::context::{self, Context};
-use crate::roster::OwnPlace;
-use crate::spawn::{self, Child, Ended, Launch, Spawner};
+use crate::observe::trace::Place;
+use crate::process::context::{self, Block, Context};
+use crate::process::roster::OwnPlace;
+use crate::process::spawn::{self, Child, Ended, Launch, Spawner};
 use crate::wire::Strings;
 
 /// A trial's command may take so long.

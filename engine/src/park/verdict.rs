@@ -8,7 +8,7 @@ use serde_json::{json, Value};
 
 use super::program::Program;
 
-use crate::regular;
+use crate::files::regular;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {

@@ -6,8 +6,8 @@ use super::{
     Begun, Bits, Coding, Content, Hello, Malformed, NotKept, Refusal, Reply, Request, Rights, MAGIC, MOST_DIGESTS,
     MOST_NAME, PIECE,
 };
-use crate::cache::digest::Digest;
-use crate::fields::Reader;
+use crate::bytes::digest::Digest;
+use crate::bytes::fields::Reader;
 
 type Result<T> = std::result::Result<T, Malformed>;
 

@@ -3,8 +3,8 @@
 //! Knows nothing of caps: whoever sends asks how long a frame became.
 
 use super::{Begun, Content, Reply, Request, MAGIC};
-use crate::cache::digest::Digest;
-use crate::fields::{put_frame, put_text};
+use crate::bytes::digest::Digest;
+use crate::bytes::fields::{put_frame, put_text};
 
 fn put_digests(out: &mut Vec<u8>, digests: &[Digest]) {
     out.extend((digests.len() as u16).to_le_bytes());

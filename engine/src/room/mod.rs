@@ -1,14 +1,14 @@
 //! What a machine's `wafd` and a team's `wafd serve` say to each other: `docs/room.md`.
 //!
 //! Pure. `decode` makes values of bytes, `encode` bytes of values; both borrow what is long, so that a blob is copied once.
-//! `frame` cuts a stream into the bodies that are decoded here. Knows nothing of sockets, nor of who may ask for what.
+//! `bytes::frame` cuts a stream into the bodies that are decoded here. Knows nothing of sockets, nor of who may ask for what.
 
 mod decode;
 mod encode;
 
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
-pub use crate::fields::Malformed;
+pub use crate::bytes::fields::Malformed;
 
 /// The highest and the lowest version that is spoken here.
 pub const VERSION: u16 = 1;

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use log::{debug, info, warn};
 use rustix::event::epoll;
 
+use super::connection::{Connection, ConnectionKey};
+use super::slots::SessionId;
+use super::source::Source;
+use super::timers::Alarm;
 use super::{identity, Server, Tcp};
-use crate::connection::{Connection, ConnectionKey};
-use crate::peer::peer_of;
-use crate::slots::SessionId;
-use crate::source::Source;
-use crate::timers::Alarm;
-use crate::token::Token;
+use crate::trust::peer::peer_of;
+use crate::trust::token::Token;
 use crate::wire::{Reply, Verdict, Why};
 
 const GREETING_TIME: Duration = Duration::from_secs(5);

@@ -12,33 +12,34 @@ use std::time::Instant;
 
 use log::{debug, warn};
 
+use super::auditor;
+use super::command::{Case, Order, State, Supplies};
+use super::connection::ConnectionKey;
+use super::crew::{Log, What};
 use super::requests::Broken;
+use super::slots::CommandKey;
 use super::Server;
-use crate::auditor;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
-use crate::cache::claim::Claim;
 use crate::cache::clerks::{Done, Errand, Errands};
-use crate::cache::environment::Circumstances;
-use crate::cache::input::Input;
-use crate::cache::inputs::{Inputs, Numbered};
 use crate::cache::keep::{Ended, Unkept};
-use crate::cache::status::Stamp;
+use crate::cache::lookup::claim::Claim;
+use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
-use crate::cache::trace::program::is_static;
-use crate::cache::trace::Berth;
 use crate::cache::Cache;
-use crate::command::{Case, Order, State, Supplies};
-use crate::connection::ConnectionKey;
-use crate::context::{Adjustment, Context};
-use crate::crew::{Log, What};
-use crate::folder::Folder;
+use crate::facts::environment::Circumstances;
+use crate::facts::input::Input;
+use crate::facts::status::Stamp;
+use crate::files::folder::Folder;
+use crate::observe::trace::program::is_static;
+use crate::observe::trace::Berth;
 use crate::park::program::Program;
 use crate::park::Lot;
-use crate::slots::CommandKey;
-use crate::spawn::{self, NotStarted};
-use crate::wafcc::place;
-use crate::wafcc::question::{Answer as Report, Question as Wanted};
-use crate::wafcc::settings::{self, Key, Settings};
+use crate::process::context::{Adjustment, Context};
+use crate::process::spawn::{self, NotStarted};
+use crate::report::question::{Answer as Report, Question as Wanted};
+use crate::settings::place;
+use crate::settings::{self, Key, Settings};
+use crate::tier;
 use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
 use crate::witness;
 
@@ -68,7 +69,7 @@ pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -
         question.arrived = Instant::now();
         errands.send(Errand::Ask(question));
     };
-    let cache = Cache::new(folder, store, again);
+    let cache = Cache::new(folder, store, again, Box::new(tier::open_all));
     cache.set_audit(settings.audit());
     cache.set_links(settings.is_on(Key::HardLink));
     if let Err(why) = cache.set_trusted_keys(&settings.text(Key::TrustedKeys).to_string_lossy()) {
@@ -342,7 +343,7 @@ impl Server {
         let state = State::Keeping(Box::new(outcome));
         let case = Some(case);
         self.commands
-            .insert(key, crate::command::Command { order, state, case });
+            .insert(key, super::command::Command { order, state, case });
     }
 
     pub(super) fn on_kept(&mut self, key: CommandKey, kept: Result<Option<Inputs>, Unkept>) {

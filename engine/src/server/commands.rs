@@ -11,17 +11,17 @@ use rustix::event::epoll;
 use rustix::process::Signal;
 
 use super::cached::{observe, observe_next};
+use super::command::{Command, Holdings, Order, Running, State, Supplies};
+use super::connection::ConnectionKey;
+use super::crew::{Job, Started, What};
 use super::requests::Broken;
+use super::slots::{CommandKey, SessionId};
+use super::source::Source;
+use super::timers::Alarm;
 use super::Server;
-use crate::command::{Command, Holdings, Order, Running, State, Supplies};
-use crate::connection::ConnectionKey;
-use crate::context;
-use crate::crew::{Job, Started, What};
 use crate::park::Legs;
-use crate::slots::{CommandKey, SessionId};
-use crate::source::Source;
-use crate::spawn::{self, Child, NotStarted};
-use crate::timers::Alarm;
+use crate::process::context;
+use crate::process::spawn::{self, Child, NotStarted};
 use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
 
 /// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.

@@ -19,8 +19,8 @@ use rustix::time::{
 
 use super::{Server, EVENTS};
 use crate::cache::clerks::{Done, Errand};
-use crate::cache::moment::Moment;
-use crate::prompt::make_prompt;
+use crate::facts::moment::Moment;
+use crate::process::prompt::make_prompt;
 
 /// So long others wait while the leader answers.
 const PATIENCE: Duration = Duration::from_millis(2);

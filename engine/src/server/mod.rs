@@ -4,18 +4,25 @@
 //! here waits but `epoll`. Which thread does that: `lead`.
 
 mod arrivals;
+mod auditor;
 mod cached;
+mod command;
 mod commands;
+mod connection;
+mod crew;
 mod lead;
 mod neighbours;
 mod report;
 mod requests;
 mod silence;
+mod slots;
+mod source;
+mod timers;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -26,25 +33,26 @@ use std::time::{Duration, Instant};
 use log::{debug, info};
 use rustix::event::{epoll, Timespec};
 
-use crate::auditor::Auditor;
 use crate::cache::answer::Question;
 use crate::cache::clerks::Clerks;
-use crate::command::Command;
-use crate::connection::{Connection, ConnectionKey};
-use crate::context::{self, Context};
-use crate::crew::Crew;
-use crate::folder::Folder;
-use crate::guardian::Guardian;
+use crate::files::folder::Folder;
 use crate::park::{Ledger, Lot};
-use crate::pins::Pins;
-use crate::place::Place;
-use crate::roster::Roster;
-use crate::slots::{CommandKey, SessionId, Slots};
-use crate::source::Source;
-use crate::status::{Counts, Totals};
-use crate::timers::{Alarm, Timers};
-use crate::token::Token;
+use crate::process::context::{self, Context};
+use crate::process::guardian::Guardian;
+use crate::process::pins::Pins;
+use crate::process::place::Place;
+use crate::process::roster::Roster;
+use crate::process::service::{open_signals, raise_descriptor_limit};
+use crate::report::status::{Counts, Totals};
+use crate::trust::token::Token;
 use crate::wire::Verdict;
+use auditor::Auditor;
+use command::Command;
+use connection::{Connection, ConnectionKey};
+use crew::Crew;
+use slots::{CommandKey, SessionId, Slots};
+use source::Source;
+use timers::{Alarm, Timers};
 
 use self::neighbours::Neighbours;
 
@@ -383,30 +391,4 @@ fn timespec(duration: Duration) -> Timespec {
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = fs::metadata(path).ok()?;
     Some((found.dev(), found.ino()))
-}
-
-/// The signals that stop the engine, as something to read.
-pub(crate) fn open_signals() -> io::Result<OwnedFd> {
-    // SAFETY: sets of our own; the descriptor is made for us.
-    unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-            libc::sigaddset(&mut set, signal);
-        }
-        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
-        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
-            -1 => Err(io::Error::last_os_error()),
-            fd => Ok(OwnedFd::from_raw_fd(fd)),
-        }
-    }
-}
-
-/// As many descriptors as we may have: a command needs up to four, a connection one.
-pub(crate) fn raise_descriptor_limit() {
-    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
-        debug!("raise the limit of descriptors: {error}");
-    }
 }

@@ -11,16 +11,16 @@ use log::{debug, warn};
 use rustix::event::epoll;
 use serde_json::{json, Value};
 
+use super::connection::ConnectionKey;
 use super::requests::Broken;
+use super::slots::{CommandKey, SessionId};
+use super::source::Source;
+use super::timers::Alarm;
 use super::{Options, Server};
-use crate::brake::{Brake, Gauges, Hold, AGAIN};
-use crate::connection::ConnectionKey;
-use crate::context::Adjustment;
-use crate::folder::Folder;
-use crate::jobserver::{self, Pool};
-use crate::slots::{CommandKey, SessionId};
-use crate::source::Source;
-use crate::timers::Alarm;
+use crate::files::folder::Folder;
+use crate::process::brake::{Brake, Gauges, Hold, AGAIN};
+use crate::process::context::Adjustment;
+use crate::process::jobserver::{self, Pool};
 use crate::wire::{self, Strings};
 
 /// The kernel lets users change an autogroup ten times a second, all users together.

@@ -3,13 +3,13 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use super::command::Case;
+use super::slots::SessionId;
 use super::Server;
-use crate::command::Case;
-use crate::folder::ENGINE;
-use crate::place::field;
-use crate::slots::SessionId;
-use crate::status::{CommandLine, SessionLine, Snapshot};
-use crate::wafcc::path_text;
+use crate::bytes::path_text;
+use crate::files::folder::ENGINE;
+use crate::process::place::field;
+use crate::report::status::{CommandLine, SessionLine, Snapshot};
 use crate::wire;
 
 /// A report fits into a frame, however many commands run and however long they are.

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
 
+use super::connection::{Client, Connection, ConnectionKey, Received, Standing};
+use super::slots::SessionId;
+use super::timers::Alarm;
 use super::{identity, Server, Session};
-use crate::cache::inputs::Numbers;
-use crate::connection::{Client, Connection, ConnectionKey, Received, Standing};
-use crate::context::{self, Context};
-use crate::folder::ENGINE;
-use crate::place::Place;
-use crate::slots::SessionId;
-use crate::status::Counts;
-use crate::timers::Alarm;
+use crate::cache::lookup::inputs::Numbers;
+use crate::files::folder::ENGINE;
+use crate::process::context::{self, Context};
+use crate::process::place::Place;
+use crate::report::status::Counts;
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
 const FRAME_TIME: Duration = Duration::from_secs(30);

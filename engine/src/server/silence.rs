@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use log::warn;
 
+use super::command::State;
+use super::slots::CommandKey;
+use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Uncached};
-use crate::cache::claim::Claim;
 use crate::cache::keep::Unkept;
-use crate::command::State;
-use crate::slots::CommandKey;
-use crate::timers::Alarm;
+use crate::cache::lookup::claim::Claim;
 
 /// Nothing was heard for so long, while somebody looks into the store.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::address::Address;
 use super::pulse::Pulse;
 use super::values::{Name, Values};
 use super::web::{self, authorization, get_each, Web};
 use super::{Fault, Shape};
-use crate::cache::packed::{Garbled, Packer, Unpacker};
+use crate::cache::lookup::packed::{Garbled, Packer, Unpacker};
+use crate::settings::address::Address;
 
 /// A message that leads to a content.
 const SMALL: usize = 64 << 10;

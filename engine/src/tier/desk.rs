@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::breaker::Breaker;
 use super::pulse::Pulse;
-use super::shelf::Shelf;
-use super::wrapped::Wrapped;
 use super::Fault;
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
+use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::wrapped::Wrapped;
 
 pub type Again<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
 

@@ -16,7 +16,7 @@ use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 use super::pulse::Pulse;
 use super::stream::{fault, Stream};
 use super::Fault;
-use crate::frame::Inbox;
+use crate::bytes::frame::Inbox;
 use crate::room::FRAME_CAP;
 
 const CHUNK: usize = 64 << 10;

@@ -10,7 +10,6 @@
 //! may block; `window` sees to it that nobody waits longer than was agreed, `breaker` that this happens once. Nothing that comes from a
 //! tier is trusted: the cache holds blobs against their digests, and facts against the world.
 
-pub mod address;
 pub mod bazel;
 pub mod breaker;
 pub mod counts;
@@ -20,7 +19,6 @@ pub mod pulse;
 mod redis;
 mod room;
 mod s3;
-pub mod shelf;
 mod stream;
 mod tiers;
 mod uploads;
@@ -28,19 +26,17 @@ mod values;
 pub(crate) mod web;
 mod webdav;
 mod window;
-pub mod wrapped;
 
-use crate::cache::digest::Digest;
-use address::{Address, Layout, Scheme};
+use crate::bytes::digest::Digest;
+use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::wrapped::Wrapped;
+use crate::cache::remote::{Count, Load, Offer, Remote};
+use crate::settings::address::{self, Address, Layout, Scheme};
 use counts::Counts;
 use pulse::Pulse;
-use shelf::Shelf;
 use std::sync::Arc;
+use tiers::Tiers;
 use values::Shelves;
-use wrapped::Wrapped;
-
-pub use tiers::{Findings, Tiers};
-pub use uploads::{Load, Offer};
 
 /// Why a tier gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +76,15 @@ pub trait Tier: Send + Sync {
 
     /// Stores an entry with its blobs, which `load` has.
     fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault>;
+}
+
+/// The stores that the setting `remote` names; none where it names none. Nobody is connected to yet.
+pub fn open_all(text: &str, count: Count, load: Arc<Load>) -> Result<Option<Arc<dyn Remote>>, String> {
+    let addresses = address::parse_all(text)?;
+    if addresses.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Tiers::open(&addresses, &Arc::new(Counts::new(count)), &load)))
 }
 
 /// Connects to nothing yet.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::address::Limits;
+use crate::settings::address::Limits;
 
 pub struct Pulse {
     pub limits: Limits,

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, ErrorKind, Parser, RedisResult, Value};
 use rustls::ClientConfig;
 
-use super::address::Address;
 use super::pulse::Pulse;
 use super::stream::{fault, secret, tls, Stream};
 use super::values::{Name, Values};
 use super::{Fault, Shape};
+use crate::settings::address::Address;
 
 /// Together with the largest value these bound what one answer may hold in memory.
 const BATCH: usize = 64;

@@ -9,22 +9,22 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use super::address::Address;
 use super::counts::Counts;
 use super::line::{Exchange, Line};
 use super::pulse::Pulse;
-use super::shelf::Shelf;
 use super::stream::{fault, secret, tls, Stream};
-use super::uploads::{Load, Offer};
-use super::wrapped::{Wrapped, LARGEST_BLOB};
 use super::{Fault, Shape, Tier};
-use crate::cache::digest::Digest;
-use crate::cache::entry::Entry;
-use crate::frame::Inbox;
+use crate::bytes::digest::Digest;
+use crate::bytes::frame::Inbox;
+use crate::cache::lookup::entry::Entry;
+use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
+use crate::cache::remote::{Load, Offer};
 use crate::room::{
     Begun, Coding, Content, Hello, NotKept, Refusal, Reply, Request, Rights, GREETING_CAP, MOST_DIGESTS, PIECE, VERSION,
 };
-use crate::signature::Sealed;
+use crate::settings::address::Address;
+use crate::trust::signature::Sealed;
 
 /// Blobs that are not larger come along.
 const INLINE: u32 = 256 << 10;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use rusty_s3::actions::{GetObject, HeadObject, PutObject, S3Action};
 use rusty_s3::{Bucket, Credentials, UrlStyle};
 
-use super::address::Address;
 use super::pulse::Pulse;
 use super::stream::secret;
 use super::values::{Name, Values};
 use super::web::{self, get_each, Web};
 use super::{Fault, Shape};
+use crate::settings::address::Address;
 
 /// So long a signature is good: clocks may differ.
 const GOOD: Duration = Duration::from_secs(900);

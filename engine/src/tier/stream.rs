@@ -12,9 +12,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::address::Address;
 use super::pulse::Pulse;
 use super::Fault;
+use crate::settings::address::Address;
 
 /// A socket whose waits are bounded.
 struct Timed {

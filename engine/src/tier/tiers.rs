@@ -4,14 +4,14 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::address::{Address, Limits};
 use super::counts::Counts;
 use super::pulse::Pulse;
-use super::shelf::Shelf;
-use super::uploads::{Load, Offer, Uploads};
+use super::uploads::Uploads;
 use super::window::Window;
-use super::wrapped::Wrapped;
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
+use crate::cache::remote::wrapped::Wrapped;
+use crate::cache::remote::{Again, Findings, Load, Offer, Remote};
+use crate::settings::address::{Address, Limits};
 
 /// How often it is looked while somebody waits.
 const TICK: Duration = Duration::from_millis(20);
@@ -24,18 +24,6 @@ const UPLOAD: Limits = Limits {
 };
 /// When the engine ends, uploads that go on have so long.
 const FAREWELL: Duration = Duration::from_secs(3);
-
-/// What tiers have of a key.
-#[derive(Default)]
-pub struct Findings {
-    pub shelf: Shelf,
-    /// Which has it, by its number.
-    pub tier: Option<usize>,
-    /// Of each that has nothing, in words.
-    pub words: Vec<String>,
-}
-
-type Again = Box<dyn FnOnce(Findings) + Send>;
 
 struct Place {
     window: Arc<Window>,
@@ -99,21 +87,21 @@ impl Tiers {
         }
         tiers
     }
+}
 
-    /// Whether there is one from this number on that would be asked.
-    pub fn are_there(&self, from: usize) -> bool {
+impl Remote for Tiers {
+    fn are_there(&self, from: usize) -> bool {
         self.places
             .iter()
             .skip(from)
             .any(|place| place.window.why_left_alone().is_none())
     }
 
-    pub fn name(&self, number: usize) -> &str {
+    fn name(&self, number: usize) -> &str {
         self.places.get(number).map_or("nobody", |place| &place.window.name)
     }
 
-    /// Asks one after the other, from this number on, until one has something.
-    pub fn find(self: &Arc<Self>, key: Digest, from: usize, words: Vec<String>, again: Again) {
+    fn find(self: Arc<Self>, key: Digest, from: usize, words: Vec<String>, again: Again<Findings>) {
         let Some(place) = self.places.get(from) else {
             return again(Findings {
                 words,
@@ -136,8 +124,7 @@ impl Tiers {
         });
     }
 
-    /// Blobs of what it has found; none if it gives none.
-    pub fn fetch(&self, tier: usize, wanted: Vec<Digest>, again: impl FnOnce(Vec<(Digest, Wrapped)>) + Send + 'static) {
+    fn fetch(&self, tier: usize, wanted: Vec<Digest>, again: Again<Vec<(Digest, Wrapped)>>) {
         let Some(place) = self.places.get(tier) else {
             return again(Vec::new());
         };
@@ -149,19 +136,17 @@ impl Tiers {
         });
     }
 
-    /// To those before this number.
-    pub fn offer(&self, offer: &Offer, end: usize) {
+    fn offer(&self, offer: &Offer, end: usize) {
         let places = self.places.iter().take(end);
         let uploads = places.filter_map(|place| place.uploads.as_ref());
         uploads.for_each(|uploads| uploads.push(offer.clone()));
     }
 
-    pub fn take_offers(&self, end: usize) -> bool {
+    fn take_offers(&self, end: usize) -> bool {
         self.places.iter().take(end).any(|place| place.uploads.is_some())
     }
 
-    /// Each with how it does, in words.
-    pub fn describe(&self) -> Vec<(String, String)> {
+    fn describe(&self) -> Vec<(String, String)> {
         let describe = |place: &Place| {
             let mut words = match place.window.why_left_alone() {
                 Some(why) => format!("left alone, since {why}"),
@@ -179,8 +164,7 @@ impl Tiers {
         self.places.iter().map(describe).collect()
     }
 
-    /// Nobody waits any more; uploads are given a short time.
-    pub fn close(&self) {
+    fn close(&self) {
         let began = Instant::now();
         self.places.iter().for_each(|place| place.window.close());
         let uploads = self.places.iter().filter_map(|place| place.uploads.as_ref());

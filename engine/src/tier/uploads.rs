@@ -5,13 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::address::Limits;
 use super::breaker::Breaker;
 use super::counts::Counts;
 use super::pulse::Pulse;
-use super::wrapped::Wrapped;
 use super::{Fault, Tier};
-use crate::cache::digest::Digest;
+use crate::cache::remote::{Load, Offer};
+use crate::settings::address::Limits;
 
 /// More are dropped; each is an entry without its blobs.
 const MOST: usize = 4096;
@@ -19,16 +18,6 @@ const MOST: usize = 4096;
 const STILL: Duration = Duration::from_millis(500);
 /// Compilers have the processor first.
 const NICE: i32 = 10;
-
-#[derive(Clone)]
-pub struct Offer {
-    pub key: Digest,
-    pub entry: Arc<[u8]>,
-    pub needs: Vec<Digest>,
-}
-
-/// A blob, if it is still there, and not too large.
-pub type Load = dyn Fn(&Digest) -> Option<Wrapped> + Send + Sync;
 
 struct State {
     queue: VecDeque<Offer>,
@@ -187,7 +176,9 @@ impl Uploads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::shelf::Shelf;
+    use crate::bytes::digest::Digest;
+    use crate::cache::remote::shelf::Shelf;
+    use crate::cache::remote::wrapped::Wrapped;
     use crate::tier::Shape;
     use std::sync::mpsc::{channel, Receiver, Sender};
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use super::counts::Counts;
 use super::pulse::Pulse;
-use super::shelf::{decode_blob, encode_blob, Shelf, LARGEST_SHELF};
-use super::uploads::{Load, Offer};
-use super::wrapped::{Wrapped, LARGEST_BLOB};
 use super::{Fault, Shape, Tier};
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
+use crate::cache::remote::shelf::{decode_blob, encode_blob, Shelf, LARGEST_SHELF};
+use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
+use crate::cache::remote::{Load, Offer};
 
 /// All blobs of one entry, as they come.
 const MOST_FETCHED: usize = 320 << 20;
@@ -115,9 +115,9 @@ impl<V: Values> Tier for Shelves<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::entry::{Content, Entry, Output};
-    use crate::cache::path::Path;
-    use crate::tier::address::Limits;
+    use crate::cache::lookup::entry::{Content, Entry, Output};
+    use crate::facts::path::Path;
+    use crate::settings::address::Limits;
     use std::collections::HashMap;
     use std::sync::Mutex;
 

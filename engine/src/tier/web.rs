@@ -8,11 +8,11 @@ use ureq::http::{Method, Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error, Timeout};
 
-use super::address::Address;
 use super::pulse::Pulse;
 use super::stream::{certificates, fault, secret};
 use super::values::Name;
 use super::{Fault, Shape};
+use crate::settings::address::Address;
 
 pub const SHAPE: Shape = Shape {
     workers: 8,

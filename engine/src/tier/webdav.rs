@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::address::Address;
 use super::pulse::Pulse;
 use super::values::{Name, Values};
 use super::web::{self, authorization, get_each, Web};
 use super::{Fault, Shape};
+use crate::settings::address::Address;
 
 pub struct WebDav {
     web: Web,

@@ -14,10 +14,10 @@ use std::time::Instant;
 use super::counts::Counts;
 use super::desk::{Desk, Task, Wait};
 use super::pulse::Pulse;
-use super::shelf::Shelf;
-use super::wrapped::Wrapped;
 use super::{Fault, Shape, Tier};
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
+use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::wrapped::Wrapped;
 
 pub struct Window {
     pub name: String,
@@ -246,8 +246,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::address::Limits;
-    use crate::tier::uploads::{Load, Offer};
+    use crate::cache::remote::{Load, Offer};
+    use crate::settings::address::Limits;
     use std::sync::mpsc::{channel, Receiver, Sender};
     use std::sync::Mutex as Lock;
     use std::time::Duration;

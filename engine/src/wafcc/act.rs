@@ -9,18 +9,19 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::ask;
-use super::explanation::Explanation;
+use super::distant;
 use super::options::Act;
-use super::path_text;
-use super::place;
-use super::quantity::show_size;
-use super::question::{Answer, Wish};
 use super::run::Home;
-use super::settings::{Distant, Key, Settings};
-use super::settings_file;
 use super::trouble;
-use crate::folder::ENGINE;
-use crate::signature;
+use crate::bytes::path_text;
+use crate::bytes::quantity::show_size;
+use crate::files::folder::ENGINE;
+use crate::report::explanation::Explanation;
+use crate::report::question::{Answer, Wish};
+use crate::settings::place;
+use crate::settings::settings_file;
+use crate::settings::{Distant, Key, Settings};
+use crate::trust::signature;
 
 const HELP: &str = "\
 wafcc runs a compiler, or any command, in the engine of waflib-extras: builds by make, CMake or ninja share the
@@ -75,7 +76,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::Version => return say(&format!("wafcc {ENGINE}\n")),
         _ => {}
     }
-    let settings = Settings::load();
+    let settings = Settings::load(distant::look_at);
     if settings.distant == Some(Distant::Silent) {
         let store = place::store(&settings).unwrap_or_default();
         let shown = path_text::show(store.as_os_str());
@@ -266,7 +267,7 @@ fn set_config(settings: &Settings, key: Key, value: &str) -> Result<(), String> 
     }
     settings_file::write(&path, key.name(), value)?;
     // A variable is above the file: what holds is what the engine has to hear.
-    let settings = Settings::load();
+    let settings = Settings::load(distant::look_at);
     match settings.text(key).to_str() {
         Some(holds) if key.concerns_the_engine() && key.holds_at_once() => ask::tell(&settings, key, holds),
         Some(_) if key.concerns_the_engine() && ask::is_there(&settings) => {

@@ -3,10 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use super::question::{Answer, Question, Wish};
 use super::run::Home;
-use super::settings::{Key, Settings};
 use crate::client::{Client, Unserved};
+use crate::report::question::{Answer, Question, Wish};
+use crate::settings::{Key, Settings};
 
 /// Removing a whole store from a slow disk takes its time.
 const WORK_TIME: Duration = Duration::from_secs(600);

@@ -12,12 +12,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::place;
 use super::run::Home;
-use super::settings::{Key, Settings};
-use crate::cache::status::Stamp;
-use crate::folder::Folder;
-use crate::regular;
+use crate::facts::status::Stamp;
+use crate::files::folder::Folder;
+use crate::files::regular;
+use crate::settings::place;
+use crate::settings::{Key, Settings};
 use crate::wire::{Caching, Request};
 
 const MAGIC: &[u8; 8] = b"wafcard1";

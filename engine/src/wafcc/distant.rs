@@ -10,6 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
+use super::trouble::{self, Advice};
+use crate::client::patience;
+use crate::files::folder::Folder;
+use crate::settings::place::of_store;
+use crate::settings::Distant;
+
 /// Kinds of file systems that wait for another machine or a program, and those that begin so.
 const DISTANT: [&str; 20] = [
     "nfs",
@@ -37,6 +43,29 @@ const DISTANT: [&str; 20] = [
 const LINKS: usize = 40;
 /// The child ends by itself then, whatever it waits for.
 const SECONDS: u32 = 10;
+
+/// Looks whether a store answers whose file system may hang. Nothing is told of any other, at which everybody just looks. A store
+/// that was silent a moment ago is not asked again.
+pub fn look_at(store: &Path) -> Option<Distant> {
+    if !is_distant(store) {
+        return None;
+    }
+    let folder = of_store(&Folder::from_environment(), store);
+    let (patience, earlier) = match trouble::consult(&folder) {
+        Advice::Leave => return Some(Distant::Silent),
+        Advice::Ask => (patience(), None),
+        Advice::AskBriefly(note) => (trouble::BRIEFLY, Some(note)),
+    };
+    if answers(store, patience) {
+        if earlier.is_some() {
+            trouble::forget(&folder);
+        }
+        return Some(Distant::Answers);
+    }
+    let reason = format!("the store {} does not answer", store.display());
+    trouble::leave(&folder, &reason, earlier.as_ref());
+    Some(Distant::Silent)
+}
 
 /// Whether a path is on such a file system. Only what is before it on the way is looked at.
 pub fn is_distant(path: &Path) -> bool {

@@ -60,7 +60,7 @@ fn start(command: &mut Command, write: File) -> io::Result<()> {
                 libc::_exit(status)
             }
         }
-        middle => crate::spawn::reap(middle),
+        middle => crate::process::spawn::reap(middle),
     }
     // Ours would keep the pipe open.
     command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -12,18 +12,9 @@ pub mod ask;
 pub mod call;
 pub mod card;
 pub mod distant;
-pub mod explanation;
 pub mod launch;
 pub mod options;
-pub mod path_text;
-pub mod place;
-pub mod quantity;
-pub mod question;
-pub mod remote;
 pub mod run;
-pub mod settings;
-pub mod settings_file;
-pub mod statistics;
 pub mod trouble;
 
 use std::ffi::{OsStr, OsString};
@@ -38,7 +29,7 @@ const MISUSED: i32 = 2;
 
 /// The whole program; returns its exit status. `asked` is a connection over which the command was asked for already.
 pub fn main(mut args: Vec<OsString>, asked: Option<Client>) -> i32 {
-    crate::fault::end_process_on_panic();
+    crate::process::fault::end_process_on_panic();
     if args.is_empty() {
         args.push(NAME.into());
     }

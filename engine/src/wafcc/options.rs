@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use lexopt::prelude::*;
 
-use super::quantity;
-use super::question::Wish;
-use super::settings::Key;
+use crate::bytes::quantity;
+use crate::report::question::Wish;
+use crate::settings::Key;
 
 /// One thing to do.
 #[derive(Debug, PartialEq, Eq)]

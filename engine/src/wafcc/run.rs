@@ -18,17 +18,18 @@ use rustix::fs::FileType;
 
 use super::call::{Call, How, Unfound};
 use super::card;
+use super::distant;
 use super::launch;
-use super::place;
-use super::settings::{Distant, Key, Settings};
 use super::trouble::{self, Advice, Note};
-use crate::cache::action::{self, Action};
-use crate::cache::digest::Digest;
-use crate::cache::input::Input;
+use crate::bytes::digest::Digest;
+use crate::cache::compiler::action::{self, Action};
 use crate::client::{end_if_stopped, is_timeout, patience, Client, Greeting, Unserved};
-use crate::folder::Folder;
-use crate::regular;
-use crate::terminal::Size;
+use crate::facts::input::Input;
+use crate::files::folder::Folder;
+use crate::files::regular;
+use crate::process::terminal::size_of;
+use crate::settings::place;
+use crate::settings::{Distant, Key, Settings};
 use crate::wire::{
     Caching, Execute, Outcome, Reply, Request, Stdio, Strings, Verdict, Why, FRAME_CAP, UMASK_SHIFT, WISH_LATE,
     WISH_UMASK,
@@ -49,7 +50,7 @@ const LEAST: Duration = Duration::from_millis(50);
 /// Runs the call, for which an engine may have been asked already; returns its exit status.
 pub fn run(call: &Call, asked: Option<Client>) -> i32 {
     exec_when_we_panic(call);
-    let settings = Settings::load();
+    let settings = Settings::load(distant::look_at);
     let is_silent = settings.distant == Some(Distant::Silent);
     if is_silent || settings.is_on(Key::Disable) || lacks_streams() || reads_the_terminal(call) {
         return exec(call);
@@ -323,7 +324,7 @@ fn caching(settings: &Settings, home: &Home) -> Request {
             .flat_map(|store| store.as_os_str().as_bytes())
             .copied()
             .collect(),
-        terminal: Size::of(io::stderr().as_fd()),
+        terminal: size_of(io::stderr().as_fd()),
     })
 }
 

@@ -22,9 +22,9 @@ use std::time::Duration;
 use rustix::fs::{flock, FlockOperation};
 use rustix::time::{clock_gettime, ClockId};
 
-use super::place;
-use crate::folder::Folder;
-use crate::regular;
+use crate::files::folder::Folder;
+use crate::files::regular;
+use crate::settings::place;
 
 const MAGIC: &str = "wafcc-trouble 1";
 /// How long the first note is fresh; each failure that follows doubles that.

@@ -3,12 +3,10 @@
 //! Knows nothing of the order in which frames may come.
 
 use super::{
-    Caching, Execute, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Stdio, Step, Strings, Verdict, Why,
-    ENVIRONMENTS, INPUT_CAP, MAGIC,
+    Caching, Execute, Form, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
+    Verdict, Why, ENVIRONMENTS, INPUT_CAP, MAGIC,
 };
-use crate::fields::Reader;
-use crate::jobserver::Form;
-use crate::terminal::Size;
+use crate::bytes::fields::Reader;
 
 type Result<T> = std::result::Result<T, Malformed>;
 

@@ -2,9 +2,8 @@
 //!
 //! Knows nothing of caps: whoever sends asks how long a frame became.
 
-use super::{Reply, Request, Strings, MAGIC};
-use crate::fields::{put_frame as frame, put_text};
-use crate::jobserver::Form;
+use super::{Form, Reply, Request, Strings, MAGIC};
+use crate::bytes::fields::{put_frame as frame, put_text};
 
 fn put_strings(out: &mut Vec<u8>, strings: &Strings) {
     out.extend((strings.len() as u32).to_le_bytes());

@@ -1,6 +1,6 @@
 //! The frames of `docs/protocol.md`: their meaning as Rust values, which `decode` makes of bytes and `encode` makes bytes.
 //!
-//! Pure. Knows nothing of sockets, nor of what is done with a request; `frame` cuts a stream into the bodies that are
+//! Pure. Knows nothing of sockets, nor of what is done with a request; `bytes::frame` cuts a stream into the bodies that are
 //! decoded here.
 
 mod decode;
@@ -8,9 +8,7 @@ mod encode;
 
 pub use encode::put_output;
 
-pub use crate::fields::Malformed;
-use crate::jobserver::Form;
-use crate::terminal::Size;
+pub use crate::bytes::fields::Malformed;
 
 /// The highest and the lowest version that this engine speaks.
 pub const VERSION: u16 = 1;
@@ -127,6 +125,15 @@ pub struct Execute {
     pub outputs: Strings,
 }
 
+/// How a jobserver is named in `MAKEFLAGS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Two inherited descriptors, as every `make` with jobs understands it.
+    Pipe,
+    /// A path: `make` from 4.4, `ninja` from 1.13.
+    Fifo,
+}
+
 /// What a build wants of its neighbours, and gives them; for its whole session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
@@ -138,6 +145,13 @@ pub struct Policy {
     pub serve: Option<Form>,
     /// So many hundredths of a runnable thread are the most on the machine; 0 is no limit.
     pub load: u32,
+}
+
+/// As many characters as a line has, and as many lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Size {
+    pub columns: u16,
+    pub rows: u16,
 }
 
 /// How a connection's commands are to be cached.

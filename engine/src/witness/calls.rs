@@ -3,7 +3,7 @@
 //! The other side of what `engine/park/watch.c`, `clock.c` and `told.c` note of functions. Whatever is not in the table is not
 //! known to be harmless.
 
-use crate::cache::trace::record::{BLIND_CALL, BLIND_PLACE, BLIND_SHARED, BLIND_TALK};
+use crate::observe::trace::record::{BLIND_CALL, BLIND_PLACE, BLIND_SHARED, BLIND_TALK};
 
 /// Which argument it is, from 0.
 pub type Argument = usize;

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::cache::access::{identity, Bytes};
+use crate::observe::access::{identity, Bytes};
 
 /// The kernel takes no longer paths.
 pub const LONGEST: usize = 4096;

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::cache::trace::record::HEAD;
-use crate::cache::trace::{BERTH, FULL};
+use crate::observe::trace::record::HEAD;
+use crate::observe::trace::{BERTH, FULL};
 
 /// A berth of the engine's arena.
 pub struct Notes {

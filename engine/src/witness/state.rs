@@ -3,7 +3,7 @@
 //! The other side of `follow_state` in `engine/park/record.c`, for another process than our own.
 
 use super::memory::link;
-use crate::cache::access::Bytes;
+use crate::observe::access::Bytes;
 
 /// A path by way of a process's state.
 #[derive(Debug, PartialEq, Eq)]

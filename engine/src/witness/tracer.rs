@@ -22,10 +22,10 @@ use super::calls::{self, Call, Flags, Name};
 use super::memory;
 use super::notes::{Note, Notes};
 use super::state::ByState;
-use crate::cache::access::{identity, identity_of_text, Bytes};
-use crate::cache::manners::is_of_go;
-use crate::cache::trace::program;
-use crate::cache::trace::record as kind;
+use crate::observe::access::{identity, identity_of_text, Bytes};
+use crate::observe::manners::is_of_go;
+use crate::observe::trace::program;
+use crate::observe::trace::record as kind;
 
 /// What the kernel is to tell of.
 const WISHES: c_int = libc::PTRACE_O_TRACESYSGOOD

@@ -1,8 +1,8 @@
 //! Time as the tests of facts have it: the tick in which something was changed, and a command for which no time counts.
 #![allow(dead_code)] // each test file is a program of its own and uses a part
 
-use wafengine::cache::status::Stamp;
 use wafengine::cache::story::{Policy, Statuses};
+use wafengine::facts::status::Stamp;
 
 pub const COMPILER: Policy = Policy {
     compiler: true,

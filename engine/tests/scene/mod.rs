@@ -5,15 +5,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use wafengine::cache::access::{Access, Mode, What};
-use wafengine::cache::entry::Entry;
-use wafengine::cache::environment::Environment;
-use wafengine::cache::fact::{Fact, Kind};
-use wafengine::cache::obstacle::Obstacle;
-use wafengine::cache::path::Place;
-use wafengine::cache::status::Stamp;
+use wafengine::cache::lookup::entry::Entry;
+use wafengine::cache::story::obstacle::Obstacle;
 use wafengine::cache::story::{understand, Dependence, Knowledge, Policy};
-use wafengine::cache::world::{Room, View, World};
+use wafengine::facts::environment::Environment;
+use wafengine::facts::fact::{Fact, Kind};
+use wafengine::facts::path::Place;
+use wafengine::facts::status::Stamp;
+use wafengine::facts::world::{Room, View, World};
+use wafengine::observe::access::{Access, Mode, What};
 use wafengine::wire::Strings;
 
 use super::clock::next_tick;

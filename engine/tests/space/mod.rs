@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use peer::Peer;
-use wafengine::folder::{Folder, ENGINE};
+use wafengine::files::folder::{Folder, ENGINE};
 
 /// How long anything may take before it counts as never.
 pub const DEADLINE: Duration = Duration::from_secs(30);

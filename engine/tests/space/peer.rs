@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use wafengine::frame::Inbox;
+use wafengine::bytes::frame::Inbox;
 use wafengine::wire::{Hello, Outcome, Reply, Request, Step, Strings, Verdict, Why, FRAME_CAP, OUTPUT_CAP};
 
 use super::order::Order;

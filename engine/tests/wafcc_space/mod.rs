@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use super::space::TestSpace;
-use wafengine::wafcc::settings::Key;
+use wafengine::settings::Key;
 
 pub const WAFCC: &str = env!("CARGO_BIN_EXE_wafcc");
 

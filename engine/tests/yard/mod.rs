@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use wafengine::cache::access::{Access, What};
-use wafengine::cache::trace::{Arena, Berth};
+use wafengine::observe::access::{Access, What};
+use wafengine::observe::trace::{Arena, Berth};
 use wafengine::park::LIBRARY;
 
 use super::space;

@@ -15,7 +15,7 @@ use super::pack;
 use super::spot::Spot;
 use super::table::Slot;
 use super::volumes::Volumes;
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
 /// A blob's content, which has the digest that was asked for.
 #[derive(Debug)]

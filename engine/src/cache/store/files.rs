@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::number::Number;
 
-use crate::regular;
+use crate::files::regular;
 
 pub struct Files {
     folder: OwnedFd,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{flock, FlockOperation};
 
-use crate::regular;
+use crate::files::regular;
 
 const FORMER: &str = "store-1";
 

@@ -13,8 +13,8 @@ use super::number::Number;
 use super::spot::{Freed, Spot};
 use super::table::{Blobs, Slot, Table};
 use super::volume::{Piece, Volume};
-use crate::cache::digest::Digest;
-use crate::regular;
+use crate::bytes::digest::Digest;
+use crate::files::regular;
 
 /// For whoever looks into the file: frames tell by themselves whose they are.
 const TITLE: &[u8] = b"wafcc store, format 2: index\n";

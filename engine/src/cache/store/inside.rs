@@ -20,7 +20,7 @@ use super::spot::{Freed, Spot};
 use super::table::{self, Blobs, Slot, Table};
 use super::volumes::{Limits, Volumes};
 use super::{Compression, EntryRef};
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
 pub struct Inside {
     /// The folder that has the store's.

@@ -4,7 +4,7 @@
 
 use super::clock::Instant;
 use super::number::Number;
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {

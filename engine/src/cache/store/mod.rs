@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use rustix::fs::{flock, FlockOperation};
 
-use super::digest::Digest;
+use crate::bytes::digest::Digest;
 use clock::Clock;
 use files::Files;
 use health::Health;
@@ -52,7 +52,7 @@ use number::Numbers;
 use table::{Slot, Table};
 use volumes::Volumes;
 
-use crate::regular;
+use crate::files::regular;
 
 pub use blob::Blob;
 pub use pack::{unpack, Compression, LARGEST};

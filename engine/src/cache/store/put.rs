@@ -16,7 +16,7 @@ use super::pack::{self, Compression};
 use super::spot::Spot;
 use super::table::{Blobs, Table};
 use super::{by_use, EntryRef, Store};
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
 /// More results of one command than that are of no use.
 const ENTRIES_PER_KEY: usize = 16;

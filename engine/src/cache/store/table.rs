@@ -17,7 +17,7 @@ use super::number::Number;
 pub use super::slots::Slot;
 use super::slots::Slots;
 use super::spot::{Freed, Spot};
-use crate::cache::digest::Digest;
+use crate::bytes::digest::Digest;
 
 const NONE: Slot = Slot::MAX;
 

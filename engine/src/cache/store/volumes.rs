@@ -16,7 +16,7 @@ use super::files::numbers_in;
 use super::number::{Number, Numbers};
 use super::volume::{Piece, Volume};
 
-use crate::regular;
+use crate::files::regular;
 
 /// More than that the kernel does not take at once.
 const MOST_SLICES: usize = 1024;

@@ -4,14 +4,14 @@
 
 use std::collections::HashSet;
 
-use super::super::access::{Access, Bytes, Mode, What};
-use super::super::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
-use super::super::fact::Kind;
-use super::super::manners::{hides_calls, Manners, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, STRANGER};
-use super::super::moment::status_of_name;
-use super::super::obstacle::Obstacle;
-use super::super::path::{below, split, trimmed, Path};
+use super::obstacle::Obstacle;
 use super::{Claim, Fate, How, Statuses, Story};
+use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
+use crate::facts::fact::Kind;
+use crate::facts::moment::status_of_name;
+use crate::facts::path::{below, split, trimmed, Path};
+use crate::observe::access::{Access, Bytes, Mode, What};
+use crate::observe::manners::{hides_calls, Manners, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, STRANGER};
 
 impl Story<'_, '_, '_> {
     pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {

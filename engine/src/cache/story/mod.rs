@@ -6,20 +6,22 @@
 //! facts are stored.
 
 mod deeds;
-pub(super) mod outcome;
+pub mod obstacle;
+pub mod outcome;
 mod places;
+pub mod shell;
 
 use std::collections::BTreeSet;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::access::{Access, Bytes};
-use super::fact::{Fact, Kind};
-use super::manners::{Manners, STRANGER};
-use super::obstacle::Obstacle;
-use super::path::{split, Path};
-use super::status::Stamp;
-use super::world::View;
+use crate::facts::fact::{Fact, Kind};
+use crate::facts::path::{split, Path};
+use crate::facts::status::Stamp;
+use crate::facts::world::View;
+use crate::observe::access::{Access, Bytes};
+use crate::observe::manners::{Manners, STRANGER};
+use obstacle::Obstacle;
 
 /// An entry with more would take longer to check than most commands to run.
 pub const MOST_FACTS: usize = 20_000;

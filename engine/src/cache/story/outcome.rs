@@ -7,23 +7,22 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::io::Errno;
 
-use super::super::access::{identity_of_text, Bytes};
-use super::super::answer::INPUT;
-use super::super::environment::is_silent;
-use super::super::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
-use super::super::fact::{Fact, Kind};
-use super::super::input::Input;
-use super::super::instructions::Findings;
-use super::super::manners::{Seeds, OWN_CALLS};
-use super::super::moment::status_of_name;
-use super::super::obstacle::Obstacle;
-use super::super::path::{split, Path, Root};
-use super::super::processor::{self, PROCESSOR};
-use super::super::status::Stamp;
-use super::super::world::View;
+use super::obstacle::Obstacle;
 use super::places::is_installed;
 use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
-use crate::regular;
+use crate::facts::environment::{is_silent, INPUT};
+use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
+use crate::facts::fact::{Fact, Kind};
+use crate::facts::input::Input;
+use crate::facts::instructions::Findings;
+use crate::facts::moment::status_of_name;
+use crate::facts::path::{split, Path, Root};
+use crate::facts::processor::{self, PROCESSOR};
+use crate::facts::status::Stamp;
+use crate::facts::world::View;
+use crate::files::regular;
+use crate::observe::access::{identity_of_text, Bytes};
+use crate::observe::manners::{Seeds, OWN_CALLS};
 
 /// Larger sources are not searched for the base folder's name.
 const LONGEST_SOURCE: u64 = 64 << 20;

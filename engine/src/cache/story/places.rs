@@ -2,12 +2,12 @@
 //!
 //! Knows nothing of what is done to the paths.
 
-use super::super::access::Bytes;
-use super::super::manners::{is_of_go, Family, Manners, GO, OWN_CALLS, STRANGER};
-use super::super::obstacle::Obstacle;
-use super::super::path::{below, split, tidy, trimmed, Path};
-use super::super::shell::is_known;
+use super::obstacle::Obstacle;
+use super::shell::is_known;
 use super::{How, Story};
+use crate::facts::path::{below, split, tidy, trimmed, Path};
+use crate::observe::access::Bytes;
+use crate::observe::manners::{is_of_go, Family, Manners, GO, OWN_CALLS, STRANGER};
 
 impl Story<'_, '_, '_> {
     pub(super) fn begin(

@@ -2,10 +2,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
-use crate::cache::access::{Access, What};
-use crate::cache::trace::{Berth, Place};
+use crate::observe::access::{Access, What};
+use crate::observe::trace::{Berth, Place};
 use crate::park::driver::Desk;
-use crate::roster::Roster;
+use crate::process::roster::Roster;
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
 
@@ -23,7 +23,7 @@ struct Stall {
 impl Drop for Stall {
     fn drop(&mut self) {
         self.parked.end();
-        crate::spawn::reap(self.parked.pid);
+        crate::process::spawn::reap(self.parked.pid);
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -68,7 +68,7 @@ impl Stall {
         unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
         for signal in (1..=64).filter(|signal| ![libc::SIGSEGV, libc::SIGBUS].contains(signal)) {
             // SAFETY: nobody has set a handler for others than those two, which Rust does.
-            unsafe { crate::spawn::set_disposition(signal, libc::SIG_DFL) };
+            unsafe { crate::process::spawn::set_disposition(signal, libc::SIG_DFL) };
         }
         let parked = Parked::start(&parking, &mut Spawner::new().unwrap(), &program, &env, stack).unwrap();
         Stall {
@@ -86,7 +86,7 @@ impl Stall {
     fn observe(&self, args: &[&[u8]]) -> Vec<Access> {
         let log = self.arena.reserve().unwrap();
         let child = self.start(&log, args, c"", 0);
-        assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+        assert_eq!(crate::process::spawn::wait_for(child.pid).code, 0);
         log.finish()
     }
 
@@ -163,7 +163,7 @@ fn a_driver_that_only_tells_executes_and_removes_nothing() {
     let stall = Stall::new("tells");
     let log = stall.arena.reserve().unwrap();
     let child = stall.start(&log, &[b"execute"], c"/absent/desk", FLAGS);
-    crate::spawn::wait_for(child.pid);
+    crate::process::spawn::wait_for(child.pid);
     let accesses = log.finish();
     let began = accesses
         .iter()
@@ -175,7 +175,7 @@ fn a_driver_that_only_tells_executes_and_removes_nothing() {
     fs::write(stall.folder.join("t.o"), "made by the command").unwrap();
     let log = stall.arena.reserve().unwrap();
     let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], c"/absent/desk", FLAGS);
-    assert_ne!(crate::spawn::wait_for(child.pid).code, 0);
+    assert_ne!(crate::process::spawn::wait_for(child.pid).code, 0);
     assert_eq!(fs::read(stall.folder.join("t.o")).unwrap(), b"made by the command");
 }
 
@@ -221,7 +221,7 @@ fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
         asked.push((log, request.asker as u32));
         Some(0)
     });
-    assert_eq!(crate::spawn::wait_for(child.pid).code, 0);
+    assert_eq!(crate::process::spawn::wait_for(child.pid).code, 0);
     let place = log.place();
     let accesses = log.finish();
     let executed = accesses

@@ -1,0 +1,612 @@
+//! A command line as the cache knows it: the key under which its entries are, and what is known of a compiler that it
+//! could not be seen doing.
+//!
+//! The key only finds candidates: whether one holds is told by its facts. So a key may leave out whatever its command
+//! would show by what it asks for, and must hold whatever it would not: the words of the command line.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::language::Language;
+use super::line::{Kind, Line, Target, Word};
+use super::options::Stage;
+use super::outputs::{self, Output, Role};
+use super::reason::Reason;
+use super::response::{self, Read};
+use super::sharing;
+use super::Compiler;
+use crate::bytes::digest::Digest;
+use crate::cache::story::outcome::asks_number;
+use crate::cache::story::shell::hides_folder;
+use crate::cache::story::{Policy, Statuses};
+use crate::facts::dated::word_compares_times;
+use crate::facts::input::Input;
+use crate::facts::processor;
+use crate::observe::access::Bytes;
+use crate::observe::manners::{archives_no_times, Manners, Times};
+use crate::wire::Strings;
+
+/// Whoever changes what a key holds changes this.
+const VERSION: &[u8] = b"action 2";
+const BY_FACTS: &[u8] = b"facts 2";
+/// Variables by which compilers do more than their command line tells.
+const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
+const CLANG_VARIABLES: [&str; 7] = [
+    "CCC_OVERRIDE_OPTIONS",
+    "CC_PRINT_OPTIONS",
+    "CC_PRINT_HEADERS",
+    "CC_LOG_DIAGNOSTICS",
+    "CC_PRINT_PROC_STAT",
+    "CC_PRINT_INTERNAL_STAT",
+    "CCC_PRINT_BINDINGS",
+];
+
+/// Variables that only change how diagnostics look: whoever printed none does not depend on them, nor on whether it
+/// prints to a terminal.
+pub const FOR_DIAGNOSTICS: [&str; 11] = [
+    "TERM",
+    "COLUMNS",
+    "LINES",
+    "COLORTERM",
+    "GCC_COLORS",
+    "GCC_URLS",
+    "TERM_URLS",
+    "VTE_VERSION",
+    "NO_COLOR",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+];
+
+/// A command as it was asked for.
+pub struct Call<'a> {
+    pub argv: &'a Strings,
+    /// `NAME=value`
+    pub environment: &'a Strings,
+    pub folder: &'a [u8],
+    /// The file that is executed.
+    pub program: &'a Path,
+    /// The one behind all links.
+    pub real: &'a Path,
+    /// Folders whose names commands may share, without a slash at their end.
+    pub bases: &'a [Bytes],
+    /// It may be cached by its facts alone, and finds this on its standard input.
+    pub by_facts: Option<Input>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Knowledge {
+    /// Of a compile; none of a command that is cached by its facts alone.
+    pub compiler: Option<Compiler>,
+    /// All files that it makes, in an order that commands of one key share. Whoever sees it write anything else, but for
+    /// `modules`, keeps nothing of it.
+    pub outputs: Vec<Output>,
+    /// The folder into which it may write modules, whose names only the source tells: `.mod`, `.smod`.
+    pub modules: Option<Bytes>,
+    /// The base whose name the key leaves out: it is replaced in dependency files and diagnostics, and the folder in which
+    /// the command runs counts as one in the base. If any other output holds it, nothing is kept.
+    pub base: Option<Bytes>,
+    /// Its result may tell in which folder it ran: compilers ask for that, or for `PWD`, also where they tell nobody.
+    pub tells_folder: bool,
+    /// A shell with a line that does not tell where it is.
+    pub is_shell: bool,
+    /// Whether times of files count.
+    pub statuses: Statuses,
+    /// It asks for this machine's processor.
+    pub asks_processor: bool,
+    /// It is a line for a shell that asks for the number of a process.
+    pub asks_number: bool,
+    /// Its dependency file calls the main output so, and the key does not.
+    pub target: Option<Bytes>,
+    /// What a command that is cached by its facts says that it makes: a link, by `-o`.
+    pub declared: Option<Bytes>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    pub key: Digest,
+    pub knows: Knowledge,
+}
+
+impl Knowledge {
+    /// Known compilers read the clock to seed names that need not be foreseen; what they make a date of they write.
+    pub fn policy(&self) -> Policy {
+        let (statuses, processor) = (self.statuses, self.asks_processor);
+        match self.compiler {
+            None => Policy {
+                shell: self.is_shell,
+                statuses,
+                processor,
+                number: self.asks_number,
+                ..Policy::default()
+            },
+            Some(_) => Policy {
+                compiler: true,
+                folder: self.tells_folder && self.base.is_none(),
+                shell: false,
+                statuses,
+                processor,
+                number: false,
+            },
+        }
+    }
+}
+
+impl Action {
+    /// Of a command of this machine: reads its response files.
+    pub fn find(call: &Call) -> Result<Action, Reason> {
+        let read = |name: &[u8]| call.read(name);
+        Action::of(call, &read).or_else(|reason| Action::by_facts(call, reason))
+    }
+
+    /// Whether there is one: for those who need no more.
+    pub fn is_known(call: &Call) -> bool {
+        let reason = understand(call, &|name| call.read(name)).err();
+        reason.map_or(true, |reason| Action::by_facts(call, reason).is_ok())
+    }
+
+    /// A command that is no compile we know, for a reason.
+    fn by_facts(call: &Call, reason: Reason) -> Result<Action, Reason> {
+        let Some(input) = call.by_facts else {
+            return Err(reason);
+        };
+        let manners = Manners::of(call.real.as_os_str().as_encoded_bytes());
+        let argv: Vec<&[u8]> = call.argv.iter().collect();
+        match reason {
+            // What they tell is not theirs; and what takes time is told anew each time.
+            Reason::Wrapped | Reason::Timing => return Err(reason),
+            _ if input == Input::Unknown && (manners.listens || argv.contains(&&b"-"[..])) => {
+                return Err(Reason::StandardInput)
+            }
+            _ => {}
+        }
+        let mut text = Text::default();
+        text.add(BY_FACTS);
+        text.add(call.program.as_os_str().as_encoded_bytes());
+        argv.iter().for_each(|word| text.add(word));
+        text.add(format!("{input:?}").as_bytes());
+        let compiler = Compiler::of(call.program, call.real).ok();
+        let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
+        // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
+        text.add(if manners.asks || is_shell { b"" } else { call.folder });
+        Ok(Action {
+            key: Digest::of(&text.0),
+            knows: Knowledge {
+                compiler: None,
+                outputs: Vec::new(),
+                modules: None,
+                base: None,
+                tells_folder: true,
+                is_shell,
+                statuses: statuses(call, compiler, manners, &argv, &reason),
+                asks_processor: asks_processor(call),
+                asks_number: argv.iter().any(|word| asks_number(word)),
+                target: None,
+                declared: compiler.and_then(|compiler| {
+                    let read = |name: &[u8]| call.read(name);
+                    let words = response::expand(argv.iter().skip(1).copied(), &read).ok()?.words;
+                    outputs::named(compiler, &words)
+                }),
+            },
+        })
+    }
+
+    /// `read` reads a response file, by its name as the command has it.
+    fn of(call: &Call, read: Read) -> Result<Action, Reason> {
+        let (expanded, line, outputs) = understand(call, read)?;
+        let base = sharing::base(&line, call.folder, call.bases);
+        Ok(Action {
+            key: key(call, &line, &outputs, base),
+            knows: Knowledge {
+                compiler: Some(line.compiler),
+                statuses: match line.compiler {
+                    _ if expanded.iter().any(|word| word_compares_times(word)) => Statuses::Kept,
+                    Compiler::Gcc => Statuses::Ignored,
+                    Compiler::Clang => Statuses::WithPrecompiled,
+                },
+                tells_folder: tells_folder(&line),
+                is_shell: false,
+                asks_number: false,
+                asks_processor: line.words.iter().any(Word::asks_processor),
+                target: target(&line, &outputs).filter(|target| is_plain(target)),
+                modules: (line.language == Language::Fortran).then(|| line.modules.clone()),
+                outputs,
+                base: base.map(<[u8]>::to_vec),
+                declared: None,
+            },
+        })
+    }
+}
+
+/// Whether times of files count for a command that is cached by its facts.
+fn statuses(call: &Call, compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+    let read = |name: &[u8]| call.read(name);
+    let expanded = response::expand(argv.iter().copied(), &read).map(|expanded| expanded.words);
+    let compares = |words: Vec<Bytes>| words.iter().any(|word| word_compares_times(word));
+    if manners.compiles && expanded.map_or(true, compares) {
+        return Statuses::Kept;
+    }
+    let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
+    match compiler {
+        // What it prepares tells when its parts were written.
+        Some(Compiler::Clang) if !links => Statuses::Kept,
+        None if manners.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
+        _ => Statuses::ByProgram,
+    }
+}
+
+/// A command that is no compile we know. What cannot be read may say anything.
+fn asks_processor(call: &Call) -> bool {
+    let read = |name: &[u8]| call.read(name);
+    let expanded = response::expand(call.argv.iter().skip(1), &read);
+    let asks = |word: &Bytes| processor::is_asked_by(word) || gives_options(word);
+    expanded.map_or(true, |expanded| expanded.words.iter().any(asks))
+}
+
+/// It names a file of further options, which is not read here.
+fn gives_options(word: &[u8]) -> bool {
+    const NAMES: [&[u8]; 4] = [b"-specs", b"--specs", b"--config", b"--driver-mode"];
+    NAMES.iter().any(|name| word.starts_with(name))
+}
+
+impl Word {
+    fn asks_processor(&self) -> bool {
+        self.kind != Kind::Source
+            && (gives_options(&self.option)
+                || processor::is_asked_by(&self.option)
+                || processor::is_asked_by(&self.operand))
+    }
+}
+
+impl Call<'_> {
+    fn read(&self, name: &[u8]) -> Option<Bytes> {
+        let folder = Path::new(OsStr::from_bytes(self.folder));
+        fs::read(folder.join(OsStr::from_bytes(name))).ok()
+    }
+}
+
+/// What the command asks for, and the files that it makes.
+fn understand(call: &Call, read: Read) -> Result<(Vec<Bytes>, Line, Vec<Output>), Reason> {
+    let compiler = Compiler::of(call.program, call.real)?;
+    let expanded = response::expand(call.argv.iter().skip(1), read)?;
+    let line = Line::read(compiler, &expanded.words)?;
+    refuse_variables(compiler, call.environment)?;
+    refuse_times_of_files(&line)?;
+    let outputs = outputs::of(&line)?;
+    Ok((expanded.words, line, outputs))
+}
+
+fn variable<'a>(environment: &'a Strings, name: &str) -> Option<&'a [u8]> {
+    let mut values = environment
+        .iter()
+        .filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.next()
+}
+
+fn refuse_variables(compiler: Compiler, environment: &Strings) -> Result<(), Reason> {
+    let names = match compiler {
+        Compiler::Gcc => &GCC_VARIABLES[..],
+        Compiler::Clang => &CLANG_VARIABLES[..],
+    };
+    match names.iter().find(|name| variable(environment, name).is_some()) {
+        Some(name) => Err(Reason::Variable(name)),
+        None => Ok(()),
+    }
+}
+
+/// clang writes into precompiled headers when their parts were last changed, unless it is told not to.
+fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
+    let is_told = line.words.iter().any(|word| word.operand == b"-fno-pch-timestamp");
+    match line.compiler {
+        Compiler::Clang if line.precompiles && line.stage == Stage::Object && !is_told => Err(Reason::TimesOfFiles),
+        _ => Ok(()),
+    }
+}
+
+/// Debug information, coverage and profiles name the folder; what else is made of relative paths does not.
+fn tells_folder(line: &Line) -> bool {
+    let is_plain = !line.tells && !line.binds && !line.precompiles && line.sides.is_empty() && line.named.is_empty();
+    let is_known = matches!(line.stage, Stage::Object | Stage::Assembly);
+    let mut words = line.words.iter().flat_map(|word| [&word.option, &word.operand]);
+    !is_plain || !is_known || words.any(|word| is_about_folders(word))
+}
+
+fn is_about_folders(word: &[u8]) -> bool {
+    const PARTS: [&[u8]; 4] = [b"debug", b"coverage", b"profile", b"working-directory"];
+    let holds = |part: &&[u8]| word.windows(part.len()).any(|window| window == *part);
+    word.starts_with(b"-g") && word != b"-g0" || word.starts_with(b"-") && PARTS.iter().any(holds)
+}
+
+/// The name by which a dependency file calls the main output, where its command does not say another.
+fn target(line: &Line, outputs: &[Output]) -> Option<Bytes> {
+    line.dependencies
+        .as_ref()
+        .filter(|wanted| wanted.target == Target::Output)?;
+    let main = outputs.iter().find(|output| output.role == Role::Main)?;
+    Some(match line.compiler {
+        Compiler::Gcc => without_dots(&main.path).to_vec(),
+        Compiler::Clang => main.path.clone(),
+    })
+}
+
+/// gcc leaves out `./` at the beginning of what its dependency files name.
+fn without_dots(path: &[u8]) -> &[u8] {
+    let mut rest = path;
+    while let Some(below) = rest.strip_prefix(b"./") {
+        let slashes = below.iter().take_while(|b| **b == b'/').count();
+        rest = &below[slashes..];
+    }
+    rest
+}
+
+/// Makefiles quote nothing of it.
+fn is_plain(name: &[u8]) -> bool {
+    name.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(b))
+}
+
+/// Whether the content of an output depends on how the main one is called.
+fn is_bound(line: &Line) -> bool {
+    let is_amid = line
+        .dependencies
+        .as_ref()
+        .is_some_and(|wanted| wanted.target == Target::Amid);
+    is_amid || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
+}
+
+/// Bytes that no two different lists of words make.
+#[derive(Default)]
+struct Text(Bytes);
+
+impl Text {
+    fn add(&mut self, word: &[u8]) {
+        self.0.extend((word.len() as u64).to_le_bytes());
+        self.0.extend(word);
+    }
+}
+
+fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Digest {
+    let mut text = Text::default();
+    text.add(VERSION);
+    text.add(call.program.as_os_str().as_encoded_bytes());
+    // Compilers say it in diagnostics, and some are told by it what to be.
+    text.add(call.argv.iter().next().unwrap_or(b""));
+    for word in &line.words {
+        text.add(&word.option);
+        text.add(&[u8::from(word.apart)]);
+        text.add(&sharing::tokened(&word.operand, word.kind, base));
+    }
+    for output in outputs {
+        text.add(format!("{:?}", output.role).as_bytes());
+    }
+    if let Some(wanted) = &line.dependencies {
+        text.add(format!("{:?}", wanted.target).as_bytes());
+    }
+    let is_quoted = target(line, outputs).is_some_and(|target| !is_plain(&target));
+    if is_bound(line) || is_quoted {
+        let told = outputs.iter().filter(|output| output.role == Role::Main);
+        told.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, base)));
+    }
+    if base.is_some() {
+        text.add(&sharing::tokened(call.folder, Kind::Path, base));
+    }
+    Digest::of(&text.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &[u8] = b"/home/one";
+
+    fn with(argv: &str, environment: &str, folder: &str) -> Result<Action, Reason> {
+        let argv: Strings = argv.split(' ').collect();
+        let program = Path::new("/usr/bin").join(std::str::from_utf8(argv.iter().next().unwrap()).unwrap());
+        let call = Call {
+            argv: &argv,
+            environment: &[environment].iter().collect(),
+            folder: folder.as_bytes(),
+            program: &program,
+            real: &program,
+            bases: &[BASE.to_vec(), b"/home/other".to_vec()],
+            by_facts: None,
+        };
+        Action::of(&call, &|_| None)
+    }
+
+    fn action(argv: &str) -> Result<Action, Reason> {
+        with(argv, "A=b", "/home/one/build")
+    }
+
+    fn reason(argv: &str) -> String {
+        action(argv).map_or_else(|reason| reason.to_string(), |_| "known".to_owned())
+    }
+
+    fn share(one: &str, other: &str) -> bool {
+        action(one).unwrap().key == action(other).unwrap().key
+    }
+
+    #[test]
+    fn what_is_not_known_has_a_named_reason() {
+        for (argv, expected) in [
+            ("gcc -c a.c", "known"),
+            ("gcc a.c", "called for linking"),
+            ("gcc a.c -o a", "called for linking"),
+            ("gcc -o a a.o", "input for the linker"),
+            ("gcc -c a.o", "input for the linker"),
+            ("gcc", "no input file"),
+            ("gcc -c", "no input file"),
+            ("gcc -E a.c", "called for preprocessing"),
+            ("gcc -M a.c", "called for dependencies only"),
+            ("gcc -c -MM a.c", "called for dependencies only"),
+            ("gcc -c a.c b.c", "multiple source files"),
+            ("gcc -c -", "reads standard input"),
+            ("gcc -c -x c - -o a.o", "reads standard input"),
+            ("gcc -S a.c -o -", "output to standard output"),
+            ("gcc -c -MD -MF - a.c", "output to standard output"),
+            ("gcc -c a.c -o /dev/null", "output to a device"),
+            ("gcc -c a.c -o /dev/stdout", "output to a device"),
+            ("gcc -c a.c -o /dev/shm/a.o", "known"),
+            ("gcc -c a.adb", "unsupported source language a.adb"),
+            ("gcc -c -x go a.c", "unsupported source language go"),
+            ("gcc -c a.ll", "unsupported source language a.ll"),
+            ("gcc --version", "asks the compiler about itself"),
+            ("gcc -v -c a.c", "asks the compiler about itself"),
+            ("gcc -dumpmachine", "asks the compiler about itself"),
+            ("clang -### -c a.c", "asks the compiler about itself"),
+            ("clang -print-resource-dir", "asks the compiler about itself"),
+            ("clang -c -ftime-trace a.c", "asks how long the compiler takes"),
+            ("gcc -c -ftime-report a.c", "asks how long the compiler takes"),
+            ("g++ -c -fmodules-ts a.cpp", "uses modules"),
+            ("clang -c -fmodules a.c", "uses modules"),
+            ("clang -c -Xclang -fmodules a.c", "unsupported option -Xclang -fmodules"),
+            ("gcc -c a.c -o", "option without its argument -o"),
+            ("clang -c a.c -Xclang -include", "option without its argument -include"),
+            ("gcc -c @missing", "unreadable response file @missing"),
+            ("gcc -c -save-temps a.c", "unsupported option -save-temps"),
+            ("gcc -c -fdump-tree-all a.c", "unsupported option -fdump-tree-all"),
+            ("gcc -c -da a.c", "unsupported option -da"),
+            ("gcc -c -wrapper x a.c", "unsupported option -wrapper"),
+            ("gcc -c -dumpdir x a.c", "unsupported option -dumpdir"),
+            ("gcc -c -fopt-info-vec=x a.c", "unsupported option -fopt-info-vec=x"),
+            (
+                "gcc -c -fdiagnostics-format=sarif-file a.c",
+                "unsupported option -fdiagnostics-format=sarif-file",
+            ),
+            ("gcc -c -Wa,-ahl=x a.c", "unsupported option -Wa,-ahl=x -ahl=x"),
+            ("gcc -c -Wa,-I.,-MD,x a.c", "unsupported option -Wa,-I.,-MD,x -I.,-MD,x"),
+            ("gcc -c -Xassembler -o a.c", "unsupported option -Xassembler -o"),
+            ("gcc -c -Wp,-MD a.c", "unsupported option -Wp,-MD -MD"),
+            ("clang -c -arch arm64 a.c", "unsupported option -arch"),
+            (
+                "clang -c -mllvm -time-passes a.c",
+                "unsupported option -mllvm -time-passes",
+            ),
+            ("gcc -c --frobnicate a.c", "unsupported option --frobnicate"),
+            ("gcc -c -MD h.h", "unsupported option -MD"),
+            ("gcc -x c-header a.h", "known"),
+            ("clang -x c-header a.h", "precompiled header that holds times of files"),
+            ("clang -x c-header a.h -Xclang -fno-pch-timestamp", "known"),
+            ("tcc -c a.c", "compiler not known"),
+            ("ccache gcc -c a.c", "compiler is another wrapper"),
+        ] {
+            assert_eq!(reason(argv), expected, "{argv}");
+        }
+    }
+
+    #[test]
+    fn variables_that_do_more_than_the_command_line_are_refused() {
+        let depends = "DEPENDENCIES_OUTPUT=x";
+        let refused = Reason::Variable("DEPENDENCIES_OUTPUT");
+        assert_eq!(with("gcc -c a.c", depends, "/"), Err(refused));
+        assert!(with("clang -c a.c", depends, "/").is_ok());
+        assert!(with("gcc -c a.c", "DEPENDENCIES_OUTPUTS=x", "/").is_ok());
+    }
+
+    #[test]
+    fn names_of_outputs_are_no_part_of_a_key() {
+        assert!(share("gcc -c a.c -o x.o", "gcc -c a.c -o y/z.obj"));
+        assert!(share("gcc -c a.c -o x.o", "gcc -c -oy.o a.c"));
+        assert!(share("gcc -c a.c", "gcc -c -o y.o a.c"));
+        assert!(share("gcc -c -MD a.c -o x.o", "gcc -c -MD a.c -o y/z.o"));
+        assert!(!share("gcc -c -MD a.c -o x.o", "gcc -c -MD a.c -o y$.o"));
+        assert!(share(
+            "gcc -c -MD -MT t -MF a.d a.c",
+            "gcc -c -MD -MT t -MF b.d a.c -o y.o"
+        ));
+    }
+
+    #[test]
+    fn names_of_outputs_that_are_in_an_output_are_a_part_of_it() {
+        for option in [
+            "-g -gsplit-dwarf",
+            "--coverage",
+            "-fprofile-use",
+            "-fplugin=x.so",
+            "-fstack-usage",
+        ] {
+            let [one, other] = ["x.o", "y.o"].map(|name| format!("gcc -c {option} a.c -o {name}"));
+            assert!(!share(&one, &other), "{option}");
+        }
+        assert!(!share(
+            "clang -c -grecord-command-line a.c -o x.o",
+            "clang -c -grecord-command-line a.c -o y.o"
+        ));
+    }
+
+    #[test]
+    fn all_else_is_a_part_of_a_key() {
+        let first = "gcc -c -DX -Ia -MD -MT t a.c -o x.o";
+        for other in [
+            "gcc -c -DY -Ia -MD -MT t a.c -o x.o",
+            "gcc -c -Ia -DX -MD -MT t a.c -o x.o",
+            "gcc -c -DX -I a -MD -MT t a.c -o x.o",
+            "gcc -c -DX -Ia -MMD -MT t a.c -o x.o",
+            "gcc -c -DX -Ia -MD -MT u a.c -o x.o",
+            "gcc -c -DX -Ia -MD -MQ t a.c -o x.o",
+            "gcc -c -DX -Ia a.c -o x.o",
+            "gcc -c -DX -Ia -MD -MT t b.c -o x.o",
+            "gcc -S -DX -Ia -MD -MT t a.c -o x.o",
+            "g++ -c -DX -Ia -MD -MT t a.c -o x.o",
+        ] {
+            assert!(!share(first, other), "{other}");
+        }
+        assert!(!share(
+            "gcc -c -fdebug-prefix-map=/x=A a.c",
+            "gcc -c -fdebug-prefix-map=/x=B a.c"
+        ));
+    }
+
+    #[test]
+    fn a_base_that_is_mapped_is_left_out() {
+        let key = |argv: &str, folder: &str| {
+            let action = with(argv, "A=b", folder).unwrap();
+            (action.key, action.knows.base.is_some())
+        };
+        let line = "gcc -c -g -ffile-prefix-map=BASE=. -IBASE/inc -MD -MT BASE/x.o BASE/a.c -o BASE/x.o";
+        let of = |line: &str, base: &str| key(&line.replace("BASE", base), &format!("{base}/build"));
+        assert_eq!(of(line, "/home/one"), of(line, "/home/other"));
+        assert!(of(line, "/home/one").1);
+        assert_ne!(
+            of(line, "/home/one").0,
+            key(&line.replace("BASE", "/home/one"), "/home/one/elsewhere").0
+        );
+        for line in [
+            "gcc -c -IBASE/inc a.c",
+            "gcc -c -g -fdebug-prefix-map=BASE=. -IBASE/inc a.c",
+            "gcc -c -fmacro-prefix-map=BASE=. -IBASE/inc a.c",
+            "gcc -c -ffile-prefix-map=BASE/src=. -IBASE/inc a.c",
+            "gcc -c -ffile-prefix-map=BASE=. -ffile-prefix-map=/home=x -IBASE/inc a.c",
+            "gcc -c -ffile-prefix-map=BASE=. -flto -IBASE/inc a.c",
+            "gcc -c -ffile-prefix-map=BASE=. -fsanitize=address -IBASE/inc a.c",
+            "gcc -c -ffile-prefix-map=BASE=. --coverage -IBASE/inc a.c",
+            "gcc -c -ffile-prefix-map=BASE=. -DROOT=BASE -IBASE/inc a.c",
+        ] {
+            assert_ne!(of(line, "/home/one").0, of(line, "/home/other").0, "{line}");
+        }
+        let apart = "gcc -c -ffile-prefix-map=BASE=. BASE/a.c";
+        assert_ne!(of(apart, "/home/one").0, of(apart, "/home/onemore").0);
+    }
+
+    #[test]
+    fn no_words_are_too_odd() {
+        let mut state = 7u64;
+        let mut next = |limit: usize| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as usize % limit
+        };
+        let parts = [
+            "-", "--", "-x", "-o", "-Wp,", "-MD", ",", "=", "a.c", "/", ".", "@", "-Xclang", "-Wa,", "", "-M", "\u{e9}",
+        ];
+        for _ in 0..20_000 {
+            let words: Vec<String> = (0..next(6))
+                .map(|_| (0..next(4)).map(|_| parts[next(parts.len())]).collect())
+                .collect();
+            for compiler in ["gcc", "clang"] {
+                let _ = action(&format!("{compiler} {}", words.join(" ")));
+            }
+        }
+    }
+}

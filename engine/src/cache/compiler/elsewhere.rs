@@ -1,0 +1,112 @@
+//! The same compile with its results in another folder: for whoever wants them without touching the ones that are there.
+//!
+//! Only the names of outputs are replaced. Whether the results tell those names is not known here: the key of the command
+//! line does, which is the same only where they do not.
+
+use super::options::{Does, For, Known, Takes};
+use super::Compiler;
+use crate::observe::access::Bytes;
+
+/// Where the results go.
+pub struct Names {
+    pub main: Bytes,
+    /// None where the command writes none.
+    pub dependencies: Option<Bytes>,
+}
+
+/// The words after the program's own name, none of them a response file; `None` if they are not understood.
+pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<Bytes>> {
+    let mut kept = Vec::with_capacity(words.len() + 4);
+    let mut is_given = false;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with(b"-") || word == b"-" {
+            kept.push(word.clone());
+            continue;
+        }
+        let known = Known::find(compiler, word)?;
+        if known.does == Does::Sources {
+            kept.push(word.clone());
+            kept.extend(words.by_ref().cloned());
+            break;
+        }
+        let is_apart = match known.takes {
+            Takes::Nothing | Takes::Joined => false,
+            Takes::Separate => true,
+            Takes::Either => word.len() == known.name.len(),
+        };
+        let operand = if is_apart { Some(words.next()?.clone()) } else { None };
+        match (known.does, asked_of_preprocessor(word)) {
+            (Does::Output | Does::DependencyFile, _) => {}
+            (Does::Through(For::Preprocessor), Some(option)) => {
+                let file = to.dependencies.as_ref()?;
+                kept.push([option, b",", file].concat());
+                is_given = true;
+            }
+            _ => {
+                kept.push(word.clone());
+                kept.extend(operand);
+            }
+        }
+    }
+    let mut redirected = vec![b"-o".to_vec(), to.main.clone()];
+    if let Some(file) = to.dependencies.as_ref().filter(|_| !is_given) {
+        redirected.extend([b"-MF".to_vec(), file.clone()]);
+    }
+    redirected.extend(kept);
+    Some(redirected)
+}
+
+/// What is before the name of the file in `-Wp,-MD,file`.
+fn asked_of_preprocessor(word: &[u8]) -> Option<&[u8]> {
+    let options: [&[u8]; 2] = [b"-Wp,-MD", b"-Wp,-MMD"];
+    let found = options.into_iter().find(|option| {
+        let file = word.strip_prefix(*option).and_then(|rest| rest.strip_prefix(b","));
+        file.is_some_and(|file| !file.is_empty() && !file.contains(&b','))
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn redirected(line: &str, dependencies: bool) -> Option<String> {
+        let words: Vec<Bytes> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let names = Names {
+            main: b"/p/x.o".to_vec(),
+            dependencies: dependencies.then(|| b"/p/x.d".to_vec()),
+        };
+        let words = redirect(Compiler::Gcc, &words, &names)?;
+        let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+        Some(words.join(" "))
+    }
+
+    #[test]
+    fn only_names_of_outputs_are_replaced() {
+        for (line, dependencies, expected) in [
+            ("-c a.c", false, "-o /p/x.o -c a.c"),
+            ("-c a.c -o b.o", false, "-o /p/x.o -c a.c"),
+            ("-ob.o -c a.c", false, "-o /p/x.o -c a.c"),
+            ("-D -o -I i -c a.c", false, "-o /p/x.o -D -o -I i -c a.c"),
+            ("-MD -c a.c -o b.o", true, "-o /p/x.o -MF /p/x.d -MD -c a.c"),
+            (
+                "-MMD -MF d -MT t -c a.c",
+                true,
+                "-o /p/x.o -MF /p/x.d -MMD -MT t -c a.c",
+            ),
+            ("-MFd -MD -c a.c", true, "-o /p/x.o -MF /p/x.d -MD -c a.c"),
+            ("-Wp,-MMD,d -c a.c", true, "-o /p/x.o -Wp,-MMD,/p/x.d -c a.c"),
+            ("-Wp,-MP -c a.c", false, "-o /p/x.o -Wp,-MP -c a.c"),
+        ] {
+            assert_eq!(redirected(line, dependencies).as_deref(), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_goes_nowhere_else() {
+        for line in ["-c a.c -o", "-c --frobnicate a.c", "-Wp,-MD,d -c a.c"] {
+            assert_eq!(redirected(line, false), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! A compiler's command line, understood: the one source, where the output goes, what is written beside it, and every
+//! other word with what kind of word it is.
+//!
+//! Knows nothing of files and folders that exist.
+
+use std::collections::BTreeMap;
+
+use super::language::{is_linked, Language};
+use super::options::{Does, For, Known, Map, Named, Side, Stage, Takes};
+use super::reason::Reason;
+use super::Compiler;
+use crate::observe::access::Bytes;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Plain,
+    /// A path, which may lie below a base folder.
+    Path,
+    Map(Map),
+    Source,
+    /// A target of the dependency file, which is in it and nowhere else.
+    Target,
+}
+
+/// A word of the command line, or two that belong together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    pub option: Bytes,
+    pub operand: Bytes,
+    /// The operand was a word of its own.
+    pub apart: bool,
+    pub kind: Kind,
+}
+
+/// Where dependencies are written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    pub file: Option<Bytes>,
+    pub target: Target,
+}
+
+/// What a dependency file is about, by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Target {
+    /// What the words of the line say: a target, or else the source.
+    #[default]
+    Told,
+    /// The main output.
+    Output,
+    /// The main output among others.
+    Amid,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub compiler: Compiler,
+    pub stage: Stage,
+    pub language: Language,
+    pub source: Bytes,
+    pub output: Option<Bytes>,
+    pub dependencies: Option<Dependencies>,
+    pub sides: Vec<Side>,
+    pub named: BTreeMap<Named, Bytes>,
+    pub modules: Bytes,
+    pub bitcode: bool,
+    pub precompiles: bool,
+    pub linked_later: bool,
+    pub binds: bool,
+    pub tells: bool,
+    /// All but the names of what is written.
+    pub words: Vec<Word>,
+}
+
+/// What has been read of a line so far.
+#[derive(Default)]
+struct Reader {
+    stages: Vec<Stage>,
+    language: Option<Bytes>,
+    source: Option<(Bytes, Option<Language>)>,
+    output: Option<Bytes>,
+    /// By an option of the driver, which then may tell the compiler how the output is called.
+    depends: bool,
+    file: Option<Bytes>,
+    /// By `-Wp,-MD,file`.
+    given: Option<Bytes>,
+    /// By `-MF` or `-Wp,-MD,file`, the last of them.
+    last_file: Option<Bytes>,
+    has_target: bool,
+    /// By `-Wp,-MT,target`: one more, or one in place of the source's.
+    has_other_target: bool,
+    sides: Vec<Side>,
+    named: BTreeMap<Named, Bytes>,
+    modules: Bytes,
+    bitcode: bool,
+    precompiles: bool,
+    linked_later: bool,
+    binds: bool,
+    tells: bool,
+    only_sources: bool,
+    /// The frontend's option that wants another word.
+    wants: Option<Bytes>,
+    words: Vec<Word>,
+}
+
+/// Options of assemblers that write nothing and say nothing that differs from run to run.
+const ASSEMBLER: [&str; 18] = [
+    "--noexecstack",
+    "--execstack",
+    "-m",
+    "-W",
+    "--warn",
+    "--no-warn",
+    "--fatal-warnings",
+    "-I",
+    "-g",
+    "--gdwarf",
+    "--compress-debug-sections",
+    "--nocompress-debug-sections",
+    "--divide",
+    "--defsym",
+    "--32",
+    "--64",
+    "--x32",
+    "--generate-missing-build-notes",
+];
+const PREPROCESSOR: [&str; 5] = ["-D", "-U", "-I", "-f", "-W"];
+const FRONTEND: [&str; 3] = ["-f", "-W", "-m"];
+const FRONTEND_REFUSED: [&str; 5] = ["-fmodule", "-ftime", "-fdump", "-fsave", "-fplugin"];
+const FRONTEND_PATHS: [&str; 2] = ["-include-pch", "-include"];
+/// What LLVM would print of itself differs from run to run.
+const OPTIMIZER_REFUSED: [&str; 5] = ["time", "stats", "print", "dump", "track"];
+
+fn begins(word: &[u8], list: &[&str]) -> bool {
+    list.iter().any(|item| word.starts_with(item.as_bytes()))
+}
+
+fn contains(word: &[u8], list: &[&str]) -> bool {
+    list.iter()
+        .any(|item| word.windows(item.len()).any(|part| part == item.as_bytes()))
+}
+
+impl Line {
+    /// Reads the words after the program's own name.
+    pub fn read(compiler: Compiler, words: &[Bytes]) -> Result<Line, Reason> {
+        let mut reader = Reader::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if reader.only_sources || !word.starts_with(b"-") || word == b"-" {
+                reader.file(word)?;
+                continue;
+            }
+            let known = Known::find(compiler, word).ok_or_else(|| Reason::Option(word.clone()))?;
+            let joined = &word[known.name.len()..];
+            let apart = match known.takes {
+                Takes::Nothing | Takes::Joined => false,
+                Takes::Separate => true,
+                Takes::Either => joined.is_empty(),
+            };
+            let operand = match apart {
+                false => joined.to_vec(),
+                true => words.next().cloned().ok_or_else(|| Reason::Incomplete(word.clone()))?,
+            };
+            reader.option(known, word, operand, apart)?;
+        }
+        reader.finish(compiler)
+    }
+}
+
+impl Reader {
+    fn file(&mut self, path: &Bytes) -> Result<(), Reason> {
+        if path == b"-" {
+            return Err(Reason::StandardInput);
+        }
+        if self.source.is_some() {
+            return Err(if is_linked(path) {
+                Reason::LinkerInput
+            } else {
+                Reason::ManySources
+            });
+        }
+        let language = match &self.language {
+            Some(name) => Some(Language::of_name(name).ok_or_else(|| Reason::Language(name.clone()))?),
+            None if is_linked(path) => return Err(Reason::LinkerInput),
+            None => Language::of_file(path),
+        };
+        self.source = Some((path.clone(), language));
+        self.keep(b"", path.clone(), false, Kind::Source);
+        Ok(())
+    }
+
+    fn keep(&mut self, option: &[u8], operand: Bytes, apart: bool, kind: Kind) {
+        self.words.push(Word {
+            option: option.to_vec(),
+            operand,
+            apart,
+            kind,
+        });
+    }
+
+    fn option(&mut self, known: &Known, word: &Bytes, operand: Bytes, apart: bool) -> Result<(), Reason> {
+        let mut kind = Some(Kind::Plain);
+        match known.does {
+            Does::Plain => {}
+            Does::Path => kind = Some(Kind::Path),
+            Does::Output => (self.output, kind) = (Some(operand.clone()), None),
+            Does::Language => self.language = (operand != b"none").then(|| operand.clone()),
+            Does::Stage(stage) => self.stages.push(stage),
+            Does::Dependencies => self.depends = true,
+            Does::DependencyFile => {
+                (self.file, kind) = (Some(operand.clone()), None);
+                self.last_file.clone_from(&self.file);
+            }
+            Does::DependencyTarget => (self.has_target, kind) = (true, Some(Kind::Target)),
+            Does::Side(side) => {
+                self.sides.retain(|other| *other != side);
+                self.sides.push(side);
+            }
+            Does::NoSide(side) => self.sides.retain(|other| *other != side),
+            Does::Names(named) => {
+                self.named.insert(named, operand.clone());
+                kind = None;
+            }
+            Does::Tells => self.tells = true,
+            Does::BindsAndTells => (self.binds, self.tells) = (true, true),
+            Does::Optimizes(later) => self.linked_later = later,
+            Does::Map(map) => kind = Some(Kind::Map(map)),
+            Does::Through(whom) => kind = self.through(whom, word, &operand)?,
+            Does::Bitcode => self.bitcode = true,
+            Does::ModuleFolder => (self.modules, kind) = (operand.clone(), Some(Kind::Path)),
+            Does::Sources => self.only_sources = true,
+            Does::DependenciesOnly => return Err(Reason::Dependencies),
+            Does::Asks => return Err(Reason::Asking),
+            Does::Times => return Err(Reason::Timing),
+            Does::Modules => return Err(Reason::Modules),
+            Does::Refused => return Err(Reason::Option(word.clone())),
+        }
+        if let Some(kind) = kind {
+            self.keep(known.name.as_bytes(), operand, apart, kind);
+        }
+        Ok(())
+    }
+
+    /// An option for one of those whom the driver calls: what kind of word it is, none if its names are no words.
+    fn through(&mut self, whom: For, word: &Bytes, operand: &Bytes) -> Result<Option<Kind>, Reason> {
+        let refused = || Reason::Option([&word[..], b" ", operand].concat());
+        let parts: Vec<&[u8]> = operand.split(|b| *b == b',').collect();
+        match whom {
+            For::Preprocessor => match parts[..] {
+                [b"-MD" | b"-MMD", file] if !file.is_empty() => {
+                    self.given = Some(file.to_vec());
+                    self.last_file.clone_from(&self.given);
+                    // Which of the two it is does matter.
+                    self.keep(b"-Wp,", parts[0].to_vec(), false, Kind::Plain);
+                    Ok(None)
+                }
+                [b"-MT" | b"-MQ", _] => {
+                    self.has_other_target = true;
+                    Ok(Some(Kind::Plain))
+                }
+                [b"-MP"] => Ok(Some(Kind::Plain)),
+                _ if parts.iter().all(|part| begins(part, &PREPROCESSOR)) && !begins(operand, &FRONTEND_REFUSED) => {
+                    Ok(Some(Kind::Plain))
+                }
+                _ => Err(refused()),
+            },
+            For::Assembler if parts.iter().all(|part| begins(part, &ASSEMBLER)) => Ok(Some(Kind::Plain)),
+            For::Assembler => Err(refused()),
+            For::Frontend => self.frontend(operand).ok_or_else(refused).map(Some),
+            For::Optimizer if contains(operand, &OPTIMIZER_REFUSED) => Err(refused()),
+            For::Optimizer => Ok(Some(Kind::Plain)),
+        }
+    }
+
+    fn frontend(&mut self, operand: &Bytes) -> Option<Kind> {
+        if self.wants.take().is_some() {
+            return (!operand.starts_with(b"-")).then_some(Kind::Path);
+        }
+        if begins(operand, &FRONTEND_REFUSED) {
+            return None;
+        }
+        if operand == b"-emit-pch" {
+            self.precompiles = true;
+            return Some(Kind::Plain);
+        }
+        if FRONTEND_PATHS.iter().any(|name| name.as_bytes() == &operand[..]) {
+            self.wants = Some(operand.clone());
+            return Some(Kind::Plain);
+        }
+        begins(operand, &FRONTEND).then_some(Kind::Plain)
+    }
+
+    /// Preprocessing comes before assembly, and that before objects, however often and in whatever order they are told.
+    fn stage(&self, language: Language) -> Result<Stage, Reason> {
+        match self.stages.iter().min() {
+            Some(stage) => Ok(*stage),
+            None if language == Language::Header => Ok(Stage::Object),
+            None => Err(Reason::Linking),
+        }
+    }
+
+    /// gcc's driver hands a name on only where it was asked for dependencies itself; clang understands `-Wp,` as its own options.
+    fn dependencies(&self, compiler: Compiler, stage: Stage, language: Language) -> Option<Dependencies> {
+        let (file, is_handed_on) = match compiler {
+            Compiler::Gcc => {
+                let (given, named) = (self.given.as_ref(), self.file.as_ref());
+                let file = match language {
+                    Language::Fortran => named.or(given),
+                    _ => given.or(named),
+                };
+                (file, self.depends && stage != Stage::Preprocess)
+            }
+            Compiler::Clang => (self.last_file.as_ref(), true),
+        };
+        // Where the output is not named, it is called like the source, and so is the target: as an object.
+        let is_like_source =
+            stage == Stage::Object && !self.precompiles && language != Language::Header && !self.bitcode;
+        let is_plain = !self.has_other_target && language != Language::Fortran;
+        let target = match is_handed_on && !self.has_target {
+            true if is_plain && (self.output.is_some() || is_like_source) => Target::Output,
+            true if self.output.is_some() => Target::Amid,
+            _ => Target::Told,
+        };
+        (self.depends || self.given.is_some()).then(|| Dependencies {
+            file: file.cloned(),
+            target,
+        })
+    }
+
+    fn finish(self, compiler: Compiler) -> Result<Line, Reason> {
+        if let Some(option) = &self.wants {
+            return Err(Reason::Incomplete(option.clone()));
+        }
+        let Some((source, language)) = &self.source else {
+            return Err(Reason::NoInput);
+        };
+        let unknown = || Reason::Language(source.clone());
+        let language = match language {
+            // Whatever has no known ending is for the linker.
+            None if self.stages.is_empty() => return Err(Reason::Linking),
+            None => return Err(unknown()),
+            Some(language) => *language,
+        };
+        if language == Language::Ir && compiler == Compiler::Gcc {
+            return Err(unknown());
+        }
+        let stage = self.stage(language)?;
+        let dependencies = self.dependencies(compiler, stage, language);
+        Ok(Line {
+            compiler,
+            stage,
+            language,
+            source: source.clone(),
+            output: self.output,
+            dependencies,
+            sides: self.sides,
+            named: self.named,
+            modules: self.modules,
+            bitcode: self.bitcode,
+            precompiles: self.precompiles || language == Language::Header,
+            linked_later: self.linked_later,
+            binds: self.binds,
+            tells: self.tells || self.linked_later,
+            words: self.words,
+        })
+    }
+}

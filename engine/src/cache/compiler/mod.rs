@@ -1,0 +1,133 @@
+//! What is known of compilers and of command lines: the key of a command, what it will make, why it is not cached.
+//!
+//! This file tells which compiler a program is by its name: as typed, and as the file is called that all links lead to.
+//! Nothing here knows entries, the store, or what was observed.
+
+pub mod action;
+pub mod elsewhere;
+pub mod language;
+pub mod line;
+pub mod neutral;
+pub mod options;
+pub mod outputs;
+pub mod reason;
+pub mod relocation;
+pub mod response;
+pub mod sharing;
+
+use std::path::Path;
+
+use reason::Reason;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Compiler {
+    Gcc,
+    Clang,
+}
+
+const NAMES: [(&str, Option<Compiler>); 7] = [
+    ("gcc", Some(Compiler::Gcc)),
+    ("g++", Some(Compiler::Gcc)),
+    ("gfortran", Some(Compiler::Gcc)),
+    ("clang", Some(Compiler::Clang)),
+    ("clang++", Some(Compiler::Clang)),
+    // Whatever the system's compiler is.
+    ("cc", None),
+    ("c++", None),
+];
+/// They would run a compiler, or not.
+const WRAPPERS: [&str; 8] = [
+    "ccache",
+    "sccache",
+    "distcc",
+    "icecc",
+    "icerun",
+    "wafcc",
+    "colorgcc",
+    "buildcache",
+];
+/// Of the threads that a compiler for Windows was built with.
+const FLAVOURS: [&str; 2] = ["-posix", "-win32"];
+
+impl Compiler {
+    /// `program` is the file that is executed, `real` the one behind all links.
+    pub fn of(program: &Path, real: &Path) -> Result<Compiler, Reason> {
+        let (program, real) = (name(program), name(real));
+        if WRAPPERS.contains(&program) || WRAPPERS.contains(&real) {
+            return Err(Reason::Wrapped);
+        }
+        let typed = plain(program).ok_or(Reason::Unknown)?;
+        // A `gcc` that is a link to clang is clang.
+        plain(real).flatten().or(typed).ok_or(Reason::Unknown)
+    }
+}
+
+fn name(path: &Path) -> &str {
+    path.file_name().and_then(|name| name.to_str()).unwrap_or("")
+}
+
+/// What is left of `arm-linux-gnueabihf-gcc-12.2` is `gcc`.
+fn plain(name: &str) -> Option<Option<Compiler>> {
+    let name = FLAVOURS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let is_version = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    let name = match name.rsplit_once('-') {
+        Some((before, version)) if is_version(version) => before,
+        _ => name,
+    };
+    let last = name.rsplit('-').next()?;
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == last)
+        .map(|(_, compiler)| *compiler)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(program: &str, real: &str) -> Result<Compiler, Reason> {
+        Compiler::of(Path::new(program), Path::new(real))
+    }
+
+    #[test]
+    fn a_compiler_is_known_by_its_name() {
+        for name in [
+            "gcc",
+            "/usr/bin/g++-12",
+            "gcc-9.4.0",
+            "arm-linux-gnueabihf-gcc",
+            "x86_64-linux-gnu-gfortran-12",
+            "x86_64-w64-mingw32-g++-posix",
+            "x86_64-w64-mingw32-gcc-12-win32",
+        ] {
+            assert_eq!(of(name, name), Ok(Compiler::Gcc), "{name}");
+        }
+        for name in ["clang", "clang++-14", "/opt/bin/aarch64-linux-gnu-clang++"] {
+            assert_eq!(of(name, name), Ok(Compiler::Clang), "{name}");
+        }
+        for name in [
+            "clang-cl",
+            "clang-cpp-14",
+            "gcc-ar-12",
+            "ld",
+            "",
+            "tcc",
+            "gcc-",
+            "nvcc",
+            "/",
+            "clang-tidy",
+        ] {
+            assert_eq!(of(name, name), Err(Reason::Unknown), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_link_is_what_it_leads_to() {
+        assert_eq!(of("/usr/bin/cc", "/usr/bin/x86_64-linux-gnu-gcc-12"), Ok(Compiler::Gcc));
+        assert_eq!(of("/usr/bin/c++", "/usr/lib/llvm-14/bin/clang"), Ok(Compiler::Clang));
+        assert_eq!(of("/usr/bin/gcc", "/usr/bin/clang"), Ok(Compiler::Clang));
+        assert_eq!(of("/usr/bin/gcc", "/opt/vendor/driver"), Ok(Compiler::Gcc));
+        assert_eq!(of("/usr/bin/cc", "/usr/bin/cc"), Err(Reason::Unknown));
+        assert_eq!(of("/usr/lib/ccache/gcc", "/usr/bin/ccache"), Err(Reason::Wrapped));
+    }
+}

@@ -1,0 +1,94 @@
+//! Texts in which the base folder has a name that no checkout has: so they are stored, and from there each checkout's are made.
+//!
+//! Pure. What does not come back as it was is not stored.
+
+use super::relocation;
+use super::Compiler;
+use crate::observe::access::Bytes;
+
+/// A name as any base could have it.
+const BASE: &[u8] = b"/wafcc-base-folder";
+
+/// The name of an output that has none yet.
+const TARGET: &[u8] = b"wafcc-target.o";
+
+/// A dependency file that is about no output in particular.
+pub fn without_target(text: &[u8], compiler: Compiler, target: &[u8]) -> Option<Bytes> {
+    let neutral = relocation::retargeted(text, compiler, target, TARGET)?;
+    let back = relocation::retargeted(&neutral, compiler, TARGET, target)?;
+    (back == text).then_some(neutral)
+}
+
+pub fn with_target(text: &[u8], compiler: Compiler, target: &[u8]) -> Option<Bytes> {
+    relocation::retargeted(text, compiler, TARGET, target)
+}
+
+/// Whether bytes have a name in them.
+pub fn holds(bytes: &[u8], name: &[u8]) -> bool {
+    bytes.windows(name.len().max(1)).any(|part| part == name)
+}
+
+/// A dependency file, to be stored.
+pub fn dependencies(text: &[u8], compiler: Compiler, base: &[u8]) -> Option<Bytes> {
+    neutral(
+        text,
+        |text, from, to| relocation::dependencies(text, compiler, from, to),
+        base,
+    )
+}
+
+/// What a compiler printed, to be stored.
+pub fn diagnostics(text: &[u8], base: &[u8]) -> Option<Bytes> {
+    neutral(text, relocation::diagnostics, base)
+}
+
+/// A stored dependency file as it is in this checkout.
+pub fn own_dependencies(text: &[u8], compiler: Compiler, base: &[u8]) -> Option<Bytes> {
+    relocation::dependencies(text, compiler, BASE, base)
+}
+
+pub fn own_diagnostics(text: &[u8], base: &[u8]) -> Option<Bytes> {
+    relocation::diagnostics(text, BASE, base)
+}
+
+fn neutral(text: &[u8], moved: impl Fn(&[u8], &[u8], &[u8]) -> Option<Bytes>, base: &[u8]) -> Option<Bytes> {
+    if holds(text, BASE) {
+        return None;
+    }
+    let neutral = moved(text, base, BASE)?;
+    let back = moved(&neutral, BASE, base)?;
+    (back == text).then_some(neutral)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_as_another_checkout_would_have_it() {
+        let text = b"a.o: /one/src/a.c /one/inc/a.h /usr/include/stdio.h\n";
+        let stored = dependencies(text, Compiler::Gcc, b"/one").unwrap();
+        assert!(!holds(&stored, b"/one"));
+        let other = own_dependencies(&stored, Compiler::Gcc, b"/two").unwrap();
+        assert_eq!(other, b"a.o: /two/src/a.c /two/inc/a.h /usr/include/stdio.h\n");
+        let said = diagnostics(b"/one/a.c:1:1: warning: x\n", b"/one").unwrap();
+        assert_eq!(own_diagnostics(&said, b"/two").unwrap(), b"/two/a.c:1:1: warning: x\n");
+    }
+
+    #[test]
+    fn a_dependency_file_is_about_another_output() {
+        let text = b"out/one/a.o: src/a.c inc/a.h\n\ninc/a.h:\n";
+        let stored = without_target(text, Compiler::Gcc, b"out/one/a.o").unwrap();
+        let other = with_target(&stored, Compiler::Gcc, b"b.o").unwrap();
+        assert_eq!(other, b"b.o: src/a.c inc/a.h\n\ninc/a.h:\n");
+        assert_eq!(without_target(text, Compiler::Gcc, b"a.o"), None);
+        assert_eq!(without_target(b"a.o: a.o\n", Compiler::Gcc, b"a.o"), None);
+    }
+
+    #[test]
+    fn a_text_that_would_not_come_back_is_none() {
+        assert_eq!(diagnostics(b"/wafcc-base-folder/a.c:1: x\n", b"/one"), None);
+        assert_eq!(diagnostics(b"a macro has /one in it\n", b"/one"), None);
+        assert_eq!(diagnostics(b"", b"/one").unwrap(), b"");
+    }
+}

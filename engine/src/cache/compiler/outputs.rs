@@ -1,0 +1,200 @@
+//! Which files a compiler will make, as its command line names them: relative ones belong to the command's folder.
+
+use super::language::{ending, Language};
+use super::line::Line;
+use super::options::{Does, Known, Named, Side, Stage, Takes};
+use super::reason::Reason;
+use super::Compiler;
+use crate::facts::exception::special;
+use crate::observe::access::Bytes;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    Main,
+    /// Text that holds names of files.
+    Dependencies,
+    Side(Side),
+    Named(Named),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    pub role: Role,
+    pub path: Bytes,
+    /// It is made whenever the command succeeds. What is not certain depends on the source, or on the compiler's version.
+    pub certain: bool,
+}
+
+impl Output {
+    fn certain(role: Role, path: Bytes) -> Output {
+        let certain = true;
+        Output { role, path, certain }
+    }
+}
+
+/// What is before a path's ending. A name that begins with its only dot has none, if `dotted`.
+fn stem(path: &[u8], dotted: bool) -> &[u8] {
+    let name = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+    match path[name..].iter().rposition(|b| *b == b'.') {
+        None => path,
+        Some(0) if dotted => path,
+        Some(dot) => &path[..name + dot],
+    }
+}
+
+fn own_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|b| *b == b'/').next().unwrap_or(path)
+}
+
+fn with(stem: &[u8], ending: &str) -> Bytes {
+    [stem, ending.as_bytes()].concat()
+}
+
+/// All files that the command makes, always in the same order.
+pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
+    let main = main(line)?;
+    let mut outputs = vec![Output::certain(Role::Main, main)];
+    outputs.extend(dependencies(line)?);
+    let mut sides = line.sides.clone();
+    sides.sort();
+    outputs.extend(sides.into_iter().filter_map(|side| beside(line, side)));
+    outputs.extend(line.named.iter().map(|(named, path)| Output {
+        role: Role::Named(*named),
+        path: path.clone(),
+        certain: *named != Named::Record,
+    }));
+    outputs.iter().try_for_each(|output| writable(&output.path))?;
+    Ok(outputs)
+}
+
+/// What the word behind the last `-o` names; `None` if there is none, or a word that is not understood.
+pub fn named(compiler: Compiler, words: &[Bytes]) -> Option<Bytes> {
+    let mut output = None;
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        if !word.starts_with(b"-") || word == b"-" {
+            continue;
+        }
+        let known = Known::find(compiler, word)?;
+        let joined = &word[known.name.len()..];
+        let operand = match known.takes {
+            Takes::Nothing | Takes::Joined => joined.to_vec(),
+            Takes::Either if !joined.is_empty() => joined.to_vec(),
+            Takes::Separate | Takes::Either => words.next()?.clone(),
+        };
+        if known.does == Does::Output {
+            output = Some(operand);
+        }
+    }
+    output.filter(|path| !path.is_empty() && writable(path).is_ok())
+}
+
+fn writable(path: &[u8]) -> Result<(), Reason> {
+    match path {
+        b"-" => Err(Reason::StandardOutput),
+        _ if special(path).is_some() => Err(Reason::Device),
+        _ => Ok(()),
+    }
+}
+
+fn main(line: &Line) -> Result<Bytes, Reason> {
+    if let Some(told) = &line.output {
+        return Ok(told.clone());
+    }
+    if line.precompiles && line.stage == Stage::Object && line.language == Language::Header {
+        return Ok(with(&line.source, ".gch"));
+    }
+    let stem = stem(own_name(&line.source), false);
+    match (line.stage, line.bitcode) {
+        (Stage::Preprocess, _) => Err(Reason::Preprocessing),
+        (Stage::Assembly, false) => Ok(with(stem, ".s")),
+        (Stage::Assembly, true) => Ok(with(stem, ".ll")),
+        (Stage::Object, false) => Ok(with(stem, ".o")),
+        (Stage::Object, true) => Ok(with(stem, ".bc")),
+    }
+}
+
+fn dependencies(line: &Line) -> Result<Option<Output>, Reason> {
+    let Some(wanted) = &line.dependencies else {
+        return Ok(None);
+    };
+    if line.language == Language::PlainAssembler {
+        return Ok(None);
+    }
+    let path = match (&wanted.file, &line.output) {
+        (Some(file), _) => file.clone(),
+        (None, Some(output)) => with(stem(output, false), ".d"),
+        // Compilers disagree.
+        (None, None) if line.precompiles => return Err(Reason::Option(b"-MD".to_vec())),
+        (None, None) => with(stem(own_name(&line.source), false), ".d"),
+    };
+    Ok(Some(Output::certain(Role::Dependencies, path)))
+}
+
+/// Before the ending of whatever is made beside the output.
+fn stem_beside(line: &Line, side: Side) -> &[u8] {
+    match &line.output {
+        // clang has not thought of that.
+        Some(_) if line.compiler == Compiler::Clang && side == Side::Debug && line.stage != Stage::Object => {
+            stem(own_name(&line.source), false)
+        }
+        Some(output) => stem(output, line.compiler == Compiler::Gcc),
+        None => stem(own_name(&line.source), false),
+    }
+}
+
+fn path_beside(line: &Line, side: Side) -> Bytes {
+    let stem = stem_beside(line, side);
+    match (side, line.compiler) {
+        (Side::Debug, _) => with(stem, ".dwo"),
+        (Side::Notes, _) => with(stem, ".gcno"),
+        (Side::Stack, _) => with(stem, ".su"),
+        (Side::Calls, _) => with(stem, ".ci"),
+        (Side::Record, Compiler::Gcc) => {
+            let ending = ending(&line.source).unwrap_or(b"");
+            [stem, b".", ending, b".opt-record.json.gz"].concat()
+        }
+        (Side::Record, Compiler::Clang) => with(stem, ".opt.yaml"),
+    }
+}
+
+fn beside(line: &Line, side: Side) -> Option<Output> {
+    let compiles = line.stage != Stage::Preprocess && !line.precompiles;
+    let assembles = matches!(line.language, Language::Assembler | Language::PlainAssembler);
+    let gcc = line.compiler == Compiler::Gcc;
+    let makes = match side {
+        Side::Debug => compiles && (line.stage == Stage::Object || !gcc),
+        _ => compiles && !assembles,
+    };
+    // What gcc leaves to the linker it does not note; clang needs debug information and something to optimize.
+    let certain = match side {
+        Side::Debug => gcc && line.language != Language::PlainAssembler,
+        Side::Notes | Side::Stack | Side::Calls => !line.linked_later && line.language != Language::Ir,
+        Side::Record => gcc,
+    };
+    let (role, path) = (Role::Side(side), path_beside(line, side));
+    makes.then_some(Output { role, path, certain })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_its_output() {
+        for (line, expected) in [
+            ("a.o -o prog", Some("prog")),
+            ("-oprog a.o -lm -L /lib -Wl,-z,now", Some("prog")),
+            ("a.o -o one -o two", Some("two")),
+            ("-L -o a.o -o prog", Some("prog")),
+            ("a.o", None),
+            ("a.o -o", None),
+            ("a.o -o /dev/null", None),
+            ("a.o --frobnicate -o prog", None),
+        ] {
+            let words: Vec<Bytes> = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            let named = named(Compiler::Gcc, &words);
+            assert_eq!(named, expected.map(|name| name.as_bytes().to_vec()), "{line}");
+        }
+    }
+}

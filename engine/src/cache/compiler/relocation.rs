@@ -1,0 +1,247 @@
+//! Text that a compiler wrote in one checkout, as it would have written it in another, whose base is called otherwise.
+//!
+//! Nothing is left to luck: text whose layout is not understood, or that holds the base where it is not known to stand
+//! for a path, cannot be moved.
+
+use super::Compiler;
+use crate::observe::access::Bytes;
+
+/// Where compilers break the lines of dependency files.
+const GCC_WIDTH: usize = 72;
+const CLANG_WIDTH: usize = 75;
+const BREAK: &[u8] = b" \\\n";
+/// What stands before a path in diagnostics, apart from the beginning of a line.
+const BEFORE_PATHS: [&[u8]; 1] = [b"from "];
+
+/// A rule of a dependency file; without targets it is an empty line.
+#[derive(Default)]
+struct Rule {
+    targets: Vec<Bytes>,
+    sources: Vec<Bytes>,
+}
+
+/// A dependency file of `compiler` with the base `from`, as it is with the base `to`.
+pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
+    let mut rules = rules(text)?;
+    if laid(&rules, compiler) != text {
+        return None;
+    }
+    for rule in &mut rules {
+        for word in rule.targets.iter_mut().chain(&mut rule.sources) {
+            *word = moved_word(word, from, to)?;
+        }
+    }
+    Some(laid(&rules, compiler))
+}
+
+/// A dependency file of an output, as it is for an output of another name. Both names are plain: makefiles quote nothing of them.
+pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
+    let mut rules = rules(text)?;
+    if laid(&rules, compiler) != text {
+        return None;
+    }
+    let first = rules.first_mut()?;
+    if first.targets != [from] {
+        return None;
+    }
+    first.targets = vec![to.to_vec()];
+    let rest = rules.iter().skip(1).flat_map(|rule| &rule.targets);
+    let all = rules.iter().flat_map(|rule| &rule.sources).chain(rest);
+    // Nothing else is called so.
+    let is_clear = all.into_iter().all(|word| word != from && word != to);
+    is_clear.then(|| laid(&rules, compiler))
+}
+
+/// Diagnostics, likewise: paths are at the beginning of a line, or where includes are listed.
+pub fn diagnostics(text: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
+    let mut moved = Bytes::new();
+    let mut rest = text;
+    while let Some(at) = rest.windows(from.len()).position(|part| part == from) {
+        let (before, after) = (&rest[..at], &rest[at + from.len()..]);
+        moved.extend(before);
+        let begins =
+            moved.is_empty() || moved.ends_with(b"\n") || BEFORE_PATHS.iter().any(|word| moved.ends_with(word));
+        if !begins || !after.starts_with(b"/") {
+            return None;
+        }
+        moved.extend(to);
+        rest = after;
+    }
+    moved.extend(rest);
+    Some(moved)
+}
+
+fn moved_word(word: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
+    let holds = |part: &[u8]| part.windows(from.len()).any(|part| part == from);
+    match word.strip_prefix(from) {
+        Some(rest) if (rest.is_empty() || rest.starts_with(b"/")) && !holds(rest) => Some([to, rest].concat()),
+        _ => (!holds(word)).then(|| word.to_vec()),
+    }
+}
+
+fn rules(text: &[u8]) -> Option<Vec<Rule>> {
+    let text = text.strip_suffix(b"\n")?;
+    let mut rules = vec![Bytes::new()];
+    for line in text.split(|b| *b == b'\n') {
+        let rule = rules.last_mut()?;
+        match line.strip_suffix(b" \\") {
+            Some(line) => rule.extend(line),
+            None => {
+                rule.extend(line);
+                rules.push(Bytes::new());
+            }
+        }
+    }
+    // What comes after the last line is none.
+    rules.pop().filter(Bytes::is_empty)?;
+    rules.iter().map(|rule| Rule::read(rule)).collect()
+}
+
+/// The words of a line; a backslash keeps a space within one.
+fn words(line: &[u8]) -> Vec<Bytes> {
+    let mut words = vec![Bytes::new()];
+    for byte in line {
+        match words.last_mut() {
+            Some(word) if *byte != b' ' || word.ends_with(b"\\") => word.push(*byte),
+            _ => words.push(Bytes::new()),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+impl Rule {
+    fn read(line: &[u8]) -> Option<Rule> {
+        if line.is_empty() {
+            return Some(Rule::default());
+        }
+        let mut targets = words(line);
+        let colon = targets.iter().position(|word| word.ends_with(b":"))?;
+        let sources = targets.split_off(colon + 1);
+        targets[colon].pop();
+        Some(Rule { targets, sources })
+    }
+
+    fn lay(&self, compiler: Compiler, text: &mut Bytes) {
+        match compiler {
+            _ if self.targets.is_empty() => {}
+            Compiler::Gcc => self.lay_as_gcc(text),
+            Compiler::Clang => self.lay_as_clang(text),
+        }
+        text.push(b'\n');
+    }
+
+    fn lay_as_gcc(&self, text: &mut Bytes) {
+        let mut column = 0;
+        let add = |name: &[u8], text: &mut Bytes, column: &mut usize| {
+            if *column > 0 {
+                if *column + name.len() > GCC_WIDTH {
+                    text.extend(BREAK);
+                    *column = 0;
+                }
+                text.push(b' ');
+                *column += 1;
+            }
+            text.extend(name);
+            *column += name.len();
+        };
+        self.targets.iter().for_each(|name| add(name, text, &mut column));
+        text.push(b':');
+        column += 1;
+        self.sources.iter().for_each(|name| add(name, text, &mut column));
+    }
+
+    fn lay_as_clang(&self, text: &mut Bytes) {
+        let mut column = 0;
+        for name in &self.targets {
+            let breaks = column > 0 && column + name.len() + 2 > CLANG_WIDTH;
+            match (column, breaks) {
+                (0, _) => {}
+                (_, true) => text.extend([BREAK, b"  "].concat()),
+                (_, false) => text.push(b' '),
+            }
+            column = if breaks { 2 } else { column + usize::from(column > 0) } + name.len();
+            text.extend(name);
+        }
+        text.push(b':');
+        column += 1;
+        for name in &self.sources {
+            let width = name.len() - escapes(name);
+            if column + width + 3 > CLANG_WIDTH {
+                text.extend([BREAK, b" "].concat());
+                column = 2;
+            }
+            text.push(b' ');
+            text.extend(name);
+            column += width + 1;
+        }
+    }
+}
+
+/// How many characters of a name are only there to keep another.
+fn escapes(name: &[u8]) -> usize {
+    let pairs = |pair: &[u8]| matches!(pair, b"\\ " | b"\\#" | b"$$");
+    name.windows(2).filter(|pair| pairs(pair)).count()
+}
+
+fn laid(rules: &[Rule], compiler: Compiler) -> Bytes {
+    let mut text = Bytes::new();
+    rules.iter().for_each(|rule| rule.lay(compiler, &mut text));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moved(text: &str, compiler: Compiler) -> Option<String> {
+        let moved = dependencies(
+            text.as_bytes(),
+            compiler,
+            b"/home/one",
+            b"/home/a-longer-name/of/another",
+        )?;
+        Some(String::from_utf8(moved).unwrap())
+    }
+
+    #[test]
+    fn lines_are_broken_where_the_compiler_would() {
+        let text = "x.o: /home/one/a.c /usr/include/stdc-predef.h /home/one/h.h \\\n /home/one/include/k.h\n";
+        let expected = "x.o: /home/a-longer-name/of/another/a.c /usr/include/stdc-predef.h \\\n \
+            /home/a-longer-name/of/another/h.h \\\n /home/a-longer-name/of/another/include/k.h\n";
+        assert_eq!(moved(text, Compiler::Gcc).unwrap(), expected);
+        let text = "x.o: /home/one/a.c /home/one/h.h /home/one/sp\\ ace.h\n";
+        let expected = "x.o: /home/a-longer-name/of/another/a.c \\\n  /home/a-longer-name/of/another/h.h \\\n  \
+            /home/a-longer-name/of/another/sp\\ ace.h\n";
+        assert_eq!(moved(text, Compiler::Clang).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_layout_or_a_place_that_is_not_known_cannot_be_moved() {
+        for text in [
+            "",
+            "x.o: a.c",
+            "x.o:  a.c\n",
+            "x.o: a.c \\\n b.c\n",
+            "x.o: a.c \\\n",
+            "x.o a.c\n",
+            "x.o: lib:/home/one/a.c\n",
+            "x.o: /home/onemore/a.c\n",
+            "x.o: /home/one/home/one/a.c\n",
+        ] {
+            assert_eq!(moved(text, Compiler::Gcc), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn diagnostics_are_moved_where_paths_are() {
+        let moved =
+            |text: &str| diagnostics(text.as_bytes(), b"/home/one", b"/x").map(|text| String::from_utf8(text).unwrap());
+        let text = "In file included from /home/one/a.c:1,\n                 from /home/one/b.c:2:\n/home/one/h.h:1: note: x\n";
+        let expected = "In file included from /x/a.c:1,\n                 from /x/b.c:2:\n/x/h.h:1: note: x\n";
+        assert_eq!(moved(text).unwrap(), expected);
+        assert_eq!(moved("").unwrap(), "");
+        assert_eq!(moved("a.c: #warning /home/one/x"), None);
+        assert_eq!(moved("/home/onemore/x"), None);
+    }
+}

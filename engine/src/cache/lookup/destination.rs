@@ -1,0 +1,267 @@
+//! Where an output goes: an open folder, and a name in it. What is looked at and what is written are then in the same folder, whatever
+//! becomes of the links on the way to it meanwhile.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{fstat, open, openat, openat2, readlinkat, utimensat, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Timespec, Timestamps, CWD, UTIME_NOW};
+use rustix::io::Errno;
+
+use crate::facts::path::below;
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+#[derive(Debug, Clone)]
+pub struct Destination {
+    folder: Arc<OwnedFd>,
+    name: OsString,
+}
+
+/// The folders of one command's outputs: most outputs share one.
+#[derive(Default)]
+pub struct Folders {
+    last: Option<(PathBuf, Arc<OwnedFd>)>,
+}
+
+impl Folders {
+    /// Of what was made here: all links are followed, as the command itself did.
+    pub fn known(&mut self, path: &Path) -> io::Result<Destination> {
+        self.find(path, |folder| open(folder, FOLDER, Mode::empty()))
+    }
+
+    /// Of what others have made, at an absolute path that is declared here. The folder in which the command runs is where it is, however it
+    /// came there; below it, and everywhere else, only links are followed that belong to this user or to root.
+    pub fn declared(&mut self, command: &Path, path: &Path) -> io::Result<Destination> {
+        let us = rustix::process::geteuid().as_raw();
+        self.find(path, |folder| {
+            let (base, rest) = match below(command.as_os_str().as_bytes(), folder.as_os_str().as_bytes()) {
+                Some(rest) => (command, rest),
+                None => (Path::new("/"), folder.as_os_str().as_bytes()),
+            };
+            let base = open(base, FOLDER, Mode::empty())?;
+            enter(base, rest, us)
+        })
+    }
+
+    fn find(&mut self, path: &Path, enter: impl FnOnce(&Path) -> Result<OwnedFd, Errno>) -> io::Result<Destination> {
+        let is_named = !path.as_os_str().as_bytes().ends_with(b"/");
+        let (Some(parent), Some(name), true) = (path.parent(), path.file_name(), is_named) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let folder = match &self.last {
+            Some((last, folder)) if last == parent => folder.clone(),
+            _ => {
+                let folder = Arc::new(enter(parent)?);
+                self.last = Some((parent.to_owned(), folder.clone()));
+                folder
+            }
+        };
+        let name = name.to_owned();
+        Ok(Destination { folder, name })
+    }
+}
+
+impl Destination {
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    pub fn name(&self) -> &OsStr {
+        &self.name
+    }
+
+    /// A path to a name beside it that leads to this very folder, for calls that know no descriptors of folders.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
+    }
+
+    /// Such a path to the output itself.
+    pub fn itself(&self) -> PathBuf {
+        self.beside("").join(&self.name)
+    }
+
+    /// What is there already is as if it were written now; tells whether that could be done.
+    pub fn freshen(&self) -> bool {
+        freshen_at(self.folder.as_fd(), self.name.as_ref())
+    }
+}
+
+/// The same at a path.
+pub fn freshen(path: &Path) -> bool {
+    freshen_at(CWD, path)
+}
+
+fn freshen_at(folder: BorrowedFd<'_>, path: &Path) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    utimensat(folder, path, &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// The folder at a path below another; a link of somebody else refuses.
+fn enter(base: OwnedFd, path: &[u8], us: u32) -> Result<OwnedFd, Errno> {
+    let rest: Vec<u8> = match path.iter().position(|byte| *byte != b'/') {
+        Some(at) => path[at..].to_vec(),
+        None => return Ok(base),
+    };
+    let (flags, mode) = (FOLDER, Mode::empty());
+    match openat2(&base, &rest[..], flags, mode, ResolveFlags::NO_SYMLINKS) {
+        Ok(folder) => Ok(folder),
+        // There are links, or the kernel, or a filter of system calls, does not let us ask like this.
+        Err(_) => walk(base, rest, us),
+    }
+}
+
+/// Step by step, and what is followed is what was looked at.
+fn walk(base: OwnedFd, path: Vec<u8>, us: u32) -> Result<OwnedFd, Errno> {
+    let parts = |path: &[u8]| -> Vec<Vec<u8>> { path.rsplit(|byte| *byte == b'/').map(<[u8]>::to_vec).collect() };
+    let (mut at, mut rest, mut links) = (base, parts(&path), 0);
+    while let Some(part) = rest.pop() {
+        if part.is_empty() || part == b"." {
+            continue;
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let found = openat(&at, &part[..], flags, Mode::empty())?;
+        let status = fstat(&found)?;
+        match FileType::from_raw_mode(status.st_mode) {
+            FileType::Directory => at = found,
+            FileType::Symlink if status.st_uid != us && status.st_uid != 0 => return Err(Errno::PERM),
+            FileType::Symlink if links == MOST_LINKS => return Err(Errno::LOOP),
+            FileType::Symlink => {
+                links += 1;
+                let text = readlinkat(&found, "", Vec::new())?.into_bytes();
+                if text.starts_with(b"/") {
+                    at = open("/", FOLDER, Mode::empty())?;
+                }
+                rest.extend(parts(&text));
+            }
+            _ => return Err(Errno::NOTDIR),
+        }
+    }
+    Ok(at)
+}
+
+/// An absolute name with all that leads to its folder resolved; `None` where no such folder is.
+pub fn resolved(path: &[u8]) -> Option<(PathBuf, OsString)> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let folder = std::fs::canonicalize(path.parent()?).ok()?;
+    let name = OsString::from_vec(path.file_name()?.as_bytes().to_vec());
+    Some((folder, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{symlink, MetadataExt};
+
+    struct Yard(PathBuf);
+
+    impl Yard {
+        fn new(name: &str) -> Yard {
+            let path = std::env::temp_dir().join(format!("destination-{}-{name}", std::process::id()));
+            fs::create_dir_all(path.join("one/two")).unwrap();
+            Yard(fs::canonicalize(path).unwrap())
+        }
+
+        fn walked(&self, path: &str, us: u32) -> Result<u64, Errno> {
+            let base = open(&self.0, FOLDER, Mode::empty()).unwrap();
+            walk(base, path.into(), us).map(|folder| fstat(folder).unwrap().st_ino)
+        }
+
+        fn inode(&self, path: &str) -> u64 {
+            fs::metadata(self.0.join(path)).unwrap().ino()
+        }
+    }
+
+    impl Drop for Yard {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn us() -> u32 {
+        rustix::process::geteuid().as_raw()
+    }
+
+    #[test]
+    fn a_walk_leads_where_the_kernel_leads() {
+        let yard = Yard::new("walk");
+        symlink("one/two", yard.0.join("near")).unwrap();
+        symlink(yard.0.join("one"), yard.0.join("far")).unwrap();
+        symlink("../near/..", yard.0.join("one/up")).unwrap();
+        for path in [
+            "one",
+            "one/two",
+            "one//./two/",
+            "one/../one",
+            "near",
+            "far/two",
+            "far/up",
+            ".",
+        ] {
+            assert_eq!(yard.walked(path, us()), Ok(yard.inode(path)), "{path}");
+            let base = open(&yard.0, FOLDER, Mode::empty()).unwrap();
+            let entered = enter(base, path.as_bytes(), us()).unwrap();
+            assert_eq!(fstat(entered).unwrap().st_ino, yard.inode(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_link_in_a_circle_ends() {
+        let yard = Yard::new("circle");
+        symlink("round", yard.0.join("round")).unwrap();
+        assert_eq!(yard.walked("round", us()), Err(Errno::LOOP));
+    }
+
+    #[test]
+    fn what_is_not_there_and_what_is_no_folder_are_errors() {
+        let yard = Yard::new("none");
+        fs::write(yard.0.join("file"), "").unwrap();
+        assert_eq!(yard.walked("missing/x", us()), Err(Errno::NOENT));
+        assert_eq!(yard.walked("file", us()), Err(Errno::NOTDIR));
+    }
+
+    /// Root may give a link to somebody; else what is ours is theirs to somebody else.
+    #[test]
+    fn a_link_of_somebody_else_is_not_followed() {
+        let yard = Yard::new("owner");
+        let link = yard.0.join("link");
+        symlink("one", &link).unwrap();
+        let other = match us() {
+            0 => {
+                let nobody = rustix::fs::Uid::from_raw(65534);
+                rustix::fs::chownat(CWD, &link, Some(nobody), None, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+                0
+            }
+            us => us + 1,
+        };
+        assert_eq!(yard.walked("link/two", other), Err(Errno::PERM));
+        let refused = Folders::default().declared(&yard.0, &yard.0.join("link/two/x"));
+        assert_eq!(refused.is_err(), us() == 0);
+        assert!(Folders::default().known(&yard.0.join("link/two/x")).is_ok());
+    }
+
+    #[test]
+    fn a_folder_without_a_name_is_no_destination() {
+        let yard = Yard::new("name");
+        for name in ["one/..", "one/", ""] {
+            assert!(
+                Folders::default().declared(&yard.0, &yard.0.join(name)).is_err(),
+                "{name}"
+            );
+        }
+    }
+}

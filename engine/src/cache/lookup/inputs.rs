@@ -1,0 +1,315 @@
+//! What a command depended on, told to a client that looks by itself whether it still is so: each fact as a text.
+//!
+//! A client numbers what it was told, since most commands of a build read the same files: so these are texts, and a text is
+//! the same for each command that depends on the same thing in the same state. `docs/protocol.md` has the grammar, and says
+//! how each is checked. A text may demand more than its fact does, never less: then the client asks once too often.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::thread;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use super::entry::{Content, Entry};
+use crate::bytes::digest::Digest;
+use crate::facts::environment::{self, Environment, INPUT, TERMINAL};
+use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
+use crate::facts::fact::{Fact, Kind};
+use crate::facts::moment::status;
+use crate::facts::path::{split, trimmed, Path};
+use crate::facts::status::{Stamp, Status};
+use crate::facts::world::View;
+use crate::observe::access::Bytes;
+use crate::wire::Strings;
+
+/// The kernel's clock for stamps moves in this time, also where it is slow.
+const TICK: Duration = Duration::from_millis(11);
+/// A client whose files change all the time does not have all their stamps kept.
+const MOST_BYTES: usize = 256 << 20;
+/// A larger file on a file system that is not trusted is not read once more.
+const LARGEST_READ: u64 = 256 << 20;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inputs {
+    pub texts: Vec<Bytes>,
+    /// Of all that the command made.
+    pub result: Digest,
+}
+
+impl Inputs {
+    /// Of an entry that holds now. `None` if that cannot be told of a file for longer than a moment.
+    pub fn of(entry: &Entry, is_compiler: bool, view: &mut View) -> Option<Inputs> {
+        let texts = Inputs::texts(&entry.facts, is_compiler, view)?;
+        Some(Inputs::with_result(texts, entry))
+    }
+
+    pub fn with_result(texts: Vec<Bytes>, entry: &Entry) -> Inputs {
+        let result = result(entry);
+        Inputs { texts, result }
+    }
+
+    /// The first is about variables, and always there.
+    pub fn texts(facts: &[Fact], is_compiler: bool, view: &mut View) -> Option<Vec<Bytes>> {
+        let mut texts = Vec::with_capacity(facts.len() + 1);
+        texts.push(variables(facts, is_compiler, view.place.folder(), view.environment));
+        let mut folder = Bytes::new();
+        for fact in facts {
+            match fact {
+                // Of the folder a client knows itself which it is.
+                Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => {}
+                Fact::File { path, digest } => texts.push(file(path, digest, view)?),
+                Fact::Twins { twins } => {
+                    for twin in twins {
+                        let is = view.status(&twin.path).ok()?;
+                        texts.push(stamped(&is, &view.place.absolute(&twin.path)));
+                    }
+                }
+                Fact::There {
+                    path, kind, follows, ..
+                } => texts.push(there(path, *kind, *follows, view)?),
+                Fact::Status {
+                    path,
+                    follows,
+                    size,
+                    mode,
+                    seconds,
+                    nanoseconds,
+                } => {
+                    let written = i128::from(*seconds) * 1_000_000_000 + i128::from(*nanoseconds);
+                    let head = format!("!{},{mode},{size},{written},", u8::from(*follows));
+                    texts.push(about(&head, path, view));
+                }
+                Fact::Target { path, text } => {
+                    let head = [format!("@{},", text.len()).as_bytes(), text].concat();
+                    texts.push([head, view.place.absolute(path)].concat());
+                }
+                Fact::Resolved { path, real } => {
+                    let real = view.place.absolute(real);
+                    let real = if real.len() > 1 { trimmed(&real) } else { &real };
+                    let head = [format!("~{},", real.len()).as_bytes(), real].concat();
+                    texts.push([head, view.place.absolute(path)].concat());
+                }
+                Fact::Listing { path, digest, in_order } => {
+                    let head = format!("[{},{digest},", u8::from(*in_order));
+                    texts.push(about(&head, path, view));
+                }
+                Fact::Absent { path, follows } => {
+                    let absolute = view.place.absolute(path);
+                    let Some((parent, name)) = split(&absolute).filter(|(parent, name)| view.shows_lack(parent, name))
+                    else {
+                        texts.push(about(&format!(".{},", u8::from(*follows)), path, view));
+                        continue;
+                    };
+                    // Absences come folder by folder.
+                    match texts.last_mut() {
+                        Some(last) if folder == parent && last.first() == Some(&b'-') => last.push(b'/'),
+                        _ => {
+                            folder = parent.to_vec();
+                            texts.push([b"-", parent, b"//"].concat());
+                        }
+                    }
+                    texts.last_mut()?.extend_from_slice(name);
+                }
+                Fact::Refused { path, opens, error } => {
+                    texts.push(about(&format!("%{},{error},", u8::from(*opens)), path, view));
+                }
+            }
+        }
+        Some(texts)
+    }
+}
+
+/// All that is to be so in the environment.
+fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Environment) -> Bytes {
+    let mut text = b"$".to_vec();
+    let mut add = |parts: &[&[u8]]| {
+        let item = parts.concat();
+        text.extend_from_slice(format!("{}:", item.len()).as_bytes());
+        text.extend_from_slice(&item);
+    };
+    for fact in facts {
+        match fact {
+            // A command that does not run prints nothing, and Waf gives its commands no standard input.
+            // What a command prints for a terminal is not shown again by a client that does not run it.
+            Fact::Variable { name, .. } if name == TERMINAL || name == INPUT => {}
+            Fact::Variable { name, .. } if name == LIBC => {
+                for name in LIBC_NAMES {
+                    match environment.value(name) {
+                        Some(value) => add(&[b"=", name, b"=", value]),
+                        None => add(&[b"-", name]),
+                    }
+                }
+                let is_of_prefix = |(name, _): &(&[u8], &[u8])| is_asked_by_libc(name) && !LIBC_NAMES.contains(name);
+                for (name, value) in environment.all().filter(is_of_prefix) {
+                    add(&[b"=", name, b"=", value]);
+                }
+                LIBC_PREFIXES.iter().for_each(|prefix| add(&[b"!", prefix]));
+                ALWAYS_ASKED.iter().for_each(|name| add(&[b"+", name]));
+            }
+            // What is no variable is known to a client in words of its own.
+            Fact::Variable { name, .. } if name.starts_with(b"=") => add(&[b"@", name]),
+            // Compilers believe it only if it names their folder: otherwise it may be any other one.
+            Fact::Variable { name, value } if is_compiler && name == b"PWD" && !leads_to(value.as_deref(), folder) => {
+                add(&[b"?"]);
+            }
+            Fact::Variable {
+                name,
+                value: Some(value),
+            } => add(&[b"=", name, b"=", value]),
+            Fact::Variable { name, value: None } => add(&[b"-", name]),
+            Fact::Names { .. } => {
+                environment::SILENT.iter().for_each(|name| add(&[b"*", name]));
+                environment::OURS.iter().for_each(|prefix| add(&[b"^", prefix]));
+            }
+            _ => {}
+        }
+    }
+    text
+}
+
+fn leads_to(value: Option<&[u8]>, folder: &[u8]) -> bool {
+    let identity = |path: &[u8]| status(path).map(|is| (is.device, is.inode)).ok();
+    value.is_some_and(|path| path.starts_with(b"/") && identity(path).is_some() && identity(path) == identity(folder))
+}
+
+fn about(head: &str, path: &Path, view: &View) -> Bytes {
+    [head.as_bytes(), &view.place.absolute(path)].concat()
+}
+
+/// Folders are told apart by what they are: so two are one as long as both are what they were.
+fn there(path: &Path, kind: Kind, follows: bool, view: &mut View) -> Option<Bytes> {
+    let letter = match kind {
+        Kind::File => 'f',
+        Kind::Program => 'p',
+        Kind::Link => 'l',
+        Kind::Other => 'o',
+        Kind::Folder => {
+            let is = if follows {
+                view.status(path)
+            } else {
+                view.status_of_name(path)
+            };
+            let is = is.ok()?;
+            let head = format!("/{},{},{},", u8::from(follows), is.device, is.inode);
+            return Some(about(&head, path, view));
+        }
+    };
+    Some(about(&format!("?{},{letter},", u8::from(follows)), path, view))
+}
+
+fn result(entry: &Entry) -> Digest {
+    let mut all = Bytes::new();
+    for output in &entry.outputs {
+        match &output.content {
+            Content::File { digest, is_program, .. } => {
+                all.push(u8::from(*is_program));
+                all.extend_from_slice(&digest.0);
+            }
+            Content::Folder => all.push(2),
+            Content::Link { text } => {
+                all.push(3);
+                all.extend_from_slice(&Digest::of(text).0);
+            }
+        }
+    }
+    Digest::of(&all)
+}
+
+fn file(path: &Path, digest: &Digest, view: &mut View) -> Option<Bytes> {
+    let mut is = view.status(path).ok()?;
+    let name = view.place.absolute(path);
+    if !view.is_stamped(&name, &is) {
+        return held(&name, &is, digest);
+    }
+    if !is.is_older(Stamp::now()) {
+        // It may change once more, and have the same stamp.
+        thread::sleep(TICK);
+        is = status(&name).ok()?;
+        let (read, now) = view.digest_of(&name, &is).ok()?;
+        if read != is || now != *digest || !is.is_older(Stamp::now()) {
+            return None;
+        }
+    }
+    Some(stamped(&is, &name))
+}
+
+/// A file of which no stamp shows each change is told by its content, in a digest that each client can make.
+fn held(name: &[u8], is: &Status, digest: &Digest) -> Option<Bytes> {
+    if is.size > LARGEST_READ {
+        return None;
+    }
+    let content = std::fs::read(OsStr::from_bytes(name)).ok()?;
+    if Digest::of(&content) != *digest {
+        return None;
+    }
+    let digest = Digest(Sha256::digest(&content).into());
+    Some([format!("#{digest},").as_bytes(), name].concat())
+}
+
+fn stamped(is: &Status, name: &[u8]) -> Bytes {
+    let mut text = Bytes::with_capacity(name.len() + 64);
+    let changed = i128::from(is.changed.seconds) * 1_000_000_000 + i128::from(is.changed.nanoseconds);
+    // Writing into memory does not fail.
+    let _ = write!(text, "={},{},{},{changed},", is.device, is.inode, is.size);
+    text.extend_from_slice(name);
+    text
+}
+
+/// The numbers under which one client knows texts.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    known: HashMap<Bytes, u32>,
+    bytes: usize,
+}
+
+/// What a client is told of one command.
+pub struct Numbered {
+    /// The number of the first text that is new; zero has it forget all that it was told.
+    pub first: u32,
+    pub new: Strings,
+    pub numbers: Vec<u32>,
+}
+
+impl Numbers {
+    pub fn number(&mut self, texts: Vec<Bytes>) -> Numbered {
+        if self.bytes > MOST_BYTES {
+            *self = Numbers::default();
+        }
+        let first = self.known.len() as u32;
+        let mut new = Vec::new();
+        let mut numbers = Vec::with_capacity(texts.len());
+        for text in texts {
+            let next = self.known.len() as u32;
+            if let Some(number) = self.known.get(&text) {
+                numbers.push(*number);
+                continue;
+            }
+            self.bytes += text.len();
+            new.push(text.clone());
+            self.known.insert(text, next);
+            numbers.push(next);
+        }
+        let new = new.into_iter().collect();
+        Numbered { first, new, numbers }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_told_once_and_has_a_number_then() {
+        let mut numbers = Numbers::default();
+        let text = |name: &str| name.as_bytes().to_vec();
+        let first = numbers.number(vec![text("a"), text("b"), text("a")]);
+        assert_eq!((first.first, first.new.len(), first.numbers), (0, 2, vec![0, 1, 0]));
+        let second = numbers.number(vec![text("c"), text("b")]);
+        assert_eq!((second.first, second.new.len(), second.numbers), (2, 1, vec![2, 1]));
+        let third = numbers.number(vec![text("c")]);
+        assert_eq!((third.first, third.new.len(), third.numbers), (3, 0, vec![2]));
+    }
+}

@@ -1,0 +1,382 @@
+//! What may be taken of an entry that somebody else has stored. It is a claim by a stranger: it makes the files that the command declares here,
+//! all of them or none, and says nothing to a terminal but text.
+//!
+//! ```text
+//! a tier ─► signature ─► declaration ─► facts ─► blobs ─► the own store, marked as another's ─► declaration ─► facts ─► outputs
+//! ```
+//!
+//! In the own store such an entry stays marked: what is declared may differ from call to call, and who is trusted from day to day.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path as FilePath, PathBuf};
+
+use super::wrapped::LARGEST_BLOB;
+use crate::cache::compiler::action::Action;
+use crate::cache::compiler::outputs::Role;
+use crate::cache::lookup::destination::resolved;
+use crate::cache::lookup::entry::{Content, Entry, Output, Print};
+use crate::facts::fact::Fact;
+use crate::facts::path::{tidy, Path, Place};
+use crate::observe::access::Bytes;
+use crate::trust::signature::{Distrust, PublicKey};
+
+const MAGIC: &[u8; 4] = b"wff\x01";
+/// All that one entry may bring: more would have to be held in memory.
+pub const MOST_BYTES: u64 = 256 << 20;
+/// The kernel makes what is in these as it is read, and reading some of it waits.
+const UNREAL: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
+/// The longest address of a hyperlink in a message.
+const LONGEST_LINK: usize = 2048;
+
+/// Why an entry is not taken, as it is counted and told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    Distrusted(Distrust),
+    NoEntry,
+    Failed,
+    NoFile,
+    Undeclared,
+    Twice,
+    Lacking,
+    Program,
+    TooMuch,
+    Size,
+    Unreal,
+    Controls,
+    Link,
+}
+
+impl Refusal {
+    pub fn name(self) -> &'static str {
+        match self {
+            Refusal::Distrusted(why) => why.name(),
+            Refusal::NoEntry => "it is no entry",
+            Refusal::Failed => "it is of a command that failed",
+            Refusal::NoFile => "an output of it is no file",
+            Refusal::Undeclared => "it names an output that is not declared",
+            Refusal::Twice => "it names an output twice",
+            Refusal::Lacking => "it lacks an output that is declared",
+            Refusal::Program => "it makes a program of what is none",
+            Refusal::TooMuch => "it claims too much",
+            Refusal::Size => "a blob is not as large as it says",
+            Refusal::Unreal => "it depends on files of the kernel",
+            Refusal::Controls => "it would control the terminal",
+            Refusal::Link => "somebody else's link is on the way to an output",
+        }
+    }
+}
+
+/// Why nothing is taken for a command, whatever there is.
+pub const UNDECLARED: &str = "the command's outputs are not declared";
+
+/// An entry as the own store has it.
+pub struct Stored {
+    pub origin: Origin,
+    pub entry: Entry,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was observed here.
+    Own,
+    /// A tier had it, signed by this key.
+    Foreign(Option<PublicKey>),
+}
+
+impl Stored {
+    pub fn decode(bytes: &[u8]) -> Option<Stored> {
+        let (origin, bytes) = match bytes.strip_prefix(MAGIC) {
+            None => (Origin::Own, bytes),
+            Some(rest) => match rest.split_first()? {
+                (0, rest) => (Origin::Foreign(None), rest),
+                (1, rest) => {
+                    let (signer, rest) = rest.split_first_chunk::<{ PublicKey::SIZE }>()?;
+                    (Origin::Foreign(Some(PublicKey(*signer))), rest)
+                }
+                _ => return None,
+            },
+        };
+        let entry = Entry::decode(bytes).ok()?;
+        Some(Stored { origin, entry })
+    }
+
+    /// What a tier gave, as it is stored.
+    pub fn encode_foreign(signer: Option<PublicKey>, entry: &[u8]) -> Bytes {
+        let mut bytes = MAGIC.to_vec();
+        bytes.push(u8::from(signer.is_some()));
+        signer.iter().for_each(|signer| bytes.extend(signer.0));
+        bytes.extend(entry);
+        bytes
+    }
+}
+
+/// What a command declares to make.
+pub struct Declaration<'a> {
+    pub folder: &'a [u8],
+    pub action: &'a Action,
+    /// What its client has named.
+    pub outputs: &'a [Bytes],
+}
+
+impl Declaration<'_> {
+    /// Nothing can be taken for a command of which it is not known what it is to make.
+    pub fn is_empty(&self) -> bool {
+        let knows = &self.action.knows;
+        knows.outputs.is_empty() && knows.declared.is_none() && self.outputs.is_empty()
+    }
+
+    fn absolute(&self, name: &[u8]) -> PathBuf {
+        let folder = FilePath::new(OsStr::from_bytes(self.folder));
+        let path = folder.join(OsStr::from_bytes(name));
+        PathBuf::from(OsStr::from_bytes(&tidy(path.as_os_str().as_bytes())))
+    }
+
+    /// Those that have no number.
+    fn named(&self) -> Vec<PathBuf> {
+        let knows = &self.action.knows;
+        let all = knows.declared.iter().chain(self.outputs);
+        let mut named: Vec<PathBuf> = Vec::new();
+        for path in all.map(|name| self.absolute(name)) {
+            if !named.contains(&path) {
+                named.push(path);
+            }
+        }
+        named
+    }
+
+    /// Where each output of an entry goes, in its order, if the command makes just such.
+    pub fn places(&self, entry: &Entry) -> Result<Vec<PathBuf>, Refusal> {
+        let knows = &self.action.knows;
+        let named = self.named();
+        if entry.exit != 0 {
+            return Err(Refusal::Failed);
+        }
+        require_bounds(entry)?;
+        let place = Place::new(self.folder, knows.base.as_deref());
+        if entry.facts.iter().any(|fact| is_unreal(fact, &place)) {
+            return Err(Refusal::Unreal);
+        }
+        let mut numbers = vec![false; knows.outputs.len()];
+        let mut names = vec![false; named.len()];
+        let mut places = Vec::with_capacity(entry.outputs.len());
+        for output in &entry.outputs {
+            let Content::File { is_program, .. } = output.content else {
+                return Err(Refusal::NoFile);
+            };
+            if knows.compiler.is_some() && is_program {
+                return Err(Refusal::Program);
+            }
+            let (is_taken, path) = match output.number {
+                Some(number) => {
+                    let known = knows.outputs.get(number).ok_or(Refusal::Undeclared)?;
+                    (&mut numbers[number], self.absolute(&known.path))
+                }
+                None => {
+                    let at = position(&named, &place.absolute(&output.path)).ok_or(Refusal::Undeclared)?;
+                    (&mut names[at], named[at].clone())
+                }
+            };
+            if std::mem::replace(is_taken, true) || places.contains(&path) {
+                return Err(Refusal::Twice);
+            }
+            places.push(path);
+        }
+        let lacks_known = knows
+            .outputs
+            .iter()
+            .zip(&numbers)
+            .any(|(known, is_there)| known.certain && !is_there);
+        // Of a compile, what else was declared is made by whatever else its client does.
+        let lacks_named = knows.compiler.is_none() && names.contains(&false);
+        match lacks_known || lacks_named {
+            true => Err(Refusal::Lacking),
+            false => Ok(places),
+        }
+    }
+
+    /// What a dependency file holds is not what is stored of it.
+    pub fn has_own_size(&self, output: &Output) -> bool {
+        let known = output.number.and_then(|number| self.action.knows.outputs.get(number));
+        known.map_or(true, |known| known.role != Role::Dependencies)
+    }
+}
+
+/// Which of them a path is: by its name, or since it is in the same folder under the same name.
+fn position(named: &[PathBuf], path: &[u8]) -> Option<usize> {
+    let same = named.iter().position(|name| name.as_os_str().as_bytes() == path);
+    same.or_else(|| {
+        let own = FilePath::new(OsStr::from_bytes(path)).file_name()?;
+        let mut alike = named
+            .iter()
+            .enumerate()
+            .filter(|(_, name)| name.file_name() == Some(own));
+        let found = resolved(path)?;
+        let (at, _) = alike.find(|(_, name)| resolved(name.as_os_str().as_bytes()).as_ref() == Some(&found))?;
+        Some(at)
+    })
+}
+
+fn require_bounds(entry: &Entry) -> Result<(), Refusal> {
+    let mut left = MOST_BYTES;
+    let prints = [&entry.stdout, &entry.stderr].map(|print| match print {
+        Print::Inline(_) => 0,
+        Print::Blob { size, .. } => *size,
+    });
+    for size in entry.outputs.iter().map(Output::size).chain(prints) {
+        if size > LARGEST_BLOB as u64 {
+            return Err(Refusal::TooMuch);
+        }
+        left = left.checked_sub(size).ok_or(Refusal::TooMuch)?;
+    }
+    Ok(())
+}
+
+/// An absolute name without `..`, as if there were no links.
+fn climbed(name: &[u8]) -> Bytes {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in name.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.iter().fold(Bytes::new(), |mut name, part| {
+        name.push(b'/');
+        name.extend(*part);
+        name
+    })
+}
+
+/// Whether others may be given it.
+pub fn is_within_bounds(entry: &Entry) -> bool {
+    require_bounds(entry).is_ok()
+}
+
+/// Whether what it claims can only be found out by reading what the kernel makes up.
+fn is_unreal(fact: &Fact, place: &Place) -> bool {
+    let is_there = |path: &Path| {
+        let name = climbed(&place.absolute(path));
+        UNREAL.iter().any(|root| name.starts_with(root))
+    };
+    match fact {
+        Fact::File { path, .. } | Fact::Listing { path, .. } => is_there(path),
+        Fact::Twins { twins } => twins.iter().any(|twin| is_there(&twin.path)),
+        _ => false,
+    }
+}
+
+/// Whether a text shows itself and does nothing else with a terminal: lines, tabs, colours and other looks, deleting to the end of a line
+/// (compilers do that after each colour), and hyperlinks to the web.
+pub fn is_calm(text: &[u8]) -> bool {
+    let mut rest = text;
+    while let Some((first, after)) = rest.split_first() {
+        rest = match first {
+            b'\n' | b'\t' | b'\x0c' | b' '..=b'~' => after,
+            b'\r' if after.first() == Some(&b'\n') => after,
+            0x1b => match after_sequence(after) {
+                Some(after) => after,
+                None => return false,
+            },
+            0x80.. => match after_character(rest) {
+                Some(after) => after,
+                None => return false,
+            },
+            _ => return false,
+        };
+    }
+    true
+}
+
+/// What is behind a character beyond ASCII that is no control.
+fn after_character(text: &[u8]) -> Option<&[u8]> {
+    let size = (2..=4).find(|size| text.get(..*size).is_some_and(|part| std::str::from_utf8(part).is_ok()))?;
+    let (character, after) = text.split_at(size);
+    let character = std::str::from_utf8(character).ok()?.chars().next()?;
+    (!character.is_control()).then_some(after)
+}
+
+/// What is behind an escape sequence that only changes how text looks.
+fn after_sequence(text: &[u8]) -> Option<&[u8]> {
+    if let Some(rest) = text.strip_prefix(b"[") {
+        let end = rest
+            .iter()
+            .position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
+        return (end <= 64 && matches!(rest[end], b'm' | b'K')).then(|| &rest[end + 1..]);
+    }
+    let rest = text.strip_prefix(b"]8;;")?;
+    let end = rest
+        .iter()
+        .position(|byte| !matches!(byte, b'!'..=b'~') || *byte == b'\\')?;
+    let (address, rest) = rest.split_at(end);
+    let is_good = address.is_empty() || address.starts_with(b"https://") || address.starts_with(b"http://");
+    let rest = rest.strip_prefix(b"\x07").or_else(|| rest.strip_prefix(b"\x1b\\"))?;
+    (is_good && end <= LONGEST_LINK).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_compilers_are_calm() {
+        for text in [
+            "",
+            "a.c:1:5: warning: \u{2018}x\u{2019} is not used\n    1 | \tint x;\r\n",
+            "\x1b[01m\x1b[Ka.c:1:\x1b[m\x1b[K \x1b[38:5:1;4mred\x1b[0m\n",
+            "[\x1b]8;;https://gcc.gnu.org/x#y\x1b\\-Wunused\x1b]8;;\x1b\\]",
+            "[\x1b]8;;https://gcc.gnu.org/x\x07-W\x1b]8;;\x07]",
+            "\u{1f600} \u{e9}",
+        ] {
+            assert!(is_calm(text.as_bytes()), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_controls_a_terminal_is_not() {
+        let all: [&[u8]; 20] = [
+            b"\x1b",
+            b"\x1b[",
+            b"\x1b[2J",
+            b"\x1b[1;1H",
+            b"\x1b[?1049h",
+            b"\x1b[6n",
+            b"\x1bc",
+            b"\x1b]0;title\x07",
+            b"\x1b]52;c;cm0gLXJm\x07",
+            b"\x1bP+q544e\x1b\\",
+            b"\x1b]8;;file:///etc/passwd\x07",
+            b"\x1b]8;;https://x\x1b[2J",
+            b"\x1b]8;id=1;https://x\x07",
+            b"\x07",
+            b"\x08\x08",
+            b"safe\roops",
+            b"\x7f",
+            b"\x9b2J",
+            b"\xc2\x9b2J",
+            b"\xff",
+        ];
+        for text in all {
+            assert!(!is_calm(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_entry_stays_marked_in_the_store() {
+        let entry = Entry::default().encode();
+        let signer = PublicKey([7; 32]);
+        for (bytes, origin) in [
+            (entry.clone(), Origin::Own),
+            (Stored::encode_foreign(None, &entry), Origin::Foreign(None)),
+            (
+                Stored::encode_foreign(Some(signer), &entry),
+                Origin::Foreign(Some(signer)),
+            ),
+        ] {
+            assert_eq!(Stored::decode(&bytes).map(|stored| stored.origin), Some(origin));
+            assert!(Stored::decode(&bytes[..bytes.len() - 1]).is_none());
+        }
+        assert!(Stored::decode(&[&MAGIC[..], &[2], &entry].concat()).is_none());
+    }
+}

@@ -1,0 +1,266 @@
+//! All that a store of plain values holds under one key: entries, the newest first, and blobs that come along. As bytes:
+//! `docs/tiers.md`.
+//!
+//! Pure. The newest entry has its blobs beside it as far as they fit; of older ones only little comes along, since whoever asks reads
+//! all of it. What does not fit is a value of its own.
+
+use std::collections::HashMap;
+
+use super::wrapped::Wrapped;
+use crate::bytes::digest::Digest;
+use crate::cache::lookup::entry::Entry;
+use crate::trust::signature::Sealed;
+
+const MAGIC: &[u8; 4] = b"wfs\x01";
+const BLOB: &[u8; 4] = b"wfb\x01";
+const CHECK: usize = 16;
+/// As many as a store keeps of one command.
+pub const MOST_ENTRIES: usize = 16;
+const MOST_BLOBS: usize = 4096;
+/// Of the newest entry's shelf; of the others' share; of all entries without blobs.
+const ROOM: usize = 1 << 20;
+const ROOM_FOR_OLD: usize = 256 << 10;
+const ROOM_FOR_ENTRIES: usize = 512 << 10;
+/// No value is larger that holds a shelf: one entry may be larger than its room.
+pub const LARGEST_SHELF: usize = 16 << 20;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shelf {
+    pub entries: Vec<Vec<u8>>,
+    pub blobs: HashMap<Digest, Wrapped>,
+}
+
+/// A shelf, and what is to be stored beside it.
+pub struct Arranged {
+    pub shelf: Shelf,
+    pub beside: Vec<(Digest, Wrapped)>,
+}
+
+impl Shelf {
+    /// With one more entry in front.
+    pub fn with(self, entry: Vec<u8>, blobs: Vec<(Digest, Wrapped)>) -> Arranged {
+        let mut at_hand = self.blobs;
+        at_hand.extend(blobs);
+        let old = self.entries.into_iter().filter(|old| *old != entry).collect::<Vec<_>>();
+        let mut shelf = Shelf::default();
+        let mut beside = Vec::new();
+        let (mut entries, mut used) = (0, 0);
+        for (number, bytes) in std::iter::once(entry).chain(old).take(MOST_ENTRIES).enumerate() {
+            entries += bytes.len();
+            if number > 0 && entries > ROOM_FOR_ENTRIES {
+                break;
+            }
+            let Ok(entry) = Entry::decode(Sealed::read(&bytes).entry) else {
+                continue;
+            };
+            used += bytes.len();
+            let room = if number == 0 { ROOM } else { ROOM_FOR_OLD };
+            for digest in entry.blobs() {
+                // What is not at hand is stored beside it already.
+                let Some(blob) = at_hand.remove(&digest) else { continue };
+                if used + blob.bytes.len() <= room {
+                    used += blob.bytes.len();
+                    shelf.blobs.insert(digest, blob);
+                } else {
+                    beside.push((digest, blob));
+                }
+            }
+            shelf.entries.push(bytes);
+        }
+        Arranged { shelf, beside }
+    }
+
+    pub fn encode(&self, key: &Digest) -> Vec<u8> {
+        let mut body = vec![self.entries.len() as u8];
+        for entry in &self.entries {
+            put(&mut body, entry);
+        }
+        body.extend((self.blobs.len() as u16).to_le_bytes());
+        let mut blobs: Vec<_> = self.blobs.iter().collect();
+        blobs.sort_unstable_by_key(|(digest, _)| **digest);
+        for (digest, blob) in blobs {
+            body.extend(digest.0);
+            body.push(blob.coding);
+            put(&mut body, &blob.bytes);
+        }
+        [&MAGIC[..], &check(key, &body), &body].concat()
+    }
+
+    /// `None` if the bytes are no shelf of this key.
+    pub fn decode(key: &Digest, bytes: &[u8]) -> Option<Shelf> {
+        let rest = bytes.strip_prefix(MAGIC)?;
+        let (found, mut rest) = rest.split_at_checked(CHECK)?;
+        if found != check(key, rest) {
+            return None;
+        }
+        let from = &mut rest;
+        let count = usize::from(take(from, 1)?[0]);
+        if count > MOST_ENTRIES {
+            return None;
+        }
+        let entries = (0..count).map(|_| Some(get(from)?.to_vec())).collect::<Option<_>>()?;
+        let count = usize::from(u16::from_le_bytes(take(from, 2)?.try_into().ok()?));
+        if count > MOST_BLOBS {
+            return None;
+        }
+        let mut blob = || {
+            let digest = Digest(take(from, Digest::SIZE)?.try_into().ok()?);
+            let coding = take(from, 1)?[0];
+            let bytes = get(from)?.to_vec();
+            Some((digest, Wrapped { coding, bytes }))
+        };
+        let blobs = (0..count).map(|_| blob()).collect::<Option<_>>()?;
+        rest.is_empty().then_some(Shelf { entries, blobs })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+/// A blob that is a value of its own.
+pub fn encode_blob(blob: &Wrapped) -> Vec<u8> {
+    [&BLOB[..], &[blob.coding], &blob.bytes].concat()
+}
+
+pub fn decode_blob(bytes: &[u8]) -> Option<Wrapped> {
+    let (coding, bytes) = bytes.strip_prefix(BLOB)?.split_first()?;
+    Some(Wrapped {
+        coding: *coding,
+        bytes: bytes.to_vec(),
+    })
+}
+
+/// Keyed by what the shelf is for: a value that was moved or cut is none.
+fn check(key: &Digest, body: &[u8]) -> [u8; CHECK] {
+    let digest = blake3::keyed_hash(&key.0, body);
+    std::array::from_fn(|at| digest.as_bytes()[at])
+}
+
+fn put(to: &mut Vec<u8>, bytes: &[u8]) {
+    to.extend((bytes.len() as u32).to_le_bytes());
+    to.extend(bytes);
+}
+
+fn get<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = u32::from_le_bytes(take(from, 4)?.try_into().ok()?);
+    take(from, length as usize)
+}
+
+fn take<'a>(from: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = from.split_at_checked(size)?;
+    *from = rest;
+    Some(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::lookup::entry::{Content, Output, Print};
+    use crate::facts::path::Path;
+
+    /// An entry of one output, and that.
+    fn made(size: usize, seed: u8) -> (Vec<u8>, (Digest, Wrapped)) {
+        let mut bytes = vec![0; size];
+        blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
+        let digest = Digest::of(&bytes);
+        let content = Content::File {
+            digest,
+            size: size as u64,
+            is_program: false,
+        };
+        let output = Output {
+            path: Path::here(),
+            number: Some(0),
+            content,
+        };
+        let entry = Entry {
+            outputs: vec![output],
+            stderr: Print::Inline(vec![seed]),
+            ..Entry::default()
+        };
+        (entry.encode(), (digest, Wrapped::of(bytes)))
+    }
+
+    fn key() -> Digest {
+        Digest::of(b"key")
+    }
+
+    fn filled(count: u8, size: usize) -> (Shelf, Vec<(Digest, Wrapped)>) {
+        let mut beside = Vec::new();
+        let shelf = (0..count).fold(Shelf::default(), |shelf, seed| {
+            let (entry, blob) = made(size, seed);
+            let arranged = shelf.with(entry, vec![blob]);
+            beside.extend(arranged.beside);
+            arranged.shelf
+        });
+        (shelf, beside)
+    }
+
+    #[test]
+    fn the_newest_comes_first_and_sixteen_stay() {
+        let (shelf, beside) = filled(20, 10);
+        assert_eq!(shelf.entries.len(), MOST_ENTRIES);
+        assert_eq!(shelf.entries[0], made(10, 19).0);
+        assert_eq!(shelf.blobs.len(), MOST_ENTRIES, "of what is gone no blob stays");
+        assert!(beside.is_empty());
+        let again = shelf.clone().with(made(10, 10).0, vec![]).shelf;
+        assert_eq!(again.entries.len(), MOST_ENTRIES);
+        assert_eq!(again.entries[0], made(10, 10).0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_a_value_of_its_own() {
+        let (shelf, beside) = filled(4, 200_000);
+        assert_eq!(shelf.entries.len(), 4);
+        assert_eq!(
+            shelf.blobs.len(),
+            1,
+            "one old one and the newest would be more than old ones may have"
+        );
+        assert!(shelf.blobs.contains_key(&made(200_000, 3).1 .0));
+        assert_eq!(beside.len(), 3);
+        let (entry, blob) = made(2 << 20, 9);
+        let arranged = shelf.with(entry, vec![blob.clone()]);
+        assert_eq!(arranged.beside[0], blob);
+        assert!(arranged.shelf.encode(&key()).len() < ROOM + 1000);
+    }
+
+    #[test]
+    fn a_shelf_is_read_as_it_was_written_and_for_its_key_alone() {
+        let (shelf, _) = filled(3, 5000);
+        let bytes = shelf.encode(&key());
+        assert_eq!(Shelf::decode(&key(), &bytes), Some(shelf));
+        assert_eq!(Shelf::decode(&Digest::of(b"other"), &bytes), None);
+        assert_eq!(Shelf::decode(&key(), b""), None);
+    }
+
+    #[test]
+    fn damage_is_no_shelf_and_no_panic() {
+        let bytes = filled(2, 100).0.encode(&key());
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x41;
+            assert_eq!(Shelf::decode(&key(), &damaged), None, "{at}");
+            assert_eq!(Shelf::decode(&key(), &bytes[..at]), None, "{at}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_lie_are_no_shelf() {
+        let signed = |body: &[u8]| [&MAGIC[..], &check(&key(), body), body].concat();
+        for body in [&[1, 255, 255, 255, 255][..], &[17], &[0, 255, 255], &[0, 0, 0, 0], &[]] {
+            assert_eq!(Shelf::decode(&key(), &signed(body)), None, "{body:?}");
+        }
+        assert_eq!(Shelf::decode(&key(), &signed(&[0, 0, 0])), Some(Shelf::default()));
+    }
+
+    #[test]
+    fn a_blob_is_read_as_it_was_written() {
+        let (_, (digest, blob)) = made(100, 1);
+        let read = decode_blob(&encode_blob(&blob)).unwrap();
+        assert!(read.open(&digest).is_some());
+        assert_eq!(decode_blob(b"wfb\x01"), None);
+        assert_eq!(decode_blob(b"nonsense"), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! Whether a line for a shell can show in which folder it runs.
+//!
+//! A shell always knows where it is, and hands that on as `PWD`. A line of plain words that calls only programs which are known to
+//! ask for what they want to know cannot tell of it: no `$`, no pattern, no word of the shell's own that would. Whatever
+//! is not understood may tell.
+
+use crate::observe::access::Bytes;
+use crate::observe::manners::Manners;
+
+/// Of whose words the builtin ones are known.
+const SHELL: &[u8] = b"dash";
+/// Its own words that only print or compare what they are given.
+const HARMLESS: [&[u8]; 3] = [b"printf", b"test", b":"];
+
+/// Of `sh -c LINE`: the shell's file, and its arguments.
+pub fn hides_folder(program: &[u8], argv: &[&[u8]]) -> bool {
+    match argv {
+        [_, option, line] if is_known(program) && *option == b"-c" => is_plain(line),
+        _ => false,
+    }
+}
+
+pub fn is_known(program: &[u8]) -> bool {
+    program.rsplit(|b| *b == b'/').next() == Some(SHELL)
+}
+
+fn is_plain(line: &[u8]) -> bool {
+    let mut left = line;
+    let (mut begins, mut redirects) = (true, false);
+    loop {
+        let Some((token, rest)) = next(left) else { return false };
+        left = rest;
+        match token {
+            Token::End => return !redirects,
+            Token::Redirect if redirects => return false,
+            Token::Redirect => redirects = true,
+            Token::Between if redirects => return false,
+            Token::Between => begins = true,
+            Token::Word(_) if redirects => redirects = false,
+            Token::Word(word) if begins && !is_harmless(&word) => return false,
+            Token::Word(_) => begins = false,
+        }
+    }
+}
+
+/// With `=` it may be no command at all.
+fn is_harmless(command: &[u8]) -> bool {
+    !command.contains(&b'=') && (HARMLESS.contains(&command) || Manners::of(command).asks)
+}
+
+enum Token {
+    Word(Bytes),
+    /// A file's name follows.
+    Redirect,
+    /// Between two commands.
+    Between,
+    End,
+}
+
+/// `None` for anything that is more than words, `;`, `&&`, `||`, `|`, `<`, `>` and `>>`.
+fn next(line: &[u8]) -> Option<(Token, &[u8])> {
+    let blanks = line.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let line = &line[blanks..];
+    Some(match line {
+        [] => (Token::End, line),
+        [b'&', b'&', rest @ ..] | [b'|', b'|', rest @ ..] | [b'|' | b';' | b'\n', rest @ ..] => (Token::Between, rest),
+        [b'>', b'>', rest @ ..] | [b'<' | b'>', rest @ ..] => (Token::Redirect, rest),
+        _ => {
+            let (word, rest) = word(line)?;
+            (Token::Word(word), rest)
+        }
+    })
+}
+
+/// Without its quotes.
+fn word(line: &[u8]) -> Option<(Bytes, &[u8])> {
+    let mut word = Bytes::new();
+    let mut left = line;
+    loop {
+        match left {
+            [] | [b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>', ..] => {
+                return (left.len() < line.len()).then_some((word, left));
+            }
+            [quote @ (b'\'' | b'"'), rest @ ..] => {
+                let end = rest.iter().position(|b| b == quote)?;
+                let quoted = &rest[..end];
+                if *quote == b'"' && quoted.iter().any(|b| b"$`\\".contains(b)) {
+                    return None;
+                }
+                word.extend_from_slice(quoted);
+                left = &rest[end + 1..];
+            }
+            [byte, rest @ ..] if byte.is_ascii_alphanumeric() || b"_-+./:,@%^=".contains(byte) => {
+                word.push(*byte);
+                left = rest;
+            }
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hides(line: &str) -> bool {
+        hides_folder(b"/usr/bin/dash", &[b"/bin/sh", b"-c", line.as_bytes()])
+    }
+
+    #[test]
+    fn plain_words_for_programs_that_ask_do_not_tell_the_folder() {
+        for line in [
+            "sort ../list.txt > sorted.txt",
+            "sed -e 's/$HOME/`pwd`/' < a 2> b",
+            "cat a b>>c;tr a-z A-Z <c >d && wc -l d || true | head -n1\n/usr/bin/sort -u \"a b\" >x",
+            "protoc --cpp_out=. a/b.proto",
+            "printf '%s\\n' one",
+            "> a cat b",
+            "",
+            "cat ''",
+        ] {
+            assert!(hides(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn whatever_else_there_is_may_tell_it() {
+        for line in [
+            "pwd",
+            "echo $PWD > a",
+            "cat \"$PWD/a\"",
+            "cat `pwd`/a",
+            "cat $(pwd)/a",
+            "echo \"\\$a\"",
+            "'pwd' > a",
+            "p'w'd",
+            "env",
+            "set",
+            "export -p",
+            "sort a && pwd",
+            "sort a | pwd",
+            "sort a;pwd",
+            "sort a\npwd",
+            "sort a & pwd",
+            "> a pwd",
+            "A=1 sort a",
+            "A=1/sort pwd",
+            "'' a",
+            "cat ~+/a",
+            "cat *",
+            "cat a[b]",
+            "cat {a,b}",
+            "cat a\\ b",
+            "cat <<x",
+            "cat 2>&1",
+            "cat >& a",
+            "cat a # b",
+            "(cat a)",
+            "{ cat a; }",
+            "! cat a",
+            "if true; then cat a; fi",
+            "eval cat a",
+            ". ./a",
+            "command pwd",
+            "./make.sh a",
+            "python3 a.py",
+            "cp a b",
+            "cat 'a",
+            "cat \"a",
+            "cat >",
+            "cat > ; sort a",
+            "cat \u{fc}",
+        ] {
+            assert!(!hides(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn other_shells_and_other_calls_of_it_are_not_known() {
+        let line: &[u8] = b"sort a > b";
+        for (program, argv) in [
+            ("/bin/bash", &[b"sh", b"-c", line][..]),
+            ("/bin/busybox", &[b"sh", b"-c", line]),
+            ("/bin/dash", &[b"sh", b"-ec", line]),
+            ("/bin/dash", &[b"sh", b"-c", line, b"x"]),
+            ("/bin/dash", &[b"sh", b"a.sh"]),
+            ("/bin/dash", &[b"sh"]),
+        ] {
+            assert!(!hides_folder(program.as_bytes(), argv), "{program}");
+        }
+    }
+}

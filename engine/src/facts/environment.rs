@@ -1,0 +1,223 @@
+//! A command's variables, to be asked for by name.
+
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::Arc;
+
+use super::exception::is_asked_by_libc;
+use crate::bytes::digest::Digest;
+use crate::wire::Strings;
+
+/// What a command has of its client beside its variables, under names that no variable can have: they begin with an equals sign.
+/// Made when it is asked for, which is seldom.
+#[derive(Clone)]
+pub struct Circumstances(Arc<dyn Fn() -> Vec<(&'static str, String)> + Send + Sync>);
+
+impl Circumstances {
+    pub fn new(tell: impl Fn() -> Vec<(&'static str, String)> + Send + Sync + 'static) -> Circumstances {
+        Circumstances(Arc::new(tell))
+    }
+}
+
+impl Default for Circumstances {
+    fn default() -> Circumstances {
+        Circumstances::new(Vec::new)
+    }
+}
+
+impl fmt::Debug for Circumstances {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Circumstances")
+    }
+}
+
+/// One copy of all, since it is made for each command and asked for a few of its variables.
+#[derive(Debug, Clone, Default)]
+pub struct Environment {
+    text: Vec<u8>,
+    /// Sorted by name; of a name that is there twice the first counts, as for `getenv`.
+    variables: Vec<Variable>,
+    circumstances: Circumstances,
+    told: OnceCell<Vec<(&'static str, String)>>,
+}
+
+/// Where one is in the text.
+#[derive(Debug, Clone, Copy)]
+struct Variable {
+    start: usize,
+    equals: usize,
+    end: usize,
+}
+
+/// What says nothing to a program of any kind: where its shell was, and how many others may run beside it; and these are
+/// said to us.
+pub const SILENT: [&[u8]; 8] = [
+    b"_",
+    b"SHLVL",
+    b"OLDPWD",
+    b"MAKEFLAGS",
+    b"MFLAGS",
+    b"GNUMAKEFLAGS",
+    b"MAKELEVEL",
+    b"NINJA_STATUS",
+];
+
+/// Under this name facts have the terminal among the variables: none can be called so.
+pub const TERMINAL: &[u8] = b"=terminal";
+/// And so what is found on standard input.
+pub const INPUT: &[u8] = b"=input";
+
+pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
+
+impl Environment {
+    pub fn of(entries: &Strings) -> Environment {
+        let text = entries.bytes().to_vec();
+        let mut start = 0;
+        let places = entries.iter().filter_map(|entry| {
+            let from = start;
+            start += entry.len() + 1;
+            let equals = from + entry.iter().position(|b| *b == b'=')?;
+            let end = from + entry.len();
+            Some(Variable {
+                start: from,
+                equals,
+                end,
+            })
+        });
+        let mut variables: Vec<_> = places.collect();
+        variables.sort_by(|a, b| a.name(&text).cmp(b.name(&text)));
+        variables.dedup_by(|later, first| later.name(&text) == first.name(&text));
+        Environment {
+            text,
+            variables,
+            ..Environment::default()
+        }
+    }
+
+    pub fn with_circumstances(mut self, circumstances: &Circumstances) -> Environment {
+        self.circumstances = circumstances.clone();
+        self.told = OnceCell::new();
+        self
+    }
+
+    fn circumstances(&self) -> &[(&'static str, String)] {
+        self.told.get_or_init(|| (self.circumstances.0)())
+    }
+
+    /// The same with something more that can be asked for.
+    pub fn with(mut self, name: &[u8], value: Option<Vec<u8>>) -> Environment {
+        let Some(value) = value else { return self };
+        let start = self.text.len();
+        self.text.extend_from_slice(name);
+        let equals = self.text.len();
+        self.text.push(b'=');
+        self.text.extend_from_slice(&value);
+        let end = self.text.len();
+        let at = self.variables.partition_point(|known| known.name(&self.text) < name);
+        self.variables.insert(at, Variable { start, equals, end });
+        self
+    }
+
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        let at = self
+            .variables
+            .binary_search_by(|known| known.name(&self.text).cmp(name));
+        match at {
+            Ok(at) => Some(self.variables[at].value(&self.text)),
+            Err(_) if name.first() == Some(&b'=') => {
+                let mut all = self.circumstances().iter();
+                all.find(|(known, _)| known.as_bytes() == name)
+                    .map(|(_, value)| value.as_bytes())
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// What libc asks for inside itself and is hardly ever set, as one value; `None` if nothing of it is.
+    pub fn for_libc(&self) -> Option<Vec<u8>> {
+        let all = self
+            .variables
+            .iter()
+            .filter(|found| is_asked_by_libc(found.name(&self.text)));
+        let texts: Vec<_> = all.map(|found| &self.text[found.start..found.end]).collect();
+        (!texts.is_empty()).then(|| texts.join(&b' '))
+    }
+
+    /// All variables.
+    pub fn all(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let all = self.variables.iter();
+        all.map(|found| (found.name(&self.text), found.value(&self.text)))
+    }
+
+    /// All that a program may have seen: not `PWD` where it says only what the folder says.
+    pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let tells = move |(name, value): &(&[u8], &[u8])| {
+            !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
+        };
+        let variables = self.variables.iter();
+        let variables = variables.map(|found| (found.name(&self.text), found.value(&self.text)));
+        let circumstances = self.circumstances().iter();
+        variables
+            .chain(circumstances.map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+            .filter(tells)
+    }
+
+    /// Of the names of all that is telling.
+    pub fn names(&self, folder: &[u8]) -> Digest {
+        let names: Vec<_> = self.telling(folder).map(|(name, _)| name).collect();
+        Digest::of(&names.join(&0))
+    }
+}
+
+pub fn is_silent(name: &[u8]) -> bool {
+    SILENT.contains(&name) || OURS.iter().any(|ours| name.starts_with(ours))
+}
+
+impl Variable {
+    fn name(self, text: &[u8]) -> &[u8] {
+        &text[self.start..self.equals]
+    }
+
+    fn value(self, text: &[u8]) -> &[u8] {
+        &text[self.equals + 1..self.end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(entries: &[&str]) -> Environment {
+        Environment::of(&Strings::from_iter(entries))
+    }
+
+    #[test]
+    fn a_variable_is_found_by_its_name_and_the_first_of_two_counts() {
+        let found = environment(&["B=2", "A=1=x", "B=3", "odd"]);
+        assert_eq!(found.value(b"A"), Some(&b"1=x"[..]));
+        assert_eq!(found.value(b"B"), Some(&b"2"[..]));
+        assert_eq!(found.value(b"odd"), None);
+    }
+
+    #[test]
+    fn what_libc_asks_for_is_told_as_one() {
+        assert_eq!(environment(&["A=1", "LD_PRELOAD=x"]).for_libc(), None);
+        let found = environment(&["POSIXLY_CORRECT=", "LD_BIND_NOW=1", "B=2"]).for_libc();
+        assert_eq!(found, Some(b"LD_BIND_NOW=1 POSIXLY_CORRECT=".to_vec()));
+    }
+
+    #[test]
+    fn what_is_added_is_found_beside_the_others() {
+        let found = environment(&["B=2", "D=4"]).with(b"C", Some(b"3".to_vec()));
+        assert_eq!(found.value(b"C"), Some(&b"3"[..]));
+        assert_eq!(found.with(b"A", None).value(b"D"), Some(&b"4"[..]));
+    }
+
+    #[test]
+    fn where_the_shell_was_and_what_make_says_of_jobs_are_nobodys_business() {
+        let one = environment(&["A=1", "_=x", "SHLVL=1", "MAKEFLAGS=-j4", "PWD=/w"]);
+        let other = environment(&["A=2", "SHLVL=7"]);
+        assert_eq!(one.names(b"/w"), other.names(b"/w"));
+        assert_ne!(one.names(b"/v"), other.names(b"/v"));
+    }
+}

@@ -1,0 +1,474 @@
+//! What is there now: the state of files and folders, with what was learned of them before, as long as it surely holds.
+//!
+//! A `World` lives as long as the engine and is shared by threads. It keeps the digests of files and the names in folders,
+//! known by device, inode, size and both times. What was changed in the tick of the clock in which it was read, or later, may
+//! change again without a trace: it is not kept. A `View` is the world as one command would find it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use memchr::memmem;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
+use rustix::io::Errno;
+
+use super::dated::compares_times;
+use super::environment::Environment;
+use super::fact::Kind;
+use super::instructions::{self, Findings};
+use super::listing::Listing;
+use super::moment::{status_of_name, Moment, Shelf};
+use super::path::{split, Path, Place};
+use super::recent::Recent;
+use super::status::{Stamp, Status};
+use crate::bytes::digest::Digest;
+use crate::observe::manners::Family;
+
+/// How much a world remembers; some 200 bytes per file, and eight per name in a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub files: usize,
+    pub folders: usize,
+}
+
+impl Default for Room {
+    fn default() -> Room {
+        Room {
+            files: 1 << 18,
+            folders: 1 << 13,
+        }
+    }
+}
+
+type Identity = (u64, u64);
+
+pub struct World {
+    digests: Recent<Identity, (Status, Digest)>,
+    /// Whether files have compilers compare when others were written.
+    dated: Recent<Identity, (Status, bool)>,
+    /// What programs and libraries can do by instructions of their own.
+    instructions: Recent<Identity, (Status, Findings)>,
+    /// Whether programs have what those of a family have in them, for the family that was asked for last.
+    marks: Recent<Identity, (Status, &'static Family, bool)>,
+    folders: Recent<Identity, (Status, Arc<Listing>)>,
+    /// Paths of what was a link when it was last looked at, by their hashes: no more than a hint.
+    links: Recent<u64, ()>,
+    hasher: RandomState,
+}
+
+/// File systems that stamp every change by this machine's clock and tell names by their bytes. On others (the network's,
+/// /proc, FUSE, FAT) nothing is remembered, and names are looked up one by one.
+const TRUSTED: [u32; 6] = [
+    0x0000_ef53, // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x794c_7630, // overlay
+    0xf2f5_2010, // f2fs
+];
+/// Of a folder in which `A` is `a`, from linux/fs.h.
+const CASEFOLD: u32 = 0x4000_0000;
+/// A folder that changes all the time, as one of objects does, is read anew more often than it pays.
+const QUIET_SECONDS: i64 = 2;
+/// No compiler reads one that is longer.
+const LONGEST_SOURCE: u64 = 1 << 30;
+/// No program is, either.
+const LARGEST_PROGRAM: u64 = 1 << 28;
+/// So often a file may change under our eyes.
+const ATTEMPTS: usize = 3;
+
+impl World {
+    pub fn new(room: Room) -> World {
+        World {
+            digests: Recent::new(room.files),
+            dated: Recent::new(room.files),
+            instructions: Recent::new(room.folders),
+            marks: Recent::new(room.folders),
+            folders: Recent::new(room.folders),
+            links: Recent::new(room.folders),
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Of what a path leads to. What was a link once likely still is, and not looked at itself.
+    fn status(&self, path: &[u8], moment: &mut Moment) -> Result<Status, Errno> {
+        let key = self.hasher.hash_one(path);
+        if self.links.get(&key).is_some() {
+            return moment.status_behind(path);
+        }
+        if moment.status_of_name(path)?.kind() == Kind::Link {
+            self.links.put(key, ());
+        }
+        moment.status(path)
+    }
+
+    /// Of a plain file at a path of which this is the status, with the status that the content had.
+    pub fn digest(&self, path: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
+        match self.digests.get(&(status.device, status.inode)) {
+            Some((known, digest)) if known == *status => Ok((known, digest)),
+            _ => self.read_digest(path),
+        }
+    }
+
+    /// What a plain file holds that stands where an output is to be, if it has this size, these rights, and no other name.
+    pub fn digest_of_output(&self, path: &std::path::Path, size: u64, mode: u32) -> Option<Digest> {
+        let path = path.as_os_str().as_bytes();
+        let status = status_of_name(path).ok()?;
+        let is_alike = status.size == size && status.mode & 0o7777 == mode && status.links == 1;
+        if !is_alike || !status.kind().is_plain() {
+            return None;
+        }
+        let (read, digest) = self.digest(path, &status).ok()?;
+        (read.inode == status.inode && read.device == status.device).then_some(digest)
+    }
+
+    fn read_digest(&self, path: &[u8]) -> io::Result<(Status, Digest)> {
+        // Not blocking: it may have become a pipe meanwhile.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        for _ in 0..ATTEMPTS {
+            let file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+            let start = Stamp::now();
+            let before = Status::from(fs::fstat(&file)?);
+            if !before.kind().is_plain() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            let digest = Digest::of_file(&file)?;
+            let after = Status::from(fs::fstat(&file)?);
+            if before == after {
+                if before.is_older(start) && is_trusted(&file) {
+                    self.digests.put((before.device, before.inode), (before, digest));
+                }
+                return Ok((before, digest));
+            }
+        }
+        Err(io::ErrorKind::Interrupted.into())
+    }
+
+    /// What a program or library of this status can do by instructions of its own; of one that cannot be read that is not known.
+    pub fn instructions(&self, path: &[u8], status: &Status) -> Option<Findings> {
+        match self.instructions.get(&(status.device, status.inode)) {
+            Some((known, found)) if known == *status => Some(found),
+            _ => self.read_instructions(path, status).ok().flatten(),
+        }
+    }
+
+    fn read_instructions(&self, path: &[u8], status: &Status) -> io::Result<Option<Findings>> {
+        if status.size > LARGEST_PROGRAM {
+            return Ok(None);
+        }
+        let (bytes, is_lasting) = self.read_whole(path, status)?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let found = instructions::find(&bytes);
+        if is_lasting {
+            self.instructions.put((status.device, status.inode), (*status, found));
+        }
+        Ok(Some(found))
+    }
+
+    /// Whether a program of this status is of a family, by what is in its file; one that cannot be read is not.
+    pub fn is_marked(&self, path: &[u8], status: &Status, family: &'static Family) -> bool {
+        match self.marks.get(&(status.device, status.inode)) {
+            Some((known, asked, is_marked)) if known == *status && asked == family => is_marked,
+            _ => self.read_marks(path, status, family).unwrap_or(false),
+        }
+    }
+
+    fn read_marks(&self, path: &[u8], status: &Status, family: &'static Family) -> io::Result<bool> {
+        if family.marks.is_empty() || status.size > LARGEST_PROGRAM {
+            return Ok(false);
+        }
+        let (bytes, is_lasting) = self.read_whole(path, status)?;
+        let Some(bytes) = bytes else { return Ok(false) };
+        let has = |mark: &&str| memmem::find(&bytes, mark.as_bytes()).is_some();
+        let is_marked = family.marks.iter().any(has);
+        if is_lasting {
+            self.marks
+                .put((status.device, status.inode), (*status, family, is_marked));
+        }
+        Ok(is_marked)
+    }
+
+    /// A plain file, if it is the one of this status still, and whether a later change would show.
+    fn read_whole(&self, path: &[u8], status: &Status) -> io::Result<(Option<Vec<u8>>, bool)> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mut file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+        let start = Stamp::now();
+        let mut bytes = Vec::with_capacity(status.size as usize + 1);
+        io::Read::read_to_end(&mut file, &mut bytes)?;
+        let is_same = Status::from(fs::fstat(&file)?) == *status;
+        let is_lasting = is_same && status.is_older(start) && is_trusted(&file);
+        Ok((is_same.then_some(bytes), is_lasting))
+    }
+
+    /// Whether a plain file of this status has a compiler compare when files were written; one that cannot be read does.
+    pub fn compares_times(&self, path: &[u8], status: &Status) -> bool {
+        match self.dated.get(&(status.device, status.inode)) {
+            Some((known, compares)) if known == *status => compares,
+            _ => self.read_times(path, status).unwrap_or(true),
+        }
+    }
+
+    fn read_times(&self, path: &[u8], status: &Status) -> io::Result<bool> {
+        if status.size > LONGEST_SOURCE {
+            return Ok(false);
+        }
+        let (text, is_lasting) = self.read_whole(path, status)?;
+        let Some(text) = text else { return Ok(true) };
+        let compares = compares_times(&text);
+        if is_lasting {
+            self.dated.put((status.device, status.inode), (*status, compares));
+        }
+        Ok(compares)
+    }
+
+    /// A folder's names, if they can be told from its status: kept ones, or read now.
+    pub fn names(&self, path: &[u8], status: &Status) -> Option<Arc<Listing>> {
+        match self.folders.get(&(status.device, status.inode)) {
+            Some((known, listing)) if known == *status => Some(listing),
+            _ if !status.is_older(Stamp::now().plus_seconds(-QUIET_SECONDS)) => None,
+            _ => self.read_names(path).ok().flatten(),
+        }
+    }
+
+    fn read_names(&self, path: &[u8]) -> io::Result<Option<Arc<Listing>>> {
+        let (folder, start) = (open_folder(path)?, Stamp::now());
+        let before = Status::from(fs::fstat(&folder)?);
+        // A folder that may not be searched lets nobody know what it lacks.
+        let is_searched = fs::accessat(CWD, path, fs::Access::EXEC_OK, AtFlags::empty()).is_ok();
+        if !before.is_older(start) || !is_searched || !is_trusted(&folder) || folds_case(&folder) {
+            return Ok(None);
+        }
+        let listing = Arc::new(Listing::read(&folder)?);
+        if before != Status::from(fs::fstat(&folder)?) {
+            return Ok(None);
+        }
+        self.folders
+            .put((before.device, before.inode), (before, listing.clone()));
+        Ok(Some(listing))
+    }
+
+    /// So many files and folders are remembered.
+    pub fn size(&self) -> (usize, usize) {
+        (self.digests.len(), self.folders.len())
+    }
+}
+
+fn open_folder(path: &[u8]) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    Ok(fs::open(path, flags, Mode::empty())?)
+}
+
+#[allow(clippy::unnecessary_cast)] // another size elsewhere
+fn is_trusted(file: impl AsFd) -> bool {
+    fs::fstatfs(file).is_ok_and(|found| TRUSTED.contains(&(found.f_type as u32)))
+}
+
+#[allow(clippy::unnecessary_cast)] // another size elsewhere
+fn is_trusted_at(path: &[u8]) -> bool {
+    fs::statfs(path).is_ok_and(|found| TRUSTED.contains(&(found.f_type as u32)))
+}
+
+fn folds_case(folder: impl AsFd) -> bool {
+    fs::ioctl_getflags(folder).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
+}
+
+/// The world at one moment, as one command would find it.
+pub struct View<'w> {
+    world: &'w World,
+    moment: Moment,
+    pub place: &'w Place,
+    pub environment: &'w Environment,
+    /// The shelf that was asked for last: absences come folder by folder.
+    last: (Vec<u8>, Shelf),
+    /// Folders in the order in which an entry names them.
+    numbers: Vec<Identity>,
+    /// Devices, and whether their file systems are trusted.
+    devices: Vec<(u64, bool)>,
+    name: Vec<u8>,
+}
+
+impl<'w> View<'w> {
+    pub fn new(world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
+        View::at(Moment::begin(), world, place, environment)
+    }
+
+    pub fn at(moment: Moment, world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
+        View {
+            world,
+            moment,
+            place,
+            environment,
+            last: (Vec::new(), Shelf::Unknown),
+            numbers: Vec::new(),
+            devices: Vec::new(),
+            name: Vec::new(),
+        }
+    }
+
+    /// For the next request of those that were there when it began.
+    pub fn end(self) -> Moment {
+        self.moment
+    }
+
+    /// Of what the path leads to.
+    pub fn status(&mut self, path: &Path) -> Result<Status, Errno> {
+        self.place.write(path, &mut self.name);
+        self.moment.status(&self.name)
+    }
+
+    pub fn status_of_name(&mut self, path: &Path) -> Result<Status, Errno> {
+        self.place.write(path, &mut self.name);
+        self.moment.status_of_name(&self.name)
+    }
+
+    /// Of a plain file's content.
+    pub fn digest(&mut self, path: &Path) -> Result<(Status, Digest), Errno> {
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.moment)?;
+        if !status.kind().is_plain() {
+            return Err(Errno::INVAL);
+        }
+        let found = self.world.digest(&self.name, &status);
+        found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    }
+
+    /// The same of a file of which the status is known.
+    pub fn digest_of(&self, name: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
+        self.world.digest(name, status)
+    }
+
+    /// Whether a file that was read has a compiler compare when files were written.
+    pub fn compares_times(&mut self, path: &Path) -> bool {
+        self.place.write(path, &mut self.name);
+        match self.world.status(&self.name, &mut self.moment) {
+            Ok(status) if status.kind().is_plain() => self.world.compares_times(&self.name, &status),
+            _ => false,
+        }
+    }
+
+    /// What a program or library can do by instructions of its own.
+    pub fn instructions(&mut self, path: &Path) -> Option<Findings> {
+        self.place.write(path, &mut self.name);
+        let status = self.world.status(&self.name, &mut self.moment).ok()?;
+        status
+            .kind()
+            .is_plain()
+            .then(|| self.world.instructions(&self.name, &status))?
+    }
+
+    /// Whether a program is of a family, by what is in its file.
+    pub fn is_marked(&mut self, program: &[u8], family: &'static Family) -> bool {
+        match self.moment.status(program) {
+            Ok(status) if status.kind().is_plain() => self.world.is_marked(program, &status, family),
+            _ => false,
+        }
+    }
+
+    /// Whether each change of a file with this status shows in that.
+    pub fn is_stamped(&mut self, name: &[u8], status: &Status) -> bool {
+        if let Some((_, is_trusted)) = self.devices.iter().find(|(device, _)| *device == status.device) {
+            return *is_trusted;
+        }
+        let is_trusted = is_trusted_at(name);
+        self.devices.push((status.device, is_trusted));
+        is_trusted
+    }
+
+    /// Whether a name that a folder lacks would be among those that it lists, for a client that lists it.
+    pub fn shows_lack(&mut self, folder: &[u8], name: &[u8]) -> bool {
+        match self.moment.shelf(folder, self.world) {
+            Shelf::Missing => true,
+            Shelf::Listed(listing) => listing.lacks(name),
+            Shelf::Unknown => open_folder(folder).is_ok_and(|found| {
+                let status = fs::statat(&found, name, AtFlags::SYMLINK_NOFOLLOW);
+                matches!(status, Err(Errno::NOENT)) && is_trusted(&found) && !folds_case(&found)
+            }),
+        }
+    }
+
+    /// Nothing is there, not even a link that leads nowhere if links are not followed.
+    pub fn lacks(&mut self, path: &Path, follows: bool) -> Result<(), Kind> {
+        self.place.write(path, &mut self.name);
+        let slashes = self.name.iter().rev().take_while(|b| **b == b'/').count();
+        // Where nothing is, no folder is.
+        let bare = &self.name[..self.name.len() - slashes];
+        if let Some((folder, name)) = split(bare) {
+            if self.last.0 != folder {
+                let shelf = self.moment.shelf(folder, self.world);
+                self.last.0.clear();
+                self.last.0.extend_from_slice(folder);
+                self.last.1 = shelf;
+            }
+            match &self.last.1 {
+                Shelf::Missing => return Ok(()),
+                Shelf::Listed(listing) if listing.lacks(name) => return Ok(()),
+                _ => {}
+            }
+        }
+        let found = if follows {
+            self.moment.status(&self.name)
+        } else {
+            self.moment.status_of_name(&self.name)
+        };
+        match found {
+            Err(Errno::NOENT) => Ok(()),
+            Err(_) => Err(Kind::Other),
+            Ok(status) => Err(status.kind()),
+        }
+    }
+
+    /// A folder's names and kinds, read now or known to be the same as then.
+    pub fn listing(&mut self, path: &Path) -> Result<Arc<Listing>, Errno> {
+        let status = self.status(path)?;
+        if let Some(listing) = self.world.names(&self.name, &status) {
+            return Ok(listing);
+        }
+        let read = open_folder(&self.name).and_then(Listing::read);
+        read.map(Arc::new)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    pub fn target(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
+        self.place.write(path, &mut self.name);
+        self.moment.link(&self.name)
+    }
+
+    pub fn resolved(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
+        self.place.write(path, &mut self.name);
+        self.moment.resolved(&self.name)
+    }
+
+    /// The name of a folder without links, if it is there.
+    pub fn real(&mut self, folder: &[u8]) -> Option<Vec<u8>> {
+        self.moment.real(folder)
+    }
+
+    /// With what opening it for reading fails, if it does.
+    pub fn refusal(&mut self, path: &Path, opens: bool) -> Option<Errno> {
+        self.place.write(path, &mut self.name);
+        if opens {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+            fs::open(self.name.as_slice(), flags, Mode::empty()).err()
+        } else {
+            fs::stat(self.name.as_slice()).err()
+        }
+    }
+
+    /// Forgets the folders of the entry before.
+    pub fn begin(&mut self) {
+        self.numbers.clear();
+    }
+
+    /// The same number for the same folder, by whatever path it was reached; in the order in which they come.
+    pub fn number(&mut self, status: &Status) -> u32 {
+        let identity = (status.device, status.inode);
+        let known = self.numbers.iter().position(|known| *known == identity);
+        let number = known.unwrap_or_else(|| {
+            self.numbers.push(identity);
+            self.numbers.len() - 1
+        });
+        number as u32
+    }
+}

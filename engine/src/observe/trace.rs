@@ -1,0 +1,423 @@
+//! What observed commands note of themselves: the other side of `engine/park/record.h`.
+//!
+//! ```text
+//! arena ─► berth, one per command ─► variables ─► libwafpark.so notes ─► records ─► accesses
+//! ```
+//!
+//! The memory belongs to the commands as much as to us: nothing that is found in it is believed. Knows nothing of what the
+//! accesses mean.
+
+pub mod program;
+mod reader;
+pub mod record;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use log::debug;
+use rustix::fs::{fallocate, ftruncate, memfd_create, FallocateFlags, MemfdFlags};
+use rustix::process::{getrlimit, Resource};
+
+use self::reader::{Reader, UNSEEN};
+use self::record::{Record, HEAD};
+use super::access::{Access, Bytes, What};
+
+/// Bytes of a berth; a page that is never written takes no memory.
+pub const BERTH: usize = 4 << 20;
+/// As many as commands can run at once (`process/guardian.rs`), and as many again that wait to be stored: 64 GiB of addresses.
+const BERTHS: usize = 16 << 10;
+/// Where addresses are limited, the arena takes one part of this many, but never less than `FEWEST` berths.
+const SHARE: u64 = 4;
+const FEWEST: usize = 64;
+/// What a berth keeps in memory for the next command. Berths above the first `FEWEST` are seldom used, and keep less.
+const KEPT: usize = 1 << 20;
+const KEPT_ABOVE: usize = 16 << 10;
+/// Where the first record is.
+const FIRST: u32 = 16;
+/// Where the witness is told, as the number of a file that we have open: -1 of none.
+const WITNESS: usize = 8;
+/// A cursor's place when something could not be noted.
+pub const FULL: u32 = u32::MAX;
+const ALIGNMENT: u32 = 8;
+
+const GAP: &str = "what it does was not noted to the end";
+const DAMAGED: &str = "what it noted is damaged";
+const OVERFLOW: &str = "it does more than can be noted";
+const OUTLIVED: &str = "a process of it still runs";
+/// Memory that all observed commands share with us.
+#[derive(Clone)]
+pub struct Arena {
+    memory: Arc<Memory>,
+}
+
+/// Where a command is to note what it does; by default nowhere.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Place {
+    pub berth: u32,
+    /// 0 of none.
+    pub generation: u32,
+    /// Of the exec by which the program starts; 0 if the engine starts it.
+    pub token: u32,
+}
+
+/// The part of it in which one command notes what it does.
+pub struct Berth {
+    memory: Arc<Memory>,
+    number: usize,
+    generation: u32,
+    /// Where the records of each further part of the command begin.
+    marks: Vec<u32>,
+    /// The program that is started for each part, where that is known.
+    started: Vec<Option<PathBuf>>,
+    is_finished: bool,
+}
+
+struct Memory {
+    file: OwnedFd,
+    /// The program that looks on where the library cannot: `wafd` itself.
+    witness: Option<OwnedFd>,
+    place: *mut u8,
+    berths: usize,
+    free: Mutex<Free>,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is only accessed through atomics and copies.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+struct Free {
+    /// The lowest goes first, so that a build with few commands at once writes to few pages.
+    berths: BinaryHeap<Reverse<usize>>,
+    /// Each reservation has its own, so that a process of an earlier command is told apart.
+    generation: u32,
+}
+
+impl Arena {
+    /// One that has a berth for each command that can run at once. All of it is only addresses: a file in memory takes pages
+    /// when they are written, and is not accounted before.
+    pub fn open(witness: Option<OwnedFd>) -> io::Result<Arena> {
+        let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
+        let share = usize::try_from(limit / SHARE / BERTH as u64).unwrap_or(BERTHS);
+        let mut berths = share.clamp(FEWEST, BERTHS);
+        loop {
+            match Arena::new(berths) {
+                // Something else limits addresses or the sizes of files.
+                Err(error) if berths > FEWEST => debug!("an arena of {berths} berths: {error}"),
+                made => return Ok(made?.with_witness(witness)),
+            }
+            berths = (berths / 4).max(FEWEST);
+        }
+    }
+
+    pub fn new(berths: usize) -> io::Result<Arena> {
+        let file = memfd_create("wafpark", MemfdFlags::CLOEXEC)?;
+        let size = berths * BERTH;
+        ftruncate(&file, size as u64)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a fresh mapping, which nobody else has.
+        let place = unsafe { libc::mmap(ptr::null_mut(), size, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if place == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let free = Free {
+            berths: (0..berths).map(Reverse).collect(),
+            generation: 0,
+        };
+        let memory = Memory {
+            file,
+            witness: None,
+            place: place.cast(),
+            berths,
+            free: Mutex::new(free),
+        };
+        Ok(Arena { memory: memory.into() })
+    }
+
+    /// Programs that the library cannot observe are started below this one: see `crate::witness`.
+    pub fn with_witness(mut self, witness: Option<OwnedFd>) -> Arena {
+        if let Some(memory) = Arc::get_mut(&mut self.memory) {
+            memory.witness = witness;
+        }
+        self
+    }
+
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.memory.file.as_fd()
+    }
+
+    pub fn berths(&self) -> usize {
+        self.memory.berths
+    }
+
+    /// Where programs find it.
+    pub fn path(&self) -> String {
+        self.memory.path()
+    }
+
+    /// A berth for a command; none if all are taken.
+    pub fn reserve(&self) -> Option<Berth> {
+        let mut free = self.memory.free();
+        let Reverse(number) = free.berths.pop()?;
+        free.generation = free.generation.checked_add(1).unwrap_or(1);
+        let generation = free.generation;
+        drop(free);
+        let berth = Berth {
+            memory: self.memory.clone(),
+            number,
+            generation,
+            marks: Vec::new(),
+            started: Vec::new(),
+            is_finished: false,
+        };
+        berth.tell_witness();
+        berth
+            .cursor()
+            .store(u64::from(generation) << 32 | u64::from(FIRST), Ordering::Release);
+        Some(berth)
+    }
+}
+
+impl Memory {
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self) -> String {
+        path_of(&self.file)
+    }
+}
+
+/// By which others can open a file of ours.
+fn path_of(file: &OwnedFd) -> String {
+    format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; nobody has a berth any more.
+        unsafe { libc::munmap(self.place.cast(), self.berths * BERTH) };
+    }
+}
+
+impl Berth {
+    /// For a parked program.
+    pub fn place(&self) -> Place {
+        Place {
+            berth: self.number as u32,
+            generation: self.generation,
+            token: 0,
+        }
+    }
+
+    /// What a program needs in its environment to be observed; `theirs` are the libraries that it is to preload anyway.
+    /// They replace variables of these names.
+    pub fn variables(&self, library: &[u8], theirs: Option<&[u8]>) -> [Bytes; 2] {
+        let mut preload = [b"LD_PRELOAD=", library].concat();
+        if let Some(theirs) = theirs.filter(|theirs| !theirs.is_empty()) {
+            preload.push(b':');
+            preload.extend_from_slice(theirs);
+        }
+        [preload, self.trace_variable()]
+    }
+
+    /// The path of the second witness, and the variable that it needs.
+    pub fn witness(&self) -> Option<(String, Bytes)> {
+        let path = path_of(self.memory.witness.as_ref()?);
+        Some((path, self.trace_variable()))
+    }
+
+    fn trace_variable(&self) -> Bytes {
+        let path = self.memory.path();
+        format!("WAFPARK_TRACE={path}:{}:{}:0", self.number, self.generation).into_bytes()
+    }
+
+    fn tell_witness(&self) {
+        let number = self.memory.witness.as_ref().map_or(-1, |file| file.as_raw_fd());
+        // SAFETY: within the berth, aligned, and not in use by a command.
+        unsafe { AtomicU32::from_ptr(self.at(WITNESS).cast()).store(number as u32, Ordering::Relaxed) };
+    }
+
+    /// This program is started next, an absolute path: what it notes counts only if it is this file that has begun. A program that is not
+    /// observed may start another one that is.
+    pub fn expect(&mut self, program: Option<PathBuf>) {
+        self.started.resize(self.marks.len(), None);
+        self.started.push(program);
+    }
+
+    /// The first part that was started is another program than was foreseen.
+    pub fn expect_first(&mut self, program: Option<PathBuf>) {
+        self.started.splice(..self.started.len().min(1), [program]);
+    }
+
+    /// What is noted from now on is another part's: the one before has ended.
+    pub fn mark(&mut self) {
+        let cursor = self.cursor().load(Ordering::Acquire);
+        let is_ours = (cursor >> 32) as u32 == self.generation;
+        self.marks.push(if is_ours { cursor as u32 } else { FULL });
+    }
+
+    /// What the command did; it has ended.
+    pub fn finish(self) -> Vec<Access> {
+        self.finish_parts().concat()
+    }
+
+    /// The same, part by part. Whatever could not be observed is told at the end.
+    pub fn finish_parts(self) -> Vec<Vec<Access>> {
+        self.read(Reader::find_unseen)
+    }
+
+    /// The same of one that has executed nothing, though it noted that it would: it was told that all had been done.
+    pub fn finish_idle(self) -> Vec<Access> {
+        self.read(Reader::find_unbegun).concat()
+    }
+
+    fn read(mut self, find_unseen: impl FnOnce(&Reader) -> Option<&'static str>) -> Vec<Vec<Access>> {
+        self.is_finished = true;
+        let end = self.close();
+        let mut reader = Reader::default();
+        let why = self.decode(end, &mut reader);
+        if why != Some(GAP) {
+            self.free(end);
+        }
+        let why = why
+            .or_else(|| find_unseen(&reader))
+            .or_else(|| reader.find_exchanged(&self.find_started()))
+            .or_else(|| find_survivor(&reader.accesses));
+        let mut parts = reader.into_parts();
+        let blindness = why.map(|why| Access {
+            process: 0,
+            what: What::Blind { why },
+            error: 0,
+            identity: 0,
+        });
+        parts
+            .last_mut()
+            .into_iter()
+            .for_each(|part| part.extend(blindness.clone()));
+        parts
+    }
+
+    fn find_started(&self) -> Vec<Option<u64>> {
+        let find = |program: &Option<PathBuf>| program.as_deref().map(program::find);
+        self.started.iter().map(find).collect()
+    }
+
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset < BERTH);
+        // SAFETY: within the berth, and so within the mapping.
+        unsafe { self.memory.place.add(self.number * BERTH + offset) }
+    }
+
+    fn cursor(&self) -> &AtomicU64 {
+        // SAFETY: a berth begins with it, and is aligned to a page; it lives as long as the mapping that we hold.
+        unsafe { AtomicU64::from_ptr(self.at(0).cast()) }
+    }
+
+    /// Takes no more records; where they end.
+    fn close(&self) -> u32 {
+        let cursor = self.cursor().swap(0, Ordering::AcqRel);
+        // Whoever can write into it could have written another one.
+        if (cursor >> 32) as u32 == self.generation {
+            cursor as u32
+        } else {
+            FULL
+        }
+    }
+
+    fn free(&self, end: u32) {
+        let kept = if self.number < FEWEST { KEPT } else { KEPT_ABOVE };
+        if end as usize > kept {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let start = self.number * BERTH + kept;
+            // What is not given back now is used again later.
+            let _ = fallocate(&self.memory.file, flags, start as u64, (BERTH - kept) as u64);
+        }
+        self.memory.free().berths.push(Reverse(self.number));
+    }
+
+    /// A process that was killed while it noted something, or that is about to go on, may yet write there: then the berth
+    /// is not used again.
+    fn decode(&self, end: u32, reader: &mut Reader) -> Option<&'static str> {
+        if end as usize > BERTH {
+            return Some(OVERFLOW);
+        }
+        let (mut place, mut marks) = (FIRST, self.marks.iter().peekable());
+        while place < end {
+            while marks.next_if_eq(&&place).is_some() {
+                reader.begin_part();
+            }
+            let taken = self.record(place, end).and_then(|record| {
+                place += record.size;
+                reader.take(record)
+            });
+            if let Err(why) = taken {
+                return Some(why);
+            }
+        }
+        // Of a part that noted nothing, nothing is known.
+        marks.next().map(|_| UNSEEN)
+    }
+
+    /// A copy of what is there: the memory may change while we look at it.
+    fn record(&self, place: u32, end: u32) -> Result<Record, &'static str> {
+        if (end - place) < HEAD || place % ALIGNMENT != 0 {
+            return Err(DAMAGED);
+        }
+        // SAFETY: aligned and within the berth, as was just seen.
+        let commit = unsafe { AtomicU32::from_ptr(self.at(place as usize).cast()) };
+        if commit.load(Ordering::Acquire) != self.generation {
+            return Err(GAP);
+        }
+        let head = self.copy(place, HEAD);
+        let size = record::size(&head);
+        if size < HEAD || size > end - place || size % ALIGNMENT != 0 {
+            return Err(DAMAGED);
+        }
+        Record::read(&head, size, self.copy(place + HEAD, size - HEAD)).ok_or(DAMAGED)
+    }
+
+    fn copy(&self, place: u32, size: u32) -> Bytes {
+        let mut bytes = vec![0; size as usize];
+        if size > 0 {
+            // SAFETY: the caller has checked that the berth goes so far; what others write there meanwhile are just bytes.
+            unsafe { ptr::copy_nonoverlapping(self.at(place as usize), bytes.as_mut_ptr(), bytes.len()) };
+        }
+        bytes
+    }
+}
+
+impl Drop for Berth {
+    /// Who drops it has not started a command.
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let end = self.close();
+            self.free(end);
+        }
+    }
+}
+
+/// What a process does that outlives its command is not seen.
+fn find_survivor(accesses: &[Access]) -> Option<&'static str> {
+    let processes: BTreeSet<u32> = accesses.iter().map(|access| access.process).collect();
+    processes.into_iter().any(runs).then_some(OUTLIVED)
+}
+
+fn runs(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|rest| rest.trim_start().chars().next());
+    state.is_some_and(|state| !"ZX".contains(state))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Panics. Each is a mistake of ours, and ends the whole process, except where one of many peers is served: there it ends
+//! what that peer asked for, and the others do not notice.
+//!
+//! Without this a thread that panics would end alone, and whatever waits for it would wait for ever.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+
+const _: () = assert!(
+    cfg!(panic = "unwind"),
+    "with panic=abort a single connection could end wafd serve; see docs/design.md"
+);
+
+thread_local! {
+    static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// From now on a panic that is not contained ends the process by SIGABRT, after it was told of.
+pub fn end_process_on_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        tell(info);
+        if !IS_CONTAINED.get() {
+            std::process::abort();
+        }
+    }));
+}
+
+/// What `act` returns; nothing if it panics. What it was changing is to be dropped then.
+pub fn contain<T>(act: impl FnOnce() -> T) -> Option<T> {
+    let was_contained = IS_CONTAINED.replace(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(act));
+    IS_CONTAINED.set(was_contained);
+    done.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    const INNER: &str = "process::fault::tests::panics_in_a_process_of_its_own";
+
+    /// Run by the test below, in a process that it ends.
+    #[test]
+    #[ignore = "it ends its process"]
+    fn panics_in_a_process_of_its_own() {
+        end_process_on_panic();
+        let contained = std::thread::spawn(|| contain(|| contain(|| panic!("contained"))).is_some());
+        assert!(contained.join().unwrap());
+        eprintln!("still here");
+        let _ = std::thread::spawn(|| panic!("not contained")).join();
+        eprintln!("never here");
+    }
+
+    #[test]
+    fn a_panic_ends_the_process_unless_it_is_contained() {
+        let done = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", INNER, "--ignored", "--nocapture"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.signal(), Some(libc::SIGABRT), "{text}");
+        assert!(text.contains("still here") && !text.contains("never here"), "{text}");
+    }
+}

@@ -1,0 +1,339 @@
+//! Tokens of a jobserver, GNU make's way of sharing slots between programs: one byte in a pipe is one more command.
+//!
+//! A `Pool` is somebody else's (a `make` that runs our build) or ours (for a `make` that our build runs); the rules are
+//! the same. A session's first command is covered by the token that the session is itself; each further one takes a byte
+//! before it starts, and the same byte goes back. Nothing here ever waits, and no flag of a description that others share
+//! is changed: we open our own. Knows nothing of sessions and commands.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::PipeFlags;
+
+use crate::wire::{Form, Strings};
+
+const TOKEN: u8 = b'+';
+
+/// What is ours of a jobserver that we made.
+struct Served {
+    /// How many tokens there are in all.
+    size: usize,
+    /// Removed in the end.
+    path: Option<PathBuf>,
+}
+
+pub struct Pool {
+    read: OwnedFd,
+    write: OwnedFd,
+    /// What we took: make gives its tokens no meaning today, but asks for the same bytes back.
+    held: Vec<u8>,
+    served: Option<Served>,
+    handed: Option<Handed>,
+    /// epoll tells when there may be a token.
+    pub watched: bool,
+}
+
+/// How commands get to know of a jobserver.
+struct Handed {
+    /// `--jobserver-auth`'s value.
+    auth: String,
+    jobs: usize,
+    /// What commands inherit, under our own numbers.
+    inherited: Vec<Arc<OwnedFd>>,
+    /// The last environment that it was written into, and what came of it.
+    last: Option<(Arc<Strings>, Arc<Strings>)>,
+}
+
+impl Pool {
+    /// Somebody else's jobserver, by its two ends; `hand_down` lets commands have those ends too.
+    pub fn borrow(read: OwnedFd, write: OwnedFd, hand_down: Option<usize>) -> io::Result<Pool> {
+        let mut pool = Pool::open(&read, &write)?;
+        pool.handed = hand_down.map(|jobs| Handed::pipe(read, write, jobs));
+        Ok(pool)
+    }
+
+    /// A jobserver of our own for `jobs` commands; a fifo gets the path.
+    pub fn serve(form: Form, jobs: usize, path: PathBuf) -> io::Result<Pool> {
+        let mut pool = match form {
+            Form::Pipe => {
+                let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+                Pool::borrow(read, write, Some(jobs))?
+            }
+            Form::Fifo => Pool::serve_fifo(jobs, &path)?,
+        };
+        pool.served = Some(Served {
+            size: jobs.saturating_sub(1),
+            path: (form == Form::Fifo).then_some(path),
+        });
+        pool.refill();
+        Ok(pool)
+    }
+
+    fn serve_fifo(jobs: usize, path: &Path) -> io::Result<Pool> {
+        let _ = std::fs::remove_file(path);
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path,
+            rustix::fs::FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let both = rustix::fs::open(path, flags, Mode::empty())?;
+        let mut pool = Pool::open(&both, &both)?;
+        pool.handed = Some(Handed {
+            auth: format!("fifo:{}", path.display()),
+            jobs,
+            inherited: Vec::new(),
+            last: None,
+        });
+        Ok(pool)
+    }
+
+    /// Opens descriptions of our own, so that ours never wait and the others' do as their owners want it.
+    fn open(read: &OwnedFd, write: &OwnedFd) -> io::Result<Pool> {
+        let again = |fd: &OwnedFd, access| {
+            let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
+            if kind != rustix::fs::FileType::Fifo {
+                return Err(io::Error::other("a jobserver is a pipe"));
+            }
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            Ok(rustix::fs::open(path, flags, Mode::empty())?)
+        };
+        Ok(Pool {
+            read: again(read, OFlags::RDONLY)?,
+            write: again(write, OFlags::WRONLY)?,
+            held: Vec::new(),
+            served: None,
+            handed: None,
+            watched: false,
+        })
+    }
+
+    /// Takes a token if there is one.
+    pub fn take(&mut self) -> bool {
+        let mut token = [0];
+        loop {
+            match rustix::io::read(&self.read, &mut token) {
+                Ok(1) => {
+                    self.held.push(token[0]);
+                    return true;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Gives back what is more than these commands need.
+    pub fn settle(&mut self, running: usize) {
+        while self.held.len() > running.saturating_sub(1) {
+            self.give_back();
+        }
+        // Nobody of the build runs: a token that is missing now was lost by a program that was killed.
+        if running == 0 {
+            self.refill();
+        }
+    }
+
+    fn give_back(&mut self) {
+        if let Some(token) = self.held.pop() {
+            self.put(&[token]);
+        }
+    }
+
+    /// Only a pipe that holds 65536 tokens, or that nobody can read any more, takes none.
+    fn put(&self, tokens: &[u8]) {
+        while let Err(rustix::io::Errno::INTR) = rustix::io::write(&self.write, tokens) {}
+    }
+
+    fn refill(&mut self) {
+        let Some(served) = &self.served else { return };
+        let size = served.size;
+        let mut scratch = [0; 4096];
+        while rustix::io::read(&self.read, &mut scratch).is_ok_and(|n| n > 0) {}
+        self.put(&vec![TOKEN; size]);
+    }
+
+    /// Tokens that we hold.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Tokens that are there for the taking.
+    pub fn free(&self) -> usize {
+        rustix::io::ioctl_fionread(&self.read).unwrap_or(0) as usize
+    }
+
+    /// It is ours, and so many tokens there are.
+    pub fn size(&self) -> Option<usize> {
+        self.served.as_ref().map(|served| served.size)
+    }
+
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.read.as_fd()
+    }
+
+    /// What a command inherits, and the environment that says so; `None` when commands are told nothing.
+    pub fn hand(&mut self, env: &Arc<Strings>) -> Option<(Vec<Arc<OwnedFd>>, Arc<Strings>)> {
+        let handed = self.handed.as_mut()?;
+        let known = handed.last.as_ref().filter(|(from, _)| Arc::ptr_eq(from, env));
+        let told = match known {
+            Some((_, told)) => told.clone(),
+            None => Arc::new(tell(env, handed.jobs, &handed.auth)),
+        };
+        handed.last = Some((env.clone(), told.clone()));
+        Some((handed.inherited.clone(), told))
+    }
+}
+
+impl Handed {
+    fn pipe(read: OwnedFd, write: OwnedFd, jobs: usize) -> Handed {
+        Handed {
+            auth: format!("{},{}", read.as_raw_fd(), write.as_raw_fd()),
+            jobs,
+            inherited: vec![Arc::new(read), Arc::new(write)],
+            last: None,
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        while !self.held.is_empty() {
+            self.give_back();
+        }
+        if let Some(Served { path: Some(path), .. }) = &self.served {
+            // Somebody may have cleaned the folder.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The environment with this jobserver, in the place of any other, in `MAKEFLAGS`.
+fn tell(env: &Strings, jobs: usize, auth: &str) -> Strings {
+    let name = b"MAKEFLAGS=";
+    let old = env.iter().find_map(|entry| entry.strip_prefix(name));
+    let flags = make_flags(&String::from_utf8_lossy(old.unwrap_or_default()), jobs, auth);
+    let others = env.iter().filter(|entry| !entry.starts_with(name));
+    let new = [name, flags.as_bytes()].concat();
+    others.map(<[u8]>::to_vec).chain([new]).collect()
+}
+
+/// Make's own order: letters without a dash, options, and variables after `--`.
+fn make_flags(old: &str, jobs: usize, auth: &str) -> String {
+    let (options, variables) = match old.split_once("-- ") {
+        Some((options, variables)) => (options, Some(variables)),
+        None => (old, None),
+    };
+    let is_jobs = |word: &str| word.starts_with("-j") || word.starts_with("--jobserver-");
+    let mut words = options.split(' ').filter(|word| !word.is_empty()).peekable();
+    let letters = words.next_if(|word| !word.starts_with('-')).unwrap_or_default();
+    let mut flags = letters.to_owned();
+    words.filter(|word| !is_jobs(word)).for_each(|word| {
+        flags.push(' ');
+        flags.push_str(word);
+    });
+    flags.push_str(&format!(" -j{jobs} --jobserver-auth={auth}"));
+    if let Some(variables) = variables {
+        flags.push_str(" -- ");
+        flags.push_str(variables);
+    }
+    flags
+}
+
+/// Removes fifos that an engine which was killed has left.
+pub fn sweep(folder: &Path, prefix: &str) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(prefix)) {
+        let _ = std::fs::remove_file(entry.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn pool(jobs: usize) -> Pool {
+        Pool::serve(Form::Pipe, jobs, PathBuf::new()).unwrap()
+    }
+
+    #[test]
+    fn there_is_a_token_for_each_job_but_the_first() {
+        let mut pool = pool(3);
+        assert_eq!((pool.free(), pool.held()), (2, 0));
+        assert!(pool.take() && pool.take());
+        assert!(!pool.take(), "and it does not wait for more");
+    }
+
+    #[test]
+    fn as_many_tokens_are_kept_as_commands_need() {
+        let mut pool = pool(4);
+        while pool.take() {}
+        pool.settle(3);
+        assert_eq!((pool.free(), pool.held()), (1, 2));
+        pool.settle(1);
+        assert_eq!((pool.free(), pool.held()), (3, 0));
+    }
+
+    #[test]
+    fn lost_tokens_come_back_when_nothing_runs() {
+        let mut pool = pool(4);
+        let mut token = [0; 2];
+        rustix::io::read(&pool.read, &mut token).unwrap();
+        pool.settle(1);
+        assert_eq!(pool.free(), 1, "a command may still give them back");
+        pool.settle(0);
+        assert_eq!(pool.free(), 3);
+    }
+
+    #[test]
+    fn the_same_bytes_go_back_and_the_others_description_still_waits() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&write, b"xy").unwrap();
+        let ours = (read.try_clone().unwrap(), write.try_clone().unwrap());
+        let mut pool = Pool::borrow(ours.0, ours.1, None).unwrap();
+        assert!(pool.take() && pool.take() && !pool.take());
+        drop(pool);
+        let mut tokens = [0; 2];
+        rustix::io::read(&read, &mut tokens).unwrap();
+        tokens.sort_unstable();
+        assert_eq!(&tokens, b"xy");
+        let flags = rustix::fs::fcntl_getfl(&read).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK));
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_no_jobserver() {
+        let file: OwnedFd = File::open("/dev/null").unwrap().into();
+        let other = file.try_clone().unwrap();
+        assert!(Pool::borrow(file, other, None).is_err());
+    }
+
+    #[test]
+    fn flags_keep_what_is_not_about_jobs() {
+        let flags = |old| make_flags(old, 4, "3,4");
+        assert_eq!(flags(""), " -j4 --jobserver-auth=3,4");
+        assert_eq!(flags("ks -j2 --jobserver-fds=5,6"), "ks -j4 --jobserver-auth=3,4");
+        assert_eq!(
+            flags("k --no-print-directory -- A=1 B=-j9"),
+            "k --no-print-directory -j4 --jobserver-auth=3,4 -- A=1 B=-j9"
+        );
+    }
+
+    #[test]
+    fn an_environment_has_one_makeflags() {
+        let env: Strings = ["A=1", "MAKEFLAGS=k -j2", "B=2"].iter().collect();
+        let told = tell(&env, 2, "fifo:/x");
+        let found: Vec<_> = told.iter().collect();
+        assert_eq!(
+            found,
+            [&b"A=1"[..], b"B=2", b"MAKEFLAGS=k -j2 --jobserver-auth=fifo:/x"]
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! Processes: how one is started, what it inherits, who cleans up after it, and how many there may be.
+//!
+//! It does not know why a command runs, nor what is parked, cached or asked by whom.
+
+pub mod brake;
+pub mod context;
+pub mod fault;
+pub mod guardian;
+pub mod headroom;
+pub mod jobserver;
+pub mod pins;
+pub mod place;
+pub mod processes;
+pub mod prompt;
+pub mod roster;
+pub mod service;
+pub mod spawn;
+pub mod terminal;

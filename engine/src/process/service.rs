@@ -1,0 +1,32 @@
+//! What each of our programs does first that serves until it is stopped.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use log::debug;
+
+/// The signals that stop a program of ours, as something to read.
+pub fn open_signals() -> io::Result<OwnedFd> {
+    // SAFETY: sets of our own; the descriptor is made for us.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::sigprocmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+        match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+            -1 => Err(io::Error::last_os_error()),
+            fd => Ok(OwnedFd::from_raw_fd(fd)),
+        }
+    }
+}
+
+/// As many descriptors as we may have: a command needs up to four, a connection one.
+pub fn raise_descriptor_limit() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit) {
+        debug!("raise the limit of descriptors: {error}");
+    }
+}

@@ -1,0 +1,144 @@
+//! What stores that machines share gave, and how they do: a part of the statistics.
+
+use serde_json::{json, Value};
+
+use super::question::number;
+use super::statistics::{printable, reasons, sum, Reasons, Table};
+use crate::bytes::quantity::show_size;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remote {
+    /// Hits that were not in the store before.
+    pub hits: u64,
+    pub misses: u64,
+    /// By what went wrong, and where.
+    pub errors: Reasons,
+    /// By why what was there was not taken.
+    pub refused: Reasons,
+    pub uploads: u64,
+    /// By why nothing was uploaded.
+    pub dropped: Reasons,
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Addresses in order, each with how it does.
+    pub tiers: Vec<(String, String)>,
+}
+
+impl Remote {
+    pub fn json(&self) -> Value {
+        let tiers = self.tiers.iter();
+        let tiers: Vec<_> = tiers
+            .map(|(name, state)| json!({ "name": name, "state": state }))
+            .collect();
+        json!({
+            "hits": self.hits,
+            "misses": self.misses,
+            "errors": self.errors,
+            "refused": self.refused,
+            "uploads": self.uploads,
+            "uploads_dropped": self.dropped,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "tiers": tiers,
+        })
+    }
+
+    pub fn from_json(value: &Value) -> Result<Remote, String> {
+        let number = |name| number(value, name);
+        let tier = |tier: &Value| Some((tier["name"].as_str()?.to_owned(), tier["state"].as_str()?.to_owned()));
+        let tiers = value["tiers"].as_array().ok_or("tiers are not a list")?;
+        let tiers: Option<_> = tiers.iter().map(tier).collect();
+        Ok(Remote {
+            hits: number("hits")?,
+            misses: number("misses")?,
+            errors: reasons(&value["errors"])?,
+            refused: reasons(&value["refused"])?,
+            uploads: number("uploads")?,
+            dropped: reasons(&value["uploads_dropped"])?,
+            bytes_in: number("bytes_in")?,
+            bytes_out: number("bytes_out")?,
+            tiers: tiers.ok_or("a tier that is none")?,
+        })
+    }
+
+    /// Whether there is anything to tell.
+    pub fn is_of_use(&self) -> bool {
+        *self != Remote::default()
+    }
+
+    /// In one line.
+    pub fn describe(&self) -> String {
+        let (errors, dropped) = (sum(&self.errors), sum(&self.dropped));
+        let tiers: String = self
+            .tiers
+            .iter()
+            .map(|(name, state)| format!("; {name} {state}"))
+            .collect();
+        let (hits, misses, uploads) = (self.hits, self.misses, self.uploads);
+        printable(&format!(
+            "{hits} hits, {misses} misses, {errors} errors, {uploads} uploads ({dropped} dropped){tiers}"
+        ))
+    }
+
+    pub(super) fn show(&self, table: &mut Table, is_verbose: bool) {
+        let asked = self.hits.saturating_add(self.misses);
+        let (errors, refused, dropped) = (sum(&self.errors), sum(&self.refused), sum(&self.dropped));
+        table.share("Remote hits:", self.hits, asked);
+        table.count("  Errors:", errors);
+        table.reasons(is_verbose.then_some(&self.errors), errors);
+        if refused > 0 {
+            table.count("  Refused:", refused);
+            table.reasons(is_verbose.then_some(&self.refused), refused);
+        }
+        table.count("  Uploads:", self.uploads);
+        table.count("  Uploads dropped:", dropped);
+        table.reasons(is_verbose.then_some(&self.dropped), dropped);
+        let (bytes_in, bytes_out) = (show_size(self.bytes_in), show_size(self.bytes_out));
+        table.line("  Bytes:", &format!("{bytes_in} in, {bytes_out} out"));
+        for (name, state) in &self.tiers {
+            table.line("  Store:", &printable(&format!("{name}: {state}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Remote {
+        let counted = |name: &str| Reasons::from([(name.to_owned(), 2)]);
+        Remote {
+            hits: 3,
+            misses: 1,
+            refused: counted("not signed"),
+            errors: counted("redis://h:6379: it did not answer within 200 ms"),
+            uploads: 5,
+            dropped: counted("too large"),
+            bytes_in: 1500,
+            bytes_out: 7,
+            tiers: vec![("redis://h:6379".to_owned(), "is asked".to_owned())],
+        }
+    }
+
+    #[test]
+    fn programs_get_back_what_was_told() {
+        assert_eq!(Remote::from_json(&some().json()), Ok(some()));
+        assert!(Remote::from_json(&Value::Null).is_err());
+        assert!(some().is_of_use() && !Remote::default().is_of_use());
+    }
+
+    #[test]
+    fn people_see_how_each_store_does() {
+        let mut table = Table::default();
+        some().show(&mut table, true);
+        assert!(
+            table.0.contains("75.00%") && table.0.contains("1.5 kB in, 7 B out"),
+            "{}",
+            table.0
+        );
+        let expected = "3 hits, 1 misses, 2 errors, 5 uploads (2 dropped); redis://h:6379 is asked";
+        assert_eq!(some().describe(), expected);
+        assert!(table.0.contains("redis://h:6379: is asked") && table.0.contains("too large"));
+        assert!(table.0.contains("Refused:") && table.0.contains("not signed"));
+    }
+}

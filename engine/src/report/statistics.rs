@@ -1,0 +1,351 @@
+//! What the cache did, counted by reason; as JSON for programs and as text for people.
+//!
+//! Pure: who counts and where the counts are kept is the engine's matter.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::{json, Value};
+
+use super::question::number;
+use super::remote::Remote;
+use crate::bytes::quantity::show_size;
+
+/// Reasons in words, and how often.
+pub type Reasons = BTreeMap<String, u64>;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Counts began then, in seconds since 1970.
+    pub since: u64,
+    pub hits: u64,
+    /// Commands that could have been hits, by what was new or had changed.
+    pub misses: Reasons,
+    /// Commands that the cache does not answer, by why not.
+    pub uncached: Reasons,
+    /// Misses of which nothing was stored, by why not.
+    pub unstored: Reasons,
+    /// Hits that were compiled again to be compared.
+    pub audited: u64,
+    /// Of these, the ones that were different.
+    pub different: u64,
+    /// Hits that should have been compiled again and were not, by why not.
+    pub unaudited: Reasons,
+    /// Hits that will be compiled again when there is time.
+    pub audits_waiting: u64,
+    /// The last of those that were different, in words.
+    pub differences: Vec<String>,
+    pub entries: u64,
+    pub bytes: u64,
+    /// 0 is no limit.
+    pub limit: u64,
+    pub remote: Remote,
+}
+
+impl Statistics {
+    pub fn json(&self) -> Value {
+        json!({
+            "since": self.since,
+            "hits": self.hits,
+            "misses": self.misses,
+            "uncached": self.uncached,
+            "not_stored": self.unstored,
+            "audited": self.audited,
+            "different": self.different,
+            "not_audited": self.unaudited,
+            "audits_waiting": self.audits_waiting,
+            "differences": self.differences,
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "limit": self.limit,
+            "remote": self.remote.json(),
+        })
+    }
+
+    pub fn from_json(value: &Value) -> Result<Statistics, String> {
+        let number = |name| number(value, name);
+        Ok(Statistics {
+            since: number("since")?,
+            hits: number("hits")?,
+            misses: reasons(&value["misses"])?,
+            uncached: reasons(&value["uncached"])?,
+            unstored: reasons(&value["not_stored"])?,
+            audited: number("audited")?,
+            different: number("different")?,
+            unaudited: reasons(&value["not_audited"])?,
+            audits_waiting: number("audits_waiting")?,
+            differences: texts(&value["differences"])?,
+            entries: number("entries")?,
+            bytes: number("bytes")?,
+            limit: number("limit")?,
+            remote: Remote::from_json(&value["remote"])?,
+        })
+    }
+
+    /// The table; `is_verbose` with every reason.
+    pub fn show(&self, is_verbose: bool) -> String {
+        let (misses, uncached, unstored) = (sum(&self.misses), sum(&self.uncached), sum(&self.unstored));
+        let cacheable = self.hits.saturating_add(misses);
+        let all = cacheable.saturating_add(uncached);
+        let reasons = |reasons| if is_verbose { Some(reasons) } else { None };
+        let mut table = Table::default();
+        table.share("Cacheable calls:", cacheable, all);
+        table.share("  Hits:", self.hits, cacheable);
+        table.share("  Misses:", misses, cacheable);
+        table.reasons(reasons(&self.misses), misses);
+        table.share("Uncacheable calls:", uncached, all);
+        table.reasons(reasons(&self.uncached), uncached);
+        if is_verbose || unstored > 0 {
+            table.count("Not stored:", unstored);
+            table.reasons(reasons(&self.unstored), unstored);
+        }
+        if is_verbose || self.concerns_audits() {
+            self.show_audits(&mut table, is_verbose);
+        }
+        if self.remote.is_of_use() {
+            self.remote.show(&mut table, is_verbose);
+        }
+        table.line("Store:", &self.room());
+        table.count("  Entries:", self.entries);
+        table.line("Counted since:", &date(self.since));
+        table.0
+    }
+
+    fn concerns_audits(&self) -> bool {
+        self.audited > 0 || self.audits_waiting > 0 || !self.unaudited.is_empty()
+    }
+
+    fn show_audits(&self, table: &mut Table, is_verbose: bool) {
+        let unaudited = sum(&self.unaudited);
+        table.count("Audited hits:", self.audited);
+        table.count("  Different:", self.different);
+        if is_verbose || unaudited > 0 {
+            table.count("  Not compared:", unaudited);
+        }
+        table.reasons(is_verbose.then_some(&self.unaudited), unaudited);
+        if self.audits_waiting > 0 {
+            table.count("  Still to do:", self.audits_waiting);
+        }
+    }
+
+    /// What came of audits.
+    pub fn show_audit_report(&self) -> String {
+        let mut table = Table::default();
+        self.show_audits(&mut table, true);
+        for words in &self.differences {
+            table.line("  Different:", &printable(words));
+        }
+        table.0
+    }
+
+    pub fn describe_room(&self) -> String {
+        format!("{} in {}", self.entries, self.room())
+    }
+
+    pub fn describe_requests(&self) -> String {
+        let (misses, unstored, uncached) = (sum(&self.misses), sum(&self.unstored), sum(&self.uncached));
+        let (hits, since) = (self.hits, date(self.since));
+        format!("{hits} hits, {misses} misses ({unstored} not stored), {uncached} uncached since {since}")
+    }
+
+    pub fn describe_audits(&self) -> String {
+        let (audited, different, waiting) = (self.audited, self.different, self.audits_waiting);
+        let unaudited = sum(&self.unaudited);
+        format!("{audited} compared, {different} different, {unaudited} not compared, {waiting} still to do")
+    }
+
+    fn room(&self) -> String {
+        let bytes = show_size(self.bytes);
+        match self.limit {
+            0 => format!("{bytes}, no limit"),
+            limit => format!("{bytes} of {} ({})", show_size(limit), percentage(self.bytes, limit)),
+        }
+    }
+}
+
+pub(super) fn reasons(value: &Value) -> Result<Reasons, String> {
+    let map = value.as_object().ok_or("reasons are not an object")?;
+    let counted = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
+    let all: Option<Reasons> = map.into_iter().map(counted).collect();
+    all.ok_or_else(|| "a reason without a count".to_owned())
+}
+
+fn texts(value: &Value) -> Result<Vec<String>, String> {
+    let all = value.as_array().ok_or("texts are not a list")?;
+    let text = |text: &Value| text.as_str().map(str::to_owned);
+    all.iter()
+        .map(text)
+        .collect::<Option<_>>()
+        .ok_or_else(|| "a text that is none".to_owned())
+}
+
+/// Names of files are anyone's.
+pub(super) fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+pub(super) fn sum(reasons: &Reasons) -> u64 {
+    reasons.values().fold(0, |sum, n| sum.saturating_add(*n))
+}
+
+fn percentage(part: u64, whole: u64) -> String {
+    match whole {
+        0 => "-".to_owned(),
+        _ => format!("{:.2}%", part as f64 * 100.0 / whole as f64),
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Table(pub(super) String);
+
+impl Table {
+    pub(super) fn line(&mut self, name: &str, value: &str) {
+        let _ = writeln!(self.0, "{name:<24}{value}");
+    }
+
+    pub(super) fn count(&mut self, name: &str, n: u64) {
+        self.line(name, &format!("{n:>8}"));
+    }
+
+    pub(super) fn share(&mut self, name: &str, part: u64, whole: u64) {
+        let share = percentage(part, whole);
+        self.line(name, &format!("{part:>8} / {whole:>8} ({share})"));
+    }
+
+    /// The most frequent first.
+    pub(super) fn reasons(&mut self, reasons: Option<&Reasons>, whole: u64) {
+        let mut all: Vec<_> = reasons.into_iter().flatten().collect();
+        all.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        for (why, n) in all {
+            let why = printable(why);
+            let _ = writeln!(
+                self.0,
+                "{:24}{n:>8} {:>9}  {why}",
+                "",
+                format!("({})", percentage(*n, whole))
+            );
+        }
+    }
+}
+
+/// Day and time of the day in UTC, from seconds since 1970.
+pub(super) fn date(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Years begin in March here, so that the leap day is the last: 719468 days before 1970 one of 400 years began.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next;
+    let (hour, minute) = (second / 3600, second % 3600 / 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some() -> Statistics {
+        let reasons = |pairs: &[(&str, u64)]| pairs.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect();
+        Statistics {
+            since: 951_827_696,
+            hits: 150,
+            misses: reasons(&[("a header appeared", 10), ("a file changed", 40)]),
+            uncached: reasons(&[("links", 50)]),
+            entries: 200,
+            bytes: 1_250_000_000,
+            limit: 5_000_000_000,
+            ..Statistics::default()
+        }
+    }
+
+    #[test]
+    fn people_see_a_table() {
+        let expected = "\
+Cacheable calls:             200 /      250 (80.00%)
+  Hits:                      150 /      200 (75.00%)
+  Misses:                     50 /      200 (25.00%)
+Uncacheable calls:            50 /      250 (20.00%)
+Store:                  1.2 GB of 5.0 GB (25.00%)
+  Entries:                   200
+Counted since:          2000-02-29 12:34 UTC
+";
+        assert_eq!(some().show(false), expected);
+    }
+
+    #[test]
+    fn a_verbose_table_has_all_reasons_the_most_frequent_first() {
+        let expected = "\
+Cacheable calls:             200 /      250 (80.00%)
+  Hits:                      150 /      200 (75.00%)
+  Misses:                     50 /      200 (25.00%)
+                              40  (80.00%)  a file changed
+                              10  (20.00%)  a header appeared
+Uncacheable calls:            50 /      250 (20.00%)
+                              50 (100.00%)  links
+Not stored:                    0
+Audited hits:                  0
+  Different:                   0
+  Not compared:                0
+Store:                  1.2 GB of 5.0 GB (25.00%)
+  Entries:                   200
+Counted since:          2000-02-29 12:34 UTC
+";
+        assert_eq!(some().show(true), expected);
+    }
+
+    #[test]
+    fn a_report_of_audits_names_what_was_different() {
+        let mut some = some();
+        (some.audited, some.different, some.audits_waiting) = (9, 1, 2);
+        some.unaudited = [("it was interrupted".to_owned(), 3)].into();
+        some.differences = vec!["a.o \u{1b}[31m: files".to_owned()];
+        let expected = "\
+Audited hits:                  9
+  Different:                   1
+  Not compared:                3
+                               3 (100.00%)  it was interrupted
+  Still to do:                 2
+  Different:            a.o [31m: files
+";
+        assert_eq!(some.show_audit_report(), expected);
+        let text = some.show(false);
+        assert!(
+            text.contains("  Not compared:                3\n  Still to do:"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_empty_cache_divides_nothing_by_nothing() {
+        let text = Statistics::default().show(true);
+        assert!(text.contains("0 /        0 (-)"), "{text}");
+        assert!(text.contains("0 B, no limit"), "{text}");
+    }
+
+    #[test]
+    fn programs_get_back_what_was_counted() {
+        let some = some();
+        assert_eq!(Statistics::from_json(&some.json()), Ok(some.clone()));
+        for field in some.json().as_object().unwrap().keys() {
+            let mut broken = some.json();
+            broken[field] = json!("many");
+            assert!(Statistics::from_json(&broken).is_err(), "{field}");
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (1_709_164_800, "2024-02-29 00:00 UTC"),
+            (1_735_689_599, "2024-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}

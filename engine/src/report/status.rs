@@ -1,0 +1,464 @@
+//! What the engine tells of itself: as JSON for programs, and that JSON as text for people.
+
+use std::fmt::Write;
+use std::time::Instant;
+
+use serde_json::{json, Value};
+
+use super::statistics::Statistics;
+use crate::wire::{Outcome, Verdict, Why};
+
+/// Counts since the engine started.
+#[derive(Default)]
+pub struct Totals {
+    pub sessions: u64,
+    pub connections: u64,
+    pub malformed: u64,
+    refused: [u64; Why::ALL.len()],
+    succeeded: u64,
+    failed: u64,
+    not_started: u64,
+    timed_out: u64,
+    cancelled: u64,
+    user: u64,
+    system: u64,
+    wall: u64,
+    queued: u64,
+    peak: u64,
+}
+
+impl Totals {
+    pub fn count(&mut self, outcome: &Outcome) {
+        let counter = match (outcome.verdict, outcome.code) {
+            (Verdict::Ran, 0) => &mut self.succeeded,
+            (Verdict::Ran, _) => &mut self.failed,
+            (Verdict::NotStarted, _) => &mut self.not_started,
+            (Verdict::TimedOut, _) => &mut self.timed_out,
+            (Verdict::Cancelled, _) => &mut self.cancelled,
+        };
+        *counter += 1;
+        self.wall += outcome.wall;
+        self.queued += outcome.queued;
+        self.user += outcome.user;
+        self.system += outcome.system;
+        self.peak = self.peak.max(outcome.peak);
+    }
+
+    pub fn refuse(&mut self, why: Why) {
+        self.refused[why as usize - 1] += 1;
+    }
+
+    fn json(&self) -> Value {
+        let refused = Why::ALL.map(|why| (why.name(), self.refused[why as usize - 1]));
+        let refused: serde_json::Map<_, _> = refused
+            .into_iter()
+            .map(|(name, n)| (name.to_owned(), n.into()))
+            .collect();
+        json!({
+            "sessions": self.sessions,
+            "connections": self.connections,
+            "malformed": self.malformed,
+            "refused": refused,
+            "succeeded": self.succeeded,
+            "failed": self.failed,
+            "not_started": self.not_started,
+            "timed_out": self.timed_out,
+            "cancelled": self.cancelled,
+            "user_s": seconds(self.user),
+            "system_s": seconds(self.system),
+            "wall_s": seconds(self.wall),
+            "queued_s": seconds(self.queued),
+            "peak_kib": self.peak,
+        })
+    }
+}
+
+/// What became of a session's commands so far.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub hits: u64,
+    /// Whether they ran or were hits.
+    pub succeeded: u64,
+    pub failed: u64,
+}
+
+impl Counts {
+    pub fn count(&mut self, outcome: &Outcome) {
+        match (outcome.verdict, outcome.code) {
+            (Verdict::Ran, 0) => self.succeeded += 1,
+            _ => self.failed += 1,
+        }
+    }
+}
+
+/// A session as it is shown.
+pub struct SessionLine {
+    /// Tells it from other sessions, and its commands from theirs.
+    pub id: String,
+    pub name: String,
+    pub pid: u32,
+    pub seconds: f64,
+    pub counts: Counts,
+    pub jobs: usize,
+    pub running: usize,
+    pub waiting: usize,
+    pub connections: usize,
+    pub own_slots: bool,
+    /// What it wants of its neighbours, and whether it waits for them.
+    pub neighbour: Value,
+}
+
+/// A running command as it is shown.
+pub struct CommandLine {
+    /// No other command of this engine has it.
+    pub id: u64,
+    /// Zero between two parts of it.
+    pub pid: i32,
+    /// As its session's `id`.
+    pub session: String,
+    pub folder: String,
+    pub argv: Vec<String>,
+    pub seconds: f64,
+    /// What the cache knew of it, and why not more; where it was asked.
+    pub known: Option<(&'static str, String)>,
+}
+
+/// What the server gathers for a report.
+pub struct Snapshot<'a> {
+    pub pid: u32,
+    pub engine: &'a str,
+    pub protocol: u16,
+    pub started: Instant,
+    pub socket: String,
+    pub tcp_port: Option<u16>,
+    pub leaving: bool,
+    pub slots: usize,
+    pub running: usize,
+    pub waiting: usize,
+    pub sessions: Vec<SessionLine>,
+    pub commands: Vec<CommandLine>,
+    pub connections: usize,
+    /// Of the engine alone, in KiB.
+    pub memory: Option<u64>,
+    pub totals: &'a Totals,
+    pub parking: Value,
+    pub brake: Value,
+    /// Null where no store is open.
+    pub cache: Value,
+}
+
+impl Snapshot<'_> {
+    pub fn json(&self) -> Value {
+        let sessions: Vec<_> = self
+            .sessions
+            .iter()
+            .map(|s| {
+                json!({
+                    "id": s.id, "name": s.name, "pid": s.pid, "jobs": s.jobs, "running": s.running,
+                    "waiting": s.waiting, "connections": s.connections, "own_slots": s.own_slots,
+                    "neighbor": s.neighbour, "seconds": s.seconds, "hits": s.counts.hits,
+                    "succeeded": s.counts.succeeded, "failed": s.counts.failed,
+                })
+            })
+            .collect();
+        let commands: Vec<_> = self
+            .commands
+            .iter()
+            .map(|c| {
+                let (known, why) = c.known.clone().unzip();
+                json!({
+                    "id": c.id, "pid": c.pid, "session": c.session, "folder": c.folder, "argv": c.argv,
+                    "seconds": c.seconds, "known": known, "why": why,
+                })
+            })
+            .collect();
+        json!({
+            "version": self.engine,
+            "protocol": self.protocol,
+            "pid": self.pid,
+            "uptime_s": self.started.elapsed().as_secs_f64(),
+            "socket": self.socket,
+            "tcp_port": self.tcp_port,
+            "leaving": self.leaving,
+            "slots": {"capacity": self.slots, "running": self.running, "waiting": self.waiting},
+            "sessions": sessions,
+            "commands": commands,
+            "connections": self.connections,
+            "memory_kib": self.memory,
+            "totals": self.totals.json(),
+            "parking": self.parking,
+            "brake": self.brake,
+            "cache": self.cache,
+        })
+    }
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+/// A report for people.
+pub fn show(report: &Value) -> String {
+    let mut text = String::new();
+    let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+    let string = |value: &Value| printable(value.as_str().unwrap_or("?"));
+    let mut line = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<22}{value}");
+    };
+    let leaving = if report["leaving"] == true { ", leaving" } else { "" };
+    line(
+        "engine",
+        format!(
+            "wafd {}, process {}{leaving}",
+            string(&report["version"]),
+            report["pid"]
+        ),
+    );
+    line("up for", duration(number(&report["uptime_s"])));
+    line("listens on", string(&report["socket"]));
+    if let Some(port) = report["tcp_port"].as_u64() {
+        line("", format!("127.0.0.1:{port} (with a token)"));
+    }
+    if let Some(memory) = report["memory_kib"].as_u64() {
+        line("memory", format!("{:.1} MiB", memory as f64 / 1024.0));
+    }
+    let slots = &report["slots"];
+    line(
+        "slots",
+        format!(
+            "{} of {} in use, {} commands wait",
+            slots["running"], slots["capacity"], slots["waiting"]
+        ),
+    );
+    let brake = &report["brake"];
+    if let Some(why) = brake["why"].as_str() {
+        let since = duration(number(&brake["since_s"]));
+        line("fewer commands", format!("since {since}: {}", printable(why)));
+    }
+    if number(&brake["times"]) > 0.0 {
+        let all = duration(number(&brake["seconds"]));
+        line(
+            "",
+            format!("{} times so far, {all} in all, because of memory", brake["times"]),
+        );
+    }
+    let totals = &report["totals"];
+    line("commands succeeded", totals["succeeded"].to_string());
+    for (key, name) in [
+        ("failed", "failed"),
+        ("not_started", "not started"),
+        ("timed_out", "timed out"),
+        ("cancelled", "cancelled"),
+    ] {
+        if number(&totals[key]) > 0.0 {
+            line(&format!("         {name}"), totals[key].to_string());
+        }
+    }
+    let (user, system) = (number(&totals["user_s"]), number(&totals["system_s"]));
+    line(
+        "processor time",
+        format!("{} user, {} system", duration(user), duration(system)),
+    );
+    line(
+        "largest command",
+        format!("{:.0} MiB", number(&totals["peak_kib"]) / 1024.0),
+    );
+    for (why, n) in totals["refused"].as_object().into_iter().flatten() {
+        if number(n) > 0.0 {
+            line("clients refused", format!("{n} for {why}"));
+        }
+    }
+    if number(&totals["malformed"]) > 0.0 {
+        line("broken connections", totals["malformed"].to_string());
+    }
+    show_parking(&report["parking"], &mut line);
+    show_cache(&report["cache"], &mut line);
+    for s in report["sessions"].as_array().into_iter().flatten() {
+        let own = if s["own_slots"] == true { ", own slots" } else { "" };
+        let about = format!(
+            "{} (process {}): -j{}, {} running, {} waiting{own}",
+            string(&s["name"]),
+            s["pid"],
+            s["jobs"],
+            s["running"],
+            s["waiting"]
+        );
+        line("build", about);
+        let neighbour = &s["neighbor"];
+        if let Some(most) = neighbour["load"].as_f64() {
+            line("", format!("starts nothing above {most} runnable threads"));
+        }
+        if let Some(form) = neighbour["jobserver"].as_str() {
+            let (held, free) = (&neighbour["tokens_held"], &neighbour["tokens_free"]);
+            line("", format!("{}: {held} tokens held, {free} free", printable(form)));
+        }
+        if let Some(why) = neighbour["waits_for"].as_str() {
+            line("", format!("waits: {}", printable(why)));
+        }
+    }
+    for c in report["commands"].as_array().into_iter().flatten() {
+        let argv: Vec<_> = c["argv"].as_array().into_iter().flatten().map(string).collect();
+        line(
+            "runs",
+            format!(
+                "{} for {}: {}",
+                c["pid"],
+                duration(number(&c["seconds"])),
+                argv.join(" ")
+            ),
+        );
+    }
+    text
+}
+
+/// What the cache did, in five lines at most; all of it is told by `wafcc --show-stats`.
+fn show_cache(cache: &Value, line: &mut impl FnMut(&str, String)) {
+    let Ok(statistics) = Statistics::from_json(&cache["statistics"]) else {
+        return line("cache", "not asked so far".to_owned());
+    };
+    line("cache", printable(cache["store"].as_str().unwrap_or("?")));
+    line("  entries", statistics.describe_room());
+    line("  requests", statistics.describe_requests());
+    if statistics.audited > 0 || cache["audit_percent"].as_f64().unwrap_or(0.0) > 0.0 {
+        let audits = statistics.describe_audits();
+        line("  audits", format!("{} % of hits: {audits}", cache["audit_percent"]));
+    }
+    if statistics.remote.is_of_use() {
+        line("  remote", statistics.remote.describe());
+    }
+    if cache["flights"]["waiting"].as_u64().unwrap_or(0) > 0 {
+        let flights = &cache["flights"];
+        let told = format!("{} for one of {} that run", flights["waiting"], flights["running"]);
+        line("  commands wait", told);
+    }
+}
+
+/// So many programs are shown to people.
+const PROGRAMS: usize = 30;
+
+/// What is parked and what is not, with reasons.
+fn show_parking(parking: &Value, line: &mut impl FnMut(&str, String)) {
+    let string = |value: &Value| printable(value.as_str().unwrap_or("?"));
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    if parking["on"] != true {
+        return line("parked programs", "off".to_owned());
+    }
+    let (commands, memory) = (number(&parking["commands"]), number(&parking["memory_kib"]));
+    line("commands parked", format!("{commands} ({} MiB held)", memory >> 10));
+    let courses = &parking["courses"];
+    if number(&courses["commands"]) > 0 {
+        line("  without driver", number(&courses["commands"]).to_string());
+    }
+    for (why, n) in parking["spawned"].as_object().into_iter().flatten() {
+        line("         spawned", format!("{n}: {}", printable(why)));
+    }
+    let programs = parking["programs"].as_array().map_or(&[][..], Vec::as_slice);
+    for program in &programs[..programs.len().min(PROGRAMS)] {
+        let (path, state, words) = (&program["path"], &program["state"], &program["words"]);
+        line(&string(state), format!("{}: {}", string(path), string(words)));
+    }
+    let known = number(&parking["programs_known"]) as usize;
+    if known > PROGRAMS {
+        let more = known - PROGRAMS;
+        line("and", format!("{more} more that were used less: wafd status --json"));
+    }
+}
+
+/// Names and arguments are anyone's; what they hold must not act on the terminal, nor look like lines of ours.
+fn printable(text: &str) -> String {
+    let escape = |c: char| {
+        if c.is_control() {
+            c.escape_default().collect()
+        } else {
+            c.to_string()
+        }
+    };
+    text.chars().map(escape).collect()
+}
+
+fn duration(seconds: f64) -> String {
+    let whole = seconds as u64;
+    match whole {
+        0..=59 => format!("{seconds:.1} s"),
+        60..=3599 => format!("{} min {} s", whole / 60, whole % 60),
+        _ => format!("{} h {} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_see_what_programs_see() {
+        let mut totals = Totals::default();
+        totals.refuse(Why::Place);
+        let snapshot = Snapshot {
+            pid: 7,
+            engine: "9.9.9",
+            protocol: 1,
+            started: Instant::now(),
+            socket: "/run/x.sock".to_owned(),
+            tcp_port: Some(4000),
+            leaving: false,
+            slots: 4,
+            running: 1,
+            waiting: 2,
+            sessions: vec![SessionLine {
+                id: "0a0b".to_owned(),
+                name: "/src/p".to_owned(),
+                pid: 12,
+                seconds: 7.0,
+                counts: Counts::default(),
+                jobs: 4,
+                running: 1,
+                waiting: 2,
+                connections: 3,
+                own_slots: true,
+                neighbour: json!({"load": 2.5, "jobserver": "jobserver of its own", "tokens_held": 1, "tokens_free": 2,
+                    "waits_for": "jobserver: no token is free"}),
+            }],
+            connections: 3,
+            memory: Some(7 << 10),
+            commands: vec![CommandLine {
+                id: 1,
+                pid: 13,
+                session: "0a0b".to_owned(),
+                folder: "/src/p".to_owned(),
+                known: Some(("miss", "a file changed".to_owned())),
+                argv: vec!["cc".to_owned(), "-c".to_owned()],
+                seconds: 61.0,
+            }],
+            totals: &totals,
+            parking: Value::Null,
+            cache: json!({
+                "store": "/store", "audit_percent": 2.5, "flights": {"running": 2, "waiting": 3},
+                "statistics": Statistics { entries: 7, hits: 5, audited: 3, different: 1, ..Statistics::default() }.json(),
+            }),
+            brake: json!({"why": "memory short", "since_s": 3.0, "times": 2, "seconds": 9.0}),
+        };
+        let text = show(&snapshot.json());
+        for part in [
+            "wafd 9.9.9, process 7",
+            "7.0 MiB",
+            "/run/x.sock",
+            "127.0.0.1:4000",
+            "1 of 4 in use, 2 commands wait",
+            "/src/p (process 12): -j4, 1 running, 2 waiting, own slots",
+            "13 for 1 min 1 s: cc -c",
+            "1 for place",
+            "since 3.0 s: memory short",
+            "2 times so far, 9.0 s in all",
+            "nothing above 2.5 runnable",
+            "jobserver of its own: 1 tokens held, 2 free",
+            "waits: jobserver: no token",
+            "/store",
+            "7 in 0 B, no limit",
+            "5 hits, 0 misses (0 not stored), 0 uncached since 1970-01-01 00:00 UTC",
+            "2.5 % of hits: 3 compared, 1 different, 0 not compared, 0 still to do",
+            "3 for one of 2 that run",
+        ] {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+    }
+}

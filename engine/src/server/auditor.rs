@@ -1,0 +1,370 @@
+//! Compiles hits again while the engine has nothing else to do: one at a time, as politely as the system allows, and none
+//! any more as soon as a real command is there.
+//!
+//! ```text
+//! hit ─► queue ─► nothing to do for a while ─► run elsewhere ─► compared by the cache
+//!   ▲               └─► a command comes: killed, and back into the queue
+//! ```
+//!
+//! Has a thread of its own. It takes no slot, and nobody waits for it but a stopping engine, for as long as a kill takes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use log::debug;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::process::{kill_process_group, Pid, Signal};
+
+use crate::cache::audit::{Due, Ran, Verdict, PRINTS};
+use crate::cache::Cache;
+use crate::observe::trace::Place;
+use crate::process::context::{Adjustment, Context};
+use crate::process::roster::OwnPlace;
+use crate::process::spawn::{self, Child, Launch, Spawner};
+use crate::wire::Strings;
+
+/// Between two commands of a build there is less.
+const QUIET: Duration = Duration::from_secs(1);
+/// A compile that takes longer is not worth it.
+const LIMIT: Duration = Duration::from_secs(600);
+/// So often one is begun before it is given up.
+const ATTEMPTS: usize = 3;
+/// What waits at most, and in bytes.
+const MOST: usize = 256;
+const MOST_BYTES: usize = 16 << 20;
+/// The least, as `nice` and `ionice` count.
+const NICE: i32 = 19;
+const IDLE_CLASS: i32 = 3 << 13;
+
+/// What is to be done, with all that the command had when it was asked for.
+pub struct Errand {
+    pub cache: Arc<Cache>,
+    pub due: Box<Due>,
+    pub context: Arc<Context>,
+    pub adjustments: Arc<Vec<Adjustment>>,
+    pub control_group: Option<Adjustment>,
+    attempts: usize,
+}
+
+impl Errand {
+    pub fn new(
+        cache: Arc<Cache>,
+        due: Box<Due>,
+        context: Arc<Context>,
+        adjustments: Arc<Vec<Adjustment>>,
+        control_group: Option<Adjustment>,
+    ) -> Errand {
+        Errand {
+            cache,
+            due,
+            context,
+            adjustments,
+            control_group,
+            attempts: 0,
+        }
+    }
+}
+
+struct State {
+    queue: VecDeque<Errand>,
+    is_busy: bool,
+    /// When the engine last had something to do.
+    since: Instant,
+    /// The process group that runs; not yet reaped.
+    group: Option<i32>,
+    is_interrupted: bool,
+    is_stopped: bool,
+}
+
+struct Desk {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// There is something to run, or runs: else nobody has to know what the engine does.
+    is_wanted: AtomicBool,
+}
+
+pub struct Auditor {
+    desk: Arc<Desk>,
+    place: Option<OwnPlace>,
+    /// Started with the first errand: most engines have none.
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Desk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, errand: Errand) {
+        let mut state = self.state();
+        state.since = Instant::now();
+        let cache = errand.cache.clone();
+        state.queue.push_back(errand);
+        let mut bytes: usize = state.queue.iter().map(|errand| errand.due.size()).sum();
+        while state.queue.len() > MOST || bytes > MOST_BYTES {
+            let Some(oldest) = state.queue.pop_front() else { break };
+            bytes -= oldest.due.size();
+            oldest.cache.leave_audit("too many were waiting");
+        }
+        cache.set_audits_waiting(state.queue.len() + usize::from(state.group.is_some()));
+        self.is_wanted.store(true, Ordering::Relaxed);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The next errand, as soon as the engine has been idle for a while; `None` at the end.
+    fn next(&self) -> Option<Errand> {
+        let mut state = self.state();
+        loop {
+            if state.is_stopped {
+                return None;
+            }
+            let quiet = state.since.elapsed();
+            state = if state.queue.is_empty() || state.is_busy {
+                self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+            } else if quiet < QUIET {
+                let waited = self.changed.wait_timeout(state, QUIET - quiet);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            } else {
+                state.is_interrupted = false;
+                return state.queue.pop_front();
+            };
+        }
+    }
+
+    /// A process runs, unless it must not any more.
+    fn begin(&self, pid: i32) {
+        let mut state = self.state();
+        state.group = Some(pid);
+        if state.is_interrupted {
+            kill(pid);
+        }
+    }
+
+    /// A process has ended, and will be reaped; whether it was made to end.
+    fn end(&self) -> bool {
+        let mut state = self.state();
+        state.group = None;
+        state.is_interrupted
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.state().is_interrupted
+    }
+
+    fn finish(&self, cache: &Cache) {
+        let state = self.state();
+        cache.set_audits_waiting(state.queue.len());
+        self.is_wanted.store(!state.queue.is_empty(), Ordering::Relaxed);
+    }
+}
+
+fn kill(group: i32) {
+    if let Some(group) = Pid::from_raw(group) {
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}
+
+impl Auditor {
+    /// `place` is where the guardian looks for what it has to kill.
+    pub fn new(place: Option<OwnPlace>) -> Auditor {
+        let state = State {
+            queue: VecDeque::new(),
+            is_busy: false,
+            since: Instant::now(),
+            group: None,
+            is_interrupted: false,
+            is_stopped: false,
+        };
+        let desk = Arc::new(Desk {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            is_wanted: AtomicBool::new(false),
+        });
+        Auditor {
+            desk,
+            place,
+            thread: None,
+        }
+    }
+
+    pub fn push(&mut self, errand: Errand) {
+        if self.thread.is_none() {
+            let (desk, place) = (self.desk.clone(), self.place);
+            let work = move || work(&desk, place);
+            match thread::Builder::new().name("audit".to_owned()).spawn(work) {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) => return debug!("start the thread that audits: {error}"),
+            }
+        }
+        self.desk.push(errand);
+    }
+
+    /// Whether the engine has commands, running or waiting: asked for in each round.
+    pub fn heed(&self, is_busy: bool) {
+        if !self.desk.is_wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.desk.state();
+        if is_busy {
+            state.since = Instant::now();
+            state.is_interrupted = true;
+            state.group.into_iter().for_each(kill);
+        }
+        if state.is_busy != is_busy {
+            state.is_busy = is_busy;
+            drop(state);
+            self.desk.changed.notify_one();
+        }
+    }
+
+    /// Nothing runs any more, and nothing will.
+    pub fn close(&mut self) {
+        let mut state = self.desk.state();
+        state.is_stopped = true;
+        state.is_interrupted = true;
+        state.group.into_iter().for_each(kill);
+        let left = std::mem::take(&mut state.queue);
+        drop(state);
+        self.desk.changed.notify_one();
+        left.iter()
+            .for_each(|errand| errand.cache.leave_audit("the engine was stopped"));
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn work(desk: &Desk, own: Option<OwnPlace>) {
+    let mut spawner = match Spawner::new() {
+        Ok(spawner) => spawner,
+        Err(error) => return debug!("no hit can be compiled again: {error}"),
+    };
+    while let Some(mut errand) = desk.next() {
+        errand.attempts += 1;
+        let launched = Launched::of(&errand);
+        let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, desk, own);
+        let verdict = errand.cache.audit(&errand.due, &mut run);
+        debug!("audit: {verdict:?}");
+        let cache = errand.cache.clone();
+        match verdict {
+            Verdict::Interrupted if errand.attempts < ATTEMPTS && !desk.state().is_stopped => desk.push(errand),
+            Verdict::Interrupted => cache.leave_audit("it was interrupted"),
+            _ => {}
+        }
+        desk.finish(&cache);
+    }
+}
+
+/// A command that is run again: as it was, but for its rank.
+struct Launched<'a> {
+    errand: &'a Errand,
+    adjustments: Vec<Adjustment>,
+}
+
+impl Launched<'_> {
+    fn of(errand: &Errand) -> Launched<'_> {
+        // A build's jobserver is for its own commands.
+        let keeps = |one: &&Adjustment| {
+            !matches!(
+                one,
+                Adjustment::Inherit(_) | Adjustment::Nice(_) | Adjustment::IoPriority(_)
+            )
+        };
+        let mut adjustments: Vec<_> = errand.adjustments.iter().filter(keeps).cloned().collect();
+        adjustments.extend([Adjustment::Nice(NICE), Adjustment::IoPriority(IDLE_CLASS)]);
+        Launched { errand, adjustments }
+    }
+
+    fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, desk: &Desk, own: Option<OwnPlace>) -> Ran {
+        if desk.is_interrupted() {
+            return Ran::Interrupted;
+        }
+        let streams = || -> io::Result<[File; 3]> {
+            let prints = PRINTS.map(|name| File::create(folder.join(name)));
+            let [stdout, stderr] = prints;
+            Ok([File::open("/dev/null")?, stdout?, stderr?])
+        };
+        let Ok(streams) = streams() else {
+            return Ran::Not("there is no room for its results");
+        };
+        let question = &self.errand.due.question;
+        let launch = Launch {
+            argv,
+            env: &question.environment,
+            cwd: &question.folder,
+            stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
+            new_session: false,
+            context: &self.errand.context,
+            adjustments: &self.adjustments,
+            berth: own.map(|own| own.take().1),
+            log: Place::default(),
+            own: [self.errand.control_group.clone(), None, None],
+        };
+        let Ok(child) = spawner.spawn(&launch) else {
+            return Ran::Not("it could not be started");
+        };
+        desk.begin(child.pid);
+        let is_over = wait(&child);
+        // Whoever it has left behind is in its group.
+        kill(child.pid);
+        let is_interrupted = desk.end();
+        own.iter().for_each(OwnPlace::strike);
+        let ended = spawn::wait_for(child.pid);
+        match (is_interrupted, is_over) {
+            (true, _) => Ran::Interrupted,
+            (false, false) => Ran::Not("it took too long"),
+            (false, true) => Ran::Ended(ended.code),
+        }
+    }
+}
+
+/// For its end, or the end of its time.
+fn wait(child: &Child) -> bool {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let left = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let mut end = [PollFd::new(&child.pidfd, PollFlags::IN)];
+        match poll(&mut end, Some(&left)) {
+            Ok(0) => return false,
+            Ok(_) => return true,
+            Err(rustix::io::Errno::INTR) => {}
+            // Killed then: nobody would see its end.
+            Err(error) => {
+                debug!("wait for process {}: {error}", child.pidfd.as_raw_fd());
+                return false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_looked_at_unless_there_is_something_to_do() {
+        let auditor = Auditor::new(None);
+        auditor.heed(true);
+        assert!(!auditor.desk.state().is_busy);
+        auditor.desk.is_wanted.store(true, Ordering::Relaxed);
+        auditor.heed(true);
+        assert!(auditor.desk.state().is_busy && auditor.desk.is_interrupted());
+    }
+
+    #[test]
+    fn a_stopped_one_has_nothing_to_do() {
+        let mut auditor = Auditor::new(None);
+        auditor.close();
+        assert!(auditor.desk.next().is_none());
+    }
+}

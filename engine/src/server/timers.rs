@@ -1,0 +1,76 @@
+//! Deadlines in the order in which they come.
+//!
+//! Pure. An alarm is never taken back: whoever receives one looks whether it still matters.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::connection::ConnectionKey;
+use super::slots::CommandKey;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alarm {
+    /// The greetings of some connections should have come.
+    Greetings,
+    /// A frame that had begun should have ended.
+    Frame(ConnectionKey),
+    /// The command's own time is up.
+    TimeUp(CommandKey),
+    /// Its process has ended, and a tracer is to be told first.
+    End(CommandKey),
+    /// The command was asked to end and has had its time.
+    Kill(CommandKey),
+    /// The command has ended, but somebody holds its pipes.
+    Abandon(CommandKey),
+    /// There may be descriptors for new connections again.
+    Accept,
+    /// What held commands back may have passed.
+    Neighbours,
+    /// Something should have been heard of the store.
+    Store,
+    /// Nobody has needed the engine for long.
+    Idle,
+}
+
+#[derive(Default)]
+pub struct Timers {
+    alarms: BTreeMap<(Instant, u64), Alarm>,
+    count: u64,
+}
+
+impl Timers {
+    pub fn set(&mut self, at: Instant, alarm: Alarm) {
+        self.count += 1;
+        self.alarms.insert((at, self.count), alarm);
+    }
+
+    pub fn next(&self) -> Option<Instant> {
+        self.alarms.keys().next().map(|(at, _)| *at)
+    }
+
+    pub fn due(&mut self, now: Instant) -> Option<Alarm> {
+        let first = self.alarms.first_entry()?;
+        (first.key().0 <= now).then(|| first.remove())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn alarms_come_in_their_order_and_not_early() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(1);
+        let mut timers = Timers::default();
+        timers.set(later, Alarm::Idle);
+        timers.set(now, Alarm::Kill(1));
+        timers.set(now, Alarm::Kill(2));
+        assert_eq!(timers.next(), Some(now));
+        assert_eq!(timers.due(now), Some(Alarm::Kill(1)));
+        assert_eq!(timers.due(now), Some(Alarm::Kill(2)));
+        assert_eq!(timers.due(now), None);
+        assert_eq!(timers.due(later), Some(Alarm::Idle));
+    }
+}

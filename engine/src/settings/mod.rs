@@ -1,0 +1,476 @@
+//! What can be set, where it is set, and what holds: variables over the user's file over the store's file over defaults.
+//!
+//! Pure but for `Settings::load`. A mistake in a setting never stops a command: the setting below it holds, and whoever
+//! asks for the settings is told.
+
+pub mod address;
+pub mod place;
+pub mod settings_file;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::bytes::quantity;
+use crate::trust::signature;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    CacheDir,
+    Disable,
+    ReadOnly,
+    Recache,
+    BaseDir,
+    MaxSize,
+    Compression,
+    Namespace,
+    ExtraFiles,
+    Facts,
+    Audit,
+    HardLink,
+    Remote,
+    SigningKey,
+    TrustedKeys,
+}
+
+enum Kind {
+    /// Absolute once it is read: relative ones belong to the folder in which we are, as for ccache.
+    Folder,
+    Switch,
+    Size,
+    Level,
+    Text,
+    /// Files, with colons between them.
+    Files,
+    Percent,
+    /// Of stores that machines share, with blanks between them.
+    Addresses,
+    /// The file of a private key.
+    PrivateKey,
+    /// Public keys and files of them, with blanks between.
+    PublicKeys,
+}
+
+struct Spec {
+    key: Key,
+    name: &'static str,
+    variable: &'static str,
+    default: &'static str,
+    kind: Kind,
+    /// It is the engine that keeps the store which heeds it, so one that runs has to be told.
+    is_engine: bool,
+}
+
+const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'static str, kind: Kind) -> Spec {
+    Spec {
+        key,
+        name,
+        variable,
+        default,
+        kind,
+        is_engine: matches!(
+            key,
+            Key::MaxSize
+                | Key::Compression
+                | Key::Audit
+                | Key::HardLink
+                | Key::Remote
+                | Key::SigningKey
+                | Key::TrustedKeys
+        ),
+    }
+}
+
+const SPECS: [Spec; 15] = [
+    spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
+    spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
+    spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
+    spec(Key::Recache, "recache", "WAFCC_RECACHE", "no", Kind::Switch),
+    spec(Key::BaseDir, "base_dir", "WAFCC_BASEDIR", "", Kind::Folder),
+    spec(Key::MaxSize, "max_size", "WAFCC_MAXSIZE", "5G", Kind::Size),
+    spec(
+        Key::Compression,
+        "compression",
+        "WAFCC_COMPRESSION",
+        "auto",
+        Kind::Level,
+    ),
+    spec(Key::Namespace, "namespace", "WAFCC_NAMESPACE", "", Kind::Text),
+    spec(Key::ExtraFiles, "extra_files", "WAFCC_EXTRAFILES", "", Kind::Files),
+    spec(Key::Facts, "facts", "WAFCC_FACTS", "no", Kind::Switch),
+    spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
+    spec(Key::HardLink, "hard_link", "WAFCC_HARDLINK", "no", Kind::Switch),
+    spec(Key::Remote, "remote", "WAFCC_REMOTE", "", Kind::Addresses),
+    spec(Key::SigningKey, "signing_key", "WAFCC_SIGNINGKEY", "", Kind::PrivateKey),
+    spec(
+        Key::TrustedKeys,
+        "trusted_keys",
+        "WAFCC_TRUSTEDKEYS",
+        "",
+        Kind::PublicKeys,
+    ),
+];
+
+/// How far entries are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// Where it pays.
+    Auto,
+    No,
+    Level(u8),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(&'static str),
+}
+
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path) => write!(f, "{}", path.display()),
+            Origin::Variable(name) => write!(f, "environment: {name}"),
+        }
+    }
+}
+
+impl Key {
+    pub fn all() -> impl Iterator<Item = Key> {
+        SPECS.iter().map(|spec| spec.key)
+    }
+
+    fn spec(self) -> &'static Spec {
+        &SPECS[self as usize]
+    }
+
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+
+    pub fn variable(self) -> &'static str {
+        self.spec().variable
+    }
+
+    /// An engine that runs takes it over; the others it reads when it starts.
+    pub fn holds_at_once(self) -> bool {
+        !matches!(self, Key::Compression) && self.concerns_the_engine()
+    }
+
+    pub fn concerns_the_engine(self) -> bool {
+        self.spec().is_engine
+    }
+
+    /// The setting of this name; an unknown one is named with the nearest known.
+    pub fn named(name: &str) -> Result<Key, String> {
+        if let Some(key) = Key::all().find(|key| key.name() == name) {
+            return Ok(key);
+        }
+        let nearest = Key::all().min_by_key(|key| distance(key.name(), name));
+        let hint = nearest.filter(|key| distance(key.name(), name) <= 3);
+        let hint = hint.map_or(String::new(), |key| format!("; did you mean {}?", key.name()));
+        Err(format!("there is no setting {name}{hint}"))
+    }
+
+    /// Whether it can be set to this; says what it can be set to.
+    pub fn check(self, value: &OsStr) -> Result<(), String> {
+        let text = || value.to_str().ok_or_else(|| "not UTF-8".to_owned());
+        let checked = match self.spec().kind {
+            Kind::Folder | Kind::Files => Ok(()),
+            Kind::Switch => switch(value).map(drop).ok_or_else(|| "set it to yes or no".to_owned()),
+            Kind::Size => quantity::size(text()?).map(drop),
+            Kind::Level => level(text()?).map(drop),
+            Kind::Text => text().map(drop),
+            Kind::Percent => quantity::percent(text()?).map(drop),
+            Kind::Addresses => address::parse_all(text()?).map(drop),
+            Kind::PrivateKey => signature::check_place(text()?),
+            Kind::PublicKeys => signature::check_trusted(text()?),
+        };
+        if value.as_bytes().contains(&b'\n') {
+            return Err(format!("{}: one line only", self.name()));
+        }
+        checked.map_err(|why| format!("{}: {why}", self.name()))
+    }
+}
+
+pub fn switch(value: &OsStr) -> Option<bool> {
+    match value.to_str()?.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "on" | "1" => Some(true),
+        "no" | "false" | "off" | "0" | "disable" => Some(false),
+        _ => None,
+    }
+}
+
+fn level(text: &str) -> Result<Compression, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(Compression::Auto),
+        ("no", _) => Ok(Compression::No),
+        (_, Ok(level @ 1..=19)) => Ok(Compression::Level(level)),
+        _ => Err("set it to auto, no, or a level from 1 to 19".to_owned()),
+    }
+}
+
+/// How many letters have to be changed, added or left out to make one word of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let changed = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(corner + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+struct Value {
+    value: OsString,
+    origin: Origin,
+}
+
+pub struct Settings {
+    values: Vec<Value>,
+    /// What was set wrongly and does not hold, in words.
+    pub mistakes: Vec<String>,
+    /// The store, if its file system may hang; what stands in it was read only if it answered.
+    pub distant: Option<Distant>,
+}
+
+/// A store on a file system that may hang.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Distant {
+    Answers,
+    Silent,
+}
+
+impl Settings {
+    pub fn defaults() -> Settings {
+        let value = |spec: &Spec| Value {
+            value: spec.default.into(),
+            origin: Origin::Default,
+        };
+        Settings {
+            values: SPECS.iter().map(value).collect(),
+            mistakes: Vec::new(),
+            distant: None,
+        }
+    }
+
+    /// What holds for this process; `look` finds out whether a store answers whose file system may hang.
+    pub fn load(look: fn(&Path) -> Option<Distant>) -> Settings {
+        Settings::load_with(None, look)
+    }
+
+    /// What would hold if this were the store; for the engine, which has threads to wait for it.
+    pub fn load_of(store: Option<&Path>) -> Settings {
+        Settings::load_with(store, |_| None)
+    }
+
+    fn load_with(store: Option<&Path>, look: fn(&Path) -> Option<Distant>) -> Settings {
+        let variables = || {
+            let set = |key: Key| match (key, store) {
+                (Key::CacheDir, Some(store)) => Some(store.into()),
+                _ => env::var_os(key.variable()),
+            };
+            Key::all().filter_map(move |key| Some((key, set(key)?)))
+        };
+        let mut settings = Settings::defaults();
+        let user = place::user_file();
+        if let Some(file) = &user {
+            settings.take_file(file);
+        }
+        settings.take_variables(variables());
+        // The store's own file is below all others, but which store it is they tell.
+        let own = place::store_file(&settings).filter(|own| user.as_ref() != Some(own));
+        let distant = place::store(&settings).and_then(|store| look(&store));
+        settings.distant = distant;
+        let may_read = distant != Some(Distant::Silent) && !place::is_file_chosen();
+        if let Some(own) = own.filter(|_| may_read) {
+            let above = settings;
+            settings = Settings::defaults();
+            settings.take_file(&own);
+            settings.take_all(above);
+            settings.distant = distant;
+        }
+        settings
+    }
+
+    fn take_file(&mut self, path: &Path) {
+        let text = match settings_file::read(path) {
+            Ok(Some(text)) => text,
+            Ok(None) => return,
+            Err(error) => return self.mistakes.push(error),
+        };
+        for (number, line) in settings_file::lines(&text) {
+            let origin = Origin::File(path.to_owned());
+            let taken = line.and_then(|(name, value)| self.set(Key::named(name)?, value.into(), origin));
+            if let Err(why) = taken {
+                self.mistakes.push(format!("{}:{number}: {why}", path.display()));
+            }
+        }
+    }
+
+    /// An empty variable is as good as none. For a switch any other word than the ones for *no* is *yes*.
+    fn take_variables(&mut self, variables: impl Iterator<Item = (Key, OsString)>) {
+        for (key, mut value) in variables.filter(|(_, value)| !value.is_empty()) {
+            if matches!(key.spec().kind, Kind::Switch) && switch(&value).is_none() {
+                value = "yes".into();
+            }
+            if let Err(why) = self.set(key, value, Origin::Variable(key.variable())) {
+                self.mistakes.push(format!("{}: {why}", key.variable()));
+            }
+        }
+    }
+
+    fn take_all(&mut self, above: Settings) {
+        self.mistakes.extend(above.mistakes);
+        for (mine, value) in self.values.iter_mut().zip(above.values) {
+            if value.origin != Origin::Default {
+                *mine = value;
+            }
+        }
+    }
+
+    fn set(&mut self, key: Key, value: OsString, origin: Origin) -> Result<(), String> {
+        let checked = key.check(&value);
+        // A mistake in whom to trust must not mean that everybody is trusted: it holds, and the engine takes nothing.
+        if checked.is_ok() || matches!(key, Key::SigningKey | Key::TrustedKeys) {
+            self.values[key as usize] = Value { value, origin };
+        }
+        checked
+    }
+
+    pub fn text(&self, key: Key) -> &OsStr {
+        &self.values[key as usize].value
+    }
+
+    /// As it may be shown to anybody.
+    pub fn shown(&self, key: Key) -> String {
+        let text = self.text(key).to_string_lossy();
+        match key.spec().kind {
+            Kind::Addresses => address::without_secrets(&text),
+            _ => text.into_owned(),
+        }
+    }
+
+    pub fn origin(&self, key: Key) -> &Origin {
+        &self.values[key as usize].origin
+    }
+
+    pub fn is_on(&self, key: Key) -> bool {
+        switch(self.text(key)) == Some(true)
+    }
+
+    /// A folder, absolute; `None` where none is set.
+    pub fn folder(&self, key: Key) -> Option<PathBuf> {
+        let text = Some(self.text(key)).filter(|text| !text.is_empty())?;
+        std::path::absolute(text).ok()
+    }
+
+    pub fn max_size(&self) -> u64 {
+        let text = self.text(Key::MaxSize).to_str();
+        text.and_then(|text| quantity::size(text).ok()).unwrap_or_default()
+    }
+
+    pub fn compression(&self) -> Compression {
+        let text = self.text(Key::Compression).to_str();
+        text.and_then(|text| level(text).ok()).unwrap_or(Compression::Auto)
+    }
+
+    pub fn audit(&self) -> f64 {
+        let text = self.text(Key::Audit).to_str();
+        text.and_then(|text| quantity::percent(text).ok()).unwrap_or_default()
+    }
+
+    /// Files on which every command depends, whether it reads them or not.
+    pub fn extra_files(&self) -> Vec<PathBuf> {
+        let all = env::split_paths(self.text(Key::ExtraFiles));
+        all.filter(|path| !path.as_os_str().is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_variables(pairs: &[(Key, &str)]) -> Settings {
+        let mut settings = Settings::defaults();
+        settings.take_variables(pairs.iter().map(|(key, value)| (*key, OsString::from(value))));
+        settings
+    }
+
+    #[test]
+    fn every_key_is_found_at_its_place() {
+        for (place, spec) in SPECS.iter().enumerate() {
+            assert_eq!(spec.key as usize, place, "{}", spec.name);
+            assert_eq!(Key::named(spec.name), Ok(spec.key));
+            assert!(spec.key.check(spec.default.as_ref()).is_ok(), "{}", spec.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_setting_is_named_with_the_nearest() {
+        assert_eq!(
+            Key::named("max_sise").unwrap_err(),
+            "there is no setting max_sise; did you mean max_size?"
+        );
+        assert_eq!(Key::named("sloppiness").unwrap_err(), "there is no setting sloppiness");
+    }
+
+    #[test]
+    fn a_variable_is_on_unless_it_says_no() {
+        for (value, is_on) in [
+            ("1", true),
+            ("anything", true),
+            ("0", false),
+            ("False", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                with_variables(&[(Key::Disable, value)]).is_on(Key::Disable),
+                is_on,
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_and_does_not_hold() {
+        let settings = with_variables(&[(Key::MaxSize, "much"), (Key::Audit, "200"), (Key::Compression, "zip")]);
+        assert_eq!((settings.max_size(), settings.audit()), (5_000_000_000, 0.0));
+        assert_eq!(settings.compression(), Compression::Auto);
+        assert_eq!(settings.mistakes.len(), 3);
+        assert!(settings.mistakes[0].starts_with("WAFCC_MAXSIZE: max_size: \"much\""));
+    }
+
+    #[test]
+    fn a_mistake_in_whom_to_trust_is_told_and_trusts_nobody() {
+        let settings = with_variables(&[(Key::TrustedKeys, "ed25519:1"), (Key::SigningKey, "keys/ci")]);
+        assert_eq!(settings.mistakes.len(), 2);
+        assert_eq!(settings.text(Key::TrustedKeys), "ed25519:1");
+        assert_eq!(settings.text(Key::SigningKey), "keys/ci");
+    }
+
+    #[test]
+    fn what_is_above_holds_with_its_origin() {
+        let mut below = with_variables(&[(Key::Namespace, "below"), (Key::MaxSize, "1G")]);
+        below.take_all(with_variables(&[(Key::Namespace, "above")]));
+        assert_eq!(
+            (below.text(Key::Namespace), below.max_size()),
+            (OsStr::new("above"), 1_000_000_000)
+        );
+        assert_eq!(*below.origin(Key::Namespace), Origin::Variable("WAFCC_NAMESPACE"));
+        assert_eq!(*below.origin(Key::BaseDir), Origin::Default);
+    }
+
+    #[test]
+    fn extra_files_are_a_list() {
+        assert_eq!(with_variables(&[]).extra_files(), Vec::<PathBuf>::new());
+        let two = with_variables(&[(Key::ExtraFiles, "/a:/b")]).extra_files();
+        assert_eq!(two, [Path::new("/a"), Path::new("/b")]);
+    }
+}

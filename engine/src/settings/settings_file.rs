@@ -1,0 +1,112 @@
+//! A file of settings: lines `name = value`, empty ones, and comments that begin with `#`.
+//!
+//! Knows nothing of what can be set. Values are taken as they are: no quotes, no variables.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use crate::files::regular;
+
+/// Nobody sets that much; a device or a wrong file is not read to its end.
+const CAP: u64 = 1 << 20;
+
+/// The whole text; `None` where no file is.
+pub fn read(path: &Path) -> Result<Option<String>, String> {
+    let mut text = String::new();
+    let file = match regular::open_named(path) {
+        Ok(file) => file,
+        Err(error) if is_absence(&error) => return Ok(None),
+        Err(error) => return Err(format!("open {}: {error}", path.display())),
+    };
+    match file.take(CAP).read_to_string(&mut text) {
+        Ok(_) => Ok(Some(text)),
+        Err(error) => Err(format!("read {}: {error}", path.display())),
+    }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR))
+}
+
+type Line<'a> = Result<(&'a str, &'a str), String>;
+
+/// Names and values with the number of their line.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, Line<'_>)> {
+    let numbered = text.lines().enumerate().map(|(i, line)| (i + 1, line.trim()));
+    let meant = numbered.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+    meant.map(|(number, line)| {
+        let split = line.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
+        (number, split.ok_or_else(|| format!("{line:?} is not NAME = VALUE")))
+    })
+}
+
+/// The text with one setting changed where it stands, or added; comments and all else stay.
+fn change(text: &str, name: &str, value: &str) -> String {
+    let is_it = |line: &str| matches!(lines(line).next(), Some((_, Ok((n, _)))) if n == name);
+    let mut out = String::new();
+    let mut is_changed = false;
+    for line in text.lines() {
+        if !is_it(line) {
+            out.push_str(line);
+            out.push('\n');
+        } else if !std::mem::replace(&mut is_changed, true) {
+            out.push_str(&format!("{name} = {value}\n"));
+        }
+    }
+    if !is_changed {
+        out.push_str(&format!("{name} = {value}\n"));
+    }
+    out
+}
+
+/// Changes one setting of a file, which others see as it was or as it becomes.
+pub fn write(path: &Path, name: &str, value: &str) -> Result<(), String> {
+    // A link to a file that is kept elsewhere stays one.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let text = read(&path)?.unwrap_or_default();
+    replace(&path, &change(&text, name, value)).map_err(|e| format!("write {}: {e}", path.display()))
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let fresh = PathBuf::from(name);
+    let written = write_whole(&fresh, text)
+        .and_then(|()| fs::metadata(path).map_or(Ok(()), |old| fs::set_permissions(&fresh, old.permissions())))
+        .and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_names_and_values() {
+        let found: Vec<_> = lines("# about\n\n a = b = c \nd=\nnothing\n").collect();
+        assert_eq!(found[0], (3, Ok(("a", "b = c"))));
+        assert_eq!(found[1], (4, Ok(("d", ""))));
+        assert_eq!(found[2], (5, Err("\"nothing\" is not NAME = VALUE".to_owned())));
+    }
+
+    #[test]
+    fn a_change_leaves_all_else_as_it_was() {
+        let text = "# mine\na = 1\n#a = 2\nb = 3\na = 4";
+        assert_eq!(change(text, "a", "5"), "# mine\na = 5\n#a = 2\nb = 3\n");
+        assert_eq!(change(text, "c", "6"), "# mine\na = 1\n#a = 2\nb = 3\na = 4\nc = 6\n");
+    }
+}

@@ -1,0 +1,370 @@
+//! The dialect of other people's caches: ccache's HTTP storage, Bazel's `/ac` and `/cas`, and as much of WebDAV as sccache needs.
+//!
+//! A path is a name in the token's namespace, whatever its form: what is put there replaces what was there.
+
+pub mod body;
+pub mod head;
+mod reply;
+
+use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
+
+use self::body::{Body, Part};
+use self::head::{Bad, Framing, Head, Method};
+use self::reply::Staying;
+use super::dialect::{Step, Talk};
+use super::hot::Form;
+use super::metrics::{Language, Outcome, Turned};
+use super::office::{Desk, Standing};
+use super::outbox::{Body as Content, Wrapping};
+use super::porters::{Done, Errand};
+use super::shelf::{keeping, Look, NotStored, Place};
+use super::upload::Upload;
+use crate::bytes::digest::Digest;
+use crate::bytes::fields::Malformed;
+use crate::room::NotKept;
+
+/// The most that comes with requests that bring nothing to be stored.
+const SPARE: u64 = 64 << 10;
+
+#[derive(Default)]
+pub struct Http {
+    state: State,
+    /// What was shown with the request before, which nearly all show again.
+    shown: Option<Vec<u8>>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Idle,
+    Body(Box<Coming>),
+    /// A porter is at it; so many bytes are to be stored.
+    Away(Head, u64),
+    Closing,
+}
+
+/// What a content's SHA-256 is so far, and what it has to be.
+type Sum = (Sha256, [u8; 32]);
+
+/// A request whose body is coming.
+struct Coming {
+    head: Head,
+    body: Body,
+    /// What is to be stored, and the digest that its name tells.
+    upload: Option<(Upload, Option<Sum>)>,
+    length: u64,
+}
+
+impl Talk for Http {
+    fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+        match std::mem::take(&mut self.state) {
+            State::Idle => match head::parse(input, &desk.office.names) {
+                Ok(None) => Ok(Step::Wants),
+                Ok(Some((head, length))) => Ok(self.begin(head, length, desk)),
+                Err(Bad(status, words)) => {
+                    if matches!(status, 403 | 421) {
+                        desk.office.metrics.turn(Turned::Elsewhere);
+                        log::debug!("{}: {words}", desk.peer);
+                    }
+                    reply::words(desk.out.bytes(), status, words, Staying::Not);
+                    Ok(Step::Last(input.len()))
+                }
+            },
+            State::Body(coming) => Ok(self.go_on(coming, input, desk)),
+            State::Closing => Ok(Step::Last(0)),
+            away => {
+                self.state = away;
+                Ok(Step::Held)
+            }
+        }
+    }
+
+    fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed> {
+        if let State::Away(head, length) = std::mem::take(&mut self.state) {
+            match done {
+                Done::Opened(content) => self.tell(&head, content, desk),
+                Done::Stored(stored) => self.tell_stored(&head, length, &stored, desk),
+            }
+        }
+        Ok(())
+    }
+
+    fn is_midway(&self) -> bool {
+        matches!(self.state, State::Body(_))
+    }
+}
+
+fn staying(head: &Head, desk: &Desk<'_>) -> Staying {
+    match (head.keeps_alive && !desk.office.is_leaving(), head.is_old) {
+        (false, _) => Staying::Not,
+        (true, true) => Staying::Aloud,
+        (true, false) => Staying::Quietly,
+    }
+}
+
+impl Http {
+    fn begin(&mut self, head: Head, used: usize, desk: &mut Desk<'_>) -> Step {
+        let has_body = head.framing != Framing::Length(0);
+        let limit = if head.method == Method::Put {
+            desk.office.limits.blob
+        } else {
+            SPARE
+        };
+        if let Err((status, words)) = self.permit(&head, limit, desk) {
+            if has_body {
+                reply::words(desk.out.bytes(), status, words, Staying::Not);
+                return Step::Last(used);
+            }
+            self.say(&head, status, words, desk);
+            return Step::Took(used);
+        }
+        if head.expects && has_body {
+            desk.out.bytes().extend(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        let coming = Coming {
+            body: Body::new(head.framing),
+            upload: (head.method == Method::Put).then(|| {
+                let sum = sum_of(&head.path).map(|sum| (Sha256::new(), sum));
+                (desk.office.dock.begin(), sum)
+            }),
+            length: 0,
+            head,
+        };
+        match has_body {
+            true => self.state = State::Body(Box::new(coming)),
+            false => self.answer(coming, desk),
+        }
+        Step::Took(used)
+    }
+
+    fn permit(&mut self, head: &Head, limit: u64, desk: &mut Desk<'_>) -> Result<(), (u16, &'static str)> {
+        let is_report = matches!(head.path.as_str(), "/metrics" | "/status");
+        let is_free = is_report && desk.office.are_metrics_open && desk.peer.ip().is_loopback();
+        if !is_free {
+            let standing = self.admit(&head.token, desk).ok_or((401, "show a token"))?;
+            let writes = matches!(head.method, Method::Put | Method::Delete | Method::MkCol);
+            if writes && !standing.holder.rights.write {
+                return Err((403, "this token may only read"));
+            }
+        }
+        match head.framing {
+            Framing::Length(length) if length > limit => Err((413, "too large")),
+            _ if head.method == Method::Put && (is_report || head.path.ends_with('/')) => {
+                Err((405, "nothing is put there"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn admit(&mut self, shown: &[u8], desk: &mut Desk<'_>) -> Option<Arc<Standing>> {
+        if desk.standing.is_none() || self.shown.as_deref() != Some(shown) {
+            self.shown = desk.admit(shown).map(|_| shown.to_vec());
+        }
+        desk.standing.clone()
+    }
+
+    fn go_on(&mut self, mut coming: Box<Coming>, input: &[u8], desk: &mut Desk<'_>) -> Step {
+        let bytes = match coming.body.take(input) {
+            Err(body::Broken) => return self.fail(400, "broken chunks", input, desk),
+            Ok(Part::Wants) => {
+                self.state = State::Body(coming);
+                return Step::Wants;
+            }
+            Ok(Part::Frame(used)) => {
+                self.put_back(coming, desk);
+                return Step::Took(used);
+            }
+            Ok(Part::Content(bytes)) => bytes,
+        };
+        coming.length += bytes.len() as u64;
+        let limit = if coming.upload.is_some() {
+            desk.office.limits.blob
+        } else {
+            SPARE
+        };
+        if coming.length > limit {
+            return self.fail(413, "too large", input, desk);
+        }
+        if let Some((upload, sum)) = &mut coming.upload {
+            sum.iter_mut().for_each(|(hasher, _)| hasher.update(bytes));
+            if let Err(error) = desk.office.dock.add(upload, bytes) {
+                log::warn!("take an upload: {error}");
+                return self.fail(507, "no room for it", input, desk);
+            }
+        }
+        self.put_back(coming, desk);
+        Step::Took(bytes.len())
+    }
+
+    fn put_back(&mut self, coming: Box<Coming>, desk: &mut Desk<'_>) {
+        match coming.body.is_over() {
+            true => self.answer(*coming, desk),
+            false => self.state = State::Body(coming),
+        }
+    }
+
+    /// Of what was coming nothing more is understood.
+    fn fail(&mut self, status: u16, words: &str, input: &[u8], desk: &mut Desk<'_>) -> Step {
+        desk.count(Language::Http, Outcome::NotStored);
+        reply::words(desk.out.bytes(), status, words, Staying::Not);
+        Step::Last(input.len())
+    }
+
+    /// A request that is whole.
+    fn answer(&mut self, coming: Coming, desk: &mut Desk<'_>) {
+        let head = coming.head;
+        match head.method {
+            Method::Put => match coming.upload {
+                Some((upload, sum)) => self.store(head, upload, sum, desk),
+                None => self.say(&head, 400, "", desk),
+            },
+            Method::Get if head.path == "/metrics" => {
+                let text = desk.office.metrics.text(&desk.office.shelf, &desk.office.dock);
+                self.report(&head, "text/plain; version=0.0.4; charset=utf-8", &text, desk);
+            }
+            Method::Get if head.path == "/status" => {
+                let text = format!(
+                    "{:#}\n",
+                    desk.office.metrics.status(&desk.office.shelf, &desk.office.dock)
+                );
+                self.report(&head, "application/json", &text, desk);
+            }
+            Method::Get | Method::Head | Method::PropFind => self.look(head, desk),
+            Method::Delete => {
+                let removed = name(&head, desk).is_some_and(|key| desk.office.shelf.remove_value(&key));
+                if removed {
+                    desk.wrote("delete", &head.path, 0);
+                }
+                desk.count(Language::Http, Outcome::Other);
+                self.say(&head, if removed { 204 } else { 404 }, "", desk);
+            }
+            Method::MkCol => self.say(&head, 201, "", desk),
+            Method::Options => {
+                let staying = staying(&head, desk);
+                reply::head(desk.out.bytes(), 200, "", 0, staying);
+                self.end(staying);
+            }
+        }
+    }
+
+    fn report(&mut self, head: &Head, kind: &str, text: &str, desk: &mut Desk<'_>) {
+        let staying = staying(head, desk);
+        let out = desk.out.bytes();
+        reply::head(out, 200, kind, text.len() as u64, staying);
+        out.extend(text.as_bytes());
+        self.end(staying);
+    }
+
+    fn look(&mut self, head: Head, desk: &mut Desk<'_>) {
+        if head.method == Method::PropFind && head.path.ends_with('/') {
+            let text = reply::properties(&head.path, None);
+            return self.tell_properties(&head, &text, desk);
+        }
+        let shelf = &desk.office.shelf;
+        let digest = name(&head, desk).and_then(|key| shelf.value(&key));
+        match digest.map_or(Look::Missing, |digest| shelf.look(&digest, Form::Plain)) {
+            Look::Missing => self.tell(&head, None, desk),
+            Look::Here(content) => self.tell(&head, Some(content), desk),
+            Look::Away => {
+                self.state = State::Away(head, 0);
+                let load = |digest| Errand::carry(move |shelf| Done::Opened(shelf.load(&digest, Form::Plain)));
+                *desk.errand = digest.map(load);
+            }
+        }
+    }
+
+    fn tell(&mut self, head: &Head, content: Option<Content>, desk: &mut Desk<'_>) {
+        let Some(content) = content else {
+            desk.count(Language::Http, Outcome::Miss);
+            return self.say(head, 404, "", desk);
+        };
+        desk.count(Language::Http, Outcome::Hit);
+        if head.method == Method::PropFind {
+            let text = reply::properties(&head.path, Some(content.length()));
+            return self.tell_properties(head, &text, desk);
+        }
+        let staying = staying(head, desk);
+        let kind = "application/octet-stream";
+        reply::head(desk.out.bytes(), 200, kind, content.length(), staying);
+        if head.method == Method::Get {
+            desk.gave(content.length());
+            desk.out.content(content, 0, Wrapping::Bare);
+        }
+        self.end(staying);
+    }
+
+    fn tell_properties(&mut self, head: &Head, text: &str, desk: &mut Desk<'_>) {
+        let staying = staying(head, desk);
+        let out = desk.out.bytes();
+        reply::head(out, 207, "application/xml; charset=utf-8", text.len() as u64, staying);
+        out.extend(text.as_bytes());
+        self.end(staying);
+    }
+
+    fn store(&mut self, head: Head, upload: Upload, sum: Option<Sum>, desk: &mut Desk<'_>) {
+        if sum.is_some_and(|(hasher, sum)| hasher.finalize()[..] != sum) {
+            let differs = NotStored::new(NotKept::Digest, "the content does not have the SHA-256 of its name");
+            return self.tell_stored(&head, 0, &Err(differs), desk);
+        }
+        let length = upload.length;
+        let (Some(place), Ok(content)) = (place(&head, desk), upload.finish()) else {
+            return self.say(&head, 507, "", desk);
+        };
+        self.state = State::Away(head, length);
+        *desk.errand = Some(keeping(place, content));
+    }
+
+    fn tell_stored(&mut self, head: &Head, length: u64, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {
+        match stored {
+            Ok(()) => {
+                desk.wrote("put", &head.path, length);
+                desk.count(Language::Http, Outcome::Stored);
+                self.say(head, 201, "", desk);
+            }
+            Err(not) => {
+                desk.count(Language::Http, Outcome::NotStored);
+                let status = match not.why {
+                    NotKept::Digest | NotKept::Malformed => 400,
+                    NotKept::TooLarge => 413,
+                    _ => 507,
+                };
+                self.say(head, status, &not.words, desk);
+            }
+        }
+    }
+
+    fn say(&mut self, head: &Head, status: u16, words: &str, desk: &mut Desk<'_>) {
+        let staying = staying(head, desk);
+        let words = if head.method == Method::Head { "" } else { words };
+        reply::words(desk.out.bytes(), status, words, staying);
+        self.end(staying);
+    }
+
+    fn end(&mut self, staying: Staying) {
+        self.state = match staying {
+            Staying::Not => State::Closing,
+            _ => State::Idle,
+        };
+    }
+}
+
+fn name(head: &Head, desk: &Desk<'_>) -> Option<Digest> {
+    place(head, desk).map(|place| place.key)
+}
+
+fn place(head: &Head, desk: &Desk<'_>) -> Option<Place> {
+    let namespace = &desk.standing.as_ref()?.holder.namespace;
+    Some(Place::of("http", namespace, head.path.as_bytes()))
+}
+
+/// The SHA-256 that a path of Bazel's contents tells.
+fn sum_of(path: &str) -> Option<[u8; 32]> {
+    let (folder, name) = path.rsplit_once('/')?;
+    if !folder.ends_with("/cas") {
+        return None;
+    }
+    let digest: Digest = name.parse().ok()?;
+    Some(digest.0)
+}

@@ -1,0 +1,426 @@
+//! The dialect of other `wafd`s: `docs/room.md`.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::dialect::{Step, Talk};
+use super::hot::{Coded, Form};
+use super::metrics::{Language, Outcome};
+use super::office::{Desk, Standing};
+use super::outbox::{Body, Wrapping};
+use super::porters::{Done, Errand};
+use super::shelf::{self, Look, NotStored, Place};
+use super::upload::Upload;
+use crate::bytes::digest::Digest;
+use crate::bytes::fields::Malformed;
+use crate::files::folder::ENGINE;
+use crate::room::{
+    Begun, Bits, Coding, Content, Hello, NotKept, Refusal, Reply, Request, FRAME_CAP, GREETING_CAP, MOST_NAME, PIECE,
+    VERSION,
+};
+
+/// Uploads of one connection at a time.
+const UPLOADS: usize = 64;
+/// Blobs up to this size come in one frame.
+const WHOLE: u64 = 64 << 10;
+
+#[derive(Default)]
+pub struct Room {
+    is_greeted: bool,
+    uploads: HashMap<u32, Coming>,
+    /// What was asked for and is being answered.
+    work: Option<Work>,
+    /// The upload that is being stored.
+    storing: Option<(u32, Digest, u64)>,
+    is_waiting: bool,
+}
+
+struct Coming {
+    digest: Digest,
+    coding: Coding,
+    size: u64,
+    upload: Upload,
+}
+
+enum Work {
+    Find(Find),
+    Get { id: u32, left: VecDeque<Digest> },
+}
+
+struct Find {
+    id: u32,
+    inline: u32,
+    keys: Vec<Digest>,
+    /// The key that is next.
+    next: usize,
+    /// Of the key before that.
+    found: VecDeque<(Arc<Coded>, Vec<Digest>)>,
+    /// What came along.
+    given: HashSet<Digest>,
+}
+
+impl Talk for Room {
+    fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+        if self.is_waiting {
+            return Ok(Step::Held);
+        }
+        if let Some(work) = self.work.take() {
+            self.go_on(work, desk);
+            return Ok(Step::Took(0));
+        }
+        let Some((head, rest)) = input.split_first_chunk::<4>() else {
+            return Ok(Step::Wants);
+        };
+        let length = u32::from_le_bytes(*head) as usize;
+        let cap = if self.is_greeted { FRAME_CAP } else { GREETING_CAP };
+        if length == 0 || length > cap {
+            return Err(Malformed("the length of a frame"));
+        }
+        let Some(frame) = rest.get(..length) else {
+            return Ok(Step::Wants);
+        };
+        let took = 4 + length;
+        match (Request::decode(frame)?, desk.standing.clone()) {
+            (Request::Hello(hello), None) => Ok(self.greet(&hello, took, desk)),
+            (request, Some(standing)) if self.is_greeted => {
+                self.take(request, &standing, desk)?;
+                Ok(Step::Took(took))
+            }
+            _ => Err(Malformed("a greeting comes first and once")),
+        }
+    }
+
+    fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed> {
+        self.is_waiting = false;
+        match done {
+            Done::Opened(body) => {
+                if let Some(Work::Get { id, left }) = &mut self.work {
+                    if let Some(digest) = left.pop_front() {
+                        give(*id, &digest, body, desk);
+                    }
+                }
+            }
+            Done::Stored(stored) => {
+                if let Some((id, digest, size)) = self.storing.take() {
+                    tell_blob(id, &digest, size, &stored, desk);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_midway(&self) -> bool {
+        !self.uploads.is_empty()
+    }
+
+    fn needs(&self, input: &[u8]) -> Option<usize> {
+        let length = input.first_chunk().map_or(0, |head| u32::from_le_bytes(*head) as usize);
+        Some(4 + length.min(FRAME_CAP))
+    }
+}
+
+impl Room {
+    fn greet(&mut self, hello: &Hello<'_>, took: usize, desk: &mut Desk<'_>) -> Step {
+        let refuse = |why, words: &str, desk: &mut Desk<'_>| {
+            let words = words.as_bytes();
+            desk.out.reply(&Reply::Refused { why, words });
+            *desk.standing = None;
+            Step::Last(took)
+        };
+        if hello.lowest > VERSION || hello.highest < VERSION {
+            return refuse(Refusal::Version, "this server speaks version 1", desk);
+        }
+        if desk.office.is_leaving() {
+            return refuse(Refusal::Leaving, "this server is leaving", desk);
+        }
+        let Some(standing) = desk.admit(hello.token) else {
+            return refuse(Refusal::Token, "this server knows no such token", desk);
+        };
+        let own = standing.holder.namespace.as_bytes();
+        if !hello.namespace.is_empty() && hello.namespace != own {
+            return refuse(Refusal::Namespace, "this token is for another namespace", desk);
+        }
+        self.is_greeted = true;
+        desk.out.reply(&Reply::Welcome {
+            version: VERSION,
+            rights: standing.holder.rights,
+            largest: desk.office.limits.blob,
+            name: format!("wafd {ENGINE}").as_bytes(),
+        });
+        Step::Took(took)
+    }
+
+    fn take(&mut self, request: Request<'_>, standing: &Standing, desk: &mut Desk<'_>) -> Result<(), Malformed> {
+        match request {
+            Request::Hello(_) => return Err(Malformed("a greeting comes once")),
+            Request::Find { id, inline, keys } => {
+                let namespace = &standing.holder.namespace;
+                let key = |key: &Digest| shelf::key("room", namespace, &key.0);
+                self.work = Some(Work::Find(Find {
+                    id,
+                    inline,
+                    keys: keys.iter().map(key).collect(),
+                    next: 0,
+                    found: VecDeque::new(),
+                    given: HashSet::new(),
+                }));
+            }
+            Request::Get { id, digests } => {
+                self.work = Some(Work::Get {
+                    id,
+                    left: digests.into(),
+                });
+            }
+            Request::Has { id, digests } => {
+                let has = |digest: &Digest| desk.office.shelf.store.has_blob(digest);
+                let bits: Bits = digests.iter().map(has).collect();
+                desk.count(Language::Room, Outcome::Other);
+                desk.out.reply(&Reply::Held { id, bits });
+            }
+            Request::Blob { id, begun } => self.begin(id, &begun, standing, desk)?,
+            Request::Data { id, bytes } => self.more(id, bytes, desk),
+            Request::Entry { id, key, needs, bytes } => {
+                let stored = match standing.holder.rights.write {
+                    false => Err(read_only()),
+                    true => {
+                        let place = Place::of("room", &standing.holder.namespace, &key.0);
+                        desk.office.shelf.keep_entry(&place, bytes, &needs)
+                    }
+                };
+                if stored.is_ok() {
+                    desk.wrote("entry", &key.to_string(), bytes.len() as u64);
+                }
+                tell(id, &stored, desk);
+            }
+            Request::Ping { id } => desk.out.reply(&Reply::Pong { id }),
+            Request::Abandon { id } => drop(self.uploads.remove(&id)),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, id: u32, begun: &Begun<'_>, standing: &Standing, desk: &mut Desk<'_>) -> Result<(), Malformed> {
+        let largest = desk.office.limits.blob;
+        let refused = match () {
+            () if !standing.holder.rights.write => Some(read_only()),
+            () if begun.size > largest => {
+                let words = format!("{largest} bytes are the most");
+                Some(NotStored::new(NotKept::TooLarge, words))
+            }
+            () => None,
+        };
+        if let Some(refused) = refused {
+            tell(id, &Err(refused), desk);
+            return Ok(());
+        }
+        if desk.office.shelf.store.hold_blob(&begun.digest) {
+            tell(id, &Ok(()), desk);
+            return Ok(());
+        }
+        if self.uploads.len() >= UPLOADS {
+            return Err(Malformed("too many uploads at a time"));
+        }
+        let coming = Coming {
+            digest: begun.digest,
+            coding: begun.coding,
+            size: begun.size,
+            upload: desk.office.dock.begin(),
+        };
+        if self.uploads.insert(id, coming).is_some() {
+            return Err(Malformed("an upload of this number is under way"));
+        }
+        self.more(id, begun.first, desk);
+        Ok(())
+    }
+
+    /// Of uploads that were answered more may be under way.
+    fn more(&mut self, id: u32, bytes: &[u8], desk: &mut Desk<'_>) {
+        let Some(coming) = self.uploads.get_mut(&id) else {
+            return;
+        };
+        let added = match coming.upload.length + bytes.len() as u64 > coming.size {
+            true => Err(NotStored::new(NotKept::Malformed, "more bytes came than were told")),
+            false => desk.office.dock.add(&mut coming.upload, bytes).map_err(NotStored::from),
+        };
+        if added.is_err() {
+            self.uploads.remove(&id);
+            tell(id, &added, desk);
+        } else if coming.upload.length == coming.size {
+            if let Some(coming) = self.uploads.remove(&id) {
+                self.store(id, coming, desk);
+            }
+        }
+    }
+
+    fn store(&mut self, id: u32, coming: Coming, desk: &mut Desk<'_>) {
+        let (digest, coding, size) = (coming.digest, coming.coding, coming.size);
+        let is_small = coming.upload.is_small();
+        let material = match coming.upload.finish() {
+            Ok(material) => material,
+            Err(error) => return tell(id, &Err(error.into()), desk),
+        };
+        if is_small {
+            let stored = desk.office.shelf.keep_blob(&digest, coding, material);
+            return tell_blob(id, &digest, size, &stored, desk);
+        }
+        self.storing = Some((id, digest, size));
+        self.is_waiting = true;
+        *desk.errand = Some(Errand::carry(move |shelf| {
+            Done::Stored(shelf.keep_blob(&digest, coding, material))
+        }));
+    }
+
+    /// Answers until there is much to send, or something is away.
+    fn go_on(&mut self, work: Work, desk: &mut Desk<'_>) {
+        match work {
+            Work::Find(find) => self.find(find, desk),
+            Work::Get { id, left } => self.get(id, left, desk),
+        }
+    }
+
+    fn find(&mut self, mut find: Find, desk: &mut Desk<'_>) {
+        while !desk.out.is_clogged() {
+            if let Some((entry, needs)) = find.found.pop_front() {
+                find.tell(&entry, &needs, desk);
+                continue;
+            }
+            let Some(key) = find.keys.get(find.next) else {
+                return desk.out.reply(&Reply::End { id: find.id });
+            };
+            find.found = desk.office.shelf.entries(key).into();
+            find.next += 1;
+            let outcome = if find.found.is_empty() {
+                Outcome::Miss
+            } else {
+                Outcome::Hit
+            };
+            desk.count(Language::Room, outcome);
+        }
+        self.work = Some(Work::Find(find));
+    }
+
+    fn get(&mut self, id: u32, mut left: VecDeque<Digest>, desk: &mut Desk<'_>) {
+        while !desk.out.is_clogged() {
+            let Some(digest) = left.front().copied() else {
+                return desk.out.reply(&Reply::End { id });
+            };
+            let body = match desk.office.shelf.look(&digest, Form::Short) {
+                Look::Missing => None,
+                Look::Here(body) => Some(body),
+                Look::Away => {
+                    self.is_waiting = true;
+                    *desk.errand = Some(Errand::carry(move |shelf| {
+                        Done::Opened(shelf.load(&digest, Form::Short))
+                    }));
+                    break;
+                }
+            };
+            left.pop_front();
+            give(id, &digest, body, desk);
+        }
+        self.work = Some(Work::Get { id, left });
+    }
+}
+
+impl Find {
+    /// An entry, and what may come along.
+    fn tell(&mut self, entry: &Coded, needs: &[Digest], desk: &mut Desk<'_>) {
+        let Some(mut room) = PIECE.checked_sub(entry.bytes.len()) else {
+            return;
+        };
+        let mut along = Vec::new();
+        for digest in needs {
+            let shelf = &desk.office.shelf;
+            // The disk holds whole blocks.
+            let is_small = shelf
+                .store
+                .size_of(digest)
+                .is_some_and(|size| size <= u64::from(self.inline) + 4096);
+            if !is_small || self.given.contains(digest) {
+                continue;
+            }
+            if let Look::Here(Body::Memory(coded)) = shelf.look(digest, Form::Short) {
+                if coded.bytes.len() <= room.min(self.inline as usize) {
+                    room -= coded.bytes.len();
+                    self.given.insert(*digest);
+                    along.push((*digest, coded));
+                }
+            }
+        }
+        desk.gave(along.iter().map(|(_, coded)| coded.bytes.len() as u64).sum());
+        desk.out.reply(&Reply::Found {
+            id: self.id,
+            number: (self.next - 1) as u16,
+            entry: &entry.bytes,
+            contents: contents(&along),
+        });
+    }
+}
+
+fn contents(along: &[(Digest, Arc<Coded>)]) -> Vec<Content<'_>> {
+    let mut contents = Vec::with_capacity(along.len());
+    for (digest, coded) in along {
+        contents.push(Content {
+            digest: *digest,
+            coding: coded.coding,
+            bytes: &coded.bytes,
+        });
+    }
+    contents
+}
+
+fn read_only() -> NotStored {
+    NotStored::new(NotKept::ReadOnly, "this token may only read")
+}
+
+fn give(id: u32, digest: &Digest, body: Option<Body>, desk: &mut Desk<'_>) {
+    let Some(body) = body else {
+        desk.count(Language::Room, Outcome::Miss);
+        return desk.out.reply(&Reply::Missing { id, digest: *digest });
+    };
+    desk.count(Language::Room, Outcome::Hit);
+    desk.gave(body.length());
+    let begun = Begun {
+        digest: *digest,
+        coding: body.coding(),
+        size: body.length(),
+        first: &[],
+    };
+    match &body {
+        Body::Memory(coded) if body.length() <= WHOLE => {
+            let first = &coded.bytes;
+            desk.out.reply(&Reply::Blob {
+                id,
+                begun: Begun { first, ..begun },
+            });
+        }
+        _ => {
+            desk.out.reply(&Reply::Blob { id, begun });
+            desk.out.content(body, 0, Wrapping::Data(id));
+        }
+    }
+}
+
+fn tell_blob(id: u32, digest: &Digest, size: u64, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {
+    if stored.is_ok() {
+        desk.wrote("blob", &digest.to_string(), size);
+    }
+    tell(id, stored, desk);
+}
+
+fn tell(id: u32, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {
+    match stored {
+        Ok(()) => {
+            desk.count(Language::Room, Outcome::Stored);
+            desk.out.reply(&Reply::Kept { id });
+        }
+        Err(not) => {
+            desk.count(Language::Room, Outcome::NotStored);
+            let words = &not.words.as_bytes()[..not.words.len().min(MOST_NAME)];
+            desk.out.reply(&Reply::NotKept {
+                id,
+                why: not.why,
+                words,
+            });
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! A thread with connections of its own. Nothing in it waits but `epoll`.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use log::{debug, error, info, warn};
+use rustc_hash::FxHashMap;
+use rustix::event::{epoll, Timespec};
+
+use super::connection::{Connection, End};
+use super::mailbox::{Arrival, Letter, Mailbox};
+use super::metrics::{add, Turned};
+use super::office::Office;
+use super::porters::{Done, Errand};
+use super::shelf::Value;
+use crate::process::fault;
+
+const SCRATCH: usize = 256 << 10;
+const EVENTS: usize = 256;
+/// So many bytes of values are stored at once, or a little more.
+const BATCH: usize = 256 << 10;
+/// The number of the mailbox's bell.
+const BELL: u64 = u64::MAX;
+const TICK: Duration = Duration::from_secs(1);
+/// Where the next request came so soon, a worker looks for the one after it so long before it sleeps: to be woken takes as
+/// long as to answer.
+const EAGERNESS: Duration = Duration::from_micros(60);
+/// How often those that wait for memory are looked at: any worker's connections may give some back.
+const FEEDING: Duration = Duration::from_millis(5);
+/// So long may take what is under way when the server leaves.
+const PARTING: Duration = Duration::from_secs(10);
+
+pub struct Worker {
+    office: Arc<Office>,
+    mailbox: Arc<Mailbox>,
+    epoll: OwnedFd,
+    connections: FxHashMap<u64, Connection>,
+    /// Those that have shown no token, in the order in which they came.
+    strangers: BTreeSet<u64>,
+    /// Those that wait for memory, in the order in which they came.
+    starving: VecDeque<u64>,
+    keys: u64,
+    scratch: Vec<u8>,
+    /// What is to be stored at once.
+    batch: Batch,
+    is_eager: bool,
+    ticked: Instant,
+    /// It leaves, at last at this time.
+    leaves: Option<Instant>,
+}
+
+/// Values that came at the same time, and whose they are.
+#[derive(Default)]
+struct Batch {
+    connections: Vec<u64>,
+    values: Vec<Value>,
+    size: usize,
+}
+
+impl Batch {
+    fn push(&mut self, connection: u64, value: Value) {
+        self.size += value.bytes.len();
+        self.connections.push(connection);
+        self.values.push(value);
+    }
+}
+
+impl Worker {
+    pub fn new(office: &Arc<Office>, mailbox: &Arc<Mailbox>) -> io::Result<Worker> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = epoll::EventData::new_u64(BELL);
+        epoll::add(&epoll, &mailbox.bell, bell, epoll::EventFlags::IN)?;
+        Ok(Worker {
+            office: office.clone(),
+            mailbox: mailbox.clone(),
+            epoll,
+            connections: HashMap::default(),
+            strangers: BTreeSet::new(),
+            starving: VecDeque::new(),
+            keys: 0,
+            scratch: vec![0; SCRATCH],
+            batch: Batch::default(),
+            is_eager: false,
+            ticked: Instant::now(),
+            leaves: None,
+        })
+    }
+
+    /// Serves until it is told to leave and nothing is under way.
+    pub fn run(mut self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        while !self.is_done() {
+            let mut wait = TICK.saturating_sub(self.ticked.elapsed());
+            if !self.starving.is_empty() {
+                wait = wait.min(FEEDING);
+            }
+            if !self.batch.values.is_empty() {
+                wait = Duration::ZERO;
+            }
+            match self.wait(wait, &mut events) {
+                Ok(()) => events.drain(..).for_each(|event| {
+                    self.take(event);
+                    if self.batch.size > BATCH {
+                        self.keep();
+                    }
+                }),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return warn!("wait for connections: {error}"),
+            }
+            self.feed();
+            self.keep();
+            if self.ticked.elapsed() >= TICK {
+                self.tick();
+            }
+        }
+    }
+
+    /// Until something happens, or this time is over.
+    fn wait(&mut self, most: Duration, events: &mut Vec<epoll::Event>) -> rustix::io::Result<()> {
+        let began = Instant::now();
+        while self.is_eager {
+            self.poll(Duration::ZERO, events)?;
+            if !events.is_empty() {
+                return Ok(());
+            }
+            self.is_eager = began.elapsed() < EAGERNESS.min(most);
+            rustix::thread::sched_yield();
+        }
+        self.poll(most.saturating_sub(began.elapsed()), events)?;
+        self.is_eager = began.elapsed() < EAGERNESS;
+        Ok(())
+    }
+
+    fn poll(&self, most: Duration, events: &mut Vec<epoll::Event>) -> rustix::io::Result<()> {
+        let most = Timespec {
+            tv_sec: most.as_secs() as i64,
+            tv_nsec: i64::from(most.subsec_nanos()),
+        };
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&most)).map(|_| ())
+    }
+
+    fn is_done(&self) -> bool {
+        let is_late = |at: Instant| self.connections.is_empty() || Instant::now() > at;
+        self.leaves.is_some_and(is_late)
+    }
+
+    fn take(&mut self, event: epoll::Event) {
+        let (key, flags) = (event.data.u64(), event.flags);
+        if key == BELL {
+            let letters = self.mailbox.take();
+            return letters.into_iter().for_each(|letter| self.open(letter));
+        }
+        self.with(key, |connection, scratch, office| {
+            let interest = connection.interest;
+            if flags.contains(epoll::EventFlags::OUT) {
+                if let Some(errand) = connection.writable(office)? {
+                    return Ok(Some(errand));
+                }
+            }
+            let has_ended = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
+            match flags.contains(epoll::EventFlags::IN) && interest.0 {
+                true => connection.receive(scratch, office),
+                false if has_ended => Err(End::Gone),
+                false => Ok(None),
+            }
+        });
+    }
+
+    fn open(&mut self, letter: Letter) {
+        match letter {
+            Letter::Arrived(arrival) => {
+                let peer = arrival.peer;
+                if let Err(error) = self.admit(arrival) {
+                    self.office.metrics.open.fetch_sub(1, Ordering::Relaxed);
+                    debug!("connection of {peer}: {error}");
+                }
+            }
+            Letter::Done(key, done) => self.with(key, |connection, _, office| connection.done(done, office)),
+            Letter::Fault(key) => self.drop_connection(key, &End::Fault),
+            Letter::Tokens => self.revoke(),
+            Letter::Leave => {
+                self.leaves = Some(Instant::now() + PARTING);
+                self.part();
+            }
+        }
+    }
+
+    fn admit(&mut self, arrival: Arrival) -> io::Result<()> {
+        let connection = Connection::new(arrival, &self.office)?;
+        if self.office.strangers() > self.office.most_strangers() {
+            // Not the new one: a crowd that shows no tokens would keep out all who have one.
+            if let Some(oldest) = self.strangers.first().copied() {
+                let words = "others have come, and it has shown no token";
+                self.drop_connection(oldest, &End::Turned(Turned::Crowded, words));
+            }
+        }
+        self.keys += 1;
+        let data = epoll::EventData::new_u64(self.keys);
+        epoll::add(&self.epoll, connection.socket(), data, epoll::EventFlags::IN)?;
+        self.connections.insert(self.keys, connection);
+        self.strangers.insert(self.keys);
+        Ok(())
+    }
+
+    /// Lets a connection do something, and does what follows from that.
+    fn with(&mut self, key: u64, act: impl FnOnce(&mut Connection, &mut [u8], &Office) -> Result<Option<Errand>, End>) {
+        let Some(connection) = self.connections.get_mut(&key) else {
+            return;
+        };
+        let done = fault::contain(|| {
+            let mut done = act(connection, &mut self.scratch, &self.office);
+            while matches!(done, Ok(None)) && connection.has_more(&self.office) {
+                done = connection.receive(&mut self.scratch, &self.office);
+            }
+            done
+        });
+        let is_stranger = connection.standing.is_none();
+        if is_stranger != std::mem::replace(&mut connection.is_stranger, is_stranger) {
+            match is_stranger {
+                true => self.strangers.insert(key),
+                false => self.strangers.remove(&key),
+            };
+        }
+        match done.unwrap_or(Err(End::Fault)) {
+            Ok(errand) => {
+                match errand {
+                    Some(Errand::Carry(deed)) => self.office.porters.carry(deed, &self.mailbox, key),
+                    // Soon it goes on; what it waits for stays as it is.
+                    Some(Errand::Keep(value)) => return self.batch.push(key, value),
+                    None => {}
+                }
+                if self.leaves.is_some() && connection.is_idle() {
+                    return self.drop_connection(key, &End::Gone);
+                }
+                if connection.starves && !self.starving.contains(&key) {
+                    self.starving.push_back(key);
+                }
+                let wants = (connection.wants_input(&self.office), connection.wants_output());
+                if wants != connection.interest {
+                    connection.interest = wants;
+                    let mut flags = epoll::EventFlags::empty();
+                    flags.set(epoll::EventFlags::IN, wants.0);
+                    flags.set(epoll::EventFlags::OUT, wants.1);
+                    let data = epoll::EventData::new_u64(key);
+                    let _ = epoll::modify(&self.epoll, connection.socket(), data, flags);
+                }
+            }
+            Err(end) => self.drop_connection(key, &end),
+        }
+    }
+
+    /// One after the other, so that nobody who needs much waits behind those who need little.
+    fn feed(&mut self) {
+        while let Some(key) = self.starving.front().copied() {
+            self.with(key, Connection::feed);
+            if self.connections.get(&key).is_some_and(|connection| connection.starves) {
+                break;
+            }
+            self.starving.pop_front();
+        }
+    }
+
+    /// Stores what is to be stored, and tells those who wait for it. One may send the next by that.
+    fn keep(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.values.is_empty() {
+            return;
+        }
+        let Some(stored) = fault::contain(|| self.office.shelf.keep_values(batch.values)) else {
+            let ended = batch.connections.into_iter();
+            return ended.for_each(|key| self.drop_connection(key, &End::Fault));
+        };
+        for (key, stored) in batch.connections.into_iter().zip(stored) {
+            self.with(key, |connection, _, office| {
+                connection.done(Done::Stored(stored), office)
+            });
+        }
+    }
+
+    fn drop_connection(&mut self, key: u64, end: &End) {
+        let Some(connection) = self.connections.remove(&key) else {
+            return;
+        };
+        self.strangers.remove(&key);
+        self.office.metrics.open.fetch_sub(1, Ordering::Relaxed);
+        let peer = connection.peer;
+        let dropped = fault::contain(|| drop(connection));
+        match if dropped.is_some() { end } else { &End::Fault } {
+            End::Gone => debug!("connection of {peer} has ended"),
+            End::Failed(error) => debug!("connection of {peer}: {error}"),
+            End::Fault => {
+                self.office.metrics.turn(Turned::Fault);
+                error!("{peer} met a fault of ours, and its connection ends: please report what is told above");
+            }
+            End::Turned(why, words) => {
+                self.office.metrics.turn(*why);
+                info!("{peer} is turned away: {words}");
+            }
+        }
+    }
+
+    fn revoke(&mut self) {
+        let office = &self.office;
+        let is_revoked =
+            |connection: &Connection| connection.standing.as_ref().is_some_and(|found| !office.knows(found));
+        let revoked: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| is_revoked(connection))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in revoked {
+            self.drop_connection(key, &End::Turned(Turned::Revoked, "its token was revoked"));
+        }
+    }
+
+    /// Ends what has nothing under way.
+    fn part(&mut self) {
+        let idle = self
+            .connections
+            .iter_mut()
+            .filter_map(|(key, connection)| connection.is_idle().then_some(*key));
+        let idle: Vec<_> = idle.collect();
+        idle.into_iter().for_each(|key| self.drop_connection(key, &End::Gone));
+    }
+
+    fn tick(&mut self) {
+        self.ticked = Instant::now();
+        let keys: Vec<_> = self.connections.keys().copied().collect();
+        for key in keys {
+            let now = self.ticked;
+            self.with(key, |connection, _, office| match connection.tick(now, office)? {
+                true => connection.go_on(office),
+                false => Ok(None),
+            });
+        }
+        if self.leaves.is_some() {
+            self.part();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        add(
+            &self.office.metrics.open,
+            (self.connections.len() as u64).wrapping_neg(),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::fields::Malformed;
+    use crate::cache::store::{Compression, Settings, Store};
+    use crate::http::asker::Names;
+    use crate::team::dialect::{self, Spoken, Step, Talk};
+    use crate::team::hot::Hot;
+    use crate::team::limits::{Budget, Limits};
+    use crate::team::office::{Desk, Rules};
+    use crate::team::porters::Porters;
+    use crate::team::shelf::Shelf;
+    use crate::team::tokens::Tokens;
+    use crate::team::upload::Dock;
+    use std::fs;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::path::PathBuf;
+    use std::thread::JoinHandle;
+
+    /// A dialect with a mistake in it, at one of the places where one can be.
+    enum Faulty {
+        Answering,
+        Carrying,
+        HearingOfIt,
+        Dropping,
+    }
+
+    impl Talk for Faulty {
+        fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+            match self {
+                Faulty::Answering => panic!("a mistake in an answer"),
+                Faulty::Dropping => return Ok(Step::Last(input.len())),
+                Faulty::Carrying => *desk.errand = Some(Errand::carry(|_| panic!("a mistake in an errand"))),
+                Faulty::HearingOfIt => *desk.errand = Some(Errand::carry(|_| Done::Opened(None))),
+            }
+            Ok(Step::Took(input.len()))
+        }
+
+        fn done(&mut self, _: Done, _: &mut Desk<'_>) -> Result<(), Malformed> {
+            panic!("a mistake after an errand")
+        }
+
+        fn is_midway(&self) -> bool {
+            false
+        }
+    }
+
+    impl Drop for Faulty {
+        fn drop(&mut self) {
+            if matches!(self, Faulty::Dropping) {
+                panic!("a mistake at the end");
+            }
+        }
+    }
+
+    /// Those of the product, and beside them those that have mistakes.
+    fn recognize(first: &[u8]) -> Result<Option<Spoken>, Malformed> {
+        let faulty = match first {
+            b"!answering" => Faulty::Answering,
+            b"!carrying" => Faulty::Carrying,
+            b"!hearing" => Faulty::HearingOfIt,
+            b"!dropping" => Faulty::Dropping,
+            _ => return dialect::recognize(first),
+        };
+        Ok(Some(Box::new(faulty)))
+    }
+
+    /// A server of one worker, that knows no signals and no tokens.
+    struct Place {
+        folder: PathBuf,
+        office: Arc<Office>,
+        mailbox: Arc<Mailbox>,
+        thread: Option<JoinHandle<()>>,
+        listener: TcpListener,
+    }
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let folder = std::env::temp_dir().join(format!("worker-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            let (max_size, compression) = (1 << 30, Compression::Auto);
+            let settings = Settings { max_size, compression };
+            let shelf = Arc::new(Shelf {
+                store: Store::open(&folder, settings).unwrap(),
+                hot: Hot::new(1 << 20),
+                downloads: Budget::new(1 << 20),
+                quotas: Vec::new(),
+            });
+            let dock = Dock {
+                folder: folder.clone(),
+                budget: Budget::new(1 << 20),
+            };
+            let rules = Rules {
+                limits: Limits {
+                    connections: 40,
+                    patience: Duration::from_secs(600),
+                    blob: 1 << 20,
+                    rate: 0,
+                    uploads: 1 << 20,
+                },
+                writes: None,
+                tls: None,
+                are_metrics_open: false,
+                tokens: Tokens::default(),
+                names: Names::default(),
+                recognize,
+            };
+            let office = Arc::new(Office::new(
+                shelf.clone(),
+                Porters::start(1, &shelf).unwrap(),
+                dock,
+                rules,
+            ));
+            let mailbox = Arc::new(Mailbox::new().unwrap());
+            let worker = Worker::new(&office, &mailbox).unwrap();
+            Place {
+                folder,
+                office,
+                mailbox,
+                thread: Some(std::thread::spawn(|| worker.run())),
+                listener: TcpListener::bind("127.0.0.1:0").unwrap(),
+            }
+        }
+
+        fn peer(&self) -> TcpStream {
+            let peer = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
+            peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+            let (socket, from) = self.listener.accept().unwrap();
+            add(&self.office.metrics.open, 1);
+            self.mailbox.put(Letter::Arrived(Arrival {
+                socket,
+                peer: from,
+                is_plain: false,
+            }));
+            peer
+        }
+
+        fn faults(&self) -> u64 {
+            let status = self.office.metrics.status(&self.office.shelf, &self.office.dock);
+            status["turned_away_total"]["why=fault"].as_u64().unwrap()
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            self.mailbox.put(Letter::Leave);
+            let ended = self.thread.take().map(JoinHandle::join);
+            let _ = fs::remove_dir_all(&self.folder);
+            if !std::thread::panicking() {
+                ended.unwrap().expect("the worker has lived until now");
+            }
+        }
+    }
+
+    fn ping(mut peer: &TcpStream) {
+        peer.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+        let mut answer = [0; 7];
+        peer.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"+PONG\r\n");
+    }
+
+    #[test]
+    fn a_panic_in_one_connection_ends_that_one_only() {
+        let place = Place::new("fault");
+        let neighbour = place.peer();
+        ping(&neighbour);
+        let words: [&[u8]; 4] = [b"!answering", b"!carrying", b"!hearing", b"!dropping"];
+        for (round, word) in (1..).zip(words) {
+            let mut faulty = place.peer();
+            faulty.write_all(word).unwrap();
+            let ended = faulty.read(&mut [0; 100]);
+            assert!(matches!(ended, Ok(0)) || ended.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionReset));
+            drop(faulty);
+            ping(&neighbour);
+            ping(&place.peer());
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while place.faults() < round {
+                assert!(
+                    Instant::now() < deadline,
+                    "{} is not counted",
+                    String::from_utf8_lossy(word)
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let is_over = |open: &u64| *open <= 1;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !is_over(&place.office.metrics.open.load(Ordering::Relaxed)) {
+            assert!(Instant::now() < deadline, "a connection is counted that is not there");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Of 40 connections 10 may be there without a token.
+    #[test]
+    fn connections_that_show_no_token_make_room_for_others_the_oldest_first() {
+        let place = Place::new("strangers");
+        let known: Vec<_> = (0..5).map(|_| place.peer()).collect();
+        known.iter().for_each(ping);
+        place.office.close();
+        let mut strangers: Vec<_> = (0..20).map(|_| place.peer()).collect();
+        for old in &mut strangers[..9] {
+            assert_eq!(old.read(&mut [0]).unwrap(), 0, "it has to go");
+        }
+        for new in &mut strangers[15..] {
+            new.set_nonblocking(true).unwrap();
+            let found = new.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(found, Err(io::ErrorKind::WouldBlock), "it may stay");
+        }
+        known.iter().for_each(ping);
+        assert_eq!(place.office.known.now(), 5);
+    }
+}
