@@ -279,7 +279,7 @@ def tell_json(house: House) -> Dict[str, object]:
 
 # ---- the picture
 
-WIDTH, BOX, HEIGHT, STEP = 900, 100, 34, 84
+WIDTH, BOX, HEIGHT, STEP = 900, 112, 34, 84
 
 
 def draw(house: House) -> str:
