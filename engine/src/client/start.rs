@@ -32,7 +32,7 @@ const LOCK_TIME: Duration = Duration::from_secs(10);
 /// How long an engine may take from its fork to its socket.
 const BIRTH_TIME: Duration = Duration::from_secs(10);
 /// How often we look meanwhile whether its holder can let go of it.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
 const LOG_CAP: u64 = 1 << 20;
 
 /// How to reach the engine that now runs.

@@ -39,7 +39,7 @@ const NO_SUCH: i32 = 127;
 const NO_PROGRAM: i32 = 126;
 const STAT_CAP: usize = 1024;
 /// How often we look, while a command runs, whether its engine was stopped.
-const WATCH: Duration = Duration::from_millis(500);
+const WATCH: Duration = Duration::from_millis(250);
 /// For who asks about the cache: an engine may take that long to start on a machine that is busy.
 const START_TIME: Duration = Duration::from_secs(30);
 /// After the loss of an engine, the next one starts when nothing of it is left.
