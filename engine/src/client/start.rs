@@ -157,7 +157,7 @@ fn wake_holder(life: &File) {
     }
 }
 
-/// Has the kernel interrupt a system call; zero takes it back.
+/// Has the kernel interrupt system calls each time that so much time has passed; zero ends that.
 fn interrupt_after(time: Duration) {
     extern "C" fn nothing(_: libc::c_int) {}
     // SAFETY: a handler that does nothing, without SA_RESTART; a timer of this process.
@@ -165,7 +165,16 @@ fn interrupt_after(time: Duration) {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;
         libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut());
-        libc::alarm(time.as_secs() as u32);
+        let value = libc::timeval {
+            tv_sec: time.as_secs() as libc::time_t,
+            tv_usec: time.subsec_micros() as libc::suseconds_t,
+        };
+        // Again and again: a signal that comes just before the call interrupts nothing.
+        let timer = libc::itimerval {
+            it_interval: value,
+            it_value: value,
+        };
+        libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut());
     }
 }
 
