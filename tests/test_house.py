@@ -302,7 +302,7 @@ class TestPackage:
 		assert wheel.name.endswith("-py3-none-any.whl")
 		with zipfile.ZipFile(wheel) as archive:
 			assert not [x for x in archive.namelist() if "/scripts/" in x]
-			assert "waflib_extras/launcher.py" in archive.namelist()
+			assert "waflib_extras/launcher/__init__.py" in archive.namelist()
 
 
 class TestLauncher:
@@ -346,7 +346,7 @@ class TestLauncher:
 	def test_no_waflib(self, tmp_path):
 		"""Without waflib there is one line that says how to install it."""
 		(tmp_path / "waflib_extras").symlink_to(ROOT / "waflib_extras")
-		launcher = str(ROOT / "waflib_extras" / "launcher.py")
+		launcher = str(ROOT / "waflib_extras" / "launcher" / "__main__.py")
 		bare = {**os.environ, "PYTHONPATH": str(tmp_path)}
 		done = run([sys.executable, "-S", launcher, "--version"], bare, tmp_path, status=1)
 		assert re.fullmatch("waf: there is no waflib for .*: run .* -m pip install waflib\n", done.stderr)
@@ -356,7 +356,7 @@ class TestLauncher:
 		lost = tmp_path / "lost"
 		lost.mkdir()
 		script = "cd '%s' && rmdir '%s' && exec '%s' '%s' --version"
-		launcher = ROOT / "waflib_extras" / "launcher.py"
+		launcher = ROOT / "waflib_extras" / "launcher" / "__main__.py"
 		command = ["sh", "-c", script % (lost, lost, sys.executable, launcher)]
 		done = run(command, dict(os.environ), tmp_path, status=1)
 		assert done.stderr == "waf: the current folder does not exist any more: change to one that does\n"
