@@ -38,7 +38,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_there_is_one_object(build: lifecycle.Build) -> None:
-	"""Whoever asks for it gets the same, and Waf's function is wrapped once."""
+	"""Each call gives the same object, and Waf's function is wrapped once."""
 	assert lifecycle.find() is build
 	assert [one.path for one in build.replaced] == ["Build.BuildContext.execute"]
 

@@ -1,6 +1,6 @@
 """Which tasks are made in batches, and where Waf meets those that are."""
 
-from typing import TYPE_CHECKING, Optional, Protocol
+from typing import TYPE_CHECKING, Optional
 
 from waflib import Options, Runner, Task, Utils
 from waflib.TaskGen import after_method, feature
@@ -47,19 +47,6 @@ def is_of_known_compiler(task: Task.Task) -> bool:
 	return False
 
 
-class Cacher(Protocol):
-	"""What we ask of the tool ``wafcc``."""
-
-	active: bool
-
-	def find_new_flags(self, task: Task.Task) -> int: ...
-
-
-def find_cacher() -> Optional[Cacher]:
-	"""What decides which commands the tool ``wafcc`` caches, if it does."""
-	return lifecycle.find().find_active_cache()
-
-
 def is_parked_clang(task: Task.Task) -> bool:
 	"""
 	A compile that the engine may have a parked clang do.
@@ -82,7 +69,7 @@ def share_calls(self: "task_gen") -> None:
 		size = find_size(task, self, pool)
 		if size < 2:
 			continue
-		cacher = find_cacher()
+		cacher = lifecycle.find().find_active_cache()
 		if cacher is not None and cacher.find_new_flags(task):
 			pool.leave("wafcc caches it")
 			continue

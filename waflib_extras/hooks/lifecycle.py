@@ -103,7 +103,7 @@ class Replaced(NamedTuple):
 	ours: Any
 
 	def is_in_place(self) -> bool:
-		"""Nobody has replaced it once more, and we have not put it back."""
+		"""Waf still calls our function: it was neither replaced once more nor put back."""
 		return bool(getattr(self.holder, self.name, None) == self.ours)
 
 
@@ -116,7 +116,7 @@ class Build:
 		"""Why there can be no such thing here, once that was said."""
 		self.cache: Optional[Cache] = None
 		self.recording: Optional[Recording] = None
-		"""None while nobody wants a picture."""
+		"""There is one only while a picture of a build is wanted."""
 		self.diary: Any = None
 		"""What ``--why`` is answered from: that of ``console``."""
 		self.changed: Dict[Task, List[bytes]] = {}

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import threading
-from typing import Callable, List, NamedTuple, Optional, Protocol, Tuple, TypedDict
+from typing import Callable, List, NamedTuple, Optional, Tuple, TypedDict
 
 from ..client import engine, protocol
+from ..hooks import lifecycle
 
 FIRST_STEP = 0.1
 """Seconds between two samples; twice as many whenever there are too many of them."""
@@ -75,7 +76,7 @@ class Gauge:
 		self.thread: Optional[threading.Thread] = None
 		self.line: Optional[Line] = None
 
-	def begin(self, prefork: "Optional[Host]") -> None:
+	def begin(self, prefork: Optional[lifecycle.Runner]) -> None:
 		self.ident = threading.get_ident()
 		if prefork is not None:
 			self.line = Line(prefork)
@@ -123,13 +124,6 @@ class Gauge:
 		return "other"
 
 
-class Host(Protocol):
-	"""What we ask of ``prefork``."""
-
-	@property
-	def session(self) -> Optional[engine.Session]: ...
-
-
 class Client(TypedDict):
 	"""A build that the engine works for."""
 
@@ -146,7 +140,7 @@ class Report(TypedDict):
 class Line:
 	"""A connection to the engine by which one learns what other builds do."""
 
-	def __init__(self, prefork: Host) -> None:
+	def __init__(self, prefork: lifecycle.Runner) -> None:
 		self.prefork = prefork
 		self.session: Optional[engine.Session] = None
 		self.connection: Optional[engine.Connection] = None
