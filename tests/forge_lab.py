@@ -19,7 +19,7 @@ MISSING = missing_example("forge")
 
 
 def forge(key: str, value: Dict[str, str], acts: Acts) -> Dict[str, Any]:
-	"""What a shelf or an entry of this key becomes."""
+	"""What a bundle or an entry of this key becomes."""
 	asked = json.dumps({"key": key, "acts": acts, **value})
 	done = subprocess.run([str(find_example("forge"))], input=asked, capture_output=True, text=True, timeout=PATIENCE)
 	assert done.returncode == 0, done.stderr
@@ -65,10 +65,10 @@ class RedisShop(Shop):
 		return [name[len(self.PREFIX) :] for name in self.ask("keys", self.PREFIX + "*").decode().split()]
 
 	def take(self, key: str) -> Dict[str, str]:
-		return {"shelf": self.ask("--raw", "get", self.PREFIX + key)[:-1].hex()}
+		return {"bundle": self.ask("--raw", "get", self.PREFIX + key)[:-1].hex()}
 
 	def put(self, key: str, forged: Dict[str, Any]) -> None:
-		self.ask("-x", "set", self.PREFIX + key, value=bytes.fromhex(forged["shelf"]))
+		self.ask("-x", "set", self.PREFIX + key, value=bytes.fromhex(forged["bundle"]))
 
 
 class RoomShop(Shop):
@@ -101,10 +101,10 @@ class FileShop(Shop):
 		return [path.stem for path in self.folder.glob("*.entries")]
 
 	def take(self, key: str) -> Dict[str, str]:
-		return {"shelf": (self.folder / (key + ".entries")).read_bytes().hex()}
+		return {"bundle": (self.folder / (key + ".entries")).read_bytes().hex()}
 
 	def put(self, key: str, forged: Dict[str, Any]) -> None:
-		(self.folder / (key + ".entries")).write_bytes(bytes.fromhex(forged["shelf"]))
+		(self.folder / (key + ".entries")).write_bytes(bytes.fromhex(forged["bundle"]))
 
 
 class ValueShop(Shop):
@@ -120,16 +120,16 @@ class ValueShop(Shop):
 		return [name[: len(name) - len(self.after)] for name in names if name.endswith(self.after)]
 
 	def take(self, key: str) -> Dict[str, str]:
-		return {"shelf": self.open(self.server.values[self.before + key + self.after]).hex()}
+		return {"bundle": self.open(self.server.values[self.before + key + self.after]).hex()}
 
 	def put(self, key: str, forged: Dict[str, Any]) -> None:
-		self.server.values[self.before + key + self.after] = self.close(bytes.fromhex(forged["shelf"]))
+		self.server.values[self.before + key + self.after] = self.close(bytes.fromhex(forged["bundle"]))
 
 	def open(self, value: bytes) -> bytes:
 		return value
 
-	def close(self, shelf: bytes) -> bytes:
-		return shelf
+	def close(self, bundle: bytes) -> bytes:
+		return bundle
 
 
 class BazelShop(ValueShop):
@@ -144,12 +144,12 @@ class BazelShop(ValueShop):
 	def open(self, value: bytes) -> bytes:
 		return dict(fields(value))[self.STDOUT]
 
-	def close(self, shelf: bytes) -> bytes:
-		size, length = len(shelf), b""
+	def close(self, bundle: bytes) -> bytes:
+		size, length = len(bundle), b""
 		while size > 0x7F:
 			length += bytes([size & 0x7F | 0x80])
 			size >>= 7
-		return bytes([self.STDOUT << 3 | 2]) + length + bytes([size]) + shelf
+		return bytes([self.STDOUT << 3 | 2]) + length + bytes([size]) + bundle
 
 
 @contextlib.contextmanager

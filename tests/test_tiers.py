@@ -272,7 +272,7 @@ def test_a_server_that_comes_back_is_asked_again(machine: Make, redis: RedisServ
 		assert re.search("does not have it|has it, but", first.same(LINE))
 
 
-def test_a_shelf_that_was_damaged_is_none(machine: Make, redis: RedisServer, oddity: Start) -> None:
+def test_a_bundle_that_was_damaged_is_none(machine: Make, redis: RedisServer, oddity: Start) -> None:
 	"""Whatever a byte of it is changed to on its way: a miss, never another result."""
 	first = machine(redis.address)
 	first.write("x.c", "int f;\n")

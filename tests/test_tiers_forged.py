@@ -161,8 +161,8 @@ def test_only_what_a_trusted_key_has_signed_is_taken(machine: Make, shop: Shop) 
 	assert victim(machine, shop).same(LINE).startswith("hit"), "who trusts everybody takes what is signed"
 	assert victim(machine, shop, WAFCC_TRUSTEDKEYS=f"{other} {public}").same(LINE).startswith("hit")
 	moved = forge(another, shop.take(another), [])
-	if "shelf" in value:
-		# the shelf of one key with the entry of another: its own check is made anew
+	if "bundle" in value:
+		# the bundle of one key with the entry of another: its own check is made anew
 		moved = forge(key, {"entry": moved["entry"]}, [])
 	for forged, trusted, why in (
 		(forge(key, value, []), other, "signed by a key that is not trusted"),

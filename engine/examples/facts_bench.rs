@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use wafengine::cache::lookup::entry::Entry;
 use wafengine::cache::story::{understand, Knowledge, Policy, Statuses};
 use wafengine::facts::environment::Environment;
-use wafengine::facts::moment::Moment;
+use wafengine::facts::file_view::FileView;
 use wafengine::facts::path::Place;
 use wafengine::facts::status::Stamp;
 use wafengine::facts::world::{Room, View, World};
@@ -147,7 +147,7 @@ fn main() {
         let mut moment = None;
         let again = measure(ROUNDS, || {
             let mut view = View::at(
-                Moment::for_request(moment.take(), arrived),
+                FileView::for_request(moment.take(), arrived),
                 &world,
                 &place,
                 &environment,

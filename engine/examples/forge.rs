@@ -1,6 +1,6 @@
 //! Forges entries as somebody could who may write to a shared store, for tests: `forge < JSON`.
 //!
-//! Reads `{"key": …, "shelf": … or "entry": …, "acts": [[NAME, …]…]}`, bytes in hexadecimal digits, and tells the same with the newest entry changed, and
+//! Reads `{"key": …, "bundle": … or "entry": …, "acts": [[NAME, …]…]}`, bytes in hexadecimal digits, and tells the same with the newest entry changed, and
 //! with the blobs that come along.
 
 use std::io::{self, Error, Read};
@@ -10,7 +10,7 @@ use serde_json::{json, Map, Value};
 
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::lookup::entry::{Content, Entry, Output, Print};
-use wafengine::cache::remote::shelf::Shelf;
+use wafengine::cache::remote::bundle::Bundle;
 use wafengine::cache::remote::wrapped::Wrapped;
 use wafengine::facts::fact::Fact;
 use wafengine::facts::path::{Path, Root};
@@ -21,19 +21,19 @@ fn main() -> io::Result<()> {
     io::stdin().read_to_string(&mut text)?;
     let asked: Value = serde_json::from_str(&text)?;
     let key: Digest = text_of(&asked["key"])?.parse().map_err(Error::other)?;
-    let mut shelf = match asked["shelf"].as_str() {
-        Some(shelf) => Shelf::decode(&key, &unhex(shelf)?).ok_or(Error::other("no shelf of this key"))?,
-        None => Shelf {
+    let mut bundle = match asked["bundle"].as_str() {
+        Some(bundle) => Bundle::decode(&key, &unhex(bundle)?).ok_or(Error::other("no bundle of this key"))?,
+        None => Bundle {
             entries: vec![unhex(text_of(&asked["entry"])?)?],
-            ..Shelf::default()
+            ..Bundle::default()
         },
     };
-    let bytes = shelf.entries.remove(0);
+    let bytes = bundle.entries.remove(0);
     let mut forged = Forged {
         key,
         entry: Entry::decode(Sealed::read(&bytes).entry).map_err(|_| Error::other("no entry"))?,
         bytes,
-        shelf,
+        bundle,
     };
     for act in asked["acts"].as_array().into_iter().flatten() {
         let words: Option<Vec<&str>> = act
@@ -51,7 +51,7 @@ struct Forged {
     /// The entry as it is handed round.
     bytes: Vec<u8>,
     /// All else.
-    shelf: Shelf,
+    bundle: Bundle,
 }
 
 impl Forged {
@@ -81,7 +81,7 @@ impl Forged {
                 self.bytes.truncate(size);
                 return Ok(());
             }
-            ["lose", "blobs"] => self.shelf.blobs.clear(),
+            ["lose", "blobs"] => self.bundle.blobs.clear(),
             ["file", path, text] => self.add(path, text, None, false),
             ["program", path, text] => self.add(path, text, None, true),
             ["main", text] => self.add("x", text, Some(0), false),
@@ -124,7 +124,7 @@ impl Forged {
 
     fn keep(&mut self, text: &str) -> Digest {
         let digest = Digest::of(text.as_bytes());
-        self.shelf.blobs.insert(digest, Wrapped::of(text.as_bytes().to_vec()));
+        self.bundle.blobs.insert(digest, Wrapped::of(text.as_bytes().to_vec()));
         digest
     }
 
@@ -144,7 +144,7 @@ impl Forged {
     }
 
     fn tell(mut self) -> Value {
-        let blobs = self.shelf.blobs.iter();
+        let blobs = self.bundle.blobs.iter();
         let blobs: Map<_, _> = blobs
             .map(|(digest, blob)| {
                 let told = json!({"coding": blob.coding, "bytes": hex(&blob.bytes)});
@@ -153,8 +153,8 @@ impl Forged {
             .collect();
         let needs: Vec<_> = self.entry.blobs().iter().map(Digest::to_string).collect();
         let entry = hex(&self.bytes);
-        self.shelf.entries.insert(0, self.bytes);
-        json!({"entry": entry, "blobs": blobs, "needs": needs, "shelf": hex(&self.shelf.encode(&self.key))})
+        self.bundle.entries.insert(0, self.bytes);
+        json!({"entry": entry, "blobs": blobs, "needs": needs, "bundle": hex(&self.bundle.encode(&self.key))})
     }
 }
 

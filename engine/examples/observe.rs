@@ -32,15 +32,15 @@ use rustix::process::{kill_process_group, Pid, Signal};
 use serde_json::{json, Value};
 use wafengine::facts::instructions;
 use wafengine::observe::access::{Access, What};
-use wafengine::observe::manners::OWN_CALLS;
+use wafengine::observe::known_programs::OWN_CALLS;
 use wafengine::observe::trace::program::is_static;
-use wafengine::observe::trace::{Arena, Berth};
+use wafengine::observe::trace::{Arena, TraceRegion};
 use wafengine::park::LIBRARY;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const PAUSE: Duration = Duration::from_millis(1);
-/// One at a time; what a killed process was about to write spoils a berth for good.
+/// One at a time; what a killed process was about to write spoils a trace region for good.
 const BERTHS: usize = 8;
 
 fn main() -> Outcome<()> {
@@ -60,14 +60,14 @@ fn main() -> Outcome<()> {
     stdout.flush()?;
     for line in io::stdin().lock().lines() {
         let wish = serde_json::from_str(&line?)?;
-        let berth = match arena.reserve() {
-            Some(berth) => berth,
+        let trace_region = match arena.reserve() {
+            Some(trace_region) => trace_region,
             None => {
                 arena = open()?;
-                arena.reserve().ok_or("observe: an arena without berths")?
+                arena.reserve().ok_or("observe: an arena without slots")?
             }
         };
-        let mut told = observe(&wish, &library, berth, &mut instructions)?;
+        let mut told = observe(&wish, &library, trace_region, &mut instructions)?;
         told["arena"] = arena.path().into();
         writeln!(stdout, "{told}")?;
         stdout.flush()?;
@@ -83,15 +83,20 @@ fn open() -> Outcome<Arena> {
     Ok(Arena::new(BERTHS)?.with_witness(file.map(OwnedFd::from)))
 }
 
-fn observe(wish: &Value, library: &Path, mut berth: Berth, instructions: &mut Instructions) -> Outcome<Value> {
+fn observe(
+    wish: &Value,
+    library: &Path,
+    mut trace_region: TraceRegion,
+    instructions: &mut Instructions,
+) -> Outcome<Value> {
     let (tracer, argv) = (words(&wish["tracer"]), words(&wish["argv"]));
     let folder = Path::new(wish["folder"].as_str().ok_or("observe: no folder")?);
     // Without a slash in its name it is looked for along PATH, and not known here.
     let started = argv.first().filter(|name| name.as_bytes().contains(&b'/'));
     let started = started.map(|name| folder.join(name));
     let is_traced = wish["how"] == "traced" || started.as_deref().is_some_and(is_static);
-    let traced = berth.witness().filter(|_| tracer.is_empty() && is_traced);
-    berth.expect(started);
+    let traced = trace_region.witness().filter(|_| tracer.is_empty() && is_traced);
+    trace_region.expect(started);
     let mut line = tracer.clone();
     let environment = words(&wish["environment"]);
     let variables = match traced {
@@ -101,7 +106,7 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth, instructions: &mut In
             vec![variable]
         }
         None if wish["how"] == "plain" => Vec::new(),
-        None => berth.variables(library.as_os_str().as_bytes(), None).to_vec(),
+        None => trace_region.variables(library.as_os_str().as_bytes(), None).to_vec(),
     };
     let ours: Vec<_> = variables.into_iter().map(OsString::from_vec).collect();
     if !tracer.is_empty() {
@@ -121,7 +126,7 @@ fn observe(wish: &Value, library: &Path, mut berth: Berth, instructions: &mut In
     let seconds = wish["seconds"].as_u64().unwrap_or(60);
     let status = wait(command.spawn()?, Duration::from_secs(seconds))?;
     let (mut accesses, mut blind) = (Vec::new(), Vec::new());
-    let found = berth.finish();
+    let found = trace_region.finish();
     if wish["how"] != "traced" && instructions.are_in(&found) {
         blind.push(OWN_CALLS);
     }

@@ -154,7 +154,7 @@ static void adopt_names(const struct wafpark_child *child) {
 
 static void take_ticket(const struct wafpark_child *child) {
 	int32_t asked = WAFPARK_ASKED, self = (int32_t)SYSTEM(SYS_getpid);
-	volatile int32_t *ticket = child->roster + child->request->berth;
+	volatile int32_t *ticket = child->roster + child->request->entry;
 	if (!__atomic_compare_exchange_n(ticket, &asked, self, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
 		leave(NOT_ENTERED);
 	SYSTEM(SYS_munmap, child->roster, child->roster_size);

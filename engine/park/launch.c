@@ -72,7 +72,7 @@ struct start {
 	int is_wrapper;
 };
 
-/* "WAFPARK_TRACE=arena:berth:generation:token" */
+/* "WAFPARK_TRACE=arena:region:generation:token" */
 static void put_trace(char *place, uint32_t token) {
 	char digits[10];
 	int count = 0;

@@ -31,7 +31,7 @@ static struct {
 } desk;
 
 static struct {
-	volatile int32_t *berths;
+	volatile int32_t *entries;
 	size_t size;
 } roster;
 
@@ -71,7 +71,7 @@ static void receive_welcome(int control) {
 	if (size <= (long)sizeof *welcome || welcome->magic != WAFPARK_MAGIC || desk.packet[size - 1] || !count)
 		leave(127);
 	roster.size = welcome->roster;
-	roster.berths = map(roster.size, MAP_SHARED, files[0]);
+	roster.entries = map(roster.size, MAP_SHARED, files[0]);
 	if (welcome->arena && count > 1)
 		wafpark_take_arena(files[1], welcome->arena, desk.packet + sizeof *welcome);
 	for (int i = 0; i < count; i++)
@@ -107,7 +107,7 @@ static int is_sound(const struct wafpark_request *request, long size, int count)
 		return 0;
 	uint64_t strings = (uint64_t)request->path + request->folder + request->argv + request->env + request->route;
 	return sizeof *request + strings == request->size && request->argc && request->argc + request->envc <= WAFPARK_STRINGS &&
-	       desk.packet[size - 1] == 0 && ((uint64_t)request->berth + 1) * sizeof(int32_t) <= roster.size;
+	       desk.packet[size - 1] == 0 && ((uint64_t)request->entry + 1) * sizeof(int32_t) <= roster.size;
 }
 
 static void read_request(struct wafpark_child *child) {
@@ -164,7 +164,7 @@ static int parked_main(int argc, char **argv, char **env) {
 		wafpark_see_obstacle(WAFPARK_MANY_LIBRARIES);
 	wafpark_report_ready(control);
 	child.control = control;
-	child.roster = roster.berths;
+	child.roster = roster.entries;
 	child.roster_size = roster.size;
 	serve(control, &child);
 	if (!wafpark_has_same_libraries()) {

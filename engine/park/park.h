@@ -40,16 +40,16 @@ struct wafpark_context {
  * arena, with its zero. */
 struct wafpark_welcome {
 	uint32_t magic, roster; /* the roster's size in bytes */
-	uint32_t arena; /* how many berths it has */
+	uint32_t arena; /* how many regions it has */
 };
 
 /* The engine, or a program that wants to exec, asks for a command. Then follow, each with its zero bytes: the path of the
  * program, the folder, the arguments, the environment, the address of the router (empty without WAFPARK_ROUTE). */
 struct wafpark_request {
 	uint32_t magic, size; /* size of the whole packet */
-	uint32_t flags, berth; /* where the child notes its process in the roster */
+	uint32_t flags, entry; /* where the child notes its process in the roster */
 	int32_t group, engine; /* the process group to join; the process that is to be its parent */
-	uint32_t log, generation; /* the berth of the arena in which it notes what it does; none if the generation is 0 */
+	uint32_t log, generation; /* the region of the arena in which it notes what it does; none if the generation is 0 */
 	uint32_t token; /* of the exec that it is, or 0 */
 	int32_t asker; /* the process that would have become it, or 0 */
 	uint32_t path, folder, argv, argc, env, envc, route; /* sizes in bytes with the zeros, and counts */

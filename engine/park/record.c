@@ -1,7 +1,7 @@
 /* Notes what an observed process does, in memory that it shares with the engine.
  *
  * A record is appended in two steps, so that all processes and threads of a command can do so at once: the cursor is moved
- * by compare and exchange, which fails if the berth has gone to another command in the meantime; and the first word of the
+ * by compare and exchange, which fails if the region has gone to another command in the meantime; and the first word of the
  * record is written last. A process that was killed between them leaves a gap that the engine sees. Paths are noted as they
  * were given, if the engine knows the folder of the process: else they are made absolute here. */
 #define _GNU_SOURCE
@@ -24,8 +24,8 @@ HIDDEN enum wafpark_watch wafpark_watch = WAFPARK_WATCH_UNKNOWN;
 HIDDEN char wafpark_trace_entry[LONGEST], wafpark_preload_entry[LONGEST];
 
 static struct wafpark_log *arena_log;
-static uint32_t berth, generation;
-/* Of a parked program: where the arena is, as a place in `wafpark_trace_entry`, after which berth and generation follow. */
+static uint32_t region, generation;
+/* Of a parked program: where the arena is, as a place in `wafpark_trace_entry`, after which region and generation follow. */
 static struct {
 	char *place, *end;
 	size_t size;
@@ -69,15 +69,15 @@ static char *put_text(char *to, const struct text *text) {
 
 /* ---- appending */
 
-/* Room for a record; none if the berth is full or no longer ours. */
+/* Room for a record; none if the region is full or no longer ours. */
 static struct wafpark_record *make_room(uint32_t size) {
 	uint64_t now = __atomic_load_n(&arena_log->cursor, __ATOMIC_RELAXED), next;
 	uint32_t place;
 	do {
 		place = (uint32_t)now;
-		if (now >> 32 != generation || place > WAFPARK_BERTH)
+		if (now >> 32 != generation || place > WAFPARK_REGION)
 			return NULL;
-		next = size > WAFPARK_BERTH - place ? WAFPARK_FULL : place + size;
+		next = size > WAFPARK_REGION - place ? WAFPARK_FULL : place + size;
 	} while (!__atomic_compare_exchange_n(&arena_log->cursor, &now, (uint64_t)generation << 32 | next, 0, __ATOMIC_ACQ_REL,
 	                                      __ATOMIC_RELAXED));
 	return next == WAFPARK_FULL ? NULL : (void *)((char *)arena_log + place);
@@ -91,7 +91,7 @@ struct note {
 	uint64_t identity;
 };
 
-/* A record's place in the berth, or 0. An exec's token is this place in units of eight bytes. */
+/* A record's place in the region, or 0. An exec's token is this place in units of eight bytes. */
 static uint32_t append_note(const struct note *note, const struct text *first, const struct text *second) {
 	uint32_t first_size = size_of(first), second_size = second ? size_of(second) : 0;
 	uint32_t size = ((uint32_t)sizeof(struct wafpark_record) + first_size + second_size + 7) & ~7u;
@@ -790,7 +790,7 @@ static int map_log(const char *path) {
 	int file = (int)SYSTEM(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
 	if (file < 0)
 		return 0;
-	long place = SYSTEM(SYS_mmap, NULL, WAFPARK_BERTH, PROT_READ | PROT_WRITE, MAP_SHARED, file, (long)berth * WAFPARK_BERTH);
+	long place = SYSTEM(SYS_mmap, NULL, WAFPARK_REGION, PROT_READ | PROT_WRITE, MAP_SHARED, file, (long)region * WAFPARK_REGION);
 	SYSTEM(SYS_close, file);
 	if (place < 0 && place > -4096)
 		return 0;
@@ -822,7 +822,7 @@ static int open_log(const char *value, uint32_t *token) {
 		return 0;
 	char *at = put_bytes(wafpark_trace_entry, WAFPARK_TRACE "=", sizeof WAFPARK_TRACE);
 	put_bytes(at, path, length_of(path) + 1);
-	return cut_number(path, &generation) && cut_number(path, &berth) && map_log(path);
+	return cut_number(path, &generation) && cut_number(path, &region) && map_log(path);
 }
 
 static void watch_this(const char *value) {
@@ -859,7 +859,7 @@ __attribute__((constructor)) HIDDEN void wafpark_start_watch(void) {
 		watch_this(value);
 }
 
-/* Beside the arena, among the files that the engine has open: "WAFPARK_TRACE=/proc/1/fd/2:berth:generation". */
+/* Beside the arena, among the files that the engine has open: "WAFPARK_TRACE=/proc/1/fd/2:region:generation". */
 HIDDEN int wafpark_find_witness(char path[64]) {
 	const char *arena_path = wafpark_trace_entry + sizeof WAFPARK_TRACE;
 	uint32_t size = 0, folder = 0;
@@ -879,9 +879,9 @@ HIDDEN int wafpark_is_observed(void) {
 
 /* ---- parked programs */
 
-HIDDEN void wafpark_take_arena(int file, uint32_t berths, const char *path) {
+HIDDEN void wafpark_take_arena(int file, uint32_t regions, const char *path) {
 	const uint32_t length = length_of(path), numbers = 3 * sizeof ":4294967295";
-	const size_t size = (size_t)berths * WAFPARK_BERTH;
+	const size_t size = (size_t)regions * WAFPARK_REGION;
 	if (sizeof WAFPARK_TRACE + length + numbers > LONGEST || !write_preload_entry())
 		return;
 	long place = SYSTEM(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
@@ -893,9 +893,9 @@ HIDDEN void wafpark_take_arena(int file, uint32_t berths, const char *path) {
 	arena.end = put_bytes(arena.end, path, length);
 }
 
-/* Other commands' berths are no business of this one. */
+/* Other commands' regions are no business of this one. */
 static void keep_log(void) {
-	const size_t start = (size_t)berth * WAFPARK_BERTH, end = start + WAFPARK_BERTH;
+	const size_t start = (size_t)region * WAFPARK_REGION, end = start + WAFPARK_REGION;
 	arena_log = (void *)(arena.place + start);
 	if (start)
 		SYSTEM(SYS_munmap, arena.place, start);
@@ -903,7 +903,7 @@ static void keep_log(void) {
 		SYSTEM(SYS_munmap, arena.place + end, arena.size - end);
 	char *at = arena.end;
 	*at++ = ':';
-	at = put_number(at, berth);
+	at = put_number(at, region);
 	*at++ = ':';
 	*put_number(at, generation) = 0;
 }
@@ -913,9 +913,9 @@ HIDDEN void wafpark_watch_child(const struct wafpark_child *child) {
 	wafpark_watch = WAFPARK_WATCH_OFF;
 	if (!arena.place)
 		return;
-	berth = request->log;
+	region = request->log;
 	generation = request->generation;
-	if (!generation || berth >= arena.size / WAFPARK_BERTH) {
+	if (!generation || region >= arena.size / WAFPARK_REGION) {
 		SYSTEM(SYS_munmap, arena.place, arena.size);
 		return;
 	}
@@ -932,7 +932,7 @@ HIDDEN void wafpark_watch_child(const struct wafpark_child *child) {
 
 HIDDEN void wafpark_tell_log(struct wafpark_request *request, uint32_t token) {
 	if (wafpark_watch == WAFPARK_WATCH_ON) {
-		request->log = berth;
+		request->log = region;
 		request->token = token;
 		request->generation = generation;
 	}

@@ -1,22 +1,22 @@
 /* What an observed process notes of itself, and where: `engine/src/observe/trace.rs` is the other side of this file.
  *
- *     arena = berth*                one for each command that runs
- *     berth = cursor record*        all processes of the command append to it at once
+ *     arena = region*                one for each command that runs
+ *     region = cursor record*        all processes of the command append to it at once
  *     record = struct wafpark_record, first text, second text, zeros up to a multiple of eight */
 #ifndef WAFPARK_RECORD_H
 #define WAFPARK_RECORD_H
 
 #include <stdint.h>
 
-#define WAFPARK_BERTH (4u << 20) /* bytes; memory that is never written takes none */
+#define WAFPARK_REGION (4u << 20) /* bytes; memory that is never written takes none */
 #define WAFPARK_WITNESS_ROOM (1u << 30) /* bytes of addresses with which the second witness can begin */
 #define WAFPARK_FULL 0xffffffffu /* a cursor's place when something could not be noted */
 
-/* Set in the environment of a program that is to be observed: where the arena is, the berth, its generation, and the token
+/* Set in the environment of a program that is to be observed: where the arena is, the region, its generation, and the token
  * of the exec by which the program starts, in decimal, with colons between them. */
 #define WAFPARK_TRACE "WAFPARK_TRACE"
 
-/* A berth begins with the generation, in the higher half, and the place for the next record, in the lower. */
+/* A region begins with the generation, in the higher half, and the place for the next record, in the lower. */
 struct wafpark_log {
 	uint64_t cursor;
 	int32_t witness; /* the engine has it open under this number: see `engine/src/witness/`; -1 of none */
@@ -90,7 +90,7 @@ extern enum wafpark_watch wafpark_watch;
 void wafpark_start_watch(void);
 int wafpark_is_observed(void);
 /* A program that parks gets the arena, and from then on nothing is noted until it has become a command. */
-void wafpark_take_arena(int file, uint32_t berths, const char *path);
+void wafpark_take_arena(int file, uint32_t regions, const char *path);
 struct wafpark_child;
 void wafpark_watch_child(const struct wafpark_child *child);
 /* The files of all that it has loaded, when it is parked: false if they are too many. And later, whether each is still the

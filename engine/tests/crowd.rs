@@ -12,7 +12,7 @@ use space::peer::Peer;
 use space::{process, wait_until, TestSpace};
 use wafengine::wire::{Caching, Known, Reply, Request};
 
-/// More than the arena had berths before it was made for all slots.
+/// More than the arena had trace regions before it was made for all slots.
 const MANY: u32 = 300;
 
 /// An engine with a store, and nothing of the user's settings.

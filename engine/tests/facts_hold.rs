@@ -16,7 +16,7 @@ use wafengine::cache::story::obstacle::Obstacle;
 use wafengine::cache::story::{understand, Dependence, Knowledge, Policy, Statuses};
 use wafengine::facts::environment::Environment;
 use wafengine::facts::fact::Kind;
-use wafengine::facts::moment::{status, status_of_name};
+use wafengine::facts::file_view::{status, status_of_name};
 use wafengine::facts::path::Place;
 use wafengine::facts::status::{Stamp, Status};
 use wafengine::facts::world::{Room, View, World};

@@ -71,13 +71,13 @@ impl Bench {
     fn compile(&self, line: &str) -> Entry {
         next_tick();
         let started = Stamp::now();
-        let berth = self.arena.reserve().unwrap();
+        let trace_region = self.arena.reserve().unwrap();
         let mut words = line.split(' ');
         let mut command = Command::new(words.next().unwrap());
         command.args(words).current_dir(&self.place).stdin(Stdio::null());
         command.env_remove("LD_LIBRARY_PATH");
         let library = self.folder.join("libwafpark.so");
-        for variable in berth.variables(library.as_os_str().as_bytes(), None) {
+        for variable in trace_region.variables(library.as_os_str().as_bytes(), None) {
             let at = variable.iter().position(|b| *b == b'=').unwrap();
             command.env(
                 OsStr::from_bytes(&variable[..at]),
@@ -97,7 +97,8 @@ impl Bench {
         };
         let place = self.place();
         let mut view = View::new(&self.world, &place, &self.environment);
-        let found = understand(&berth.finish(), &knowledge, &mut view).unwrap_or_else(|why| panic!("{line}: {why}"));
+        let found =
+            understand(&trace_region.finish(), &knowledge, &mut view).unwrap_or_else(|why| panic!("{line}: {why}"));
         let outputs: Vec<_> = found.outputs.iter().map(|made| made.path.to_string()).collect();
         assert_eq!(outputs, ["a.o"], "{line}");
         let facts = found.facts;

@@ -47,11 +47,15 @@ fn programs_that_are_executed_in_any_way_are_observed() {
 fn a_program_sees_the_environment_that_it_would_have_had() {
     let yard = Yard::new();
     let probe = yard.probe(&[]);
-    let berth = yard.arena.reserve().unwrap();
+    let trace_region = yard.arena.reserve().unwrap();
     let plain = yard.plain(&probe).arg("environment").output().unwrap();
-    let observed = yard.observed(&probe, &berth).arg("environment").output().unwrap();
+    let observed = yard
+        .observed(&probe, &trace_region)
+        .arg("environment")
+        .output()
+        .unwrap();
     assert_eq!(plain.stdout, observed.stdout);
-    assert_eq!(blindness(&berth.finish()), [""; 0]);
+    assert_eq!(blindness(&trace_region.finish()), [""; 0]);
 }
 
 #[test]
@@ -69,8 +73,8 @@ fn libraries_that_a_client_preloads_stay_preloaded() {
             .unwrap(),
     );
     let theirs = library.as_os_str().as_bytes();
-    let berth = yard.arena.reserve().unwrap();
-    let [preload, trace] = berth.variables(&yard.library(), Some(theirs));
+    let trace_region = yard.arena.reserve().unwrap();
+    let [preload, trace] = trace_region.variables(&yard.library(), Some(theirs));
     let value =
         |entry: &[u8]| OsStr::from_bytes(&entry[entry.iter().position(|b| *b == b'=').unwrap() + 1..]).to_owned();
     let mut command = yard.plain(&probe);
@@ -82,7 +86,7 @@ fn libraries_that_a_client_preloads_stay_preloaded() {
         .unwrap();
     let text = String::from_utf8(said.stdout).unwrap();
     assert!(text.contains(&format!("LD_PRELOAD={}\n", library.display())), "{text}");
-    let accesses = berth.finish();
+    let accesses = trace_region.finish();
     let loads = accesses
         .iter()
         .filter(|access| matches!(&access.what, What::Load { path } if path == theirs));
@@ -264,8 +268,8 @@ fn a_process_that_outlives_its_command_blinds() {
     let yard = Yard::new();
     let probe = yard.probe(&[]);
     let mark = yard.path("mark");
-    let berth = yard.arena.reserve().unwrap();
-    let mut command = yard.observed(&probe, &berth);
+    let trace_region = yard.arena.reserve().unwrap();
+    let mut command = yard.observed(&probe, &trace_region);
     command
         .args(["linger".as_ref(), mark.as_os_str()])
         .stdin(Stdio::piped())
@@ -286,7 +290,7 @@ fn a_process_that_outlives_its_command_blinds() {
     fs::write(&mark, "").unwrap();
     assert!(child.wait().unwrap().success());
     std::io::Read::read_to_end(&mut said, &mut Vec::new()).unwrap();
-    assert_eq!(blindness(&berth.finish()), ["a process of it still runs"]);
+    assert_eq!(blindness(&trace_region.finish()), ["a process of it still runs"]);
     drop(held);
 }
 
@@ -298,9 +302,9 @@ fn a_process_of_an_earlier_command_notes_nothing_for_a_later_one() {
     let mut late = yard.observed(&probe, &old);
     late.args(["access", "/absent/late"]);
     assert_eq!(blindness(&old.finish()), ["it cannot be observed"]);
-    let berth = yard.arena.reserve().unwrap();
+    let trace_region = yard.arena.reserve().unwrap();
     succeeded(&late.output().unwrap());
-    assert_eq!(berth.finish().len(), 1, "it notes nothing");
+    assert_eq!(trace_region.finish().len(), 1, "it notes nothing");
 }
 
 #[test]

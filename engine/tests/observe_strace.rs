@@ -115,17 +115,17 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, depth: u32) {
 /// Runs a command under strace; the paths that strace saw and we did not.
 #[track_caller]
 fn miss(yard: &Yard, argv: &[&str]) -> Vec<String> {
-    let berth = yard.arena.reserve().unwrap();
+    let trace_region = yard.arena.reserve().unwrap();
     let log = yard.path("strace.log");
     let mut strace = yard.plain("strace");
     strace
         .args(["-f", "-y", "-qq", "-s", "4096", "-e", "trace=%file", "-o"])
         .arg(&log);
-    for variable in yard.variables(&berth) {
+    for variable in yard.variables(&trace_region) {
         strace.arg("-E").arg(OsStr::from_bytes(&variable));
     }
     succeeded(&strace.args(argv).output().unwrap());
-    let accesses = berth.finish();
+    let accesses = trace_region.finish();
     assert_eq!(blindness(&accesses), [""; 0], "{argv:?}");
     let mut known = paths(&accesses);
     let resolved = accesses.iter().filter_map(|access| match &access.what {

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use space::{run, Said, TestSpace};
 use wafengine::bytes::frame::Inbox;
 use wafengine::report::explanation::Explanation;
-use wafengine::report::question::{Answer, Question, Wish};
+use wafengine::report::question::{self, Answer, Question};
 use wafengine::report::statistics::Statistics;
 use wafengine::wire::{Reply, Request, FRAME_CAP};
 
@@ -53,14 +53,14 @@ fn welcome() -> Reply {
 
 /// What `wafcc` with these options said to this answer, and what it had asked for.
 #[track_caller]
-fn put(args: &[&str], answer: Answer) -> (Wish, Said) {
+fn put(args: &[&str], answer: Answer) -> (question::Request, Said) {
     let space = TestSpace::new();
     let asked = serve(&space, answer);
     let said = run(wafcc_space::wafcc(&space).args(args).current_dir("/usr"));
     let question = asked.join().unwrap().expect("a question");
     assert_eq!(question.store, space.path("home/.cache/wafcc"));
     std::fs::remove_file(space.socket()).unwrap();
-    (question.wish, said)
+    (question.request, said)
 }
 
 fn statistics() -> Statistics {
@@ -77,8 +77,8 @@ fn statistics() -> Statistics {
 #[test]
 fn statistics_are_shown() {
     let answer = || Answer::Statistics(Box::new(statistics()));
-    let (wish, said) = put(&["-s"], answer());
-    assert_eq!(wish, Wish::Statistics);
+    let (request, said) = put(&["-s"], answer());
+    assert_eq!(request, question::Request::Statistics);
     assert_eq!(said.succeeded(), statistics().show(false));
     let (_, said) = put(&["--show-stats", "--verbose"], answer());
     assert!(said.succeeded().contains("a header changed"));
@@ -94,13 +94,16 @@ fn removals_are_told() {
         entries: 2,
         bytes: 1500,
     };
-    for (args, wish) in [
-        (&["--clear"][..], Wish::Clear),
-        (&["-c"], Wish::CleanUp),
-        (&["--evict-older-than", "2d"], Wish::Evict { seconds: 172_800 }),
+    for (args, request) in [
+        (&["--clear"][..], question::Request::Clear),
+        (&["-c"], question::Request::CleanUp),
+        (
+            &["--evict-older-than", "2d"],
+            question::Request::Evict { seconds: 172_800 },
+        ),
     ] {
         let (asked, said) = put(args, answer());
-        assert_eq!(asked, wish);
+        assert_eq!(asked, request);
         assert_eq!(said.succeeded(), "Removed 2 entries, 1.5 kB\n");
     }
 }
@@ -114,9 +117,9 @@ fn an_explanation_is_printed() {
         why: vec!["/usr/a.h has changed".to_owned(), "so has b.h".to_owned()],
         ..Explanation::default()
     };
-    let (wish, said) = put(&["--explain", "out/a.o"], Answer::Explanations(vec![explanation]));
+    let (request, said) = put(&["--explain", "out/a.o"], Answer::Explanations(vec![explanation]));
     let output = Some("/usr/out/a.o".to_owned());
-    assert_eq!(wish, Wish::Explain { output });
+    assert_eq!(request, question::Request::Explain { output });
     assert_eq!(
         said.succeeded(),
         "/usr/out/a.o: miss: /usr/a.h has changed\n  so has b.h\n"
@@ -126,9 +129,9 @@ fn an_explanation_is_printed() {
 /// An engine that runs is told of a setting that it heeds.
 #[test]
 fn an_engine_is_told_of_its_settings() {
-    let (wish, said) = put(&["--max-size", "3G"], Answer::Done);
+    let (request, said) = put(&["--max-size", "3G"], Answer::Done);
     let (name, value) = ("max_size".to_owned(), "3G".to_owned());
-    assert_eq!(wish, Wish::Set { name, value });
+    assert_eq!(request, question::Request::Set { name, value });
     assert_eq!(said.succeeded(), "");
 }
 

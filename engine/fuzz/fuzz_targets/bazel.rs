@@ -15,7 +15,7 @@ fn message(write: impl FnOnce(&mut Packer)) -> Vec<u8> {
 
 fn seeds() -> Vec<Vec<u8>> {
     vec![
-        message(|to| put_field(to, STDOUT_RAW, b"shelf")),
+        message(|to| put_field(to, STDOUT_RAW, b"bundle")),
         message(|to| put_output(to, &"0a".repeat(32), 300)),
         b"\x20\x07\x31\0\0\0\0\0\0\0\x3a\x01\x09\x3d\0\0\0\0".to_vec(),
     ]

@@ -34,8 +34,8 @@ use crate::bytes::digest::Digest;
 use crate::facts::environment::{Circumstances, Environment, INPUT, TERMINAL};
 use crate::facts::exception::LIBC;
 use crate::facts::fact::Kind;
+use crate::facts::file_view::FileView;
 use crate::facts::input::Input;
-use crate::facts::moment::Moment;
 use crate::facts::path::Place;
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::Stamp;
@@ -175,7 +175,7 @@ const AUDITED: &str = "it is known, and compiled again to be compared";
 impl Cache {
     /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
     /// the world is left in `moment`, for questions that were there already.
-    pub fn ask(&self, question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
+    pub fn ask(&self, question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
         if question.claim.is_given_up() {
             return None;
         }
@@ -187,7 +187,7 @@ impl Cache {
             }));
         }
         let is_asked_again = question.only_known;
-        let answer = self.answer(question, moment)?;
+        let answer = self.answer(question, file_view)?;
         match &answer {
             Answer::Hit(_) => self.count("hits"),
             Answer::Miss(ticket) => self.count(format!("misses/{}", told(&ticket.why))),
@@ -197,10 +197,10 @@ impl Cache {
         Some(answer)
     }
 
-    fn answer(&self, mut question: Question, moment: &mut Option<Moment>) -> Option<Answer> {
-        let mut now = Moment::for_request(moment.take(), question.arrived);
+    fn answer(&self, mut question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
+        let mut now = FileView::for_request(file_view.take(), question.arrived);
         let action = self.understand(&question, &mut now);
-        *moment = Some(now);
+        *file_view = Some(now);
         let action = match action {
             Ok(action) => action,
             Err(reason) => {
@@ -213,14 +213,14 @@ impl Cache {
         };
         let key = named(&action.key, &question.wishes.namespace);
         let mut before = self.store.find(&key);
-        let mut found = self.look_up(&question, &action, &before, moment);
+        let mut found = self.look_up(&question, &action, &before, file_view);
         if matches!(found, Found::Nothing { .. }) && !question.wishes.recache {
-            question = match self.search(question, &action, &key, moment) {
+            question = match self.search(question, &action, &key, file_view) {
                 Search::Begun => return None,
                 Search::Nothing(question) => question,
                 Search::Stored(question) => {
                     before = self.store.find(&key);
-                    found = self.look_up(&question, &action, &before, moment);
+                    found = self.look_up(&question, &action, &before, file_view);
                     question
                 }
             };
@@ -292,8 +292,8 @@ impl Cache {
         Some(Answer::Miss(Box::new(ticket)))
     }
 
-    pub(super) fn understand(&self, question: &Question, moment: &mut Moment) -> Result<Action, Uncached> {
-        self.understand_as(question, &question.argv, moment)
+    pub(super) fn understand(&self, question: &Question, file_view: &mut FileView) -> Result<Action, Uncached> {
+        self.understand_as(question, &question.argv, file_view)
     }
 
     /// As if its command line were this one.
@@ -301,9 +301,9 @@ impl Cache {
         &self,
         question: &Question,
         argv: &Strings,
-        moment: &mut Moment,
+        file_view: &mut FileView,
     ) -> Result<Action, Uncached> {
-        let (program, real) = find_program(question, moment, &self.world).ok_or(Uncached {
+        let (program, real) = find_program(question, file_view, &self.world).ok_or(Uncached {
             name: "no such program",
             words: "its program is not there".to_owned(),
             is_unknown: true,
@@ -330,7 +330,7 @@ impl Cache {
         question: &Question,
         action: &Action,
         entries: &[EntryRef],
-        moment: &mut Option<Moment>,
+        file_view: &mut Option<FileView>,
     ) -> Found {
         if question.wishes.recache {
             const ANEW: &str = "it is to be cached anew";
@@ -339,10 +339,10 @@ impl Cache {
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
-        let now = Moment::for_request(moment.take(), question.arrived);
+        let now = FileView::for_request(file_view.take(), question.arrived);
         let mut view = View::at(now, &self.world, &place, &environment);
         let found = self.first_that_holds(question, action, entries, &mut view);
-        *moment = Some(view.end());
+        *file_view = Some(view.end());
         found
     }
 
@@ -574,7 +574,7 @@ fn named(key: &Digest, namespace: &[u8]) -> Digest {
 }
 
 /// The file that the command would execute, as it is called and behind all links.
-fn find_program(question: &Question, moment: &mut Moment, world: &World) -> Option<(PathBuf, PathBuf)> {
+fn find_program(question: &Question, file_view: &mut FileView, world: &World) -> Option<(PathBuf, PathBuf)> {
     let name = question.argv.iter().next()?;
     let folder = PathBuf::from(OsStr::from_bytes(&question.folder));
     let mut paths = candidates(name, &question.environment)
@@ -582,10 +582,10 @@ fn find_program(question: &Question, moment: &mut Moment, world: &World) -> Opti
         .map(|path| folder.join(OsString::from_vec(path.into_bytes())));
     paths.find_map(|path| {
         let name = path.as_os_str().as_bytes();
-        if moment.surely_lacks(name, world) {
+        if file_view.surely_lacks(name, world) {
             return None;
         }
-        let (real, status) = moment.found(name).ok()?;
+        let (real, status) = file_view.found(name).ok()?;
         let real = PathBuf::from(OsString::from_vec(real));
         (status.kind() == Kind::Program).then_some((path, real))
     })

@@ -23,7 +23,7 @@ use super::lookup::entry::{Content, Entry, Print};
 use super::store::{self, EntryRef};
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::moment::Moment;
+use crate::facts::file_view::FileView;
 use crate::facts::path::Place;
 use crate::facts::world::View;
 use crate::observe::access::Bytes;
@@ -161,8 +161,8 @@ impl Cache {
     /// The command with its outputs in the folder for that, and what is known of it then. A key that is another says that its
     /// results tell how they are called.
     fn redirected(&self, question: &Question, key: Digest) -> Option<(Strings, Known)> {
-        let mut moment = Moment::begin();
-        let knows = self.understand(question, &mut moment).ok()?.knows;
+        let mut file_view = FileView::begin();
+        let knows = self.understand(question, &mut file_view).ok()?.knows;
         let allowed = |role| matches!(role, Role::Main | Role::Dependencies);
         if knows.modules.is_some() || !knows.outputs.iter().all(|output| allowed(output.role)) {
             return None;
@@ -186,7 +186,7 @@ impl Cache {
         let words = redirect(knows.compiler?, &words, &to)?;
         let argv = question.argv.iter().take(1).chain(words.iter().map(Bytes::as_slice));
         let argv: Strings = argv.collect();
-        let action = self.understand_as(question, &argv, &mut moment).ok()?;
+        let action = self.understand_as(question, &argv, &mut file_view).ok()?;
         (action.key == key).then_some((argv, action.knows))
     }
 
@@ -237,7 +237,7 @@ impl Cache {
 
     fn require_facts(&self, due: &Due, entry: &Entry) -> Result<(), Verdict> {
         let question = &due.question;
-        let action = self.understand(question, &mut Moment::begin());
+        let action = self.understand(question, &mut FileView::begin());
         let action = action.map_err(|_| Verdict::Unknown(CHANGED))?;
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();

@@ -9,7 +9,7 @@ use super::compiler::action::Action;
 use super::compiler::outputs::Role;
 use super::journal::plain;
 use super::keep::Unkept;
-use super::wish::now;
+use super::request::now;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::bytes::path_text;

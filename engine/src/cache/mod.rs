@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
-//! asks other stores, `keep` stores, `audit` compiles hits again, `explain` and `wish` answer questions; `clerks` are the
+//! asks other stores, `keep` stores, `audit` compiles hits again, `explain` and `request` answer questions; `cache_threads` are the
 //! threads that do so. The folders are rooms of their own, of which none knows `Cache`.
 //!
 //! Knows nothing of sockets, slots and connections; what other machines have it is told by a `Remote`. Nothing here can fail a build: whoever is in doubt says why, and the
@@ -15,18 +15,18 @@
 
 pub mod answer;
 pub mod audit;
-pub mod clerks;
+pub mod cache_threads;
 pub mod compiler;
 mod explain;
 pub mod journal;
 pub mod keep;
 pub mod lookup;
 pub mod remote;
+pub mod request;
 mod search;
 pub mod store;
 pub mod story;
 pub mod tally;
-pub mod wish;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

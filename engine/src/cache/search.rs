@@ -15,14 +15,14 @@ use super::answer::Question;
 use super::compiler::action::Action;
 use super::lookup::entry::{Content, Entry, Print};
 use super::lookup::flight::{Boarding, Flight};
+use super::remote::bundle::{Bundle, MOST_ENTRIES};
 use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
-use super::remote::shelf::{Shelf, MOST_ENTRIES};
 use super::remote::wrapped::Wrapped;
 use super::remote::{Findings, Load, Offer, Remote};
 use super::store::{Blob, Store};
 use super::Cache;
 use crate::bytes::digest::Digest;
-use crate::facts::moment::Moment;
+use crate::facts::file_view::FileView;
 use crate::facts::path::Place;
 use crate::facts::world::View;
 use crate::trust::signature::{Distrust, Sealed, Trust};
@@ -32,7 +32,7 @@ pub struct Searched {
     /// Whoever asks for the same waits until it is gone.
     flight: Flight<Question>,
     /// What one has, by its number.
-    found: Option<(usize, Shelf)>,
+    found: Option<(usize, Bundle)>,
     /// Blobs were fetched that had not come along.
     is_fetched: bool,
     /// From this one on they are still to be asked.
@@ -88,7 +88,7 @@ impl Cache {
         mut question: Question,
         action: &Action,
         key: &Digest,
-        moment: &mut Option<Moment>,
+        file_view: &mut Option<FileView>,
     ) -> Search {
         let tiers = self.tiers();
         if let Some(why) = self.why_nothing_is_taken(&question, action) {
@@ -115,15 +115,15 @@ impl Cache {
                 }
             };
         };
-        if let (Some((tier, shelf)), Some(tiers)) = (searched.found.take(), &tiers) {
-            match self.judge(&question, action, key, &shelf, moment) {
-                Judged::Holds(entry, at) => match self.adopt(&question.declaration(action), key, &entry, at, &shelf) {
+        if let (Some((tier, bundle)), Some(tiers)) = (searched.found.take(), &tiers) {
+            match self.judge(&question, action, key, &bundle, file_view) {
+                Judged::Holds(entry, at) => match self.adopt(&question.declaration(action), key, &entry, at, &bundle) {
                     Ok(()) => {
                         let name = tiers.name(tier);
                         self.count("remote hits");
                         if !question.wishes.read_only {
                             // With its signature, if it has one.
-                            self.offer(key, shelf.entries[at].clone(), &entry, tier);
+                            self.offer(key, bundle.entries[at].clone(), &entry, tier);
                         }
                         searched.words = vec![format!("it came from {name}")];
                         question.searched = Some(searched);
@@ -141,7 +141,7 @@ impl Cache {
                 },
                 Judged::Lacks(wanted) if !searched.is_fetched => {
                     searched.is_fetched = true;
-                    return self.begin_fetch(tiers, question, searched, (tier, shelf, wanted));
+                    return self.begin_fetch(tiers, question, searched, (tier, bundle, wanted));
                 }
                 Judged::Lacks(_) => searched.words.push(format!("{} lacks a part of it", tiers.name(tier))),
                 Judged::Nothing(why) => searched.words.push(format!("{} has it, but {why}", tiers.name(tier))),
@@ -185,7 +185,7 @@ impl Cache {
         let come_again = move |findings: Findings| {
             let mut question = question;
             searched.next = findings.tier.map_or(usize::MAX, |tier| tier + 1);
-            searched.found = findings.tier.map(|tier| (tier, findings.shelf));
+            searched.found = findings.tier.map(|tier| (tier, findings.bundle));
             searched.is_fetched = false;
             searched.words = findings.words;
             question.searched = Some(searched);
@@ -200,12 +200,12 @@ impl Cache {
         tiers: &Arc<dyn Remote>,
         mut question: Question,
         mut searched: Box<Searched>,
-        (tier, mut shelf, wanted): (usize, Shelf, Vec<Digest>),
+        (tier, mut bundle, wanted): (usize, Bundle, Vec<Digest>),
     ) -> Search {
         let again = self.again.clone();
         let come_again = move |blobs: Vec<(Digest, Wrapped)>| {
-            shelf.blobs.extend(blobs);
-            searched.found = Some((tier, shelf));
+            bundle.blobs.extend(blobs);
+            searched.found = Some((tier, bundle));
             question.searched = Some(searched);
             again(question);
         };
@@ -219,17 +219,17 @@ impl Cache {
         question: &Question,
         action: &Action,
         key: &Digest,
-        shelf: &Shelf,
-        moment: &mut Option<Moment>,
+        bundle: &Bundle,
+        file_view: &mut Option<FileView>,
     ) -> Judged {
         let (trust, declaration) = (self.trust(), question.declaration(action));
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
-        let now = Moment::for_request(moment.take(), question.arrived);
+        let now = FileView::for_request(file_view.take(), question.arrived);
         let mut view = View::at(now, &self.world, &place, &environment);
         let mut judged = Judged::Nothing("no entry of it is one".to_owned());
         let mut is_explained = false;
-        for (at, bytes) in shelf.entries.iter().take(MOST_ENTRIES).enumerate() {
+        for (at, bytes) in bundle.entries.iter().take(MOST_ENTRIES).enumerate() {
             let entry = match allowed(&trust, &declaration, key, bytes) {
                 Ok(entry) => entry,
                 Err(why) => {
@@ -247,7 +247,7 @@ impl Cache {
                 }
                 continue;
             }
-            let is_lacking = |digest: &Digest| !shelf.blobs.contains_key(digest) && !self.store.has_blob(digest);
+            let is_lacking = |digest: &Digest| !bundle.blobs.contains_key(digest) && !self.store.has_blob(digest);
             let lacks: Vec<_> = entry.blobs().into_iter().filter(is_lacking).collect();
             judged = match lacks.is_empty() {
                 true => Judged::Holds(entry, at),
@@ -255,7 +255,7 @@ impl Cache {
             };
             break;
         }
-        *moment = Some(view.end());
+        *file_view = Some(view.end());
         judged
     }
 
@@ -266,7 +266,7 @@ impl Cache {
         key: &Digest,
         entry: &Entry,
         at: usize,
-        shelf: &Shelf,
+        bundle: &Bundle,
     ) -> Result<(), Unadopted> {
         let failed = |error: std::io::Error| {
             log::warn!("store what a tier gave: {error}");
@@ -277,7 +277,7 @@ impl Cache {
             _ => None,
         });
         for (digest, size) in outputs {
-            let Some(blob) = shelf.blobs.get(&digest).filter(|_| !self.store.has_blob(&digest)) else {
+            let Some(blob) = bundle.blobs.get(&digest).filter(|_| !self.store.has_blob(&digest)) else {
                 continue;
             };
             let blob = opened(blob, &digest)?;
@@ -287,19 +287,19 @@ impl Cache {
             self.store.put_blob(&blob).map_err(failed)?;
         }
         for print in [&entry.stdout, &entry.stderr] {
-            self.adopt_print(print, shelf).map_err(|why| match why {
+            self.adopt_print(print, bundle).map_err(|why| match why {
                 Ok(refused) => refused,
                 Err(error) => failed(error),
             })?;
         }
-        let sealed = Sealed::read(&shelf.entries[at]);
+        let sealed = Sealed::read(&bundle.entries[at]);
         let bytes = Stored::encode_foreign(sealed.signer(), sealed.entry);
         self.store.put_entry(key, &bytes, &entry.blobs()).map_err(failed)?;
         Ok(())
     }
 
     /// A text that is shown to people: nothing of it is stored that does more than that.
-    fn adopt_print(&self, print: &Print, shelf: &Shelf) -> Result<(), Result<Unadopted, std::io::Error>> {
+    fn adopt_print(&self, print: &Print, bundle: &Bundle) -> Result<(), Result<Unadopted, std::io::Error>> {
         let controls = || Err(Ok(Unadopted::Refused(Refusal::Controls)));
         let (digest, size) = match print {
             Print::Inline(text) if is_calm(text) => return Ok(()),
@@ -308,7 +308,7 @@ impl Cache {
         };
         let known = self.store.open_blob(digest).and_then(Blob::into_bytes);
         let is_known = known.is_some();
-        let text = match (known, shelf.blobs.get(digest)) {
+        let text = match (known, bundle.blobs.get(digest)) {
             (Some(text), _) => text,
             (None, Some(blob)) => opened(blob, digest).map_err(Ok)?,
             (None, None) => return controls(),

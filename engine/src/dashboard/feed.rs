@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::{json, Value};
 
 use super::engine::Engine;
-use super::past::{sample, Past};
+use super::history::{sample, History};
 use crate::files::folder::Folder;
 use crate::process::brake::Gauges;
 
@@ -26,7 +26,7 @@ struct State {
     latest: Option<Arc<str>>,
     /// Of the latest.
     number: u64,
-    past: Past,
+    history: History,
     /// How the team's server does.
     team: Value,
     watchers: usize,
@@ -57,13 +57,13 @@ impl Feed {
     pub fn watch(self: &Arc<Self>) -> (Watcher, String) {
         let mut state = self.state();
         state.watchers += 1;
-        let past = format!("{}\n", state.past.json());
-        // What is there is in the past already, but for all that is no number.
+        let history = format!("{}\n", state.history.json());
+        // What is there is in the history already, but for all that is no number.
         let seen = state.number.saturating_sub(u64::from(state.latest.is_some()));
         drop(state);
         self.changed.notify_all();
         let feed = self.clone();
-        (Watcher { feed, seen }, past)
+        (Watcher { feed, seen }, history)
     }
 
     /// Waits until somebody looks; false when nobody will again.
@@ -98,7 +98,7 @@ impl Feed {
         let mut state = self.state();
         state.latest = Some(line);
         state.number += 1;
-        state.past.add(sample);
+        state.history.add(sample);
         drop(state);
         self.changed.notify_all();
     }
@@ -191,13 +191,13 @@ mod tests {
     #[test]
     fn who_comes_later_is_told_the_past_and_the_latest() {
         let feed = Arc::new(Feed::default());
-        let (mut first, past) = feed.watch();
-        assert!(past.contains("\"samples\":[]"), "{past}");
+        let (mut first, history) = feed.watch();
+        assert!(history.contains("\"samples\":[]"), "{history}");
         feed.put(&json!(1), json!([1]));
         feed.put(&json!(2), json!([2]));
         assert_eq!(line(first.next()).unwrap(), "2\n", "what is old is left out");
-        let (mut second, past) = feed.watch();
-        assert!(past.contains("\"samples\":[[1],[2]]"), "{past}");
+        let (mut second, history) = feed.watch();
+        assert!(history.contains("\"samples\":[[1],[2]]"), "{history}");
         assert_eq!(line(second.next()).unwrap(), "2\n");
         feed.put(&json!(3), json!([3]));
         assert_eq!(line(second.next()).unwrap(), "3\n");

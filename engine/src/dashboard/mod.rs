@@ -12,10 +12,10 @@
 mod browser;
 mod engine;
 mod feed;
+mod history;
 mod host;
 mod options;
 mod page;
-mod past;
 mod places;
 mod reply;
 pub mod request;

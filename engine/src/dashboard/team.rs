@@ -6,7 +6,7 @@ use serde_json::{json, Value};
 
 use super::feed::Feed;
 use crate::settings::address::Address;
-use crate::tier::pulse::Pulse;
+use crate::tier::heartbeat::Heartbeat;
 use crate::tier::web::{authorization, Web};
 
 /// It is somebody else's machine.
@@ -18,7 +18,7 @@ pub struct Team {
     name: String,
     url: String,
     web: Web,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 }
 
 impl Team {
@@ -35,13 +35,13 @@ impl Team {
                 }
             ),
             web: Web::new(address, address.is_secure, login).map_err(wrong)?,
-            pulse: Pulse::new(address.limits),
+            heartbeat: Heartbeat::new(address.limits),
         })
     }
 
     fn look(&self) -> Value {
-        self.pulse.begin();
-        let status = match self.web.get(&self.url, LARGEST, &self.pulse) {
+        self.heartbeat.begin();
+        let status = match self.web.get(&self.url, LARGEST, &self.heartbeat) {
             Ok(Some(text)) => serde_json::from_slice::<Value>(&text).map_err(|_| "its answer is no report".to_owned()),
             Ok(None) => Err("it has no report: is it a wafd serve?".to_owned()),
             Err(fault) => Err(fault.words().to_owned()),

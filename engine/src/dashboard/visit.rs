@@ -91,8 +91,8 @@ fn answer(stream: &TcpStream, arrival: &mut Arrival, request: &Request, room: &R
 
 /// For as long as the page looks.
 fn tell_news(stream: &TcpStream, feed: &Arc<Feed>) -> io::Result<()> {
-    let (mut watcher, past) = feed.watch();
-    write(stream, &(reply::head(200, NEWS, None) + &past))?;
+    let (mut watcher, history) = feed.watch();
+    write(stream, &(reply::head(200, NEWS, None) + &history))?;
     loop {
         match watcher.next() {
             News::Line(line) => write(stream, &line)?,

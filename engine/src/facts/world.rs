@@ -17,14 +17,14 @@ use rustix::io::Errno;
 use super::dated::compares_times;
 use super::environment::Environment;
 use super::fact::Kind;
+use super::file_view::{status_of_name, FileView, FolderNames};
 use super::instructions::{self, Findings};
 use super::listing::Listing;
-use super::moment::{status_of_name, Moment, Shelf};
 use super::path::{split, Path, Place};
 use super::recent::Recent;
 use super::status::{Stamp, Status};
 use crate::bytes::digest::Digest;
-use crate::observe::manners::Family;
+use crate::observe::known_programs::Family;
 
 /// How much a world remembers; some 200 bytes per file, and eight per name in a folder.
 #[derive(Debug, Clone, Copy)]
@@ -93,15 +93,15 @@ impl World {
     }
 
     /// Of what a path leads to. What was a link once likely still is, and not looked at itself.
-    fn status(&self, path: &[u8], moment: &mut Moment) -> Result<Status, Errno> {
+    fn status(&self, path: &[u8], files: &mut FileView) -> Result<Status, Errno> {
         let key = self.hasher.hash_one(path);
         if self.links.get(&key).is_some() {
-            return moment.status_behind(path);
+            return files.status_behind(path);
         }
-        if moment.status_of_name(path)?.kind() == Kind::Link {
+        if files.status_of_name(path)?.kind() == Kind::Link {
             self.links.put(key, ());
         }
-        moment.status(path)
+        files.status(path)
     }
 
     /// Of a plain file at a path of which this is the status, with the status that the content had.
@@ -277,11 +277,11 @@ fn folds_case(folder: impl AsFd) -> bool {
 /// The world at one moment, as one command would find it.
 pub struct View<'w> {
     world: &'w World,
-    moment: Moment,
+    files: FileView,
     pub place: &'w Place,
     pub environment: &'w Environment,
-    /// The shelf that was asked for last: absences come folder by folder.
-    last: (Vec<u8>, Shelf),
+    /// The names of the folder that was asked for last: absences come folder by folder.
+    last: (Vec<u8>, FolderNames),
     /// Folders in the order in which an entry names them.
     numbers: Vec<Identity>,
     /// Devices, and whether their file systems are trusted.
@@ -291,16 +291,16 @@ pub struct View<'w> {
 
 impl<'w> View<'w> {
     pub fn new(world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
-        View::at(Moment::begin(), world, place, environment)
+        View::at(FileView::begin(), world, place, environment)
     }
 
-    pub fn at(moment: Moment, world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
+    pub fn at(files: FileView, world: &'w World, place: &'w Place, environment: &'w Environment) -> View<'w> {
         View {
             world,
-            moment,
+            files,
             place,
             environment,
-            last: (Vec::new(), Shelf::Unknown),
+            last: (Vec::new(), FolderNames::Unknown),
             numbers: Vec::new(),
             devices: Vec::new(),
             name: Vec::new(),
@@ -308,25 +308,25 @@ impl<'w> View<'w> {
     }
 
     /// For the next request of those that were there when it began.
-    pub fn end(self) -> Moment {
-        self.moment
+    pub fn end(self) -> FileView {
+        self.files
     }
 
     /// Of what the path leads to.
     pub fn status(&mut self, path: &Path) -> Result<Status, Errno> {
         self.place.write(path, &mut self.name);
-        self.moment.status(&self.name)
+        self.files.status(&self.name)
     }
 
     pub fn status_of_name(&mut self, path: &Path) -> Result<Status, Errno> {
         self.place.write(path, &mut self.name);
-        self.moment.status_of_name(&self.name)
+        self.files.status_of_name(&self.name)
     }
 
     /// Of a plain file's content.
     pub fn digest(&mut self, path: &Path) -> Result<(Status, Digest), Errno> {
         self.place.write(path, &mut self.name);
-        let status = self.world.status(&self.name, &mut self.moment)?;
+        let status = self.world.status(&self.name, &mut self.files)?;
         if !status.kind().is_plain() {
             return Err(Errno::INVAL);
         }
@@ -342,7 +342,7 @@ impl<'w> View<'w> {
     /// Whether a file that was read has a compiler compare when files were written.
     pub fn compares_times(&mut self, path: &Path) -> bool {
         self.place.write(path, &mut self.name);
-        match self.world.status(&self.name, &mut self.moment) {
+        match self.world.status(&self.name, &mut self.files) {
             Ok(status) if status.kind().is_plain() => self.world.compares_times(&self.name, &status),
             _ => false,
         }
@@ -351,7 +351,7 @@ impl<'w> View<'w> {
     /// What a program or library can do by instructions of its own.
     pub fn instructions(&mut self, path: &Path) -> Option<Findings> {
         self.place.write(path, &mut self.name);
-        let status = self.world.status(&self.name, &mut self.moment).ok()?;
+        let status = self.world.status(&self.name, &mut self.files).ok()?;
         status
             .kind()
             .is_plain()
@@ -360,7 +360,7 @@ impl<'w> View<'w> {
 
     /// Whether a program is of a family, by what is in its file.
     pub fn is_marked(&mut self, program: &[u8], family: &'static Family) -> bool {
-        match self.moment.status(program) {
+        match self.files.status(program) {
             Ok(status) if status.kind().is_plain() => self.world.is_marked(program, &status, family),
             _ => false,
         }
@@ -378,10 +378,10 @@ impl<'w> View<'w> {
 
     /// Whether a name that a folder lacks would be among those that it lists, for a client that lists it.
     pub fn shows_lack(&mut self, folder: &[u8], name: &[u8]) -> bool {
-        match self.moment.shelf(folder, self.world) {
-            Shelf::Missing => true,
-            Shelf::Listed(listing) => listing.lacks(name),
-            Shelf::Unknown => open_folder(folder).is_ok_and(|found| {
+        match self.files.folder_names(folder, self.world) {
+            FolderNames::Missing => true,
+            FolderNames::Listed(listing) => listing.lacks(name),
+            FolderNames::Unknown => open_folder(folder).is_ok_and(|found| {
                 let status = fs::statat(&found, name, AtFlags::SYMLINK_NOFOLLOW);
                 matches!(status, Err(Errno::NOENT)) && is_trusted(&found) && !folds_case(&found)
             }),
@@ -396,21 +396,21 @@ impl<'w> View<'w> {
         let bare = &self.name[..self.name.len() - slashes];
         if let Some((folder, name)) = split(bare) {
             if self.last.0 != folder {
-                let shelf = self.moment.shelf(folder, self.world);
+                let folder_names = self.files.folder_names(folder, self.world);
                 self.last.0.clear();
                 self.last.0.extend_from_slice(folder);
-                self.last.1 = shelf;
+                self.last.1 = folder_names;
             }
             match &self.last.1 {
-                Shelf::Missing => return Ok(()),
-                Shelf::Listed(listing) if listing.lacks(name) => return Ok(()),
+                FolderNames::Missing => return Ok(()),
+                FolderNames::Listed(listing) if listing.lacks(name) => return Ok(()),
                 _ => {}
             }
         }
         let found = if follows {
-            self.moment.status(&self.name)
+            self.files.status(&self.name)
         } else {
-            self.moment.status_of_name(&self.name)
+            self.files.status_of_name(&self.name)
         };
         match found {
             Err(Errno::NOENT) => Ok(()),
@@ -432,17 +432,17 @@ impl<'w> View<'w> {
 
     pub fn target(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
         self.place.write(path, &mut self.name);
-        self.moment.link(&self.name)
+        self.files.link(&self.name)
     }
 
     pub fn resolved(&mut self, path: &Path) -> Result<Vec<u8>, Errno> {
         self.place.write(path, &mut self.name);
-        self.moment.resolved(&self.name)
+        self.files.resolved(&self.name)
     }
 
     /// The name of a folder without links, if it is there.
     pub fn real(&mut self, folder: &[u8]) -> Option<Vec<u8>> {
-        self.moment.real(folder)
+        self.files.real(folder)
     }
 
     /// With what opening it for reading fails, if it does.

@@ -155,7 +155,7 @@ impl Folder {
     }
 
     /// Where a parked driver asks that is told how its parts ended; the number is its own.
-    pub fn desk(&self, number: u64) -> PathBuf {
+    pub fn answering(&self, number: u64) -> PathBuf {
         self.file(&format!("desk{number}"))
     }
 

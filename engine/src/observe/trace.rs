@@ -1,7 +1,7 @@
 //! What observed commands note of themselves: the other side of `engine/park/record.h`.
 //!
 //! ```text
-//! arena ─► berth, one per command ─► variables ─► libwafpark.so notes ─► records ─► accesses
+//! arena ─► trace region, one per command ─► variables ─► libwafpark.so notes ─► records ─► accesses
 //! ```
 //!
 //! The memory belongs to the commands as much as to us: nothing that is found in it is believed. Knows nothing of what the
@@ -29,14 +29,14 @@ use self::reader::{Reader, UNSEEN};
 use self::record::{Record, HEAD};
 use super::access::{Access, Bytes, What};
 
-/// Bytes of a berth; a page that is never written takes no memory.
+/// Bytes of a trace region; a page that is never written takes no memory.
 pub const BERTH: usize = 4 << 20;
 /// As many as commands can run at once (`process/guardian.rs`), and as many again that wait to be stored: 64 GiB of addresses.
 const BERTHS: usize = 16 << 10;
-/// Where addresses are limited, the arena takes one part of this many, but never less than `FEWEST` berths.
+/// Where addresses are limited, the arena takes one part of this many, but never less than `FEWEST` trace regions.
 const SHARE: u64 = 4;
 const FEWEST: usize = 64;
-/// What a berth keeps in memory for the next command. Berths above the first `FEWEST` are seldom used, and keep less.
+/// What a trace region keeps in memory for the next command. Regions above the first `FEWEST` are seldom used, and keep less.
 const KEPT: usize = 1 << 20;
 const KEPT_ABOVE: usize = 16 << 10;
 /// Where the first record is.
@@ -60,7 +60,7 @@ pub struct Arena {
 /// Where a command is to note what it does; by default nowhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
-    pub berth: u32,
+    pub trace_region: u32,
     /// 0 of none.
     pub generation: u32,
     /// Of the exec by which the program starts; 0 if the engine starts it.
@@ -68,7 +68,7 @@ pub struct Place {
 }
 
 /// The part of it in which one command notes what it does.
-pub struct Berth {
+pub struct TraceRegion {
     memory: Arc<Memory>,
     number: usize,
     generation: u32,
@@ -84,7 +84,7 @@ struct Memory {
     /// The program that looks on where the library cannot: `wafd` itself.
     witness: Option<OwnedFd>,
     place: *mut u8,
-    berths: usize,
+    trace_regions: usize,
     free: Mutex<Free>,
 }
 
@@ -95,31 +95,31 @@ unsafe impl Sync for Memory {}
 
 struct Free {
     /// The lowest goes first, so that a build with few commands at once writes to few pages.
-    berths: BinaryHeap<Reverse<usize>>,
+    trace_regions: BinaryHeap<Reverse<usize>>,
     /// Each reservation has its own, so that a process of an earlier command is told apart.
     generation: u32,
 }
 
 impl Arena {
-    /// One that has a berth for each command that can run at once. All of it is only addresses: a file in memory takes pages
+    /// One that has a trace region for each command that can run at once. All of it is only addresses: a file in memory takes pages
     /// when they are written, and is not accounted before.
     pub fn open(witness: Option<OwnedFd>) -> io::Result<Arena> {
         let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
         let share = usize::try_from(limit / SHARE / BERTH as u64).unwrap_or(BERTHS);
-        let mut berths = share.clamp(FEWEST, BERTHS);
+        let mut trace_regions = share.clamp(FEWEST, BERTHS);
         loop {
-            match Arena::new(berths) {
+            match Arena::new(trace_regions) {
                 // Something else limits addresses or the sizes of files.
-                Err(error) if berths > FEWEST => debug!("an arena of {berths} berths: {error}"),
+                Err(error) if trace_regions > FEWEST => debug!("an arena of {trace_regions} slots: {error}"),
                 made => return Ok(made?.with_witness(witness)),
             }
-            berths = (berths / 4).max(FEWEST);
+            trace_regions = (trace_regions / 4).max(FEWEST);
         }
     }
 
-    pub fn new(berths: usize) -> io::Result<Arena> {
+    pub fn new(trace_regions: usize) -> io::Result<Arena> {
         let file = memfd_create("wafpark", MemfdFlags::CLOEXEC)?;
-        let size = berths * BERTH;
+        let size = trace_regions * BERTH;
         ftruncate(&file, size as u64)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping, which nobody else has.
@@ -128,14 +128,14 @@ impl Arena {
             return Err(io::Error::last_os_error());
         }
         let free = Free {
-            berths: (0..berths).map(Reverse).collect(),
+            trace_regions: (0..trace_regions).map(Reverse).collect(),
             generation: 0,
         };
         let memory = Memory {
             file,
             witness: None,
             place: place.cast(),
-            berths,
+            trace_regions,
             free: Mutex::new(free),
         };
         Ok(Arena { memory: memory.into() })
@@ -153,8 +153,8 @@ impl Arena {
         self.memory.file.as_fd()
     }
 
-    pub fn berths(&self) -> usize {
-        self.memory.berths
+    pub fn trace_regions(&self) -> usize {
+        self.memory.trace_regions
     }
 
     /// Where programs find it.
@@ -162,14 +162,14 @@ impl Arena {
         self.memory.path()
     }
 
-    /// A berth for a command; none if all are taken.
-    pub fn reserve(&self) -> Option<Berth> {
+    /// A trace region for a command; none if all are taken.
+    pub fn reserve(&self) -> Option<TraceRegion> {
         let mut free = self.memory.free();
-        let Reverse(number) = free.berths.pop()?;
+        let Reverse(number) = free.trace_regions.pop()?;
         free.generation = free.generation.checked_add(1).unwrap_or(1);
         let generation = free.generation;
         drop(free);
-        let berth = Berth {
+        let trace_region = TraceRegion {
             memory: self.memory.clone(),
             number,
             generation,
@@ -177,11 +177,11 @@ impl Arena {
             started: Vec::new(),
             is_finished: false,
         };
-        berth.tell_witness();
-        berth
+        trace_region.tell_witness();
+        trace_region
             .cursor()
             .store(u64::from(generation) << 32 | u64::from(FIRST), Ordering::Release);
-        Some(berth)
+        Some(trace_region)
     }
 }
 
@@ -202,16 +202,16 @@ fn path_of(file: &OwnedFd) -> String {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; nobody has a berth any more.
-        unsafe { libc::munmap(self.place.cast(), self.berths * BERTH) };
+        // SAFETY: our own mapping; nobody has a trace region any more.
+        unsafe { libc::munmap(self.place.cast(), self.trace_regions * BERTH) };
     }
 }
 
-impl Berth {
+impl TraceRegion {
     /// For a parked program.
     pub fn place(&self) -> Place {
         Place {
-            berth: self.number as u32,
+            trace_region: self.number as u32,
             generation: self.generation,
             token: 0,
         }
@@ -241,7 +241,7 @@ impl Berth {
 
     fn tell_witness(&self) {
         let number = self.memory.witness.as_ref().map_or(-1, |file| file.as_raw_fd());
-        // SAFETY: within the berth, aligned, and not in use by a command.
+        // SAFETY: within the trace region, aligned, and not in use by a command.
         unsafe { AtomicU32::from_ptr(self.at(WITNESS).cast()).store(number as u32, Ordering::Relaxed) };
     }
 
@@ -312,12 +312,12 @@ impl Berth {
 
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < BERTH);
-        // SAFETY: within the berth, and so within the mapping.
+        // SAFETY: within the trace region, and so within the mapping.
         unsafe { self.memory.place.add(self.number * BERTH + offset) }
     }
 
     fn cursor(&self) -> &AtomicU64 {
-        // SAFETY: a berth begins with it, and is aligned to a page; it lives as long as the mapping that we hold.
+        // SAFETY: a trace region begins with it, and is aligned to a page; it lives as long as the mapping that we hold.
         unsafe { AtomicU64::from_ptr(self.at(0).cast()) }
     }
 
@@ -340,10 +340,10 @@ impl Berth {
             // What is not given back now is used again later.
             let _ = fallocate(&self.memory.file, flags, start as u64, (BERTH - kept) as u64);
         }
-        self.memory.free().berths.push(Reverse(self.number));
+        self.memory.free().trace_regions.push(Reverse(self.number));
     }
 
-    /// A process that was killed while it noted something, or that is about to go on, may yet write there: then the berth
+    /// A process that was killed while it noted something, or that is about to go on, may yet write there: then the trace region
     /// is not used again.
     fn decode(&self, end: u32, reader: &mut Reader) -> Option<&'static str> {
         if end as usize > BERTH {
@@ -371,7 +371,7 @@ impl Berth {
         if (end - place) < HEAD || place % ALIGNMENT != 0 {
             return Err(DAMAGED);
         }
-        // SAFETY: aligned and within the berth, as was just seen.
+        // SAFETY: aligned and within the trace region, as was just seen.
         let commit = unsafe { AtomicU32::from_ptr(self.at(place as usize).cast()) };
         if commit.load(Ordering::Acquire) != self.generation {
             return Err(GAP);
@@ -387,14 +387,14 @@ impl Berth {
     fn copy(&self, place: u32, size: u32) -> Bytes {
         let mut bytes = vec![0; size as usize];
         if size > 0 {
-            // SAFETY: the caller has checked that the berth goes so far; what others write there meanwhile are just bytes.
+            // SAFETY: the caller has checked that the trace region goes so far; what others write there meanwhile are just bytes.
             unsafe { ptr::copy_nonoverlapping(self.at(place as usize), bytes.as_mut_ptr(), bytes.len()) };
         }
         bytes
     }
 }
 
-impl Drop for Berth {
+impl Drop for TraceRegion {
     /// Who drops it has not started a command.
     fn drop(&mut self) {
         if !self.is_finished {

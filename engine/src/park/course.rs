@@ -89,7 +89,7 @@ pub struct Temporary {
 
 /// What is left of a command that runs as its parts.
 #[derive(Debug)]
-pub struct Legs {
+pub struct NextParts {
     pub next: Option<Part>,
     /// How the parts ended that have run.
     pub statuses: Vec<i32>,
@@ -236,9 +236,9 @@ impl Course {
     }
 }
 
-impl Legs {
-    pub fn new(next: Part, output: PathBuf, streams: Arc<[Option<OwnedFd>; 3]>, temporary: Temporary) -> Legs {
-        Legs {
+impl NextParts {
+    pub fn new(next: Part, output: PathBuf, streams: Arc<[Option<OwnedFd>; 3]>, temporary: Temporary) -> NextParts {
+        NextParts {
             next: Some(next),
             statuses: Vec::new(),
             streams,

@@ -18,19 +18,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const QUEUE: i32 = 8;
 
 /// Where one driver asks, until this is dropped.
-pub struct Desk {
+pub struct Answering {
     listener: OwnedFd,
     path: PathBuf,
 }
 
-impl Desk {
-    pub fn open(path: PathBuf) -> io::Result<Desk> {
+impl Answering {
+    pub fn open(path: PathBuf) -> io::Result<Answering> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let _ = std::fs::remove_file(&path);
         rustix::net::bind(&listener, &SocketAddrUnix::new(&path)?)?;
         rustix::net::listen(&listener, QUEUE)?;
-        Ok(Desk { listener, path })
+        Ok(Answering { listener, path })
     }
 
     pub fn path(&self) -> &Path {
@@ -78,7 +78,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for Answering {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }

@@ -42,7 +42,7 @@ pub struct Keeper {
     /// An empty folder of its own.
     pub folder: PathBuf,
     /// Where drivers ask that are surveyed.
-    pub desk: PathBuf,
+    pub answering: PathBuf,
     pub verdicts: PathBuf,
     pub context: Context,
     pub graves: Vec<i32>,
@@ -148,7 +148,7 @@ impl Keeper {
             litter: &self.litter,
             null: &self.null,
             folder: &self.folder,
-            desk: self.desk.clone(),
+            answering: self.answering.clone(),
             context,
         };
         let found = surveyor.survey(sample);

@@ -36,7 +36,7 @@ pub struct Head {
     pub magic: u32,
     pub size: u32,
     pub flags: u32,
-    pub berth: u32,
+    pub roster_entry: u32,
     pub group: i32,
     pub engine: i32,
     pub log: u32,
@@ -78,7 +78,7 @@ struct Routed {
 /// A command as a parked program is asked for it.
 pub struct Request<'a> {
     pub flags: u32,
-    pub berth: usize,
+    pub roster_entry: usize,
     pub group: i32,
     pub log: Place,
     /// The process that would have become the command, or 0.
@@ -144,10 +144,10 @@ impl Request<'_> {
             magic: MAGIC,
             size: self.size() as u32,
             flags: self.flags,
-            berth: self.berth as u32,
+            roster_entry: self.roster_entry as u32,
             group: self.group,
             engine: std::process::id() as i32,
-            log: self.log.berth,
+            log: self.log.trace_region,
             generation: self.log.generation,
             token: self.log.token,
             asker: self.asker,
@@ -179,8 +179,10 @@ fn send(socket: BorrowedFd<'_>, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>])
 /// The first packet to a program that is about to park.
 pub fn send_welcome(socket: BorrowedFd<'_>, roster: (BorrowedFd<'_>, usize), arena: Option<&Arena>) -> io::Result<()> {
     let (roster, size) = roster;
-    let berths = arena.map_or(0, Arena::berths);
-    let head = [MAGIC, size as u32, berths as u32].map(u32::to_ne_bytes).concat();
+    let trace_regions = arena.map_or(0, Arena::trace_regions);
+    let head = [MAGIC, size as u32, trace_regions as u32]
+        .map(u32::to_ne_bytes)
+        .concat();
     let path = arena.map(Arena::path).unwrap_or_default();
     let descriptors: Vec<_> = [roster].into_iter().chain(arena.map(Arena::descriptor)).collect();
     send(socket, &[&head, path.as_bytes(), &[0]], &descriptors)
@@ -290,16 +292,16 @@ impl Wanted {
     }
 
     /// As a request to a parked program; the path as it was found.
-    pub fn request<'a>(&'a self, path: &'a [u8], berth: usize) -> Request<'a> {
+    pub fn request<'a>(&'a self, path: &'a [u8], roster_entry: usize) -> Request<'a> {
         let head = self.head();
         let [_, folder, argv, env] = self.parts().unwrap_or_default();
         let [stdin, stdout, stderr] = &self.streams;
         Request {
             flags: JOIN | head.flags & SCORE,
-            berth,
+            roster_entry,
             group: head.group,
             log: Place {
-                berth: head.log,
+                trace_region: head.log,
                 generation: head.generation,
                 token: head.token,
             },

@@ -158,7 +158,7 @@ impl Parked {
                 new_session: false,
                 context: parking.context,
                 adjustments: &[],
-                berth: None,
+                roster_entry: None,
                 log: Place::default(),
                 own: [Some(context::stack(stack)), None, None],
             })
@@ -187,7 +187,7 @@ impl Parked {
         }
     }
 
-    /// Has it become a command; `ticket` is the request's berth, free.
+    /// Has it become a command; `ticket` is the request's roster_entry, free.
     pub fn ask(&self, request: &Request<'_>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
         let claim = self.claim();
         self.send(request, ticket)?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use log::debug;
 
 use super::course::{find_between, Course, Watched, PARTS};
-use super::driver::Desk;
+use super::driver::Answering;
 use super::packet::{Request, Wanted, ROUTE, RUN_NOTHING};
 use super::parked::Parked;
 use super::program::Identity;
@@ -26,7 +26,7 @@ use crate::facts::environment::Environment;
 use crate::facts::path::Place;
 use crate::facts::world::{Room, View, World};
 use crate::observe::access::Access;
-use crate::observe::trace::{Arena, Berth};
+use crate::observe::trace::{Arena, TraceRegion};
 use crate::process::context::{self, Block};
 use crate::process::roster::{is_drawn, Litter, OwnPlace};
 use crate::process::spawn::{self, Ended};
@@ -45,7 +45,7 @@ pub struct Surveyor<'a> {
     /// An empty folder.
     pub folder: &'a Path,
     /// Where a driver is to ask.
-    pub desk: PathBuf,
+    pub answering: PathBuf,
     pub context: Block,
 }
 
@@ -170,16 +170,16 @@ impl Surveyor<'_> {
 
     fn drive(&self, sample: &Sample, argv: &Strings, folder: &[u8], output: &OwnedFd) -> Result<Run, String> {
         let failed = |error: std::io::Error| format!("its driver could not be asked: {error}");
-        let desk = Desk::open(self.desk.clone()).map_err(failed)?;
-        let route = CString::new(desk.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+        let answering = Answering::open(self.answering.clone()).map_err(failed)?;
+        let route = CString::new(answering.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
         let folder = CString::new(folder).map_err(|e| e.to_string())?;
         let (number, place) = self.place.take();
-        let berth = self.arena.and_then(Arena::reserve);
+        let trace_region = self.arena.and_then(Arena::reserve);
         let request = Request {
             flags: ROUTE | RUN_NOTHING,
-            berth: number,
+            roster_entry: number,
             group: 0,
-            log: berth.as_ref().map(Berth::place).unwrap_or_default(),
+            log: trace_region.as_ref().map(TraceRegion::place).unwrap_or_default(),
             asker: 0,
             path: sample.called.to_bytes_with_nul(),
             folder: folder.to_bytes_with_nul(),
@@ -196,7 +196,7 @@ impl Surveyor<'_> {
         let mut parts = Vec::new();
         // Should it be killed with us, somebody else has to remove what it has made between its parts.
         let mut between = Vec::new();
-        let has_ended = desk.serve(&child.pidfd, |_, wanted| {
+        let has_ended = answering.serve(&child.pidfd, |_, wanted| {
             let drawn = wanted.argv().find(|word| is_drawn(word));
             between.extend(drawn.and_then(|path| self.litter.note(Path::new(OsStr::from_bytes(path)))));
             parts.push(wanted);
@@ -208,7 +208,7 @@ impl Surveyor<'_> {
         }
         self.place.strike();
         let ended = spawn::wait_for(child.pid);
-        let accesses = berth.map(Berth::finish_idle);
+        let accesses = trace_region.map(TraceRegion::finish_idle);
         Ok(Run { parts, ended, accesses })
     }
 }

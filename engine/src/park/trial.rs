@@ -89,7 +89,7 @@ impl Way for Plain<'_> {
             new_session: false,
             context: bench.context,
             adjustments: &[],
-            berth: Some(bench.place.take().1),
+            roster_entry: Some(bench.place.take().1),
             log: Place::default(),
             own: [Some(context::stack(self.stack)), None, None],
         };
@@ -108,7 +108,7 @@ impl Way for Forked<'_> {
         let folder = CString::new(bench.folder.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
         let request = Request {
             flags: 0,
-            berth: number,
+            roster_entry: number,
             group: 0,
             log: Place::default(),
             asker: 0,

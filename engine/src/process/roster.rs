@@ -28,13 +28,13 @@ use crate::files::folder::ENGINE;
 use crate::files::regular;
 
 /// How many commands can be noted; those above it have only the kernel's parent-death signal.
-const BERTHS: usize = 8192;
+const ENTRIES: usize = 8192;
 /// So many files can be noted, of paths that are shorter than this.
 const FILES: usize = 512;
 const PATH: usize = 256;
 
-const PROCESSES_SIZE: usize = BERTHS * size_of::<AtomicI32>();
-const SINCE_SIZE: usize = BERTHS * size_of::<AtomicU64>();
+const PROCESSES_SIZE: usize = ENTRIES * size_of::<AtomicI32>();
+const SINCE_SIZE: usize = ENTRIES * size_of::<AtomicU64>();
 /// What parked programs see of it.
 const SHARED: usize = 2 * PROCESSES_SIZE;
 const LAST_AT: usize = SHARED + SINCE_SIZE;
@@ -44,7 +44,7 @@ const SIZE: usize = FILES_AT + FILES * PATH;
 const SHARED_MEMORY: &str = "/dev/shm";
 
 pub struct Roster {
-    berths: &'static [AtomicI32],
+    entries: &'static [AtomicI32],
     /// When each was taken, and when the last one was.
     since: &'static [AtomicU64],
     last: &'static AtomicU64,
@@ -128,7 +128,7 @@ impl Tickets {
 impl Ticket {
     /// Its place in the whole of the memory.
     pub fn number(&self) -> usize {
-        BERTHS + self.number
+        ENTRIES + self.number
     }
 
     pub fn place(&self) -> &AtomicI32 {
@@ -191,27 +191,27 @@ impl Roster {
         };
         let start = map(&memory)?;
         // SAFETY: parts of the mapping, each for atomics of its own, aligned since those before it are; never unmapped.
-        let (berths, places, since, last, paths) = unsafe {
+        let (entries, places, since, last, paths) = unsafe {
             (
-                slice::from_raw_parts(start.cast::<AtomicI32>(), BERTHS),
-                slice::from_raw_parts(start.add(PROCESSES_SIZE).cast::<AtomicI32>(), BERTHS),
-                slice::from_raw_parts(start.add(SHARED).cast::<AtomicU64>(), BERTHS),
+                slice::from_raw_parts(start.cast::<AtomicI32>(), ENTRIES),
+                slice::from_raw_parts(start.add(PROCESSES_SIZE).cast::<AtomicI32>(), ENTRIES),
+                slice::from_raw_parts(start.add(SHARED).cast::<AtomicU64>(), ENTRIES),
                 &*start.add(LAST_AT).cast::<AtomicU64>(),
                 slice::from_raw_parts(start.add(FILES_AT).cast::<[AtomicU8; PATH]>(), FILES),
             )
         };
         let all = |count: usize| (0..count).rev().collect::<Vec<_>>();
         Ok(Roster {
-            berths,
+            entries,
             since,
             last,
-            free: all(BERTHS),
+            free: all(ENTRIES),
             memory,
             name,
             lock,
             tickets: Arc::new(Tickets {
                 places,
-                free: Mutex::new(all(BERTHS)),
+                free: Mutex::new(all(ENTRIES)),
             }),
             litter: Arc::new(Litter {
                 paths,
@@ -240,11 +240,11 @@ impl Roster {
 
     /// A place for a command's process, which whoever starts it writes there at once.
     pub fn reserve(&mut self) -> Option<(usize, &'static AtomicI32)> {
-        let berth = self.free.pop()?;
+        let entry = self.free.pop()?;
         let now = uptime();
-        self.since[berth].store(now, Ordering::Relaxed);
+        self.since[entry].store(now, Ordering::Relaxed);
         self.last.store(now, Ordering::Relaxed);
-        Some((berth, &self.berths[berth]))
+        Some((entry, &self.entries[entry]))
     }
 
     /// A place that is never given back.
@@ -252,27 +252,27 @@ impl Roster {
         let number = self.free.pop()?;
         Some(OwnPlace {
             number,
-            process: &self.berths[number],
+            process: &self.entries[number],
             since: &self.since[number],
             last: self.last,
         })
     }
 
     /// A place that is taken, for the next process of its command.
-    pub fn place(&self, berth: usize) -> (usize, &'static AtomicI32) {
+    pub fn place(&self, entry: usize) -> (usize, &'static AtomicI32) {
         self.last.store(uptime(), Ordering::Relaxed);
-        (berth, &self.berths[berth])
+        (entry, &self.entries[entry])
     }
 
     /// Before the process is reaped: afterwards its number may be another's.
-    pub fn strike(&mut self, berth: usize) {
-        self.berths[berth].store(0, Ordering::Release);
-        self.free.push(berth);
+    pub fn strike(&mut self, entry: usize) {
+        self.entries[entry].store(0, Ordering::Release);
+        self.free.push(entry);
     }
 
     /// What is noted now.
     pub fn remains(&self) -> Remains {
-        let pids = self.berths.iter().map(|berth| berth.load(Ordering::Acquire));
+        let pids = self.entries.iter().map(|entry| entry.load(Ordering::Acquire));
         let since = self.since.iter().map(|since| since.load(Ordering::Relaxed));
         let paths = self.litter.paths.iter().map(|path| path.each_ref().map(load));
         Remains {
@@ -307,7 +307,7 @@ impl Remains {
     fn decode(bytes: &[u8]) -> Remains {
         let number = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
         let pid = |at: usize| i32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
-        let places = (0..BERTHS).map(|n| (pid(4 * n), number(SHARED + 8 * n)));
+        let places = (0..ENTRIES).map(|n| (pid(4 * n), number(SHARED + 8 * n)));
         Remains {
             groups: places.filter(|(pid, _)| *pid > 0).collect(),
             last: number(LAST_AT),
@@ -409,9 +409,9 @@ mod tests {
     fn what_has_ended_is_not_noted() {
         let name = Path::new(SHARED_MEMORY).join(format!("wafd-test-ended-{}", std::process::id()));
         let mut roster = Roster::new(Some(name.clone())).unwrap();
-        let (berth, place) = roster.reserve().unwrap();
+        let (entry, place) = roster.reserve().unwrap();
         place.store(4711, Ordering::Release);
-        roster.strike(berth);
+        roster.strike(entry);
         drop(roster);
         assert_eq!(Remains::find(&name).unwrap().groups, []);
         let roster = Roster::new(Some(name.clone())).unwrap();

@@ -31,7 +31,7 @@ pub struct Launch<'a> {
     pub context: &'a Context,
     pub adjustments: &'a [Adjustment],
     /// Where the child notes its process, before it can have children that would be missed.
-    pub berth: Option<&'a AtomicI32>,
+    pub roster_entry: Option<&'a AtomicI32>,
     /// Where it notes what it does if it runs in a parked program; a spawned one is told by its environment.
     pub log: Place,
     /// Adjustments of this command alone.
@@ -295,8 +295,8 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
     unsafe {
         // Should engine and guardian both be killed, the command goes with them.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        if let Some(berth) = launch.berth {
-            berth.store(libc::getpid(), Ordering::Release);
+        if let Some(roster_entry) = launch.roster_entry {
+            roster_entry.store(libc::getpid(), Ordering::Release);
         }
         // An engine that was killed before this would neither take us with it nor have its guardian see our note.
         // Where the system does not say who our parent is, we go on.

@@ -13,11 +13,11 @@ use crate::bytes::path_text;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     pub store: PathBuf,
-    pub wish: Wish,
+    pub request: Request,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     Statistics,
     /// Counts begin anew.
     Zero,
@@ -42,14 +42,14 @@ pub enum Wish {
 
 impl Question {
     pub fn encode(&self) -> Result<Vec<u8>, String> {
-        let (name, detail) = match &self.wish {
-            Wish::Statistics => ("statistics", Value::Null),
-            Wish::Zero => ("zero", Value::Null),
-            Wish::Clear => ("clear", Value::Null),
-            Wish::Evict { seconds } => ("evict", json!({ "seconds": seconds })),
-            Wish::CleanUp => ("clean up", Value::Null),
-            Wish::Set { name, value } => ("set", json!({ "name": name, "value": value })),
-            Wish::Explain { output } => ("explain", json!({ "output": output })),
+        let (name, detail) = match &self.request {
+            Request::Statistics => ("statistics", Value::Null),
+            Request::Zero => ("zero", Value::Null),
+            Request::Clear => ("clear", Value::Null),
+            Request::Evict { seconds } => ("evict", json!({ "seconds": seconds })),
+            Request::CleanUp => ("clean up", Value::Null),
+            Request::Set { name, value } => ("set", json!({ "name": name, "value": value })),
+            Request::Explain { output } => ("explain", json!({ "output": output })),
         };
         let mut whole = json!({"store": path_text::show(&self.store), "wish": name, "detail": detail});
         if let Some(exact) = path_text::exact(&self.store) {
@@ -61,19 +61,19 @@ impl Question {
     pub fn decode(bytes: &[u8]) -> Result<Question, String> {
         let whole: Value = serde_json::from_slice(bytes).map_err(|e| format!("not JSON: {e}"))?;
         let detail = &whole["detail"];
-        let wish = match text(&whole, "wish")?.as_str() {
-            "statistics" => Wish::Statistics,
-            "zero" => Wish::Zero,
-            "clear" => Wish::Clear,
-            "evict" => Wish::Evict {
+        let request = match text(&whole, "wish")?.as_str() {
+            "statistics" => Request::Statistics,
+            "zero" => Request::Zero,
+            "clear" => Request::Clear,
+            "evict" => Request::Evict {
                 seconds: number(detail, "seconds")?,
             },
-            "clean up" => Wish::CleanUp,
-            "set" => Wish::Set {
+            "clean up" => Request::CleanUp,
+            "set" => Request::Set {
                 name: text(detail, "name")?,
                 value: text(detail, "value")?,
             },
-            "explain" => Wish::Explain {
+            "explain" => Request::Explain {
                 output: match &detail["output"] {
                     Value::Null => None,
                     _ => Some(text(detail, "output")?),
@@ -85,7 +85,7 @@ impl Question {
             Some(exact) => path_text::read_exact(exact).ok_or("store_bytes are no hexadecimal digits")?,
             None => Path::new(&text(&whole, "store")?).to_owned(),
         };
-        Ok(Question { store, wish })
+        Ok(Question { store, request })
     }
 }
 
@@ -154,24 +154,24 @@ mod tests {
     #[test]
     fn a_question_is_understood_as_it_was_meant() {
         let text = || "max_size".to_owned();
-        for wish in [
-            Wish::Statistics,
-            Wish::Zero,
-            Wish::Clear,
-            Wish::Evict { seconds: 7 },
-            Wish::CleanUp,
-            Wish::Set {
+        for request in [
+            Request::Statistics,
+            Request::Zero,
+            Request::Clear,
+            Request::Evict { seconds: 7 },
+            Request::CleanUp,
+            Request::Set {
                 name: text(),
                 value: "5G".to_owned(),
             },
-            Wish::Explain {
+            Request::Explain {
                 output: Some("/a.o".to_owned()),
             },
-            Wish::Explain { output: None },
+            Request::Explain { output: None },
         ] {
             let question = Question {
                 store: "/store".into(),
-                wish,
+                request,
             };
             assert_eq!(Question::decode(&question.encode().unwrap()), Ok(question));
         }

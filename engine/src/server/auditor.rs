@@ -44,7 +44,7 @@ const NICE: i32 = 19;
 const IDLE_CLASS: i32 = 3 << 13;
 
 /// What is to be done, with all that the command had when it was asked for.
-pub struct Errand {
+pub struct Audit {
     pub cache: Arc<Cache>,
     pub due: Box<Due>,
     pub context: Arc<Context>,
@@ -53,15 +53,15 @@ pub struct Errand {
     attempts: usize,
 }
 
-impl Errand {
+impl Audit {
     pub fn new(
         cache: Arc<Cache>,
         due: Box<Due>,
         context: Arc<Context>,
         adjustments: Arc<Vec<Adjustment>>,
         control_group: Option<Adjustment>,
-    ) -> Errand {
-        Errand {
+    ) -> Audit {
+        Audit {
             cache,
             due,
             context,
@@ -73,7 +73,7 @@ impl Errand {
 }
 
 struct State {
-    queue: VecDeque<Errand>,
+    queue: VecDeque<Audit>,
     is_busy: bool,
     /// When the engine last had something to do.
     since: Instant,
@@ -83,7 +83,7 @@ struct State {
     is_stopped: bool,
 }
 
-struct Desk {
+struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     /// There is something to run, or runs: else nobody has to know what the engine does.
@@ -91,23 +91,23 @@ struct Desk {
 }
 
 pub struct Auditor {
-    desk: Arc<Desk>,
+    queue: Arc<Queue>,
     place: Option<OwnPlace>,
-    /// Started with the first errand: most engines have none.
+    /// Started with the first audit: most engines have none.
     thread: Option<JoinHandle<()>>,
 }
 
-impl Desk {
+impl Queue {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, errand: Errand) {
+    fn push(&self, audit: Audit) {
         let mut state = self.state();
         state.since = Instant::now();
-        let cache = errand.cache.clone();
-        state.queue.push_back(errand);
-        let mut bytes: usize = state.queue.iter().map(|errand| errand.due.size()).sum();
+        let cache = audit.cache.clone();
+        state.queue.push_back(audit);
+        let mut bytes: usize = state.queue.iter().map(|audit| audit.due.size()).sum();
         while state.queue.len() > MOST || bytes > MOST_BYTES {
             let Some(oldest) = state.queue.pop_front() else { break };
             bytes -= oldest.due.size();
@@ -119,8 +119,8 @@ impl Desk {
         self.changed.notify_one();
     }
 
-    /// The next errand, as soon as the engine has been idle for a while; `None` at the end.
-    fn next(&self) -> Option<Errand> {
+    /// The next audit, as soon as the engine has been idle for a while; `None` at the end.
+    fn next(&self) -> Option<Audit> {
         let mut state = self.state();
         loop {
             if state.is_stopped {
@@ -183,36 +183,36 @@ impl Auditor {
             is_interrupted: false,
             is_stopped: false,
         };
-        let desk = Arc::new(Desk {
+        let queue = Arc::new(Queue {
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_wanted: AtomicBool::new(false),
         });
         Auditor {
-            desk,
+            queue,
             place,
             thread: None,
         }
     }
 
-    pub fn push(&mut self, errand: Errand) {
+    pub fn push(&mut self, audit: Audit) {
         if self.thread.is_none() {
-            let (desk, place) = (self.desk.clone(), self.place);
-            let work = move || work(&desk, place);
+            let (queue, place) = (self.queue.clone(), self.place);
+            let work = move || work(&queue, place);
             match thread::Builder::new().name("audit".to_owned()).spawn(work) {
                 Ok(thread) => self.thread = Some(thread),
                 Err(error) => return debug!("start the thread that audits: {error}"),
             }
         }
-        self.desk.push(errand);
+        self.queue.push(audit);
     }
 
     /// Whether the engine has commands, running or waiting: asked for in each round.
     pub fn heed(&self, is_busy: bool) {
-        if !self.desk.is_wanted.load(Ordering::Relaxed) {
+        if !self.queue.is_wanted.load(Ordering::Relaxed) {
             return;
         }
-        let mut state = self.desk.state();
+        let mut state = self.queue.state();
         if is_busy {
             state.since = Instant::now();
             state.is_interrupted = true;
@@ -221,54 +221,54 @@ impl Auditor {
         if state.is_busy != is_busy {
             state.is_busy = is_busy;
             drop(state);
-            self.desk.changed.notify_one();
+            self.queue.changed.notify_one();
         }
     }
 
     /// Nothing runs any more, and nothing will.
     pub fn close(&mut self) {
-        let mut state = self.desk.state();
+        let mut state = self.queue.state();
         state.is_stopped = true;
         state.is_interrupted = true;
         state.group.into_iter().for_each(kill);
         let left = std::mem::take(&mut state.queue);
         drop(state);
-        self.desk.changed.notify_one();
+        self.queue.changed.notify_one();
         left.iter()
-            .for_each(|errand| errand.cache.leave_audit("the engine was stopped"));
+            .for_each(|audit| audit.cache.leave_audit("the engine was stopped"));
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn work(desk: &Desk, own: Option<OwnPlace>) {
+fn work(queue: &Queue, own: Option<OwnPlace>) {
     let mut spawner = match Spawner::new() {
         Ok(spawner) => spawner,
         Err(error) => return debug!("no hit can be compiled again: {error}"),
     };
-    while let Some(mut errand) = desk.next() {
-        errand.attempts += 1;
-        let launched = Launched::of(&errand);
-        let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, desk, own);
-        let verdict = errand.cache.audit(&errand.due, &mut run);
+    while let Some(mut audit) = queue.next() {
+        audit.attempts += 1;
+        let launched = Launched::of(&audit);
+        let mut run = |argv: &Strings, folder: &Path| launched.run(argv, folder, &mut spawner, queue, own);
+        let verdict = audit.cache.audit(&audit.due, &mut run);
         debug!("audit: {verdict:?}");
-        let cache = errand.cache.clone();
+        let cache = audit.cache.clone();
         match verdict {
-            Verdict::Interrupted if errand.attempts < ATTEMPTS && !desk.state().is_stopped => desk.push(errand),
+            Verdict::Interrupted if audit.attempts < ATTEMPTS && !queue.state().is_stopped => queue.push(audit),
             Verdict::Interrupted => cache.leave_audit("it was interrupted"),
             _ => {}
         }
-        desk.finish(&cache);
+        queue.finish(&cache);
     }
 }
 
 /// A command that is run again: as it was, but for its rank.
 struct Launched<'a> {
-    errand: &'a Errand,
+    audit: &'a Audit,
     adjustments: Vec<Adjustment>,
 }
 
 impl Launched<'_> {
-    fn of(errand: &Errand) -> Launched<'_> {
+    fn of(audit: &Audit) -> Launched<'_> {
         // A build's jobserver is for its own commands.
         let keeps = |one: &&Adjustment| {
             !matches!(
@@ -276,13 +276,13 @@ impl Launched<'_> {
                 Adjustment::Inherit(_) | Adjustment::Nice(_) | Adjustment::IoPriority(_)
             )
         };
-        let mut adjustments: Vec<_> = errand.adjustments.iter().filter(keeps).cloned().collect();
+        let mut adjustments: Vec<_> = audit.adjustments.iter().filter(keeps).cloned().collect();
         adjustments.extend([Adjustment::Nice(NICE), Adjustment::IoPriority(IDLE_CLASS)]);
-        Launched { errand, adjustments }
+        Launched { audit, adjustments }
     }
 
-    fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, desk: &Desk, own: Option<OwnPlace>) -> Ran {
-        if desk.is_interrupted() {
+    fn run(&self, argv: &Strings, folder: &Path, spawner: &mut Spawner, queue: &Queue, own: Option<OwnPlace>) -> Ran {
+        if queue.is_interrupted() {
             return Ran::Interrupted;
         }
         let streams = || -> io::Result<[File; 3]> {
@@ -293,27 +293,27 @@ impl Launched<'_> {
         let Ok(streams) = streams() else {
             return Ran::Not("there is no room for its results");
         };
-        let question = &self.errand.due.question;
+        let question = &self.audit.due.question;
         let launch = Launch {
             argv,
             env: &question.environment,
             cwd: &question.folder,
             stdio: [streams[0].as_fd(), streams[1].as_fd(), streams[2].as_fd()],
             new_session: false,
-            context: &self.errand.context,
+            context: &self.audit.context,
             adjustments: &self.adjustments,
-            berth: own.map(|own| own.take().1),
+            roster_entry: own.map(|own| own.take().1),
             log: Place::default(),
-            own: [self.errand.control_group.clone(), None, None],
+            own: [self.audit.control_group.clone(), None, None],
         };
         let Ok(child) = spawner.spawn(&launch) else {
             return Ran::Not("it could not be started");
         };
-        desk.begin(child.pid);
+        queue.begin(child.pid);
         let is_over = wait(&child);
         // Whoever it has left behind is in its group.
         kill(child.pid);
-        let is_interrupted = desk.end();
+        let is_interrupted = queue.end();
         own.iter().for_each(OwnPlace::strike);
         let ended = spawn::wait_for(child.pid);
         match (is_interrupted, is_over) {
@@ -355,16 +355,16 @@ mod tests {
     fn nobody_is_looked_at_unless_there_is_something_to_do() {
         let auditor = Auditor::new(None);
         auditor.heed(true);
-        assert!(!auditor.desk.state().is_busy);
-        auditor.desk.is_wanted.store(true, Ordering::Relaxed);
+        assert!(!auditor.queue.state().is_busy);
+        auditor.queue.is_wanted.store(true, Ordering::Relaxed);
         auditor.heed(true);
-        assert!(auditor.desk.state().is_busy && auditor.desk.is_interrupted());
+        assert!(auditor.queue.state().is_busy && auditor.queue.is_interrupted());
     }
 
     #[test]
     fn a_stopped_one_has_nothing_to_do() {
         let mut auditor = Auditor::new(None);
         auditor.close();
-        assert!(auditor.desk.next().is_none());
+        assert!(auditor.queue.next().is_none());
     }
 }

@@ -15,12 +15,12 @@ use log::{debug, warn};
 use super::auditor;
 use super::command::{Case, Order, State, Supplies};
 use super::connection::ConnectionKey;
-use super::crew::{Log, What};
 use super::requests::Broken;
 use super::slots::CommandKey;
+use super::starters::{Log, What};
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
-use crate::cache::clerks::{Done, Errand, Errands};
+use crate::cache::cache_threads::{Done, Job, Jobs};
 use crate::cache::keep::{Ended, Unkept};
 use crate::cache::lookup::claim::Claim;
 use crate::cache::lookup::inputs::{Inputs, Numbered};
@@ -31,9 +31,9 @@ use crate::facts::input::Input;
 use crate::facts::status::Stamp;
 use crate::files::folder::Folder;
 use crate::observe::trace::program::is_static;
-use crate::observe::trace::Berth;
+use crate::observe::trace::TraceRegion;
 use crate::park::program::Program;
-use crate::park::Lot;
+use crate::park::Parking;
 use crate::process::context::{Adjustment, Context};
 use crate::process::spawn::{self, NotStarted};
 use crate::report::question::{Answer as Report, Question as Wanted};
@@ -45,7 +45,7 @@ use crate::witness;
 
 /// Opens the store that our runtime folder is known for; else the one that is asked for, or that our own environment names. From then on
 /// the folder is known for it.
-pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -> Result<Cache, String> {
+pub(super) fn open(home: &Folder, jobs: Arc<Jobs>, asked: Option<&Path>) -> Result<Cache, String> {
     let kept = place::kept_store(home);
     let settings = Settings::load_of(kept.as_deref().or(asked));
     let folder = place::store(&settings).ok_or("there is no place for a store: set WAFCC_DIR or HOME")?;
@@ -67,7 +67,7 @@ pub(super) fn open(home: &Folder, errands: Arc<Errands>, asked: Option<&Path>) -
     }
     let again = move |mut question: Question| {
         question.arrived = Instant::now();
-        errands.send(Errand::Ask(question));
+        jobs.send(Job::Ask(question));
     };
     let cache = Cache::new(folder, store, again, Box::new(tier::open_all));
     cache.set_audit(settings.audit());
@@ -103,7 +103,7 @@ impl Server {
     /// Somebody asks about the store itself.
     pub(super) fn on_question(&mut self, key: ConnectionKey, question: &[u8]) {
         match Wanted::decode(question) {
-            Ok(wanted) => self.clerks.send(Errand::Other {
+            Ok(wanted) => self.cache_threads.send(Job::Other {
                 who: key,
                 store: wanted.store.clone(),
                 work: Box::new(move |cache| cache.grant(wanted).encode()),
@@ -148,23 +148,23 @@ impl Server {
         });
     }
 
-    /// Asks a clerk, unless this may be the only question of a quiet moment.
+    /// Asks a cache thread, unless this may be the only question of a quiet moment.
     fn ask(&mut self, question: Question) {
-        let is_quiet = self.is_calm && !self.is_away.load(Ordering::Relaxed) && self.clerks.are_idle();
+        let is_quiet = self.is_calm && !self.is_away.load(Ordering::Relaxed) && self.cache_threads.are_idle();
         match self.at_hand.take() {
             None if is_quiet => self.at_hand = Some(question),
-            None => self.clerks.ask(question),
+            None => self.cache_threads.ask(question),
             Some(other) => {
                 self.is_calm = false;
-                self.clerks.ask(other);
-                self.clerks.ask(question);
+                self.cache_threads.ask(other);
+                self.cache_threads.ask(question);
             }
         }
     }
 
     /// Hears from the cache.
     pub(super) fn on_done(&mut self) {
-        for done in self.clerks.hear() {
+        for done in self.cache_threads.hear() {
             match done {
                 Done::Answered { who, answer } => self.on_answer(who, answer),
                 Done::Kept { who, kept } => {
@@ -188,9 +188,14 @@ impl Server {
     pub(super) fn take_answer(&mut self, key: CommandKey, answer: Answer) {
         let case = match answer {
             Answer::Hit(hit) => return self.serve(key, hit),
-            Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket), self.clerks.errands()),
+            Answer::Miss(ticket) => Case::new(
+                Known::Miss,
+                ticket.why.clone(),
+                Some(*ticket),
+                self.cache_threads.jobs(),
+            ),
             Answer::Uncached(reason) if reason.is_unknown && self.is_for_known(key) => return self.hand_back(key),
-            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None, self.clerks.errands()),
+            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None, self.cache_threads.jobs()),
         };
         if let Err((why, reason)) = self.equip(key) {
             return self.give_back(key, why, &reason);
@@ -229,7 +234,7 @@ impl Server {
             .commands
             .get_mut(&key)
             .and_then(|command| Arc::get_mut(&mut command.order));
-        let known = client.and_then(|client| client.standing.as_ref());
+        let known = client.and_then(|client| client.inherited.as_ref());
         let (Some(known), Some(order)) = (known, order) else {
             return Err((Why::Place, "its client is gone".to_owned()));
         };
@@ -275,11 +280,11 @@ impl Server {
             return;
         };
         let order = command.order;
-        if let (Some(due), Some(cache)) = (hit.due, self.clerks.opened()) {
+        if let (Some(due), Some(cache)) = (hit.due, self.cache_threads.opened()) {
             let group = order.control_group.clone().map(Adjustment::ControlGroup);
             let (context, adjustments) = (order.context.clone(), order.adjustments.clone());
-            let errand = auditor::Errand::new(cache, due, context, adjustments, group);
-            self.auditor.push(errand);
+            let job = auditor::Audit::new(cache, due, context, adjustments, group);
+            self.auditor.push(job);
         }
         if let Some(connection) = self.connections.get_mut(&order.connection) {
             connection.backlog = connection.backlog.saturating_sub(order.size);
@@ -310,8 +315,8 @@ impl Server {
             Verdict::TimedOut => case.give_up("took too long", "it took too long, and was ended"),
             _ => case.give_up("did not run to its end", "it was ended, or did not start"),
         }
-        let (ticket, berth) = (case.ticket.take(), case.berth.take());
-        let (Some(ticket), Some(berth)) = (ticket, berth) else {
+        let (ticket, trace_region) = (case.ticket.take(), case.trace_region.take());
+        let (Some(ticket), Some(trace_region)) = (ticket, trace_region) else {
             self.say(&order, case.known, std::mem::take(&mut case.words));
             return self.conclude(key, &order, &outcome);
         };
@@ -319,7 +324,7 @@ impl Server {
         self.free_slot(&order.session);
         let claim = Claim::default();
         self.await_store(key, claim.clone());
-        self.clerks.send(Errand::Keep {
+        self.cache_threads.send(Job::Keep {
             who: key,
             ticket: Box::new(ticket),
             ended: Box::new(Ended {
@@ -332,12 +337,12 @@ impl Server {
                 accesses: Vec::new(),
                 driver: case.driver.take(),
                 observer: self
-                    .lot
+                    .parking
                     .library()
                     .map(|path| path.to_bytes().to_vec())
                     .unwrap_or_default(),
             }),
-            berth,
+            trace_region,
             claim,
         });
         let state = State::Keeping(Box::new(outcome));
@@ -417,39 +422,39 @@ fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
 }
 
 /// Prepares a command to note what it does, if what comes of it is to be stored.
-pub(super) fn observe(case: &mut Case, order: &Order, lot: &Lot) -> Option<Log> {
+pub(super) fn observe(case: &mut Case, order: &Order, parking: &Parking) -> Option<Log> {
     case.ticket.as_ref()?;
     if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
         case.give_up("prints elsewhere", "what it prints goes elsewhere");
         return None;
     }
-    let (Some(arena), Some(library)) = (lot.arena(), lot.library()) else {
+    let (Some(arena), Some(library)) = (parking.arena(), parking.library()) else {
         case.give_up("cannot be observed", "it cannot be observed");
         return None;
     };
-    let Some(mut berth) = arena.reserve() else {
+    let Some(mut trace_region) = arena.reserve() else {
         case.give_up(
             "too many commands at once",
             "too many commands run at once for this one to be observed",
         );
         return None;
     };
-    let (program, log) = note_in(&berth, library, order, (&order.execute.argv, &order.env));
-    berth.expect(program);
-    case.berth = Some(berth);
+    let (program, log) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
+    trace_region.expect(program);
+    case.trace_region = Some(trace_region);
     case.started = Stamp::now();
     Some(log)
 }
 
 /// The same for what is to run next of it. A driver that is told how its parts ended is not observed, and so nothing is known of
 /// the command then.
-pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, lot: &Lot) -> Option<Log> {
-    let berth = case.berth.as_mut()?;
-    berth.mark();
+pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, parking: &Parking) -> Option<Log> {
+    let trace_region = case.trace_region.as_mut()?;
+    trace_region.mark();
     match what {
         What::Part(part) => {
-            let (program, log) = note_in(berth, lot.library()?, order, (&part.argv, &part.env));
-            berth.expect(program);
+            let (program, log) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
+            trace_region.expect(program);
             Some(log)
         }
         What::Command | What::Driver(_) => None,
@@ -457,13 +462,18 @@ pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, lot: &Lo
 }
 
 /// Where a command notes what it does, and the file that is executed for it: one that cannot be told is none.
-fn note_in(berth: &Berth, library: &CStr, order: &Order, (argv, env): (&Strings, &Strings)) -> (Option<PathBuf>, Log) {
+fn note_in(
+    trace_region: &TraceRegion,
+    library: &CStr,
+    order: &Order,
+    (argv, env): (&Strings, &Strings),
+) -> (Option<PathBuf>, Log) {
     let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
     let found = Program::find(&candidates, &order.execute.cwd);
     let called = found.as_ref().map_or(c"", |(_, called)| called);
     let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
     let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
-    let witness = berth
+    let witness = trace_region
         .witness()
         .filter(|_| order.context.has_room(witness::ROOM) && is_static(&program));
     let (argv, variables) = match witness {
@@ -473,7 +483,7 @@ fn note_in(berth: &Berth, library: &CStr, order: &Order, (argv, env): (&Strings,
         ),
         None => {
             let theirs = env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
-            (None, berth.variables(library.to_bytes(), theirs).to_vec())
+            (None, trace_region.variables(library.to_bytes(), theirs).to_vec())
         }
     };
     // A traced program has their libraries as it would have without us.
@@ -481,7 +491,7 @@ fn note_in(berth: &Berth, library: &CStr, order: &Order, (argv, env): (&Strings,
         |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") && argv.is_none() || entry.starts_with(b"WAFPARK_TRACE=");
     let others = env.iter().filter(|entry| !is_replaced(entry));
     let log = Log {
-        place: berth.place(),
+        place: trace_region.place(),
         env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
         argv,
     };

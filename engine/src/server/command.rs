@@ -13,16 +13,16 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use super::connection::ConnectionKey;
-use super::crew::What;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
+use super::starters::What;
 use crate::cache::answer::Ticket;
-use crate::cache::clerks::{Errand, Errands};
+use crate::cache::cache_threads::{Job, Jobs};
 use crate::cache::keep::Unkept;
 use crate::facts::diary::Telling;
 use crate::facts::status::Stamp;
-use crate::observe::trace::Berth;
-use crate::park::{Ledger, Legs};
+use crate::observe::trace::TraceRegion;
+use crate::park::{Ledger, NextParts};
 use crate::process::context::{Adjustment, Context};
 use crate::process::spawn::{self, Child, Ended, NotStarted};
 use crate::process::terminal;
@@ -76,10 +76,10 @@ pub struct Feed {
 pub struct Holdings {
     pub processor: Option<usize>,
     /// Its place among those that the guardian would kill.
-    pub berth: Option<usize>,
+    pub roster_entry: Option<usize>,
 }
 
-/// A command that the crew is about to start.
+/// A command that the starters is about to start.
 pub struct Starting {
     ours: [Option<OwnedFd>; 3],
     input: Vec<u8>,
@@ -107,7 +107,7 @@ pub struct Running {
     pub killed: bool,
     pub holdings: Holdings,
     /// What is left of it, where it runs as its driver's parts.
-    pub legs: Option<Legs>,
+    pub next_parts: Option<NextParts>,
     /// What those parts took that have ended.
     spent: Ended,
     /// How it ended, where that is not for the kernel to say.
@@ -134,14 +134,14 @@ pub struct Command {
 /// A command that may be cached.
 pub struct Case {
     /// Where it is told that nothing will be stored.
-    errands: Arc<Errands>,
+    jobs: Arc<Jobs>,
     /// What its client is told.
     pub known: Known,
     pub words: String,
     /// What comes of it is to be stored.
     pub ticket: Option<Ticket>,
     /// Where it notes what it does.
-    pub berth: Option<Berth>,
+    pub trace_region: Option<TraceRegion>,
     /// What its driver would do, if that does not run.
     pub driver: Option<Telling>,
     /// From before it was started.
@@ -151,13 +151,13 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(known: Known, words: String, ticket: Option<Ticket>, errands: Arc<Errands>) -> Case {
+    pub fn new(known: Known, words: String, ticket: Option<Ticket>, jobs: Arc<Jobs>) -> Case {
         Case {
-            errands,
+            jobs,
             known,
             words,
             ticket,
-            berth: None,
+            trace_region: None,
             driver: None,
             started: Stamp::now(),
             prints: Default::default(),
@@ -177,19 +177,19 @@ impl Case {
 
     /// It has begun with its first part, if its driver does not run.
     pub fn expect_part(&mut self) {
-        if let (Some(driver), Some(berth)) = (&self.driver, &mut self.berth) {
-            berth.expect_first(driver.first_part());
+        if let (Some(driver), Some(trace_region)) = (&self.driver, &mut self.trace_region) {
+            trace_region.expect_first(driver.first_part());
         }
     }
 
     /// Nothing of it will be stored, which is counted under this name.
     pub fn give_up(&mut self, name: &'static str, why: &str) {
         let Some(ticket) = self.ticket.take() else { return };
-        self.berth = None;
+        self.trace_region = None;
         self.prints = Default::default();
         self.words = format!("{}; not stored: {why}", self.words);
         let unkept = Unkept::new(name, why);
-        self.errands.send(Errand::Leave(Box::new((ticket, unkept))));
+        self.jobs.send(Job::Leave(Box::new((ticket, unkept))));
     }
 }
 
@@ -238,7 +238,7 @@ impl Supplies {
 }
 
 impl Starting {
-    pub fn started(self, child: Child, at: Instant, is_parked: bool, legs: Option<Legs>) -> Running {
+    pub fn started(self, child: Child, at: Instant, is_parked: bool, next_parts: Option<NextParts>) -> Running {
         let [stdin, stdout, stderr] = self.ours;
         let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
@@ -254,7 +254,7 @@ impl Starting {
             verdict: Verdict::Ran,
             killed: false,
             holdings: self.holdings,
-            legs,
+            next_parts,
             spent: Ended::default(),
             settled: None,
         }
@@ -347,25 +347,27 @@ impl Running {
     /// A process has ended: what is to run next for this command, if anything is. `strike` is done before a process is
     /// reaped.
     pub fn next_leg(&mut self, strike: impl FnOnce()) -> Option<What> {
-        let legs = self.legs.as_mut()?;
+        let next_parts = self.next_parts.as_mut()?;
         let went_well = spawn::has_succeeded(&self.pidfd);
-        if self.verdict != Verdict::Ran || (went_well && legs.next.is_none()) {
+        if self.verdict != Verdict::Ran || (went_well && next_parts.next.is_none()) {
             // A driver that is told to end takes the object of its assembler with it.
-            if self.verdict == Verdict::Cancelled && legs.next.is_none() && !went_well {
-                let _ = fs::remove_file(&legs.output);
+            if self.verdict == Verdict::Cancelled && next_parts.next.is_none() && !went_well {
+                let _ = fs::remove_file(&next_parts.output);
             }
-            self.legs = None;
+            self.next_parts = None;
             return None;
         }
         strike();
         let ended = spawn::wait_for(self.pid);
         self.pid = 0;
         self.spent.include(&ended);
-        legs.statuses.push(ended.status);
+        next_parts.statuses.push(ended.status);
         if went_well {
-            legs.next.take().map(What::Part)
+            next_parts.next.take().map(What::Part)
         } else {
-            self.legs.take().map(|legs| What::Driver(legs.statuses))
+            self.next_parts
+                .take()
+                .map(|next_parts| What::Driver(next_parts.statuses))
         }
     }
 

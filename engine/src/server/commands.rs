@@ -13,13 +13,13 @@ use rustix::process::Signal;
 use super::cached::{observe, observe_next};
 use super::command::{Command, Holdings, Order, Running, State, Supplies};
 use super::connection::ConnectionKey;
-use super::crew::{Job, Started, What};
 use super::requests::Broken;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
+use super::starters::{Job, Started, What};
 use super::timers::Alarm;
 use super::Server;
-use crate::park::Legs;
+use crate::park::NextParts;
 use crate::process::context;
 use crate::process::spawn::{self, Child, NotStarted};
 use crate::wire::{self, Execute, Outcome, Reply, Stdio, Verdict};
@@ -54,7 +54,7 @@ impl Server {
         if connection.live.contains_key(&execute.id) {
             return Err(wire::Malformed("two commands of one number").into());
         }
-        let (context, adjustments, control_group) = match &client.standing {
+        let (context, adjustments, control_group) = match &client.inherited {
             Some(known) => (
                 known.context.clone(),
                 known.adjustments.clone(),
@@ -67,7 +67,7 @@ impl Server {
                 (Arc::new(self.own.with_umask(umask)), Arc::default(), None)
             }
         };
-        let is_equipped = client.standing.is_some();
+        let is_equipped = client.inherited.is_some();
         let (adjustments, env) = self.neighbours.hand(&client.session, adjustments, env.clone());
         let size = execute.argv.size() + execute.input.len() + execute.cwd.len();
         let input = std::mem::take(&mut execute.input);
@@ -121,7 +121,7 @@ impl Server {
         self.await_neighbours();
     }
 
-    /// Starts a command that is alone, or hands it to the crew.
+    /// Starts a command that is alone, or hands it to the starters.
     fn start(&mut self, key: CommandKey, is_alone: bool) -> io::Result<()> {
         let Some(command) = self.commands.get_mut(&key) else {
             return Ok(());
@@ -135,7 +135,7 @@ impl Server {
             self.touched.push(order.connection);
         }
         let (stdio, mut starting) = supplies.open(&order.execute, order.terminal)?;
-        let berth = self.roster.reserve();
+        let roster_entry = self.roster.reserve();
         let processor = if order.pin {
             self.pins.take(order.context.processors())
         } else {
@@ -143,10 +143,13 @@ impl Server {
         };
         starting.holdings = Holdings {
             processor,
-            berth: berth.map(|(number, _)| number),
+            roster_entry: roster_entry.map(|(number, _)| number),
         };
         command.state = State::Starting(starting);
-        let log = command.case.as_mut().and_then(|case| observe(case, &order, &self.lot));
+        let log = command
+            .case
+            .as_mut()
+            .and_then(|case| observe(case, &order, &self.parking));
         let job = Job {
             key,
             order,
@@ -154,7 +157,7 @@ impl Server {
             log,
             stdio: Arc::new(stdio),
             processor,
-            berth,
+            roster_entry,
             awaited: None,
         };
         self.hand_over(job, is_alone);
@@ -163,15 +166,15 @@ impl Server {
 
     fn hand_over(&mut self, job: Job, is_alone: bool) {
         if !is_alone {
-            self.crew.start(job);
-        } else if let Some(started) = self.crew.start_here(job) {
+            self.starters.start(job);
+        } else if let Some(started) = self.starters.start_here(job) {
             self.on_start(started);
         }
     }
 
-    /// Hears from the crew.
+    /// Hears from the starters.
     pub(super) fn on_started(&mut self) {
-        for started in self.crew.hear() {
+        for started in self.starters.hear() {
             self.on_start(started);
         }
     }
@@ -179,13 +182,13 @@ impl Server {
     fn on_start(&mut self, started: Started) {
         let key = started.key;
         match (started.child, self.running(key)) {
-            (Ok(child), None) => self.welcome(key, child, started.at, started.is_parked, started.legs),
+            (Ok(child), None) => self.welcome(key, child, started.at, started.is_parked, started.next_parts),
             (Ok(child), Some(running)) => {
                 running.go_on(child);
                 self.watch_end(key);
             }
             // Its driver cannot be asked to conclude it: it ends as drivers do when a part fails.
-            (Err(_), Some(running)) if running.legs.is_none() => {
+            (Err(_), Some(running)) if running.next_parts.is_none() => {
                 running.end_badly();
                 self.conclude_if_done(key);
             }
@@ -209,7 +212,14 @@ impl Server {
     }
 
     /// A command runs now.
-    fn welcome(&mut self, key: CommandKey, child: Child, at: Instant, is_parked: bool, mut legs: Option<Legs>) {
+    fn welcome(
+        &mut self,
+        key: CommandKey,
+        child: Child,
+        at: Instant,
+        is_parked: bool,
+        mut next_parts: Option<NextParts>,
+    ) {
         let Some(command) = self.commands.remove(&key) else {
             return;
         };
@@ -218,11 +228,11 @@ impl Server {
         };
         let (order, mut case) = (command.order, command.case);
         if let Some(case) = &mut case {
-            case.driver = legs.as_mut().and_then(|legs| legs.driver.take());
+            case.driver = next_parts.as_mut().and_then(|next_parts| next_parts.driver.take());
             case.expect_part();
         }
         let cancelled = starting.cancelled;
-        let state = State::Running(Box::new(starting.started(child, at, is_parked, legs)));
+        let state = State::Running(Box::new(starting.started(child, at, is_parked, next_parts)));
         if order.execute.timeout > 0 {
             let timeout = Duration::from_micros(order.execute.timeout);
             // A time beyond what the clock can tell never comes.
@@ -348,14 +358,21 @@ impl Server {
             self.timers.set(Instant::now() + TRACER_TIME, Alarm::End(key));
             return;
         }
-        let streams = running.legs.as_ref().map(|legs| legs.streams.clone());
-        let berth = running.holdings.berth.map(|berth| self.roster.place(berth));
-        let next = running.next_leg(|| berth.iter().for_each(|(_, place)| place.store(0, Ordering::Release)));
+        let streams = running.next_parts.as_ref().map(|next_parts| next_parts.streams.clone());
+        let roster_entry = running
+            .holdings
+            .roster_entry
+            .map(|roster_entry| self.roster.place(roster_entry));
+        let next = running.next_leg(|| {
+            roster_entry
+                .iter()
+                .for_each(|(_, place)| place.store(0, Ordering::Release))
+        });
         let processor = running.holdings.processor;
         match (next, streams) {
             (Some(what), Some(stdio)) => {
                 let case = command.case.as_mut();
-                let log = case.and_then(|case| observe_next(case, &order, &what, &self.lot));
+                let log = case.and_then(|case| observe_next(case, &order, &what, &self.parking));
                 let job = Job {
                     key,
                     order,
@@ -363,7 +380,7 @@ impl Server {
                     log,
                     stdio,
                     processor,
-                    berth,
+                    roster_entry,
                     awaited: None,
                 };
                 self.hand_over(job, self.is_calm);
@@ -496,8 +513,8 @@ impl Server {
         if let Some(processor) = holdings.processor {
             self.pins.give_back(processor);
         }
-        if let Some(berth) = holdings.berth {
-            self.roster.strike(berth);
+        if let Some(roster_entry) = holdings.roster_entry {
+            self.roster.strike(roster_entry);
         }
     }
 

@@ -33,7 +33,7 @@ const DESCRIPTORS: usize = 16;
 const DESCRIPTORS_PER_FRAME: usize = 3;
 
 /// What a client's commands are to be given.
-pub struct Standing {
+pub struct Inherited {
     pub reader: context::Reader,
     pub context: Arc<Context>,
     pub adjustments: Arc<Vec<Adjustment>>,
@@ -45,7 +45,7 @@ pub struct Client {
     pub session: SessionId,
     pub pid: u32,
     /// Absent until a command is to run, for clients that wish it so.
-    pub standing: Option<Standing>,
+    pub inherited: Option<Inherited>,
     pub pin: bool,
     /// How its commands are to be cached.
     pub wishes: Arc<Wishes>,
@@ -158,7 +158,7 @@ impl Connection {
 
     /// All that it has asked for is looked up just now: it need not be woken twice.
     pub fn is_nearly_answered(&self) -> bool {
-        let is_unknown = self.client.as_ref().is_some_and(|client| client.standing.is_none());
+        let is_unknown = self.client.as_ref().is_some_and(|client| client.inherited.is_none());
         is_unknown && self.live.len() == 1 && self.outbox.len() < PROMPT
     }
 

@@ -1,8 +1,8 @@
 //! Two threads run the event loop in turn: the one that leads takes the events.
 //!
-//! A question that comes alone is answered by the leader itself: waking a clerk and being woken by it takes as long as the
+//! A question that comes alone is answered by the leader itself: waking a cache thread and being woken by it takes as long as the
 //! answer. Meanwhile nobody leads, and an alarm is set: should the answer take its time, the other thread takes the lead,
-//! and hears of the answer as it hears of a clerk's.
+//! and hears of the answer as it hears of a cache thread's.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,8 +18,8 @@ use rustix::time::{
 };
 
 use super::{Server, EVENTS};
-use crate::cache::clerks::{Done, Errand};
-use crate::facts::moment::Moment;
+use crate::cache::cache_threads::{Done, Job};
+use crate::facts::file_view::FileView;
 use crate::process::prompt::make_prompt;
 
 /// So long others wait while the leader answers.
@@ -88,7 +88,7 @@ impl Lead {
 
     fn lead<'l>(&'l self, mut place: MutexGuard<'l, Served>) -> Left {
         let mut events = Vec::with_capacity(EVENTS);
-        let mut moment: Option<Moment> = None;
+        let mut file_view: Option<FileView> = None;
         while let Some(server) = place.as_mut().filter(|server| !server.is_done()) {
             if let Err(error) = server.wait(&mut events) {
                 return Left::ForGood(place.take(), Err(error));
@@ -97,15 +97,15 @@ impl Lead {
             let Some(question) = server.at_hand.take() else {
                 continue;
             };
-            let Some(cache) = server.clerks.opened() else {
-                server.clerks.ask(question);
+            let Some(cache) = server.cache_threads.opened() else {
+                server.cache_threads.ask(question);
                 continue;
             };
-            let (who, reports) = (question.who, server.clerks.reports());
+            let (who, reports) = (question.who, server.cache_threads.reports());
             self.is_away.store(true, Ordering::Relaxed);
             self.set_alarm(PATIENCE);
             drop(place);
-            let answer = cache.ask(question, &mut moment);
+            let answer = cache.ask(question, &mut file_view);
             let led = match self.server.try_lock() {
                 Ok(place) => Some(place),
                 Err(TryLockError::Poisoned(place)) => Some(place.into_inner()),
@@ -124,12 +124,12 @@ impl Lead {
                 server.start_commands();
                 server.finish_round();
                 if cache.is_writing_due() {
-                    server.clerks.send(Errand::Write);
+                    server.cache_threads.send(Job::Write);
                 }
             }
             // Before the next events: whoever waits for the answer has it.
-            if let Some(moment) = &mut moment {
-                moment.end();
+            if let Some(file_view) = &mut file_view {
+                file_view.end();
             }
             place = found;
         }

@@ -1,6 +1,6 @@
 //! The event loop: the only place that knows connections, slots and commands together.
 //!
-//! Every step is: take events, let each move its part, hand what has a slot to the crew, send what is to be sent. Nothing
+//! Every step is: take events, let each move its part, hand what has a slot to the starters, send what is to be sent. Nothing
 //! here waits but `epoll`. Which thread does that: `lead`.
 
 mod arrivals;
@@ -9,7 +9,6 @@ mod cached;
 mod command;
 mod commands;
 mod connection;
-mod crew;
 mod lead;
 mod neighbours;
 mod report;
@@ -17,6 +16,7 @@ mod requests;
 mod silence;
 mod slots;
 mod source;
+mod starters;
 mod timers;
 
 use std::collections::{HashMap, HashSet};
@@ -34,9 +34,9 @@ use log::{debug, info};
 use rustix::event::{epoll, Timespec};
 
 use crate::cache::answer::Question;
-use crate::cache::clerks::Clerks;
+use crate::cache::cache_threads::CacheThreads;
 use crate::files::folder::Folder;
-use crate::park::{Ledger, Lot};
+use crate::park::{Ledger, Parking};
 use crate::process::context::{self, Context};
 use crate::process::guardian::Guardian;
 use crate::process::pins::Pins;
@@ -49,9 +49,9 @@ use crate::wire::Verdict;
 use auditor::Auditor;
 use command::Command;
 use connection::{Connection, ConnectionKey};
-use crew::Crew;
 use slots::{CommandKey, SessionId, Slots};
 use source::Source;
+use starters::Starters;
 use timers::{Alarm, Timers};
 
 use self::neighbours::Neighbours;
@@ -102,11 +102,11 @@ pub struct Server {
     commands: HashMap<CommandKey, Command>,
     slots: Slots,
     neighbours: Neighbours,
-    crew: Crew,
-    clerks: Clerks,
+    starters: Starters,
+    cache_threads: CacheThreads,
     silence: silence::Silence,
     auditor: Auditor,
-    lot: Arc<Lot>,
+    parking: Arc<Parking>,
     /// What ran for commands in parked programs.
     ledger: Arc<Ledger>,
     roster: Roster,
@@ -152,12 +152,17 @@ impl Server {
         let pid = std::process::id();
         let own = context::Reader::new(pid)?.read()?;
         let ledger = Arc::new(Ledger::default());
-        let lot = Arc::new(Lot::open(&options.folder, &mut roster, &own, &ledger));
-        let crew = Crew::new(&lot)?;
-        epoll::add(&epoll, crew.bell(), Source::Crew.data(), epoll::EventFlags::IN)?;
+        let parking = Arc::new(Parking::open(&options.folder, &mut roster, &own, &ledger));
+        let starters = Starters::new(&parking)?;
+        epoll::add(&epoll, starters.bell(), Source::Starters.data(), epoll::EventFlags::IN)?;
         let home = options.folder.clone();
-        let clerks = Clerks::new(Box::new(move |errands, asked| cached::open(&home, errands, asked)))?;
-        epoll::add(&epoll, clerks.bell(), Source::Cache.data(), epoll::EventFlags::IN)?;
+        let cache_threads = CacheThreads::new(Box::new(move |jobs, asked| cached::open(&home, jobs, asked)))?;
+        epoll::add(
+            &epoll,
+            cache_threads.bell(),
+            Source::Cache.data(),
+            epoll::EventFlags::IN,
+        )?;
         raise_descriptor_limit();
         let program = std::env::current_exe().unwrap_or_default();
         let as_found = identity(&program);
@@ -171,11 +176,11 @@ impl Server {
             commands: HashMap::new(),
             slots: Slots::default(),
             neighbours: Neighbours::new(&options),
-            crew,
-            clerks,
+            starters,
+            cache_threads,
             silence: silence::Silence::default(),
             auditor: Auditor::new(roster.keep()),
-            lot,
+            parking,
             ledger,
             roster,
             guardian,
@@ -228,9 +233,9 @@ impl Server {
     }
 
     fn close(&mut self) {
-        self.lot.close();
+        self.parking.close();
         self.auditor.close();
-        self.clerks.close();
+        self.cache_threads.close();
         info!("left after {} s", self.started.elapsed().as_secs());
     }
 
@@ -240,7 +245,7 @@ impl Server {
             Source::Unix => self.accept_unix(),
             Source::Tcp => self.accept_tcp(),
             Source::Connection(key) => self.on_connection(key),
-            Source::Crew => self.on_started(),
+            Source::Starters => self.on_started(),
             Source::Cache => self.on_done(),
             Source::Guardian => self.replace_guardian(),
             Source::Tokens(key) => self.on_tokens(key),

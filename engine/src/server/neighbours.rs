@@ -29,7 +29,7 @@ const AUTOGROUP: &str = "/proc/self/autogroup";
 
 /// One build's.
 #[derive(Default)]
-struct Manners {
+struct BuildLimits {
     key: u64,
     no_brake: bool,
     load: Option<f64>,
@@ -40,7 +40,7 @@ struct Manners {
 
 pub(super) struct Neighbours {
     brake: Brake,
-    builds: HashMap<SessionId, Manners>,
+    builds: HashMap<SessionId, BuildLimits>,
     /// An alarm is set.
     alarmed: bool,
     /// The nice value of our autogroup; none when it is not ours alone.
@@ -73,9 +73,9 @@ impl Neighbours {
             if let Some(build) = self.builds.get_mut(session) {
                 build.hold = hold;
             } else if hold.is_some() {
-                let build = Manners {
+                let build = BuildLimits {
                     hold,
-                    ..Manners::default()
+                    ..BuildLimits::default()
                 };
                 self.builds.insert(*session, build);
             }
@@ -213,7 +213,7 @@ impl Server {
         if self.sessions.contains_key(session) || self.slots.of(session).1 > 0 {
             return;
         }
-        if let Some(Manners { pool: Some(pool), .. }) = self.neighbours.builds.remove(session) {
+        if let Some(BuildLimits { pool: Some(pool), .. }) = self.neighbours.builds.remove(session) {
             if pool.watched {
                 let _ = epoll::delete(&self.epoll, pool.bell());
             }
@@ -268,8 +268,8 @@ impl Server {
             return;
         };
         let clients = self.connections.values().filter_map(|c| c.client.as_ref());
-        let standings = clients.filter_map(|client| client.standing.as_ref());
-        let wanted = standings.map(|s| s.context.courtesy()).min().unwrap_or(0);
+        let inherited = clients.filter_map(|client| client.inherited.as_ref());
+        let wanted = inherited.map(|s| s.context.courtesy()).min().unwrap_or(0);
         if wanted == current {
             return;
         }

@@ -66,10 +66,14 @@ impl Server {
             connections: self.connections.len(),
             memory: resident(),
             totals: &self.totals,
-            parking: self.lot.report(),
+            parking: self.parking.report(),
             brake: self.neighbours.describe_brake(),
             // The store is not opened for this.
-            cache: self.clerks.opened().map(|cache| cache.describe()).unwrap_or_default(),
+            cache: self
+                .cache_threads
+                .opened()
+                .map(|cache| cache.describe())
+                .unwrap_or_default(),
         }
         .json()
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
 
-use super::connection::{Client, Connection, ConnectionKey, Received, Standing};
+use super::connection::{Client, Connection, ConnectionKey, Inherited, Received};
 use super::slots::SessionId;
 use super::timers::Alarm;
 use super::{identity, Server, Session};
@@ -214,7 +214,7 @@ impl Server {
     /// Enters a client into its session, and looks at where it lives if that is not wished for later.
     fn meet(&mut self, hello: &Hello, pid: u32) -> Result<Client, (Why, String)> {
         let is_late = hello.wishes & wire::WISH_LATE != 0;
-        let standing = if is_late {
+        let inherited = if is_late {
             self.place.shows(pid).map_err(|reason| (Why::Place, reason))?;
             None
         } else {
@@ -239,7 +239,7 @@ impl Server {
         Ok(Client {
             session: hello.session,
             pid,
-            standing,
+            inherited,
             pin: hello.wishes & wire::WISH_PIN != 0,
             wishes: Arc::default(),
             only_known: hello.wishes & wire::WISH_KNOWN != 0,
@@ -260,7 +260,7 @@ impl Server {
     }
 
     /// Looks at where a process lives, and what its commands are to be given.
-    fn examine(&mut self, pid: u32) -> Result<Standing, (Why, String)> {
+    fn examine(&mut self, pid: u32) -> Result<Inherited, (Why, String)> {
         let unseen = |e: io::Error| (Why::Place, format!("process {pid} cannot be examined: {e}"));
         let place = Place::of(pid).map_err(|reason| (Why::Place, reason))?;
         let control_group = match self.place.serves(&place) {
@@ -275,7 +275,7 @@ impl Server {
         }
         let adjustments = Arc::new(context.adjustments(&self.own));
         let context = Arc::new(context);
-        Ok(Standing {
+        Ok(Inherited {
             reader,
             context,
             adjustments,
@@ -299,15 +299,15 @@ impl Server {
         let Some(client) = connection.and_then(|connection| connection.client.as_ref()) else {
             return Ok(());
         };
-        if client.standing.is_some() {
+        if client.inherited.is_some() {
             return Ok(());
         }
         let (pid, session) = (client.pid, client.session);
-        let standing = self.examine(pid)?;
+        let inherited = self.examine(pid)?;
         self.tell_of(&session);
         let connection = self.connections.get_mut(&key);
         if let Some(client) = connection.and_then(|connection| connection.client.as_mut()) {
-            client.standing = Some(standing);
+            client.inherited = Some(inherited);
         }
         self.stand_back();
         Ok(())
@@ -340,13 +340,13 @@ impl Server {
 /// whether it has.
 fn refresh_context(connection: &mut Connection, own: &Context) -> bool {
     let client = connection.client.as_mut();
-    let Some(standing) = client.and_then(|client| client.standing.as_mut()) else {
+    let Some(inherited) = client.and_then(|client| client.inherited.as_mut()) else {
         return false;
     };
-    match standing.reader.read() {
-        Ok(context) if context != *standing.context => {
-            standing.adjustments = Arc::new(context.adjustments(own));
-            standing.context = Arc::new(context);
+    match inherited.reader.read() {
+        Ok(context) if context != *inherited.context => {
+            inherited.adjustments = Arc::new(context.adjustments(own));
+            inherited.context = Arc::new(context);
             true
         }
         Ok(_) => false,

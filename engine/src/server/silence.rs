@@ -50,7 +50,7 @@ impl Silence {
 }
 
 impl Server {
-    /// A clerk is asked for something of a command.
+    /// A cache thread is asked for something of a command.
     pub(super) fn await_store(&mut self, key: CommandKey, claim: Claim) {
         let silence = &mut self.silence;
         let since = Instant::now();
@@ -85,7 +85,7 @@ impl Server {
             return;
         }
         let is_heard = silence.heard != silence.heard_before;
-        let hangs = self.is_away.load(Ordering::Relaxed) || !self.clerks.has_idle() || silence.holds_one_up();
+        let hangs = self.is_away.load(Ordering::Relaxed) || !self.cache_threads.has_idle() || silence.holds_one_up();
         if !is_heard && hangs {
             self.give_up_store();
         }

@@ -12,8 +12,8 @@ pub enum Source {
     Signals,
     Unix,
     Tcp,
-    /// The crew has started commands.
-    Crew,
+    /// The starters has started commands.
+    Starters,
     /// The cache has answers.
     Cache,
     /// The guardian has ended.
@@ -37,7 +37,7 @@ impl Source {
             Source::Signals => (0, 0),
             Source::Unix => (1, 0),
             Source::Tcp => (2, 0),
-            Source::Crew => (3, 0),
+            Source::Starters => (3, 0),
             Source::Connection(key) => (4, key),
             Source::End(key) => (5, key),
             Source::Feed(key) => (6, key),
@@ -56,7 +56,7 @@ impl Source {
             0 => Source::Signals,
             1 => Source::Unix,
             2 => Source::Tcp,
-            3 => Source::Crew,
+            3 => Source::Starters,
             4 => Source::Connection(key),
             5 => Source::End(key),
             6 => Source::Feed(key),
@@ -79,7 +79,7 @@ mod tests {
             Source::Signals,
             Source::Unix,
             Source::Tcp,
-            Source::Crew,
+            Source::Starters,
             Source::Cache,
             Source::Connection(1),
             Source::End(2),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::dialect::{Dialect, Step};
-use super::limits::{Share, STRANGER, STRANGE_REQUESTS};
+use super::disk_threads::{Done, Job};
+use super::limits::{Share, STRANGE_REQUESTS, UNKNOWN};
 use super::mailbox::Arrival;
 use super::metrics::{add, Turned};
-use super::office::{Desk, Office, Standing};
 use super::outbox::Outbox;
-use super::porters::{Done, Errand};
+use super::shared::{Admission, Exchange, Shared};
 use super::tls::{Received, Wire};
 
 /// Input up to this size is not counted.
@@ -28,7 +28,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     arrived: Instant,
     dialect: Dialect,
-    pub standing: Option<Arc<Standing>>,
+    pub admission: Option<Arc<Admission>>,
     /// The worker counts it among those that have shown no token.
     pub is_stranger: bool,
     /// Requests without a token, since the last one with one.
@@ -38,7 +38,7 @@ pub struct Connection {
     /// What it needs next is more than was free.
     pub starves: bool,
     out: Outbox,
-    /// A porter is at an errand of this connection.
+    /// A porter is at a job of this connection.
     pub is_away: bool,
     /// It says no more, but has not sent all that it said.
     is_last: bool,
@@ -81,9 +81,9 @@ impl From<io::Error> for End {
 }
 
 impl Connection {
-    pub fn new(arrival: Arrival, office: &Office) -> io::Result<Connection> {
+    pub fn new(arrival: Arrival, shared: &Shared) -> io::Result<Connection> {
         let Arrival { socket, peer, is_plain } = arrival;
-        let tls = if is_plain { None } else { office.tls() };
+        let tls = if is_plain { None } else { shared.tls() };
         socket.set_nonblocking(true)?;
         // Without it frames only come later.
         socket.set_nodelay(true)?;
@@ -92,12 +92,12 @@ impl Connection {
             wire: Wire::new(socket, tls.as_ref())?,
             peer,
             arrived: Instant::now(),
-            dialect: Dialect::unknown(office.recognize),
-            standing: None,
+            dialect: Dialect::unknown(shared.recognize),
+            admission: None,
             is_stranger: true,
             strange: 0,
             input: Vec::new(),
-            share: office.dock.budget.share(),
+            share: shared.dock.budget.share(),
             starves: false,
             out: Outbox::default(),
             is_away: false,
@@ -118,10 +118,10 @@ impl Connection {
         &self.wire.socket
     }
 
-    /// Takes what has come, and answers it. With what takes its time, an errand comes back.
-    pub fn receive(&mut self, scratch: &mut [u8], office: &Office) -> Result<Option<Errand>, End> {
+    /// Takes what has come, and answers it. With what takes its time, a job comes back.
+    pub fn receive(&mut self, scratch: &mut [u8], shared: &Shared) -> Result<Option<Job>, End> {
         loop {
-            let most = self.most_input(office).min(scratch.len());
+            let most = self.most_input(shared).min(scratch.len());
             match self.wire.receive(&mut scratch[..most])? {
                 Received::Nothing => return self.send().map(|()| None),
                 Received::End => {
@@ -134,10 +134,10 @@ impl Connection {
                 Received::Bytes(_) if self.is_last => {}
                 Received::Bytes(n) => {
                     self.received += n as u64;
-                    add(&office.metrics.received, n as u64);
-                    let errand = self.take(&scratch[..n], office)?;
-                    if errand.is_some() || !self.wants_input(office) {
-                        return Ok(errand);
+                    add(&shared.metrics.received, n as u64);
+                    let job = self.take(&scratch[..n], shared)?;
+                    if job.is_some() || !self.wants_input(shared) {
+                        return Ok(job);
                     }
                 }
             }
@@ -149,9 +149,9 @@ impl Connection {
 
     /// What is to come whole comes when there is memory for all of it: until then its beginning is all that is read.
     /// Without a token there is memory for little, and none that others share.
-    fn most_input(&self, office: &Office) -> usize {
-        if self.lacks_token(office) {
-            return STRANGER.saturating_sub(self.input.len()).max(1);
+    fn most_input(&self, shared: &Shared) -> usize {
+        if self.lacks_token(shared) {
+            return UNKNOWN.saturating_sub(self.input.len()).max(1);
         }
         match self.dialect.needs(&self.input) {
             None => usize::MAX,
@@ -159,62 +159,62 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, fresh: &[u8], office: &Office) -> Result<Option<Errand>, End> {
+    fn take(&mut self, fresh: &[u8], shared: &Shared) -> Result<Option<Job>, End> {
         if !self.input.is_empty() {
             let whole = self.share.size().max(self.input.len() + fresh.len());
             self.input.reserve_exact(whole - self.input.len());
             self.input.extend_from_slice(fresh);
-            return self.go_on(office);
+            return self.go_on(shared);
         }
-        let (used, errand) = self.talk(fresh, office)?;
+        let (used, job) = self.talk(fresh, shared)?;
         self.input.extend_from_slice(&fresh[used..]);
-        self.send_or_go_on(errand, office)
+        self.send_or_go_on(job, shared)
     }
 
     /// Goes on with what has come before.
-    pub fn go_on(&mut self, office: &Office) -> Result<Option<Errand>, End> {
+    pub fn go_on(&mut self, shared: &Shared) -> Result<Option<Job>, End> {
         let mut input = std::mem::take(&mut self.input);
-        let (used, errand) = self.talk(&input, office)?;
+        let (used, job) = self.talk(&input, shared)?;
         input.drain(..used);
         self.input = input;
-        self.send_or_go_on(errand, office)
+        self.send_or_go_on(job, shared)
     }
 
     /// What kept the dialect from going on may be sent by now.
-    fn send_or_go_on(&mut self, errand: Option<Errand>, office: &Office) -> Result<Option<Errand>, End> {
+    fn send_or_go_on(&mut self, job: Option<Job>, shared: &Shared) -> Result<Option<Job>, End> {
         let was_clogged = self.out.is_clogged();
         self.send()?;
-        if was_clogged && errand.is_none() && !self.out.is_clogged() {
-            return self.go_on(office);
+        if was_clogged && job.is_none() && !self.out.is_clogged() {
+            return self.go_on(shared);
         }
-        self.settle(office)?;
-        Ok(errand)
+        self.settle(shared)?;
+        Ok(job)
     }
 
     /// Has the dialect answer until it needs more, or has said enough; how much it used up.
-    fn talk(&mut self, input: &[u8], office: &Office) -> Result<(usize, Option<Errand>), End> {
+    fn talk(&mut self, input: &[u8], shared: &Shared) -> Result<(usize, Option<Job>), End> {
         let mut used = 0;
-        let mut errand = None;
-        while !self.is_away && !self.is_last && !self.is_too_fast(office) {
+        let mut job = None;
+        while !self.is_away && !self.is_last && !self.is_too_fast(shared) {
             if self.out.is_clogged() {
                 self.send()?;
                 if self.out.is_clogged() {
                     break;
                 }
             }
-            let mut desk = Desk {
-                office,
+            let mut exchange = Exchange {
+                shared,
                 peer: self.peer,
                 out: &mut self.out,
-                standing: &mut self.standing,
-                errand: &mut errand,
+                admission: &mut self.admission,
+                job: &mut job,
             };
-            let step = self.dialect.advance(&input[used..], &mut desk);
+            let step = self.dialect.advance(&input[used..], &mut exchange);
             match step.map_err(|malformed| End::Turned(Turned::Malformed, malformed.0))? {
                 Step::Took(n) => {
                     used += n;
                     self.pace += u32::from(n > 0);
-                    self.count_strange(n, office);
+                    self.count_strange(n, shared);
                 }
                 Step::Last(n) => {
                     used += n;
@@ -222,58 +222,58 @@ impl Connection {
                 }
                 Step::Wants | Step::Held => break,
             }
-            self.is_away = errand.is_some();
+            self.is_away = job.is_some();
         }
-        Ok((used, errand))
+        Ok((used, job))
     }
 
     /// Without a token it is answered so often, in a row, and then no more.
-    fn count_strange(&mut self, used: usize, office: &Office) {
-        match self.standing {
+    fn count_strange(&mut self, used: usize, shared: &Shared) {
+        match self.admission {
             Some(_) => self.strange = 0,
             None => self.strange += u32::from(used > 0),
         }
         if self.strange >= STRANGE_REQUESTS {
-            office.metrics.turn(Turned::Token);
+            shared.metrics.turn(Turned::Token);
             self.is_last = true;
         }
     }
 
-    fn is_too_fast(&self, office: &Office) -> bool {
-        office.limits.rate > 0 && self.pace >= office.limits.rate
+    fn is_too_fast(&self, shared: &Shared) -> bool {
+        shared.limits.rate > 0 && self.pace >= shared.limits.rate
     }
 
-    pub fn done(&mut self, done: Done, office: &Office) -> Result<Option<Errand>, End> {
+    pub fn done(&mut self, done: Done, shared: &Shared) -> Result<Option<Job>, End> {
         self.is_away = false;
-        let mut errand = None;
-        let mut desk = Desk {
-            office,
+        let mut job = None;
+        let mut exchange = Exchange {
+            shared,
             peer: self.peer,
             out: &mut self.out,
-            standing: &mut self.standing,
-            errand: &mut errand,
+            admission: &mut self.admission,
+            job: &mut job,
         };
-        let done = self.dialect.done(done, &mut desk);
+        let done = self.dialect.done(done, &mut exchange);
         done.map_err(|malformed| End::Turned(Turned::Malformed, malformed.0))?;
-        self.go_on(office)
+        self.go_on(shared)
     }
 
     /// There may be memory for what it sends.
-    pub fn feed(&mut self, scratch: &mut [u8], office: &Office) -> Result<Option<Errand>, End> {
-        self.settle(office)?;
+    pub fn feed(&mut self, scratch: &mut [u8], shared: &Shared) -> Result<Option<Job>, End> {
+        self.settle(shared)?;
         match self.starves {
             true => Ok(None),
-            false => self.receive(scratch, office),
+            false => self.receive(scratch, shared),
         }
     }
 
     /// The peer takes bytes again.
-    pub fn writable(&mut self, office: &Office) -> Result<Option<Errand>, End> {
+    pub fn writable(&mut self, shared: &Shared) -> Result<Option<Job>, End> {
         self.send()?;
-        self.settle(office)?;
+        self.settle(shared)?;
         match self.out.is_clogged() || self.is_away || self.is_last {
             true => Ok(None),
-            false => self.go_on(office),
+            false => self.go_on(shared),
         }
     }
 
@@ -304,19 +304,19 @@ impl Connection {
     }
 
     /// It has shown no token, and this server wants one.
-    fn lacks_token(&self, office: &Office) -> bool {
-        self.standing.is_none() && !office.is_open()
+    fn lacks_token(&self, shared: &Shared) -> bool {
+        self.admission.is_none() && !shared.is_open()
     }
 
     /// Watches what has begun, and gives back what is not needed.
-    fn settle(&mut self, office: &Office) -> Result<(), End> {
+    fn settle(&mut self, shared: &Shared) -> Result<(), End> {
         if self.is_last {
             self.input = Vec::new();
         }
         if self.input.is_empty() && self.input.capacity() > 0 {
             self.input = Vec::new();
         }
-        if self.lacks_token(office) && self.input.len() >= STRANGER && self.wants_input(office) {
+        if self.lacks_token(shared) && self.input.len() >= UNKNOWN && self.wants_input(shared) {
             return Err(End::Turned(Turned::Malformed, "it says too much before a token"));
         }
         let held = self.input.capacity();
@@ -327,24 +327,24 @@ impl Connection {
         }
         self.out.trim();
         add(
-            &office.metrics.sent,
+            &shared.metrics.sent,
             self.sent - std::mem::replace(&mut self.told, self.sent),
         );
         let is_midway = !self.input.is_empty() || self.dialect.is_midway();
-        let comes = is_midway && (self.starves || self.wants_input(office));
+        let comes = is_midway && (self.starves || self.wants_input(shared));
         watch(&mut self.incoming, comes, self.received);
         watch(&mut self.outgoing, !self.out.is_empty(), self.sent);
         Ok(())
     }
 
-    pub fn wants_input(&self, office: &Office) -> bool {
-        let is_listening = !self.is_away && !self.starves && !self.out.is_clogged() && !self.is_too_fast(office);
+    pub fn wants_input(&self, shared: &Shared) -> bool {
+        let is_listening = !self.is_away && !self.starves && !self.out.is_clogged() && !self.is_too_fast(shared);
         !self.has_ended && (is_listening || self.is_last)
     }
 
     /// It wants input that has come already, and that epoll knows nothing of.
-    pub fn has_more(&mut self, office: &Office) -> bool {
-        self.wants_input(office) && self.wire.holds_more()
+    pub fn has_more(&mut self, shared: &Shared) -> bool {
+        self.wants_input(shared) && self.wire.holds_more()
     }
 
     pub fn wants_output(&self) -> bool {
@@ -352,19 +352,19 @@ impl Connection {
     }
 
     /// Once a second: whoever is too slow has to go. Whether it was held back for its pace, and may go on.
-    pub fn tick(&mut self, now: Instant, office: &Office) -> Result<bool, End> {
-        let limits = &office.limits;
+    pub fn tick(&mut self, now: Instant, shared: &Shared) -> Result<bool, End> {
+        let limits = &shared.limits;
         if let Some(since) = self.lingers {
             return match now - since > LINGER {
                 true => Err(End::Gone),
                 false => Ok(false),
             };
         }
-        let time = match office.is_open() {
+        let time = match shared.is_open() {
             true => limits.patience,
             false => limits.greeting(),
         };
-        if self.standing.is_none() && now - self.arrived > time {
+        if self.admission.is_none() && now - self.arrived > time {
             return Err(End::Turned(Turned::Slow, "it has shown no token in time"));
         }
         if is_late(&mut self.incoming, self.received, now, limits.patience) {
@@ -376,7 +376,7 @@ impl Connection {
         if is_late(&mut self.outgoing, self.sent, now, limits.patience) {
             return Err(End::Turned(Turned::Slow, "it does not take what it asked for"));
         }
-        let was_held = self.is_too_fast(office);
+        let was_held = self.is_too_fast(shared);
         self.pace = 0;
         Ok(was_held)
     }

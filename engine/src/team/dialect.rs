@@ -1,11 +1,11 @@
 //! What a peer speaks is told by its first bytes; then each dialect makes requests and replies of bytes.
 
+use super::disk_threads::Done;
 use super::http::Http;
 use super::metrics::Language;
-use super::office::Desk;
-use super::porters::Done;
 use super::redis::Redis;
 use super::room::Room;
+use super::shared::Exchange;
 use crate::bytes::fields::Malformed;
 
 /// What a dialect did with what has come.
@@ -15,17 +15,17 @@ pub enum Step {
     Took(usize),
     /// It needs more than there is.
     Wants,
-    /// It goes on when the errand is done, or what it said has been sent.
+    /// It goes on when the job is done, or what it said has been sent.
     Held,
     /// It used up so many bytes, and says no more: what was said is sent, then the connection ends.
     Last(usize),
 }
 
 pub trait Talk {
-    fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed>;
+    fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed>;
 
-    /// The errand that it asked for is done.
-    fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed>;
+    /// The job that it asked for is done.
+    fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed>;
 
     /// A request has begun and not ended, beside what is in the input.
     fn is_midway(&self) -> bool;
@@ -79,9 +79,9 @@ impl Dialect {
         Dialect { recognize, spoken }
     }
 
-    pub fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+    pub fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
         if let Some(spoken) = &mut self.spoken {
-            return spoken.advance(input, desk);
+            return spoken.advance(input, exchange);
         }
         self.spoken = (self.recognize)(input)?;
         match self.spoken {
@@ -90,8 +90,10 @@ impl Dialect {
         }
     }
 
-    pub fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed> {
-        self.spoken.as_mut().map_or(Ok(()), |spoken| spoken.done(done, desk))
+    pub fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed> {
+        self.spoken
+            .as_mut()
+            .map_or(Ok(()), |spoken| spoken.done(done, exchange))
     }
 
     pub fn needs(&self, input: &[u8]) -> Option<usize> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a connection may send before it has shown a token, a request's head among it.
-pub const STRANGER: usize = 8 << 10;
+pub const UNKNOWN: usize = 8 << 10;
 /// Requests that it may make until then; each is answered with an error.
 pub const STRANGE_REQUESTS: u32 = 32;
 /// Connections that have shown no token, of all that there may be, and at most.

@@ -12,7 +12,7 @@ use rustix::event::{epoll, Timespec};
 
 use super::mailbox::{Arrival, Letter, Mailbox};
 use super::metrics::{add, Turned};
-use super::office::Office;
+use super::shared::Shared;
 use super::tls::Papers;
 use super::token_file::TokenFile;
 
@@ -40,7 +40,7 @@ pub struct Port {
 }
 
 pub struct Listener {
-    pub office: Arc<Office>,
+    pub shared: Arc<Shared>,
     pub workers: Vec<Arc<Mailbox>>,
     pub ports: Vec<Port>,
     pub signals: OwnedFd,
@@ -104,9 +104,9 @@ impl Listener {
                     return std::thread::sleep(BREATH);
                 }
             };
-            let metrics = &self.office.metrics;
+            let metrics = &self.shared.metrics;
             add(&metrics.arrived, 1);
-            if self.office.known.now() >= self.office.limits.connections {
+            if self.shared.known.now() >= self.shared.limits.connections {
                 metrics.turn(Turned::Crowded);
                 continue;
             }
@@ -119,7 +119,7 @@ impl Listener {
 
     /// Workers turn away the oldest of those without a token, and are behind with that: the next ones wait in the kernel.
     fn is_behind(&self) -> bool {
-        self.office.strangers() > 2 * self.office.most_strangers()
+        self.shared.strangers() > 2 * self.shared.most_strangers()
     }
 
     fn look_at_papers(&mut self) {
@@ -128,7 +128,7 @@ impl Listener {
             Some(Err(error)) => warn!("{error}; the certificates stay as they were"),
             Some(Ok(tls)) => {
                 info!("certificates were read again");
-                self.office.set_tls(tls);
+                self.shared.set_tls(tls);
             }
         }
     }
@@ -142,18 +142,18 @@ impl Listener {
         match self.tokens.changed() {
             None => {}
             // Somebody may have meant to add one.
-            Some(Err(error)) if self.office.is_open() => {
+            Some(Err(error)) if self.shared.is_open() => {
                 warn!("{error}; nobody is admitted without a token from now on");
-                self.office.close();
+                self.shared.close();
                 self.revoke();
             }
             Some(Err(error)) => warn!("{error}; the tokens stay as they were"),
             Some(Ok(tokens)) => {
                 info!("tokens were read again");
-                if tokens.is_empty() && !self.office.is_open() {
+                if tokens.is_empty() && !self.shared.is_open() {
                     warn!("there are no tokens any more: nobody is admitted; start again to serve without tokens");
                 }
-                self.office.set_tokens(tokens);
+                self.shared.set_tokens(tokens);
                 self.revoke();
             }
         }

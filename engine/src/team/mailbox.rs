@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{eventfd, EventfdFlags};
 
-use super::porters::Done;
+use super::disk_threads::Done;
 
 /// A connection that was just taken.
 #[derive(Debug)]
@@ -21,9 +21,9 @@ pub struct Arrival {
 #[derive(Debug)]
 pub enum Letter {
     Arrived(Arrival),
-    /// An errand of this connection is done.
+    /// An job of this connection is done.
     Done(u64, Done),
-    /// An errand of this connection has ended in a panic.
+    /// An job of this connection has ended in a panic.
     Fault(u64),
     /// Tokens have changed: some may be revoked.
     Tokens,

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use serde_json::{json, Value};
 
-use super::shelf::Shelf;
 use super::upload::Dock;
+use super::value_store::ValueStore;
 use crate::cache::store::Share;
 
 /// What a request came to.
@@ -143,8 +143,8 @@ impl Metrics {
         self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn families(&self, shelf: &Shelf, dock: &Dock) -> Vec<Family> {
-        let usage = shelf.store.glance();
+    fn families(&self, values: &ValueStore, dock: &Dock) -> Vec<Family> {
+        let usage = values.store.glance();
         let family = |name, help, grows, values| Family {
             name,
             help,
@@ -199,10 +199,14 @@ impl Metrics {
             counter(
                 "memory_hits_total",
                 "Contents that were in memory.",
-                get(&shelf.hot.hits),
+                get(&values.hot.hits),
             ),
-            counter("memory_misses_total", "Contents that were not.", get(&shelf.hot.misses)),
-            gauge("memory_bytes", "Contents in memory.", shelf.hot.size() as u64),
+            counter(
+                "memory_misses_total",
+                "Contents that were not.",
+                get(&values.hot.misses),
+            ),
+            gauge("memory_bytes", "Contents in memory.", values.hot.size() as u64),
             gauge(
                 "uploads_free_bytes",
                 "Memory that is left for what comes in.",
@@ -212,13 +216,13 @@ impl Metrics {
                 "namespace_held_bytes",
                 "What the disk holds for the entries of a namespace that has a quota.",
                 false,
-                quotas(shelf, |share| share.held),
+                quotas(values, |share| share.held),
             ),
             family(
                 "namespace_quota_bytes",
                 "What it may hold.",
                 false,
-                quotas(shelf, |share| share.most),
+                quotas(values, |share| share.most),
             ),
             gauge("store_entries", "Entries in the store.", usage.entries as u64),
             gauge("store_blobs", "Blobs in the store.", usage.blobs as u64),
@@ -245,9 +249,9 @@ impl Metrics {
     }
 
     /// In Prometheus' text format, version 0.0.4.
-    pub fn text(&self, shelf: &Shelf, dock: &Dock) -> String {
+    pub fn text(&self, values: &ValueStore, dock: &Dock) -> String {
         let mut text = String::new();
-        for family in self.families(shelf, dock) {
+        for family in self.families(values, dock) {
             let kind = if family.grows { "counter" } else { "gauge" };
             let name = format!("wafd_serve_{}", family.name);
             text += &format!("# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
@@ -261,7 +265,7 @@ impl Metrics {
         text
     }
 
-    pub fn status(&self, shelf: &Shelf, dock: &Dock) -> Value {
+    pub fn status(&self, values: &ValueStore, dock: &Dock) -> Value {
         let family = |family: Family| {
             let value = match &family.values[..] {
                 [(label, value)] if label.is_empty() => json!(value),
@@ -272,15 +276,15 @@ impl Metrics {
             };
             (family.name.to_owned(), value)
         };
-        self.families(shelf, dock).into_iter().map(family).collect()
+        self.families(values, dock).into_iter().map(family).collect()
     }
 }
 
-fn quotas(shelf: &Shelf, value: impl Fn(&Share) -> u64) -> Vec<(String, u64)> {
+fn quotas(values: &ValueStore, value: impl Fn(&Share) -> u64) -> Vec<(String, u64)> {
     let label = |name: &String| format!("namespace=\"{}\"", escape(name));
-    let quotas = shelf.quotas.iter();
+    let quotas = values.quotas.iter();
     quotas
-        .filter_map(|name| Some((label(name), value(&shelf.quota(name)?))))
+        .filter_map(|name| Some((label(name), value(&values.quota(name)?))))
         .collect()
 }
 

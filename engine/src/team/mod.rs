@@ -1,34 +1,34 @@
 //! `wafd serve`: the cache of a team.
 //!
 //! ```text
-//! listener ─► worker ─► connection ─► dialect ─► room | http | redis ─► shelf ─► store
+//! listener ─► worker ─► connection ─► dialect ─► room | http | redis ─► values ─► store
 //!                            ▲                                            │
-//!                            └── mailbox ◄── porters ◄── what is large ◄──┘
+//!                            └── mailbox ◄── disk threads ◄── what is large ◄──┘
 //! ```
 //!
 //! The listener hands connections to workers, each of which has an event loop. A dialect makes requests of bytes and bytes
-//! of replies; it sees of the world only its desk (`office`). `docs/serve.md` is for whoever runs it.
+//! of replies; it sees of the world only its exchange (`shared`). `docs/serve.md` is for whoever runs it.
 
 mod connection;
 mod dialect;
+mod disk_threads;
 mod hot;
 pub mod http;
 mod limits;
 mod listener;
 mod mailbox;
 mod metrics;
-mod office;
 mod options;
 mod outbox;
-mod porters;
 pub mod redis;
 mod room;
-mod shelf;
+mod shared;
 mod stamp;
 mod tls;
 mod token_file;
 pub mod tokens;
 mod upload;
+mod value_store;
 mod worker;
 mod writes;
 
@@ -43,18 +43,18 @@ use std::thread;
 
 use log::{info, warn};
 
+use self::disk_threads::DiskThreads;
 use self::hot::Hot;
 use self::limits::{Budget, Limits};
 use self::listener::{Listener, Port};
 use self::mailbox::{Letter, Mailbox};
-use self::office::{Office, Rules};
 use self::options::{Act, Options};
-use self::porters::Porters;
-use self::shelf::Shelf;
+use self::shared::{Rules, Shared};
 use self::tls::Papers;
 use self::token_file::TokenFile;
 use self::tokens::Tokens;
 use self::upload::Dock;
+use self::value_store::ValueStore;
 use self::worker::Worker;
 use self::writes::Writes;
 use crate::cache::store::{Compression, Settings, Store};
@@ -62,7 +62,7 @@ use crate::http::asker::Names;
 use crate::process::service::{open_signals, raise_descriptor_limit};
 
 /// Threads for what is large.
-const PORTERS: usize = 2;
+const DISK_THREADS: usize = 2;
 const TOKEN: &str = "WAFD_SERVE_TOKEN";
 
 /// Does what the command line after `wafd serve` says.
@@ -99,23 +99,23 @@ fn serve(options: Options) -> Result<(), String> {
     check_openness(&options, &held)?;
     let mut papers = papers(&options);
     let tls = papers.as_mut().and_then(Papers::changed).transpose()?;
-    let shelf = Arc::new(open_shelf(&options)?);
+    let values = Arc::new(open_values(&options)?);
     let ports = listen(&options)?;
     let names = names(&options, &ports)?;
     let rules = rules(&options, held, tls, names)?;
     let failed = |error: std::io::Error| format!("start to serve: {error}");
-    let office = Office::new(
-        shelf.clone(),
-        Porters::start(PORTERS, &shelf).map_err(failed)?,
+    let shared = Shared::new(
+        values.clone(),
+        DiskThreads::start(DISK_THREADS, &values).map_err(failed)?,
         open_dock(&options.store, &options.limits)?,
         rules,
     );
-    let office = Arc::new(office);
+    let shared = Arc::new(shared);
     let mut workers = Vec::new();
     let mut threads = Vec::new();
     for _ in 0..options.workers {
         let mailbox = Arc::new(Mailbox::new().map_err(failed)?);
-        let worker = Worker::new(&office, &mailbox).map_err(failed)?;
+        let worker = Worker::new(&shared, &mailbox).map_err(failed)?;
         let thread = thread::Builder::new().name("worker".to_owned()).spawn(|| worker.run());
         threads.push(thread.map_err(failed)?);
         workers.push(mailbox);
@@ -125,11 +125,11 @@ fn serve(options: Options) -> Result<(), String> {
         let how = if port.is_plain { " without TLS" } else { "" };
         say(&format!("serves {address}{how}\n"))?;
     }
-    if office.is_open() {
+    if shared.is_open() {
         warn!("there are no tokens: every program of this machine may read and write");
     }
     let listener = Listener {
-        office: office.clone(),
+        shared: shared.clone(),
         workers: workers.clone(),
         ports,
         signals,
@@ -138,12 +138,12 @@ fn serve(options: Options) -> Result<(), String> {
     };
     let ended = listener.run().map_err(|error| format!("take connections: {error}"));
     info!("leaving, after what is under way");
-    office.is_leaving.store(true, Ordering::Relaxed);
+    shared.is_leaving.store(true, Ordering::Relaxed);
     workers.iter().for_each(|worker| worker.put(Letter::Leave));
     for thread in threads {
         let _ = thread.join();
     }
-    office.porters.finish();
+    shared.disk_threads.finish();
     info!("left");
     ended
 }
@@ -184,7 +184,7 @@ fn rules(
     })
 }
 
-fn open_shelf(options: &Options) -> Result<Shelf, String> {
+fn open_values(options: &Options) -> Result<ValueStore, String> {
     let settings = Settings {
         max_size: if options.max_size == 0 {
             u64::MAX
@@ -193,7 +193,7 @@ fn open_shelf(options: &Options) -> Result<Shelf, String> {
         },
         compression: Compression::Auto,
     };
-    let shelf = Shelf {
+    let values = ValueStore {
         store: Store::open(&options.store, settings).map_err(|error| error.to_string())?,
         hot: Hot::new(options.memory as usize),
         downloads: Budget::new(options.limits.uploads),
@@ -201,8 +201,8 @@ fn open_shelf(options: &Options) -> Result<Shelf, String> {
     };
     let quotas = options.quotas.iter();
     let without = |most: u64| if most == 0 { u64::MAX } else { most };
-    quotas.for_each(|(namespace, most)| shelf.set_quota(namespace, without(*most)));
-    Ok(shelf)
+    quotas.for_each(|(namespace, most)| values.set_quota(namespace, without(*most)));
+    Ok(values)
 }
 
 fn open_dock(store: &Path, limits: &Limits) -> Result<Dock, String> {

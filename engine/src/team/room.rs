@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::dialect::{Step, Talk};
+use super::disk_threads::{Done, Job};
 use super::hot::{Coded, Form};
 use super::metrics::{Language, Outcome};
-use super::office::{Desk, Standing};
 use super::outbox::{Body, Wrapping};
-use super::porters::{Done, Errand};
-use super::shelf::{self, Look, NotStored, Place};
+use super::shared::{Admission, Exchange};
 use super::upload::Upload;
+use super::value_store::{self, Look, NotStored, Place};
 use crate::bytes::digest::Digest;
 use crate::bytes::fields::Malformed;
 use crate::files::folder::ENGINE;
@@ -60,12 +60,12 @@ struct Find {
 }
 
 impl Talk for Room {
-    fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+    fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
         if self.is_waiting {
             return Ok(Step::Held);
         }
         if let Some(work) = self.work.take() {
-            self.go_on(work, desk);
+            self.go_on(work, exchange);
             return Ok(Step::Took(0));
         }
         let Some((head, rest)) = input.split_first_chunk::<4>() else {
@@ -80,29 +80,29 @@ impl Talk for Room {
             return Ok(Step::Wants);
         };
         let took = 4 + length;
-        match (Request::decode(frame)?, desk.standing.clone()) {
-            (Request::Hello(hello), None) => Ok(self.greet(&hello, took, desk)),
-            (request, Some(standing)) if self.is_greeted => {
-                self.take(request, &standing, desk)?;
+        match (Request::decode(frame)?, exchange.admission.clone()) {
+            (Request::Hello(hello), None) => Ok(self.greet(&hello, took, exchange)),
+            (request, Some(admission)) if self.is_greeted => {
+                self.take(request, &admission, exchange)?;
                 Ok(Step::Took(took))
             }
             _ => Err(Malformed("a greeting comes first and once")),
         }
     }
 
-    fn done(&mut self, done: Done, desk: &mut Desk<'_>) -> Result<(), Malformed> {
+    fn done(&mut self, done: Done, exchange: &mut Exchange<'_>) -> Result<(), Malformed> {
         self.is_waiting = false;
         match done {
             Done::Opened(body) => {
                 if let Some(Work::Get { id, left }) = &mut self.work {
                     if let Some(digest) = left.pop_front() {
-                        give(*id, &digest, body, desk);
+                        give(*id, &digest, body, exchange);
                     }
                 }
             }
             Done::Stored(stored) => {
                 if let Some((id, digest, size)) = self.storing.take() {
-                    tell_blob(id, &digest, size, &stored, desk);
+                    tell_blob(id, &digest, size, &stored, exchange);
                 }
             }
         }
@@ -120,42 +120,47 @@ impl Talk for Room {
 }
 
 impl Room {
-    fn greet(&mut self, hello: &Hello<'_>, took: usize, desk: &mut Desk<'_>) -> Step {
-        let refuse = |why, words: &str, desk: &mut Desk<'_>| {
+    fn greet(&mut self, hello: &Hello<'_>, took: usize, exchange: &mut Exchange<'_>) -> Step {
+        let refuse = |why, words: &str, exchange: &mut Exchange<'_>| {
             let words = words.as_bytes();
-            desk.out.reply(&Reply::Refused { why, words });
-            *desk.standing = None;
+            exchange.out.reply(&Reply::Refused { why, words });
+            *exchange.admission = None;
             Step::Last(took)
         };
         if hello.lowest > VERSION || hello.highest < VERSION {
-            return refuse(Refusal::Version, "this server speaks version 1", desk);
+            return refuse(Refusal::Version, "this server speaks version 1", exchange);
         }
-        if desk.office.is_leaving() {
-            return refuse(Refusal::Leaving, "this server is leaving", desk);
+        if exchange.shared.is_leaving() {
+            return refuse(Refusal::Leaving, "this server is leaving", exchange);
         }
-        let Some(standing) = desk.admit(hello.token) else {
-            return refuse(Refusal::Token, "this server knows no such token", desk);
+        let Some(admission) = exchange.admit(hello.token) else {
+            return refuse(Refusal::Token, "this server knows no such token", exchange);
         };
-        let own = standing.holder.namespace.as_bytes();
+        let own = admission.holder.namespace.as_bytes();
         if !hello.namespace.is_empty() && hello.namespace != own {
-            return refuse(Refusal::Namespace, "this token is for another namespace", desk);
+            return refuse(Refusal::Namespace, "this token is for another namespace", exchange);
         }
         self.is_greeted = true;
-        desk.out.reply(&Reply::Welcome {
+        exchange.out.reply(&Reply::Welcome {
             version: VERSION,
-            rights: standing.holder.rights,
-            largest: desk.office.limits.blob,
+            rights: admission.holder.rights,
+            largest: exchange.shared.limits.blob,
             name: format!("wafd {ENGINE}").as_bytes(),
         });
         Step::Took(took)
     }
 
-    fn take(&mut self, request: Request<'_>, standing: &Standing, desk: &mut Desk<'_>) -> Result<(), Malformed> {
+    fn take(
+        &mut self,
+        request: Request<'_>,
+        admission: &Admission,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), Malformed> {
         match request {
             Request::Hello(_) => return Err(Malformed("a greeting comes once")),
             Request::Find { id, inline, keys } => {
-                let namespace = &standing.holder.namespace;
-                let key = |key: &Digest| shelf::key("room", namespace, &key.0);
+                let namespace = &admission.holder.namespace;
+                let key = |key: &Digest| value_store::key("room", namespace, &key.0);
                 self.work = Some(Work::Find(Find {
                     id,
                     inline,
@@ -172,36 +177,42 @@ impl Room {
                 });
             }
             Request::Has { id, digests } => {
-                let has = |digest: &Digest| desk.office.shelf.store.has_blob(digest);
+                let has = |digest: &Digest| exchange.shared.values.store.has_blob(digest);
                 let bits: Bits = digests.iter().map(has).collect();
-                desk.count(Language::Room, Outcome::Other);
-                desk.out.reply(&Reply::Held { id, bits });
+                exchange.count(Language::Room, Outcome::Other);
+                exchange.out.reply(&Reply::Held { id, bits });
             }
-            Request::Blob { id, begun } => self.begin(id, &begun, standing, desk)?,
-            Request::Data { id, bytes } => self.more(id, bytes, desk),
+            Request::Blob { id, begun } => self.begin(id, &begun, admission, exchange)?,
+            Request::Data { id, bytes } => self.more(id, bytes, exchange),
             Request::Entry { id, key, needs, bytes } => {
-                let stored = match standing.holder.rights.write {
+                let stored = match admission.holder.rights.write {
                     false => Err(read_only()),
                     true => {
-                        let place = Place::of("room", &standing.holder.namespace, &key.0);
-                        desk.office.shelf.keep_entry(&place, bytes, &needs)
+                        let place = Place::of("room", &admission.holder.namespace, &key.0);
+                        exchange.shared.values.keep_entry(&place, bytes, &needs)
                     }
                 };
                 if stored.is_ok() {
-                    desk.wrote("entry", &key.to_string(), bytes.len() as u64);
+                    exchange.wrote("entry", &key.to_string(), bytes.len() as u64);
                 }
-                tell(id, &stored, desk);
+                tell(id, &stored, exchange);
             }
-            Request::Ping { id } => desk.out.reply(&Reply::Pong { id }),
+            Request::Ping { id } => exchange.out.reply(&Reply::Pong { id }),
             Request::Abandon { id } => drop(self.uploads.remove(&id)),
         }
         Ok(())
     }
 
-    fn begin(&mut self, id: u32, begun: &Begun<'_>, standing: &Standing, desk: &mut Desk<'_>) -> Result<(), Malformed> {
-        let largest = desk.office.limits.blob;
+    fn begin(
+        &mut self,
+        id: u32,
+        begun: &Begun<'_>,
+        admission: &Admission,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), Malformed> {
+        let largest = exchange.shared.limits.blob;
         let refused = match () {
-            () if !standing.holder.rights.write => Some(read_only()),
+            () if !admission.holder.rights.write => Some(read_only()),
             () if begun.size > largest => {
                 let words = format!("{largest} bytes are the most");
                 Some(NotStored::new(NotKept::TooLarge, words))
@@ -209,11 +220,11 @@ impl Room {
             () => None,
         };
         if let Some(refused) = refused {
-            tell(id, &Err(refused), desk);
+            tell(id, &Err(refused), exchange);
             return Ok(());
         }
-        if desk.office.shelf.store.hold_blob(&begun.digest) {
-            tell(id, &Ok(()), desk);
+        if exchange.shared.values.store.hold_blob(&begun.digest) {
+            tell(id, &Ok(()), exchange);
             return Ok(());
         }
         if self.uploads.len() >= UPLOADS {
@@ -223,99 +234,103 @@ impl Room {
             digest: begun.digest,
             coding: begun.coding,
             size: begun.size,
-            upload: desk.office.dock.begin(),
+            upload: exchange.shared.dock.begin(),
         };
         if self.uploads.insert(id, coming).is_some() {
             return Err(Malformed("an upload of this number is under way"));
         }
-        self.more(id, begun.first, desk);
+        self.more(id, begun.first, exchange);
         Ok(())
     }
 
     /// Of uploads that were answered more may be under way.
-    fn more(&mut self, id: u32, bytes: &[u8], desk: &mut Desk<'_>) {
+    fn more(&mut self, id: u32, bytes: &[u8], exchange: &mut Exchange<'_>) {
         let Some(coming) = self.uploads.get_mut(&id) else {
             return;
         };
         let added = match coming.upload.length + bytes.len() as u64 > coming.size {
             true => Err(NotStored::new(NotKept::Malformed, "more bytes came than were told")),
-            false => desk.office.dock.add(&mut coming.upload, bytes).map_err(NotStored::from),
+            false => exchange
+                .shared
+                .dock
+                .add(&mut coming.upload, bytes)
+                .map_err(NotStored::from),
         };
         if added.is_err() {
             self.uploads.remove(&id);
-            tell(id, &added, desk);
+            tell(id, &added, exchange);
         } else if coming.upload.length == coming.size {
             if let Some(coming) = self.uploads.remove(&id) {
-                self.store(id, coming, desk);
+                self.store(id, coming, exchange);
             }
         }
     }
 
-    fn store(&mut self, id: u32, coming: Coming, desk: &mut Desk<'_>) {
+    fn store(&mut self, id: u32, coming: Coming, exchange: &mut Exchange<'_>) {
         let (digest, coding, size) = (coming.digest, coming.coding, coming.size);
         let is_small = coming.upload.is_small();
         let material = match coming.upload.finish() {
             Ok(material) => material,
-            Err(error) => return tell(id, &Err(error.into()), desk),
+            Err(error) => return tell(id, &Err(error.into()), exchange),
         };
         if is_small {
-            let stored = desk.office.shelf.keep_blob(&digest, coding, material);
-            return tell_blob(id, &digest, size, &stored, desk);
+            let stored = exchange.shared.values.keep_blob(&digest, coding, material);
+            return tell_blob(id, &digest, size, &stored, exchange);
         }
         self.storing = Some((id, digest, size));
         self.is_waiting = true;
-        *desk.errand = Some(Errand::carry(move |shelf| {
-            Done::Stored(shelf.keep_blob(&digest, coding, material))
+        *exchange.job = Some(Job::carry(move |values| {
+            Done::Stored(values.keep_blob(&digest, coding, material))
         }));
     }
 
     /// Answers until there is much to send, or something is away.
-    fn go_on(&mut self, work: Work, desk: &mut Desk<'_>) {
+    fn go_on(&mut self, work: Work, exchange: &mut Exchange<'_>) {
         match work {
-            Work::Find(find) => self.find(find, desk),
-            Work::Get { id, left } => self.get(id, left, desk),
+            Work::Find(find) => self.find(find, exchange),
+            Work::Get { id, left } => self.get(id, left, exchange),
         }
     }
 
-    fn find(&mut self, mut find: Find, desk: &mut Desk<'_>) {
-        while !desk.out.is_clogged() {
+    fn find(&mut self, mut find: Find, exchange: &mut Exchange<'_>) {
+        while !exchange.out.is_clogged() {
             if let Some((entry, needs)) = find.found.pop_front() {
-                find.tell(&entry, &needs, desk);
+                find.tell(&entry, &needs, exchange);
                 continue;
             }
             let Some(key) = find.keys.get(find.next) else {
-                return desk.out.reply(&Reply::End { id: find.id });
+                return exchange.out.reply(&Reply::End { id: find.id });
             };
-            find.found = desk.office.shelf.entries(key).into();
+            find.found = exchange.shared.values.entries(key).into();
             find.next += 1;
             let outcome = if find.found.is_empty() {
                 Outcome::Miss
             } else {
                 Outcome::Hit
             };
-            desk.count(Language::Room, outcome);
+            exchange.count(Language::Room, outcome);
         }
         self.work = Some(Work::Find(find));
     }
 
-    fn get(&mut self, id: u32, mut left: VecDeque<Digest>, desk: &mut Desk<'_>) {
-        while !desk.out.is_clogged() {
+    fn get(&mut self, id: u32, mut left: VecDeque<Digest>, exchange: &mut Exchange<'_>) {
+        while !exchange.out.is_clogged() {
             let Some(digest) = left.front().copied() else {
-                return desk.out.reply(&Reply::End { id });
+                return exchange.out.reply(&Reply::End { id });
             };
-            let body = match desk.office.shelf.look(&digest, Form::Short) {
+            let body = match exchange.shared.values.look(&digest, Form::Short) {
                 Look::Missing => None,
                 Look::Here(body) => Some(body),
                 Look::Away => {
                     self.is_waiting = true;
-                    *desk.errand = Some(Errand::carry(move |shelf| {
-                        Done::Opened(shelf.load(&digest, Form::Short))
+                    *exchange.job = Some(Job::carry(move |values| {
+                        Done::Opened(values.load(&digest, Form::Short))
                     }));
                     break;
                 }
             };
             left.pop_front();
-            give(id, &digest, body, desk);
+            give(id, &digest, body, exchange);
         }
         self.work = Some(Work::Get { id, left });
     }
@@ -323,22 +338,22 @@ impl Room {
 
 impl Find {
     /// An entry, and what may come along.
-    fn tell(&mut self, entry: &Coded, needs: &[Digest], desk: &mut Desk<'_>) {
+    fn tell(&mut self, entry: &Coded, needs: &[Digest], exchange: &mut Exchange<'_>) {
         let Some(mut room) = PIECE.checked_sub(entry.bytes.len()) else {
             return;
         };
         let mut along = Vec::new();
         for digest in needs {
-            let shelf = &desk.office.shelf;
+            let values = &exchange.shared.values;
             // The disk holds whole blocks.
-            let is_small = shelf
+            let is_small = values
                 .store
                 .size_of(digest)
                 .is_some_and(|size| size <= u64::from(self.inline) + 4096);
             if !is_small || self.given.contains(digest) {
                 continue;
             }
-            if let Look::Here(Body::Memory(coded)) = shelf.look(digest, Form::Short) {
+            if let Look::Here(Body::Memory(coded)) = values.look(digest, Form::Short) {
                 if coded.bytes.len() <= room.min(self.inline as usize) {
                     room -= coded.bytes.len();
                     self.given.insert(*digest);
@@ -346,8 +361,8 @@ impl Find {
                 }
             }
         }
-        desk.gave(along.iter().map(|(_, coded)| coded.bytes.len() as u64).sum());
-        desk.out.reply(&Reply::Found {
+        exchange.gave(along.iter().map(|(_, coded)| coded.bytes.len() as u64).sum());
+        exchange.out.reply(&Reply::Found {
             id: self.id,
             number: (self.next - 1) as u16,
             entry: &entry.bytes,
@@ -372,13 +387,13 @@ fn read_only() -> NotStored {
     NotStored::new(NotKept::ReadOnly, "this token may only read")
 }
 
-fn give(id: u32, digest: &Digest, body: Option<Body>, desk: &mut Desk<'_>) {
+fn give(id: u32, digest: &Digest, body: Option<Body>, exchange: &mut Exchange<'_>) {
     let Some(body) = body else {
-        desk.count(Language::Room, Outcome::Miss);
-        return desk.out.reply(&Reply::Missing { id, digest: *digest });
+        exchange.count(Language::Room, Outcome::Miss);
+        return exchange.out.reply(&Reply::Missing { id, digest: *digest });
     };
-    desk.count(Language::Room, Outcome::Hit);
-    desk.gave(body.length());
+    exchange.count(Language::Room, Outcome::Hit);
+    exchange.gave(body.length());
     let begun = Begun {
         digest: *digest,
         coding: body.coding(),
@@ -388,35 +403,35 @@ fn give(id: u32, digest: &Digest, body: Option<Body>, desk: &mut Desk<'_>) {
     match &body {
         Body::Memory(coded) if body.length() <= WHOLE => {
             let first = &coded.bytes;
-            desk.out.reply(&Reply::Blob {
+            exchange.out.reply(&Reply::Blob {
                 id,
                 begun: Begun { first, ..begun },
             });
         }
         _ => {
-            desk.out.reply(&Reply::Blob { id, begun });
-            desk.out.content(body, 0, Wrapping::Data(id));
+            exchange.out.reply(&Reply::Blob { id, begun });
+            exchange.out.content(body, 0, Wrapping::Data(id));
         }
     }
 }
 
-fn tell_blob(id: u32, digest: &Digest, size: u64, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {
+fn tell_blob(id: u32, digest: &Digest, size: u64, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
     if stored.is_ok() {
-        desk.wrote("blob", &digest.to_string(), size);
+        exchange.wrote("blob", &digest.to_string(), size);
     }
-    tell(id, stored, desk);
+    tell(id, stored, exchange);
 }
 
-fn tell(id: u32, stored: &Result<(), NotStored>, desk: &mut Desk<'_>) {
+fn tell(id: u32, stored: &Result<(), NotStored>, exchange: &mut Exchange<'_>) {
     match stored {
         Ok(()) => {
-            desk.count(Language::Room, Outcome::Stored);
-            desk.out.reply(&Reply::Kept { id });
+            exchange.count(Language::Room, Outcome::Stored);
+            exchange.out.reply(&Reply::Kept { id });
         }
         Err(not) => {
-            desk.count(Language::Room, Outcome::NotStored);
+            exchange.count(Language::Room, Outcome::NotStored);
             let words = &not.words.as_bytes()[..not.words.len().min(MOST_NAME)];
-            desk.out.reply(&Reply::NotKept {
+            exchange.out.reply(&Reply::NotKept {
                 id,
                 why: not.why,
                 words,

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::limits::{Budget, Share};
 
-/// Larger ones are in files, and are stored by porters.
+/// Larger ones are in files, and are stored by disk threads.
 pub const SMALL: usize = 256 << 10;
 
 /// Where uploads come to.

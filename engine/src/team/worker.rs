@@ -12,11 +12,11 @@ use rustc_hash::FxHashMap;
 use rustix::event::{epoll, Timespec};
 
 use super::connection::{Connection, End};
+use super::disk_threads::{Done, Job};
 use super::mailbox::{Arrival, Letter, Mailbox};
 use super::metrics::{add, Turned};
-use super::office::Office;
-use super::porters::{Done, Errand};
-use super::shelf::Value;
+use super::shared::Shared;
+use super::value_store::Value;
 use crate::process::fault;
 
 const SCRATCH: usize = 256 << 10;
@@ -35,7 +35,7 @@ const FEEDING: Duration = Duration::from_millis(5);
 const PARTING: Duration = Duration::from_secs(10);
 
 pub struct Worker {
-    office: Arc<Office>,
+    shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
     epoll: OwnedFd,
     connections: FxHashMap<u64, Connection>,
@@ -70,12 +70,12 @@ impl Batch {
 }
 
 impl Worker {
-    pub fn new(office: &Arc<Office>, mailbox: &Arc<Mailbox>) -> io::Result<Worker> {
+    pub fn new(shared: &Arc<Shared>, mailbox: &Arc<Mailbox>) -> io::Result<Worker> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = epoll::EventData::new_u64(BELL);
         epoll::add(&epoll, &mailbox.bell, bell, epoll::EventFlags::IN)?;
         Ok(Worker {
-            office: office.clone(),
+            shared: shared.clone(),
             mailbox: mailbox.clone(),
             epoll,
             connections: HashMap::default(),
@@ -154,16 +154,16 @@ impl Worker {
             let letters = self.mailbox.take();
             return letters.into_iter().for_each(|letter| self.open(letter));
         }
-        self.with(key, |connection, scratch, office| {
+        self.with(key, |connection, scratch, shared| {
             let interest = connection.interest;
             if flags.contains(epoll::EventFlags::OUT) {
-                if let Some(errand) = connection.writable(office)? {
-                    return Ok(Some(errand));
+                if let Some(job) = connection.writable(shared)? {
+                    return Ok(Some(job));
                 }
             }
             let has_ended = flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR);
             match flags.contains(epoll::EventFlags::IN) && interest.0 {
-                true => connection.receive(scratch, office),
+                true => connection.receive(scratch, shared),
                 false if has_ended => Err(End::Gone),
                 false => Ok(None),
             }
@@ -175,11 +175,11 @@ impl Worker {
             Letter::Arrived(arrival) => {
                 let peer = arrival.peer;
                 if let Err(error) = self.admit(arrival) {
-                    self.office.metrics.open.fetch_sub(1, Ordering::Relaxed);
+                    self.shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
                     debug!("connection of {peer}: {error}");
                 }
             }
-            Letter::Done(key, done) => self.with(key, |connection, _, office| connection.done(done, office)),
+            Letter::Done(key, done) => self.with(key, |connection, _, shared| connection.done(done, shared)),
             Letter::Fault(key) => self.drop_connection(key, &End::Fault),
             Letter::Tokens => self.revoke(),
             Letter::Leave => {
@@ -190,8 +190,8 @@ impl Worker {
     }
 
     fn admit(&mut self, arrival: Arrival) -> io::Result<()> {
-        let connection = Connection::new(arrival, &self.office)?;
-        if self.office.strangers() > self.office.most_strangers() {
+        let connection = Connection::new(arrival, &self.shared)?;
+        if self.shared.strangers() > self.shared.most_strangers() {
             // Not the new one: a crowd that shows no tokens would keep out all who have one.
             if let Some(oldest) = self.strangers.first().copied() {
                 let words = "others have come, and it has shown no token";
@@ -207,18 +207,18 @@ impl Worker {
     }
 
     /// Lets a connection do something, and does what follows from that.
-    fn with(&mut self, key: u64, act: impl FnOnce(&mut Connection, &mut [u8], &Office) -> Result<Option<Errand>, End>) {
+    fn with(&mut self, key: u64, act: impl FnOnce(&mut Connection, &mut [u8], &Shared) -> Result<Option<Job>, End>) {
         let Some(connection) = self.connections.get_mut(&key) else {
             return;
         };
         let done = fault::contain(|| {
-            let mut done = act(connection, &mut self.scratch, &self.office);
-            while matches!(done, Ok(None)) && connection.has_more(&self.office) {
-                done = connection.receive(&mut self.scratch, &self.office);
+            let mut done = act(connection, &mut self.scratch, &self.shared);
+            while matches!(done, Ok(None)) && connection.has_more(&self.shared) {
+                done = connection.receive(&mut self.scratch, &self.shared);
             }
             done
         });
-        let is_stranger = connection.standing.is_none();
+        let is_stranger = connection.admission.is_none();
         if is_stranger != std::mem::replace(&mut connection.is_stranger, is_stranger) {
             match is_stranger {
                 true => self.strangers.insert(key),
@@ -226,11 +226,11 @@ impl Worker {
             };
         }
         match done.unwrap_or(Err(End::Fault)) {
-            Ok(errand) => {
-                match errand {
-                    Some(Errand::Carry(deed)) => self.office.porters.carry(deed, &self.mailbox, key),
+            Ok(job) => {
+                match job {
+                    Some(Job::Carry(disk_work)) => self.shared.disk_threads.carry(disk_work, &self.mailbox, key),
                     // Soon it goes on; what it waits for stays as it is.
-                    Some(Errand::Keep(value)) => return self.batch.push(key, value),
+                    Some(Job::Keep(value)) => return self.batch.push(key, value),
                     None => {}
                 }
                 if self.leaves.is_some() && connection.is_idle() {
@@ -239,7 +239,7 @@ impl Worker {
                 if connection.starves && !self.starving.contains(&key) {
                     self.starving.push_back(key);
                 }
-                let wants = (connection.wants_input(&self.office), connection.wants_output());
+                let wants = (connection.wants_input(&self.shared), connection.wants_output());
                 if wants != connection.interest {
                     connection.interest = wants;
                     let mut flags = epoll::EventFlags::empty();
@@ -270,13 +270,13 @@ impl Worker {
         if batch.values.is_empty() {
             return;
         }
-        let Some(stored) = fault::contain(|| self.office.shelf.keep_values(batch.values)) else {
+        let Some(stored) = fault::contain(|| self.shared.values.keep_values(batch.values)) else {
             let ended = batch.connections.into_iter();
             return ended.for_each(|key| self.drop_connection(key, &End::Fault));
         };
         for (key, stored) in batch.connections.into_iter().zip(stored) {
-            self.with(key, |connection, _, office| {
-                connection.done(Done::Stored(stored), office)
+            self.with(key, |connection, _, shared| {
+                connection.done(Done::Stored(stored), shared)
             });
         }
     }
@@ -286,27 +286,27 @@ impl Worker {
             return;
         };
         self.strangers.remove(&key);
-        self.office.metrics.open.fetch_sub(1, Ordering::Relaxed);
+        self.shared.metrics.open.fetch_sub(1, Ordering::Relaxed);
         let peer = connection.peer;
         let dropped = fault::contain(|| drop(connection));
         match if dropped.is_some() { end } else { &End::Fault } {
             End::Gone => debug!("connection of {peer} has ended"),
             End::Failed(error) => debug!("connection of {peer}: {error}"),
             End::Fault => {
-                self.office.metrics.turn(Turned::Fault);
+                self.shared.metrics.turn(Turned::Fault);
                 error!("{peer} met a fault of ours, and its connection ends: please report what is told above");
             }
             End::Turned(why, words) => {
-                self.office.metrics.turn(*why);
+                self.shared.metrics.turn(*why);
                 info!("{peer} is turned away: {words}");
             }
         }
     }
 
     fn revoke(&mut self) {
-        let office = &self.office;
+        let shared = &self.shared;
         let is_revoked =
-            |connection: &Connection| connection.standing.as_ref().is_some_and(|found| !office.knows(found));
+            |connection: &Connection| connection.admission.as_ref().is_some_and(|found| !shared.knows(found));
         let revoked: Vec<_> = self
             .connections
             .iter()
@@ -333,8 +333,8 @@ impl Worker {
         let keys: Vec<_> = self.connections.keys().copied().collect();
         for key in keys {
             let now = self.ticked;
-            self.with(key, |connection, _, office| match connection.tick(now, office)? {
-                true => connection.go_on(office),
+            self.with(key, |connection, _, shared| match connection.tick(now, shared)? {
+                true => connection.go_on(shared),
                 false => Ok(None),
             });
         }
@@ -347,7 +347,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         add(
-            &self.office.metrics.open,
+            &self.shared.metrics.open,
             (self.connections.len() as u64).wrapping_neg(),
         );
     }
@@ -360,13 +360,13 @@ mod tests {
     use crate::cache::store::{Compression, Settings, Store};
     use crate::http::asker::Names;
     use crate::team::dialect::{self, Spoken, Step, Talk};
+    use crate::team::disk_threads::DiskThreads;
     use crate::team::hot::Hot;
     use crate::team::limits::{Budget, Limits};
-    use crate::team::office::{Desk, Rules};
-    use crate::team::porters::Porters;
-    use crate::team::shelf::Shelf;
+    use crate::team::shared::{Exchange, Rules};
     use crate::team::tokens::Tokens;
     use crate::team::upload::Dock;
+    use crate::team::value_store::ValueStore;
     use std::fs;
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
@@ -382,18 +382,18 @@ mod tests {
     }
 
     impl Talk for Faulty {
-        fn advance(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Step, Malformed> {
+        fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
             match self {
                 Faulty::Answering => panic!("a mistake in an answer"),
                 Faulty::Dropping => return Ok(Step::Last(input.len())),
-                Faulty::Carrying => *desk.errand = Some(Errand::carry(|_| panic!("a mistake in an errand"))),
-                Faulty::HearingOfIt => *desk.errand = Some(Errand::carry(|_| Done::Opened(None))),
+                Faulty::Carrying => *exchange.job = Some(Job::carry(|_| panic!("a mistake in a job"))),
+                Faulty::HearingOfIt => *exchange.job = Some(Job::carry(|_| Done::Opened(None))),
             }
             Ok(Step::Took(input.len()))
         }
 
-        fn done(&mut self, _: Done, _: &mut Desk<'_>) -> Result<(), Malformed> {
-            panic!("a mistake after an errand")
+        fn done(&mut self, _: Done, _: &mut Exchange<'_>) -> Result<(), Malformed> {
+            panic!("a mistake after a job")
         }
 
         fn is_midway(&self) -> bool {
@@ -424,7 +424,7 @@ mod tests {
     /// A server of one worker, that knows no signals and no tokens.
     struct Place {
         folder: PathBuf,
-        office: Arc<Office>,
+        shared: Arc<Shared>,
         mailbox: Arc<Mailbox>,
         thread: Option<JoinHandle<()>>,
         listener: TcpListener,
@@ -436,7 +436,7 @@ mod tests {
             fs::create_dir_all(&folder).unwrap();
             let (max_size, compression) = (1 << 30, Compression::Auto);
             let settings = Settings { max_size, compression };
-            let shelf = Arc::new(Shelf {
+            let values = Arc::new(ValueStore {
                 store: Store::open(&folder, settings).unwrap(),
                 hot: Hot::new(1 << 20),
                 downloads: Budget::new(1 << 20),
@@ -461,17 +461,17 @@ mod tests {
                 names: Names::default(),
                 recognize,
             };
-            let office = Arc::new(Office::new(
-                shelf.clone(),
-                Porters::start(1, &shelf).unwrap(),
+            let shared = Arc::new(Shared::new(
+                values.clone(),
+                DiskThreads::start(1, &values).unwrap(),
                 dock,
                 rules,
             ));
             let mailbox = Arc::new(Mailbox::new().unwrap());
-            let worker = Worker::new(&office, &mailbox).unwrap();
+            let worker = Worker::new(&shared, &mailbox).unwrap();
             Place {
                 folder,
-                office,
+                shared,
                 mailbox,
                 thread: Some(std::thread::spawn(|| worker.run())),
                 listener: TcpListener::bind("127.0.0.1:0").unwrap(),
@@ -482,7 +482,7 @@ mod tests {
             let peer = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
             peer.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
             let (socket, from) = self.listener.accept().unwrap();
-            add(&self.office.metrics.open, 1);
+            add(&self.shared.metrics.open, 1);
             self.mailbox.put(Letter::Arrived(Arrival {
                 socket,
                 peer: from,
@@ -492,7 +492,7 @@ mod tests {
         }
 
         fn faults(&self) -> u64 {
-            let status = self.office.metrics.status(&self.office.shelf, &self.office.dock);
+            let status = self.shared.metrics.status(&self.shared.values, &self.shared.dock);
             status["turned_away_total"]["why=fault"].as_u64().unwrap()
         }
     }
@@ -541,7 +541,7 @@ mod tests {
         }
         let is_over = |open: &u64| *open <= 1;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !is_over(&place.office.metrics.open.load(Ordering::Relaxed)) {
+        while !is_over(&place.shared.metrics.open.load(Ordering::Relaxed)) {
             assert!(Instant::now() < deadline, "a connection is counted that is not there");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -553,7 +553,7 @@ mod tests {
         let place = Place::new("strangers");
         let known: Vec<_> = (0..5).map(|_| place.peer()).collect();
         known.iter().for_each(ping);
-        place.office.close();
+        place.shared.close();
         let mut strangers: Vec<_> = (0..20).map(|_| place.peer()).collect();
         for old in &mut strangers[..9] {
             assert_eq!(old.read(&mut [0]).unwrap(), 0, "it has to go");
@@ -564,6 +564,6 @@ mod tests {
             assert_eq!(found, Err(io::ErrorKind::WouldBlock), "it may stay");
         }
         known.iter().for_each(ping);
-        assert_eq!(place.office.known.now(), 5);
+        assert_eq!(place.shared.known.now(), 5);
     }
 }

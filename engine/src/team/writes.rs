@@ -15,7 +15,7 @@ use serde_json::json;
 const FULL: u64 = 64 << 20;
 
 /// What somebody wrote.
-pub struct Deed<'a> {
+pub struct DiskWork<'a> {
     pub name: &'a str,
     pub peer: SocketAddr,
     pub namespace: &'a str,
@@ -48,9 +48,9 @@ impl Writes {
     }
 
     /// A write is not refused because it cannot be told of; the log of the server says so once.
-    pub fn tell(&self, deed: &Deed<'_>) {
+    pub fn tell(&self, disk_work: &DiskWork<'_>) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let told = self.append(&mut open, line(deed).as_bytes());
+        let told = self.append(&mut open, line(disk_work).as_bytes());
         if let Err(error) = &told {
             if !open.has_failed {
                 warn!("log of writes {}: {error}", self.path.display());
@@ -81,16 +81,16 @@ fn open(path: &PathBuf) -> io::Result<Open> {
     })
 }
 
-fn line(deed: &Deed<'_>) -> String {
+fn line(disk_work: &DiskWork<'_>) -> String {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let line = json!({
         "time": since.unwrap_or_default().as_millis() as u64,
-        "who": deed.name,
-        "address": deed.peer.to_string(),
-        "namespace": deed.namespace,
-        "what": deed.what,
-        "key": deed.key,
-        "size": deed.size,
+        "who": disk_work.name,
+        "address": disk_work.peer.to_string(),
+        "namespace": disk_work.namespace,
+        "what": disk_work.what,
+        "key": disk_work.key,
+        "size": disk_work.size,
     });
     format!("{line}\n")
 }
@@ -105,7 +105,7 @@ mod tests {
         let mut writes = Writes::open(path.clone()).unwrap();
         writes.full = 1;
         for key in ["one", "two\n"] {
-            writes.tell(&Deed {
+            writes.tell(&DiskWork {
                 name: "ci",
                 peer: ([127, 0, 0, 1], 7).into(),
                 namespace: "",

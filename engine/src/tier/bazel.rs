@@ -1,13 +1,13 @@
 //! A tier in the layout of bazel-remote: `/ac` holds messages of the kind ActionResult, `/cas` contents by their SHA-256.
 //!
-//! A shelf is what an action has printed. A blob is its only output: one message leads to the content, so that the server, which knows what
+//! A bundle is what an action has printed. A blob is its only output: one message leads to the content, so that the server, which knows what
 //! refers to what, never keeps the one without the other.
 
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::values::{Name, Values};
 use super::web::{self, authorization, get_each, Web};
 use super::{Fault, Shape};
@@ -40,7 +40,7 @@ impl Bazel {
     }
 
     fn action(&self, name: &Name) -> String {
-        let (Name::Shelf(digest) | Name::Blob(digest)) = name;
+        let (Name::Bundle(digest) | Name::Blob(digest)) = name;
         format!("{}/ac/{digest}", self.root)
     }
 
@@ -48,18 +48,18 @@ impl Bazel {
         format!("{}/cas/{hash}", self.root)
     }
 
-    fn get_one(&self, name: &Name, largest: usize, pulse: &Pulse) -> Result<Option<Vec<u8>>, Fault> {
+    fn get_one(&self, name: &Name, largest: usize, heartbeat: &Heartbeat) -> Result<Option<Vec<u8>>, Fault> {
         let largest_message = match name {
-            Name::Shelf(_) => largest,
+            Name::Bundle(_) => largest,
             Name::Blob(_) => SMALL,
         };
-        let Some(message) = self.web.get(&self.action(name), largest_message, pulse)? else {
+        let Some(message) = self.web.get(&self.action(name), largest_message, heartbeat)? else {
             return Ok(None);
         };
         match name {
-            Name::Shelf(_) => Ok(field(&message, STDOUT_RAW).map(<[u8]>::to_vec)),
+            Name::Bundle(_) => Ok(field(&message, STDOUT_RAW).map(<[u8]>::to_vec)),
             Name::Blob(_) => match hash_of_output(&message) {
-                Some(hash) => self.web.get(&self.content(&hash), largest, pulse),
+                Some(hash) => self.web.get(&self.content(&hash), largest, heartbeat),
                 None => Ok(None),
             },
         }
@@ -71,25 +71,25 @@ impl Values for Bazel {
         web::SHAPE
     }
 
-    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        get_each(names, |name| self.get_one(name, largest, pulse))
+    fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        get_each(names, |name| self.get_one(name, largest, heartbeat))
     }
 
-    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
-        self.web.has(&self.action(name), pulse)
+    fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
+        self.web.has(&self.action(name), heartbeat)
     }
 
-    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+    fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
         let mut message = Packer::default();
         match name {
-            Name::Shelf(_) => put_field(&mut message, STDOUT_RAW, value),
+            Name::Bundle(_) => put_field(&mut message, STDOUT_RAW, value),
             Name::Blob(_) => {
                 let hash = format!("{:x}", Sha256::digest(value));
-                self.web.put(&self.content(&hash), value, pulse)?;
+                self.web.put(&self.content(&hash), value, heartbeat)?;
                 put_output(&mut message, &hash, value.len());
             }
         }
-        self.web.put(&self.action(name), &message.finish(), pulse)
+        self.web.put(&self.action(name), &message.finish(), heartbeat)
     }
 }
 
@@ -168,9 +168,9 @@ mod tests {
     fn other_fields_are_passed_over_and_damage_is_none() {
         let mut packer = Packer::default();
         packer.raw(&[0x20, 7, 0x31, 0, 0, 0, 0, 0, 0, 0, 0, 0x3a, 1, 9]);
-        put_field(&mut packer, STDOUT_RAW, b"shelf");
+        put_field(&mut packer, STDOUT_RAW, b"bundle");
         let message = packer.finish();
-        assert_eq!(field(&message, STDOUT_RAW), Some(&b"shelf"[..]));
+        assert_eq!(field(&message, STDOUT_RAW), Some(&b"bundle"[..]));
         for end in 0..message.len() {
             assert_eq!(field(&message[..end], STDOUT_RAW), None);
         }

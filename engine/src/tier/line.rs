@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::stream::{fault, Stream};
 use super::Fault;
 use crate::bytes::frame::Inbox;
@@ -50,8 +50,8 @@ pub struct Exchange<'a> {
 
 impl Line {
     /// Over a stream on which both sides have greeted each other.
-    pub fn start(mut stream: Stream, pulse: &Arc<Pulse>) -> Result<Arc<Line>, Fault> {
-        let failed = |error: io::Error| fault(&error, pulse);
+    pub fn start(mut stream: Stream, heartbeat: &Arc<Heartbeat>) -> Result<Arc<Line>, Fault> {
+        let failed = |error: io::Error| fault(&error, heartbeat);
         stream.be_polled().map_err(failed)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let line = Arc::new(Line {
@@ -59,10 +59,10 @@ impl Line {
             news: Condvar::new(),
             bell: bell.map_err(|error| failed(error.into()))?,
         });
-        let (running, pulse) = (line.clone(), pulse.clone());
+        let (running, heartbeat) = (line.clone(), heartbeat.clone());
         let run = move || {
             let ended = running.run(&mut stream);
-            running.end(fault(&ended, &pulse));
+            running.end(fault(&ended, &heartbeat));
         };
         thread::Builder::new()
             .name("room".to_owned())
@@ -202,8 +202,8 @@ fn quietly(done: io::Result<()>) -> io::Result<()> {
 }
 
 impl Exchange<'_> {
-    /// The next frame of the answer: waits no longer than the pulse allows for the server to say anything.
-    pub fn next(&mut self, pulse: &Pulse) -> Result<Vec<u8>, Fault> {
+    /// The next frame of the answer: waits no longer than the heartbeat allows for the server to say anything.
+    pub fn next(&mut self, heartbeat: &Heartbeat) -> Result<Vec<u8>, Fault> {
         let mut state = self.line.state();
         loop {
             if let Some(frame) = state.waiting.get_mut(&self.id).and_then(VecDeque::pop_front) {
@@ -212,10 +212,10 @@ impl Exchange<'_> {
             if let Some(end) = &state.end {
                 return Err(end.clone());
             }
-            let time = pulse.listen();
+            let time = heartbeat.listen();
             let heard = state.heard;
             if time.is_zero() {
-                return Err(fault(&ErrorKind::TimedOut.into(), pulse));
+                return Err(fault(&ErrorKind::TimedOut.into(), heartbeat));
             }
             let (next, waited) = self
                 .line
@@ -224,7 +224,7 @@ impl Exchange<'_> {
                 .unwrap_or_else(PoisonError::into_inner);
             state = next;
             if waited.timed_out() && state.heard == heard {
-                return Err(fault(&ErrorKind::TimedOut.into(), pulse));
+                return Err(fault(&ErrorKind::TimedOut.into(), heartbeat));
             }
         }
     }

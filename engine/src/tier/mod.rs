@@ -1,7 +1,7 @@
 //! Stores that machines share: what the cache asks when its own store has nothing, and gives what it stores.
 //!
 //! ```text
-//! a miss ─► tiers ─► window of the first ─► its workers ─► tier ─► shelf ─► again ─► facts, digests, the own store
+//! a miss ─► tiers ─► window of the first ─► its workers ─► tier ─► bundle ─► again ─► facts, digests, the own store
 //!                └─► of the next, if that has nothing, or does not answer
 //! an entry ─► uploads ─► tier
 //! ```
@@ -13,9 +13,9 @@
 pub mod bazel;
 pub mod breaker;
 pub mod counts;
-mod desk;
+pub mod heartbeat;
 mod line;
-pub mod pulse;
+mod queue;
 mod redis;
 mod room;
 mod s3;
@@ -28,15 +28,15 @@ mod webdav;
 mod window;
 
 use crate::bytes::digest::Digest;
-use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::bundle::Bundle;
 use crate::cache::remote::wrapped::Wrapped;
 use crate::cache::remote::{Count, Load, Offer, Remote};
 use crate::settings::address::{self, Address, Layout, Scheme};
 use counts::Counts;
-use pulse::Pulse;
+use heartbeat::Heartbeat;
 use std::sync::Arc;
 use tiers::Tiers;
-use values::Shelves;
+use values::Bundles;
 
 /// Why a tier gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,18 +64,18 @@ pub struct Shape {
     pub uploads: usize,
 }
 
-/// A store that machines share. Every call may block, and ends by the limits that its pulse knows.
+/// A store that machines share. Every call may block, and ends by the limits that its heartbeat knows.
 pub trait Tier: Send + Sync {
     fn shape(&self) -> Shape;
 
-    /// What there is of each key; nothing is an empty shelf.
-    fn find(&self, keys: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault>;
+    /// What there is of each key; nothing is an empty bundle.
+    fn find(&self, keys: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault>;
 
     /// Blobs that did not come along, in this order.
-    fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault>;
+    fn fetch(&self, wanted: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault>;
 
     /// Stores an entry with its blobs, which `load` has.
-    fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault>;
+    fn offer(&self, offer: &Offer, load: &Load, heartbeat: &Arc<Heartbeat>) -> Result<(), Fault>;
 }
 
 /// The stores that the setting `remote` names; none where it names none. Nobody is connected to yet.
@@ -92,9 +92,9 @@ fn open(address: &Address, counts: &Arc<Counts>) -> Result<Box<dyn Tier>, String
     let counts = counts.clone();
     Ok(match (address.scheme, address.layout) {
         (Scheme::Room, _) => Box::new(room::Room::new(address, &counts)?),
-        (Scheme::Redis, _) => Box::new(Shelves::new(redis::Redis::new(address)?, counts)),
-        (Scheme::Http, Layout::WebDav) => Box::new(Shelves::new(webdav::WebDav::new(address)?, counts)),
-        (Scheme::Http, Layout::Bazel) => Box::new(Shelves::new(bazel::Bazel::new(address)?, counts)),
-        (Scheme::S3, _) => Box::new(Shelves::new(s3::S3::new(address)?, counts)),
+        (Scheme::Redis, _) => Box::new(Bundles::new(redis::Redis::new(address)?, counts)),
+        (Scheme::Http, Layout::WebDav) => Box::new(Bundles::new(webdav::WebDav::new(address)?, counts)),
+        (Scheme::Http, Layout::Bazel) => Box::new(Bundles::new(bazel::Bazel::new(address)?, counts)),
+        (Scheme::S3, _) => Box::new(Bundles::new(s3::S3::new(address)?, counts)),
     })
 }

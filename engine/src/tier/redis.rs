@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redis::{Cmd, ErrorKind, Parser, RedisResult, Value};
 use rustls::ClientConfig;
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::stream::{fault, secret, tls, Stream};
 use super::values::{Name, Values};
 use super::{Fault, Shape};
@@ -66,10 +66,10 @@ impl Redis {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn connect(&self, pulse: &Arc<Pulse>) -> Result<Connection, Fault> {
-        let stream = Stream::connect(&self.address, self.tls.as_ref(), pulse);
+    fn connect(&self, heartbeat: &Arc<Heartbeat>) -> Result<Connection, Fault> {
+        let stream = Stream::connect(&self.address, self.tls.as_ref(), heartbeat);
         let mut connection = Connection {
-            stream: stream.map_err(|error| fault(&error, pulse))?,
+            stream: stream.map_err(|error| fault(&error, heartbeat))?,
             parser: Parser::new(),
         };
         let mut greetings = Vec::new();
@@ -83,19 +83,19 @@ impl Redis {
             cmd.arg(&self.address.path);
             greetings.push(cmd);
         }
-        connection.ask(&greetings, 0, pulse)?;
+        connection.ask(&greetings, 0, heartbeat)?;
         Ok(connection)
     }
 
     /// A connection that was at rest may have been closed meanwhile: then once more by another.
-    fn ask(&self, cmds: &[Cmd], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Value>, Fault> {
+    fn ask(&self, cmds: &[Cmd], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Value>, Fault> {
         let rested = self.idle().pop();
         let rested = rested.filter(|(since, _)| since.elapsed() < REST);
         let had_rested = rested.is_some();
-        let connection = rested.map_or_else(|| self.connect(pulse), |(_, connection)| Ok(connection))?;
-        let answer = self.ask_by(connection, cmds, largest, pulse);
+        let connection = rested.map_or_else(|| self.connect(heartbeat), |(_, connection)| Ok(connection))?;
+        let answer = self.ask_by(connection, cmds, largest, heartbeat);
         match answer {
-            Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(pulse)?, cmds, largest, pulse),
+            Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(heartbeat)?, cmds, largest, heartbeat),
             Err(Fault::Silent(_)) => {
                 // The others may be as dead.
                 self.idle().clear();
@@ -110,9 +110,9 @@ impl Redis {
         mut connection: Connection,
         cmds: &[Cmd],
         largest: usize,
-        pulse: &Arc<Pulse>,
+        heartbeat: &Arc<Heartbeat>,
     ) -> Result<Vec<Value>, Fault> {
-        let answers = connection.ask(cmds, largest, pulse)?;
+        let answers = connection.ask(cmds, largest, heartbeat)?;
         self.idle().push((Instant::now(), connection));
         Ok(answers)
     }
@@ -120,31 +120,31 @@ impl Redis {
 
 impl Connection {
     /// Sends all of them in one piece, and reads an answer to each.
-    fn ask(&mut self, cmds: &[Cmd], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Value>, Fault> {
+    fn ask(&mut self, cmds: &[Cmd], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Value>, Fault> {
         const OVERHEAD: usize = 64 << 10;
-        self.stream.heed(pulse);
+        self.stream.heed(heartbeat);
         let packed: Vec<_> = cmds.iter().flat_map(Cmd::get_packed_command).collect();
         let sent = self.stream.write_all(&packed);
         sent.and_then(|()| self.stream.flush())
-            .map_err(|error| fault(&error, pulse))?;
+            .map_err(|error| fault(&error, heartbeat))?;
         let mut capped = Capped {
             stream: &mut self.stream,
             left: largest + OVERHEAD,
         };
         let parser = &mut self.parser;
         cmds.iter()
-            .map(|_| understand(parser.parse_value(&mut capped), pulse))
+            .map(|_| understand(parser.parse_value(&mut capped), heartbeat))
             .collect()
     }
 }
 
-fn understand(answer: RedisResult<Value>, pulse: &Pulse) -> Result<Value, Fault> {
+fn understand(answer: RedisResult<Value>, heartbeat: &Heartbeat) -> Result<Value, Fault> {
     match answer {
         Ok(Value::ServerError(error)) => Err(refusal(error.code())),
         Ok(value) => Ok(value),
-        Err(error) if error.is_timeout() => Err(fault(&io::ErrorKind::TimedOut.into(), pulse)),
+        Err(error) if error.is_timeout() => Err(fault(&io::ErrorKind::TimedOut.into(), heartbeat)),
         Err(error) if error.kind() == ErrorKind::IoError || error.is_connection_dropped() => {
-            Err(fault(&io::ErrorKind::UnexpectedEof.into(), pulse))
+            Err(fault(&io::ErrorKind::UnexpectedEof.into(), heartbeat))
         }
         Err(error) => Err(match error.code() {
             Some(code) => refusal(code),
@@ -171,7 +171,7 @@ fn refusal(code: &str) -> Fault {
 
 fn name_of(name: &Name) -> String {
     match name {
-        Name::Shelf(key) => format!("wafd:1:entries:{key}"),
+        Name::Bundle(key) => format!("wafd:1:entries:{key}"),
         Name::Blob(digest) => format!("wafd:1:blob:{digest}"),
     }
 }
@@ -185,7 +185,7 @@ impl Values for Redis {
         }
     }
 
-    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+    fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         // One by one, since there are servers that know no MGET; in one piece, so that it takes no longer.
         let cmd = |name| {
             let mut cmd = redis::cmd("GET");
@@ -198,19 +198,19 @@ impl Values for Redis {
             Value::Nil => Ok(None),
             _ => Err(garbled()),
         };
-        self.ask(&cmds, largest, pulse)?.into_iter().map(bytes).collect()
+        self.ask(&cmds, largest, heartbeat)?.into_iter().map(bytes).collect()
     }
 
-    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
+    fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
         let mut cmd = redis::cmd("EXISTS");
         cmd.arg(name_of(name));
-        Ok(self.ask(&[cmd], 0, pulse)? == [Value::Int(1)])
+        Ok(self.ask(&[cmd], 0, heartbeat)? == [Value::Int(1)])
     }
 
-    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+    fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
         let mut cmd = redis::cmd("SET");
         cmd.arg(name_of(name)).arg(value);
-        match self.ask(&[cmd], 0, pulse)?[..] {
+        match self.ask(&[cmd], 0, heartbeat)?[..] {
             [Value::Okay] => Ok(()),
             _ => Err(garbled()),
         }

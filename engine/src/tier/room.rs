@@ -10,14 +10,14 @@ use std::time::Duration;
 use rustls::ClientConfig;
 
 use super::counts::Counts;
+use super::heartbeat::Heartbeat;
 use super::line::{Exchange, Line};
-use super::pulse::Pulse;
 use super::stream::{fault, secret, tls, Stream};
 use super::{Fault, Shape, Tier};
 use crate::bytes::digest::Digest;
 use crate::bytes::frame::Inbox;
 use crate::cache::lookup::entry::Entry;
-use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::bundle::Bundle;
 use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
 use crate::cache::remote::{Load, Offer};
 use crate::room::{
@@ -74,21 +74,21 @@ impl Room {
     }
 
     /// The connection; whether it was there before.
-    fn open(&self, way: &Way, pulse: &Arc<Pulse>) -> Result<(Open, bool), Fault> {
+    fn open(&self, way: &Way, heartbeat: &Arc<Heartbeat>) -> Result<(Open, bool), Fault> {
         let mut place = way.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*place {
             Some(open) if open.line.has_rested(REST) => open.line.close(),
             Some(open) if open.line.is_open() => return Ok((open.clone(), true)),
             _ => {}
         }
-        let open = self.connect(pulse)?;
+        let open = self.connect(heartbeat)?;
         *place = Some(open.clone());
         Ok((open, false))
     }
 
-    fn connect(&self, pulse: &Arc<Pulse>) -> Result<Open, Fault> {
-        let failed = |error: std::io::Error| fault(&error, pulse);
-        let mut stream = Stream::connect(&self.address, self.tls.as_ref(), pulse).map_err(failed)?;
+    fn connect(&self, heartbeat: &Arc<Heartbeat>) -> Result<Open, Fault> {
+        let failed = |error: std::io::Error| fault(&error, heartbeat);
+        let mut stream = Stream::connect(&self.address, self.tls.as_ref(), heartbeat).map_err(failed)?;
         let host = rustix::system::uname();
         let hello = Request::Hello(Hello {
             lowest: VERSION,
@@ -116,7 +116,7 @@ impl Room {
                     largest,
                     ..
                 }) => Ok(Open {
-                    line: Line::start(stream, pulse)?,
+                    line: Line::start(stream, heartbeat)?,
                     rights,
                     largest,
                 }),
@@ -127,11 +127,16 @@ impl Room {
     }
 
     /// Does something over the connection; once more over another one, if that was closed while it was at rest.
-    fn with<T>(&self, way: &Way, pulse: &Arc<Pulse>, act: impl Fn(&Open) -> Result<T, Fault>) -> Result<T, Fault> {
-        let (open, was_there) = self.open(way, pulse)?;
+    fn with<T>(
+        &self,
+        way: &Way,
+        heartbeat: &Arc<Heartbeat>,
+        act: impl Fn(&Open) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let (open, was_there) = self.open(way, heartbeat)?;
         let done = act(&open);
         match &done {
-            Err(Fault::Failed(_)) if was_there && !open.line.is_open() => act(&self.open(way, pulse)?.0),
+            Err(Fault::Failed(_)) if was_there && !open.line.is_open() => act(&self.open(way, heartbeat)?.0),
             Err(Fault::Silent(_)) => {
                 open.line.close();
                 done
@@ -140,7 +145,7 @@ impl Room {
         }
     }
 
-    fn find_by(&self, open: &Open, keys: &[Digest], pulse: &Pulse) -> Result<Vec<Shelf>, Fault> {
+    fn find_by(&self, open: &Open, keys: &[Digest], heartbeat: &Heartbeat) -> Result<Vec<Bundle>, Fault> {
         if !open.rights.read {
             return Err(Fault::Failed("its token may not read".to_owned()));
         }
@@ -148,11 +153,11 @@ impl Room {
             let (inline, keys) = (INLINE, keys.to_vec());
             Request::Find { id, inline, keys }.encode(out);
         })?;
-        let mut shelves = vec![Shelf::default(); keys.len()];
+        let mut bundles = vec![Bundle::default(); keys.len()];
         let mut blobs = HashMap::new();
         let mut size = 0;
         loop {
-            let frame = answer.next(pulse)?;
+            let frame = answer.next(heartbeat)?;
             size += frame.len();
             match Reply::decode(&frame) {
                 _ if size > MOST_BYTES => return Err(garbled()),
@@ -162,8 +167,8 @@ impl Room {
                     contents,
                     ..
                 }) => {
-                    let shelf = shelves.get_mut(usize::from(number)).ok_or_else(garbled)?;
-                    shelf.entries.push(entry.to_vec());
+                    let bundle = bundles.get_mut(usize::from(number)).ok_or_else(garbled)?;
+                    bundle.entries.push(entry.to_vec());
                     blobs.extend(contents.iter().map(|content| (content.digest, wrapped(content))));
                 }
                 Ok(Reply::End { .. }) => break,
@@ -171,11 +176,11 @@ impl Room {
             }
         }
         self.counts.came_in(size);
-        hand_out(&mut shelves, &blobs);
-        Ok(shelves)
+        hand_out(&mut bundles, &blobs);
+        Ok(bundles)
     }
 
-    fn fetch_by(&self, open: &Open, wanted: &[Digest], pulse: &Pulse) -> Result<Vec<Option<Wrapped>>, Fault> {
+    fn fetch_by(&self, open: &Open, wanted: &[Digest], heartbeat: &Heartbeat) -> Result<Vec<Option<Wrapped>>, Fault> {
         let mut answer = open.line.ask(|id, out| {
             let digests = wanted.to_vec();
             Request::Get { id, digests }.encode(out);
@@ -184,7 +189,7 @@ impl Room {
         let mut current: Option<(Digest, u64)> = None;
         let mut size = 0;
         loop {
-            let frame = answer.next(pulse)?;
+            let frame = answer.next(heartbeat)?;
             size += frame.len();
             match Reply::decode(&frame) {
                 _ if size > MOST_BYTES => return Err(garbled()),
@@ -217,7 +222,7 @@ impl Room {
         Ok(wanted.iter().map(|digest| fetched.remove(digest)).collect())
     }
 
-    fn offer_by(&self, open: &Open, offer: &Offer, load: &Load, pulse: &Pulse) -> Result<(), Fault> {
+    fn offer_by(&self, open: &Open, offer: &Offer, load: &Load, heartbeat: &Heartbeat) -> Result<(), Fault> {
         if !open.rights.write {
             return Err(Fault::Declined("its token may not write".to_owned()));
         }
@@ -225,7 +230,7 @@ impl Room {
             return Err(Fault::Declined("too large".to_owned()));
         }
         let mut answers = Vec::new();
-        for digest in self.lacking(open, &offer.needs, pulse)? {
+        for digest in self.lacking(open, &offer.needs, heartbeat)? {
             let blob = load(&digest).ok_or_else(|| Fault::Declined("it was gone already".to_owned()))?;
             if blob.bytes.len() as u64 > open.largest {
                 return Err(Fault::Declined("too large".to_owned()));
@@ -234,17 +239,17 @@ impl Room {
             self.counts.went_out(blob.bytes.len());
         }
         for answer in &mut answers {
-            require_kept(answer, pulse)?;
+            require_kept(answer, heartbeat)?;
         }
         let mut answer = open.line.ask(|id, out| {
             let (key, needs, bytes) = (offer.key, offer.needs.clone(), &offer.entry[..]);
             Request::Entry { id, key, needs, bytes }.encode(out);
         })?;
         self.counts.went_out(offer.entry.len());
-        require_kept(&mut answer, pulse)
+        require_kept(&mut answer, heartbeat)
     }
 
-    fn lacking(&self, open: &Open, needs: &[Digest], pulse: &Pulse) -> Result<Vec<Digest>, Fault> {
+    fn lacking(&self, open: &Open, needs: &[Digest], heartbeat: &Heartbeat) -> Result<Vec<Digest>, Fault> {
         if needs.is_empty() {
             return Ok(Vec::new());
         }
@@ -252,7 +257,7 @@ impl Room {
             let digests = needs.to_vec();
             Request::Has { id, digests }.encode(out);
         })?;
-        let frame = answer.next(pulse)?;
+        let frame = answer.next(heartbeat)?;
         match Reply::decode(&frame) {
             Ok(Reply::Held { bits, .. }) if bits.len() == needs.len() => {
                 let lacking = needs.iter().zip(bits.iter()).filter(|(_, is_held)| !is_held);
@@ -272,16 +277,18 @@ impl Tier for Room {
         }
     }
 
-    fn find(&self, keys: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
-        self.with(&self.asking, pulse, |open| self.find_by(open, keys, pulse))
+    fn find(&self, keys: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault> {
+        self.with(&self.asking, heartbeat, |open| self.find_by(open, keys, heartbeat))
     }
 
-    fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
-        self.with(&self.asking, pulse, |open| self.fetch_by(open, wanted, pulse))
+    fn fetch(&self, wanted: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault> {
+        self.with(&self.asking, heartbeat, |open| self.fetch_by(open, wanted, heartbeat))
     }
 
-    fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault> {
-        self.with(&self.giving, pulse, |open| self.offer_by(open, offer, load, pulse))
+    fn offer(&self, offer: &Offer, load: &Load, heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
+        self.with(&self.giving, heartbeat, |open| {
+            self.offer_by(open, offer, load, heartbeat)
+        })
     }
 }
 
@@ -302,15 +309,15 @@ fn wrapped(content: &Content<'_>) -> Wrapped {
 }
 
 /// A blob comes once, whichever of the entries need it.
-fn hand_out(shelves: &mut [Shelf], blobs: &HashMap<Digest, Wrapped>) {
-    for shelf in shelves {
-        let entries = shelf
+fn hand_out(bundles: &mut [Bundle], blobs: &HashMap<Digest, Wrapped>) {
+    for bundle in bundles {
+        let entries = bundle
             .entries
             .iter()
             .filter_map(|bytes| Entry::decode(Sealed::read(bytes).entry).ok());
         let needed = entries.flat_map(|entry| entry.blobs());
         let at_hand = needed.filter_map(|digest| Some((digest, blobs.get(&digest)?.clone())));
-        shelf.blobs = at_hand.collect();
+        bundle.blobs = at_hand.collect();
     }
 }
 
@@ -333,8 +340,8 @@ fn send_blob(id: u32, digest: Digest, blob: &Wrapped, out: &mut Vec<u8>) {
     }
 }
 
-fn require_kept(answer: &mut Exchange<'_>, pulse: &Pulse) -> Result<(), Fault> {
-    let frame = answer.next(pulse)?;
+fn require_kept(answer: &mut Exchange<'_>, heartbeat: &Heartbeat) -> Result<(), Fault> {
+    let frame = answer.next(heartbeat)?;
     match Reply::decode(&frame) {
         Ok(Reply::Kept { .. }) => Ok(()),
         Ok(Reply::NotKept { why, .. }) => Err(Fault::Declined(not_kept(why).to_owned())),

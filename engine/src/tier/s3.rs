@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusty_s3::actions::{GetObject, HeadObject, PutObject, S3Action};
 use rusty_s3::{Bucket, Credentials, UrlStyle};
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::stream::secret;
 use super::values::{Name, Values};
 use super::web::{self, get_each, Web};
@@ -64,7 +64,7 @@ impl S3 {
 
     fn name(&self, name: &Name) -> String {
         match name {
-            Name::Shelf(key) => format!("{}{key}.entries", self.prefix),
+            Name::Bundle(key) => format!("{}{key}.entries", self.prefix),
             Name::Blob(digest) => format!("{}{digest}.blob", self.prefix),
         }
     }
@@ -96,23 +96,23 @@ impl Values for S3 {
         web::SHAPE
     }
 
-    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+    fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
         get_each(names, |name| {
             let name = self.name(name);
             let url = GetObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
-            self.web.get(url.as_str(), largest, pulse)
+            self.web.get(url.as_str(), largest, heartbeat)
         })
     }
 
-    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
+    fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
         let name = self.name(name);
         let url = HeadObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
-        self.web.has(url.as_str(), pulse)
+        self.web.has(url.as_str(), heartbeat)
     }
 
-    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
+    fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
         let name = self.name(name);
         let url = PutObject::new(&self.bucket, self.credentials.as_ref(), &name).sign(GOOD);
-        self.web.put(url.as_str(), value, pulse)
+        self.web.put(url.as_str(), value, heartbeat)
     }
 }

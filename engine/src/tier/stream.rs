@@ -1,4 +1,4 @@
-//! A connection by TCP, perhaps with TLS, that waits for its peer no longer than a pulse allows.
+//! A connection by TCP, perhaps with TLS, that waits for its peer no longer than a heartbeat allows.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -12,14 +12,14 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::Fault;
 use crate::settings::address::Address;
 
 /// A socket whose waits are bounded.
 struct Timed {
     socket: TcpStream,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
     /// Whoever polls it waits by itself.
     is_polled: bool,
 }
@@ -30,7 +30,7 @@ impl Timed {
         if self.is_polled {
             return Ok(());
         }
-        let left = self.pulse.listen();
+        let left = self.heartbeat.listen();
         match left.is_zero() {
             true => Err(io::ErrorKind::TimedOut.into()),
             false => set(&self.socket, Some(left)),
@@ -64,8 +64,12 @@ enum Way {
 pub struct Stream(Way);
 
 impl Stream {
-    pub fn connect(address: &Address, tls: Option<&Arc<ClientConfig>>, pulse: &Arc<Pulse>) -> io::Result<Stream> {
-        let time = pulse.allow(pulse.limits.connect);
+    pub fn connect(
+        address: &Address,
+        tls: Option<&Arc<ClientConfig>>,
+        heartbeat: &Arc<Heartbeat>,
+    ) -> io::Result<Stream> {
+        let time = heartbeat.allow(heartbeat.limits.connect);
         let mut last = io::Error::new(io::ErrorKind::NotFound, "its name has no address");
         let mut socket = None;
         for place in (address.host.as_str(), address.port).to_socket_addrs()? {
@@ -81,7 +85,7 @@ impl Stream {
         socket.set_nodelay(true)?;
         let timed = Timed {
             socket,
-            pulse: pulse.clone(),
+            heartbeat: heartbeat.clone(),
             is_polled: false,
         };
         let Some(tls) = tls else {
@@ -100,8 +104,8 @@ impl Stream {
     }
 
     /// Whose waits count from now on.
-    pub fn heed(&mut self, pulse: &Arc<Pulse>) {
-        self.timed().pulse = pulse.clone();
+    pub fn heed(&mut self, heartbeat: &Arc<Heartbeat>) {
+        self.timed().heartbeat = heartbeat.clone();
     }
 
     /// From now on nothing blocks: its user polls.
@@ -155,7 +159,7 @@ impl Write for Stream {
 }
 
 /// What a failure was, in words of which there are few: they are counted by them.
-pub fn fault(error: &io::Error, pulse: &Pulse) -> Fault {
+pub fn fault(error: &io::Error, heartbeat: &Heartbeat) -> Fault {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
         UnexpectedEof, WouldBlock,
@@ -163,7 +167,7 @@ pub fn fault(error: &io::Error, pulse: &Pulse) -> Fault {
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let words = match error.kind() {
         TimedOut | WouldBlock => {
-            let time = pulse.limits.silence.as_millis();
+            let time = heartbeat.limits.silence.as_millis();
             return Fault::Silent(format!("it did not answer within {time} ms"));
         }
         ConnectionRefused => "nobody listens there",

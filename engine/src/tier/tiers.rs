@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::counts::Counts;
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::uploads::Uploads;
 use super::window::Window;
 use crate::bytes::digest::Digest;
@@ -113,9 +113,9 @@ impl Remote for Tiers {
             let mut words = words;
             let name = tiers.name(from);
             match found {
-                Ok(shelf) if !shelf.is_empty() => {
+                Ok(bundle) if !bundle.is_empty() => {
                     let tier = Some(from);
-                    return again(Findings { shelf, tier, words });
+                    return again(Findings { bundle, tier, words });
                 }
                 Ok(_) => words.push(format!("{name} does not have it")),
                 Err(fault) => words.push(format!("{name}: {}", fault.words())),
@@ -178,7 +178,13 @@ fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, watch: 
     let name = address.to_string();
     let (ring, limits) = (watch.clone(), address.limits);
     let bell = move || ring.ring();
-    let window = Window::new(name.clone(), tier.clone(), || Pulse::new(limits), counts.clone(), bell);
+    let window = Window::new(
+        name.clone(),
+        tier.clone(),
+        || Heartbeat::new(limits),
+        counts.clone(),
+        bell,
+    );
     let window = Arc::new(window);
     let failed = |error: std::io::Error| format!("{address}: start a thread: {error}");
     window.start().map_err(failed)?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::breaker::Breaker;
 use super::counts::Counts;
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::{Fault, Tier};
 use crate::cache::remote::{Load, Offer};
 use crate::settings::address::Limits;
@@ -33,7 +33,7 @@ pub struct Uploads {
     counts: Arc<Counts>,
     load: Arc<Load>,
     /// Of each worker.
-    pulses: Vec<Arc<Pulse>>,
+    heartbeats: Vec<Arc<Heartbeat>>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,7 +53,7 @@ impl Uploads {
             tier,
             counts,
             load,
-            pulses: (0..workers).map(|_| Arc::new(Pulse::new(limits))).collect(),
+            heartbeats: (0..workers).map(|_| Arc::new(Heartbeat::new(limits))).collect(),
             state: Mutex::new(State {
                 queue: VecDeque::new(),
                 busy: 0,
@@ -62,9 +62,9 @@ impl Uploads {
             }),
             changed: Condvar::new(),
         });
-        for pulse in &uploads.pulses {
-            let (working, pulse) = (uploads.clone(), pulse.clone());
-            let work = move || working.work(&pulse);
+        for heartbeat in &uploads.heartbeats {
+            let (working, heartbeat) = (uploads.clone(), heartbeat.clone());
+            let work = move || working.work(&heartbeat);
             thread::Builder::new().name("upload".to_owned()).spawn(work)?;
         }
         Ok(uploads)
@@ -108,26 +108,26 @@ impl Uploads {
         }
     }
 
-    fn work(&self, pulse: &Arc<Pulse>) {
+    fn work(&self, heartbeat: &Arc<Heartbeat>) {
         // SAFETY: of this thread alone, whose number zero stands for.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
         while let Some(offer) = self.next() {
-            self.upload(&offer, pulse);
+            self.upload(&offer, heartbeat);
             self.state().busy -= 1;
             self.changed.notify_all();
         }
     }
 
-    fn upload(&self, offer: &Offer, pulse: &Arc<Pulse>) {
+    fn upload(&self, offer: &Offer, heartbeat: &Arc<Heartbeat>) {
         {
             let breaker = &mut self.state().breaker;
             if !breaker.is_closed() && !breaker.begin_trial(Instant::now()) {
                 return self.drop_one("it does not answer");
             }
         }
-        pulse.begin();
-        let done = self.tier.offer(offer, &*self.load, pulse);
-        pulse.rest();
+        heartbeat.begin();
+        let done = self.tier.offer(offer, &*self.load, heartbeat);
+        heartbeat.rest();
         let fault = match done {
             Ok(()) => {
                 self.state().breaker.worked();
@@ -156,7 +156,11 @@ impl Uploads {
     pub fn close(&self, began: Instant, deadline: Instant) {
         let mut state = self.state();
         while state.busy > 0 || !state.queue.is_empty() {
-            let last = self.pulses.iter().map(|pulse| pulse.beat()).fold(began, Instant::max);
+            let last = self
+                .heartbeats
+                .iter()
+                .map(|heartbeat| heartbeat.beat())
+                .fold(began, Instant::max);
             let left = deadline.min(last + STILL).saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -177,7 +181,7 @@ impl Uploads {
 mod tests {
     use super::*;
     use crate::bytes::digest::Digest;
-    use crate::cache::remote::shelf::Shelf;
+    use crate::cache::remote::bundle::Bundle;
     use crate::cache::remote::wrapped::Wrapped;
     use crate::tier::Shape;
     use std::sync::mpsc::{channel, Receiver, Sender};
@@ -199,15 +203,15 @@ mod tests {
             }
         }
 
-        fn find(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+        fn find(&self, _: &[Digest], _: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault> {
             Ok(Vec::new())
         }
 
-        fn fetch(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+        fn fetch(&self, _: &[Digest], _: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault> {
             Ok(Vec::new())
         }
 
-        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Pulse>) -> Result<(), Fault> {
+        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Heartbeat>) -> Result<(), Fault> {
             self.offered.lock().unwrap().send(()).unwrap();
             let _ = self.released.lock().unwrap().recv();
             Ok(())

@@ -1,15 +1,15 @@
-//! A tier on a store that knows nothing but names and values: entries of a key share one, the shelf.
+//! A tier on a store that knows nothing but names and values: entries of a key share one, the bundle.
 //!
-//! Two machines that put to one shelf at the same time lose one of the two entries: such stores have no locks in common, and what is
+//! Two machines that put to one bundle at the same time lose one of the two entries: such stores have no locks in common, and what is
 //! lost is a hit.
 
 use std::sync::Arc;
 
 use super::counts::Counts;
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::{Fault, Shape, Tier};
 use crate::bytes::digest::Digest;
-use crate::cache::remote::shelf::{decode_blob, encode_blob, Shelf, LARGEST_SHELF};
+use crate::cache::remote::bundle::{decode_blob, encode_blob, Bundle, LARGEST_BUNDLE};
 use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
 use crate::cache::remote::{Load, Offer};
 
@@ -18,7 +18,7 @@ const MOST_FETCHED: usize = 320 << 20;
 
 pub enum Name<'a> {
     /// Of a key.
-    Shelf(&'a Digest),
+    Bundle(&'a Digest),
     Blob(&'a Digest),
 }
 
@@ -26,56 +26,56 @@ pub trait Values: Send + Sync {
     fn shape(&self) -> Shape;
 
     /// In this order. All of them together are not larger, nor is memory taken for what is.
-    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault>;
+    fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault>;
 
-    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault>;
+    fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault>;
 
-    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault>;
+    fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault>;
 }
 
-pub struct Shelves<V> {
+pub struct Bundles<V> {
     values: V,
     counts: Arc<Counts>,
 }
 
-impl<V: Values> Shelves<V> {
-    pub fn new(values: V, counts: Arc<Counts>) -> Shelves<V> {
-        Shelves { values, counts }
+impl<V: Values> Bundles<V> {
+    pub fn new(values: V, counts: Arc<Counts>) -> Bundles<V> {
+        Bundles { values, counts }
     }
 
-    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
-        self.values.put(name, value, pulse)?;
+    fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
+        self.values.put(name, value, heartbeat)?;
         self.counts.went_out(value.len());
         Ok(())
     }
 }
 
-impl<V: Values> Tier for Shelves<V> {
+impl<V: Values> Tier for Bundles<V> {
     fn shape(&self) -> Shape {
         self.values.shape()
     }
 
-    fn find(&self, keys: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
-        let names: Vec<_> = keys.iter().map(Name::Shelf).collect();
-        let largest = LARGEST_SHELF.max(names.len() << 20);
-        let found = self.values.get(&names, largest, pulse)?;
-        let shelf = |(key, value): (&Digest, Option<Vec<u8>>)| {
+    fn find(&self, keys: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault> {
+        let names: Vec<_> = keys.iter().map(Name::Bundle).collect();
+        let largest = LARGEST_BUNDLE.max(names.len() << 20);
+        let found = self.values.get(&names, largest, heartbeat)?;
+        let bundle = |(key, value): (&Digest, Option<Vec<u8>>)| {
             let Some(value) = value else {
-                return Shelf::default();
+                return Bundle::default();
             };
             self.counts.came_in(value.len());
-            // What is no shelf is overwritten by the next one.
-            Shelf::decode(key, &value).unwrap_or_default()
+            // What is no bundle is overwritten by the next one.
+            Bundle::decode(key, &value).unwrap_or_default()
         };
-        Ok(keys.iter().zip(found).map(shelf).collect())
+        Ok(keys.iter().zip(found).map(bundle).collect())
     }
 
-    fn fetch(&self, wanted: &[Digest], pulse: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+    fn fetch(&self, wanted: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault> {
         let mut fetched = Vec::with_capacity(wanted.len());
         let mut left = MOST_FETCHED;
         // One by one: each may be as large as any.
         for digest in wanted {
-            let mut found = self.values.get(&[Name::Blob(digest)], LARGEST_BLOB, pulse)?;
+            let mut found = self.values.get(&[Name::Blob(digest)], LARGEST_BLOB, heartbeat)?;
             let value = found.pop().flatten();
             let size = value.as_ref().map_or(0, Vec::len);
             self.counts.came_in(size);
@@ -87,8 +87,8 @@ impl<V: Values> Tier for Shelves<V> {
         Ok(fetched)
     }
 
-    fn offer(&self, offer: &Offer, load: &Load, pulse: &Arc<Pulse>) -> Result<(), Fault> {
-        let old = self.find(&[offer.key], pulse)?.pop().unwrap_or_default();
+    fn offer(&self, offer: &Offer, load: &Load, heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
+        let old = self.find(&[offer.key], heartbeat)?.pop().unwrap_or_default();
         if old.entries.first().is_some_and(|first| first[..] == offer.entry[..]) {
             return Ok(());
         }
@@ -101,14 +101,18 @@ impl<V: Values> Tier for Shelves<V> {
             blobs.push((*digest, blob));
         }
         let arranged = old.with(offer.entry.to_vec(), blobs);
-        // First what the shelf refers to.
+        // First what the bundle refers to.
         for (digest, blob) in &arranged.beside {
             let name = Name::Blob(digest);
-            if !self.values.has(&name, pulse)? {
-                self.put(&name, &encode_blob(blob), pulse)?;
+            if !self.values.has(&name, heartbeat)? {
+                self.put(&name, &encode_blob(blob), heartbeat)?;
             }
         }
-        self.put(&Name::Shelf(&offer.key), &arranged.shelf.encode(&offer.key), pulse)
+        self.put(
+            &Name::Bundle(&offer.key),
+            &arranged.bundle.encode(&offer.key),
+            heartbeat,
+        )
     }
 }
 
@@ -126,7 +130,7 @@ mod tests {
 
     fn told(name: &Name) -> String {
         match name {
-            Name::Shelf(key) => format!("s{key}"),
+            Name::Bundle(key) => format!("s{key}"),
             Name::Blob(digest) => format!("b{digest}"),
         }
     }
@@ -140,16 +144,16 @@ mod tests {
             }
         }
 
-        fn get(&self, names: &[Name], _: usize, _: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        fn get(&self, names: &[Name], _: usize, _: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
             let all = self.0.lock().unwrap();
             Ok(names.iter().map(|name| all.get(&told(name)).cloned()).collect())
         }
 
-        fn has(&self, name: &Name, _: &Arc<Pulse>) -> Result<bool, Fault> {
+        fn has(&self, name: &Name, _: &Arc<Heartbeat>) -> Result<bool, Fault> {
             Ok(self.0.lock().unwrap().contains_key(&told(name)))
         }
 
-        fn put(&self, name: &Name, value: &[u8], _: &Arc<Pulse>) -> Result<(), Fault> {
+        fn put(&self, name: &Name, value: &[u8], _: &Arc<Heartbeat>) -> Result<(), Fault> {
             self.0.lock().unwrap().insert(told(name), value.to_vec());
             Ok(())
         }
@@ -157,8 +161,8 @@ mod tests {
 
     #[test]
     fn what_was_offered_is_found_and_what_is_large_is_fetched() {
-        let shelves = Shelves::new(Memory::default(), Arc::new(Counts::new(|_, _| ())));
-        let pulse = Arc::new(Pulse::new(Limits::default()));
+        let bundles = Bundles::new(Memory::default(), Arc::new(Counts::new(|_, _| ())));
+        let heartbeat = Arc::new(Heartbeat::new(Limits::default()));
         let mut noise = vec![0; 2 << 20];
         blake3::Hasher::new().finalize_xof().fill(&mut noise);
         let all: HashMap<_, _> = [noise, b"small".to_vec()]
@@ -185,9 +189,9 @@ mod tests {
         };
         let stored = all.clone();
         let load = move |digest: &Digest| stored.get(digest).cloned().map(Wrapped::of);
-        assert!(shelves.find(&[key], &pulse).unwrap()[0].is_empty());
-        shelves.offer(&offer, &load, &pulse).unwrap();
-        let found = shelves.find(&[key, Digest::of(b"other")], &pulse).unwrap();
+        assert!(bundles.find(&[key], &heartbeat).unwrap()[0].is_empty());
+        bundles.offer(&offer, &load, &heartbeat).unwrap();
+        let found = bundles.find(&[key, Digest::of(b"other")], &heartbeat).unwrap();
         assert_eq!(found[0].entries, [entry.encode()]);
         assert!(found[1].is_empty());
         let (beside, inline): (Vec<_>, Vec<_>) = entry
@@ -195,7 +199,7 @@ mod tests {
             .into_iter()
             .partition(|digest| !found[0].blobs.contains_key(digest));
         assert_eq!((beside.len(), inline.len()), (1, 1));
-        let fetched = shelves.fetch(&[beside[0], Digest::of(b"none")], &pulse).unwrap();
+        let fetched = bundles.fetch(&[beside[0], Digest::of(b"none")], &heartbeat).unwrap();
         assert_eq!(
             fetched[0].as_ref().unwrap().open(&beside[0]),
             all.get(&beside[0]).cloned()

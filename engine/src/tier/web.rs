@@ -8,7 +8,7 @@ use ureq::http::{Method, Request, Response};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, Error, Timeout};
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::stream::{certificates, fault, secret};
 use super::values::Name;
 use super::{Fault, Shape};
@@ -55,58 +55,58 @@ impl Web {
         })
     }
 
-    pub fn get(&self, url: &str, largest: usize, pulse: &Pulse) -> Result<Option<Vec<u8>>, Fault> {
-        let mut response = self.ask(Method::GET, url, &[], pulse)?;
+    pub fn get(&self, url: &str, largest: usize, heartbeat: &Heartbeat) -> Result<Option<Vec<u8>>, Fault> {
+        let mut response = self.ask(Method::GET, url, &[], heartbeat)?;
         match response.status().as_u16() {
             200 => {}
             404 | 410 => return Ok(None),
             status => return Err(unexpected(status)),
         }
         // The answer has begun: all of it may take so long.
-        pulse.allow(pulse.limits.whole);
+        heartbeat.allow(heartbeat.limits.whole);
         let body = response.body_mut().with_config().limit(largest as u64 + 1);
         match body.read_to_vec() {
             Ok(bytes) if bytes.len() <= largest => Ok(Some(bytes)),
             Ok(_) => Err(Fault::Failed("its answer is too large".to_owned())),
-            Err(error) => Err(failure(error, pulse)),
+            Err(error) => Err(failure(error, heartbeat)),
         }
     }
 
-    pub fn has(&self, url: &str, pulse: &Pulse) -> Result<bool, Fault> {
-        match self.ask(Method::HEAD, url, &[], pulse)?.status().as_u16() {
+    pub fn has(&self, url: &str, heartbeat: &Heartbeat) -> Result<bool, Fault> {
+        match self.ask(Method::HEAD, url, &[], heartbeat)?.status().as_u16() {
             200 | 204 => Ok(true),
             404 | 410 => Ok(false),
             status => Err(unexpected(status)),
         }
     }
 
-    pub fn put(&self, url: &str, value: &[u8], pulse: &Pulse) -> Result<(), Fault> {
-        match self.ask(Method::PUT, url, value, pulse)?.status().as_u16() {
+    pub fn put(&self, url: &str, value: &[u8], heartbeat: &Heartbeat) -> Result<(), Fault> {
+        match self.ask(Method::PUT, url, value, heartbeat)?.status().as_u16() {
             200..=299 => Ok(()),
             status => Err(unexpected(status)),
         }
     }
 
-    fn ask(&self, method: Method, url: &str, body: &[u8], pulse: &Pulse) -> Result<Response<Body>, Fault> {
+    fn ask(&self, method: Method, url: &str, body: &[u8], heartbeat: &Heartbeat) -> Result<Response<Body>, Fault> {
         let is_put = method == Method::PUT;
         let mut request = Request::builder().method(method).uri(url);
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
-        let limits = pulse.limits;
+        let limits = heartbeat.limits;
         let sending = if is_put { limits.whole } else { limits.silence };
-        pulse.allow(limits.connect + sending + limits.silence);
+        heartbeat.allow(limits.connect + sending + limits.silence);
         let asked = match is_put {
             true => {
-                let request = request.body(body).map_err(|error| failure(error.into(), pulse))?;
-                self.agent.run(limited(&self.agent, request, pulse))
+                let request = request.body(body).map_err(|error| failure(error.into(), heartbeat))?;
+                self.agent.run(limited(&self.agent, request, heartbeat))
             }
             false => {
-                let request = request.body(()).map_err(|error| failure(error.into(), pulse))?;
-                self.agent.run(limited(&self.agent, request, pulse))
+                let request = request.body(()).map_err(|error| failure(error.into(), heartbeat))?;
+                self.agent.run(limited(&self.agent, request, heartbeat))
             }
         };
-        asked.map_err(|error| failure(error, pulse))
+        asked.map_err(|error| failure(error, heartbeat))
     }
 }
 
@@ -131,8 +131,8 @@ pub fn get_each(
     names.iter().map(get).collect()
 }
 
-fn limited<B: ureq::AsSendBody>(agent: &Agent, request: Request<B>, pulse: &Pulse) -> Request<B> {
-    let limits = pulse.limits;
+fn limited<B: ureq::AsSendBody>(agent: &Agent, request: Request<B>, heartbeat: &Heartbeat) -> Request<B> {
+    let limits = heartbeat.limits;
     agent
         .configure_request(request)
         .timeout_resolve(Some(limits.connect))
@@ -154,14 +154,14 @@ fn unexpected(status: u16) -> Fault {
     Fault::Failed(format!("it answered with status {status}{remedy}"))
 }
 
-fn failure(error: Error, pulse: &Pulse) -> Fault {
+fn failure(error: Error, heartbeat: &Heartbeat) -> Fault {
     match error {
         Error::Timeout(Timeout::Resolve | Timeout::Connect) => {
-            let time = pulse.limits.connect.as_millis();
+            let time = heartbeat.limits.connect.as_millis();
             Fault::Silent(format!("it took no connection within {time} ms"))
         }
-        Error::Timeout(_) => fault(&io::ErrorKind::TimedOut.into(), pulse),
-        Error::Io(error) => fault(&error, pulse),
+        Error::Timeout(_) => fault(&io::ErrorKind::TimedOut.into(), heartbeat),
+        Error::Io(error) => fault(&error, heartbeat),
         Error::HostNotFound => Fault::Failed("its name has no address".to_owned()),
         Error::ConnectionFailed => Fault::Failed("the connection failed".to_owned()),
         Error::BodyExceedsLimit(_) => Fault::Failed("its answer is too large".to_owned()),

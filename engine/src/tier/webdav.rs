@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::values::{Name, Values};
 use super::web::{self, authorization, get_each, Web};
 use super::{Fault, Shape};
@@ -23,7 +23,7 @@ impl WebDav {
 
     fn url(&self, name: &Name) -> String {
         match name {
-            Name::Shelf(key) => format!("{}/{key}.entries", self.folder),
+            Name::Bundle(key) => format!("{}/{key}.entries", self.folder),
             Name::Blob(digest) => format!("{}/{digest}.blob", self.folder),
         }
     }
@@ -34,15 +34,15 @@ impl Values for WebDav {
         web::SHAPE
     }
 
-    fn get(&self, names: &[Name], largest: usize, pulse: &Arc<Pulse>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        get_each(names, |name| self.web.get(&self.url(name), largest, pulse))
+    fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
+        get_each(names, |name| self.web.get(&self.url(name), largest, heartbeat))
     }
 
-    fn has(&self, name: &Name, pulse: &Arc<Pulse>) -> Result<bool, Fault> {
-        self.web.has(&self.url(name), pulse)
+    fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault> {
+        self.web.has(&self.url(name), heartbeat)
     }
 
-    fn put(&self, name: &Name, value: &[u8], pulse: &Arc<Pulse>) -> Result<(), Fault> {
-        self.web.put(&self.url(name), value, pulse)
+    fn put(&self, name: &Name, value: &[u8], heartbeat: &Arc<Heartbeat>) -> Result<(), Fault> {
+        self.web.put(&self.url(name), value, heartbeat)
     }
 }

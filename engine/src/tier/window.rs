@@ -12,11 +12,11 @@ use std::thread;
 use std::time::Instant;
 
 use super::counts::Counts;
-use super::desk::{Desk, Task, Wait};
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
+use super::queue::{Queue, Task, Wait};
 use super::{Fault, Shape, Tier};
 use crate::bytes::digest::Digest;
-use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::bundle::Bundle;
 use crate::cache::remote::wrapped::Wrapped;
 
 pub struct Window {
@@ -24,7 +24,7 @@ pub struct Window {
     tier: Arc<dyn Tier>,
     shape: Shape,
     counts: Arc<Counts>,
-    desk: Mutex<Desk>,
+    queue: Mutex<Queue>,
     arrival: Condvar,
     /// Somebody watches from then on.
     bell: Box<dyn Fn() + Send + Sync>,
@@ -35,18 +35,18 @@ impl Window {
     pub fn new(
         name: String,
         tier: Arc<dyn Tier>,
-        pulses: impl Fn() -> Pulse,
+        heartbeats: impl Fn() -> Heartbeat,
         counts: Arc<Counts>,
         bell: impl Fn() + Send + Sync + 'static,
     ) -> Window {
         let shape = tier.shape();
-        let desk = Desk::new(shape.workers, pulses);
+        let queue = Queue::new(shape.workers, heartbeats);
         Window {
             name,
             tier,
             shape,
             counts,
-            desk: Mutex::new(desk),
+            queue: Mutex::new(queue),
             arrival: Condvar::new(),
             bell: Box::new(bell),
         }
@@ -61,16 +61,16 @@ impl Window {
         Ok(())
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why it is left alone, if it is.
     pub fn why_left_alone(&self) -> Option<String> {
-        self.desk().breaker.why().map(str::to_owned)
+        self.queue().breaker.why().map(str::to_owned)
     }
 
-    pub fn find(&self, key: Digest, again: impl FnOnce(Result<Shelf, Fault>) + Send + 'static) {
+    pub fn find(&self, key: Digest, again: impl FnOnce(Result<Bundle, Fault>) + Send + 'static) {
         let again = Box::new(again);
         self.wait(Wait::Find { key, again });
     }
@@ -81,105 +81,105 @@ impl Window {
     }
 
     fn wait(&self, wait: Wait) {
-        let mut desk = self.desk();
-        if let Some(why) = desk.breaker.why().map(str::to_owned) {
-            drop(desk);
+        let mut queue = self.queue();
+        if let Some(why) = queue.breaker.why().map(str::to_owned) {
+            drop(queue);
             return wait.fail(Fault::Failed(format!("it is left alone, since {why}")));
         }
-        if desk.is_closed {
-            drop(desk);
+        if queue.is_closed {
+            drop(queue);
             return wait.fail(Fault::Failed("it is not asked any more".to_owned()));
         }
         match wait {
-            Wait::Find { .. } => desk.finds.push_back(wait),
-            Wait::Fetch { .. } => desk.fetches.push_back(wait),
+            Wait::Find { .. } => queue.finds.push_back(wait),
+            Wait::Fetch { .. } => queue.fetches.push_back(wait),
         }
-        drop(desk);
+        drop(queue);
         self.arrival.notify_one();
     }
 
     fn work(&self, number: usize) {
-        while let Some((task, pulse, turn)) = self.next(number) {
+        while let Some((task, heartbeat, turn)) = self.next(number) {
             match task {
                 Task::Find(keys) => {
-                    let found = self.tier.find(&keys, &pulse);
-                    self.settle(number, turn, found, |wait, shelf| match wait {
-                        Wait::Find { again, .. } => again(Ok(shelf)),
+                    let found = self.tier.find(&keys, &heartbeat);
+                    self.settle(number, turn, found, |wait, bundle| match wait {
+                        Wait::Find { again, .. } => again(Ok(bundle)),
                         Wait::Fetch { .. } => {}
                     });
                 }
                 Task::Fetch(wanted) => {
-                    let fetched = self.tier.fetch(&wanted, &pulse).map(|blobs| vec![blobs]);
+                    let fetched = self.tier.fetch(&wanted, &heartbeat).map(|blobs| vec![blobs]);
                     self.settle(number, turn, fetched, |wait, blobs| match wait {
                         Wait::Fetch { again, .. } => again(Ok(blobs)),
                         Wait::Find { .. } => {}
                     });
                 }
-                Task::Trial(key) => self.judge(number, turn, self.tier.find(&[key], &pulse)),
+                Task::Trial(key) => self.judge(number, turn, self.tier.find(&[key], &heartbeat)),
             }
         }
     }
 
     /// What this worker is to do; waits for that.
-    fn next(&self, number: usize) -> Option<(Task, Arc<Pulse>, u64)> {
-        let mut desk = self.desk();
+    fn next(&self, number: usize) -> Option<(Task, Arc<Heartbeat>, u64)> {
+        let mut queue = self.queue();
         loop {
-            if desk.is_closed {
+            if queue.is_closed {
                 return None;
             }
-            let task = desk.take(number, self.shape.batch);
+            let task = queue.take(number, self.shape.batch);
             if let Some(task) = task {
-                let post = &mut desk.posts[number];
+                let post = &mut queue.posts[number];
                 post.turn += 1;
-                post.pulse.begin();
-                let found = (task, post.pulse.clone(), post.turn);
-                drop(desk);
+                post.heartbeat.begin();
+                let found = (task, post.heartbeat.clone(), post.turn);
+                drop(queue);
                 (self.bell)();
                 return Some(found);
             }
-            desk = self.arrival.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            queue = self.arrival.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Tells those who have waited what came of it, unless they were told that nothing will.
     fn settle<T>(&self, number: usize, turn: u64, result: Result<Vec<T>, Fault>, tell: impl Fn(Wait, T)) {
-        let mut desk = self.desk();
-        let post = &mut desk.posts[number];
+        let mut queue = self.queue();
+        let post = &mut queue.posts[number];
         if post.turn != turn {
             return;
         }
         let waits = std::mem::take(&mut post.waits);
-        post.pulse.rest();
+        post.heartbeat.rest();
         let results = match result {
             Ok(results) if results.len() == waits.len() => {
-                desk.breaker.worked();
+                queue.breaker.worked();
                 results
             }
-            Ok(_) => return self.fail(desk, waits, &Fault::Failed("its answer is none".to_owned())),
-            Err(fault) => return self.fail(desk, waits, &fault),
+            Ok(_) => return self.fail(queue, waits, &Fault::Failed("its answer is none".to_owned())),
+            Err(fault) => return self.fail(queue, waits, &fault),
         };
-        drop(desk);
+        drop(queue);
         waits
             .into_iter()
             .zip(results)
             .for_each(|(wait, result)| tell(wait, result));
     }
 
-    fn fail(&self, mut desk: MutexGuard<'_, Desk>, mut waits: Vec<Wait>, fault: &Fault) {
+    fn fail(&self, mut queue: MutexGuard<'_, Queue>, mut waits: Vec<Wait>, fault: &Fault) {
         let now = Instant::now();
         let words = fault.words().to_owned();
         if let Some(Wait::Find { key, .. }) = waits.first() {
-            desk.asked = *key;
+            queue.asked = *key;
         }
         let opens = match fault {
-            Fault::Silent(_) => desk.breaker.open(now, &words),
-            Fault::Failed(_) | Fault::Declined(_) => desk.breaker.erred(now, &words),
+            Fault::Silent(_) => queue.breaker.open(now, &words),
+            Fault::Failed(_) | Fault::Declined(_) => queue.breaker.erred(now, &words),
         };
         if opens {
-            waits.extend(desk.give_up());
+            waits.extend(queue.give_up());
         }
-        let pause = desk.breaker.next_trial().map(|at| at.saturating_duration_since(now));
-        drop(desk);
+        let pause = queue.breaker.next_trial().map(|at| at.saturating_duration_since(now));
+        drop(queue);
         (self.bell)();
         self.counts.error(&self.name, &words);
         if let (true, Some(pause)) = (opens, pause) {
@@ -188,22 +188,22 @@ impl Window {
         waits.into_iter().for_each(|wait| wait.fail(fault.clone()));
     }
 
-    fn judge(&self, number: usize, turn: u64, found: Result<Vec<Shelf>, Fault>) {
-        let mut desk = self.desk();
-        if desk.posts[number].turn != turn {
+    fn judge(&self, number: usize, turn: u64, found: Result<Vec<Bundle>, Fault>) {
+        let mut queue = self.queue();
+        if queue.posts[number].turn != turn {
             return;
         }
-        desk.posts[number].pulse.rest();
+        queue.posts[number].heartbeat.rest();
         match found {
             Ok(_) => {
-                desk.breaker.recovered();
-                drop(desk);
+                queue.breaker.recovered();
+                drop(queue);
                 self.counts.forget(&self.name);
                 log::info!("{}: it answers again", self.name);
             }
             Err(fault) => {
-                desk.breaker.open(Instant::now(), fault.words());
-                drop(desk);
+                queue.breaker.open(Instant::now(), fault.words());
+                drop(queue);
                 (self.bell)();
             }
         }
@@ -211,32 +211,32 @@ impl Window {
 
     /// Gives up what takes too long, and has the tier tried when that is due. Whether anything is under way, and when the next trial is.
     pub fn look(&self, now: Instant) -> (bool, Option<Instant>) {
-        let mut desk = self.desk();
-        let late = desk.posts.iter().position(|post| post.pulse.is_over(now));
+        let mut queue = self.queue();
+        let late = queue.posts.iter().position(|post| post.heartbeat.is_over(now));
         if let Some(number) = late {
-            let limits = desk.posts[number].pulse.limits;
+            let limits = queue.posts[number].heartbeat.limits;
             let words = format!("it did not answer within {} ms", limits.silence.as_millis());
-            let post = &mut desk.posts[number];
+            let post = &mut queue.posts[number];
             post.turn += 1;
-            post.pulse.rest();
+            post.heartbeat.rest();
             let waits = std::mem::take(&mut post.waits);
-            self.fail(desk, waits, &Fault::Silent(words));
-            desk = self.desk();
+            self.fail(queue, waits, &Fault::Silent(words));
+            queue = self.queue();
         }
-        if desk.breaker.begin_trial(now) {
-            desk.is_trial_due = true;
+        if queue.breaker.begin_trial(now) {
+            queue.is_trial_due = true;
             self.arrival.notify_one();
         }
-        let is_busy = desk.is_trial_due || desk.posts.iter().any(|post| !post.pulse.is_resting());
-        (is_busy, desk.breaker.next_trial())
+        let is_busy = queue.is_trial_due || queue.posts.iter().any(|post| !post.heartbeat.is_resting());
+        (is_busy, queue.breaker.next_trial())
     }
 
     /// Nobody is asked any more, and nobody waits.
     pub fn close(&self) {
-        let mut desk = self.desk();
-        desk.is_closed = true;
-        let waits = desk.give_up();
-        drop(desk);
+        let mut queue = self.queue();
+        queue.is_closed = true;
+        let waits = queue.give_up();
+        drop(queue);
         self.arrival.notify_all();
         let fault = Fault::Failed("it is not asked any more".to_owned());
         waits.into_iter().for_each(|wait| wait.fail(fault.clone()));
@@ -254,7 +254,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    type Told = Result<Shelf, Fault>;
+    type Told = Result<Bundle, Fault>;
 
     /// Tells what it is asked for, and answers when it is told to.
     struct Puppet {
@@ -271,17 +271,17 @@ mod tests {
             }
         }
 
-        fn find(&self, keys: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Shelf>, Fault> {
+        fn find(&self, keys: &[Digest], _: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault> {
             self.asked.lock().unwrap().send(keys.len()).unwrap();
             let answer = self.answers.lock().unwrap().recv();
-            answer.unwrap_or(Ok(())).map(|()| vec![Shelf::default(); keys.len()])
+            answer.unwrap_or(Ok(())).map(|()| vec![Bundle::default(); keys.len()])
         }
 
-        fn fetch(&self, _: &[Digest], _: &Arc<Pulse>) -> Result<Vec<Option<Wrapped>>, Fault> {
+        fn fetch(&self, _: &[Digest], _: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault> {
             Err(Fault::Failed("not here".to_owned()))
         }
 
-        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Pulse>) -> Result<(), Fault> {
+        fn offer(&self, _: &Offer, _: &Load, _: &Arc<Heartbeat>) -> Result<(), Fault> {
             Ok(())
         }
     }
@@ -302,11 +302,11 @@ mod tests {
                 answers: Lock::new(answers),
             };
             let counts = Arc::new(Counts::new(|_, _| ()));
-            let pulses = || Pulse::new(Limits::default());
+            let heartbeats = || Heartbeat::new(Limits::default());
             let window = Arc::new(Window::new(
                 "puppet".to_owned(),
                 Arc::new(puppet),
-                pulses,
+                heartbeats,
                 counts,
                 || (),
             ));

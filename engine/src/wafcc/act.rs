@@ -17,7 +17,7 @@ use crate::bytes::path_text;
 use crate::bytes::quantity::show_size;
 use crate::files::folder::ENGINE;
 use crate::report::explanation::Explanation;
-use crate::report::question::{Answer, Wish};
+use crate::report::question::{Answer, Request};
 use crate::settings::place;
 use crate::settings::settings_file;
 use crate::settings::{Distant, Key, Settings};
@@ -93,7 +93,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         Act::AuditReport => report_audits(&settings),
         Act::Explain { outputs, json } => explain(&settings, &outputs, json),
         Act::NewSigningKey(file) => make_key(file),
-        Act::Wish(wish) => answer(&ask::ask(&settings, wish)?),
+        Act::Request(request) => answer(&ask::ask(&settings, request)?),
         Act::Shutdown => ask::shut_down(&settings),
     }
 }
@@ -113,7 +113,7 @@ fn tell_trouble(settings: &Settings) {
 
 fn show_stats(settings: &Settings, json: bool, verbose: bool) -> Result<(), String> {
     tell_trouble(settings);
-    match ask::ask(settings, Wish::Statistics)? {
+    match ask::ask(settings, Request::Statistics)? {
         Answer::Statistics(statistics) if json => say(&format!("{:#}\n", statistics.json())),
         Answer::Statistics(statistics) => say(&statistics.show(verbose)),
         _ => Err("the engine answered something else".to_owned()),
@@ -166,7 +166,7 @@ fn was_written_after(path: &Path, at: u64) -> bool {
 }
 
 fn ask_why(settings: &Settings, output: Option<String>) -> Result<Vec<Explanation>, String> {
-    match ask::ask(settings, Wish::Explain { output })? {
+    match ask::ask(settings, Request::Explain { output })? {
         Answer::Explanations(all) => Ok(all),
         _ => Err("the engine answered something else".to_owned()),
     }
@@ -186,7 +186,7 @@ fn answer(answer: &Answer) -> Result<(), String> {
 
 /// A difference is an error, for whoever runs this at the end of a test.
 fn report_audits(settings: &Settings) -> Result<(), String> {
-    let Answer::Statistics(statistics) = ask::ask(settings, Wish::Statistics)? else {
+    let Answer::Statistics(statistics) = ask::ask(settings, Request::Statistics)? else {
         return Err("the engine did not answer with statistics".to_owned());
     };
     say(&statistics.show_audit_report())?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::run::Home;
 use crate::client::{Client, Unserved};
-use crate::report::question::{Answer, Question, Wish};
+use crate::report::question::{Answer, Question, Request};
 use crate::settings::{Key, Settings};
 
 /// Removing a whole store from a slow disk takes its time.
@@ -15,21 +15,21 @@ const TELL_TIME: Duration = Duration::from_secs(15);
 const STOP_TIME: Duration = Duration::from_secs(60);
 
 /// The engine's answer; a refusal is an error.
-pub fn ask(settings: &Settings, wish: Wish) -> Result<Answer, String> {
+pub fn ask(settings: &Settings, request: Request) -> Result<Answer, String> {
     let home = Home::of(settings);
-    put(&home, wish, || home.connect())
+    put(&home, request, || home.connect())
 }
 
 /// Tells an engine that runs; one that starts later reads its settings itself.
 pub fn tell(settings: &Settings, key: Key, value: &str) -> Result<(), String> {
     let home = Home::of(settings);
-    let wish = Wish::Set {
+    let request = Request::Set {
         name: key.name().to_owned(),
         value: value.to_owned(),
     };
     match connect(&home) {
         Err(Unserved::Absent(_)) => Ok(()),
-        client => put(&home, wish, || client).map(drop),
+        client => put(&home, request, || client).map(drop),
     }
 }
 
@@ -53,11 +53,11 @@ fn connect(home: &Home) -> Result<Client, Unserved> {
     Client::connect(&home.folder, [0; 16], 0, b"wafcc")
 }
 
-fn put(home: &Home, wish: Wish, connect: impl FnOnce() -> Result<Client, Unserved>) -> Result<Answer, String> {
+fn put(home: &Home, request: Request, connect: impl FnOnce() -> Result<Client, Unserved>) -> Result<Answer, String> {
     let nowhere = "there is no place for a store: set WAFCC_DIR or HOME";
     let store = home.store.clone().ok_or(nowhere)?;
-    let patience = patience_for(&wish);
-    let question = Question { store, wish }.encode()?;
+    let patience = patience_for(&request);
+    let question = Question { store, request }.encode()?;
     let mut client = connect().map_err(|e| e.to_string())?;
     let failed = |e: io::Error| match e.kind() {
         // a time-out of a socket is told in either way
@@ -77,9 +77,9 @@ fn put(home: &Home, wish: Wish, connect: impl FnOnce() -> Result<Client, Unserve
     }
 }
 
-fn patience_for(wish: &Wish) -> Duration {
-    match wish {
-        Wish::Statistics | Wish::Explain { .. } | Wish::Set { .. } => TELL_TIME,
-        Wish::Zero | Wish::Clear | Wish::Evict { .. } | Wish::CleanUp => WORK_TIME,
+fn patience_for(request: &Request) -> Duration {
+    match request {
+        Request::Statistics | Request::Explain { .. } | Request::Set { .. } => TELL_TIME,
+        Request::Zero | Request::Clear | Request::Evict { .. } | Request::CleanUp => WORK_TIME,
     }
 }

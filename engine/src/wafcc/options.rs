@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use lexopt::prelude::*;
 
 use crate::bytes::quantity;
-use crate::report::question::Wish;
+use crate::report::question::Request;
 use crate::settings::Key;
 
 /// One thing to do.
@@ -20,7 +20,7 @@ pub enum Act {
     ShowConfig,
     GetConfig(String),
     SetConfig(Key, String),
-    Wish(Wish),
+    Request(Request),
     AuditReport,
     NewSigningKey(Option<OsString>),
     /// Of these outputs; without any, of the last requests.
@@ -48,9 +48,9 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Short('h') | Long("help") => Act::Help,
             Short('V') | Long("version") => Act::Version,
             Short('s') | Long("show-stats") => Act::ShowStats { json, verbose },
-            Short('z') | Long("zero-stats") => Act::Wish(Wish::Zero),
-            Short('C') | Long("clear") => Act::Wish(Wish::Clear),
-            Short('c') | Long("cleanup") => Act::Wish(Wish::CleanUp),
+            Short('z') | Long("zero-stats") => Act::Request(Request::Zero),
+            Short('C') | Long("clear") => Act::Request(Request::Clear),
+            Short('c') | Long("cleanup") => Act::Request(Request::CleanUp),
             Short('p') | Long("show-config") => Act::ShowConfig,
             Short('k') | Long("get-config") => Act::GetConfig(parser.value()?.string()?),
             Short('M') | Long("max-size") => set(Key::MaxSize, parser.value()?.string()?)?,
@@ -60,7 +60,7 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Long("explain") => explain(&mut parser)?,
             Long("shutdown") => Act::Shutdown,
             Long("new-signing-key") => Act::NewSigningKey(optional(&mut parser)?),
-            Long("evict-older-than") => Act::Wish(Wish::Evict {
+            Long("evict-older-than") => Act::Request(Request::Evict {
                 seconds: quantity::age(&parser.value()?.string()?)?,
             }),
             Long("json") => {
@@ -149,7 +149,7 @@ mod tests {
             json: true,
             verbose: false,
         };
-        assert_eq!(acts, [Act::Wish(Wish::Zero), size, show]);
+        assert_eq!(acts, [Act::Request(Request::Zero), size, show]);
     }
 
     #[test]

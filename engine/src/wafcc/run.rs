@@ -360,7 +360,7 @@ fn parent() -> ([u8; 16], Vec<u8>) {
     (session, format!("wafcc for {name}").into_bytes())
 }
 
-/// As a wish.
+/// As a request.
 fn umask() -> u32 {
     let none = rustix::fs::Mode::empty();
     let umask = rustix::process::umask(none);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a program or the engine ─► wafd witness PROGRAM ARGV… ─┬─► becomes the program, once it is traced
-//!                                                        └─► the tracer, a child of init ─► notes in the command's berth
+//!                                                        └─► the tracer, a child of init ─► notes in the command's trace region
 //! ```
 //!
 //! It sees all calls of the kernel, and none of what a program does by itself: all of its variables count. It costs nothing where it

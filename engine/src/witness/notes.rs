@@ -1,4 +1,4 @@
-//! Appends records to a command's berth, as `engine/park/record.c` does: the traced program cannot do so itself.
+//! Appends records to a command's trace region, as `engine/park/record.c` does: the traced program cannot do so itself.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::observe::trace::record::HEAD;
 use crate::observe::trace::{BERTH, FULL};
 
-/// A berth of the engine's arena.
+/// A trace region of the engine's arena.
 pub struct Notes {
     place: *mut u8,
     generation: u32,
@@ -37,14 +37,14 @@ impl Notes {
     pub fn open(trace: &[u8]) -> Option<(Notes, u32)> {
         let mut parts = trace.rsplitn(4, |b| *b == b':');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u32>().ok();
-        let (token, generation, berth) = (number()?, number()?, number()?);
+        let (token, generation, trace_region) = (number()?, number()?, number()?);
         let file = File::options()
             .read(true)
             .write(true)
             .open(OsStr::from_bytes(parts.next()?))
             .ok()?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let offset = i64::from(berth) * BERTH as i64;
+        let offset = i64::from(trace_region) * BERTH as i64;
         // SAFETY: a fresh mapping, which is never unmapped.
         let place = unsafe {
             libc::mmap(
@@ -70,11 +70,11 @@ impl Notes {
     }
 
     fn cursor(&self) -> &AtomicU64 {
-        // SAFETY: a berth begins with it, and is aligned to a page.
+        // SAFETY: a trace region begins with it, and is aligned to a page.
         unsafe { AtomicU64::from_ptr(self.place.cast()) }
     }
 
-    /// Room for a record; none if the berth is full or no longer ours.
+    /// Room for a record; none if the trace region is full or no longer ours.
     fn make_room(&self, size: usize) -> Option<u32> {
         let next = |now: u64| {
             let place = now as u32;

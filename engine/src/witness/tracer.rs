@@ -23,7 +23,7 @@ use super::memory;
 use super::notes::{Note, Notes};
 use super::state::ByState;
 use crate::observe::access::{identity, identity_of_text, Bytes};
-use crate::observe::manners::is_of_go;
+use crate::observe::known_programs::is_of_go;
 use crate::observe::trace::program;
 use crate::observe::trace::record as kind;
 

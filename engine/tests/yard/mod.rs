@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use wafengine::observe::access::{Access, What};
-use wafengine::observe::trace::{Arena, Berth};
+use wafengine::observe::trace::{Arena, TraceRegion};
 use wafengine::park::LIBRARY;
 
 use super::space;
@@ -55,8 +55,8 @@ impl Yard {
         self.path("libwafpark.so").as_os_str().as_bytes().to_vec()
     }
 
-    pub fn variables(&self, berth: &Berth) -> Vec<Vec<u8>> {
-        berth.variables(&self.library(), None).into()
+    pub fn variables(&self, trace_region: &TraceRegion) -> Vec<Vec<u8>> {
+        trace_region.variables(&self.library(), None).into()
     }
 
     pub fn plain(&self, program: impl AsRef<OsStr>) -> Command {
@@ -67,9 +67,9 @@ impl Yard {
         command
     }
 
-    pub fn observed(&self, program: impl AsRef<OsStr>, berth: &Berth) -> Command {
+    pub fn observed(&self, program: impl AsRef<OsStr>, trace_region: &TraceRegion) -> Command {
         let mut command = self.plain(program);
-        for variable in self.variables(berth) {
+        for variable in self.variables(trace_region) {
             let at = variable.iter().position(|b| *b == b'=').unwrap();
             command.env(
                 OsStr::from_bytes(&variable[..at]),
@@ -82,10 +82,10 @@ impl Yard {
     /// What a command that must succeed does.
     #[track_caller]
     pub fn observe(&self, program: impl AsRef<OsStr>, args: &[&str]) -> Vec<Access> {
-        let berth = self.arena.reserve().unwrap();
-        let said = self.observed(program, &berth).args(args).output().unwrap();
+        let trace_region = self.arena.reserve().unwrap();
+        let said = self.observed(program, &trace_region).args(args).output().unwrap();
         succeeded(&said);
-        berth.finish()
+        trace_region.finish()
     }
 
     #[track_caller]

@@ -25,7 +25,7 @@ use crate::facts::dated::word_compares_times;
 use crate::facts::input::Input;
 use crate::facts::processor;
 use crate::observe::access::Bytes;
-use crate::observe::manners::{archives_no_times, Manners, Times};
+use crate::observe::known_programs::{archives_no_times, ProgramRules, Times};
 use crate::wire::Strings;
 
 /// Whoever changes what a key holds changes this.
@@ -151,12 +151,12 @@ impl Action {
         let Some(input) = call.by_facts else {
             return Err(reason);
         };
-        let manners = Manners::of(call.real.as_os_str().as_encoded_bytes());
+        let rules = ProgramRules::of(call.real.as_os_str().as_encoded_bytes());
         let argv: Vec<&[u8]> = call.argv.iter().collect();
         match reason {
             // What they tell is not theirs; and what takes time is told anew each time.
             Reason::Wrapped | Reason::Timing => return Err(reason),
-            _ if input == Input::Unknown && (manners.listens || argv.contains(&&b"-"[..])) => {
+            _ if input == Input::Unknown && (rules.listens || argv.contains(&&b"-"[..])) => {
                 return Err(Reason::StandardInput)
             }
             _ => {}
@@ -169,7 +169,7 @@ impl Action {
         let compiler = Compiler::of(call.program, call.real).ok();
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
         // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
-        text.add(if manners.asks || is_shell { b"" } else { call.folder });
+        text.add(if rules.asks || is_shell { b"" } else { call.folder });
         Ok(Action {
             key: Digest::of(&text.0),
             knows: Knowledge {
@@ -179,7 +179,7 @@ impl Action {
                 base: None,
                 tells_folder: true,
                 is_shell,
-                statuses: statuses(call, compiler, manners, &argv, &reason),
+                statuses: statuses(call, compiler, rules, &argv, &reason),
                 asks_processor: asks_processor(call),
                 asks_number: argv.iter().any(|word| asks_number(word)),
                 target: None,
@@ -220,18 +220,18 @@ impl Action {
 }
 
 /// Whether times of files count for a command that is cached by its facts.
-fn statuses(call: &Call, compiler: Option<Compiler>, manners: Manners, argv: &[&[u8]], reason: &Reason) -> Statuses {
+fn statuses(call: &Call, compiler: Option<Compiler>, rules: ProgramRules, argv: &[&[u8]], reason: &Reason) -> Statuses {
     let read = |name: &[u8]| call.read(name);
     let expanded = response::expand(argv.iter().copied(), &read).map(|expanded| expanded.words);
     let compares = |words: Vec<Bytes>| words.iter().any(|word| word_compares_times(word));
-    if manners.compiles && expanded.map_or(true, compares) {
+    if rules.compiles && expanded.map_or(true, compares) {
         return Statuses::Kept;
     }
     let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
     match compiler {
         // What it prepares tells when its parts were written.
         Some(Compiler::Clang) if !links => Statuses::Kept,
-        None if manners.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
+        None if rules.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
         _ => Statuses::ByProgram,
     }
 }

@@ -1,4 +1,4 @@
-//! Who decides what becomes of a command: the clerk that has an answer for it, or whoever has waited for that for long enough.
+//! Who decides what becomes of a command: the cache thread that has an answer for it, or whoever has waited for that for long enough.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct State {
 pub struct Work(Claim);
 
 impl Claim {
-    /// For the clerk, before anything is done that would show: false if nobody waits any more.
+    /// For the cache thread, before anything is done that would show: false if nobody waits any more.
     pub fn answer(&self) -> bool {
         self.take(ANSWERED) != Err(GIVEN_UP)
     }
@@ -63,19 +63,19 @@ mod tests {
     #[test]
     fn the_first_one_has_it() {
         let claim = Claim::default();
-        let clerk = claim.clone();
-        assert!(clerk.answer() && clerk.answer() && !claim.give_up());
+        let keeper = claim.clone();
+        assert!(keeper.answer() && keeper.answer() && !claim.give_up());
         let claim = Claim::default();
-        let clerk = claim.clone();
-        assert!(claim.give_up() && !clerk.answer() && clerk.is_given_up());
+        let keeper = claim.clone();
+        assert!(claim.give_up() && !keeper.answer() && keeper.is_given_up());
     }
 
     #[test]
     fn work_is_seen_by_the_other_side() {
         let claim = Claim::default();
-        let clerk = claim.clone();
+        let keeper = claim.clone();
         assert!(!claim.is_at_work());
-        let work = clerk.begin_work();
+        let work = keeper.begin_work();
         assert!(claim.is_at_work());
         drop(work);
         assert!(!claim.is_at_work());

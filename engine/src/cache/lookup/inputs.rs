@@ -18,7 +18,7 @@ use crate::bytes::digest::Digest;
 use crate::facts::environment::{self, Environment, INPUT, TERMINAL};
 use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
 use crate::facts::fact::{Fact, Kind};
-use crate::facts::moment::status;
+use crate::facts::file_view::status;
 use crate::facts::path::{split, trimmed, Path};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;

@@ -1,20 +1,20 @@
 //! What the cache knows of stores that machines share: what it may ask them (`Remote`), the texts that are handed round,
 //! and what may be taken of them. It does not know where such stores are, nor how they are spoken to: `tier` does.
 
+pub mod bundle;
 pub mod foreign;
-pub mod shelf;
 pub mod wrapped;
 
 use std::sync::Arc;
 
 use crate::bytes::digest::Digest;
-use shelf::Shelf;
+use bundle::Bundle;
 use wrapped::Wrapped;
 
 /// What other stores have of a key.
 #[derive(Default)]
 pub struct Findings {
-    pub shelf: Shelf,
+    pub bundle: Bundle,
     /// Which has it, by its number.
     pub tier: Option<usize>,
     /// Of each that has nothing, in words.

@@ -83,9 +83,9 @@ impl Inside {
         let mut news = HashMap::new();
         let places = self.places_in(volumes);
         let mut lots = places.iter().flat_map(|places| lots(places));
-        let moved = lots.try_for_each(|lot| match self.is_stopped() {
+        let moved = lots.try_for_each(|parking| match self.is_stopped() {
             true => Ok(()),
-            false => self.move_lot(lot, &mut news),
+            false => self.move_lot(parking, &mut news),
         });
         // A power cut must not cost what was on the disk for long.
         for volume in news.values() {
@@ -116,9 +116,9 @@ impl Inside {
     }
 
     /// Copies them as they are, damaged or not: whoever reads one looks at its digest.
-    fn move_lot(&self, lot: &[Place], news: &mut HashMap<Number, Arc<Volume>>) -> io::Result<()> {
+    fn move_lot(&self, parking: &[Place], news: &mut HashMap<Number, Arc<Volume>>) -> io::Result<()> {
         let mut read = Vec::new();
-        for place in lot {
+        for place in parking {
             let Some(piece) = piece_of(place) else { continue };
             match self.volumes.read(piece) {
                 Ok(bytes) => read.push((place, bytes)),
@@ -183,7 +183,7 @@ fn piece_of(place: &Place) -> Option<&Piece> {
     }
 }
 
-/// In pieces that are not much larger than a lot.
+/// In pieces that are not much larger than a parking.
 fn lots(places: &[Place]) -> impl Iterator<Item = &[Place]> {
     let start = |place: &Place| piece_of(place).map_or(0, |piece| piece.offset / LOT);
     places.chunk_by(move |a, b| start(a) == start(b))

@@ -192,7 +192,7 @@ impl Inside {
             true => (Compression::Off, 0),
             false => (self.compression, self.limits().piece as usize),
         };
-        let (mut lot, mut size) = (Vec::new(), 0);
+        let (mut parking, mut size) = (Vec::new(), 0);
         for parcel in parcels.iter().filter(|parcel| !self.pin(&parcel.digest)) {
             let (stored, is_packed) = parcel.stored(compression);
             let number = self.numbers.draw(is_packed);
@@ -203,22 +203,22 @@ impl Inside {
                 continue;
             }
             size += stored.len();
-            lot.push((parcel.digest, number, stored));
+            parking.push((parcel.digest, number, stored));
             if size > LOT {
-                self.write_lot(&lot, fresh)?;
-                (lot, size) = (Vec::new(), 0);
+                self.write_lot(&parking, fresh)?;
+                (parking, size) = (Vec::new(), 0);
             }
         }
-        self.write_lot(&lot, fresh)
+        self.write_lot(&parking, fresh)
     }
 
-    fn write_lot(&self, lot: &[(Digest, Number, Cow<[u8]>)], fresh: &mut Vec<Fresh>) -> io::Result<()> {
-        if lot.is_empty() {
+    fn write_lot(&self, parking: &[(Digest, Number, Cow<[u8]>)], fresh: &mut Vec<Fresh>) -> io::Result<()> {
+        if parking.is_empty() {
             return Ok(());
         }
-        let stored: Vec<&[u8]> = lot.iter().map(|(_, _, stored)| &stored[..]).collect();
+        let stored: Vec<&[u8]> = parking.iter().map(|(_, _, stored)| &stored[..]).collect();
         let pieces = self.volumes.append(&stored, self.limits(), &self.numbers)?;
-        let pieces = lot.iter().zip(pieces);
+        let pieces = parking.iter().zip(pieces);
         fresh.extend(pieces.map(|((digest, number, _), piece)| (*digest, *number, Spot::Piece(piece))));
         Ok(())
     }

@@ -8,15 +8,17 @@ use super::obstacle::Obstacle;
 use super::{Claim, Fate, How, Statuses, Story};
 use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use crate::facts::fact::Kind;
-use crate::facts::moment::status_of_name;
+use crate::facts::file_view::status_of_name;
 use crate::facts::path::{below, split, trimmed, Path};
 use crate::observe::access::{Access, Bytes, Mode, What};
-use crate::observe::manners::{hides_calls, Manners, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, STRANGER};
+use crate::observe::known_programs::{
+    hides_calls, ProgramRules, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, UNKNOWN,
+};
 
 impl Story<'_, '_, '_> {
     pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
         let error = access.error;
-        self.now = self.manners_of(access.process);
+        self.now = self.rules_of(access.process);
         self.is_traced = self.traced.contains(&access.process);
         self.seen = access.identity;
         match &access.what {
@@ -32,7 +34,7 @@ impl Story<'_, '_, '_> {
             What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             // Those of which more is known tell how long they took, or wait.
-            What::Measure if self.now == STRANGER => Err(Obstacle::ReadsClock),
+            What::Measure if self.now == UNKNOWN => Err(Obstacle::ReadsClock),
             What::Number => self.tell_number(access.process),
             What::Time | What::Random | What::Date | What::Measure => Ok(()),
             What::Ask { name } => {
@@ -123,10 +125,10 @@ impl Story<'_, '_, '_> {
     }
 
     /// A child that becomes no program goes on with what its parent does, which is known if all do the same.
-    fn manners_of(&self, process: u32) -> Manners {
+    fn rules_of(&self, process: u32) -> ProgramRules {
         let is_of_compiler = self.knowledge.policy.compiler && self.all_compile;
-        let fork = if is_of_compiler { COMPILER } else { STRANGER };
-        self.manners.get(&process).copied().unwrap_or(fork)
+        let fork = if is_of_compiler { COMPILER } else { UNKNOWN };
+        self.rules.get(&process).copied().unwrap_or(fork)
     }
 
     /// The clock and random numbers do not show in what it makes, as yet.
@@ -141,8 +143,8 @@ impl Story<'_, '_, '_> {
     /// Compilers name temporary files by the number of their process. Shells ask for it at their start, whether they use it
     /// or not, and so may their forks.
     fn tell_number(&mut self, process: u32) -> Result<(), Obstacle> {
-        let is_fork = !self.manners.contains_key(&process);
-        let is_shell = self.now == SCRIPT || (is_fork && !self.manners.values().any(|manners| *manners == STRANGER));
+        let is_fork = !self.rules.contains_key(&process);
+        let is_shell = self.now == SCRIPT || (is_fork && !self.rules.values().any(|rules| *rules == UNKNOWN));
         if !is_shell && !self.now.compiles && !self.seeds(process) {
             return Err(Obstacle::ReadsRandom);
         }
@@ -274,7 +276,7 @@ impl Story<'_, '_, '_> {
         let trace = self.traces.entry(name.clone()).or_default();
         trace.was_read |= opens && found;
         trace.was_absent |= matches!(how, How::Absent { .. });
-        if how == How::Read && (self.now == SCRIPT || self.now == STRANGER) {
+        if how == How::Read && (self.now == SCRIPT || self.now == UNKNOWN) {
             self.heard.insert(name.clone());
         }
         let careless = compiler;

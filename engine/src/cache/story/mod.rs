@@ -20,7 +20,7 @@ use crate::facts::path::{split, Path};
 use crate::facts::status::Stamp;
 use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes};
-use crate::observe::manners::{Manners, STRANGER};
+use crate::observe::known_programs::{ProgramRules, UNKNOWN};
 use obstacle::Obstacle;
 
 /// An entry with more would take longer to check than most commands to run.
@@ -50,7 +50,7 @@ pub enum Statuses {
     /// If it reads what compilers prepared: they compare the times of what that was made of.
     WithPrecompiled,
     Kept,
-    /// As the manners of each program are.
+    /// As the rules of each program are.
     ByProgram,
 }
 
@@ -161,13 +161,13 @@ struct Story<'v, 'w, 'k> {
     /// In which folder each process is.
     folders: FxHashMap<u32, Path>,
     /// How the program of each process is.
-    manners: FxHashMap<u32, Manners>,
+    rules: FxHashMap<u32, ProgramRules>,
     /// Those that the second witness observes.
     traced: FxHashSet<u32>,
     /// Programs and libraries of these: all of their calls are seen, those by their own instructions, too.
-    traced_code: FxHashMap<Bytes, Manners>,
+    traced_code: FxHashMap<Bytes, ProgramRules>,
     /// Those of the process of which is told.
-    now: Manners,
+    now: ProgramRules,
     /// It is one of those that the second witness observes.
     is_traced: bool,
     /// What the access of which is told has found.
@@ -211,10 +211,10 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         declared: FxHashSet::default(),
         modules: None,
         folders: FxHashMap::default(),
-        manners: FxHashMap::default(),
+        rules: FxHashMap::default(),
         traced: FxHashSet::default(),
         traced_code: FxHashMap::default(),
-        now: STRANGER,
+        now: UNKNOWN,
         is_traced: false,
         seen: 0,
         all_ask: true,

@@ -13,16 +13,16 @@ use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
 use crate::facts::environment::{is_silent, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
+use crate::facts::file_view::status_of_name;
 use crate::facts::input::Input;
 use crate::facts::instructions::Findings;
-use crate::facts::moment::status_of_name;
 use crate::facts::path::{split, Path, Root};
 use crate::facts::processor::{self, PROCESSOR};
 use crate::facts::status::Stamp;
 use crate::facts::world::View;
 use crate::files::regular;
 use crate::observe::access::{identity_of_text, Bytes};
-use crate::observe::manners::{Seeds, OWN_CALLS};
+use crate::observe::known_programs::{Seeds, OWN_CALLS};
 
 /// Larger sources are not searched for the base folder's name.
 const LONGEST_SOURCE: u64 = 64 << 20;
@@ -331,7 +331,7 @@ impl Story<'_, '_, '_> {
                     self.knows_processor |= found.processor;
                     match found {
                         // A runtime that seeds and measures by itself.
-                        _ if claim.careless || traced.is_some_and(|manners| manners.seeds != Seeds::Never) => {}
+                        _ if claim.careless || traced.is_some_and(|rules| rules.seeds != Seeds::Never) => {}
                         Findings { random: true, .. } => return Err(Obstacle::ReadsRandom),
                         Findings { clock: true, .. } => return Err(Obstacle::ReadsClock),
                         _ => {}

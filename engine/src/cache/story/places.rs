@@ -7,7 +7,7 @@ use super::shell::is_known;
 use super::{How, Story};
 use crate::facts::path::{below, split, tidy, trimmed, Path};
 use crate::observe::access::Bytes;
-use crate::observe::manners::{is_of_go, Family, Manners, GO, OWN_CALLS, STRANGER};
+use crate::observe::known_programs::{is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
 
 impl Story<'_, '_, '_> {
     pub(super) fn begin(
@@ -32,42 +32,42 @@ impl Story<'_, '_, '_> {
         self.look(How::Run, program, 0)
     }
 
-    fn introduce(&mut self, process: u32, program: &[u8], is_traced: bool) -> Result<Manners, Obstacle> {
-        let mut manners = self.judge(program);
-        if manners == STRANGER && is_of_go(program) {
+    fn introduce(&mut self, process: u32, program: &[u8], is_traced: bool) -> Result<ProgramRules, Obstacle> {
+        let mut rules = self.judge(program);
+        if rules == UNKNOWN && is_of_go(program) {
             if !is_traced {
                 return Err(Obstacle::Blind { why: OWN_CALLS });
             }
-            manners = GO;
+            rules = GO;
         }
         if is_traced {
             // For which variables it asks is not seen.
-            manners.asks = false;
+            rules.asks = false;
             self.traced.insert(process);
         } else {
             self.traced.remove(&process);
         }
         self.is_traced = is_traced;
-        let is_first = self.manners.insert(process, manners).is_none() && self.manners.len() == 1;
+        let is_first = self.rules.insert(process, rules).is_none() && self.rules.len() == 1;
         if is_first && !is_traced && self.knowledge.policy.shell && is_known(program) {
             self.shell = Some(process);
         } else {
             self.shell = self.shell.filter(|shell| *shell != process);
-            self.others_ask &= manners.asks;
+            self.others_ask &= rules.asks;
         }
         self.reading.remove(&process);
-        self.all_ask &= manners.asks;
-        self.all_compile &= manners.compiles;
-        self.some_compile |= manners.compiles;
-        self.some_listen |= manners.listens;
-        Ok(manners)
+        self.all_ask &= rules.asks;
+        self.all_compile &= rules.compiles;
+        self.some_compile |= rules.compiles;
+        self.some_listen |= rules.listens;
+        Ok(rules)
     }
 
     /// By its name, if it came with the system or has in it what all programs of that name have.
-    pub(super) fn judge(&mut self, program: &[u8]) -> Manners {
+    pub(super) fn judge(&mut self, program: &[u8]) -> ProgramRules {
         match Family::of(program) {
-            Some(family) if is_installed(program) || self.view.is_marked(program, family) => family.manners,
-            _ => STRANGER,
+            Some(family) if is_installed(program) || self.view.is_marked(program, family) => family.rules,
+            _ => UNKNOWN,
         }
     }
 

@@ -5,7 +5,7 @@
 //! is not understood may tell.
 
 use crate::observe::access::Bytes;
-use crate::observe::manners::Manners;
+use crate::observe::known_programs::ProgramRules;
 
 /// Of whose words the builtin ones are known.
 const SHELL: &[u8] = b"dash";
@@ -45,7 +45,7 @@ fn is_plain(line: &[u8]) -> bool {
 
 /// With `=` it may be no command at all.
 fn is_harmless(command: &[u8]) -> bool {
-    !command.contains(&b'=') && (HARMLESS.contains(&command) || Manners::of(command).asks)
+    !command.contains(&b'=') && (HARMLESS.contains(&command) || ProgramRules::of(command).asks)
 }
 
 enum Token {

@@ -29,22 +29,23 @@ fn record_of(
     bytes
 }
 
-fn put(berth: &Berth, records: &[Bytes]) {
+fn put(trace_region: &TraceRegion, records: &[Bytes]) {
     let mut place = FIRST as usize;
     for record in records {
         let mut record = record.clone();
-        record[..4].copy_from_slice(&berth.generation.to_ne_bytes());
-        // SAFETY: tests write less than a berth.
-        unsafe { ptr::copy_nonoverlapping(record.as_ptr(), berth.at(place), record.len()) };
+        record[..4].copy_from_slice(&trace_region.generation.to_ne_bytes());
+        // SAFETY: tests write less than a trace region.
+        unsafe { ptr::copy_nonoverlapping(record.as_ptr(), trace_region.at(place), record.len()) };
         place += record.len();
     }
-    move_cursor(berth, place as u32);
+    move_cursor(trace_region, place as u32);
 }
 
-fn move_cursor(berth: &Berth, place: u32) {
-    berth
-        .cursor()
-        .store(u64::from(berth.generation) << 32 | u64::from(place), Ordering::SeqCst);
+fn move_cursor(trace_region: &TraceRegion, place: u32) {
+    trace_region.cursor().store(
+        u64::from(trace_region.generation) << 32 | u64::from(place),
+        Ordering::SeqCst,
+    );
 }
 
 /// Of no process: the greatest number is far beyond the kernel's.
@@ -54,17 +55,17 @@ fn begin(process: u32, parent: u32) -> Bytes {
     record(1, process, parent, b"/program", b"/folder")
 }
 
-fn why(berth: Berth) -> Option<&'static str> {
-    match berth.finish().pop()?.what {
+fn why(trace_region: TraceRegion) -> Option<&'static str> {
+    match trace_region.finish().pop()?.what {
         What::Blind { why } => Some(why),
         _ => None,
     }
 }
 
 fn why_of(records: &[Bytes]) -> Option<&'static str> {
-    let berth = Arena::new(1).unwrap().reserve().unwrap();
-    put(&berth, records);
-    why(berth)
+    let trace_region = Arena::new(1).unwrap().reserve().unwrap();
+    put(&trace_region, records);
+    why(trace_region)
 }
 
 const OTHER: u64 = 77;
@@ -131,10 +132,10 @@ fn a_begin_belongs_to_one_exec_of_one_process_and_of_one_file() {
 fn the_first_program_is_the_one_that_was_started() {
     let shell = std::path::PathBuf::from("/bin/sh");
     let why_with = |identity: u64, started: Option<std::path::PathBuf>| {
-        let mut berth = Arena::new(1).unwrap().reserve().unwrap();
-        berth.expect(started);
-        put(&berth, &[begin_by(0, identity, [PROCESS, 1])]);
-        why(berth)
+        let mut trace_region = Arena::new(1).unwrap().reserve().unwrap();
+        trace_region.expect(started);
+        put(&trace_region, &[begin_by(0, identity, [PROCESS, 1])]);
+        why(trace_region)
     };
     let is_shell = program::find(&shell);
     assert_eq!(why_with(is_shell, Some(shell.clone())), None);
@@ -146,11 +147,11 @@ fn the_first_program_is_the_one_that_was_started() {
 #[test]
 fn each_part_of_a_command_must_begin() {
     let of_parts = |records: &[Bytes]| {
-        let mut berth = Arena::new(1).unwrap().reserve().unwrap();
-        put(&berth, &records[..1]);
-        berth.mark();
-        put(&berth, records);
-        berth.finish_parts()
+        let mut trace_region = Arena::new(1).unwrap().reserve().unwrap();
+        put(&trace_region, &records[..1]);
+        trace_region.mark();
+        put(&trace_region, records);
+        trace_region.finish_parts()
     };
     let is_blind = |parts: &[Vec<Access>]| {
         matches!(
@@ -178,20 +179,20 @@ fn each_part_of_a_command_must_begin() {
 
 #[test]
 fn a_look_at_an_empty_path_says_nothing() {
-    let berth = Arena::new(1).unwrap().reserve().unwrap();
+    let trace_region = Arena::new(1).unwrap().reserve().unwrap();
     let mut nowhere = record(7, PROCESS, 0, b"", b"");
     nowhere[14..16].copy_from_slice(&(libc::ENOENT as u16).to_ne_bytes());
-    put(&berth, &[begin(PROCESS, 1), nowhere]);
-    assert_eq!(berth.finish().len(), 1);
+    put(&trace_region, &[begin(PROCESS, 1), nowhere]);
+    assert_eq!(trace_region.finish().len(), 1);
 }
 
 #[test]
 fn a_berth_with_a_gap_is_not_used_again() {
     let arena = Arena::new(1).unwrap();
-    let berth = arena.reserve().unwrap();
-    put(&berth, &[begin(PROCESS, 1)]);
-    move_cursor(&berth, FIRST + 2 * HEAD + 64);
-    assert_eq!(why(berth), Some(GAP));
+    let trace_region = arena.reserve().unwrap();
+    put(&trace_region, &[begin(PROCESS, 1)]);
+    move_cursor(&trace_region, FIRST + 2 * HEAD + 64);
+    assert_eq!(why(trace_region), Some(GAP));
     assert!(arena.reserve().is_none());
 }
 
@@ -203,7 +204,7 @@ fn a_berth_that_is_dropped_or_finished_is_free_again() {
     assert!(arena.reserve().is_none());
     drop(first);
     let second = arena.reserve().unwrap();
-    assert_eq!(second.place().berth, place.berth);
+    assert_eq!(second.place().trace_region, place.trace_region);
     assert_ne!(second.place().generation, place.generation);
     second.finish();
     assert!(arena.reserve().is_some());
@@ -218,27 +219,27 @@ fn random(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn whatever_is_in_a_berth_it_is_read_without_harm() {
+fn whatever_is_in_a_slot_it_is_read_without_harm() {
     let mut state = 0x9e37_79b9_7f4a_7c15;
     for _ in 0..20_000 {
-        let berth = Arena::new(1).unwrap().reserve().unwrap();
+        let trace_region = Arena::new(1).unwrap().reserve().unwrap();
         let mut good = begin(PROCESS, 1);
         let at = 4 + random(&mut state) as usize % (HEAD as usize - 4);
         good[at] = random(&mut state) as u8;
-        put(&berth, &[good, begin(PROCESS, 1)]);
+        put(&trace_region, &[good, begin(PROCESS, 1)]);
         if random(&mut state) % 2 == 0 {
-            move_cursor(&berth, random(&mut state) as u32 % 200);
+            move_cursor(&trace_region, random(&mut state) as u32 % 200);
         }
         // Either it is told, or nothing of it is believed beyond what is there.
-        for access in berth.finish() {
+        for access in trace_region.finish() {
             if let What::Open { path, .. } | What::Find { path } = access.what {
                 assert!(path.len() < 200);
             }
         }
     }
     for end in [0, 1, 7, 9, BERTH as u32 - 1, BERTH as u32, BERTH as u32 + 8, FULL] {
-        let berth = Arena::new(1).unwrap().reserve().unwrap();
-        move_cursor(&berth, end);
-        assert!(why(berth).is_some(), "{end}");
+        let trace_region = Arena::new(1).unwrap().reserve().unwrap();
+        move_cursor(&trace_region, end);
+        assert!(why(trace_region).is_some(), "{end}");
     }
 }

@@ -3,8 +3,8 @@ use std::process::Command;
 
 use super::*;
 use crate::observe::access::{Access, What};
-use crate::observe::trace::{Berth, Place};
-use crate::park::driver::Desk;
+use crate::observe::trace::{Place, TraceRegion};
+use crate::park::driver::Answering;
 use crate::process::roster::Roster;
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
@@ -90,14 +90,14 @@ impl Stall {
         log.finish()
     }
 
-    fn start(&self, log: &Berth, args: &[&[u8]], route: &CStr, flags: u32) -> Child {
+    fn start(&self, log: &TraceRegion, args: &[&[u8]], route: &CStr, flags: u32) -> Child {
         let ticket = self.roster.tickets().reserve().unwrap();
         let folder = CString::new(self.folder.as_os_str().as_encoded_bytes()).unwrap();
         let argv = Strings::from_iter([self.program.to_bytes()].iter().chain(args));
         let env = Strings::from_iter([b"A=b"]);
         let request = Request {
             flags,
-            berth: ticket.number(),
+            roster_entry: ticket.number(),
             group: 0,
             log: log.place(),
             asker: 0,
@@ -162,7 +162,7 @@ fn a_driver_that_only_tells_executes_and_removes_nothing() {
     const FLAGS: u32 = packet::ROUTE | packet::RUN_NOTHING;
     let stall = Stall::new("tells");
     let log = stall.arena.reserve().unwrap();
-    let child = stall.start(&log, &[b"execute"], c"/absent/desk", FLAGS);
+    let child = stall.start(&log, &[b"execute"], c"/absent/answering", FLAGS);
     crate::process::spawn::wait_for(child.pid);
     let accesses = log.finish();
     let began = accesses
@@ -174,7 +174,7 @@ fn a_driver_that_only_tells_executes_and_removes_nothing() {
     fs::write(stall.folder.join("t.c"), "").unwrap();
     fs::write(stall.folder.join("t.o"), "made by the command").unwrap();
     let log = stall.arena.reserve().unwrap();
-    let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], c"/absent/desk", FLAGS);
+    let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], c"/absent/answering", FLAGS);
     assert_ne!(crate::process::spawn::wait_for(child.pid).code, 0);
     assert_eq!(fs::read(stall.folder.join("t.o")).unwrap(), b"made by the command");
 }
@@ -201,13 +201,13 @@ fn a_driver_tells_where_its_parts_are_to_note_and_for_whom_they_stand() {
     let gcc = Path::new("/usr/bin/gcc").canonicalize().unwrap();
     let stall = Stall::of("driver", &gcc);
     fs::write(stall.folder.join("t.c"), "").unwrap();
-    let desk = Desk::open(stall.folder.join("desk")).unwrap();
-    let route = CString::new(desk.path().as_os_str().as_encoded_bytes()).unwrap();
+    let answering = Answering::open(stall.folder.join("answering")).unwrap();
+    let route = CString::new(answering.path().as_os_str().as_encoded_bytes()).unwrap();
     let log = stall.arena.reserve().unwrap();
     let child = stall.start(&log, &[b"-c", b"t.c", b"-o", b"t.o"], &route, packet::ROUTE);
     let mut asked = Vec::new();
     let mut tokens = std::collections::HashSet::new();
-    desk.serve(&child.pidfd, |_, wanted| {
+    answering.serve(&child.pidfd, |_, wanted| {
         let request = wanted.request(b"\0", 0);
         assert_ne!(
             request.log.token, 0,

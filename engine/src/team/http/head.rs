@@ -6,10 +6,10 @@ use base64::prelude::{Engine, BASE64_STANDARD};
 use httparse::{Request, Status};
 
 use crate::http::asker::{Elsewhere, Names, Refused};
-use crate::team::limits::STRANGER;
+use crate::team::limits::UNKNOWN;
 
 /// The longest head: it has the token, before which nothing is known of a peer.
-pub const CAP: usize = STRANGER;
+pub const CAP: usize = UNKNOWN;
 const HEADERS: usize = 64;
 const LONGEST_PATH: usize = 1024;
 

@@ -1,4 +1,4 @@
-//! Values of a store that machines share: shelves, blobs, and what is packed in them.
+//! Values of a store that machines share: bundles, blobs, and what is packed in them.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use fuzzed::{seed, within};
 use libfuzzer_sys::fuzz_target;
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::lookup::entry::Entry;
-use wafengine::cache::remote::shelf::{decode_blob, encode_blob, Shelf};
+use wafengine::cache::remote::bundle::{decode_blob, encode_blob, Bundle};
 use wafengine::cache::remote::wrapped::Wrapped;
 
 const MAGIC: &[u8] = b"wfs\x01";
@@ -18,7 +18,7 @@ fn key() -> Digest {
 
 fn seeds() -> Vec<Vec<u8>> {
     let blob = |bytes: Vec<u8>| (Digest::of(&bytes), Wrapped::of(bytes));
-    let shelf = Shelf {
+    let bundle = Bundle {
         entries: vec![
             Entry::default().encode(),
             [&b"wfg\x01"[..], &[7; 96], &Entry::default().encode()].concat(),
@@ -26,7 +26,7 @@ fn seeds() -> Vec<Vec<u8>> {
         ],
         blobs: [blob(b"small".to_vec()), blob(vec![7; 10_000])].into(),
     };
-    let body = shelf.encode(&key())[MAGIC.len() + CHECK..].to_vec();
+    let body = bundle.encode(&key())[MAGIC.len() + CHECK..].to_vec();
     vec![body, encode_blob(&Wrapped::of(b"small".to_vec()))]
 }
 
@@ -38,14 +38,14 @@ fn signed(body: &[u8]) -> Vec<u8> {
 
 fuzz_target!(init: seed(seeds()), |data: &[u8]| {
     let most = 16 * data.len() + 4096;
-    assert_eq!(within(most, || Shelf::decode(&key(), data)), None, "it has no check");
+    assert_eq!(within(most, || Bundle::decode(&key(), data)), None, "it has no check");
     let value = signed(data);
-    if let Some(shelf) = within(most, || Shelf::decode(&key(), &value)) {
-        assert_eq!(Shelf::decode(&key(), &shelf.encode(&key())), Some(shelf.clone()));
+    if let Some(bundle) = within(most, || Bundle::decode(&key(), &value)) {
+        assert_eq!(Bundle::decode(&key(), &bundle.encode(&key())), Some(bundle.clone()));
         // Entries that are none of ours go, and all that stays is what was there.
-        let known = shelf.entries.clone();
-        let arranged = shelf.with(Entry::default().encode(), Vec::new());
-        let others = arranged.shelf.entries.iter().skip(1);
+        let known = bundle.entries.clone();
+        let arranged = bundle.with(Entry::default().encode(), Vec::new());
+        let others = arranged.bundle.entries.iter().skip(1);
         assert!(others.into_iter().all(|entry| known.contains(entry)));
     }
     if let Some(blob) = within(most, || decode_blob(data)) {

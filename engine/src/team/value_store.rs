@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use super::disk_threads::{Done, Job};
 use super::hot::{Coded, Form, Hot};
 use super::limits::{Budget, Share as Taken};
 use super::outbox::Body;
-use super::porters::{Done, Errand};
 use super::upload::{Material, SMALL};
 use crate::bytes::digest::Digest;
 use crate::cache::store::{unpack, Blob, Compression, Draft, EntryRef, Parcel, Share, Store};
@@ -21,7 +21,7 @@ const VALUE: &str = "a value of wafd serve\n";
 /// Packed, this much is as much as can be taken into memory.
 const MOST_PACKED: u64 = 64 << 20;
 
-pub struct Shelf {
+pub struct ValueStore {
     pub store: Store,
     pub hot: Hot,
     /// Memory of large contents that are being sent.
@@ -113,18 +113,18 @@ pub fn key(kind: &str, namespace: &str, name: &[u8]) -> Digest {
 }
 
 /// Keeps what was sent, in memory or in a file, as what this place's name stands for.
-pub fn keeping(place: Place, content: (Material, Taken)) -> Errand {
+pub fn keeping(place: Place, content: (Material, Taken)) -> Job {
     match content {
-        (Material::Bytes(bytes), share) => Errand::Keep(Value {
+        (Material::Bytes(bytes), share) => Job::Keep(Value {
             place,
             bytes,
             _share: Some(share),
         }),
-        (Material::File(file), _) => Errand::carry(move |shelf| Done::Stored(shelf.keep_file(&place, &file))),
+        (Material::File(file), _) => Job::carry(move |values| Done::Stored(values.keep_file(&place, &file))),
     }
 }
 
-impl Shelf {
+impl ValueStore {
     /// A content, unless it takes a while to get it.
     pub fn look(&self, digest: &Digest, form: Form) -> Look {
         if let Some(coded) = self.hot.get(digest, form) {
@@ -369,28 +369,28 @@ mod tests {
         }
     }
 
-    fn shelf(name: &str) -> (Folder, Shelf) {
-        let folder = Folder(std::env::temp_dir().join(format!("shelf-{name}-{}", std::process::id())));
+    fn values(name: &str) -> (Folder, ValueStore) {
+        let folder = Folder(std::env::temp_dir().join(format!("values-{name}-{}", std::process::id())));
         let settings = Settings {
             max_size: u64::MAX,
             compression: Compression::Auto,
         };
-        let shelf = Shelf {
+        let values = ValueStore {
             store: Store::open(&folder.0, settings).unwrap(),
             hot: Hot::new(1 << 20),
             downloads: Budget::new(1 << 20),
             quotas: Vec::new(),
         };
-        (folder, shelf)
+        (folder, values)
     }
 
-    fn keep(shelf: &Shelf, place: &Place, bytes: &[u8]) -> Result<(), NotStored> {
+    fn keep(values: &ValueStore, place: &Place, bytes: &[u8]) -> Result<(), NotStored> {
         let value = Value {
             place: place.clone(),
             bytes: bytes.to_vec(),
             _share: None,
         };
-        shelf.keep_values(vec![value]).remove(0)
+        values.keep_values(vec![value]).remove(0)
     }
 
     fn material(bytes: &[u8]) -> (Material, Taken) {
@@ -399,48 +399,48 @@ mod tests {
 
     #[test]
     fn a_value_that_many_replace_is_never_gone() {
-        let (_folder, shelf) = shelf("turns");
+        let (_folder, values) = values("turns");
         let place = Place::of("http", "", b"/x");
-        keep(&shelf, &place, b"the first").unwrap();
+        keep(&values, &place, b"the first").unwrap();
         thread::scope(|scope| {
             for number in 0..4u8 {
-                let (shelf, place) = (&shelf, &place);
+                let (values, place) = (&values, &place);
                 scope.spawn(move || {
                     for round in 0..50 {
-                        keep(shelf, place, &[number, round]).unwrap();
-                        assert!(shelf.value(&place.key).is_some());
+                        keep(values, place, &[number, round]).unwrap();
+                        assert!(values.value(&place.key).is_some());
                     }
                 });
             }
         });
-        assert_eq!(shelf.store.find(&place.key).len(), 1);
+        assert_eq!(values.store.find(&place.key).len(), 1);
     }
 
     #[test]
     fn a_value_may_be_the_same_as_what_tells_whose_it_is() {
-        let (_folder, shelf) = shelf("mark");
+        let (_folder, values) = values("mark");
         let place = Place::of("http", "team", b"/x");
-        keep(&shelf, &place, place.mark.as_bytes()).unwrap();
-        assert_eq!(shelf.value(&place.key), Some(Digest::of(place.mark.as_bytes())));
+        keep(&values, &place, place.mark.as_bytes()).unwrap();
+        assert_eq!(values.value(&place.key), Some(Digest::of(place.mark.as_bytes())));
     }
 
     /// A lie about a content leaves nothing behind that is found.
     #[test]
     fn a_blob_has_the_digest_that_was_told() {
-        let (_folder, shelf) = shelf("digest");
+        let (_folder, values) = values("digest");
         let packed = Compression::Auto.pack(&[7; 100_000]).unwrap();
         let digest = Digest::of(&[7; 100_000]);
-        let lie = shelf.keep_blob(&Digest::of(b"other"), Coding::Zstd, material(&packed));
+        let lie = values.keep_blob(&Digest::of(b"other"), Coding::Zstd, material(&packed));
         assert_eq!(lie.unwrap_err().why, NotKept::Digest);
-        assert!(!shelf.store.has_blob(&Digest::of(b"other")));
-        shelf.keep_blob(&digest, Coding::Zstd, material(&packed)).unwrap();
-        let Look::Here(body) = shelf.look(&digest, Form::Short) else {
+        assert!(!values.store.has_blob(&Digest::of(b"other")));
+        values.keep_blob(&digest, Coding::Zstd, material(&packed)).unwrap();
+        let Look::Here(body) = values.look(&digest, Form::Short) else {
             panic!("it is not at hand");
         };
         assert_eq!((body.coding(), body.length()), (Coding::Zstd, packed.len() as u64));
-        assert_eq!(shelf.store.size_of(&digest), Some(packed.len() as u64), "as it came");
+        assert_eq!(values.store.size_of(&digest), Some(packed.len() as u64), "as it came");
         assert_eq!(
-            shelf.store.open_blob(&digest).unwrap().into_bytes(),
+            values.store.open_blob(&digest).unwrap().into_bytes(),
             Some(vec![7; 100_000])
         );
     }

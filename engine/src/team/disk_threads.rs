@@ -7,22 +7,22 @@ use std::{io, mem};
 
 use super::mailbox::{Letter, Mailbox};
 use super::outbox::Body;
-use super::shelf::{NotStored, Shelf, Value};
+use super::value_store::{NotStored, Value, ValueStore};
 use crate::process::fault;
 
 /// What a connection has asked for and waits for.
-pub enum Errand {
+pub enum Job {
     /// It takes its time: a porter's.
-    Carry(Deed),
+    Carry(DiskWork),
     /// Several are done in not much more time than one: the worker's, when it has heard all who have said something.
     Keep(Value),
 }
 
-pub type Deed = Box<dyn FnOnce(&Shelf) -> Done + Send>;
+pub type DiskWork = Box<dyn FnOnce(&ValueStore) -> Done + Send>;
 
-impl Errand {
-    pub fn carry(deed: impl FnOnce(&Shelf) -> Done + Send + 'static) -> Errand {
-        Errand::Carry(Box::new(deed))
+impl Job {
+    pub fn carry(disk_work: impl FnOnce(&ValueStore) -> Done + Send + 'static) -> Job {
+        Job::Carry(Box::new(disk_work))
     }
 }
 
@@ -34,38 +34,44 @@ pub enum Done {
 }
 
 struct Load {
-    deed: Deed,
+    disk_work: DiskWork,
     to: Arc<Mailbox>,
     connection: u64,
 }
 
-pub struct Porters {
+pub struct DiskThreads {
     loads: Mutex<Option<Sender<Load>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Porters {
-    pub fn start(count: usize, shelf: &Arc<Shelf>) -> io::Result<Porters> {
+impl DiskThreads {
+    pub fn start(count: usize, values: &Arc<ValueStore>) -> io::Result<DiskThreads> {
         let (loads, taken) = mpsc::channel();
         let taken = Arc::new(Mutex::new(taken));
         let start = |_| {
-            let (taken, shelf) = (taken.clone(), shelf.clone());
+            let (taken, values) = (taken.clone(), values.clone());
             thread::Builder::new()
                 .name("porter".to_owned())
-                .spawn(move || carry(&taken, &shelf))
+                .spawn(move || carry(&taken, &values))
         };
         let threads = (0..count).map(start).collect::<io::Result<_>>()?;
-        Ok(Porters {
+        Ok(DiskThreads {
             loads: Mutex::new(Some(loads)),
             threads: Mutex::new(threads),
         })
     }
 
-    pub fn carry(&self, deed: Deed, to: &Arc<Mailbox>, connection: u64) {
+    pub fn carry(&self, disk_work: DiskWork, to: &Arc<Mailbox>, connection: u64) {
         let to = to.clone();
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        // Without porters the server is at its end, and nobody waits for the answer.
-        let _ = loads.as_ref().map(|loads| loads.send(Load { deed, to, connection }));
+        // Without disk threads the server is at its end, and nobody waits for the answer.
+        let _ = loads.as_ref().map(|loads| {
+            loads.send(Load {
+                disk_work,
+                to,
+                connection,
+            })
+        });
     }
 
     /// Returns when all that was given to them is done.
@@ -78,11 +84,11 @@ impl Porters {
     }
 }
 
-fn carry(loads: &Mutex<Receiver<Load>>, shelf: &Shelf) {
+fn carry(loads: &Mutex<Receiver<Load>>, values: &ValueStore) {
     loop {
         let next = loads.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(load) = next else { return };
-        let done = fault::contain(|| (load.deed)(shelf));
+        let done = fault::contain(|| (load.disk_work)(values));
         load.to.put(match done {
             Some(done) => Letter::Done(load.connection, done),
             None => Letter::Fault(load.connection),

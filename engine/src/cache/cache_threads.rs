@@ -18,8 +18,8 @@ use super::keep::{Ended, Unkept, Unstored};
 use super::lookup::claim::Claim;
 use super::lookup::inputs::Inputs;
 use super::Cache;
-use crate::facts::moment::Moment;
-use crate::observe::trace::Berth;
+use crate::facts::file_view::FileView;
+use crate::observe::trace::TraceRegion;
 use crate::process::prompt::make_prompt;
 
 /// More only wait for each other.
@@ -32,13 +32,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Something that is done with the cache, and its answer as bytes.
 pub type Work = Box<dyn FnOnce(&Cache) -> Vec<u8> + Send>;
 
-pub enum Errand {
+pub enum Job {
     Ask(Question),
     Keep {
         who: u64,
         ticket: Box<Ticket>,
         ended: Box<Ended>,
-        berth: Berth,
+        trace_region: TraceRegion,
         claim: Claim,
     },
     /// Nothing of a command will be stored, which is counted.
@@ -71,52 +71,52 @@ pub enum Done {
 /// What is to be done, for whoever has time. A channel would do, but whoever takes from one that is shared wakes another to
 /// wait there in its stead.
 #[derive(Default)]
-pub struct Errands {
+pub struct Jobs {
     state: Mutex<Waiting>,
     arrival: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
-    errands: VecDeque<Errand>,
-    /// So many clerks wait, too.
-    clerks: usize,
+    jobs: VecDeque<Job>,
+    /// So many cache threads wait, too.
+    cache_threads: usize,
 }
 
-impl Errands {
-    /// Tells whether there is more to do than clerks that wait for something.
-    pub fn send(&self, errand: Errand) -> bool {
+impl Jobs {
+    /// Tells whether there is more to do than cache threads that wait for something.
+    pub fn send(&self, job: Job) -> bool {
         let mut state = self.state();
-        state.errands.push_back(errand);
-        let is_more = state.errands.len() > state.clerks;
+        state.jobs.push_back(job);
+        let is_more = state.jobs.len() > state.cache_threads;
         drop(state);
         self.arrival.notify_one();
         is_more
     }
 
     /// Whoever comes after all have been served finds the world at a moment of its own.
-    fn next(&self, moment: &mut Option<Moment>) -> Errand {
-        if let Some(errand) = self.state().errands.pop_front() {
-            return errand;
+    fn next(&self, file_view: &mut Option<FileView>) -> Job {
+        if let Some(job) = self.state().jobs.pop_front() {
+            return job;
         }
-        if let Some(moment) = moment {
-            moment.end();
+        if let Some(file_view) = file_view {
+            file_view.end();
         }
         let mut state = self.state();
         loop {
-            if let Some(errand) = state.errands.pop_front() {
-                return errand;
+            if let Some(job) = state.jobs.pop_front() {
+                return job;
             }
-            state.clerks += 1;
+            state.cache_threads += 1;
             state = self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.clerks -= 1;
+            state.cache_threads -= 1;
         }
     }
 
-    /// Nothing is to be done, and all of so many clerks wait.
-    fn are_done(&self, clerks: usize) -> bool {
+    /// Nothing is to be done, and all of so many cache threads wait.
+    fn are_done(&self, cache_threads: usize) -> bool {
         let state = self.state();
-        state.errands.is_empty() && state.clerks == clerks
+        state.jobs.is_empty() && state.cache_threads == cache_threads
     }
 
     fn state(&self) -> MutexGuard<'_, Waiting> {
@@ -138,25 +138,25 @@ impl Reports {
     }
 }
 
-pub struct Clerks {
-    errands: Arc<Errands>,
+pub struct CacheThreads {
+    jobs: Arc<Jobs>,
     /// How many there are, and how many there may be: another comes when all are at work.
     count: AtomicUsize,
     most: usize,
     reports: Reports,
     done: Receiver<Done>,
-    desk: Arc<Desk>,
+    inbox: Arc<Inbox>,
 }
 
 /// Opens the store; the one that is asked for, if there is the choice.
-type Open = dyn Fn(Arc<Errands>, Option<&Path>) -> Result<Cache, String> + Send + Sync;
+type Open = dyn Fn(Arc<Jobs>, Option<&Path>) -> Result<Cache, String> + Send + Sync;
 
 /// What all of them share.
-struct Desk {
+struct Inbox {
     opening: Mutex<Opening>,
     open: Box<Open>,
     /// For questions that come again.
-    errands: Arc<Errands>,
+    jobs: Arc<Jobs>,
     /// Set once it is open: for whoever must not wait until it is.
     opened: OnceLock<Weak<Cache>>,
     /// Commands that are over for their clients, and of which something is still to be stored.
@@ -172,7 +172,7 @@ enum Opening {
     Failed(Instant, String),
 }
 
-impl Desk {
+impl Inbox {
     fn cache(&self, asked: Option<&Path>) -> Result<Arc<Cache>, String> {
         let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opening {
@@ -180,7 +180,7 @@ impl Desk {
             Opening::Failed(at, why) if at.elapsed() < AGAIN => return Err(why.clone()),
             _ => {}
         }
-        match (self.open)(self.errands.clone(), asked) {
+        match (self.open)(self.jobs.clone(), asked) {
             Ok(cache) => {
                 let cache = Arc::new(cache);
                 let _ = self.opened.set(Arc::downgrade(&cache));
@@ -196,7 +196,7 @@ impl Desk {
     }
 }
 
-impl Desk {
+impl Inbox {
     fn opened(&self) -> Option<Arc<Cache>> {
         self.opened.get()?.upgrade()
     }
@@ -225,42 +225,42 @@ impl Desk {
     }
 }
 
-impl Clerks {
-    pub fn new(open: Box<Open>) -> io::Result<Clerks> {
-        let errands = Arc::new(Errands::default());
+impl CacheThreads {
+    pub fn new(open: Box<Open>) -> io::Result<CacheThreads> {
+        let jobs = Arc::new(Jobs::default());
         let (reports, done) = mpsc::channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let reports = Reports { done: reports, bell };
-        let desk = Arc::new(Desk {
+        let inbox = Arc::new(Inbox {
             opening: Mutex::new(Opening::Never),
             open,
-            errands: errands.clone(),
+            jobs: jobs.clone(),
             opened: OnceLock::new(),
             unstored: Mutex::new(0),
             is_stored: Condvar::new(),
         });
-        let clerks = Clerks {
-            errands,
+        let cache_threads = CacheThreads {
+            jobs,
             count: AtomicUsize::new(0),
             most: thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST)),
             reports,
             done,
-            desk,
+            inbox,
         };
-        clerks.add()?;
-        Ok(clerks)
+        cache_threads.add()?;
+        Ok(cache_threads)
     }
 
     fn add(&self) -> io::Result<()> {
-        let (reports, desk) = (self.reports.clone(), self.desk.clone());
-        let work = move || work(&reports, &desk);
+        let (reports, inbox) = (self.reports.clone(), self.inbox.clone());
+        let work = move || work(&reports, &inbox);
         thread::Builder::new().name("cache".to_owned()).spawn(work)?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    pub fn send(&self, errand: Errand) {
-        let is_more = self.errands.send(errand);
+    pub fn send(&self, job: Job) {
+        let is_more = self.jobs.send(job);
         if is_more && self.count.load(Ordering::Relaxed) < self.most {
             if let Err(error) = self.add() {
                 log::debug!("no other thread for the cache: {error}");
@@ -268,23 +268,23 @@ impl Clerks {
         }
     }
 
-    /// Where errands are sent.
-    pub fn errands(&self) -> Arc<Errands> {
-        self.errands.clone()
+    /// Where jobs are sent.
+    pub fn jobs(&self) -> Arc<Jobs> {
+        self.jobs.clone()
     }
 
     pub fn ask(&self, question: Question) {
-        self.send(Errand::Ask(question));
+        self.send(Job::Ask(question));
     }
 
     /// Nobody has anything to do, and the store is open.
     pub fn are_idle(&self) -> bool {
-        self.desk.opened.get().is_some() && self.errands.are_done(self.count.load(Ordering::Relaxed))
+        self.inbox.opened.get().is_some() && self.jobs.are_done(self.count.load(Ordering::Relaxed))
     }
 
     /// Somebody waits for something to do.
     pub fn has_idle(&self) -> bool {
-        self.errands.state().clerks > 0
+        self.jobs.state().cache_threads > 0
     }
 
     /// Where others tell what they have done.
@@ -305,14 +305,14 @@ impl Clerks {
 
     /// The cache if it is open; never waits.
     pub fn opened(&self) -> Option<Arc<Cache>> {
-        self.desk.opened()
+        self.inbox.opened()
     }
 
     /// Has all that is kept in memory on disk, unless that does not answer.
     pub fn close(&self) {
-        let (desk, (done, is_done)) = (self.desk.clone(), mpsc::channel());
+        let (inbox, (done, is_done)) = (self.inbox.clone(), mpsc::channel());
         let close = move || {
-            desk.close();
+            inbox.close();
             let _ = done.send(());
         };
         let closing = thread::Builder::new().name("close".to_owned()).spawn(close);
@@ -322,36 +322,36 @@ impl Clerks {
     }
 }
 
-fn work(reports: &Reports, desk: &Desk) {
+fn work(reports: &Reports, inbox: &Inbox) {
     make_prompt(0);
-    let mut moment = None;
+    let mut file_view = None;
     loop {
-        let errand = desk.errands.next(&mut moment);
-        run(errand, desk, &mut moment, reports);
+        let job = inbox.jobs.next(&mut file_view);
+        run(job, inbox, &mut file_view, reports);
         // The answers are given: a slow disk holds up nobody now.
-        if let Some(cache) = desk.opened().filter(|cache| cache.is_writing_due()) {
+        if let Some(cache) = inbox.opened().filter(|cache| cache.is_writing_due()) {
             cache.flush();
         }
     }
 }
 
-fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Reports) {
-    let asked = match &errand {
-        Errand::Ask(question) => question.wishes.store.as_deref(),
-        Errand::Other { store, .. } => Some(store.as_path()),
-        Errand::Keep { .. } | Errand::Leave(_) | Errand::Write => None,
+fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Reports) {
+    let asked = match &job {
+        Job::Ask(question) => question.wishes.store.as_deref(),
+        Job::Other { store, .. } => Some(store.as_path()),
+        Job::Keep { .. } | Job::Leave(_) | Job::Write => None,
     };
-    let cache = desk.cache(asked);
-    match (errand, cache) {
-        (Errand::Ask(question), Ok(cache)) => {
+    let cache = inbox.cache(asked);
+    match (job, cache) {
+        (Job::Ask(question), Ok(cache)) => {
             let who = question.who;
             let _work = question.claim.begin_work();
             // There is none if it waits for somebody else's command.
-            if let Some(answer) = cache.ask(question, moment) {
+            if let Some(answer) = cache.ask(question, file_view) {
                 reports.send(Done::Answered { who, answer });
             }
         }
-        (Errand::Ask(question), Err(words)) => {
+        (Job::Ask(question), Err(words)) => {
             let answer = Answer::Uncached(Uncached {
                 name: "no store",
                 words,
@@ -361,17 +361,17 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
             reports.send(Done::Answered { who, answer });
         }
         (
-            Errand::Keep {
+            Job::Keep {
                 who,
                 ticket,
                 mut ended,
-                berth,
+                trace_region,
                 claim,
             },
             Ok(cache),
         ) => {
             let _work = claim.begin_work();
-            let parts = berth.finish_parts();
+            let parts = trace_region.finish_parts();
             ended.accesses = match &ended.driver {
                 Some(driver) => driver.complete(parts),
                 None => parts.concat(),
@@ -390,34 +390,34 @@ fn run(errand: Errand, desk: &Desk, moment: &mut Option<Moment>, reports: &Repor
                     }
                 }
                 Ok(unstored) => {
-                    desk.count_unstored(1);
+                    inbox.count_unstored(1);
                     reports.send(Done::Kept { who, kept: Ok(None) });
                     if let Err(unkept) = cache.store(unstored) {
                         log::debug!("not stored: {}", unkept.words);
                     }
-                    desk.count_unstored(-1);
+                    inbox.count_unstored(-1);
                 }
                 Err(unkept) => reports.send(Done::Kept { who, kept: Err(unkept) }),
             }
         }
-        (Errand::Keep { who, .. }, Err(why)) => {
+        (Job::Keep { who, .. }, Err(why)) => {
             let (name, words) = ("the store failed", why);
             let kept = Err(Unkept { name, words });
             reports.send(Done::Kept { who, kept });
         }
-        (Errand::Leave(left), cache) => {
+        (Job::Leave(left), cache) => {
             if let Ok(cache) = cache {
                 cache.leave(&left.0, &left.1);
             }
         }
-        (Errand::Write, cache) => {
+        (Job::Write, cache) => {
             if let Ok(cache) = cache {
                 cache.flush();
             }
         }
-        (Errand::Other { who, work, .. }, cache) => {
+        (Job::Other { who, work, .. }, cache) => {
             // Whoever has run a command finds what came of it.
-            desk.settle();
+            inbox.settle();
             let result = cache.map(|cache| work(&cache));
             reports.send(Done::Other { who, result });
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::settings::address::Limits;
 
-pub struct Pulse {
+pub struct Heartbeat {
     pub limits: Limits,
     origin: Instant,
     /// Microseconds from the origin; 0 while nobody waits.
@@ -16,9 +16,9 @@ pub struct Pulse {
     beat: AtomicU64,
 }
 
-impl Pulse {
-    pub fn new(limits: Limits) -> Pulse {
-        Pulse {
+impl Heartbeat {
+    pub fn new(limits: Limits) -> Heartbeat {
+        Heartbeat {
             limits,
             origin: Instant::now(),
             due: AtomicU64::new(0),
@@ -81,17 +81,17 @@ mod tests {
     #[test]
     fn it_is_over_when_what_was_allowed_is() {
         let limits = Limits::default();
-        let pulse = Pulse::new(limits);
+        let heartbeat = Heartbeat::new(limits);
         let later = |time| Instant::now() + time;
-        assert!(pulse.is_resting() && !pulse.is_over(later(Duration::from_secs(9))));
-        pulse.begin();
-        assert!(!pulse.is_over(Instant::now()));
-        assert!(pulse.is_over(later(limits.connect * 2)));
-        assert!(pulse.listen() <= limits.silence);
-        assert!(pulse.is_over(later(limits.silence * 2)));
-        assert!(pulse.allow(Duration::from_secs(900)) <= limits.connect + limits.whole);
-        assert!(pulse.is_over(later(limits.connect + limits.whole * 2)));
-        pulse.rest();
-        assert!(pulse.is_resting());
+        assert!(heartbeat.is_resting() && !heartbeat.is_over(later(Duration::from_secs(9))));
+        heartbeat.begin();
+        assert!(!heartbeat.is_over(Instant::now()));
+        assert!(heartbeat.is_over(later(limits.connect * 2)));
+        assert!(heartbeat.listen() <= limits.silence);
+        assert!(heartbeat.is_over(later(limits.silence * 2)));
+        assert!(heartbeat.allow(Duration::from_secs(900)) <= limits.connect + limits.whole);
+        assert!(heartbeat.is_over(later(limits.connect + limits.whole * 2)));
+        heartbeat.rest();
+        assert!(heartbeat.is_resting());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Between `clone` and `execve` the starting thread stands still, for most of a millisecond where programs are large or
 //! memory is slow to map; one thread would so limit a machine with many processors to some thousand commands a second.
-//! When several commands can start, the event loop hands them to the crew, and hears of children through an `eventfd`; a
+//! When several commands can start, the event loop hands them to the starters, and hears of children through an `eventfd`; a
 //! single one it starts itself. The busier the engine, the more commands come together.
 
 use std::io;
@@ -19,7 +19,7 @@ use rustix::event::{eventfd, EventfdFlags};
 use super::command::Order;
 use super::slots::CommandKey;
 use crate::observe::trace::Place;
-use crate::park::{Awaited, Begun, Legs, Lot, Part, Turn};
+use crate::park::{Awaited, Begun, NextParts, Parking, Part, Turn};
 use crate::process::context::{self, Adjustment};
 use crate::process::headroom::Headroom;
 use crate::process::prompt::make_prompt;
@@ -40,7 +40,7 @@ pub struct Job {
     pub stdio: Arc<[Option<OwnedFd>; 3]>,
     pub processor: Option<usize>,
     /// Where to note its process for the guardian.
-    pub berth: Option<(usize, &'static AtomicI32)>,
+    pub roster_entry: Option<(usize, &'static AtomicI32)>,
     /// It was begun in haste, and is to be waited for.
     pub awaited: Option<Box<Awaited>>,
 }
@@ -69,7 +69,7 @@ pub struct Started {
     /// In a parked program.
     pub is_parked: bool,
     /// What is left of the command when this ends.
-    pub legs: Option<Legs>,
+    pub next_parts: Option<NextParts>,
 }
 
 impl Started {
@@ -79,17 +79,17 @@ impl Started {
             at: Instant::now(),
             child: Err(NotStarted::engine(error)),
             is_parked: false,
-            legs: None,
+            next_parts: None,
         }
     }
 }
 
-pub struct Crew {
+pub struct Starters {
     jobs: Sender<Job>,
     started: Receiver<Started>,
     bell: Arc<OwnedFd>,
     own: Hand,
-    office: Office,
+    starting: Starting,
     /// How many threads there are, and how many there may be. None ends: what it has started would end with it.
     threads: usize,
     most: usize,
@@ -97,18 +97,18 @@ pub struct Crew {
     open: Arc<AtomicUsize>,
 }
 
-/// What a thread needs to be one of the crew.
+/// What a thread needs to be one of the starters.
 #[derive(Clone)]
-struct Office {
+struct Starting {
     orders: Arc<Mutex<Receiver<Job>>>,
     reports: Sender<Started>,
     bell: Arc<OwnedFd>,
     null: Arc<OwnedFd>,
-    lot: Arc<Lot>,
+    parking: Arc<Parking>,
 }
 
-impl Crew {
-    pub fn new(lot: &Arc<Lot>) -> io::Result<Crew> {
+impl Starters {
+    pub fn new(parking: &Arc<Parking>) -> io::Result<Starters> {
         let (jobs, orders) = mpsc::channel();
         let (reports, started) = mpsc::channel();
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -116,18 +116,18 @@ impl Crew {
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         let null = Arc::new(OwnedFd::from(null));
         let most = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
-        let own = Hand::new(null.clone(), lot.clone())?;
-        Ok(Crew {
+        let own = Hand::new(null.clone(), parking.clone())?;
+        Ok(Starters {
             jobs,
             started,
             bell: bell.clone(),
             own,
-            office: Office {
+            starting: Starting {
                 orders: Arc::new(Mutex::new(orders)),
                 reports,
                 bell,
                 null,
-                lot: lot.clone(),
+                parking: parking.clone(),
             },
             threads: 0,
             most: if Headroom::find().is_ample() { most } else { 1 },
@@ -139,8 +139,8 @@ impl Crew {
     pub fn start(&mut self, job: Job) {
         let open = self.open.fetch_add(1, Ordering::Relaxed) + 1;
         if open > self.threads && self.threads < self.most {
-            let (office, open) = (self.office.clone(), self.open.clone());
-            let work = move || work(office, &open);
+            let (starting, open) = (self.starting.clone(), self.open.clone());
+            let work = move || work(starting, &open);
             match thread::Builder::new().name("start".to_owned()).spawn(work) {
                 Ok(_) => self.threads += 1,
                 Err(error) => debug!("no thread to start commands: {error}"),
@@ -154,7 +154,7 @@ impl Crew {
         self.open.fetch_sub(1, Ordering::Relaxed);
         let key = job.key;
         let started = self.own.start(job, false);
-        self.office
+        self.starting
             .report(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
     }
 
@@ -182,7 +182,7 @@ impl Crew {
     }
 }
 
-impl Office {
+impl Starting {
     fn report(&self, started: Started) {
         let _ = self.reports.send(started);
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
@@ -190,11 +190,11 @@ impl Office {
 }
 
 /// What one thread does.
-fn work(office: Office, open: &AtomicUsize) {
+fn work(starting: Starting, open: &AtomicUsize) {
     make_prompt(0);
-    let mut hand = Hand::new(office.null.clone(), office.lot.clone());
+    let mut hand = Hand::new(starting.null.clone(), starting.parking.clone());
     loop {
-        let job = office.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = starting.orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
         let started = match &mut hand {
             Ok(hand) => match hand.start(job, false) {
@@ -205,7 +205,7 @@ fn work(office: Office, open: &AtomicUsize) {
             Err(error) => Started::not(job.key, error),
         };
         open.fetch_sub(1, Ordering::Relaxed);
-        office.report(started);
+        starting.report(started);
     }
 }
 
@@ -213,13 +213,13 @@ fn work(office: Office, open: &AtomicUsize) {
 struct Hand {
     spawner: Spawner,
     null: Arc<OwnedFd>,
-    lot: Arc<Lot>,
+    parking: Arc<Parking>,
 }
 
 impl Hand {
-    fn new(null: Arc<OwnedFd>, lot: Arc<Lot>) -> io::Result<Hand> {
+    fn new(null: Arc<OwnedFd>, parking: Arc<Parking>) -> io::Result<Hand> {
         let spawner = Spawner::new()?;
-        Ok(Hand { spawner, null, lot })
+        Ok(Hand { spawner, null, parking })
     }
 
     /// Starts one; the command's ends of its pipes are closed on return, so that they end when it does. Who is in `haste`
@@ -242,7 +242,7 @@ impl Hand {
             new_session: order.execute.new_session,
             context: &order.context,
             adjustments: &order.adjustments,
-            berth: job.berth.map(|(_, place)| place),
+            roster_entry: job.roster_entry.map(|(_, place)| place),
             log: job.log.as_ref().map(|log| log.place).unwrap_or_default(),
             own: [group, pin, None],
         };
@@ -251,17 +251,22 @@ impl Hand {
             _ => whole,
         };
         let turn = match (&job.what, awaited) {
-            (_, Some(awaited)) => self.lot.resume(awaited, job.berth),
-            (What::Command, None) => self.lot.start(&launch, job.berth, &job.stdio, haste),
-            (What::Part(_), None) => self.lot.start_part(&launch, job.berth, haste),
+            (_, Some(awaited)) => self.parking.resume(awaited, job.roster_entry),
+            (What::Command, None) => self.parking.start(&launch, job.roster_entry, &job.stdio, haste),
+            (What::Part(_), None) => self.parking.start_part(&launch, job.roster_entry, haste),
             (What::Driver(_), None) if haste => Turn::Busy,
-            (What::Driver(statuses), None) => match self.lot.conclude(&launch, job.berth, statuses.clone()) {
-                Ok(child) => Turn::Parked(Begun { child, legs: None }),
-                Err(reason) => {
-                    debug!("a driver was not told how its parts ended: {reason}");
-                    return Ok(Started::not(job.key, &io::ErrorKind::Other.into()));
+            (What::Driver(statuses), None) => {
+                match self.parking.conclude(&launch, job.roster_entry, statuses.clone()) {
+                    Ok(child) => Turn::Parked(Begun {
+                        child,
+                        next_parts: None,
+                    }),
+                    Err(reason) => {
+                        debug!("a driver was not told how its parts ended: {reason}");
+                        return Ok(Started::not(job.key, &io::ErrorKind::Other.into()));
+                    }
                 }
-            },
+            }
         };
         let is_parked = matches!(turn, Turn::Parked(_));
         let begun = match turn {
@@ -274,7 +279,10 @@ impl Hand {
                     .and_then(|log| log.argv.as_ref())
                     .unwrap_or(launch.argv);
                 let launch = Launch { env, argv, ..launch };
-                self.spawner.spawn(&launch).map(|child| Begun { child, legs: None })
+                self.spawner.spawn(&launch).map(|child| Begun {
+                    child,
+                    next_parts: None,
+                })
             }
             Turn::Busy => return Err(Box::new(job)),
             Turn::Awaited(awaited) => {
@@ -283,8 +291,8 @@ impl Hand {
             }
         };
         let at = Instant::now();
-        let (child, legs) = match begun {
-            Ok(begun) => (Ok(begun.child), begun.legs),
+        let (child, next_parts) = match begun {
+            Ok(begun) => (Ok(begun.child), begun.next_parts),
             Err(why) => (Err(why), None),
         };
         Ok(Started {
@@ -292,7 +300,7 @@ impl Hand {
             at,
             child,
             is_parked,
-            legs,
+            next_parts,
         })
     }
 }

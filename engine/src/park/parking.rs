@@ -16,9 +16,9 @@ use log::{debug, warn};
 use rustix::fs::{Access, FileType};
 use serde_json::Value;
 
-use super::course::{Course, Legs};
+use super::course::{Course, NextParts};
 use super::courses::{Courses, Finding};
-use super::driver::Desk;
+use super::driver::Answering;
 use super::keeper::Keeper;
 use super::library;
 use super::packet::{Request, ROUTE, SCORE, SESSION};
@@ -45,14 +45,14 @@ const ROUTERS: usize = 16;
 const FAILED: i32 = 1 << 8;
 
 /// A place in the roster, with its number.
-type Berth<'a> = (usize, &'a AtomicI32);
+type RosterPlace<'a> = (usize, &'a AtomicI32);
 /// What a command gets as its streams, where that is not the null device.
 type Streams = [Option<OwnedFd>; 3];
 
 /// A command, or its first part, that runs; and what is left of it.
 pub struct Begun {
     pub child: Child,
-    pub legs: Option<Legs>,
+    pub next_parts: Option<NextParts>,
 }
 
 /// How a command was to start.
@@ -71,7 +71,7 @@ pub struct Awaited {
     parked: Arc<Parked>,
     debt: Debt,
     program: Program,
-    legs: Option<Legs>,
+    next_parts: Option<NextParts>,
 }
 
 /// Why a command does not run in a parked program, or not yet.
@@ -101,7 +101,7 @@ struct Known<'a> {
 }
 
 /// Where parked programs are.
-pub struct Lot {
+pub struct Parking {
     pool: Arc<Pool>,
     courses: Arc<Courses>,
     folder: Folder,
@@ -114,8 +114,8 @@ pub struct Lot {
     litter: Arc<Litter>,
 }
 
-impl Lot {
-    pub fn open(folder: &Folder, roster: &mut Roster, own: &Context, ledger: &Arc<Ledger>) -> Lot {
+impl Parking {
+    pub fn open(folder: &Folder, roster: &mut Roster, own: &Context, ledger: &Arc<Ledger>) -> Parking {
         let policy = Policy::from_environment().unwrap_or_else(|error| {
             warn!("{error} (parking as by default)");
             Policy::default()
@@ -123,7 +123,7 @@ impl Lot {
         let (tasks, orders) = mpsc::channel();
         let pool = Arc::new(Pool::new(policy, verdict::load(&folder.verdicts()), tasks));
         let route = CString::new(folder.route().as_os_str().as_bytes()).unwrap_or_default();
-        let lot = Lot {
+        let parking = Parking {
             pool,
             courses: Arc::default(),
             folder: folder.clone(),
@@ -136,14 +136,14 @@ impl Lot {
             library: OnceLock::new(),
             litter: roster.litter(),
         };
-        if lot.pool.is_on() {
+        if parking.pool.is_on() {
             // A full disk, for one, is no reason not to build.
-            if let Err(error) = lot.prepare(folder, roster, ledger, orders) {
+            if let Err(error) = parking.prepare(folder, roster, ledger, orders) {
                 warn!("nothing is parked: {error}");
-                lot.pool.turn_off(&format!("it could not be prepared: {error}"));
+                parking.pool.turn_off(&format!("it could not be prepared: {error}"));
             }
         }
-        lot
+        parking
     }
 
     fn prepare(
@@ -167,7 +167,7 @@ impl Lot {
             place: roster.keep().ok_or(io::ErrorKind::OutOfMemory)?,
             null: OwnedFd::from(fs::File::options().read(true).write(true).open("/dev/null")?),
             folder: empty,
-            desk: folder.desk(0),
+            answering: folder.answering(0),
             verdicts: folder.verdicts(),
             context: self.own.plain(),
             graves: Vec::new(),
@@ -185,35 +185,44 @@ impl Lot {
         Ok(())
     }
 
-    /// Starts a command in a parked program, or its first part where its course is known. `berth` is its place in the
+    /// Starts a command in a parked program, or its first part where its course is known. `roster_entry` is its place in the
     /// roster; who is in `haste` is not made to wait.
-    pub fn start(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, streams: &Arc<Streams>, haste: bool) -> Turn {
-        self.turn(|| self.try_start(launch, berth, streams, haste))
+    pub fn start(
+        &self,
+        launch: &Launch<'_>,
+        roster_entry: Option<RosterPlace<'_>>,
+        streams: &Arc<Streams>,
+        haste: bool,
+    ) -> Turn {
+        self.turn(|| self.try_start(launch, roster_entry, streams, haste))
     }
 
     /// Starts a part of a command in a parked program.
-    pub fn start_part(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, haste: bool) -> Turn {
+    pub fn start_part(&self, launch: &Launch<'_>, roster_entry: Option<RosterPlace<'_>>, haste: bool) -> Turn {
         self.turn(|| {
-            let child = self.enter(launch, &self.find(launch)?, berth, &[], haste)?;
-            Ok(Begun { child, legs: None })
+            let child = self.enter(launch, &self.find(launch)?, roster_entry, &[], haste)?;
+            Ok(Begun {
+                child,
+                next_parts: None,
+            })
         })
     }
 
     /// Waits for what was asked in haste.
-    pub fn resume(&self, awaited: Box<Awaited>, berth: Option<Berth<'_>>) -> Turn {
+    pub fn resume(&self, awaited: Box<Awaited>, roster_entry: Option<RosterPlace<'_>>) -> Turn {
         self.turn(|| {
-            let (_, ticket) = berth.ok_or("too many commands run")?;
+            let (_, ticket) = roster_entry.ok_or("too many commands run")?;
             let child = awaited.parked.resume(awaited.debt, ticket).map_err(|why| why.0)?;
             self.pool.count_parked(&awaited.program);
-            Ok(self.begin(child, awaited.legs))
+            Ok(self.begin(child, awaited.next_parts))
         })
     }
 
-    fn begin(&self, child: Child, legs: Option<Legs>) -> Begun {
-        if let Some(legs) = &legs {
-            self.courses.count(legs.driver.is_some());
+    fn begin(&self, child: Child, next_parts: Option<NextParts>) -> Begun {
+        if let Some(next_parts) = &next_parts {
+            self.courses.count(next_parts.driver.is_some());
         }
-        Begun { child, legs }
+        Begun { child, next_parts }
     }
 
     fn turn(&self, start: impl FnOnce() -> Result<Begun, Why>) -> Turn {
@@ -244,14 +253,17 @@ impl Lot {
     fn try_start(
         &self,
         launch: &Launch<'_>,
-        berth: Option<Berth<'_>>,
+        roster_entry: Option<RosterPlace<'_>>,
         streams: &Arc<Streams>,
         haste: bool,
     ) -> Result<Begun, Why> {
         let found = self.find(launch)?;
         if !Trial::is_driver(&found.program.name()) {
-            let child = self.enter(launch, &found, berth, &[], haste)?;
-            return Ok(Begun { child, legs: None });
+            let child = self.enter(launch, &found, roster_entry, &[], haste)?;
+            return Ok(Begun {
+                child,
+                next_parts: None,
+            });
         }
         // A driver that is to have a session of its own could not be asked.
         let line = Line::of(launch.argv).filter(|_| !launch.new_session);
@@ -264,7 +276,7 @@ impl Lot {
                         line: &line,
                         course: &course,
                     };
-                    match self.start_parts(launch, &known, berth, streams, haste) {
+                    match self.start_parts(launch, &known, roster_entry, streams, haste) {
                         Err(Why::Refused(reason)) => debug!("a command is left to its driver: {reason}"),
                         started => return started,
                     }
@@ -273,8 +285,11 @@ impl Lot {
                 Finding::Unknown => {}
             }
         }
-        let child = self.enter(launch, &found, berth, &self.route, haste)?;
-        Ok(Begun { child, legs: None })
+        let child = self.enter(launch, &found, roster_entry, &self.route, haste)?;
+        Ok(Begun {
+            child,
+            next_parts: None,
+        })
     }
 
     /// Has the course of a command's shape learned.
@@ -299,7 +314,7 @@ impl Lot {
         &self,
         launch: &Launch<'_>,
         known: &Known<'_>,
-        berth: Option<Berth<'_>>,
+        roster_entry: Option<RosterPlace<'_>>,
         streams: &Arc<Streams>,
         haste: bool,
     ) -> Result<Begun, Why> {
@@ -323,26 +338,37 @@ impl Lot {
         let parts = course.parts(&mut names, &self.litter);
         let ([first, second], temporary) = parts.map_err(|_| "no temporary file can be made")?;
         let part = first.launch(launch);
-        let entered = self.enter(&part, &self.find(&part)?, berth, &[], haste);
-        let mut legs = Legs::new(second, output, streams.clone(), temporary);
-        legs.driver = diary.map(|diary| {
+        let entered = self.enter(&part, &self.find(&part)?, roster_entry, &[], haste);
+        let mut next_parts = NextParts::new(second, output, streams.clone(), temporary);
+        next_parts.driver = diary.map(|diary| {
             names.push(launch.cwd.to_vec());
             Telling { diary, names }
         });
-        let legs = Some(legs);
+        let next_parts = Some(next_parts);
         match entered {
-            Ok(child) => Ok(self.begin(child, legs)),
-            Err(Why::Awaited(awaited)) => Err(Why::Awaited(Box::new(Awaited { legs, ..*awaited }))),
+            Ok(child) => Ok(self.begin(child, next_parts)),
+            Err(Why::Awaited(awaited)) => Err(Why::Awaited(Box::new(Awaited { next_parts, ..*awaited }))),
             Err(why) => Err(why),
         }
     }
 
     /// Runs the driver of a command whose parts have run, and ended so: it does the rest, as it always would.
-    pub fn conclude(&self, launch: &Launch<'_>, berth: Option<Berth<'_>>, statuses: Vec<i32>) -> Result<Child, Reason> {
+    pub fn conclude(
+        &self,
+        launch: &Launch<'_>,
+        roster_entry: Option<RosterPlace<'_>>,
+        statuses: Vec<i32>,
+    ) -> Result<Child, Reason> {
         let number = self.desks.fetch_add(1, Ordering::Relaxed) + 1;
-        let desk = Desk::open(self.folder.desk(number)).map_err(|e| e.to_string())?;
-        let route = CString::new(desk.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
-        let child = match self.enter(launch, &self.find(launch)?, berth, route.as_bytes_with_nul(), false) {
+        let answering = Answering::open(self.folder.answering(number)).map_err(|e| e.to_string())?;
+        let route = CString::new(answering.path().as_os_str().as_bytes()).map_err(|e| e.to_string())?;
+        let child = match self.enter(
+            launch,
+            &self.find(launch)?,
+            roster_entry,
+            route.as_bytes_with_nul(),
+            false,
+        ) {
             Ok(child) => child,
             Err(Why::Refused(reason)) => return Err(reason),
             // Only who is in haste is told so.
@@ -353,7 +379,7 @@ impl Lot {
         let told = watched.and_then(|watched| {
             let answer = move || {
                 let tell = |number: usize, _| Some(statuses.get(number).copied().unwrap_or(FAILED));
-                desk.serve(&watched, tell);
+                answering.serve(&watched, tell);
             };
             let clerk = thread::Builder::new().name("conclude".to_owned()).spawn(answer);
             clerk.map_err(|e| e.to_string())
@@ -375,11 +401,11 @@ impl Lot {
         &self,
         launch: &Launch<'_>,
         found: &Found,
-        berth: Option<Berth<'_>>,
+        roster_entry: Option<RosterPlace<'_>>,
         route: &[u8],
         haste: bool,
     ) -> Result<Child, Why> {
-        let (number, ticket) = berth.ok_or("too many commands run")?;
+        let (number, ticket) = roster_entry.ok_or("too many commands run")?;
         if launch.context.personality() != self.own.personality() {
             return Err("its client has another personality".into());
         }
@@ -412,7 +438,7 @@ impl Lot {
         let folder = CString::new(launch.cwd).map_err(|_| "its folder has no name")?;
         let request = Request {
             flags: routes | session | score,
-            berth: number,
+            roster_entry: number,
             group: 0,
             log: launch.log,
             asker: 0,
@@ -433,12 +459,12 @@ impl Lot {
                 Brief::Busy => return Err(Why::Busy),
                 Brief::Awaited(debt) => {
                     let program = found.program.clone();
-                    let legs = None;
+                    let next_parts = None;
                     let awaited = Awaited {
                         parked,
                         debt,
                         program,
-                        legs,
+                        next_parts,
                     };
                     return Err(Why::Awaited(Box::new(awaited)));
                 }

@@ -7,19 +7,19 @@ use std::sync::{Arc, PoisonError, RwLock};
 use rustls::ServerConfig;
 
 use super::dialect::Recognize;
+use super::disk_threads::{DiskThreads, Job};
 use super::limits::{Count, Counted, Limits};
 use super::metrics::{add, Doings, Language, Metrics, Outcome, Turned};
 use super::outbox::Outbox;
-use super::porters::{Errand, Porters};
-use super::shelf::Shelf;
 use super::tokens::{Holder, Tokens};
 use super::upload::Dock;
-use super::writes::{Deed, Writes};
+use super::value_store::ValueStore;
+use super::writes::{DiskWork, Writes};
 use crate::http::asker::Names;
 
-pub struct Office {
-    pub shelf: Arc<Shelf>,
-    pub porters: Porters,
+pub struct Shared {
+    pub values: Arc<ValueStore>,
+    pub disk_threads: DiskThreads,
     pub dock: Dock,
     pub limits: Limits,
     pub metrics: Metrics,
@@ -40,13 +40,13 @@ pub struct Office {
 }
 
 /// Who somebody is, as the token has it.
-pub struct Standing {
+pub struct Admission {
     pub holder: Holder,
     pub doings: Arc<Doings>,
     _counted: Counted,
 }
 
-/// What an office is made of.
+/// What an shared is made of.
 pub struct Rules {
     pub limits: Limits,
     pub writes: Option<Writes>,
@@ -57,11 +57,11 @@ pub struct Rules {
     pub recognize: Recognize,
 }
 
-impl Office {
-    pub fn new(shelf: Arc<Shelf>, porters: Porters, dock: Dock, rules: Rules) -> Office {
-        Office {
-            shelf,
-            porters,
+impl Shared {
+    pub fn new(values: Arc<ValueStore>, disk_threads: DiskThreads, dock: Dock, rules: Rules) -> Shared {
+        Shared {
+            values,
+            disk_threads,
             dock,
             limits: rules.limits,
             metrics: Metrics::default(),
@@ -126,14 +126,14 @@ impl Office {
     }
 
     /// Who shows this token.
-    pub fn admit(&self, shown: &[u8]) -> Option<Standing> {
+    pub fn admit(&self, shown: &[u8]) -> Option<Admission> {
         let holder = match self.is_open() {
             true => Holder::anyone(),
             false => self.tokens().holder(shown).cloned()?,
         };
         let doings = self.metrics.namespace(&holder.namespace);
         let _counted = self.known.one_more();
-        Some(Standing {
+        Some(Admission {
             holder,
             doings,
             _counted,
@@ -141,45 +141,45 @@ impl Office {
     }
 
     /// The token still holds.
-    pub fn knows(&self, standing: &Standing) -> bool {
-        self.is_open() || self.tokens().holds(&standing.holder)
+    pub fn knows(&self, admission: &Admission) -> bool {
+        self.is_open() || self.tokens().holds(&admission.holder)
     }
 }
 
 /// A connection as its dialect sees it.
-pub struct Desk<'a> {
-    pub office: &'a Office,
+pub struct Exchange<'a> {
+    pub shared: &'a Shared,
     pub peer: SocketAddr,
     pub out: &'a mut Outbox,
-    pub standing: &'a mut Option<Arc<Standing>>,
+    pub admission: &'a mut Option<Arc<Admission>>,
     /// What is to be carried before this connection goes on.
-    pub errand: &'a mut Option<Errand>,
+    pub job: &'a mut Option<Job>,
 }
 
-impl Desk<'_> {
+impl Exchange<'_> {
     pub fn count(&self, language: Language, outcome: Outcome) {
-        self.office.metrics.count(language, outcome);
-        if let Some(standing) = &*self.standing {
-            standing.doings.count(outcome);
+        self.shared.metrics.count(language, outcome);
+        if let Some(admission) = &*self.admission {
+            admission.doings.count(outcome);
         }
     }
 
     /// A content of this size is sent.
     pub fn gave(&self, size: u64) {
-        if let Some(standing) = &*self.standing {
-            add(&standing.doings.bytes_out, size);
+        if let Some(admission) = &*self.admission {
+            add(&admission.doings.bytes_out, size);
         }
     }
 
     /// Somebody has written something.
     pub fn wrote(&self, what: &'static str, key: &str, size: u64) {
-        let Some(standing) = &*self.standing else { return };
-        add(&standing.doings.bytes_in, size);
-        if let Some(writes) = &self.office.writes {
-            writes.tell(&Deed {
-                name: &standing.holder.name,
+        let Some(admission) = &*self.admission else { return };
+        add(&admission.doings.bytes_in, size);
+        if let Some(writes) = &self.shared.writes {
+            writes.tell(&DiskWork {
+                name: &admission.holder.name,
                 peer: self.peer,
-                namespace: &standing.holder.namespace,
+                namespace: &admission.holder.namespace,
                 what,
                 key,
                 size,
@@ -188,12 +188,12 @@ impl Desk<'_> {
     }
 
     /// Takes whoever shows this token as its holder.
-    pub fn admit(&mut self, shown: &[u8]) -> Option<Arc<Standing>> {
-        let standing = self.office.admit(shown).map(Arc::new);
-        if standing.is_none() {
-            self.office.metrics.turn(Turned::Token);
+    pub fn admit(&mut self, shown: &[u8]) -> Option<Arc<Admission>> {
+        let admission = self.shared.admit(shown).map(Arc::new);
+        if admission.is_none() {
+            self.shared.metrics.turn(Turned::Token);
         }
-        *self.standing = standing.clone();
-        standing
+        *self.admission = admission.clone();
+        admission
     }
 }

@@ -12,9 +12,9 @@ const MOST: usize = 600;
 pub const COLUMNS: [&str; 7] = ["at", "running", "slots", "waiting", "hits", "misses", "memory_kib"];
 
 #[derive(Default)]
-pub struct Past(VecDeque<Value>);
+pub struct History(VecDeque<Value>);
 
-impl Past {
+impl History {
     pub fn add(&mut self, sample: Value) {
         if self.0.len() == MOST {
             self.0.pop_front();
@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn what_is_long_ago_is_forgotten() {
-        let mut past = Past::default();
-        (0..MOST + 3).for_each(|at| past.add(json!(at)));
-        let samples = &past.json()["samples"];
+        let mut history = History::default();
+        (0..MOST + 3).for_each(|at| history.add(json!(at)));
+        let samples = &history.json()["samples"];
         assert_eq!(samples.as_array().map(Vec::len), Some(MOST));
         assert_eq!(samples[0], 3);
     }

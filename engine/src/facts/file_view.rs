@@ -28,7 +28,7 @@ const NAMES: usize = 64;
 
 /// A folder in which names are looked for.
 #[derive(Clone)]
-pub enum Shelf {
+pub enum FolderNames {
     Missing,
     Listed(Arc<Listing>),
     /// Its names are looked up one by one.
@@ -39,7 +39,7 @@ pub enum Shelf {
 type Known<T> = HashMap<Vec<u8>, T, FxBuildHasher>;
 
 /// What was found since it began: it serves requests that had arrived before, and no later ones.
-pub struct Moment {
+pub struct FileView {
     began: Instant,
     /// Nobody is served by it any more; only its room is of use.
     is_over: bool,
@@ -49,7 +49,7 @@ pub struct Moment {
     targets: Known<Result<Status, Errno>>,
     /// What links say.
     links: Known<Result<Vec<u8>, Errno>>,
-    shelves: Known<Shelf>,
+    folders: Known<FolderNames>,
     /// Folders by their real paths.
     real: Known<Vec<u8>>,
     /// Real paths of folders in which names may be looked up.
@@ -93,15 +93,15 @@ fn is_crooked(folder: &[u8]) -> bool {
     folder.len() > 1 && folder[1..].split(|b| *b == b'/').any(is_odd)
 }
 
-impl Moment {
-    pub fn begin() -> Moment {
-        Moment {
+impl FileView {
+    pub fn begin() -> FileView {
+        FileView {
             began: Instant::now(),
             is_over: false,
             names: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
             targets: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
             links: Known::default(),
-            shelves: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
+            folders: Known::with_capacity_and_hasher(ROOM, FxBuildHasher),
             real: Known::default(),
             searched: Vec::new(),
         }
@@ -113,12 +113,12 @@ impl Moment {
         self.names.clear();
         self.targets.clear();
         self.links.clear();
-        self.shelves.clear();
+        self.folders.clear();
         self.real.clear();
         self.searched.clear();
     }
 
-    fn begin_again(mut self) -> Moment {
+    fn begin_again(mut self) -> FileView {
         self.end();
         self.is_over = false;
         self.began = Instant::now();
@@ -126,11 +126,11 @@ impl Moment {
     }
 
     /// This one, if it began when the request that arrived then was there already; otherwise another that begins now.
-    pub fn for_request(known: Option<Moment>, arrived: Instant) -> Moment {
+    pub fn for_request(known: Option<FileView>, arrived: Instant) -> FileView {
         match known {
             Some(moment) if !moment.is_over && arrived <= moment.began => moment,
             Some(moment) => moment.begin_again(),
-            None => Moment::begin(),
+            None => FileView::begin(),
         }
     }
 
@@ -282,32 +282,32 @@ impl Moment {
         self.resolved_folder(folder, LINKS).ok()
     }
 
-    pub fn shelf(&mut self, folder: &[u8], world: &World) -> Shelf {
-        if let Some(shelf) = self.shelves.get(folder) {
-            return shelf.clone();
+    pub fn folder_names(&mut self, folder: &[u8], world: &World) -> FolderNames {
+        if let Some(folder_names) = self.folders.get(folder) {
+            return folder_names.clone();
         }
         // What is below something that is missing is missing: whole families of folders are looked for in vain.
         let above = split(folder).filter(|(above, _)| *above != folder);
-        let is_missing = above.is_some_and(|(above, name)| match self.shelves.get(above) {
-            Some(Shelf::Missing) => true,
-            Some(Shelf::Listed(listing)) => listing.lacks(name),
+        let is_missing = above.is_some_and(|(above, name)| match self.folders.get(above) {
+            Some(FolderNames::Missing) => true,
+            Some(FolderNames::Listed(listing)) => listing.lacks(name),
             _ => false,
         });
-        let shelf = if is_missing {
+        let folder_names = if is_missing {
             Err(Errno::NOENT)
         } else {
             self.status(folder)
         };
-        let shelf = match shelf {
-            Err(Errno::NOENT) => Shelf::Missing,
+        let folder_names = match folder_names {
+            Err(Errno::NOENT) => FolderNames::Missing,
             Ok(status) if status.kind() == Kind::Folder => {
                 let names = world.names(folder, &status);
-                names.map_or(Shelf::Unknown, Shelf::Listed)
+                names.map_or(FolderNames::Unknown, FolderNames::Listed)
             }
-            _ => Shelf::Unknown,
+            _ => FolderNames::Unknown,
         };
-        self.shelves.insert(folder.to_vec(), shelf.clone());
-        shelf
+        self.folders.insert(folder.to_vec(), folder_names.clone());
+        folder_names
     }
 
     /// Whether a file is known not to be there, by the names in its folder.
@@ -315,10 +315,10 @@ impl Moment {
         let Some((folder, name)) = split(path) else {
             return false;
         };
-        match self.shelf(folder, world) {
-            Shelf::Missing => true,
-            Shelf::Listed(listing) => listing.lacks(name),
-            Shelf::Unknown => false,
+        match self.folder_names(folder, world) {
+            FolderNames::Missing => true,
+            FolderNames::Listed(listing) => listing.lacks(name),
+            FolderNames::Unknown => false,
         }
     }
 }
@@ -351,17 +351,17 @@ mod tests {
     #[test]
     fn a_moment_serves_whoever_was_there_when_it_began() {
         let early = Instant::now();
-        let mut moment = Moment::for_request(None, early);
+        let mut moment = FileView::for_request(None, early);
         let began = moment.began;
         moment.names.insert(b"seen".to_vec(), Err(Errno::NOENT));
-        let again = Moment::for_request(Some(moment), began);
+        let again = FileView::for_request(Some(moment), began);
         assert_eq!(again.names.len(), 1);
         let later = began + std::time::Duration::from_nanos(1);
-        assert!(Moment::for_request(Some(again), later).names.is_empty());
-        let mut over = Moment::begin();
+        assert!(FileView::for_request(Some(again), later).names.is_empty());
+        let mut over = FileView::begin();
         let began = over.began;
         over.end();
-        assert!(Moment::for_request(Some(over), began).began > began);
+        assert!(FileView::for_request(Some(over), began).began > began);
     }
 
     #[test]
@@ -436,13 +436,13 @@ mod tests {
             "a/b/top/../a/far",
             "../../../../../../../../..",
         ];
-        let mut together = Moment::begin();
+        let mut together = FileView::begin();
         for name in names {
             let path = root.join(name);
             let path = path.as_os_str().as_bytes();
-            assert_eq!(Moment::begin().resolved(path), resolve(path), "{name}");
-            assert_eq!(Moment::begin().status(path), status(path), "{name}");
-            assert_eq!(Moment::begin().status_of_name(path), status_of_name(path), "{name}");
+            assert_eq!(FileView::begin().resolved(path), resolve(path), "{name}");
+            assert_eq!(FileView::begin().status(path), status(path), "{name}");
+            assert_eq!(FileView::begin().status_of_name(path), status_of_name(path), "{name}");
             assert_eq!(together.resolved(path), resolve(path), "{name}");
             assert_eq!(together.status(path), status(path), "{name}");
             assert_eq!(together.status_of_name(path), status_of_name(path), "{name}");

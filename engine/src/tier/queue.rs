@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::breaker::Breaker;
-use super::pulse::Pulse;
+use super::heartbeat::Heartbeat;
 use super::Fault;
 use crate::bytes::digest::Digest;
-use crate::cache::remote::shelf::Shelf;
+use crate::cache::remote::bundle::Bundle;
 use crate::cache::remote::wrapped::Wrapped;
 
 pub type Again<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
@@ -15,7 +15,7 @@ pub type Again<T> = Box<dyn FnOnce(Result<T, Fault>) + Send>;
 pub enum Wait {
     Find {
         key: Digest,
-        again: Again<Shelf>,
+        again: Again<Bundle>,
     },
     Fetch {
         wanted: Vec<Digest>,
@@ -34,13 +34,13 @@ impl Wait {
 
 /// What a worker is at.
 pub struct Post {
-    pub pulse: Arc<Pulse>,
+    pub heartbeat: Arc<Heartbeat>,
     /// Another one with each task, and when it is given up.
     pub turn: u64,
     pub waits: Vec<Wait>,
 }
 
-pub struct Desk {
+pub struct Queue {
     pub finds: VecDeque<Wait>,
     pub fetches: VecDeque<Wait>,
     pub posts: Vec<Post>,
@@ -52,25 +52,25 @@ pub struct Desk {
     pub is_closed: bool,
 }
 
-/// Asked for outside of the desk.
+/// Asked for outside of the queue.
 pub enum Task {
     Find(Vec<Digest>),
     Fetch(Vec<Digest>),
     Trial(Digest),
 }
 
-impl Desk {
-    pub fn new(workers: usize, pulses: impl Fn() -> Pulse) -> Desk {
+impl Queue {
+    pub fn new(workers: usize, heartbeats: impl Fn() -> Heartbeat) -> Queue {
         let post = |_| Post {
-            pulse: Arc::new(pulses()),
+            heartbeat: Arc::new(heartbeats()),
             turn: 0,
             waits: Vec::new(),
         };
-        Desk {
+        Queue {
             finds: VecDeque::new(),
             fetches: VecDeque::new(),
             posts: (0..workers).map(post).collect(),
-            breaker: Breaker::new(pulses().limits.pause),
+            breaker: Breaker::new(heartbeats().limits.pause),
             is_trial_due: false,
             asked: Digest([0; Digest::SIZE]),
             is_closed: false,
@@ -105,7 +105,7 @@ impl Desk {
         for post in &mut self.posts {
             all.append(&mut post.waits);
             post.turn += 1;
-            post.pulse.rest();
+            post.heartbeat.rest();
         }
         all
     }

@@ -25,7 +25,7 @@ pub enum Times {
 pub const OWN_CALLS: &str = "it makes system calls of its own";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Manners {
+pub struct ProgramRules {
     pub seeds: Seeds,
     pub times: Times,
     /// It looks at things only for what they are, if times make no difference to it.
@@ -38,7 +38,7 @@ pub struct Manners {
     pub listens: bool,
 }
 
-pub const STRANGER: Manners = Manners {
+pub const UNKNOWN: ProgramRules = ProgramRules {
     seeds: Seeds::Never,
     times: Times::Always,
     looks: false,
@@ -47,7 +47,7 @@ pub const STRANGER: Manners = Manners {
     listens: true,
 };
 /// Random numbers are for names of temporary files and of sections; see docs/cacheable.md.
-pub const COMPILER: Manners = Manners {
+pub const COMPILER: ProgramRules = ProgramRules {
     seeds: Seeds::Always,
     times: Times::Never,
     looks: true,
@@ -56,39 +56,39 @@ pub const COMPILER: Manners = Manners {
     listens: false,
 };
 /// As compilers are, but that it may be told to write a random number, and for some systems the time.
-const LINKER: Manners = Manners {
+const LINKER: ProgramRules = ProgramRules {
     seeds: Seeds::Never,
     ..COMPILER
 };
-const ARCHIVER: Manners = Manners {
+const ARCHIVER: ProgramRules = ProgramRules {
     times: Times::Archived,
     compiles: false,
     ..LINKER
 };
 /// Makes something of what is in files.
-const READER: Manners = Manners {
+const READER: ProgramRules = ProgramRules {
     times: Times::Never,
     looks: true,
     asks: true,
-    ..STRANGER
+    ..UNKNOWN
 };
 /// Has all variables, and may ask for anything in its own words.
-pub const SCRIPT: Manners = Manners {
+pub const SCRIPT: ProgramRules = ProgramRules {
     looks: false,
     asks: false,
     ..READER
 };
 /// Chooses at random how it lays out its tables, and has a module that asks for the time when it is loaded.
-const PYTHON: Manners = Manners {
+const PYTHON: ProgramRules = ProgramRules {
     seeds: Seeds::First,
     ..SCRIPT
 };
 
 /// Its runtime seeds its tables, and measures all the time; what it makes a date of is asked for on its own. Of the machine it asks
 /// how large that is, for its threads and its heap.
-pub const GO: Manners = Manners {
+pub const GO: ProgramRules = ProgramRules {
     seeds: Seeds::First,
-    ..STRANGER
+    ..UNKNOWN
 };
 
 /// Programs that are known by their names, and by what is written in them: a name alone says little of a program that did not
@@ -96,7 +96,7 @@ pub const GO: Manners = Manners {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Family {
     names: &'static [&'static str],
-    pub manners: Manners,
+    pub rules: ProgramRules,
     /// Each of its programs has one of these in its file. Where none is known, the system's own programs are believed only.
     pub marks: &'static [&'static str],
 }
@@ -120,22 +120,22 @@ static FAMILIES: [Family; 7] = [
             "lto-wrapper",
             "collect2",
         ],
-        manners: COMPILER,
+        rules: COMPILER,
         marks: &["COLLECT_GCC", "N5clang"],
     },
     Family {
         names: &["as"],
-        manners: COMPILER,
+        rules: COMPILER,
         marks: &["GNU assembler"],
     },
     Family {
         names: &["ld", "ld.bfd", "ld.gold", "ld.lld"],
-        manners: LINKER,
+        rules: LINKER,
         marks: &["GNU ld", "N4gold", "N3lld"],
     },
     Family {
         names: &["ar"],
-        manners: ARCHIVER,
+        rules: ARCHIVER,
         marks: &["thin archive", "liblto_plugin", "N4llvm"],
     },
     Family {
@@ -143,7 +143,7 @@ static FAMILIES: [Family; 7] = [
             "bison", "flex", "m4", "sed", "cat", "protoc", "xxd", "gperf", "re2c", "grep", "sort", "tr", "cut", "head",
             "tail", "wc", "echo", "true", "false",
         ],
-        manners: READER,
+        rules: READER,
         marks: &[
             "GNU Bison",
             "YY_FLEX_MAJOR_VERSION",
@@ -157,12 +157,12 @@ static FAMILIES: [Family; 7] = [
     },
     Family {
         names: &["sh", "dash", "mawk"],
-        manners: SCRIPT,
+        rules: SCRIPT,
         marks: &[],
     },
     Family {
         names: &["python", "pypy"],
-        manners: PYTHON,
+        rules: PYTHON,
         marks: &["Py_BytesMain", "pypy_main_startup"],
     },
 ];
@@ -181,7 +181,7 @@ impl Family {
         let plain = unversioned(&name);
         let of = |name: &str| FAMILIES.iter().find(|family| family.names.contains(&name));
         // Only tool chains have a target's name before their own.
-        let of_chain = |name: String| of(&name).filter(|family| !family.manners.listens);
+        let of_chain = |name: String| of(&name).filter(|family| !family.rules.listens);
         let found = of(&name).or_else(|| of(&plain));
         found
             .or_else(|| of_chain(last(&name)))
@@ -189,10 +189,10 @@ impl Family {
     }
 }
 
-impl Manners {
+impl ProgramRules {
     /// As the name of a program's file says.
-    pub fn of(program: &[u8]) -> Manners {
-        Family::of(program).map_or(STRANGER, |family| family.manners)
+    pub fn of(program: &[u8]) -> ProgramRules {
+        Family::of(program).map_or(UNKNOWN, |family| family.rules)
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_program_is_known_by_the_name_of_its_file() {
-        for (path, manners) in [
+        for (path, rules) in [
             ("/usr/bin/x86_64-linux-gnu-gcc-12", COMPILER),
             ("/usr/lib/gcc/x86_64-linux-gnu/12/cc1plus", COMPILER),
             ("/usr/lib/gcc/x86_64-linux-gnu/12/cc1", COMPILER),
@@ -244,12 +244,12 @@ mod tests {
             ("/usr/bin/m4", READER),
             ("/usr/bin/dash", SCRIPT),
             ("/opt/bin/python3.11", PYTHON),
-            ("/usr/bin/tar", STRANGER),
-            ("/usr/bin/lto-dump-12", STRANGER),
-            ("/usr/bin/posh-sh", STRANGER),
-            ("", STRANGER),
+            ("/usr/bin/tar", UNKNOWN),
+            ("/usr/bin/lto-dump-12", UNKNOWN),
+            ("/usr/bin/posh-sh", UNKNOWN),
+            ("", UNKNOWN),
         ] {
-            assert_eq!(Manners::of(path.as_bytes()), manners, "{path}");
+            assert_eq!(ProgramRules::of(path.as_bytes()), rules, "{path}");
         }
     }
 
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_program_of_go_says_so() {
-        let path = std::env::temp_dir().join(format!("manners-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("rules-{}", std::process::id()));
         let name = path.as_os_str().as_encoded_bytes();
         for (text, is) in [
             (&b"\x7fELF....\x04\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0id"[..], true),

@@ -17,32 +17,32 @@ const CHECK: usize = 16;
 /// As many as a store keeps of one command.
 pub const MOST_ENTRIES: usize = 16;
 const MOST_BLOBS: usize = 4096;
-/// Of the newest entry's shelf; of the others' share; of all entries without blobs.
+/// Of the newest entry's bundle; of the others' share; of all entries without blobs.
 const ROOM: usize = 1 << 20;
 const ROOM_FOR_OLD: usize = 256 << 10;
 const ROOM_FOR_ENTRIES: usize = 512 << 10;
-/// No value is larger that holds a shelf: one entry may be larger than its room.
-pub const LARGEST_SHELF: usize = 16 << 20;
+/// No value is larger that holds a bundle: one entry may be larger than its room.
+pub const LARGEST_BUNDLE: usize = 16 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Shelf {
+pub struct Bundle {
     pub entries: Vec<Vec<u8>>,
     pub blobs: HashMap<Digest, Wrapped>,
 }
 
-/// A shelf, and what is to be stored beside it.
+/// A bundle, and what is to be stored beside it.
 pub struct Arranged {
-    pub shelf: Shelf,
+    pub bundle: Bundle,
     pub beside: Vec<(Digest, Wrapped)>,
 }
 
-impl Shelf {
+impl Bundle {
     /// With one more entry in front.
     pub fn with(self, entry: Vec<u8>, blobs: Vec<(Digest, Wrapped)>) -> Arranged {
         let mut at_hand = self.blobs;
         at_hand.extend(blobs);
         let old = self.entries.into_iter().filter(|old| *old != entry).collect::<Vec<_>>();
-        let mut shelf = Shelf::default();
+        let mut bundle = Bundle::default();
         let mut beside = Vec::new();
         let (mut entries, mut used) = (0, 0);
         for (number, bytes) in std::iter::once(entry).chain(old).take(MOST_ENTRIES).enumerate() {
@@ -60,14 +60,14 @@ impl Shelf {
                 let Some(blob) = at_hand.remove(&digest) else { continue };
                 if used + blob.bytes.len() <= room {
                     used += blob.bytes.len();
-                    shelf.blobs.insert(digest, blob);
+                    bundle.blobs.insert(digest, blob);
                 } else {
                     beside.push((digest, blob));
                 }
             }
-            shelf.entries.push(bytes);
+            bundle.entries.push(bytes);
         }
-        Arranged { shelf, beside }
+        Arranged { bundle, beside }
     }
 
     pub fn encode(&self, key: &Digest) -> Vec<u8> {
@@ -86,8 +86,8 @@ impl Shelf {
         [&MAGIC[..], &check(key, &body), &body].concat()
     }
 
-    /// `None` if the bytes are no shelf of this key.
-    pub fn decode(key: &Digest, bytes: &[u8]) -> Option<Shelf> {
+    /// `None` if the bytes are no bundle of this key.
+    pub fn decode(key: &Digest, bytes: &[u8]) -> Option<Bundle> {
         let rest = bytes.strip_prefix(MAGIC)?;
         let (found, mut rest) = rest.split_at_checked(CHECK)?;
         if found != check(key, rest) {
@@ -110,7 +110,7 @@ impl Shelf {
             Some((digest, Wrapped { coding, bytes }))
         };
         let blobs = (0..count).map(|_| blob()).collect::<Option<_>>()?;
-        rest.is_empty().then_some(Shelf { entries, blobs })
+        rest.is_empty().then_some(Bundle { entries, blobs })
     }
 
     pub fn is_empty(&self) -> bool {
@@ -131,7 +131,7 @@ pub fn decode_blob(bytes: &[u8]) -> Option<Wrapped> {
     })
 }
 
-/// Keyed by what the shelf is for: a value that was moved or cut is none.
+/// Keyed by what the bundle is for: a value that was moved or cut is none.
 fn check(key: &Digest, body: &[u8]) -> [u8; CHECK] {
     let digest = blake3::keyed_hash(&key.0, body);
     std::array::from_fn(|at| digest.as_bytes()[at])
@@ -186,53 +186,53 @@ mod tests {
         Digest::of(b"key")
     }
 
-    fn filled(count: u8, size: usize) -> (Shelf, Vec<(Digest, Wrapped)>) {
+    fn filled(count: u8, size: usize) -> (Bundle, Vec<(Digest, Wrapped)>) {
         let mut beside = Vec::new();
-        let shelf = (0..count).fold(Shelf::default(), |shelf, seed| {
+        let bundle = (0..count).fold(Bundle::default(), |bundle, seed| {
             let (entry, blob) = made(size, seed);
-            let arranged = shelf.with(entry, vec![blob]);
+            let arranged = bundle.with(entry, vec![blob]);
             beside.extend(arranged.beside);
-            arranged.shelf
+            arranged.bundle
         });
-        (shelf, beside)
+        (bundle, beside)
     }
 
     #[test]
     fn the_newest_comes_first_and_sixteen_stay() {
-        let (shelf, beside) = filled(20, 10);
-        assert_eq!(shelf.entries.len(), MOST_ENTRIES);
-        assert_eq!(shelf.entries[0], made(10, 19).0);
-        assert_eq!(shelf.blobs.len(), MOST_ENTRIES, "of what is gone no blob stays");
+        let (bundle, beside) = filled(20, 10);
+        assert_eq!(bundle.entries.len(), MOST_ENTRIES);
+        assert_eq!(bundle.entries[0], made(10, 19).0);
+        assert_eq!(bundle.blobs.len(), MOST_ENTRIES, "of what is gone no blob stays");
         assert!(beside.is_empty());
-        let again = shelf.clone().with(made(10, 10).0, vec![]).shelf;
+        let again = bundle.clone().with(made(10, 10).0, vec![]).bundle;
         assert_eq!(again.entries.len(), MOST_ENTRIES);
         assert_eq!(again.entries[0], made(10, 10).0);
     }
 
     #[test]
     fn what_does_not_fit_is_a_value_of_its_own() {
-        let (shelf, beside) = filled(4, 200_000);
-        assert_eq!(shelf.entries.len(), 4);
+        let (bundle, beside) = filled(4, 200_000);
+        assert_eq!(bundle.entries.len(), 4);
         assert_eq!(
-            shelf.blobs.len(),
+            bundle.blobs.len(),
             1,
             "one old one and the newest would be more than old ones may have"
         );
-        assert!(shelf.blobs.contains_key(&made(200_000, 3).1 .0));
+        assert!(bundle.blobs.contains_key(&made(200_000, 3).1 .0));
         assert_eq!(beside.len(), 3);
         let (entry, blob) = made(2 << 20, 9);
-        let arranged = shelf.with(entry, vec![blob.clone()]);
+        let arranged = bundle.with(entry, vec![blob.clone()]);
         assert_eq!(arranged.beside[0], blob);
-        assert!(arranged.shelf.encode(&key()).len() < ROOM + 1000);
+        assert!(arranged.bundle.encode(&key()).len() < ROOM + 1000);
     }
 
     #[test]
     fn a_shelf_is_read_as_it_was_written_and_for_its_key_alone() {
-        let (shelf, _) = filled(3, 5000);
-        let bytes = shelf.encode(&key());
-        assert_eq!(Shelf::decode(&key(), &bytes), Some(shelf));
-        assert_eq!(Shelf::decode(&Digest::of(b"other"), &bytes), None);
-        assert_eq!(Shelf::decode(&key(), b""), None);
+        let (bundle, _) = filled(3, 5000);
+        let bytes = bundle.encode(&key());
+        assert_eq!(Bundle::decode(&key(), &bytes), Some(bundle));
+        assert_eq!(Bundle::decode(&Digest::of(b"other"), &bytes), None);
+        assert_eq!(Bundle::decode(&key(), b""), None);
     }
 
     #[test]
@@ -241,8 +241,8 @@ mod tests {
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x41;
-            assert_eq!(Shelf::decode(&key(), &damaged), None, "{at}");
-            assert_eq!(Shelf::decode(&key(), &bytes[..at]), None, "{at}");
+            assert_eq!(Bundle::decode(&key(), &damaged), None, "{at}");
+            assert_eq!(Bundle::decode(&key(), &bytes[..at]), None, "{at}");
         }
     }
 
@@ -250,9 +250,9 @@ mod tests {
     fn lengths_that_lie_are_no_shelf() {
         let signed = |body: &[u8]| [&MAGIC[..], &check(&key(), body), body].concat();
         for body in [&[1, 255, 255, 255, 255][..], &[17], &[0, 255, 255], &[0, 0, 0, 0], &[]] {
-            assert_eq!(Shelf::decode(&key(), &signed(body)), None, "{body:?}");
+            assert_eq!(Bundle::decode(&key(), &signed(body)), None, "{body:?}");
         }
-        assert_eq!(Shelf::decode(&key(), &signed(&[0, 0, 0])), Some(Shelf::default()));
+        assert_eq!(Bundle::decode(&key(), &signed(&[0, 0, 0])), Some(Bundle::default()));
     }
 
     #[test]

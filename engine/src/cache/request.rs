@@ -10,7 +10,7 @@ use super::store::Usage;
 use super::Cache;
 use crate::bytes::path_text;
 use crate::bytes::quantity;
-use crate::report::question::{Answer, Question, Wish};
+use crate::report::question::{Answer, Question, Request};
 use crate::report::remote::Remote;
 use crate::report::statistics::{Reasons, Statistics};
 use crate::settings::place::is_same;
@@ -25,20 +25,20 @@ impl Cache {
         if let Some(words) = self.refusal(&question.store) {
             return Answer::Refusal(words);
         }
-        match question.wish {
-            Wish::Statistics => Answer::Statistics(Box::new(self.statistics())),
-            Wish::Zero => self.zero(),
-            Wish::Clear => self.removing(|cache| cache.store.clear().map(drop)),
-            Wish::Evict { seconds } => self.removing(|cache| {
+        match question.request {
+            Request::Statistics => Answer::Statistics(Box::new(self.statistics())),
+            Request::Zero => self.zero(),
+            Request::Clear => self.removing(|cache| cache.store.clear().map(drop)),
+            Request::Evict { seconds } => self.removing(|cache| {
                 cache.store.evict_older_than(Duration::from_secs(seconds));
                 Ok(())
             }),
-            Wish::CleanUp => self.removing(|cache| {
+            Request::CleanUp => self.removing(|cache| {
                 cache.store.set_max_size(cache.store.usage().max_size);
                 Ok(())
             }),
-            Wish::Set { name, value } => self.set(&name, &value),
-            Wish::Explain { output } => self.explain(output.as_deref()),
+            Request::Set { name, value } => self.set(&name, &value),
+            Request::Explain { output } => self.explain(output.as_deref()),
         }
     }
 
