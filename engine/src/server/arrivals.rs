@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -9,11 +10,13 @@ use std::time::{Duration, Instant};
 use log::{debug, info, warn};
 use rustix::event::epoll;
 
+use super::command_flow::Event;
 use super::connection::{Connection, ConnectionKey};
 use super::slots::SessionId;
 use super::source::Source;
 use super::timers::Alarm;
-use super::{identity, Server, Tcp};
+use super::{identity, Server};
+use crate::files::folder::Folder;
 use crate::trust::peer::peer_of;
 use crate::trust::token::Token;
 use crate::wire::{Reply, Verdict, Why};
@@ -23,9 +26,75 @@ const CONNECTIONS: usize = 4096;
 /// How long we take no connections when there are no descriptors for them.
 const BREATH: Duration = Duration::from_millis(100);
 
+/// Where clients come from.
+pub(super) struct Listeners {
+    unix: Option<UnixListener>,
+    /// Our socket, as opposed to another engine's of the same name.
+    socket: Option<(u64, u64)>,
+    tcp: Option<Tcp>,
+}
+
+struct Tcp {
+    listener: TcpListener,
+    token: Token,
+    /// The token's file, as opposed to another engine's of the same name.
+    file: Option<(u64, u64)>,
+    port: u16,
+}
+
+impl Listeners {
+    pub(super) fn new(unix: UnixListener, folder: &Folder) -> Listeners {
+        Listeners {
+            unix: Some(unix),
+            socket: identity(&folder.socket()),
+            tcp: None,
+        }
+    }
+
+    pub(super) fn tcp_port(&self) -> Option<u16> {
+        self.tcp.as_ref().map(|tcp| tcp.port)
+    }
+
+    /// A client over TCP has shown our token.
+    pub(super) fn admit(&self, token: &[u8]) -> bool {
+        self.tcp.as_ref().is_some_and(|tcp| tcp.token.admits(token))
+    }
+
+    fn each(&self, mut act: impl FnMut(BorrowedFd<'_>, Source) -> rustix::io::Result<()>) -> rustix::io::Result<()> {
+        if let Some(unix) = &self.unix {
+            act(unix.as_fd(), Source::Unix)?;
+        }
+        if let Some(tcp) = &self.tcp {
+            act(tcp.listener.as_fd(), Source::Tcp)?;
+        }
+        Ok(())
+    }
+
+    /// Takes no more clients.
+    fn close(&mut self, folder: &Folder) {
+        // First the name, so that the next client starts another engine; then those who came before that.
+        let socket = folder.socket();
+        if identity(&socket) == self.socket {
+            let _ = fs::remove_file(socket);
+        }
+        let token = folder.token();
+        if self.tcp.take().is_some_and(|tcp| tcp.file == identity(&token)) {
+            let _ = fs::remove_file(token);
+        }
+        self.unix = None;
+    }
+}
+
+/// Since when there is neither a client nor a command.
+#[derive(Default)]
+pub(super) struct Idleness {
+    since: Option<Instant>,
+    is_watched: bool,
+}
+
 impl Server {
     pub(super) fn accept_unix(&mut self) {
-        while let Some(accepted) = self.unix.as_ref().map(UnixListener::accept) {
+        while let Some(accepted) = self.listeners.unix.as_ref().map(UnixListener::accept) {
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => return self.accept_later(&error),
@@ -41,7 +110,7 @@ impl Server {
     }
 
     pub(super) fn accept_tcp(&mut self) {
-        while let Some(accepted) = self.tcp.as_ref().map(|tcp| tcp.listener.accept()) {
+        while let Some(accepted) = self.listeners.tcp.as_ref().map(|tcp| tcp.listener.accept()) {
             let stream = match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => return self.accept_later(&error),
@@ -58,29 +127,18 @@ impl Server {
             return;
         }
         warn!("accept a connection: {error}");
-        if self.listeners(|epoll, fd, _| epoll::delete(epoll, fd)).is_ok() {
+        if self.listeners.each(|fd, _| epoll::delete(&self.epoll, fd)).is_ok() {
             self.timers.set(Instant::now() + BREATH, Alarm::Accept);
         }
     }
 
     pub(super) fn accept_again(&mut self) {
-        let watched = self.listeners(|epoll, fd, source| epoll::add(epoll, fd, source.data(), epoll::EventFlags::IN));
+        let input = epoll::EventFlags::IN;
+        let watch = |fd: BorrowedFd<'_>, source: Source| epoll::add(&self.epoll, fd, source.data(), input);
+        let watched = self.listeners.each(watch);
         if let Err(error) = watched {
             warn!("watch the listeners: {error}");
         }
-    }
-
-    fn listeners(
-        &self,
-        act: impl Fn(&OwnedFd, BorrowedFd<'_>, Source) -> rustix::io::Result<()>,
-    ) -> rustix::io::Result<()> {
-        if let Some(unix) = &self.unix {
-            act(&self.epoll, unix.as_fd(), Source::Unix)?;
-        }
-        if let Some(tcp) = &self.tcp {
-            act(&self.epoll, tcp.listener.as_fd(), Source::Tcp)?;
-        }
-        Ok(())
     }
 
     fn admit(&mut self, fd: OwnedFd, peer: Option<u32>) {
@@ -91,7 +149,7 @@ impl Server {
             return;
         }
         self.totals.connections += 1;
-        self.idle_since = None;
+        self.idleness.since = None;
         let mut connection = Connection::new(fd, peer);
         if self.connections.len() >= CONNECTIONS {
             self.totals.refuse(Why::Crowded);
@@ -102,7 +160,7 @@ impl Server {
             let _ = connection.flush();
             return;
         }
-        self.connections.insert(key, connection);
+        self.connections.add(key, connection);
         self.watch_greetings();
     }
 
@@ -111,8 +169,8 @@ impl Server {
         if self.are_greetings_watched {
             return;
         }
-        let waiting = self.connections.values().filter(|c| !c.greeted);
-        if let Some(first) = waiting.map(|c| c.arrived).min() {
+        let waiting = self.connections.iter().filter(|(_, c)| !c.greeted);
+        if let Some(first) = waiting.map(|(_, c)| c.arrived).min() {
             self.are_greetings_watched = true;
             self.timers.set(first + GREETING_TIME, Alarm::Greetings);
         }
@@ -120,13 +178,9 @@ impl Server {
 
     pub(super) fn on_greetings_due(&mut self) {
         self.are_greetings_watched = false;
-        let silent = |c: &&Connection| !c.greeted && c.arrived.elapsed() >= GREETING_TIME;
-        let keys: Vec<_> = self
-            .connections
-            .iter()
-            .filter(|(_, c)| silent(c))
-            .map(|(key, _)| *key)
-            .collect();
+        let is_silent = |c: &Connection| !c.greeted && c.arrived.elapsed() >= GREETING_TIME;
+        let silent = self.connections.iter().filter(|(_, c)| is_silent(c));
+        let keys: Vec<_> = silent.map(|(key, _)| key).collect();
         for key in keys {
             self.drop_connection(key, "no greeting in time");
         }
@@ -134,10 +188,10 @@ impl Server {
     }
 
     pub(super) fn listen_tcp(&mut self) -> io::Result<u16> {
-        if let Some(tcp) = &self.tcp {
-            return Ok(tcp.port);
+        if let Some(port) = self.listeners.tcp_port() {
+            return Ok(port);
         }
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+        let listener = TcpListener::bind(("127.0.0.1", 0))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
         let token = Token::random()?;
@@ -145,7 +199,7 @@ impl Server {
         epoll::add(&self.epoll, &listener, Source::Tcp.data(), epoll::EventFlags::IN)?;
         info!("listens on 127.0.0.1:{port} for clients with the token");
         let file = identity(&self.options.folder.token());
-        self.tcp = Some(Tcp {
+        self.listeners.tcp = Some(Tcp {
             listener,
             token,
             file,
@@ -156,64 +210,61 @@ impl Server {
 
     /// Ends a connection and all that was asked for over it.
     pub(super) fn drop_connection(&mut self, key: ConnectionKey, why: &str) {
-        let Some(connection) = self.connections.remove(&key) else {
+        let Some(connection) = self.connections.remove(key) else {
             return;
         };
         debug!("connection {key} ends: {why}");
         let live: Vec<_> = connection.live.into_values().collect();
         if let Some(client) = connection.client {
-            self.retract_all(&client.session, &live);
+            self.withdraw_waiting(&client.session, &live);
             self.leave_session(&client.session);
         }
         for command in connection.paused {
-            self.watch_output(command, true);
+            self.read_on(command);
         }
         for command in live {
-            self.end_command(command, Verdict::Cancelled);
+            self.happens(command, Event::End(Verdict::Cancelled));
         }
         // What it held may let others start, in another round if this one is at its end.
-        self.touched.push(key);
+        self.connections.touch(key);
         self.rest();
     }
 
     fn leave_session(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return;
-        };
-        session.connections -= 1;
-        if session.connections == 0 {
-            if session.is_told {
-                info!("build ends: {} (process {})", session.name, session.pid);
-            }
-            self.sessions.remove(id);
-            self.slots.withdraw(id);
-            self.forget_if_over(id);
-            self.stand_back();
+        let Some(session) = self.sessions.leave(id) else { return };
+        if session.is_logged {
+            info!("build ends: {} (process {})", session.name, session.pid);
         }
+        self.slots.withdraw(id);
+        self.forget_if_over(id);
+        self.stand_back();
     }
 
     /// Begins to count the time that nobody needs us.
     pub(super) fn rest(&mut self) {
-        if self.connections.is_empty() && self.commands.is_empty() && self.idle_since.is_none() {
-            self.idle_since = Some(Instant::now());
+        if self.connections.is_empty() && self.commands.is_empty() && self.idleness.since.is_none() {
+            self.idleness.since = Some(Instant::now());
             self.watch_idleness();
         }
     }
 
     /// One alarm at a time: we rest after each of thousands of short calls.
     fn watch_idleness(&mut self) {
-        let at = self.idle_since.and_then(|since| since.checked_add(self.options.idle));
+        let at = self
+            .idleness
+            .since
+            .and_then(|since| since.checked_add(self.options.idle));
         // Longer than the clock can tell is for ever.
-        if let Some(at) = at.filter(|_| !self.is_idleness_watched) {
-            self.is_idleness_watched = true;
+        if let Some(at) = at.filter(|_| !self.idleness.is_watched) {
+            self.idleness.is_watched = true;
             self.timers.set(at, Alarm::Idle);
         }
     }
 
     pub(super) fn on_idle(&mut self) {
-        self.is_idleness_watched = false;
+        self.idleness.is_watched = false;
         let idle = self.options.idle;
-        if self.idle_since.is_some_and(|since| since.elapsed() >= idle) {
+        if self.idleness.since.is_some_and(|since| since.elapsed() >= idle) {
             info!("nobody has come for {} s: leaving", idle.as_secs());
             self.leave();
         } else {
@@ -225,22 +276,13 @@ impl Server {
     pub(super) fn leave(&mut self) {
         if !self.leaving {
             self.leaving = true;
-            // First the name, so that the next client starts another engine; then whoever came before that.
-            let socket = self.options.folder.socket();
-            if identity(&socket) == self.socket {
-                let _ = fs::remove_file(socket);
-            }
-            let token = self.options.folder.token();
-            if self.tcp.take().is_some_and(|tcp| tcp.file == identity(&token)) {
-                let _ = fs::remove_file(token);
-            }
-            self.unix = None;
+            self.listeners.close(&self.options.folder);
         }
-        self.touched.extend(self.connections.keys());
+        self.connections.touch_all();
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.leaving && self.commands.is_empty() && self.connections.values().all(|c| c.is_watching())
+        self.leaving && self.commands.is_empty() && self.connections.iter().all(|(_, c)| c.is_watching())
     }
 
     pub(super) fn on_signal(&mut self) {
@@ -256,7 +298,7 @@ impl Server {
 
     pub(super) fn stop_now(&mut self) {
         self.leave();
-        let keys: Vec<_> = self.connections.keys().copied().collect();
+        let keys: Vec<_> = self.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.drop_connection(key, "the engine stops");
         }

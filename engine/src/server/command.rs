@@ -1,6 +1,11 @@
-//! One command, from its request to its outcome: waiting, running, ended; its streams and its process group.
+//! The states of a command, from its request to its outcome. Each state is a type that owns what it needs, and the methods
+//! of a type do the input and output of that state without ever waiting.
 //!
-//! Does the input and output of one command without waiting; `server` decides when.
+//! ```text
+//! Asking ─► Waiting ─► Starting ─► Running ─► Storing ─► over
+//! ```
+//!
+//! Which event leads from one state to the next is in `command_flow`. This file knows no connections and no slots.
 
 use std::fs;
 use std::io;
@@ -13,6 +18,7 @@ use rustix::pipe::PipeFlags;
 use rustix::process::{kill_process_group, Pid, Signal};
 
 use super::connection::ConnectionKey;
+use super::silence::StoreWait;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
 use super::starters::What;
@@ -79,15 +85,30 @@ pub struct Holdings {
     pub roster_entry: Option<usize>,
 }
 
-/// A command that the starters is about to start.
+/// The cache is asked whether the command is known.
+pub struct Asking {
+    pub supplies: Supplies,
+    pub wait: StoreWait,
+}
+
+/// The command is to run, and has no slot yet.
+pub struct Waiting {
+    pub supplies: Supplies,
+    /// Absent if the cache was not asked.
+    pub case: Option<Box<Case>>,
+}
+
+/// The command has a slot, and one of the starters is about to start it.
 pub struct Starting {
     ours: [Option<OwnedFd>; 3],
     input: Vec<u8>,
-    /// It was cancelled meanwhile.
-    pub cancelled: bool,
+    /// It is to end as soon as it runs.
+    pub is_cancelled: bool,
     pub holdings: Holdings,
+    pub case: Option<Box<Case>>,
 }
 
+/// The command runs, or somebody still holds its pipes.
 pub struct Running {
     /// Zero between two parts.
     pub pid: i32,
@@ -112,23 +133,28 @@ pub struct Running {
     spent: Ended,
     /// How it ended, where that is not for the kernel to say.
     settled: Option<Ended>,
+    pub case: Option<Box<Case>>,
+}
+
+/// The command is over, and what came of it is being stored.
+pub struct Storing {
+    pub outcome: Outcome,
+    /// Why it had to run.
+    pub words: String,
+    pub wait: StoreWait,
 }
 
 pub enum State {
-    /// The cache is asked for it.
-    Asking(Supplies),
-    Waiting(Supplies),
+    Asking(Asking),
+    Waiting(Waiting),
     Starting(Starting),
     Running(Box<Running>),
-    /// It is over, and what came of it is being stored.
-    Keeping(Box<Outcome>),
+    Storing(Box<Storing>),
 }
 
 pub struct Command {
     pub order: Arc<Order>,
     pub state: State,
-    /// What the cache has to do with it.
-    pub case: Option<Box<Case>>,
 }
 
 /// A command that may be cached.
@@ -164,7 +190,7 @@ impl Case {
         }
     }
 
-    /// Whoever prints more is not stored.
+    /// Output is stored up to a limit; a command that prints more is not stored.
     pub fn note_output(&mut self, stream: usize, data: &[u8]) {
         if self.ticket.is_none() {
             return;
@@ -200,12 +226,12 @@ impl Drop for Case {
     }
 }
 
-impl Supplies {
+impl Waiting {
     /// Opens the pipes that are wanted: what the command gets, and what we keep until it runs.
-    pub fn open(&mut self, execute: &Execute, terminal: Option<Size>) -> io::Result<([Option<OwnedFd>; 3], Starting)> {
+    pub fn open(self, execute: &Execute, terminal: Option<Size>) -> io::Result<([Option<OwnedFd>; 3], Starting)> {
         let mut theirs = [None, None, None];
         let mut ours = [None, None, None];
-        let mut descriptors = std::mem::take(&mut self.descriptors).into_iter();
+        let mut descriptors = self.supplies.descriptors.into_iter();
         for (i, stdio) in execute.stdio.into_iter().enumerate() {
             match stdio {
                 Stdio::Null | Stdio::SameAsStdout => {}
@@ -229,16 +255,17 @@ impl Supplies {
         }
         let starting = Starting {
             ours,
-            input: std::mem::take(&mut self.input),
-            cancelled: false,
+            input: self.supplies.input,
+            is_cancelled: false,
             holdings: Holdings::default(),
+            case: self.case,
         };
         Ok((theirs, starting))
     }
 }
 
 impl Starting {
-    pub fn started(self, child: Child, at: Instant, is_parked: bool, next_parts: Option<NextParts>) -> Running {
+    pub fn run(self, child: Child, at: Instant, is_parked: bool, next_parts: Option<NextParts>) -> Running {
         let [stdin, stdout, stderr] = self.ours;
         let data = self.input;
         let capture = |fd| Capture { fd, held: Vec::new() };
@@ -257,26 +284,7 @@ impl Starting {
             next_parts,
             spent: Ended::default(),
             settled: None,
-        }
-    }
-}
-
-impl Command {
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
-    }
-
-    pub fn running(&self) -> Option<&Running> {
-        match &self.state {
-            State::Running(running) => Some(running),
-            _ => None,
-        }
-    }
-
-    pub fn running_mut(&mut self) -> Option<&mut Running> {
-        match &mut self.state {
-            State::Running(running) => Some(running),
-            _ => None,
+            case: self.case,
         }
     }
 }
@@ -346,7 +354,7 @@ impl Running {
 
     /// A process has ended: what is to run next for this command, if anything is. `strike` is done before a process is
     /// reaped.
-    pub fn next_leg(&mut self, strike: impl FnOnce()) -> Option<What> {
+    pub fn next_part(&mut self, strike: impl FnOnce()) -> Option<What> {
         let next_parts = self.next_parts.as_mut()?;
         let went_well = spawn::has_succeeded(&self.pidfd);
         if self.verdict != Verdict::Ran || (went_well && next_parts.next.is_none()) {
@@ -424,6 +432,18 @@ impl Running {
         self.feed = None;
     }
 
+    /// Takes what was read of a stream and not sent. It is noted for the cache, too.
+    pub fn take_output(&mut self, stream: usize) -> Vec<u8> {
+        let data = match &mut self.captures[stream] {
+            Some(capture) => std::mem::take(&mut capture.held),
+            None => std::mem::take(&mut self.rest[stream]),
+        };
+        if let Some(case) = &mut self.case {
+            case.note_output(stream, &data);
+        }
+        data
+    }
+
     /// Reads one captured stream once; true if enough is held to be sent.
     pub fn read(&mut self, stream: usize, scratch: &mut [u8]) -> bool {
         let Some(capture) = &mut self.captures[stream] else {
@@ -446,14 +466,6 @@ impl Running {
     pub fn close(&mut self, stream: usize) {
         if let Some(capture) = self.captures[stream].take() {
             self.rest[stream] = capture.held;
-        }
-    }
-
-    /// What was read of a stream and not sent.
-    pub fn take(&mut self, stream: usize) -> Vec<u8> {
-        match &mut self.captures[stream] {
-            Some(capture) => std::mem::take(&mut capture.held),
-            None => std::mem::take(&mut self.rest[stream]),
         }
     }
 

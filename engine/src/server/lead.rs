@@ -94,7 +94,7 @@ impl Lead {
                 return Left::ForGood(place.take(), Err(error));
             }
             server.round(events.drain(..));
-            let Some(question) = server.at_hand.take() else {
+            let Some(question) = server.round.question.take() else {
                 continue;
             };
             let Some(cache) = server.cache_threads.opened() else {
@@ -155,7 +155,7 @@ impl Lead {
 impl Server {
     /// Waits for events, but not beyond the next alarm.
     fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let wait = if self.touched.is_empty() {
+        let wait = if !self.connections.is_any_touched() {
             let next = self.timers.next();
             next.map(|at| at.saturating_duration_since(std::time::Instant::now()))
         } else {

@@ -5,21 +5,25 @@
 
 mod arrivals;
 mod auditor;
-mod cached;
+mod cache;
 mod command;
+mod command_flow;
 mod commands;
 mod connection;
+mod connections;
 mod lead;
 mod neighbours;
+mod observation;
 mod report;
 mod requests;
+mod sessions;
 mod silence;
 mod slots;
 mod source;
 mod starters;
 mod timers;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -43,13 +47,16 @@ use crate::process::pins::Pins;
 use crate::process::place::Place;
 use crate::process::roster::Roster;
 use crate::process::service::{open_signals, raise_descriptor_limit};
-use crate::report::status::{Counts, Totals};
-use crate::trust::token::Token;
+use crate::report::status::Totals;
 use crate::wire::Verdict;
+use arrivals::{Idleness, Listeners};
 use auditor::Auditor;
-use command::Command;
-use connection::{Connection, ConnectionKey};
-use slots::{CommandKey, SessionId, Slots};
+use command_flow::Event;
+use commands::Commands;
+use connection::ConnectionKey;
+use connections::Connections;
+use sessions::Sessions;
+use slots::Slots;
 use source::Source;
 use starters::Starters;
 use timers::{Alarm, Timers};
@@ -59,24 +66,32 @@ use self::neighbours::Neighbours;
 const EVENTS: usize = 256;
 const SCRATCH: usize = 256 << 10;
 
-/// A build: all connections with one session number.
-struct Session {
-    name: String,
-    pid: u32,
-    connections: usize,
-    own_slots: bool,
-    started: Instant,
-    counts: Counts,
-    /// Something of it ran, or was to: the log has it.
-    is_told: bool,
+/// What one round of the event loop remembers.
+struct Round {
+    /// Nothing but one event is there: there is time to start a command.
+    is_calm: bool,
+    /// Process groups that outlive their leaders, once it was asked.
+    followed: Option<HashSet<i32>>,
+    /// The only question to the cache.
+    question: Option<Question>,
 }
 
-struct Tcp {
-    listener: std::net::TcpListener,
-    token: Token,
-    /// Its file, as opposed to another engine's of the same name.
-    file: Option<(u64, u64)>,
-    port: u16,
+/// Our program as it was when we started: when it is replaced, a newer engine should take over.
+struct Program {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Program {
+    fn own() -> Program {
+        let path = std::env::current_exe().unwrap_or_default();
+        let identity = identity(&path);
+        Program { path, identity }
+    }
+
+    fn is_replaced(&self) -> bool {
+        self.identity != identity(&self.path)
+    }
 }
 
 /// How the engine is to behave.
@@ -95,11 +110,10 @@ pub struct Server {
     options: Options,
     epoll: OwnedFd,
     signals: OwnedFd,
-    unix: Option<UnixListener>,
-    tcp: Option<Tcp>,
-    connections: HashMap<ConnectionKey, Connection>,
-    sessions: HashMap<SessionId, Session>,
-    commands: HashMap<CommandKey, Command>,
+    listeners: Listeners,
+    connections: Connections,
+    sessions: Sessions,
+    commands: Commands,
     slots: Slots,
     neighbours: Neighbours,
     starters: Starters,
@@ -117,26 +131,15 @@ pub struct Server {
     totals: Totals,
     place: Place,
     own: Context,
-    /// Our socket, as opposed to another engine's of the same name.
-    socket: Option<(u64, u64)>,
-    /// Our program as it was when we started: when it is replaced, a newer engine should take over.
-    program: (PathBuf, Option<(u64, u64)>),
+    program: Program,
     pins: Pins,
     keys: u64,
     started: Instant,
-    idle_since: Option<Instant>,
-    is_idleness_watched: bool,
+    idleness: Idleness,
     are_greetings_watched: bool,
     leaving: bool,
-    /// Nothing but one event is there in this round: there is time to start a command.
-    is_calm: bool,
-    /// Process groups that outlive their leaders, once it was asked in this round.
-    followed: Option<HashSet<i32>>,
-    /// Connections with something to send or to forget at the end of this round.
-    touched: Vec<ConnectionKey>,
+    round: Round,
     scratch: Vec<u8>,
-    /// The only question of this round.
-    at_hand: Option<Question>,
     /// A thread of ours is at an answer.
     is_away: Arc<AtomicBool>,
 }
@@ -156,7 +159,7 @@ impl Server {
         let starters = Starters::new(&parking)?;
         epoll::add(&epoll, starters.bell(), Source::Starters.data(), epoll::EventFlags::IN)?;
         let home = options.folder.clone();
-        let cache_threads = CacheThreads::new(Box::new(move |jobs, asked| cached::open(&home, jobs, asked)))?;
+        let cache_threads = CacheThreads::new(Box::new(move |jobs, asked| cache::open(&home, jobs, asked)))?;
         epoll::add(
             &epoll,
             cache_threads.bell(),
@@ -164,16 +167,13 @@ impl Server {
             epoll::EventFlags::IN,
         )?;
         raise_descriptor_limit();
-        let program = std::env::current_exe().unwrap_or_default();
-        let as_found = identity(&program);
         let mut server = Server {
             epoll,
             signals,
-            unix: Some(unix),
-            tcp: None,
-            connections: HashMap::new(),
-            sessions: HashMap::new(),
-            commands: HashMap::new(),
+            listeners: Listeners::new(unix, &options.folder),
+            connections: Connections::default(),
+            sessions: Sessions::default(),
+            commands: Commands::default(),
             slots: Slots::default(),
             neighbours: Neighbours::new(&options),
             starters,
@@ -189,20 +189,19 @@ impl Server {
             totals: Totals::default(),
             place: Place::of(pid).map_err(io::Error::other)?,
             own,
-            socket: identity(&options.folder.socket()),
-            program: (program, as_found),
+            program: Program::own(),
             pins: Pins::default(),
             keys: 0,
             started: Instant::now(),
-            idle_since: None,
-            is_idleness_watched: false,
+            idleness: Idleness::default(),
             are_greetings_watched: false,
             leaving: false,
-            is_calm: true,
-            followed: None,
-            touched: Vec::new(),
+            round: Round {
+                is_calm: true,
+                followed: None,
+                question: None,
+            },
             scratch: vec![0; SCRATCH],
-            at_hand: None,
             is_away: Arc::default(),
             options,
         };
@@ -221,7 +220,7 @@ impl Server {
 
     /// Lets each event move its part.
     fn round(&mut self, events: impl ExactSizeIterator<Item = epoll::Event>) {
-        self.is_calm = events.len() <= 1;
+        self.round.is_calm = events.len() <= 1;
         for event in events {
             self.take(Source::of(event.data));
         }
@@ -249,13 +248,9 @@ impl Server {
             Source::Cache => self.on_done(),
             Source::Guardian => self.replace_guardian(),
             Source::Tokens(key) => self.on_tokens(key),
-            Source::End(key) => self.on_end(key),
-            Source::Feed(key) => {
-                if let Some(running) = self.running(key) {
-                    running.feed();
-                }
-            }
-            Source::Capture(key, stream) => self.on_capture(key, stream),
+            Source::End(key) => self.happens(key, Event::Ended),
+            Source::Feed(key) => self.happens(key, Event::Input),
+            Source::Capture(key, stream) => self.happens(key, Event::Output(stream)),
         }
     }
 
@@ -296,10 +291,10 @@ impl Server {
             Alarm::Greetings => self.on_greetings_due(),
             Alarm::Frame(key) => self.check_frame(key),
             Alarm::Accept => self.accept_again(),
-            Alarm::TimeUp(key) => self.end_command(key, Verdict::TimedOut),
-            Alarm::End(key) => self.on_end(key),
-            Alarm::Kill(key) => self.kill(key),
-            Alarm::Abandon(key) => self.abandon(key),
+            Alarm::TimeUp(key) => self.happens(key, Event::End(Verdict::TimedOut)),
+            Alarm::End(key) => self.happens(key, Event::Ended),
+            Alarm::Kill(key) => self.happens(key, Event::Kill),
+            Alarm::Abandon(key) => self.happens(key, Event::Abandon),
             Alarm::Neighbours => self.on_neighbours(),
             Alarm::Store => self.on_store_due(),
             Alarm::Idle => self.on_idle(),
@@ -312,19 +307,16 @@ impl Server {
     }
 
     fn finish_round(&mut self) {
-        self.followed = None;
+        self.round.followed = None;
         self.auditor.heed(!self.commands.is_empty());
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.sort_unstable();
-        touched.dedup();
-        for key in touched {
+        for key in self.connections.take_touched() {
             self.settle(key);
         }
     }
 
     /// Sends what there is, and has epoll watch for what is wanted next.
     fn settle(&mut self, key: ConnectionKey) {
-        let Some(connection) = self.connections.get_mut(&key) else {
+        let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
         if !connection.is_nearly_answered() {
@@ -348,40 +340,57 @@ impl Server {
 
     /// A peer that does not read is given nothing more to read, and goes on when it has read.
     fn settle_flow(&mut self, key: ConnectionKey) {
-        let Some(connection) = self.connections.get_mut(&key) else {
+        let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        let clogs = connection.is_clogged() && !connection.holding;
-        let clears = connection.is_clear() && connection.holding;
-        if let (true, Some(client)) = (clogs || clears, &connection.client) {
-            connection.holding = clogs;
-            let live = connection.live.values().copied();
-            let waiting = live.filter(|command| self.commands.get(command).is_some_and(Command::is_waiting));
-            if clogs {
-                self.slots.retract(&client.session, &waiting.collect());
-            } else {
-                let mut waiting: Vec<_> = waiting.collect();
-                waiting.sort_unstable();
-                waiting
-                    .into_iter()
-                    .for_each(|command| self.slots.submit(client.session, command));
-                // In another round: in this one all have started that can.
-                self.touched.push(key);
-            }
+        if connection.is_clogged() {
+            return self.hold(key);
         }
         if !connection.is_clear() {
             return;
         }
-        if !connection.paused.is_empty() {
-            for command in std::mem::take(&mut connection.paused) {
-                self.watch_output(command, true);
-            }
+        let is_held = std::mem::take(&mut connection.holding);
+        let is_stalled = std::mem::take(&mut connection.stalled);
+        for command in std::mem::take(&mut connection.paused) {
+            self.read_on(command);
         }
-        let Some(connection) = self.connections.get_mut(&key) else {
+        if is_held {
+            self.let_go(key);
+        }
+        if is_stalled {
+            self.on_requests(key);
+        }
+    }
+
+    /// The commands of this connection that wait ask for no slot meanwhile.
+    fn hold(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        if std::mem::take(&mut connection.stalled) {
-            self.on_requests(key);
+        if std::mem::replace(&mut connection.holding, true) {
+            return;
+        }
+        if let Some(client) = &connection.client {
+            let live = connection.live.values().copied();
+            let waiting = live.filter(|command| self.commands.is_waiting(*command));
+            self.slots.retract(&client.session, &waiting.collect());
+        }
+    }
+
+    /// The commands of this connection that wait ask for a slot again, in the order in which they came.
+    fn let_go(&mut self, key: ConnectionKey) {
+        let Some(connection) = self.connections.get(key) else {
+            return;
+        };
+        if let Some(client) = &connection.client {
+            let live = connection.live.values().copied();
+            let mut waiting: Vec<_> = live.filter(|command| self.commands.is_waiting(*command)).collect();
+            waiting.sort_unstable();
+            for command in waiting {
+                self.slots.submit(client.session, command);
+            }
+            // In another round: in this one all have started that can.
+            self.connections.touch(key);
         }
     }
 }

@@ -156,7 +156,7 @@ impl Neighbours {
 
 impl Server {
     pub(super) fn on_policy(&mut self, key: ConnectionKey, policy: &wire::Policy) -> Result<(), Broken> {
-        let Some(connection) = self.connections.get_mut(&key) else {
+        let Some(connection) = self.connections.get_mut(key) else {
             return Ok(());
         };
         let ends = match policy.tokens {
@@ -210,7 +210,7 @@ impl Server {
 
     /// A build that has left keeps its tokens until its last command has ended.
     pub(super) fn forget_if_over(&mut self, session: &SessionId) {
-        if self.sessions.contains_key(session) || self.slots.of(session).1 > 0 {
+        if self.sessions.has(session) || self.slots.of(session).1 > 0 {
             return;
         }
         if let Some(BuildLimits { pool: Some(pool), .. }) = self.neighbours.builds.remove(session) {
@@ -267,8 +267,10 @@ impl Server {
         let Some(current) = self.neighbours.autogroup else {
             return;
         };
-        let clients = self.connections.values().filter_map(|c| c.client.as_ref());
-        let inherited = clients.filter_map(|client| client.inherited.as_ref());
+        let inherited = self
+            .connections
+            .clients()
+            .filter_map(|client| client.inherited.as_ref());
         let wanted = inherited.map(|s| s.context.courtesy()).min().unwrap_or(0);
         if wanted == current {
             return;

@@ -37,18 +37,17 @@ impl Server {
                 neighbour: self.neighbours.describe(id, waiting),
             }
         });
-        let commands = self.commands.iter().filter_map(|(key, command)| {
-            let running = command.running()?;
-            let argv = command.order.execute.argv.iter();
-            Some(CommandLine {
-                id: *key,
-                session: digits(&command.order.session),
-                folder: shorten(&command.order.execute.cwd),
-                known: command.case.as_deref().map(what_is_known),
+        let commands = self.commands.running().map(|(key, order, running)| {
+            let argv = &order.execute.argv;
+            CommandLine {
+                id: key,
+                session: digits(&order.session),
+                folder: shorten(&order.execute.cwd),
+                known: running.case.as_deref().map(what_is_known),
                 pid: running.pid,
-                argv: excerpt(argv, command.order.execute.argv.len()),
+                argv: excerpt(argv.iter(), argv.len()),
                 seconds: running.started.elapsed().as_secs_f64(),
-            })
+            }
         });
         Snapshot {
             pid: std::process::id(),
@@ -56,7 +55,7 @@ impl Server {
             protocol: wire::VERSION,
             started: self.started,
             socket: path_text::show(self.options.folder.socket()),
-            tcp_port: self.tcp.as_ref().map(|tcp| tcp.port),
+            tcp_port: self.listeners.tcp_port(),
             leaving: self.leaving,
             slots: self.slots.capacity(),
             running: self.slots.running(),

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use log::{debug, info, warn};
 
+use super::command_flow::Event;
 use super::connection::{Client, Connection, ConnectionKey, Inherited, Received};
 use super::slots::SessionId;
 use super::timers::Alarm;
-use super::{identity, Server, Session};
+use super::Server;
 use crate::cache::lookup::inputs::Numbers;
 use crate::files::folder::ENGINE;
 use crate::process::context::{self, Context};
 use crate::process::place::Place;
-use crate::report::status::Counts;
 use crate::wire::{self, Hello, Reply, Request, Verdict, Why};
 
 const FRAME_TIME: Duration = Duration::from_secs(30);
@@ -41,11 +41,11 @@ impl From<wire::Malformed> for Broken {
 
 impl Server {
     pub(super) fn on_connection(&mut self, key: ConnectionKey) {
-        let Some(connection) = self.connections.get_mut(&key) else {
+        let Some(connection) = self.connections.get_mut(key) else {
             return;
         };
-        self.touched.push(key);
         let received = connection.receive(&mut self.scratch);
+        self.connections.touch(key);
         match received {
             Ok(Received::Nothing) => {}
             Ok(Received::End) => self.drop_connection(key, "its client ended it"),
@@ -56,7 +56,7 @@ impl Server {
 
     /// Answers what has arrived; a peer that breaks the protocol loses its connection.
     pub(super) fn on_requests(&mut self, key: ConnectionKey) {
-        self.touched.push(key);
+        self.connections.touch(key);
         let why = match self.requests(key) {
             Ok(()) => return,
             Err(Broken::Io(error)) => error.to_string(),
@@ -72,7 +72,7 @@ impl Server {
 
     fn requests(&mut self, key: ConnectionKey) -> Result<(), Broken> {
         let mut refreshed = false;
-        while let Some(connection) = self.connections.get_mut(&key) {
+        while let Some(connection) = self.connections.get_mut(key) {
             if connection.is_clogged() {
                 connection.stalled = true;
                 break;
@@ -96,7 +96,7 @@ impl Server {
                 Ok(request) => self.on_request(key, request)?,
             }
         }
-        if let Some(connection) = self.connections.get_mut(&key) {
+        if let Some(connection) = self.connections.get_mut(key) {
             connection.inbox.trim();
             if connection.has_strays() {
                 return Err(wire::Malformed("descriptors that no command wants").into());
@@ -115,7 +115,7 @@ impl Server {
     }
 
     pub(super) fn check_frame(&mut self, key: ConnectionKey) {
-        let since = self.connections.get(&key).and_then(|c| c.partial);
+        let since = self.connections.get(key).and_then(|c| c.partial);
         match since {
             Some(since) if since.elapsed() >= FRAME_TIME => {
                 self.drop_connection(key, "a frame did not end in time");
@@ -127,7 +127,7 @@ impl Server {
     }
 
     fn on_request(&mut self, key: ConnectionKey, request: Request) -> Result<(), Broken> {
-        let Some(connection) = self.connections.get_mut(&key) else {
+        let Some(connection) = self.connections.get_mut(key) else {
             return Ok(());
         };
         if connection.greeted == matches!(request, Request::Hello(_)) {
@@ -140,12 +140,12 @@ impl Server {
             }
             Request::Cancel { id } => {
                 if let Some(command) = connection.live.get(&id).copied() {
-                    self.end_command(command, Verdict::Cancelled);
+                    self.happens(command, Event::End(Verdict::Cancelled));
                 }
             }
             Request::Status => {
                 let json = self.report().to_string().into_bytes();
-                self.reply(key, &Reply::Report { json });
+                self.connections.reply(key, &Reply::Report { json });
             }
             Request::Cache { question } => {
                 self.on_question(key, &question);
@@ -154,7 +154,7 @@ impl Server {
             Request::Caching(caching) => self.on_caching(key, &caching)?,
             Request::Listen => {
                 let port = self.listen_tcp()?;
-                self.reply(key, &Reply::Listening { port });
+                self.connections.reply(key, &Reply::Listening { port });
             }
             Request::Stop { now } => {
                 info!("asked to stop{}", if now { " at once" } else { "" });
@@ -174,12 +174,12 @@ impl Server {
             let ours = format!("this engine speaks version {}", wire::VERSION);
             return Err(self.refuse(key, Why::Version, &ours));
         }
-        let peer = self.connections.get(&key).and_then(|c| c.peer);
-        let trusted = peer.is_some() || self.tcp.as_ref().is_some_and(|tcp| tcp.token.admits(&hello.token));
+        let peer = self.connections.get(key).and_then(|c| c.peer);
+        let trusted = peer.is_some() || self.listeners.admit(&hello.token);
         if !trusted {
             return Err(self.refuse(key, Why::Token, "wrong token"));
         }
-        if !self.leaving && self.sessions.is_empty() && self.program.1 != identity(&self.program.0) {
+        if !self.leaving && self.sessions.is_empty() && self.program.is_replaced() {
             info!("the program on disk is another by now: leaving to make room for it");
             self.leave();
         }
@@ -196,7 +196,7 @@ impl Server {
             }
         };
         let slots = self.slots.capacity() as u32;
-        if let Some(connection) = self.connections.get_mut(&key) {
+        if let Some(connection) = self.connections.get_mut(key) {
             connection.greeted = true;
             connection.client = client;
             connection.inbox.raise_cap(wire::FRAME_CAP);
@@ -223,16 +223,7 @@ impl Server {
         let own_slots = hello.wishes & wire::WISH_OWN_SLOTS != 0;
         self.slots
             .declare(hello.session, (hello.jobs as usize).min(JOBS), own_slots);
-        let session = self.sessions.entry(hello.session).or_insert_with(|| Session {
-            name: String::from_utf8_lossy(&hello.name).into_owned(),
-            pid,
-            connections: 0,
-            own_slots,
-            started: Instant::now(),
-            counts: Counts::default(),
-            is_told: false,
-        });
-        session.connections += 1;
+        self.sessions.enter(hello.session, pid, &hello.name, own_slots);
         if !is_late {
             self.tell_of(&hello.session);
         }
@@ -250,10 +241,9 @@ impl Server {
 
     /// A build has begun: something of it is to run.
     fn tell_of(&mut self, id: &SessionId) {
-        let Some(session) = self.sessions.get_mut(id).filter(|session| !session.is_told) else {
+        let Some(session) = self.sessions.log_once(id) else {
             return;
         };
-        session.is_told = true;
         self.totals.sessions += 1;
         let (jobs, ..) = self.slots.of(id);
         info!("build begins: {} (process {}), -j{jobs}", session.name, session.pid);
@@ -285,7 +275,7 @@ impl Server {
 
     /// Whoever started us had less than a client, who can start an engine that serves more; unless we are needed.
     fn make_room(&mut self, what: String) -> (Why, String) {
-        if self.sessions.values().any(|session| session.is_told) {
+        if self.sessions.is_any_logged() {
             return (Why::Place, what);
         }
         info!("leaving to make room for an engine with more: {what}");
@@ -295,8 +285,7 @@ impl Server {
 
     /// Looks at a client of which nothing had to be known until now.
     pub(super) fn examine_client(&mut self, key: ConnectionKey) -> Result<(), (Why, String)> {
-        let connection = self.connections.get(&key);
-        let Some(client) = connection.and_then(|connection| connection.client.as_ref()) else {
+        let Some(client) = self.connections.client(key) else {
             return Ok(());
         };
         if client.inherited.is_some() {
@@ -305,8 +294,7 @@ impl Server {
         let (pid, session) = (client.pid, client.session);
         let inherited = self.examine(pid)?;
         self.tell_of(&session);
-        let connection = self.connections.get_mut(&key);
-        if let Some(client) = connection.and_then(|connection| connection.client.as_mut()) {
+        if let Some(client) = self.connections.client_mut(key) {
             client.inherited = Some(inherited);
         }
         self.stand_back();
@@ -316,8 +304,8 @@ impl Server {
     pub(super) fn refuse(&mut self, key: ConnectionKey, why: Why, reason: &str) -> Broken {
         self.count_refusal(key, why, reason);
         let reason = reason.into();
-        self.reply(key, &Reply::Refused { why, reason });
-        if let Some(connection) = self.connections.get_mut(&key) {
+        self.connections.reply(key, &Reply::Refused { why, reason });
+        if let Some(connection) = self.connections.get_mut(key) {
             // It may have gone already.
             let _ = connection.flush();
         }
@@ -327,12 +315,6 @@ impl Server {
     pub(super) fn count_refusal(&mut self, key: ConnectionKey, why: Why, reason: &str) {
         info!("connection {key} refused for {}: {reason}", why.name());
         self.totals.refuse(why);
-    }
-
-    fn reply(&mut self, key: ConnectionKey, reply: &Reply) {
-        if let Some(connection) = self.connections.get_mut(&key) {
-            connection.reply(reply);
-        }
     }
 }
 

@@ -3,17 +3,15 @@
 //! The threads that look into the store hang in the system then, and nothing is heard of any of them. What they find later comes to
 //! nothing: see `cache::claim`.
 
-use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use log::warn;
 
-use super::command::State;
-use super::slots::CommandKey;
+use super::command_flow::Event;
 use super::timers::Alarm;
 use super::Server;
-use crate::cache::answer::{Answer, Uncached};
+use crate::cache::answer::Uncached;
 use crate::cache::keep::Unkept;
 use crate::cache::lookup::claim::Claim;
 
@@ -26,10 +24,9 @@ const HASTE: Duration = Duration::from_millis(20);
 const NAME: &str = "silent store";
 const WORDS: &str = "the store does not answer";
 
-/// What is waited for.
+/// What was heard of the store.
 #[derive(Default)]
 pub(super) struct Silence {
-    waiting: HashMap<CommandKey, Waiting>,
     heard: u64,
     /// What was heard when the alarm was set.
     heard_before: u64,
@@ -37,64 +34,57 @@ pub(super) struct Silence {
     is_silent: bool,
 }
 
-struct Waiting {
-    claim: Claim,
+/// A command that waits for the store.
+pub struct StoreWait {
+    /// Shared with the thread that looks into the store.
+    pub claim: Claim,
     since: Instant,
 }
 
-impl Silence {
-    fn holds_one_up(&self) -> bool {
-        let mut waiting = self.waiting.values();
-        waiting.any(|one| one.claim.is_at_work() && one.since.elapsed() >= PATIENCE_FOR_ONE)
+impl StoreWait {
+    fn is_long(&self) -> bool {
+        self.claim.is_at_work() && self.since.elapsed() >= PATIENCE_FOR_ONE
     }
 }
 
 impl Server {
     /// A cache thread is asked for something of a command.
-    pub(super) fn await_store(&mut self, key: CommandKey, claim: Claim) {
-        let silence = &mut self.silence;
+    pub(super) fn await_store(&mut self) -> StoreWait {
         let since = Instant::now();
-        silence.waiting.insert(key, Waiting { claim, since });
-        if !silence.is_watched {
-            silence.is_watched = true;
-            silence.heard_before = silence.heard;
-            let patience = if silence.is_silent { HASTE } else { PATIENCE };
-            self.timers.set(since + patience, Alarm::Store);
+        if !self.silence.is_watched {
+            self.watch_store(since);
         }
+        let claim = Claim::default();
+        StoreWait { claim, since }
     }
 
-    /// Something has come of it.
-    pub(super) fn hear_of_store(&mut self, key: CommandKey) {
+    fn watch_store(&mut self, now: Instant) {
         let silence = &mut self.silence;
-        silence.waiting.remove(&key);
-        silence.heard += 1;
-        silence.is_silent = false;
+        silence.is_watched = true;
+        silence.heard_before = silence.heard;
+        let patience = if silence.is_silent { HASTE } else { PATIENCE };
+        self.timers.set(now + patience, Alarm::Store);
     }
 
-    /// Its client does not want it any more: what is found must not be put in its place.
-    pub(super) fn leave_store(&mut self, key: CommandKey) {
-        if let Some(waiting) = self.silence.waiting.remove(&key) {
-            waiting.claim.give_up();
-        }
+    /// A cache thread has done something.
+    pub(super) fn hear_of_store(&mut self) {
+        self.silence.heard += 1;
+        self.silence.is_silent = false;
     }
 
     pub(super) fn on_store_due(&mut self) {
-        let silence = &mut self.silence;
-        silence.is_watched = false;
-        if silence.waiting.is_empty() {
+        self.silence.is_watched = false;
+        if self.commands.waiting_for_store().next().is_none() {
             return;
         }
-        let is_heard = silence.heard != silence.heard_before;
-        let hangs = self.is_away.load(Ordering::Relaxed) || !self.cache_threads.has_idle() || silence.holds_one_up();
+        let is_heard = self.silence.heard != self.silence.heard_before;
+        let holds_one_up = || self.commands.waiting_for_store().any(|(_, wait)| wait.is_long());
+        let hangs = self.is_away.load(Ordering::Relaxed) || !self.cache_threads.has_idle() || holds_one_up();
         if !is_heard && hangs {
             self.give_up_store();
         }
-        let silence = &mut self.silence;
-        if !silence.waiting.is_empty() {
-            silence.is_watched = true;
-            silence.heard_before = silence.heard;
-            let patience = if silence.is_silent { HASTE } else { PATIENCE };
-            self.timers.set(Instant::now() + patience, Alarm::Store);
+        if self.commands.waiting_for_store().next().is_some() {
+            self.watch_store(Instant::now());
         }
     }
 
@@ -102,29 +92,28 @@ impl Server {
         if !std::mem::replace(&mut self.silence.is_silent, true) {
             warn!("{WORDS}: commands run without it until it does");
         }
-        let waiting = self.silence.waiting.iter();
-        let given_up = waiting.filter(|(_, waiting)| waiting.claim.give_up());
-        let keys: Vec<_> = given_up.map(|(key, _)| *key).collect();
+        let waiting = self.commands.waiting_for_store();
+        let given_up = waiting.filter(|(_, wait)| wait.claim.give_up());
+        let keys: Vec<_> = given_up.map(|(key, _)| key).collect();
         for key in keys {
-            self.silence.waiting.remove(&key);
-            match self.commands.get(&key).map(|command| &command.state) {
-                Some(State::Asking(_)) => self.take_answer(
-                    key,
-                    Answer::Uncached(Uncached {
-                        name: NAME,
-                        words: WORDS.to_owned(),
-                        is_unknown: false,
-                    }),
-                ),
-                Some(State::Keeping(_)) => self.on_kept(
-                    key,
-                    Err(Unkept {
-                        name: NAME,
-                        words: WORDS.to_owned(),
-                    }),
-                ),
-                _ => {}
-            }
+            self.happens(key, Event::StoreIsSilent);
         }
+    }
+}
+
+/// Why a command is not looked up.
+pub(super) fn not_asked() -> Uncached {
+    Uncached {
+        name: NAME,
+        words: WORDS.to_owned(),
+        is_unknown: false,
+    }
+}
+
+/// Why what came of a command is not stored.
+pub(super) fn not_stored() -> Unkept {
+    Unkept {
+        name: NAME,
+        words: WORDS.to_owned(),
     }
 }

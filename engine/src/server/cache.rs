@@ -1,0 +1,192 @@
+//! What the engine asks the cache: for its commands, before they get a slot, and for clients that ask about the store itself.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::Instant;
+
+use log::warn;
+
+use super::command::{Order, Supplies};
+use super::command_flow::Event;
+use super::connection::ConnectionKey;
+use super::requests::Broken;
+use super::silence::StoreWait;
+use super::slots::CommandKey;
+use super::Server;
+use crate::cache::answer::{Answer, Question, Wishes};
+use crate::cache::cache_threads::{Done, Job, Jobs};
+use crate::cache::store::{Compression, Settings as StoreSettings, Store};
+use crate::cache::Cache;
+use crate::facts::environment::Circumstances;
+use crate::facts::input::Input;
+use crate::files::folder::Folder;
+use crate::process::context::Context;
+use crate::report::question::{Answer as Report, Question as Wanted};
+use crate::settings::place;
+use crate::settings::{self, Key, Settings};
+use crate::tier;
+use crate::wire::{Caching, Reply, Stdio};
+
+/// Opens the store that our runtime folder is known for; else the one that is asked for, or that our own environment names. From then on
+/// the folder is known for it.
+pub(super) fn open(home: &Folder, jobs: Arc<Jobs>, asked: Option<&Path>) -> Result<Cache, String> {
+    let kept = place::kept_store(home);
+    let settings = Settings::load_of(kept.as_deref().or(asked));
+    let folder = place::store(&settings).ok_or("there is no place for a store: set WAFCC_DIR or HOME")?;
+    let wanted = StoreSettings {
+        max_size: settings.max_size(),
+        compression: match settings.compression() {
+            settings::Compression::Auto => Compression::Auto,
+            settings::Compression::No => Compression::Off,
+            settings::Compression::Level(level) => Compression::Level(level.into()),
+        },
+    };
+    let store = Store::open(&folder, wanted).map_err(|error| error.to_string())?;
+    if kept.is_none() {
+        let link = home.store();
+        if let Err(error) = symlink(&folder, &link) {
+            // Clients of other stores come to us as well, and are not cached.
+            warn!("link {} to the store: {error}", link.display());
+        }
+    }
+    let again = move |mut question: Question| {
+        question.arrived = Instant::now();
+        jobs.send(Job::Ask(question));
+    };
+    let cache = Cache::new(folder, store, again, Box::new(tier::open_all));
+    cache.set_audit(settings.audit());
+    cache.set_links(settings.is_on(Key::HardLink));
+    if let Err(why) = cache.set_trusted_keys(&settings.text(Key::TrustedKeys).to_string_lossy()) {
+        warn!("trusted_keys: {why}; nothing is taken from other stores");
+    }
+    if let Err(why) = cache.set_signing_key(&settings.text(Key::SigningKey).to_string_lossy()) {
+        warn!("signing_key: {why}; nothing is uploaded");
+    }
+    if let Err(why) = cache.set_remote(&settings.text(Key::Remote).to_string_lossy()) {
+        warn!("remote: {why}");
+    }
+    Ok(cache)
+}
+
+impl Server {
+    pub(super) fn on_caching(&mut self, key: ConnectionKey, caching: &Caching) -> Result<(), Broken> {
+        if let Some(client) = self.connections.client_mut(key) {
+            client.wishes = Arc::new(Wishes {
+                read_only: caching.read_only,
+                recache: caching.recache,
+                bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
+                namespace: caching.namespace.clone(),
+                store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
+                terminal: caching.terminal,
+            });
+        }
+        Ok(())
+    }
+
+    /// Somebody asks about the store itself.
+    pub(super) fn on_question(&mut self, key: ConnectionKey, question: &[u8]) {
+        match Wanted::decode(question) {
+            Ok(wanted) => self.cache_threads.send(Job::Other {
+                who: key,
+                store: wanted.store.clone(),
+                work: Box::new(move |cache| cache.grant(wanted).encode()),
+            }),
+            Err(error) => self.report_to(key, Report::Refusal(error).encode()),
+        }
+    }
+
+    fn report_to(&mut self, key: ConnectionKey, json: Vec<u8>) {
+        self.connections.reply(key, &Reply::Report { json });
+        self.connections.touch(key);
+    }
+
+    /// Asks whether a command is known. It gets no slot before the answer is there.
+    pub(super) fn ask_cache(&mut self, key: CommandKey, order: &Order, supplies: &Supplies) -> StoreWait {
+        let input = input(order, supplies);
+        let context = order.context.clone();
+        let client = self.connections.client(order.connection);
+        let wishes = client.map(|client| client.wishes.clone()).unwrap_or_default();
+        let only_known = client.is_some_and(|client| client.only_known);
+        let wait = self.await_store();
+        self.ask(Question {
+            who: key,
+            argv: order.execute.argv.clone(),
+            environment: order.env.clone(),
+            folder: order.execute.cwd.clone(),
+            umask: order.context.umask,
+            by_facts: order.execute.by_facts.then_some(input),
+            input,
+            circumstances: Circumstances::new(move || circumstances(&context)),
+            outputs: order.execute.outputs.iter().map(<[u8]>::to_vec).collect(),
+            arrived: order.arrived,
+            wishes,
+            inputs: order.execute.inputs,
+            only_known,
+            searched: None,
+            claim: wait.claim.clone(),
+        });
+        wait
+    }
+
+    /// Asks a cache thread, unless this may be the only question of a quiet moment.
+    fn ask(&mut self, question: Question) {
+        let is_quiet = self.round.is_calm && !self.is_away.load(Ordering::Relaxed) && self.cache_threads.are_idle();
+        match self.round.question.take() {
+            None if is_quiet => self.round.question = Some(question),
+            None => self.cache_threads.ask(question),
+            Some(other) => {
+                self.round.is_calm = false;
+                self.cache_threads.ask(other);
+                self.cache_threads.ask(question);
+            }
+        }
+    }
+
+    pub(super) fn on_answer(&mut self, key: CommandKey, answer: Answer) {
+        self.hear_of_store();
+        self.happens(key, Event::Answered(answer));
+    }
+
+    /// Hears from the cache.
+    pub(super) fn on_done(&mut self) {
+        for done in self.cache_threads.hear() {
+            match done {
+                Done::Answered { who, answer } => self.on_answer(who, answer),
+                Done::Kept { who, kept } => {
+                    self.hear_of_store();
+                    self.happens(who, Event::Stored(kept));
+                }
+                Done::Other { who, result } => {
+                    let json = result.unwrap_or_else(|why| Report::Refusal(why).encode());
+                    self.report_to(who, json);
+                }
+            }
+        }
+    }
+}
+
+/// What a command will find on its standard input.
+fn input(order: &Order, supplies: &Supplies) -> Input {
+    match (order.execute.stdio[0], supplies.descriptors.first()) {
+        (Stdio::Null, _) => Input::Nothing,
+        (Stdio::Pipe, _) => Input::of_text(&supplies.input),
+        (Stdio::Descriptor, Some(file)) => Input::of(file.as_fd()),
+        _ => Input::Unknown,
+    }
+}
+
+/// What a program can know of where it runs without asking for anything that is noted.
+fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
+    let host = rustix::system::uname();
+    let parts = [host.nodename(), host.release(), host.version(), host.machine()];
+    let host: Vec<_> = parts.iter().map(|part| part.to_string_lossy()).collect();
+    let user = [rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()];
+    let mut told = context.tell();
+    told.extend([("=host", host.join(" ")), ("=user", format!("{} {}", user[0], user[1]))]);
+    told
+}

@@ -1,0 +1,93 @@
+//! How a command is observed: where it notes what it does, and by which command line and environment it does so.
+
+use std::ffi::{CStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use super::command::{Case, Order};
+use super::starters::{Log, What};
+use crate::facts::status::Stamp;
+use crate::observe::trace::program::is_static;
+use crate::observe::trace::TraceRegion;
+use crate::park::program::Program;
+use crate::park::Parking;
+use crate::process::spawn;
+use crate::wire::{Stdio, Strings};
+use crate::witness;
+
+/// Prepares a command to note what it does, if what comes of it is to be stored.
+pub(super) fn observe(case: &mut Case, order: &Order, parking: &Parking) -> Option<Log> {
+    case.ticket.as_ref()?;
+    if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
+        case.give_up("prints elsewhere", "what it prints goes elsewhere");
+        return None;
+    }
+    let (Some(arena), Some(library)) = (parking.arena(), parking.library()) else {
+        case.give_up("cannot be observed", "it cannot be observed");
+        return None;
+    };
+    let Some(mut trace_region) = arena.reserve() else {
+        case.give_up(
+            "too many commands at once",
+            "too many commands run at once for this one to be observed",
+        );
+        return None;
+    };
+    let (program, log) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));
+    trace_region.expect(program);
+    case.trace_region = Some(trace_region);
+    case.started = Stamp::now();
+    Some(log)
+}
+
+/// The same for what is to run next of it. A driver that is told how its parts ended is not observed, and so nothing is known of
+/// the command then.
+pub(super) fn observe_next(case: &mut Case, order: &Order, what: &What, parking: &Parking) -> Option<Log> {
+    let trace_region = case.trace_region.as_mut()?;
+    trace_region.mark();
+    match what {
+        What::Part(part) => {
+            let (program, log) = note_in(trace_region, parking.library()?, order, (&part.argv, &part.env));
+            trace_region.expect(program);
+            Some(log)
+        }
+        What::Command | What::Driver(_) => None,
+    }
+}
+
+/// Where a command notes what it does, and the file that is executed for it: one that cannot be told is none.
+fn note_in(
+    trace_region: &TraceRegion,
+    library: &CStr,
+    order: &Order,
+    (argv, env): (&Strings, &Strings),
+) -> (Option<PathBuf>, Log) {
+    let candidates = spawn::candidates(argv.iter().next().unwrap_or_default(), env);
+    let found = Program::find(&candidates, &order.execute.cwd);
+    let called = found.as_ref().map_or(c"", |(_, called)| called);
+    let path = found.as_ref().map(|(program, _)| program.path.to_bytes().to_vec());
+    let program = PathBuf::from(OsString::from_vec(path.unwrap_or_default()));
+    let witness = trace_region
+        .witness()
+        .filter(|_| order.context.has_room(witness::ROOM) && is_static(&program));
+    let (argv, variables) = match witness {
+        Some((witness, variable)) => (
+            Some(witness::command(&witness, called.to_bytes(), argv)),
+            vec![variable],
+        ),
+        None => {
+            let theirs = env.iter().find_map(|entry| entry.strip_prefix(b"LD_PRELOAD="));
+            (None, trace_region.variables(library.to_bytes(), theirs).to_vec())
+        }
+    };
+    // A traced program has their libraries as it would have without us.
+    let is_replaced =
+        |entry: &&[u8]| entry.starts_with(b"LD_PRELOAD=") && argv.is_none() || entry.starts_with(b"WAFPARK_TRACE=");
+    let others = env.iter().filter(|entry| !is_replaced(entry));
+    let log = Log {
+        place: trace_region.place(),
+        env: others.chain(variables.iter().map(Vec::as_slice)).collect(),
+        argv,
+    };
+    (Some(program), log)
+}
