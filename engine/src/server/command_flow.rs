@@ -74,6 +74,8 @@ pub(super) enum Event {
 }
 
 /// What comes of an event.
+// It is handed from `step` to `happens` and never kept, so its size costs nothing.
+#[allow(clippy::large_enum_variant)]
 enum Next {
     Over,
     Stays(State),
