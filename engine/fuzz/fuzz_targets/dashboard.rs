@@ -4,8 +4,9 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::dashboard::request::{self, Request, CAP};
+use wafengine::dashboard::request::{self, Request};
 use wafengine::http::asker::Names;
+use wafengine::http::head::CAP;
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 3] = [

@@ -9,8 +9,10 @@ use super::feed::{Feed, News};
 use super::page;
 use super::places::{Arrival, Places};
 use super::reply;
-use super::request::{self, Bad, Request, CAP};
+use super::request::{self, Request};
 use crate::http::asker::Names;
+use crate::http::head::CAP;
+use crate::http::Refused;
 use crate::trust::token::Token;
 
 /// For all of a request's head; browsers also open connections in advance, and ask nothing.
@@ -38,14 +40,14 @@ pub fn serve(stream: &TcpStream, mut arrival: Arrival, room: &Room) -> io::Resul
     stream.set_nodelay(true)?;
     match read_request(stream, &room.names)? {
         None => return Ok(()),
-        Some(Err(Bad(status, words))) => say(stream, status, words)?,
+        Some(Err(Refused(status, words))) => say(stream, status, words)?,
         Some(Ok(request)) => answer(stream, &mut arrival, &request, room)?,
     }
     part(stream)
 }
 
 /// `None` if the peer goes, or says nothing, before its request is whole.
-fn read_request(mut stream: &TcpStream, names: &Names) -> io::Result<Option<Result<Request, Bad>>> {
+fn read_request(mut stream: &TcpStream, names: &Names) -> io::Result<Option<Result<Request, Refused>>> {
     let deadline = Instant::now() + HEAD_TIME;
     let mut input = Vec::new();
     let mut chunk = [0; 4096];
@@ -82,7 +84,7 @@ fn answer(stream: &TcpStream, arrival: &mut Arrival, request: &Request, room: &R
             Some(file) => {
                 let head = reply::head(200, file.kind, Some(file.text.len()));
                 let body = if request.is_head { "" } else { file.text };
-                write(stream, &(head + body))
+                write(stream, &[&head, body.as_bytes()].concat())
             }
             None => say(stream, 404, "There is no such thing here."),
         },
@@ -92,24 +94,24 @@ fn answer(stream: &TcpStream, arrival: &mut Arrival, request: &Request, room: &R
 /// For as long as the page looks.
 fn tell_news(stream: &TcpStream, feed: &Arc<Feed>) -> io::Result<()> {
     let (mut watcher, history) = feed.watch();
-    write(stream, &(reply::head(200, NEWS, None) + &history))?;
+    write(stream, &[&reply::head(200, NEWS, None), history.as_bytes()].concat())?;
     loop {
         match watcher.next() {
-            News::Line(line) => write(stream, &line)?,
-            News::Over => return write(stream, OVER),
+            News::Line(line) => write(stream, line.as_bytes())?,
+            News::Over => return write(stream, OVER.as_bytes()),
         }
     }
 }
 
 fn say(stream: &TcpStream, status: u16, words: &str) -> io::Result<()> {
     let page = reply::page_of(words);
-    write(stream, &(reply::head(status, reply::HTML, Some(page.len())) + &page))
+    let head = reply::head(status, reply::HTML, Some(page.len()));
+    write(stream, &[&head, page.as_bytes()].concat())
 }
 
 /// All of it before the deadline, however little the peer reads at once.
-fn write(mut stream: &TcpStream, text: &str) -> io::Result<()> {
+fn write(mut stream: &TcpStream, mut rest: &[u8]) -> io::Result<()> {
     let deadline = Instant::now() + WRITE_TIME;
-    let mut rest = text.as_bytes();
     while !rest.is_empty() {
         let left = left(deadline).ok_or(io::ErrorKind::TimedOut)?;
         stream.set_write_timeout(Some(left))?;
