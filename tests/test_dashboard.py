@@ -187,6 +187,24 @@ def test_pages_from_elsewhere_may_link_to_it_and_nothing_else(dashboard: Serve) 
 	assert page.ask("/%s/" % page.token, **link, **{"Sec-Fetch-Dest": "iframe"})[0] == 403
 
 
+def test_what_can_be_read_in_two_ways_is_refused(dashboard: Serve) -> None:
+	"""As the team's server does. A login is left to the proxy that asks for it."""
+	page = dashboard()
+	path = "/%s/" % page.token
+	for headers, status in [
+		({"Content-Length": "1", "content-length": "2"}, 400),
+		({"Content-Length": "1", "Transfer-Encoding": "chunked"}, 400),
+		({"Transfer-Encoding": "gzip"}, 501),
+		({"Expect": "magic"}, 417),
+		({"Authorization": "Digest x"}, 200),
+	]:
+		assert page.ask(path, **headers)[0] == status, headers
+	for target, status in [(path + "../x", 400), ("http://127.0.0.1" + path, 400), ("/" + 2000 * "x", 414)]:
+		assert page.ask(target)[0] == status, target
+	status, head, _ = page.ask(path, "POST")
+	assert (status, head["Allow"]) == (405, "GET, HEAD")
+
+
 def test_who_does_not_read_costs_nobody_else_anything(dashboard: Serve, engine: str) -> None:
 	"""A page that never reads its news is left alone, and others get theirs."""
 	control(engine, "start")

@@ -171,6 +171,7 @@ def test_what_is_malformed_ends_its_connection_only(serve: Serve, name: str) -> 
 		(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000, b"431"),
 		(b"GARBAGE\r\n\r\n", b"400"),
 		(b"POST /x HTTP/1.1\r\nHost: localhost\r\n\r\n", b"405"),
+		(b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n", b"400"),
 		(b"PUT /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
 		(b"PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"400"),
 	],
@@ -186,6 +187,7 @@ def test_a_bad_http_request_is_answered_and_ends(serve: Serve, request_: bytes, 
 				break
 			answer += part
 	assert answer.startswith(b"HTTP/1.1 " + status) and b"Connection: close" in answer
+	assert (b"\r\nAllow: GET, HEAD, PUT" in answer) == (status == b"405")
 
 
 def test_changed_bytes_harm_nobody_else(serve: Serve) -> None:

@@ -4,8 +4,9 @@
 
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
-use wafengine::dashboard::request::{self, Request, CAP};
+use wafengine::dashboard::PORT;
 use wafengine::http::asker::Names;
+use wafengine::http::head::{self, Head, CAP};
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 3] = [
@@ -17,13 +18,14 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// The one request of a connection, whatever comes after it.
-fn request<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Option<Request>, bool) {
-    let mut seen: Option<Request> = None;
+fn request<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Option<Head>, bool) {
+    let mut seen: Option<Head> = None;
     let names = Names::default();
     let read: Result<usize, ()> = stream(pieces, |input| {
         if seen.is_none() {
             let limit = 4 * input.len().min(CAP) + 4096;
-            seen = within(limit, || request::parse(input, &names)).map_err(drop)?;
+            let found = within(limit, || head::parse(input, &names, &PORT)).map_err(drop)?;
+            seen = found.map(|(head, _)| head);
         }
         Ok((seen.is_some() && !input.is_empty()).then_some(input.len()))
     });

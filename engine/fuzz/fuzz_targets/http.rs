@@ -5,8 +5,9 @@
 use fuzzed::{cut, pieces, seed, stream, within};
 use libfuzzer_sys::fuzz_target;
 use wafengine::http::asker::Names;
+use wafengine::http::head::{self, Head, CAP};
 use wafengine::team::http::body::{Body, Part};
-use wafengine::team::http::head::{self, Head, CAP};
+use wafengine::team::http::PORT;
 
 fn seeds() -> Vec<Vec<u8>> {
     let all: [&[u8]; 6] = [
@@ -34,19 +35,21 @@ fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, bool)
     let names = Names::new([], &["h".to_owned()]);
     let read: Result<usize, ()> = stream(pieces, |input| {
         let used = match &mut coming {
-            None => match within(4 * input.len().min(CAP) + 4096, || head::parse(input, &names)).map_err(drop)? {
-                None => return Ok(None),
-                Some((head, length)) => {
-                    assert!(length > 0 && length <= CAP);
-                    coming = Some(Body::new(head.framing));
-                    seen.push(Seen {
-                        head,
-                        content: Vec::new(),
-                        is_whole: false,
-                    });
-                    length
+            None => {
+                match within(4 * input.len().min(CAP) + 4096, || head::parse(input, &names, &PORT)).map_err(drop)? {
+                    None => return Ok(None),
+                    Some((head, length)) => {
+                        assert!(length > 0 && length <= CAP);
+                        coming = Some(Body::new(head.framing));
+                        seen.push(Seen {
+                            head,
+                            content: Vec::new(),
+                            is_whole: false,
+                        });
+                        length
+                    }
                 }
-            },
+            }
             Some(body) => match body.take(input).map_err(drop)? {
                 Part::Wants => return Ok(None),
                 Part::Frame(used) => used,

@@ -1,6 +1,7 @@
 //! Fields of a frame, of whichever protocol: each is bounded by its frame, and nothing is allocated that has not come.
 //!
-//! Pure. Numbers are little-endian.
+//! Pure. Numbers are little-endian. A frame is its length, a byte for its kind, and fields up to its end; `frame` cuts a
+//! stream into frames.
 
 /// Bytes that are no frame of ours; says why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,21 @@ impl<'a> Reader<'a> {
         self.take(n)
     }
 
+    /// The one of these whose number comes next.
+    pub fn one_of<T: Copy>(&mut self, all: &[T], number: fn(T) -> u8, unknown: &'static str) -> Result<T> {
+        let found = self.u8()?;
+        let one = all.iter().find(|one| number(**one) == found);
+        one.copied().ok_or(Malformed(unknown))
+    }
+
+    /// The lowest and the highest version that a greeting offers.
+    pub fn versions(&mut self, magic: &[u8]) -> Result<(u16, u16)> {
+        if self.take(magic.len())? != magic {
+            return Err(Malformed("not a greeting"));
+        }
+        Ok((self.u16()?, self.u16()?))
+    }
+
     /// All that is left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
@@ -73,13 +89,27 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The length and the kind of a frame in which so many bytes follow.
+pub fn put_head(out: &mut Vec<u8>, kind: u8, size: usize) {
+    out.extend((size as u32 + 1).to_le_bytes());
+    out.push(kind);
+}
+
 /// Appends one frame: the kind, then what `body` writes.
 pub fn put_frame(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
-    out.extend([0, 0, 0, 0, kind]);
+    put_head(out, kind, 0);
     body(out);
     let length = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Appends a frame whose body begins with a number: that of a request, mostly.
+pub fn put_numbered(out: &mut Vec<u8>, kind: u8, number: u32, body: impl FnOnce(&mut Vec<u8>)) {
+    put_frame(out, kind, |out| {
+        out.extend(number.to_le_bytes());
+        body(out);
+    });
 }
 
 pub fn put_text(out: &mut Vec<u8>, text: &[u8]) {

@@ -4,8 +4,25 @@
 
 use super::fields::Malformed;
 
+/// The largest frame before both sides have greeted each other: a stranger makes nobody allocate more.
+pub const GREETING_CAP: usize = 4096;
 /// What is kept allocated when nothing waits.
 const KEPT: usize = 1 << 16;
+
+/// What the frame that the bytes begin with says of its length.
+pub fn length(bytes: &[u8]) -> Option<usize> {
+    bytes.first_chunk().map(|head| u32::from_le_bytes(*head) as usize)
+}
+
+/// The frame that the bytes begin with: its kind and body, without its length. `None` if it has not come whole.
+pub fn first(bytes: &[u8], cap: usize) -> Result<Option<&[u8]>, Malformed> {
+    match length(bytes) {
+        None => Ok(None),
+        Some(0) => Err(Malformed("a frame of no length")),
+        Some(length) if length > cap => Err(Malformed("a frame above the cap")),
+        Some(length) => Ok(bytes[4..].get(..length)),
+    }
+}
 
 /// Bytes that arrived and were not taken yet.
 pub struct Inbox {
@@ -35,25 +52,11 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame: its kind and body, without its length.
+    /// The next whole frame.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
-        let waiting = &self.bytes[self.taken..];
-        let Some((head, rest)) = waiting.split_first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let length = u32::from_le_bytes(*head) as usize;
-        if length == 0 {
-            return Err(Malformed("a frame of no length"));
-        }
-        if length > self.cap {
-            return Err(Malformed("a frame above the cap"));
-        }
-        if rest.len() < length {
-            return Ok(None);
-        }
-        let start = self.taken + 4;
-        self.taken = start + length;
-        Ok(Some(&self.bytes[start..start + length]))
+        let frame = first(&self.bytes[self.taken..], self.cap)?;
+        self.taken += frame.map_or(0, |frame| 4 + frame.len());
+        Ok(frame)
     }
 
     /// True while a frame has begun and has not ended.

@@ -3,15 +3,12 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use rustix::event::{eventfd, EventfdFlags};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
 use super::keep::{Ended, Unkept, Unstored};
@@ -20,6 +17,7 @@ use super::lookup::inputs::Inputs;
 use super::Cache;
 use crate::facts::file_view::FileView;
 use crate::observe::trace::TraceRegion;
+use crate::process::mailbox::{Bell, Mailbox};
 use crate::process::prompt::make_prompt;
 
 /// More only wait for each other.
@@ -124,27 +122,15 @@ impl Jobs {
     }
 }
 
-/// Where it is told what was done; whoever hears it is woken.
-#[derive(Clone)]
-pub struct Reports {
-    done: Sender<Done>,
-    bell: Arc<OwnedFd>,
-}
-
-impl Reports {
-    pub fn send(&self, done: Done) {
-        let _ = self.done.send(done);
-        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
-    }
-}
+/// Where it is told what was done.
+pub type Reports = Mailbox<Done>;
 
 pub struct CacheThreads {
     jobs: Arc<Jobs>,
     /// How many there are, and how many there may be: another comes when all are at work.
     count: AtomicUsize,
     most: usize,
-    reports: Reports,
-    done: Receiver<Done>,
+    reports: Arc<Reports>,
     inbox: Arc<Inbox>,
 }
 
@@ -228,9 +214,6 @@ impl Inbox {
 impl CacheThreads {
     pub fn new(open: Box<Open>) -> io::Result<CacheThreads> {
         let jobs = Arc::new(Jobs::default());
-        let (reports, done) = mpsc::channel();
-        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let reports = Reports { done: reports, bell };
         let inbox = Arc::new(Inbox {
             opening: Mutex::new(Opening::Never),
             open,
@@ -243,8 +226,7 @@ impl CacheThreads {
             jobs,
             count: AtomicUsize::new(0),
             most: thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST)),
-            reports,
-            done,
+            reports: Arc::new(Mailbox::new()?),
             inbox,
         };
         cache_threads.add()?;
@@ -288,19 +270,17 @@ impl CacheThreads {
     }
 
     /// Where others tell what they have done.
-    pub fn reports(&self) -> Reports {
+    pub fn reports(&self) -> Arc<Reports> {
         self.reports.clone()
     }
 
-    /// The descriptor that is readable when there is something to hear.
-    pub fn bell(&self) -> &OwnedFd {
+    /// Readable when there is something to hear.
+    pub fn bell(&self) -> &Bell {
         &self.reports.bell
     }
 
     pub fn hear(&self) -> Vec<Done> {
-        // Only to silence it; what it has counted is in the channel.
-        let _ = rustix::io::read(&*self.reports.bell, &mut [0; 8]);
-        self.done.try_iter().collect()
+        self.reports.take()
     }
 
     /// The cache if it is open; never waits.
@@ -348,7 +328,7 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
             let _work = question.claim.begin_work();
             // There is none if it waits for somebody else's command.
             if let Some(answer) = cache.ask(question, file_view) {
-                reports.send(Done::Answered { who, answer });
+                reports.put(Done::Answered { who, answer });
             }
         }
         (Job::Ask(question), Err(words)) => {
@@ -358,7 +338,7 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
                 is_unknown: false,
             });
             let who = question.who;
-            reports.send(Done::Answered { who, answer });
+            reports.put(Done::Answered { who, answer });
         }
         (
             Job::Keep {
@@ -386,24 +366,24 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
                 Ok(unstored) if is_awaited => {
                     let kept = cache.store(unstored);
                     if claim.answer() {
-                        reports.send(Done::Kept { who, kept });
+                        reports.put(Done::Kept { who, kept });
                     }
                 }
                 Ok(unstored) => {
                     inbox.count_unstored(1);
-                    reports.send(Done::Kept { who, kept: Ok(None) });
+                    reports.put(Done::Kept { who, kept: Ok(None) });
                     if let Err(unkept) = cache.store(unstored) {
                         log::debug!("not stored: {}", unkept.words);
                     }
                     inbox.count_unstored(-1);
                 }
-                Err(unkept) => reports.send(Done::Kept { who, kept: Err(unkept) }),
+                Err(unkept) => reports.put(Done::Kept { who, kept: Err(unkept) }),
             }
         }
         (Job::Keep { who, .. }, Err(why)) => {
             let (name, words) = ("the store failed", why);
             let kept = Err(Unkept { name, words });
-            reports.send(Done::Kept { who, kept });
+            reports.put(Done::Kept { who, kept });
         }
         (Job::Leave(left), cache) => {
             if let Ok(cache) = cache {
@@ -419,7 +399,7 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
             // Whoever has run a command finds what came of it.
             inbox.settle();
             let result = cache.map(|cache| work(&cache));
-            reports.send(Done::Other { who, result });
+            reports.put(Done::Other { who, result });
         }
     }
 }

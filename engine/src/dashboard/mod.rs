@@ -1,8 +1,8 @@
 //! `wafd dashboard`: a page in the browser that shows what the engine does.
 //!
 //! ```text
-//! host ─► visit, a thread each ─► request ─► page
-//!                                    └─────► news ◄── feed ◄── engine, team, the machine's memory
+//! host ─► visit, a thread each ─► page
+//!                        └──────► news ◄── feed ◄── engine, team, the machine's memory
 //! ```
 //!
 //! A process of its own, and a client like others: while nobody looks the engine is not asked, and it does not know what a
@@ -18,7 +18,6 @@ mod options;
 mod page;
 mod places;
 mod reply;
-pub mod request;
 mod team;
 mod visit;
 
@@ -33,9 +32,20 @@ use self::host::Host;
 use self::options::{Act, Options};
 use self::team::Team;
 use crate::files::folder::Folder;
-use crate::http::asker::Names;
+use crate::http::asker::{Elsewhere, Names};
+use crate::http::head::{Method, Port};
 use crate::process::service::open_signals;
 use crate::trust::token::Token;
+
+/// What the page's host takes. A link may lead here, as the file that the desktop's browser is given does; what it leads to
+/// needs the token.
+pub const PORT: Port = Port {
+    methods: &[("GET", Method::Get), ("HEAD", Method::Head)],
+    other_methods: "this page is only read",
+    elsewhere: Elsewhere::Leads,
+    has_logins: false,
+    takes_hosts: false,
+};
 
 /// Does what the command line after `wafd dashboard` says.
 pub fn run(parser: lexopt::Parser) -> Result<(), String> {

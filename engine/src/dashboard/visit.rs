@@ -9,8 +9,10 @@ use super::feed::{Feed, News};
 use super::page;
 use super::places::{Arrival, Places};
 use super::reply;
-use super::request::{self, Bad, Request, CAP};
+use super::PORT;
 use crate::http::asker::Names;
+use crate::http::head::{self, Head, Method, CAP};
+use crate::http::Refused;
 use crate::trust::token::Token;
 
 /// For all of a request's head; browsers also open connections in advance, and ask nothing.
@@ -36,24 +38,24 @@ pub fn serve(stream: &TcpStream, mut arrival: Arrival, room: &Room) -> io::Resul
     // Who accepts does not wait, and what it accepts may have that from it.
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    match read_request(stream, &room.names)? {
+    match read_head(stream, &room.names)? {
         None => return Ok(()),
-        Some(Err(Bad(status, words))) => say(stream, status, words)?,
-        Some(Ok(request)) => answer(stream, &mut arrival, &request, room)?,
+        Some(Err(Refused(status, words))) => say(stream, status, words)?,
+        Some(Ok(head)) => answer(stream, &mut arrival, &head, room)?,
     }
     part(stream)
 }
 
-/// `None` if the peer goes, or says nothing, before its request is whole.
-fn read_request(mut stream: &TcpStream, names: &Names) -> io::Result<Option<Result<Request, Bad>>> {
+/// `None` if the peer goes, or says nothing, before the head of its request is whole.
+fn read_head(mut stream: &TcpStream, names: &Names) -> io::Result<Option<Result<Head, Refused>>> {
     let deadline = Instant::now() + HEAD_TIME;
     let mut input = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        match request::parse(&input, names) {
+        match head::parse(&input, names, &PORT) {
             Ok(None) => {}
-            Ok(Some(request)) => return Ok(Some(Ok(request))),
-            Err(bad) => return Ok(Some(Err(bad))),
+            Ok(Some((head, _))) => return Ok(Some(Ok(head))),
+            Err(refused) => return Ok(Some(Err(refused))),
         }
         let Some(left) = left(deadline) else { return Ok(None) };
         stream.set_read_timeout(Some(left))?;
@@ -67,22 +69,26 @@ fn read_request(mut stream: &TcpStream, names: &Names) -> io::Result<Option<Resu
     }
 }
 
-fn answer(stream: &TcpStream, arrival: &mut Arrival, request: &Request, room: &Room) -> io::Result<()> {
-    if !room.token.admits(request.token.as_bytes()) {
+/// A path is the token, and after a slash the name of what is asked for.
+fn answer(stream: &TcpStream, arrival: &mut Arrival, asked: &Head, room: &Room) -> io::Result<()> {
+    let mut parts = asked.path[1..].splitn(2, '/');
+    let (token, name) = (parts.next().unwrap_or_default(), parts.next());
+    if !room.token.admits(token.as_bytes()) {
         let words = "This address is not valid, or not any more: open the one that <code>wafd dashboard</code> prints.";
         return say(stream, 403, words);
     }
     if !arrival.stays() {
         return say(stream, 503, "Too many pages are open: close some.");
     }
-    match request.name.as_deref() {
+    let is_head = asked.method == Method::Head;
+    match name {
         None => write(stream, &reply::redirect(&format!("/{}/", room.token.text()))),
-        Some("news") if !request.is_head => tell_news(stream, &room.feed),
+        Some("news") if !is_head => tell_news(stream, &room.feed),
         Some(name) => match page::find(name) {
             Some(file) => {
                 let head = reply::head(200, file.kind, Some(file.text.len()));
-                let body = if request.is_head { "" } else { file.text };
-                write(stream, &(head + body))
+                let body = if is_head { "" } else { file.text };
+                write(stream, &[&head, body.as_bytes()].concat())
             }
             None => say(stream, 404, "There is no such thing here."),
         },
@@ -92,24 +98,24 @@ fn answer(stream: &TcpStream, arrival: &mut Arrival, request: &Request, room: &R
 /// For as long as the page looks.
 fn tell_news(stream: &TcpStream, feed: &Arc<Feed>) -> io::Result<()> {
     let (mut watcher, history) = feed.watch();
-    write(stream, &(reply::head(200, NEWS, None) + &history))?;
+    write(stream, &[&reply::head(200, NEWS, None), history.as_bytes()].concat())?;
     loop {
         match watcher.next() {
-            News::Line(line) => write(stream, &line)?,
-            News::Over => return write(stream, OVER),
+            News::Line(line) => write(stream, line.as_bytes())?,
+            News::Over => return write(stream, OVER.as_bytes()),
         }
     }
 }
 
 fn say(stream: &TcpStream, status: u16, words: &str) -> io::Result<()> {
     let page = reply::page_of(words);
-    write(stream, &(reply::head(status, reply::HTML, Some(page.len())) + &page))
+    let head = reply::head(status, reply::HTML, Some(page.len()));
+    write(stream, &[&head, page.as_bytes()].concat())
 }
 
 /// All of it before the deadline, however little the peer reads at once.
-fn write(mut stream: &TcpStream, text: &str) -> io::Result<()> {
+fn write(mut stream: &TcpStream, mut rest: &[u8]) -> io::Result<()> {
     let deadline = Instant::now() + WRITE_TIME;
-    let mut rest = text.as_bytes();
     while !rest.is_empty() {
         let left = left(deadline).ok_or(io::ErrorKind::TimedOut)?;
         stream.set_write_timeout(Some(left))?;

@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use httparse::Request;
 
+use super::Refused;
+
 /// The longest name of a host.
 const LONGEST: usize = 253;
 
@@ -27,10 +29,6 @@ pub enum Elsewhere {
     /// Lead a whole tab here, as a link does: it sees nothing of what is shown there.
     Leads,
 }
-
-/// A request that is refused with this status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused(pub u16, pub &'static str);
 
 const NO_HOST: Refused = Refused(400, "one Host is needed");
 const OTHER_HOST: Refused = Refused(421, "it is asked by a name that is not its own; see the option --host");

@@ -8,6 +8,7 @@ pub mod fault;
 pub mod guardian;
 pub mod headroom;
 pub mod jobserver;
+pub mod mailbox;
 pub mod pins;
 pub mod place;
 pub mod processes;

@@ -30,11 +30,7 @@ fn digests(r: &mut Reader<'_>) -> Result<Vec<Digest>> {
 }
 
 fn coding(r: &mut Reader<'_>) -> Result<Coding> {
-    match r.u8()? {
-        0 => Ok(Coding::Plain),
-        1 => Ok(Coding::Zstd),
-        _ => Err(Malformed("unknown coding")),
-    }
+    r.one_of(&[Coding::Plain, Coding::Zstd], |one| one as u8, "unknown coding")
 }
 
 /// All that is left of a frame, if it is not more than one may carry.
@@ -71,12 +67,10 @@ fn data<'a>(r: &mut Reader<'a>) -> Result<&'a [u8]> {
 }
 
 fn hello<'a>(r: &mut Reader<'a>) -> Result<Hello<'a>> {
-    if r.take(4)? != MAGIC {
-        return Err(Malformed("not a greeting"));
-    }
+    let (lowest, highest) = r.versions(MAGIC)?;
     Ok(Hello {
-        lowest: r.u16()?,
-        highest: r.u16()?,
+        lowest,
+        highest,
         token: name(r)?,
         namespace: name(r)?,
         name: name(r)?,
@@ -164,14 +158,10 @@ impl<'a> Reply<'a> {
                 largest: r.u64()?,
                 name: name(&mut r)?,
             },
-            0x82 => {
-                let why = r.u8()?;
-                let why = Refusal::ALL.into_iter().find(|known| *known as u8 == why);
-                Reply::Refused {
-                    why: why.ok_or(Malformed("unknown reason to refuse"))?,
-                    words: name(&mut r)?,
-                }
-            }
+            0x82 => Reply::Refused {
+                why: r.one_of(&Refusal::ALL, |one| one as u8, "unknown reason to refuse")?,
+                words: name(&mut r)?,
+            },
             0x83 => Reply::Found {
                 id: r.u32()?,
                 number: r.u16()?,
@@ -196,15 +186,11 @@ impl<'a> Reply<'a> {
                 bits: bits(&mut r)?,
             },
             0x89 => Reply::Kept { id: r.u32()? },
-            0x8a => {
-                let (id, why) = (r.u32()?, r.u8()?);
-                let why = NotKept::ALL.into_iter().find(|known| *known as u8 == why);
-                Reply::NotKept {
-                    id,
-                    why: why.ok_or(Malformed("unknown reason not to keep"))?,
-                    words: name(&mut r)?,
-                }
-            }
+            0x8a => Reply::NotKept {
+                id: r.u32()?,
+                why: r.one_of(&NotKept::ALL, |one| one as u8, "unknown reason not to keep")?,
+                words: name(&mut r)?,
+            },
             0x8b => Reply::Pong { id: r.u32()? },
             _ => return Err(Malformed("unknown kind of reply")),
         };

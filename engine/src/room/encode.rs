@@ -4,7 +4,7 @@
 
 use super::{Begun, Content, Reply, Request, MAGIC};
 use crate::bytes::digest::Digest;
-use crate::bytes::fields::{put_frame, put_text};
+use crate::bytes::fields::{put_frame, put_head, put_numbered as put, put_text};
 
 fn put_digests(out: &mut Vec<u8>, digests: &[Digest]) {
     out.extend((digests.len() as u16).to_le_bytes());
@@ -24,12 +24,10 @@ fn put_begun(out: &mut Vec<u8>, begun: &Begun<'_>) {
     out.extend(begun.first);
 }
 
-/// A frame whose body begins with the request's number.
-fn put(out: &mut Vec<u8>, kind: u8, id: u32, body: impl FnOnce(&mut Vec<u8>)) {
-    put_frame(out, kind, |out| {
-        out.extend(id.to_le_bytes());
-        body(out);
-    });
+/// The head of a `data` frame for this request; so many bytes of the blob follow.
+pub fn put_data_head(out: &mut Vec<u8>, id: u32, size: usize) {
+    put_head(out, 0x86, size + 4);
+    out.extend(id.to_le_bytes());
 }
 
 impl Request<'_> {

@@ -6,14 +6,15 @@
 mod decode;
 mod encode;
 
+pub use encode::put_data_head;
+
 use crate::bytes::digest::Digest;
 
 pub use crate::bytes::fields::Malformed;
+pub use crate::bytes::frame::GREETING_CAP;
 
 /// The highest and the lowest version that is spoken here.
 pub const VERSION: u16 = 1;
-/// The largest frame before `welcome`: a stranger makes nobody allocate more.
-pub const GREETING_CAP: usize = 4096;
 /// The most bytes of content that one frame carries: a blob's piece, an entry, what comes along with one.
 pub const PIECE: usize = 1 << 20;
 /// The largest frame after `welcome`: a piece and the fields around it.

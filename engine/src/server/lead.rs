@@ -114,7 +114,7 @@ impl Lead {
             self.is_away.store(false, Ordering::Relaxed);
             let Some(mut found) = led else {
                 if let Some(answer) = answer {
-                    reports.send(Done::Answered { who, answer });
+                    reports.put(Done::Answered { who, answer });
                 }
                 return Left::ToOther;
             };

@@ -2,7 +2,7 @@
 //!
 //! Between `clone` and `execve` the starting thread stands still, for most of a millisecond where programs are large or
 //! memory is slow to map; one thread would so limit a machine with many processors to some thousand commands a second.
-//! When several commands can start, the event loop hands them to the starters, and hears of children through an `eventfd`; a
+//! When several commands can start, the event loop hands them to the starters, and hears of children through a mailbox; a
 //! single one it starts itself. The busier the engine, the more commands come together.
 
 use std::io;
@@ -14,7 +14,6 @@ use std::thread;
 use std::time::Instant;
 
 use log::debug;
-use rustix::event::{eventfd, EventfdFlags};
 
 use super::command::Order;
 use super::slots::CommandKey;
@@ -22,6 +21,7 @@ use crate::observe::trace::Place;
 use crate::park::{Awaited, Begun, NextParts, Parking, Part, Turn};
 use crate::process::context::{self, Adjustment};
 use crate::process::headroom::Headroom;
+use crate::process::mailbox::{Bell, Mailbox};
 use crate::process::prompt::make_prompt;
 use crate::process::spawn::{Child, Launch, NotStarted, Spawner};
 use crate::wire::{Stdio, Strings};
@@ -86,8 +86,6 @@ impl Started {
 
 pub struct Starters {
     jobs: Sender<Job>,
-    started: Receiver<Started>,
-    bell: Arc<OwnedFd>,
     own: Hand,
     starting: Starting,
     /// How many threads there are, and how many there may be. None ends: what it has started would end with it.
@@ -101,8 +99,7 @@ pub struct Starters {
 #[derive(Clone)]
 struct Starting {
     orders: Arc<Mutex<Receiver<Job>>>,
-    reports: Sender<Started>,
-    bell: Arc<OwnedFd>,
+    started: Arc<Mailbox<Started>>,
     null: Arc<OwnedFd>,
     parking: Arc<Parking>,
 }
@@ -110,22 +107,16 @@ struct Starting {
 impl Starters {
     pub fn new(parking: &Arc<Parking>) -> io::Result<Starters> {
         let (jobs, orders) = mpsc::channel();
-        let (reports, started) = mpsc::channel();
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let bell = Arc::new(eventfd(0, flags)?);
         let null = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         let null = Arc::new(OwnedFd::from(null));
         let most = thread::available_parallelism().map_or(1, |n| n.get().min(MOST));
         let own = Hand::new(null.clone(), parking.clone())?;
         Ok(Starters {
             jobs,
-            started,
-            bell: bell.clone(),
             own,
             starting: Starting {
                 orders: Arc::new(Mutex::new(orders)),
-                reports,
-                bell,
+                started: Arc::new(Mailbox::new()?),
                 null,
                 parking: parking.clone(),
             },
@@ -155,7 +146,8 @@ impl Starters {
         let key = job.key;
         let started = self.own.start(job, false);
         self.starting
-            .report(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
+            .started
+            .put(started.unwrap_or_else(|_| Started::not(key, &io::ErrorKind::WouldBlock.into())));
     }
 
     /// Starts a command in the caller's thread: quicker than to wake another, where nothing else is to be done. What would
@@ -170,22 +162,13 @@ impl Starters {
         }
     }
 
-    /// The descriptor that is readable when there is something to hear.
-    pub fn bell(&self) -> &OwnedFd {
-        &self.bell
+    /// Readable when there is something to hear.
+    pub fn bell(&self) -> &Bell {
+        &self.starting.started.bell
     }
 
     pub fn hear(&self) -> Vec<Started> {
-        // Only to silence it; what it has counted is in the channel.
-        let _ = rustix::io::read(&*self.bell, &mut [0; 8]);
-        self.started.try_iter().collect()
-    }
-}
-
-impl Starting {
-    fn report(&self, started: Started) {
-        let _ = self.reports.send(started);
-        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
+        self.starting.started.take()
     }
 }
 
@@ -205,7 +188,7 @@ fn work(starting: Starting, open: &AtomicUsize) {
             Err(error) => Started::not(job.key, error),
         };
         open.fetch_sub(1, Ordering::Relaxed);
-        starting.report(started);
+        starting.started.put(started);
     }
 }
 

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::http::head::CAP;
+
 /// What a connection may send before it has shown a token, a request's head among it.
-pub const UNKNOWN: usize = 8 << 10;
+pub const UNKNOWN: usize = CAP;
 /// Requests that it may make until then; each is answered with an error.
 pub const STRANGE_REQUESTS: u32 = 32;
 /// Connections that have shown no token, of all that there may be, and at most.

@@ -1,13 +1,9 @@
-//! What other threads tell a worker, with a bell that its epoll hears.
+//! What other threads tell a worker.
 
-use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
-
-use rustix::event::{eventfd, EventfdFlags};
 
 use super::disk_threads::Done;
+use crate::process::mailbox;
 
 /// A connection that was just taken.
 #[derive(Debug)]
@@ -31,27 +27,4 @@ pub enum Letter {
     Leave,
 }
 
-pub struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
-    pub bell: OwnedFd,
-}
-
-impl Mailbox {
-    pub fn new() -> io::Result<Mailbox> {
-        Ok(Mailbox {
-            letters: Mutex::default(),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-        })
-    }
-
-    pub fn put(&self, letter: Letter) {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner).push(letter);
-        // Full, it rings already.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-    }
-
-    pub fn take(&self) -> Vec<Letter> {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
-        std::mem::take(&mut self.letters.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
+pub type Mailbox = mailbox::Mailbox<Letter>;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::hot::Coded;
 use super::limits::Share;
-use crate::room::{Coding, Reply};
+use crate::room::{put_data_head, Coding, Reply};
 
 /// With more than that to be sent nothing more is answered.
 const CLOGGED: usize = 256 << 10;
@@ -126,9 +126,7 @@ impl Outbox {
                 Some(Part::Content { body, at, wrapping }) => {
                     let size = (body.length() - *at).min(PIECE as u64) as usize;
                     if let Wrapping::Data(id) = wrapping {
-                        self.bytes.extend((size as u32 + 5).to_le_bytes());
-                        self.bytes.push(0x86);
-                        self.bytes.extend(id.to_le_bytes());
+                        put_data_head(&mut self.bytes, *id, size);
                     }
                     body.read(*at, size, &mut self.bytes)?;
                     *at += size as u64;

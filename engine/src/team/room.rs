@@ -13,6 +13,7 @@ use super::upload::Upload;
 use super::value_store::{self, Look, NotStored, Place};
 use crate::bytes::digest::Digest;
 use crate::bytes::fields::Malformed;
+use crate::bytes::frame;
 use crate::files::folder::ENGINE;
 use crate::room::{
     Begun, Bits, Coding, Content, Hello, NotKept, Refusal, Reply, Request, FRAME_CAP, GREETING_CAP, MOST_NAME, PIECE,
@@ -68,18 +69,11 @@ impl Talk for Room {
             self.go_on(work, exchange);
             return Ok(Step::Took(0));
         }
-        let Some((head, rest)) = input.split_first_chunk::<4>() else {
-            return Ok(Step::Wants);
-        };
-        let length = u32::from_le_bytes(*head) as usize;
         let cap = if self.is_greeted { FRAME_CAP } else { GREETING_CAP };
-        if length == 0 || length > cap {
-            return Err(Malformed("the length of a frame"));
-        }
-        let Some(frame) = rest.get(..length) else {
+        let Some(frame) = frame::first(input, cap)? else {
             return Ok(Step::Wants);
         };
-        let took = 4 + length;
+        let took = 4 + frame.len();
         match (Request::decode(frame)?, exchange.admission.clone()) {
             (Request::Hello(hello), None) => Ok(self.greet(&hello, took, exchange)),
             (request, Some(admission)) if self.is_greeted => {
@@ -114,8 +108,7 @@ impl Talk for Room {
     }
 
     fn needs(&self, input: &[u8]) -> Option<usize> {
-        let length = input.first_chunk().map_or(0, |head| u32::from_le_bytes(*head) as usize);
-        Some(4 + length.min(FRAME_CAP))
+        Some(4 + frame::length(input).unwrap_or(0).min(FRAME_CAP))
     }
 }
 

@@ -6,17 +6,17 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::event::{poll, PollFd, PollFlags};
 
 use super::heartbeat::Heartbeat;
 use super::stream::{fault, Stream};
 use super::Fault;
 use crate::bytes::frame::Inbox;
+use crate::process::mailbox::Bell;
 use crate::room::FRAME_CAP;
 
 const CHUNK: usize = 64 << 10;
@@ -25,7 +25,7 @@ pub struct Line {
     state: Mutex<State>,
     news: Condvar,
     /// Rung when there is something to send, or nobody needs the line any more.
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 #[derive(Default)]
@@ -53,11 +53,10 @@ impl Line {
     pub fn start(mut stream: Stream, heartbeat: &Arc<Heartbeat>) -> Result<Arc<Line>, Fault> {
         let failed = |error: io::Error| fault(&error, heartbeat);
         stream.be_polled().map_err(failed)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let line = Arc::new(Line {
             state: Mutex::default(),
             news: Condvar::new(),
-            bell: bell.map_err(|error| failed(error.into()))?,
+            bell: Bell::new().map_err(failed)?,
         });
         let (running, heartbeat) = (line.clone(), heartbeat.clone());
         let run = move || {
@@ -85,10 +84,6 @@ impl Line {
         state.waiting.is_empty() && state.used.is_some_and(|used| used.elapsed() > time)
     }
 
-    fn ring(&self) {
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-    }
-
     fn end(&self, why: Fault) {
         let mut state = self.state();
         state.end.get_or_insert(why);
@@ -99,7 +94,7 @@ impl Line {
     /// Nobody needs it any more.
     pub fn close(&self) {
         self.end(Fault::Failed("the connection was given up".to_owned()));
-        self.ring();
+        self.bell.ring();
     }
 
     /// Sends what `write` makes of the request's number.
@@ -114,7 +109,7 @@ impl Line {
         state.waiting.insert(id, VecDeque::new());
         write(id, &mut state.outbox);
         drop(state);
-        self.ring();
+        self.bell.ring();
         Ok(Exchange { line: self, id })
     }
 
@@ -142,8 +137,7 @@ impl Line {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return error.into(),
             }
-            // Only to silence it.
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            self.bell.silence();
         }
     }
 

@@ -49,12 +49,10 @@ impl Reader<'_> {
 }
 
 fn hello(r: &mut Reader<'_>) -> Result<Hello> {
-    if r.take(4)? != MAGIC {
-        return Err(Malformed("not a greeting"));
-    }
+    let (lowest, highest) = r.versions(MAGIC)?;
     Ok(Hello {
-        lowest: r.u16()?,
-        highest: r.u16()?,
+        lowest,
+        highest,
         session: r.array()?,
         jobs: r.u32()?,
         wishes: r.u32()?,
@@ -185,24 +183,15 @@ impl Request {
     }
 }
 
+const VERDICTS: [Verdict; 4] = [Verdict::Ran, Verdict::NotStarted, Verdict::TimedOut, Verdict::Cancelled];
+const STEPS: [Step; 5] = [Step::None, Step::Command, Step::Folder, Step::Engine, Step::Parked];
+const KNOWN: [Known; 3] = [Known::Uncached, Known::Hit, Known::Miss];
+
 fn outcome(r: &mut Reader<'_>) -> Result<Outcome> {
     Ok(Outcome {
         id: r.u32()?,
-        verdict: match r.u8()? {
-            0 => Verdict::Ran,
-            1 => Verdict::NotStarted,
-            2 => Verdict::TimedOut,
-            3 => Verdict::Cancelled,
-            _ => return Err(Malformed("unknown verdict")),
-        },
-        step: match r.u8()? {
-            0 => Step::None,
-            1 => Step::Command,
-            2 => Step::Folder,
-            3 => Step::Engine,
-            4 => Step::Parked,
-            _ => return Err(Malformed("unknown step")),
-        },
+        verdict: r.one_of(&VERDICTS, |one| one as u8, "unknown verdict")?,
+        step: r.one_of(&STEPS, |one| one as u8, "unknown step")?,
         code: r.i32()?,
         queued: r.u64()?,
         wall: r.u64()?,
@@ -222,14 +211,10 @@ impl Reply {
                 slots: r.u32()?,
                 engine: r.text()?.to_vec(),
             },
-            0x82 => {
-                let why = r.u8()?;
-                let why = Why::ALL.into_iter().find(|w| *w as u8 == why);
-                Reply::Refused {
-                    why: why.ok_or(Malformed("unknown reason to refuse"))?,
-                    reason: r.text()?.to_vec(),
-                }
-            }
+            0x82 => Reply::Refused {
+                why: r.one_of(&Why::ALL, |one| one as u8, "unknown reason to refuse")?,
+                reason: r.text()?.to_vec(),
+            },
             0x83 => Reply::Output {
                 id: r.u32()?,
                 stream: match r.u8()? {
@@ -245,12 +230,7 @@ impl Reply {
             0x86 => Reply::Listening { port: r.u16()? },
             0x87 => Reply::Told {
                 id: r.u32()?,
-                known: match r.u8()? {
-                    0 => Known::Uncached,
-                    1 => Known::Hit,
-                    2 => Known::Miss,
-                    _ => return Err(Malformed("unknown answer of the cache")),
-                },
+                known: r.one_of(&KNOWN, |one| one as u8, "unknown answer of the cache")?,
                 words: r.text()?.to_vec(),
             },
             0x88 => Reply::Inputs {

@@ -3,7 +3,7 @@
 //! Knows nothing of caps: whoever sends asks how long a frame became.
 
 use super::{Form, Reply, Request, Strings, MAGIC};
-use crate::bytes::fields::{put_frame as frame, put_text};
+use crate::bytes::fields::{put_frame as frame, put_numbered, put_text};
 
 fn put_strings(out: &mut Vec<u8>, strings: &Strings) {
     out.extend((strings.len() as u32).to_le_bytes());
@@ -24,12 +24,8 @@ impl Request {
                 put_text(out, &h.token);
                 put_text(out, &h.name);
             }),
-            Request::Environment { env, entries } => frame(out, 0x02, |out| {
-                out.extend(env.to_le_bytes());
-                put_strings(out, entries);
-            }),
-            Request::Execute(command) => frame(out, 0x03, |out| {
-                out.extend(command.id.to_le_bytes());
+            Request::Environment { env, entries } => put_numbered(out, 0x02, *env, |out| put_strings(out, entries)),
+            Request::Execute(command) => put_numbered(out, 0x03, command.id, |out| {
                 out.extend(command.env.to_le_bytes());
                 let declares = !command.outputs.is_empty();
                 let flags = [
@@ -49,7 +45,7 @@ impl Request {
                     put_strings(out, &command.outputs);
                 }
             }),
-            Request::Cancel { id } => frame(out, 0x04, |out| out.extend(id.to_le_bytes())),
+            Request::Cancel { id } => put_numbered(out, 0x04, *id, |_| ()),
             Request::Status => frame(out, 0x05, |_| ()),
             Request::Stop { now } => frame(out, 0x06, |out| out.push((*now).into())),
             Request::Listen => frame(out, 0x07, |_| ()),
@@ -96,8 +92,7 @@ impl Reply {
                 put_text(out, reason);
             }),
             Reply::Output { id, stream, data } => put_output(out, *id, *stream, data),
-            Reply::Outcome(o) => frame(out, 0x84, |out| {
-                out.extend(o.id.to_le_bytes());
+            Reply::Outcome(o) => put_numbered(out, 0x84, o.id, |out| {
                 out.extend([o.verdict as u8, o.step as u8]);
                 out.extend(o.code.to_le_bytes());
                 for number in [o.queued, o.wall, o.user, o.system, o.peak] {
@@ -106,8 +101,7 @@ impl Reply {
             }),
             Reply::Report { json } => frame(out, 0x85, |out| put_text(out, json)),
             Reply::Listening { port } => frame(out, 0x86, |out| out.extend(port.to_le_bytes())),
-            Reply::Told { id, known, words } => frame(out, 0x87, |out| {
-                out.extend(id.to_le_bytes());
+            Reply::Told { id, known, words } => put_numbered(out, 0x87, *id, |out| {
                 out.push(*known as u8);
                 put_text(out, words);
             }),
@@ -117,8 +111,7 @@ impl Reply {
                 new,
                 result,
                 numbers,
-            } => frame(out, 0x88, |out| {
-                out.extend(id.to_le_bytes());
+            } => put_numbered(out, 0x88, *id, |out| {
                 out.extend(first.to_le_bytes());
                 put_strings(out, new);
                 out.extend(result);
@@ -131,8 +124,7 @@ impl Reply {
 
 /// An `output` frame from borrowed bytes: captured output is copied once only.
 pub fn put_output(out: &mut Vec<u8>, id: u32, stream: u8, data: &[u8]) {
-    frame(out, 0x83, |out| {
-        out.extend(id.to_le_bytes());
+    put_numbered(out, 0x83, id, |out| {
         out.push(stream);
         put_text(out, data);
     });

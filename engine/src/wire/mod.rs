@@ -9,11 +9,10 @@ mod encode;
 pub use encode::put_output;
 
 pub use crate::bytes::fields::Malformed;
+pub use crate::bytes::frame::GREETING_CAP;
 
 /// The highest and the lowest version that this engine speaks.
 pub const VERSION: u16 = 1;
-/// The largest frame before `welcome`: a stranger makes nobody allocate more.
-pub const GREETING_CAP: usize = 4096;
 /// The largest frame after `welcome`.
 pub const FRAME_CAP: usize = 8 << 20;
 /// The most output that one frame carries.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use super::wrapped::Wrapped;
 use crate::bytes::digest::Digest;
+use crate::bytes::fields::{put_text, Malformed, Reader};
 use crate::cache::lookup::entry::Entry;
 use crate::trust::signature::Sealed;
 
@@ -73,7 +74,7 @@ impl Bundle {
     pub fn encode(&self, key: &Digest) -> Vec<u8> {
         let mut body = vec![self.entries.len() as u8];
         for entry in &self.entries {
-            put(&mut body, entry);
+            put_text(&mut body, entry);
         }
         body.extend((self.blobs.len() as u16).to_le_bytes());
         let mut blobs: Vec<_> = self.blobs.iter().collect();
@@ -81,7 +82,7 @@ impl Bundle {
         for (digest, blob) in blobs {
             body.extend(digest.0);
             body.push(blob.coding);
-            put(&mut body, &blob.bytes);
+            put_text(&mut body, &blob.bytes);
         }
         [&MAGIC[..], &check(key, &body), &body].concat()
     }
@@ -89,33 +90,40 @@ impl Bundle {
     /// `None` if the bytes are no bundle of this key.
     pub fn decode(key: &Digest, bytes: &[u8]) -> Option<Bundle> {
         let rest = bytes.strip_prefix(MAGIC)?;
-        let (found, mut rest) = rest.split_at_checked(CHECK)?;
+        let (found, rest) = rest.split_at_checked(CHECK)?;
         if found != check(key, rest) {
             return None;
         }
-        let from = &mut rest;
-        let count = usize::from(take(from, 1)?[0]);
-        if count > MOST_ENTRIES {
-            return None;
-        }
-        let entries = (0..count).map(|_| Some(get(from)?.to_vec())).collect::<Option<_>>()?;
-        let count = usize::from(u16::from_le_bytes(take(from, 2)?.try_into().ok()?));
-        if count > MOST_BLOBS {
-            return None;
-        }
-        let mut blob = || {
-            let digest = Digest(take(from, Digest::SIZE)?.try_into().ok()?);
-            let coding = take(from, 1)?[0];
-            let bytes = get(from)?.to_vec();
-            Some((digest, Wrapped { coding, bytes }))
-        };
-        let blobs = (0..count).map(|_| blob()).collect::<Option<_>>()?;
-        rest.is_empty().then_some(Bundle { entries, blobs })
+        let mut from = Reader(rest);
+        let bundle = read(&mut from).ok()?;
+        from.rest().is_empty().then_some(bundle)
     }
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+}
+
+fn read(from: &mut Reader<'_>) -> Result<Bundle, Malformed> {
+    let too_many = Err(Malformed("more than a bundle holds"));
+    let mut bundle = Bundle::default();
+    let count = usize::from(from.u8()?);
+    if count > MOST_ENTRIES {
+        return too_many;
+    }
+    for _ in 0..count {
+        bundle.entries.push(from.text()?.to_vec());
+    }
+    let count = usize::from(from.u16()?);
+    if count > MOST_BLOBS {
+        return too_many;
+    }
+    for _ in 0..count {
+        let (digest, coding) = (Digest(from.array()?), from.u8()?);
+        let bytes = from.text()?.to_vec();
+        bundle.blobs.insert(digest, Wrapped { coding, bytes });
+    }
+    Ok(bundle)
 }
 
 /// A blob that is a value of its own.
@@ -135,22 +143,6 @@ pub fn decode_blob(bytes: &[u8]) -> Option<Wrapped> {
 fn check(key: &Digest, body: &[u8]) -> [u8; CHECK] {
     let digest = blake3::keyed_hash(&key.0, body);
     std::array::from_fn(|at| digest.as_bytes()[at])
-}
-
-fn put(to: &mut Vec<u8>, bytes: &[u8]) {
-    to.extend((bytes.len() as u32).to_le_bytes());
-    to.extend(bytes);
-}
-
-fn get<'a>(from: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = u32::from_le_bytes(take(from, 4)?.try_into().ok()?);
-    take(from, length as usize)
-}
-
-fn take<'a>(from: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
-    let (taken, rest) = from.split_at_checked(size)?;
-    *from = rest;
-    Some(taken)
 }
 
 #[cfg(test)]

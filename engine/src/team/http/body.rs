@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use super::head::Framing;
+use crate::http::head::Framing;
 
 /// The longest line between two chunks, and the most bytes after the last one.
 const LINE: usize = 256;

@@ -3,7 +3,6 @@
 //! A path is a name in the token's namespace, whatever its form: what is put there replaces what was there.
 
 pub mod body;
-pub mod head;
 mod reply;
 
 use std::sync::Arc;
@@ -11,7 +10,6 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use self::body::{Body, Part};
-use self::head::{Bad, Framing, Head, Method};
 use self::reply::Staying;
 use super::dialect::{Step, Talk};
 use super::disk_threads::{Done, Job};
@@ -23,10 +21,22 @@ use super::upload::Upload;
 use super::value_store::{keeping, Look, NotStored, Place};
 use crate::bytes::digest::Digest;
 use crate::bytes::fields::Malformed;
+use crate::http::asker::Elsewhere;
+use crate::http::head::{self, Framing, Head, Method, Port, METHODS};
+use crate::http::Refused;
 use crate::room::NotKept;
 
 /// The most that comes with requests that bring nothing to be stored.
 const SPARE: u64 = 64 << 10;
+
+/// What the team's server takes.
+pub const PORT: Port = Port {
+    methods: &METHODS,
+    other_methods: "no such method here",
+    elsewhere: Elsewhere::Nothing,
+    has_logins: true,
+    takes_hosts: true,
+};
 
 #[derive(Default)]
 pub struct Http {
@@ -60,10 +70,10 @@ struct Coming {
 impl Talk for Http {
     fn advance(&mut self, input: &[u8], exchange: &mut Exchange<'_>) -> Result<Step, Malformed> {
         match std::mem::take(&mut self.state) {
-            State::Idle => match head::parse(input, &exchange.shared.names) {
+            State::Idle => match head::parse(input, &exchange.shared.names, &PORT) {
                 Ok(None) => Ok(Step::Wants),
                 Ok(Some((head, length))) => Ok(self.begin(head, length, exchange)),
-                Err(Bad(status, words)) => {
+                Err(Refused(status, words)) => {
                     if matches!(status, 403 | 421) {
                         exchange.shared.metrics.turn(Turned::Elsewhere);
                         log::debug!("{}: {words}", exchange.peer);
@@ -112,7 +122,7 @@ impl Http {
         } else {
             SPARE
         };
-        if let Err((status, words)) = self.permit(&head, limit, exchange) {
+        if let Err(Refused(status, words)) = self.permit(&head, limit, exchange) {
             if has_body {
                 reply::words(exchange.out.bytes(), status, words, Staying::Not);
                 return Step::Last(used);
@@ -139,20 +149,20 @@ impl Http {
         Step::Took(used)
     }
 
-    fn permit(&mut self, head: &Head, limit: u64, exchange: &mut Exchange<'_>) -> Result<(), (u16, &'static str)> {
+    fn permit(&mut self, head: &Head, limit: u64, exchange: &mut Exchange<'_>) -> Result<(), Refused> {
         let is_report = matches!(head.path.as_str(), "/metrics" | "/status");
         let is_free = is_report && exchange.shared.are_metrics_open && exchange.peer.ip().is_loopback();
         if !is_free {
-            let admission = self.admit(&head.token, exchange).ok_or((401, "show a token"))?;
+            let admission = self.admit(&head.token, exchange).ok_or(Refused(401, "show a token"))?;
             let writes = matches!(head.method, Method::Put | Method::Delete | Method::MkCol);
             if writes && !admission.holder.rights.write {
-                return Err((403, "this token may only read"));
+                return Err(Refused(403, "this token may only read"));
             }
         }
         match head.framing {
-            Framing::Length(length) if length > limit => Err((413, "too large")),
+            Framing::Length(length) if length > limit => Err(Refused(413, "too large")),
             _ if head.method == Method::Put && (is_report || head.path.ends_with('/')) => {
-                Err((405, "nothing is put there"))
+                Err(Refused(405, "nothing is put there"))
             }
             _ => Ok(()),
         }

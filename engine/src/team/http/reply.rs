@@ -1,59 +1,20 @@
-//! Answers in HTTP/1.1.
+//! Answers of the team's server in HTTP.
 
-use std::io::Write;
+pub use crate::http::reply::Staying;
 
-/// What a reply says of its connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Staying {
-    Quietly,
-    /// To clients that expect the end.
-    Aloud,
-    Not,
-}
+use crate::http::reply;
 
-pub fn reason(status: u16) -> &'static str {
-    match status {
-        200 => "OK",
-        201 => "Created",
-        204 => "No Content",
-        207 => "Multi-Status",
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        413 => "Content Too Large",
-        414 => "URI Too Long",
-        421 => "Misdirected Request",
-        417 => "Expectation Failed",
-        431 => "Request Header Fields Too Large",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        507 => "Insufficient Storage",
-        _ => "Internal Server Error",
-    }
-}
+const ALLOW: &str = "Allow: GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, MKCOL\r\n";
 
 /// Everything but the body, of which it tells type and length.
 pub fn head(out: &mut Vec<u8>, status: u16, kind: &str, length: u64, staying: Staying) {
-    // Into memory: it cannot fail.
-    let _ = write!(out, "HTTP/1.1 {status} {}\r\n", reason(status));
-    if status != 204 {
-        let _ = write!(out, "Content-Length: {length}\r\n");
-    }
-    if length > 0 {
-        let _ = write!(out, "Content-Type: {kind}\r\n");
-    }
-    let _ = out.write_all(match status {
-        401 => b"WWW-Authenticate: Basic realm=\"wafd\"\r\n",
-        405 | 200 if kind.is_empty() => b"Allow: GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, MKCOL\r\n",
-        _ => b"",
-    });
-    let _ = out.write_all(match staying {
-        Staying::Quietly => b"\r\n",
-        Staying::Aloud => b"Connection: keep-alive\r\n\r\n",
-        Staying::Not => b"Connection: close\r\n\r\n",
-    });
+    let more = match status {
+        401 => "WWW-Authenticate: Basic realm=\"wafd\"\r\n",
+        405 => ALLOW,
+        200 if kind.is_empty() => ALLOW,
+        _ => "",
+    };
+    reply::head(out, status, kind, Some(length), more, staying);
 }
 
 /// With words as its body.

@@ -1,15 +1,15 @@
-//! The head of an HTTP/1 request, as far as a store has to know it.
+//! The head of an HTTP/1 request.
 //!
 //! Pure. What could be read in two ways (two lengths, a length beside chunks, folded lines) is refused.
 
 use base64::prelude::{Engine, BASE64_STANDARD};
 use httparse::{Request, Status};
 
-use crate::http::asker::{Elsewhere, Names, Refused};
-use crate::team::limits::UNKNOWN;
+use super::asker::{Elsewhere, Names};
+use super::Refused;
 
 /// The longest head: it has the token, before which nothing is known of a peer.
-pub const CAP: usize = UNKNOWN;
+pub const CAP: usize = 8 << 10;
 const HEADERS: usize = 64;
 const LONGEST_PATH: usize = 1024;
 
@@ -31,6 +31,21 @@ pub enum Framing {
     Chunks,
 }
 
+/// What one of our ports takes.
+#[derive(Debug)]
+pub struct Port {
+    /// As they are written.
+    pub methods: &'static [(&'static str, Method)],
+    /// What a client is told that asks with another method.
+    pub other_methods: &'static str,
+    /// What pages from elsewhere may do.
+    pub elsewhere: Elsewhere,
+    /// A token comes in the head. Where it does not, `Authorization` is left to proxies.
+    pub has_logins: bool,
+    /// A target may begin with a scheme and a host, as it does for proxies.
+    pub takes_hosts: bool,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     pub method: Method,
@@ -45,11 +60,8 @@ pub struct Head {
     pub token: Vec<u8>,
 }
 
-/// A request that is answered with this, after which the connection ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bad(pub u16, pub &'static str);
-
-const METHODS: [(&str, Method); 7] = [
+/// All that any port knows.
+pub const METHODS: [(&str, Method); 7] = [
     ("GET", Method::Get),
     ("HEAD", Method::Head),
     ("PUT", Method::Put),
@@ -60,22 +72,23 @@ const METHODS: [(&str, Method); 7] = [
 ];
 
 /// The head that the input begins with, and its length; `None` if it has not come whole. Only by these names is it taken.
-pub fn parse(input: &[u8], names: &Names) -> Result<Option<(Head, usize)>, Bad> {
+/// After a refusal nothing more of the connection is understood.
+pub fn parse(input: &[u8], names: &Names, port: &Port) -> Result<Option<(Head, usize)>, Refused> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS];
     let mut request = Request::new(&mut headers);
     let length = match request.parse(input) {
         Ok(Status::Complete(length)) if length <= CAP => length,
         Ok(Status::Partial) if input.len() < CAP => return Ok(None),
-        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Bad(431, "the head is too long")),
-        Err(_) => return Err(Bad(400, "no HTTP request")),
+        Ok(_) | Err(httparse::Error::TooManyHeaders) => return Err(Refused(431, "the head is too long")),
+        Err(_) => return Err(Refused(400, "no HTTP request")),
     };
-    let refused = |Refused(status, words)| Bad(status, words);
-    names.check(&request, Elsewhere::Nothing).map_err(refused)?;
-    let method = METHODS.iter().find(|(name, _)| Some(*name) == request.method);
+    names.check(&request, port.elsewhere)?;
+    let method = port.methods.iter().find(|(name, _)| Some(*name) == request.method);
+    let method = method.ok_or(Refused(405, port.other_methods))?.1;
     let is_old = request.version == Some(0);
     let mut head = Head {
-        method: method.ok_or(Bad(405, "no such method here"))?.1,
-        path: path(request.path.unwrap_or_default())?,
+        method,
+        path: path(request.path.unwrap_or_default(), method, port)?,
         framing: Framing::Length(0),
         expects: false,
         keeps_alive: !is_old,
@@ -88,13 +101,13 @@ pub fn parse(input: &[u8], names: &Names) -> Result<Option<(Head, usize)>, Bad> 
         let value = header.value;
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         if is("content-length") {
-            let length = number(value).ok_or(Bad(400, "the length is no number"))?;
+            let length = number(value).ok_or(Refused(400, "the length is no number"))?;
             if lengths.replace(length).is_some_and(|other| other != length) {
-                return Err(Bad(400, "two lengths"));
+                return Err(Refused(400, "two lengths"));
             }
         } else if is("transfer-encoding") {
             if !value.eq_ignore_ascii_case(b"chunked") || is_chunked {
-                return Err(Bad(501, "no such transfer encoding here"));
+                return Err(Refused(501, "no such transfer encoding here"));
             }
             is_chunked = true;
         } else if is("connection") {
@@ -106,16 +119,16 @@ pub fn parse(input: &[u8], names: &Names) -> Result<Option<(Head, usize)>, Bad> 
             head.keeps_alive = (head.keeps_alive || has("keep-alive")) && !has("close");
         } else if is("expect") {
             if !value.eq_ignore_ascii_case(b"100-continue") {
-                return Err(Bad(417, "no such expectation here"));
+                return Err(Refused(417, "no such expectation here"));
             }
             head.expects = !is_old;
-        } else if is("authorization") {
-            head.token = token(value).ok_or(Bad(400, "an authorization that is not Bearer or Basic"))?;
+        } else if is("authorization") && port.has_logins {
+            head.token = token(value).ok_or(Refused(400, "an authorization that is not Bearer or Basic"))?;
         }
     }
     head.framing = match (is_chunked, lengths) {
-        (true, Some(_)) => return Err(Bad(400, "a length beside chunks")),
-        (true, None) if is_old => return Err(Bad(400, "chunks in HTTP/1.0")),
+        (true, Some(_)) => return Err(Refused(400, "a length beside chunks")),
+        (true, None) if is_old => return Err(Refused(400, "chunks in HTTP/1.0")),
         (true, None) => Framing::Chunks,
         (false, length) => Framing::Length(length.unwrap_or(0)),
     };
@@ -123,21 +136,20 @@ pub fn parse(input: &[u8], names: &Names) -> Result<Option<(Head, usize)>, Bad> 
 }
 
 /// Of a target: only what names something here.
-fn path(target: &str) -> Result<String, Bad> {
+fn path(target: &str, method: Method, port: &Port) -> Result<String, Refused> {
     let path = target.split(['?', '#']).next().unwrap_or_default();
-    // A proxy's form.
     let path = match path.strip_prefix("http://").or_else(|| path.strip_prefix("https://")) {
-        Some(rest) => rest.find('/').map_or("/", |at| &rest[at..]),
-        None => path,
+        Some(rest) if port.takes_hosts => rest.find('/').map_or("/", |at| &rest[at..]),
+        _ => path,
     };
-    if path == "*" {
+    if path == "*" && method == Method::Options {
         return Ok("/".to_owned());
     }
     if path.len() > LONGEST_PATH {
-        return Err(Bad(414, "the path is too long"));
+        return Err(Refused(414, "the path is too long"));
     }
     if !path.starts_with('/') || path.split('/').any(|part| part == "." || part == "..") {
-        return Err(Bad(400, "no absolute path"));
+        return Err(Refused(400, "no absolute path"));
     }
     Ok(path.to_owned())
 }
@@ -167,14 +179,22 @@ fn token(value: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn head(text: &str) -> Result<Head, Bad> {
-        parse(text.as_bytes(), &Names::default()).map(|found| found.unwrap().0)
+    const PORT: Port = Port {
+        methods: &[("GET", Method::Get), ("PUT", Method::Put)],
+        other_methods: "only GET and PUT",
+        elsewhere: Elsewhere::Nothing,
+        has_logins: true,
+        takes_hosts: true,
+    };
+
+    fn head(text: &str) -> Result<Head, Refused> {
+        parse(text.as_bytes(), &Names::default(), &PORT).map(|found| found.unwrap().0)
     }
 
     #[test]
     fn a_head_is_understood() {
         let text = "PUT /ab/cdef?x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 12\r\nExpect: 100-continue\r\nAuthorization: Bearer abc\r\n\r\nrest";
-        let (found, length) = parse(text.as_bytes(), &Names::default()).unwrap().unwrap();
+        let (found, length) = parse(text.as_bytes(), &Names::default(), &PORT).unwrap().unwrap();
         assert_eq!(length, text.len() - 4);
         let expected = Head {
             method: Method::Put,
@@ -188,7 +208,7 @@ mod tests {
         assert_eq!(found, expected);
         for cut in 0..length {
             assert_eq!(
-                parse(&text.as_bytes()[..cut], &Names::default()),
+                parse(&text.as_bytes()[..cut], &Names::default(), &PORT),
                 Ok(None),
                 "cut to {cut}"
             );
@@ -200,6 +220,22 @@ mod tests {
         let found = head("GET / HTTP/1.0\r\nAuthorization: Basic YW55Ym9keTphOmI=\r\n\r\n").unwrap();
         assert_eq!(found.token, b"a:b");
         assert!(!found.keeps_alive && found.is_old);
+    }
+
+    #[test]
+    fn a_port_may_know_no_logins_and_no_form_for_proxies() {
+        let port = Port {
+            has_logins: false,
+            takes_hosts: false,
+            ..PORT
+        };
+        let of = |text: &str, port| parse(text.as_bytes(), &Names::default(), port).map(|found| found.unwrap().0);
+        let login = "GET /x HTTP/1.0\r\nAuthorization: Digest x\r\n\r\n";
+        assert_eq!(of(login, &PORT).unwrap_err().0, 400);
+        assert!(of(login, &port).unwrap().token.is_empty());
+        let target = "GET http://localhost/x HTTP/1.0\r\n\r\n";
+        assert_eq!(of(target, &PORT).unwrap().path, "/x");
+        assert_eq!(of(target, &port).unwrap_err().0, 400);
     }
 
     #[test]
@@ -217,23 +253,25 @@ mod tests {
             let found = head(&format!("PUT /x HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n"));
             assert_eq!(found.unwrap_err().0, status, "{lines}");
         }
-        for target in ["/a/../b", "x", "/./x"] {
-            assert_eq!(
-                head(&format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
-                    .unwrap_err()
-                    .0,
-                400
-            );
+        for (line, status) in [
+            ("GET /a/../b", 400),
+            ("GET x", 400),
+            ("GET /./x", 400),
+            ("GET *", 400),
+            ("POST /", 405),
+            ("DELETE /", 405),
+        ] {
+            let found = head(&format!("{line} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+            assert_eq!(found.unwrap_err().0, status, "{line}");
         }
-        assert_eq!(head("POST / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap_err().0, 405);
     }
 
     #[test]
     fn a_head_without_an_end_is_refused_at_its_cap() {
         let text = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(CAP));
-        assert_eq!(parse(text.as_bytes(), &Names::default()).unwrap_err().0, 431);
+        assert_eq!(parse(text.as_bytes(), &Names::default(), &PORT).unwrap_err().0, 431);
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(HEADERS + 1));
-        assert_eq!(parse(many.as_bytes(), &Names::default()).unwrap_err().0, 431);
+        assert_eq!(parse(many.as_bytes(), &Names::default(), &PORT).unwrap_err().0, 431);
     }
 
     #[test]
@@ -243,7 +281,7 @@ mod tests {
             for value in 0..=u8::MAX {
                 let mut changed = text.to_vec();
                 changed[at] = value;
-                if let Ok(Some((_, length))) = parse(&changed, &Names::default()) {
+                if let Ok(Some((_, length))) = parse(&changed, &Names::default(), &PORT) {
                     assert!(length <= text.len());
                 }
             }
