@@ -32,15 +32,10 @@ To troubleshoot, ``waf --zones=batch`` tells of each call, and in the end how ma
 """
 
 if "." in __name__:
-	from .tool import build, configure, options
+	from .tool import build, options
 else:
-	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
-	import importlib
-	import os
-	import sys
+	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
 
-	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-	sys.path.append(os.path.dirname(_folder))
-	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+	waflib_extras_alone.stand_in(__name__, __path__)
 
-__all__ = ["build", "configure", "options"]
+__all__ = ["build", "options"]

@@ -10,7 +10,6 @@ from . import gathering, membership
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
-	from waflib.Configure import ConfigurationContext
 	from waflib.TaskGen import task_gen
 
 SIZE = 50
@@ -93,10 +92,6 @@ def options(opt: Options.OptionsContext) -> None:
 			metavar="N",
 			help="compile up to N sources in one call of a compiler; 0: one each [default: as the project says]",
 		)
-
-
-def configure(conf: "ConfigurationContext") -> None:
-	pass
 
 
 def build(bld: "BuildContext") -> None:

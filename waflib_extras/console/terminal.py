@@ -36,16 +36,16 @@ class Terminal:
 		self.has_built = False
 		self.ended = 0
 		self.turn = threading.Lock()
-		self.diary = why.Diary(build, self.times)
+		self.evidence = why.Evidence(build, self.times)
 
 	def install(self) -> None:
 		"""Take part in builds from now on."""
 		build = self.build
-		build.diary = self.diary
-		build.on_begin.append(why.watch)
-		build.on_start.append(self.diary.begin)
+		build.evidence = self.evidence
+		build.on_begin.append(lambda bld: why.watch(bld, self.evidence))
+		build.on_start.append(self.evidence.begin)
 		build.on_outcome.append(self.hear)
-		build.on_outcome.append(self.diary.hear)
+		build.on_outcome.append(self.evidence.hear)
 		build.on_end.append(self.end_build)
 		stock_line = Build.BuildContext.progress_line
 
@@ -82,7 +82,7 @@ class Terminal:
 		# that many small tuples would have the collector walk through the graph of tasks
 		gc.disable()
 		try:
-			self.diary.end_build(bld)
+			self.evidence.end_build(bld)
 		finally:
 			if is_collecting:
 				gc.enable()

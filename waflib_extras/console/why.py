@@ -40,8 +40,8 @@ HIT = (protocol.HIT, "")
 IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 
 
-class Diary:
-	"""What is written down while a build runs, and kept when it is over; one per process, as ``Build.diary``."""
+class Evidence:
+	"""What is noted while a build runs, and stored when it is over. There is one object per process."""
 
 	def __init__(self, build: lifecycle.Build, times: Dict[Task.Task, int]) -> None:
 		self.times = times
@@ -116,6 +116,31 @@ class Diary:
 		changed = self.changed.get(task, ())
 		reasons = causes.explain(task, begun, old[1] if old else None, new, changed, recorder.envs)
 		return recorder.now, new, tuple(reasons), told
+
+	def answer(self, bld: Build.BuildContext, would: Dict[Task.Task, Optional[str]]) -> None:
+		"""Tell for ``waf why`` what a build would do. For a task that would run, ``would`` may have the reason."""
+		wanted = find_wanted()
+		known = history.read(history.find_file(bld, history.CAUSES))
+		envs, records = known.get("envs", {}), known.get("tasks", {})
+		recorder = causes.Recorder(bld, envs)
+		learned = find_learned(bld)
+		for task in find_tasks(bld, wanted) if wanted else list_tasks(bld):
+			values = records.get(task.uid())
+			if task not in would:
+				if wanted:
+					say(task, "up to date" + show_last(values))
+				continue
+			reason = would[task]
+			reasons: Sequence[str] = () if reason is None else (reason,)
+			if reason is None:
+				reasons = self.make_record(recorder, task, task.uid(), learned, values)[2]
+			say(task, "would be built: %s" % "; ".join(reasons))
+		from . import summary
+
+		count = summary.count(len(would), "task")
+		Logs.info("why: %s would run, %d up to date", count, len(list_tasks(bld)) - len(would))
+		for table in (self.begun, self.changed):
+			table.clear()
 
 	def report(
 		self,
@@ -220,8 +245,9 @@ def tell_unknown(word: str, bld: Build.BuildContext, tasks: Sequence[Task.Task])
 class DryRun(Runner.Parallel):
 	"""Goes through the tasks as a build does, and runs none."""
 
-	def __init__(self, bld: Build.BuildContext) -> None:
+	def __init__(self, bld: Build.BuildContext, evidence: lifecycle.Evidence) -> None:
 		super().__init__(bld, 1)
+		self.evidence = evidence
 		self.would: Dict[Task.Task, Optional[str]] = {}
 		"""Tasks that would run; and what would be made before, if that is why."""
 		self.made: Dict[Node, None] = {}
@@ -238,7 +264,7 @@ class DryRun(Runner.Parallel):
 		return Task.RUN_ME
 
 	def add_task(self, tsk: Task.Task) -> None:
-		lifecycle.find().diary.begin(tsk)
+		self.evidence.begin(tsk)
 		self.processed += 1
 		self.made.update(dict.fromkeys(tsk.outputs))
 		tsk.hasrun = Task.SKIPPED
@@ -251,13 +277,13 @@ class WhyContext(Build.BuildContext):
 	cmd = "why"
 
 	def execute_build(self) -> None:
-		diary = lifecycle.find().diary
-		if diary is None:
+		evidence = lifecycle.find().evidence
+		if evidence is None:
 			raise Errors.WafError("why: the tool prefork is not in use: unset WAF_NO_PREFORK, or load it")
 		self.recurse([self.run_dir])
 		self.pre_build()
 		self.timer = Utils.Timer()
-		producer = DryRun(self)
+		producer = DryRun(self, evidence)
 		self.producer: Optional[DryRun] = producer
 		producer.biter = self.get_build_iterator()
 		try:
@@ -266,46 +292,26 @@ class WhyContext(Build.BuildContext):
 			self.producer = None
 		if producer.error:
 			raise Errors.BuildError(producer.error)
-		self.answer(diary, producer)
-
-	def answer(self, diary: Diary, producer: DryRun) -> None:
-		wanted = find_wanted()
-		known = history.read(history.find_file(self, history.CAUSES))
-		envs, records = known.get("envs", {}), known.get("tasks", {})
-		recorder = causes.Recorder(self, envs)
-		learned = find_learned(self)
-		for task in find_tasks(self, wanted) if wanted else list_tasks(self):
-			values = records.get(task.uid())
-			if task not in producer.would:
-				if wanted:
-					say(task, "up to date" + show_last(values))
-				continue
-			reason = producer.would[task]
-			reasons: Sequence[str] = () if reason is None else (reason,)
-			if reason is None:
-				reasons = diary.make_record(recorder, task, task.uid(), learned, values)[2]
-			say(task, "would be built: %s" % "; ".join(reasons))
-		from . import summary
-
-		would = len(producer.would)
-		Logs.info("why: %s would run, %d up to date", summary.count(would, "task"), len(list_tasks(self)) - would)
-		for table in (diary.begun, diary.changed):
-			table.clear()
+		evidence.answer(self, producer.would)
 
 	def store(self) -> None:
 		"""Nothing was built."""
 		pass
 
 
-def watch(bld: Build.BuildContext) -> None:
-	"""Have noted what there is before a task runs, where commands do not pass the dispatcher or all is asked for."""
+def watch(bld: Build.BuildContext, evidence: Evidence) -> None:
+	"""
+	Have each task noted before it runs, where the dispatcher does not do so.
+
+	It does not see the tasks of a build with -j1, nor those without a command, which matter where ``--why`` is given.
+	"""
 	stock_add_task = Runner.Parallel.add_task
 	if getattr(stock_add_task, "of_why", False) or not (bld.jobs == 1 or find_wanted()):
 		return
 
 	def add_task(self: Runner.Parallel, tsk: Task.Task) -> None:
 		if find_wanted() or (self.numjobs == 1 and stock.is_compiled(tsk.__class__.run)):
-			lifecycle.find().diary.begin(tsk)
+			evidence.begin(tsk)
 		stock_add_task(self, tsk)
 
 	add_task.__dict__["of_why"] = True

@@ -15,15 +15,13 @@ from waflib import Context, Errors, Logs, Options, Runner, Utils
 from .. import timeline
 from ..client import engine, protocol
 from ..console import terminal
-from ..hooks import lifecycle, stock
+from ..hooks import entry, lifecycle, stock
 from . import capture, dispatcher, politeness
 from .capture import Given, Result
 
 if TYPE_CHECKING:
 	import subprocess
 
-	from waflib.Build import BuildContext
-	from waflib.Configure import ConfigurationContext
 	from waflib.Task import Task
 
 TOOL = "prefork"
@@ -515,54 +513,43 @@ def install() -> None:
 	runner.install()
 
 
-def options(opt: Options.OptionsContext) -> None:
+def add_options(opt: Options.OptionsContext) -> None:
 	timeline.options(opt)
-	if not opt.parser.get_option("--no-prefork"):
-		group = opt.add_option_group("Prefork options")
-		group.add_option(
-			"--no-prefork", dest="no_prefork", default=False, action="store_true", help="run commands Waf's own way"
-		)
-		group.add_option(
-			"--pin-process",
-			dest="pin_process",
-			default=False,
-			action="store_true",
-			help="bind each command to one processor",
-		)
-		group.add_option(
-			"--own-slots",
-			dest="own_slots",
-			default=False,
-			action="store_true",
-			help="do not share the processors with other builds: run -j commands whatever they do",
-		)
-		politeness.add_options(opt)
-		terminal.add_options(opt)
-		group.add_option(
-			"--threads",
-			dest="threads",
-			default=False,
-			action="store_true",
-			help="a thread per task, as Waf has it, and not one thread for all commands",
-		)
-		group.add_option(
-			"--prefork-transport",
-			dest="prefork_transport",
-			default=None,
-			choices=(engine.UNIX, engine.TCP),
-			help="how to talk to the engine: unix or tcp [default: unix]",
-		)
-	install()
+	group = opt.add_option_group("Prefork options")
+	group.add_option(
+		"--no-prefork", dest="no_prefork", default=False, action="store_true", help="run commands Waf's own way"
+	)
+	group.add_option(
+		"--pin-process",
+		dest="pin_process",
+		default=False,
+		action="store_true",
+		help="bind each command to one processor",
+	)
+	group.add_option(
+		"--own-slots",
+		dest="own_slots",
+		default=False,
+		action="store_true",
+		help="do not share the processors with other builds: run -j commands whatever they do",
+	)
+	politeness.add_options(opt)
+	terminal.add_options(opt)
+	group.add_option(
+		"--threads",
+		dest="threads",
+		default=False,
+		action="store_true",
+		help="a thread per task, as Waf has it, and not one thread for all commands",
+	)
+	group.add_option(
+		"--prefork-transport",
+		dest="prefork_transport",
+		default=None,
+		choices=(engine.UNIX, engine.TCP),
+		help="how to talk to the engine: unix or tcp [default: unix]",
+	)
 
 
-def configure(conf: "ConfigurationContext") -> None:
-	install()
-
-
-def setup(bld: "BuildContext") -> None:
-	"""Called in the build when the tool was loaded in ``configure`` only."""
-	install()
-
-
-def build(bld: "BuildContext") -> None:
-	install()
+options, configure, setup = entry.make_entries("--no-prefork", add_options, install)
+build = setup

@@ -25,6 +25,7 @@ from . import memo, witness
 if TYPE_CHECKING:
 	from _typeshed import ReadableBuffer
 
+TOOL = "resident"
 TOLD_OF_INPUT = frozenset(("__class__", "closed", "encoding", "errors", "flush", "isatty", "mode", "name"))
 
 
@@ -122,6 +123,8 @@ class Digests:
 		"""Have Waf ask here first."""
 		from waflib import Utils
 
+		from ..hooks import lifecycle
+
 		stock: Callable[[object], bytes] = Utils.h_file
 		algorithm = Utils.md5
 
@@ -146,7 +149,7 @@ class Digests:
 			return digest
 
 		h_file.__doc__ = stock.__doc__
-		Utils.h_file = h_file
+		lifecycle.find().replace(TOOL, "Utils.h_file", h_file)
 
 	def trusts(self, device: int, place: str) -> bool:
 		"""Tell whether the times of files on this device can be trusted."""
@@ -213,9 +216,13 @@ class Child:
 		take_streams()
 		from waflib import Utils
 
+		from ..hooks import lifecycle
+
 		self.digests.mounts = memo.Mounts.read()
 		self.digests.install()
-		Utils.alloc_process_pool = lambda n, force=False: None  # a worker is made for the first command that wants one
+		build = lifecycle.find()
+		# Waf makes a worker process for the first command that needs one
+		build.replace(TOOL, "Utils.alloc_process_pool", lambda n, force=False: None)
 		show = Utils.Timer.__str__
 
 		def note(timer: object) -> str:
@@ -223,7 +230,7 @@ class Child:
 			self.times.append(text)
 			return text
 
-		Utils.Timer.__str__ = note
+		build.replace(TOOL, "Utils.Timer.__str__", note)
 
 	def tell(self, status: int) -> Told:
 		"""What the resident shall know."""

@@ -34,6 +34,7 @@ READY = b"R"  # it has halted
 HINDERED = b"H"  # why it ends, when to try again, and the files with the code that did it
 GOING = b"G"  # it is the caller's now
 GIVEN_UP = b"U"  # what is not as it was
+TOOL = "prestart"
 LATER, SOON, NEXT = range(3)  # when to try again: when the code is another, in a moment, after the next build
 LONGEST = 30  # seconds until it must have halted
 
@@ -76,10 +77,11 @@ class Watcher(witness.Witness):
 
 class Checks(List[Callable[[], bool]]):
 	"""
-	Looks that a tool repeats when the run goes on, as ``bld.resident_checks``; only in a run that is begun ahead.
+	Functions by which tools check once more what they have looked at, called when the run goes on.
 
-	What a tool sees ``away`` from the witness need not be as it was for the run to go on. So it must add a function
-	that looks again, which is called before anything is done, tells whether all still holds, and does nothing else.
+	What a tool looks at within ``away`` is not recorded, so that the run can go on although it has changed. The tool
+	must therefore add a function that looks again and tells whether the run would still do the same. It is called
+	before anything else is done, and must do nothing else.
 	"""
 
 	@contextlib.contextmanager
@@ -150,6 +152,9 @@ class Halt:
 		"""Have Waf halt when it has its first tasks."""
 		from waflib import Build, Runner, Utils
 
+		from ..hooks import lifecycle
+
+		build = lifecycle.find()
 		iterate, begin, start = Build.BuildContext.get_build_iterator, Utils.Timer.__init__, threading.Thread.start
 
 		def get_build_iterator(bld: "BuildContext") -> "Iterator[List[Task]]":
@@ -158,7 +163,7 @@ class Halt:
 					with self.ends_all():
 						self.wait(bld)
 					threading.Thread.start = start  # type: ignore[method-assign]  # as it was
-					Utils.Timer.__init__ = begin
+					build.restore(TOOL)
 					for thread in self.threads:
 						start(thread)
 				yield tasks
@@ -172,9 +177,9 @@ class Halt:
 				self.refuse("starts a thread")
 			self.threads.append(thread)
 
-		Build.BuildContext.get_build_iterator = get_build_iterator
-		Build.BuildContext.resident_checks = self.checks
-		Utils.Timer.__init__ = note_timer
+		build.checks = self.checks
+		build.replace(TOOL, "Build.BuildContext.get_build_iterator", get_build_iterator)
+		build.replace(TOOL, "Utils.Timer.__init__", note_timer)
 		# a method is replaced, by a function that names its parameter otherwise
 		threading.Thread.start = hold_thread  # type: ignore[assignment,method-assign]
 

@@ -124,6 +124,8 @@ class Keeper:
 
 		import waflib_extras
 
+		from ..hooks import lifecycle  # noqa: F401
+
 		waflib_extras.offer_tools()
 		seen.end()
 		for module in list(sys.modules.values()):

@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 	from .server import Spec
 
 
-class State:
-	installed = False
-
-
 def options(opt: Options.OptionsContext) -> None:
-	if State.installed:
+	if opt.parser.get_option("--no-resident"):
 		return
-	State.installed = True
 	group = opt.add_option_group("resident options")
 	group.add_option("--no-resident", action="store_true", default=False, dest="no_resident", help="run Waf here")
 	# these never reach Waf, and are here for --help

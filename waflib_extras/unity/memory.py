@@ -16,14 +16,12 @@ from typing import (
 	TYPE_CHECKING,
 	Any,
 	Callable,
-	ContextManager,
 	Dict,
 	FrozenSet,
 	Iterable,
 	List,
 	Mapping,
 	Optional,
-	Protocol,
 	Set,
 	Tuple,
 	TypedDict,
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
 	from waflib.Node import Node
 	from waflib.TaskGen import task_gen
 
+	from ..hooks import lifecycle
 	from . import planning
 
 FORMAT = 5
@@ -103,16 +102,6 @@ class News(TypedDict):
 	is_new: bool
 
 
-class Checks(Protocol):
-	"""What the resident process gives to a build that it has begun before anybody asked for it."""
-
-	def away(self) -> ContextManager[None]: ...
-
-	def append(self, check: Callable[[], bool]) -> None: ...
-
-	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]: ...
-
-
 class Ledger:
 	"""All that is remembered of one build folder."""
 
@@ -162,7 +151,7 @@ class Ledger:
 		found = self.lists[folder].intersection(names)
 		return any(os.path.isfile(os.path.join(folder, name)) for name in found)
 
-	def looks_away(self, checks: Checks) -> None:
+	def looks_away(self, checks: "lifecycle.Checks") -> None:
 		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
 
 		def look(path: str) -> Optional[stamps.Stamp]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Dict, List
 
 from waflib import Build, Logs, Options, TaskGen
 
-from ..hooks import lifecycle
+from ..hooks import entry, lifecycle
 from . import bisect, planning, unit
 
 if TYPE_CHECKING:
@@ -23,13 +23,10 @@ ON, OFF, AUTO = "on", "off", bisect.AUTO
 HOOKS = (("waflib.Tools.c", "c_hook"), ("waflib.Tools.cxx", "cxx_hook"))
 
 
-# ---- what Waf calls
+# ---- options and features
 
 
-def options(opt: Options.OptionsContext) -> None:
-	install()
-	if opt.parser.get_option("--batchsize"):
-		return
+def add_options(opt: Options.OptionsContext) -> None:
 	group = opt.add_option_group("Unity options")
 	group.add_option(
 		"--batchsize",
@@ -59,13 +56,6 @@ def options(opt: Options.OptionsContext) -> None:
 		action="store_true",
 		help="tell of each target what is compiled together, and why files are not",
 	)
-
-	install()
-
-
-def build(bld: Build.BuildContext) -> None:
-	install()
-	bld.unity_everywhere = True
 
 
 @TaskGen.taskgen_method
@@ -219,3 +209,11 @@ def install() -> None:
 					Logs.info(line)
 
 	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)
+
+
+options, configure, _ = entry.make_entries("--batchsize", add_options, install)
+
+
+def build(bld: Build.BuildContext) -> None:
+	install()
+	bld.unity_everywhere = True

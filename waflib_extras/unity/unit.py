@@ -252,7 +252,7 @@ def find_ledger(bld: Build.BuildContext) -> memory.Ledger:
 		book = bld.unity_ledger = memory.Ledger(bld.variant_dir)
 		# a batch may have its headers looked for in a thread, for which Waf's own caches are not made
 		bld.preproc_cache_node, bld.preproc_cache_lines = {}, {}
-		checks = getattr(bld, "resident_checks", None)
+		checks = lifecycle.find().checks
 		if checks is not None:
 			book.looks_away(checks)
 	return book
