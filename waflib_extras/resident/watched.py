@@ -390,8 +390,8 @@ def install() -> None:
 	for supports in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
 		supports.update([replaced[id(real)] for real in supports if id(real) in replaced])
 	sys.addaudithook(hear)
-	answers.Hearer.hear = witness.see_inquiry
-	answers.Hearer.look_away = witness.Witness.looking_away
+	answers.Observer.hear = witness.see_question
+	answers.Observer.look_away = witness.Witness.looking_away
 
 
 def replace(holder: object, replaced: Dict[int, Watched], module: str) -> None:
