@@ -1,5 +1,5 @@
 """
-Tells why something is built, or was.
+Tells why a task runs, or why it has run.
 
 ::
 
@@ -7,8 +7,8 @@ Tells why something is built, or was.
 	waf why --why=app          # builds nothing: what would be done and why, and why it was done the last time
 	waf why                    # all that would be done
 
-A target is the name of a task generator, the path of an output or a source, or a pattern such as ``*.o``; several are
-parted by commas. ``prefork`` brings it along; ``docs/why.md`` tells what is kept for it.
+A target is the name of a task generator, the path of an output or a source, or a pattern such as ``*.o``. Several are
+separated by commas. ``prefork`` loads this; ``docs/why.md`` tells what is stored for it.
 """
 
 import os
@@ -47,13 +47,13 @@ class Evidence:
 		self.times = times
 		"""How long tasks took, in microseconds."""
 		self.changed = build.changed
-		self.begun: Dict[Task.Task, causes.Begun] = {}
+		self.begun: Dict[Task.Task, causes.Before] = {}
 		self.told: Dict[Task.Task, Tuple[int, str]] = {}
 		self.empty: Dict[Build.BuildContext, bool] = {}
-		"""By build context: Waf knew nothing of any task when the first one ran."""
+		"""By build context: whether Waf had no signature of any task when the first one ran."""
 
 	def begin(self, task: Task.Task) -> None:
-		"""A task is to run; its signature is still known."""
+		"""Note what Waf knows of a task that is about to run."""
 		bld = task.generator.bld
 		is_empty = self.empty.get(bld)
 		if is_empty is None:
@@ -61,13 +61,13 @@ class Evidence:
 		self.begun[task] = causes.FORGOTTEN if is_empty else causes.begin(task)
 
 	def hear(self, ended: lifecycle.Ended) -> None:
-		"""What the cache says of a task."""
+		"""Note what the cache says of a task."""
 		task, told = ended.task, ended.told
 		if task is not None and told is not None:
 			self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
 
 	def end_build(self, bld: Build.BuildContext) -> None:
-		"""Keep what is to be known of the tasks that have run, and answer ``--why``."""
+		"""Store the records of the tasks that have run, and answer ``--why``."""
 		wanted = find_wanted()
 		if bld.cmd == WhyContext.cmd:
 			return
@@ -105,12 +105,12 @@ class Evidence:
 		learned: Container[bytes],
 		old: Optional[causes.Record],
 	) -> causes.Record:
-		"""``learned`` has the tasks of which the engine knows what they read."""
+		"""The record of a task that has run. ``learned`` has the tasks whose files the engine knows."""
 		is_learned = uid in learned
 		begun = self.begun.get(task)
 		told = self.told.get(task, UNASKED)
 		if is_learned and old is None and told is HIT and begun and not begun.is_known and recorder.is_plain(task):
-			# thousands of a new build folder: records that are the same for all with one environment
+			# there may be thousands of them in a new build folder, and all with one environment have the same record
 			return recorder.first(task, told)
 		new = recorder.measure(task, is_learned)
 		changed = self.changed.get(task, ())
@@ -170,7 +170,7 @@ def show_told(told: Tuple[int, str]) -> str:
 
 
 def show_last(record: Optional[causes.Record]) -> str:
-	"""Why it was built the last time."""
+	"""When and why a task was built the last time."""
 	if record is None:
 		return ""
 	when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record[0]))
@@ -200,13 +200,13 @@ def find_wanted() -> List[str]:
 
 
 def list_tasks(bld: Build.BuildContext) -> List[Task.Task]:
-	"""All that were made, each once."""
+	"""All tasks of a build, each once."""
 	found = [task for group in bld.groups for one in group for task in getattr(one, "tasks", (one,))]
 	return [task for task in dict.fromkeys(found) if hasattr(task, "hasrun")]
 
 
 def find_tasks(bld: Build.BuildContext, wanted: Sequence[str]) -> List[Task.Task]:
-	"""The tasks that are meant; an error names what is like a name that means none."""
+	"""The tasks of these targets. An unknown name is an error, which proposes similar ones."""
 	tasks = list_tasks(bld)
 	found: Dict[Task.Task, None] = {}
 	for word in wanted:
@@ -243,13 +243,13 @@ def tell_unknown(word: str, bld: Build.BuildContext, tasks: Sequence[Task.Task])
 
 
 class DryRun(Runner.Parallel):
-	"""Goes through the tasks as a build does, and runs none."""
+	"""A scheduler that goes through the tasks as a build does, and runs none."""
 
 	def __init__(self, bld: Build.BuildContext, evidence: lifecycle.Evidence) -> None:
 		super().__init__(bld, 1)
 		self.evidence = evidence
 		self.would: Dict[Task.Task, Optional[str]] = {}
-		"""Tasks that would run; and what would be made before, if that is why."""
+		"""The tasks that would run. The value names the file that would be made before, if that is the reason."""
 		self.made: Dict[Node, None] = {}
 
 	def task_status(self, tsk: Task.Task) -> int:
@@ -295,7 +295,7 @@ class WhyContext(Build.BuildContext):
 		evidence.answer(self, producer.would)
 
 	def store(self) -> None:
-		"""Nothing was built."""
+		"""Store nothing, since nothing was built."""
 		pass
 
 
