@@ -41,7 +41,7 @@ def make_rows(count: int, seed: int = 7) -> Tuple[List[analysis.Row], float]:
 def make_built(rows: List[analysis.Row], end: float, **more: Any) -> analysis.Built:
 	lanes = [analysis.Lane("cache", 1), *(analysis.Lane("slot", n + 1) for n in range(JOBS))]
 	spans = [idle.Span(row.start, row.end, row.start, n, row.blocker) for n, row in enumerate(rows)]
-	scene = idle.Scene(0.0, end + 0.3, JOBS, [(0.1, end + 0.2)], [(0.1, 0.2)], [(0.2, end)], [])
+	scene = idle.Circumstances(0.0, end + 0.3, JOBS, [(0.1, end + 0.2)], [(0.1, 0.2)], [(0.2, end)], [])
 	chain = list(range(0, len(rows), max(1, len(rows) // 9)))
 	fields = {
 		"name": "build",

@@ -1,5 +1,5 @@
 """
-Draws a picture of a build: who ran what in which slot, what was a hit, who waited for whom, and which slots were idle.
+Draws a picture of a build: what ran in which slot, what was a hit, which task waited for which, and idle slots.
 
 ::
 
@@ -9,8 +9,8 @@ writes ``FILE.html``, a page that needs nothing but a browser, and ``FILE.json``
 open. A project that loads ``prefork`` has the option; others say ``opt.load('timeline')``, with or without an engine.
 ``docs/timeline.md`` tells what is on the page and how it is measured.
 
-What is recorded is a few numbers per task; all else is done when the build is over, however it ended. Without the
-option nothing of this is loaded.
+A few numbers are recorded per task. Everything else is done when the build is over, however it ended. Without the
+option no file of this folder but ``tool.py`` is loaded.
 """
 
 if "." in __name__:

@@ -1,12 +1,12 @@
 """
 The page of a timeline: one file, with all that it needs.
 
-Its script and style are texts of Python, since a Waf that was bundled with our tools has no other files.
+Its script and style are texts in Python files, since a Waf that was bundled with our tools has no other files.
 """
 
 from . import page_style, page_tables, page_view
 
-# nothing is loaded from anywhere: the browser itself is told so
+# the page loads nothing, and tells the browser to forbid it
 HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -73,7 +73,7 @@ FOOT = """\
 
 def make_page(data: str) -> str:
 	"""The text of the page that shows this JSON."""
-	# in a script, only this could end it
+	# only these could end the script
 	safe = data.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 	parts = (HEAD, page_style.STYLE, BODY, safe, "</script>\n<script>\n", page_view.SCRIPT, page_tables.SCRIPT, FOOT)
 	return "".join(parts)

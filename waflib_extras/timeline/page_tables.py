@@ -1,4 +1,4 @@
-"""The script of a timeline's page, second part: what one does with mouse, fingers and keys, words and tables."""
+"""The script of a timeline's page, second part: mouse, touch and keys, words and tables."""
 
 SCRIPT = r"""
 // ---- words

@@ -1,4 +1,4 @@
-"""The script of a timeline's page, first part: the data, and the lanes that are drawn of them."""
+"""The script of a timeline's page, first part: the data and the lanes."""
 
 SCRIPT = r"""
 "use strict";
