@@ -8,7 +8,7 @@ as it is, since it was not compared with ours.
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import lifecycle
 
@@ -37,7 +37,7 @@ class Patch:
 		"""Replace Waf's functions."""
 		raise NotImplementedError
 
-	def replace(self, path: str, ours: Callable[..., Any]) -> Any:
+	def replace(self, path: str, ours: Any) -> Any:
 		"""Replace a function of Waf's, such as ``Runner.Parallel.skip``, and return Waf's own."""
 		return lifecycle.find().replace("large", path, ours)
 

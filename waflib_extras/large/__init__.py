@@ -1,20 +1,20 @@
 """
-Keeps Waf quick where there are very many tasks.
+Keeps Waf quick in builds with very many tasks.
 
 ::
 
 	def options(opt):
 		opt.load('large')
 
-What takes longer in Waf than it need, and most of all what grows faster than the number of tasks, is replaced by
-*patches*, each of which has a name and is for one thing. ``docs/large.md`` has them all. What a build does, and in
-which order its tasks have to run, stays the same.
+Some functions of Waf's are slower than necessary, above all those whose time grows faster than the number of tasks.
+*Patches* replace them. Each has a name and concerns one thing; ``docs/large.md`` describes them all. What a build does,
+and the constraints on the order of its tasks, stay the same.
 
 The option ``--no-large=NAME,...`` leaves patches out, ``--no-large=all`` all of them. The command ``waf large`` lists
 them.
 
-A patch looks whether what it replaces is the code that it knows, and leaves any other alone. To troubleshoot,
-``waf --zones=large`` tells which patches are in place, and why others are not.
+A patch replaces only code that it knows. To troubleshoot, ``waf --zones=large`` tells which patches are in place, and
+why others are not.
 """
 
 if "." in __name__:

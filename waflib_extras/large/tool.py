@@ -1,4 +1,4 @@
-"""Which patches are put in place, and what is said of them."""
+"""Chooses the patches that fit this Waf, and tells of them."""
 
 from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
@@ -23,7 +23,7 @@ PATCHES: Tuple[Type[patch.Patch], ...] = (
 	lookup.Rules,
 	digests.Folders,
 	digests.Outputs,
-	# replaces what the two below wrap
+	# replaces the function that the two below wrap
 	database.Database,
 	digests.Digests,
 	database.Collected,
