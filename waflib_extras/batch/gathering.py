@@ -61,7 +61,7 @@ class Pool:
 		try:
 			member.plan, key = find_plan(member.task)
 			member.key = member.size, key
-		except LeftAloneAlone as e:
+		except LeftAlone as e:
 			self.leave(str(e))
 			member.state = ALONE
 		except Exception as e:

@@ -3,8 +3,8 @@ Makes the command of a task quickly, since most of its words are those of other 
 
 Waf makes a function of a ``run_str`` such as ``${CXX} ${CXXFLAGS} ${SRC} -o ${TGT}``, which looks up each variable for
 each task. Here the text is split at its blanks. Words with variables only are made once per environment, and again if
-a variable changes. Words with ``SRC`` or ``TGT`` are made for each task. Both are made by functions that Waf
-makes of these words alone. There is no recipe if anything else matters, or if ``run`` is not what Waf made of that text.
+a variable changes. Words with ``SRC`` or ``TGT`` are made for each task. Both are made by functions that Waf makes of
+these words alone. There is no recipe if anything else matters, or if ``run`` is not what Waf made of that text.
 """
 
 import contextlib
