@@ -113,8 +113,8 @@ class TestQuestion:
 		seen = witness.Witness()
 		seen.begin()
 		try:
-			question = answers.Question((str(program),), (("STATUS", "3"),), str(tmp_path))
-			assert witness.see_question(question) == (3, b"one", b"")
+			question = answers.ProgramCall((str(program),), (("STATUS", "3"),), str(tmp_path))
+			assert witness.see_program_call(question) == (3, b"one", b"")
 			assert not seen.hindrance and witness.Witness.active is seen
 		finally:
 			seen.end()

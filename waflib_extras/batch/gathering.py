@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from waflib import Errors, Logs, Runner
 
-from .joining import Key, find_plan
+from .joining import Key, LeftAlone, find_plan
 from .membership import ALONE, MADE, NEW, TAKEN, WAITING, Member
 from .outputs import FOLDERS, accept, find_doubted, remove, show, sweep, write_names
 

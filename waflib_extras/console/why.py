@@ -190,8 +190,8 @@ def label(task: Task.Task) -> str:
 
 
 def find_learned(bld: Build.BuildContext) -> Container[bytes]:
-	book = bld.__dict__.get("wafcc_book")
-	return book.records if book is not None else ()
+	memory = bld.__dict__.get("wafcc_memory")
+	return memory.records if memory is not None else ()
 
 
 def find_wanted() -> List[str]:

@@ -12,7 +12,7 @@ from typing import Callable, ContextManager, List, Mapping, NamedTuple, Optional
 DEADLINE = 15.0
 
 
-class Question(NamedTuple):
+class ProgramCall(NamedTuple):
 	"""All that the answer depends on besides the files that the program reads."""
 
 	command: Tuple[str, ...]
@@ -42,11 +42,11 @@ class Answer(NamedTuple):
 class Observer:
 	"""The resident process, if we are in one: it notes what a run looks at, but not what we look at ourselves."""
 
-	hear: Optional[Callable[[Question], Answer]] = None
+	hear: Optional[Callable[[ProgramCall], Answer]] = None
 	look_away: Callable[[], ContextManager[object]] = contextlib.nullcontext
 
 
 def ask(command: List[str], environ: Mapping[str, str]) -> Answer:
 	"""The output of a program that changes nothing and depends only on its variables and on files."""
-	question = Question(tuple(command), tuple(sorted(environ.items())), os.getcwd())
-	return question.ask() if Observer.hear is None else Observer.hear(question)
+	call = ProgramCall(tuple(command), tuple(sorted(environ.items())), os.getcwd())
+	return call.ask() if Observer.hear is None else Observer.hear(call)

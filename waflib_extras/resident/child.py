@@ -38,7 +38,7 @@ class Request(NamedTuple):
 	"""Of the descriptors that come with it, the streams first."""
 
 
-class Told(TypedDict, total=False):
+class ChildReport(TypedDict, total=False):
 	"""What a child tells the resident when it has ended."""
 
 	digests: Dict[str, Tuple[witness.Signature, bytes]]
@@ -232,11 +232,11 @@ class Child:
 
 		build.replace(TOOL, "Utils.Timer.__str__", note)
 
-	def tell(self, status: int) -> Told:
+	def tell(self, status: int) -> ChildReport:
 		"""What the resident shall know."""
 		from waflib import Logs
 
-		told: Told = {"digests": self.digests.new}
+		told: ChildReport = {"digests": self.digests.new}
 		seen = self.seen
 		if status:
 			seen.hinder("the status %d" % status)
@@ -300,7 +300,7 @@ def begin_group() -> None:
 	signal.set_wakeup_fd(-1)
 
 
-def write_report(report: int, told: Told) -> None:
+def write_report(report: int, told: ChildReport) -> None:
 	try:
 		data = marshal.dumps(told)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
 	except ValueError:

@@ -109,7 +109,7 @@ class Checks(List[Callable[[], bool]]):
 		return found
 
 
-class Halt:
+class WaitingRun:
 	"""The place where a run waits for its call."""
 
 	runner: child.Child
@@ -149,7 +149,7 @@ class Halt:
 	# ---- the way to it
 
 	def install(self) -> None:
-		"""Have Waf halt when it has its first tasks."""
+		"""Have Waf waiting when it has its first tasks."""
 		from waflib import Build, Runner, Utils
 
 		from ..hooks import lifecycle
@@ -196,7 +196,7 @@ class Halt:
 			self.give_up("it cannot go on: %s" % e)
 
 	def wait(self, bld: "BuildContext") -> None:
-		"""Halt until the call comes."""
+		"""WaitingRun until the call comes."""
 		witness.Witness.look_away()
 		reason = self.find_obstacle(bld)
 		if reason:
@@ -302,25 +302,25 @@ def run_ahead(
 ) -> None:
 	"""All that a process does that begins a command line ahead of its call."""
 	status = 1
-	halt = Halt(socket.socket(fileno=fd), project)
+	waiting = WaitingRun(socket.socket(fileno=fd), project)
 	try:
 		child.begin_group()
 		signal.alarm(LONGEST)  # ends it, even when the resident has ended
 		streams, others = open_stand_ins(shapes)
 		numbers = [0, 1, 2, *range(10, 10 + len(others))]
-		fd = child.take_descriptors(halt.sock.detach(), streams + others, numbers)
-		halt.sock = socket.socket(fileno=fd)
-		halt.own = [fd, *numbers]
-		run = halt.runner = child.Child(request, digests, why, halt.seen)
+		fd = child.take_descriptors(waiting.sock.detach(), streams + others, numbers)
+		waiting.sock = socket.socket(fileno=fd)
+		waiting.own = [fd, *numbers]
+		run = waiting.runner = child.Child(request, digests, why, waiting.seen)
 		child.Stream.is_held = True
-		halt.install()
+		waiting.install()
 		status = run.run()
-		if halt.report < 0:
-			halt.refuse("it ends before its first task", NEXT)
-		child.write_report(halt.report, run.tell(status))
+		if waiting.report < 0:
+			waiting.refuse("it ends before its first task", NEXT)
+		child.write_report(waiting.report, run.tell(status))
 	except BaseException as e:
-		if halt.report < 0:
-			halt.refuse("%s: %s" % (type(e).__name__, e), NEXT)
+		if waiting.report < 0:
+			waiting.refuse("%s: %s" % (type(e).__name__, e), NEXT)
 		with contextlib.suppress(BaseException):
 			os.write(2, traceback.format_exc().encode())
 		status = status or 1

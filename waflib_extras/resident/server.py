@@ -418,7 +418,7 @@ class Keeper:
 			f.seek(0)
 			data = f.read()
 		try:
-			told: child.Told = marshal.loads(data) if data else {"reason": "it was ended"}
+			told: child.ChildReport = marshal.loads(data) if data else {"reason": "it was ended"}
 		except (ValueError, EOFError, TypeError):
 			told = {"reason": "its report is not understood"}
 		self.digests.known.update(told.get("digests", {}))

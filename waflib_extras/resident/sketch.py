@@ -29,7 +29,7 @@ Key = Tuple[str, Tuple[str, ...], Tuple[Tuple[str, str], ...], Tuple[prestart.Sh
 Files = Dict[str, Optional[witness.Signature]]
 
 
-class Order(NamedTuple):
+class Sketch(NamedTuple):
 	"""A command line that is to be begun."""
 
 	key: Key
@@ -42,13 +42,13 @@ class Sketcher:
 	def __init__(self, project: str, digests: child.Digests) -> None:
 		self.project = project
 		self.digests = digests
-		self.wanted: Optional[Order] = None
+		self.wanted: Optional[Sketch] = None
 		self.last: Optional[Tuple[Key, child.Request]] = None
 		"""What was begun last: to be begun again after something else has run."""
 		self.pid = 0
 		self.sock: Optional[socket.socket] = None
 		"""To the process that has begun; none if there is no such process."""
-		self.order_of: Optional[Order] = None
+		self.order_of: Optional[Sketch] = None
 		"""What that has begun."""
 		self.is_ready = False
 		self.report = -1
@@ -67,7 +67,7 @@ class Sketcher:
 				return
 			key, request = self.last
 		self.last = key, request
-		self.wanted = Order(key, request, time.monotonic() + REST, 0)
+		self.wanted = Sketch(key, request, time.monotonic() + REST, 0)
 
 	def left(self) -> float:
 		"""Seconds until there is something to begin."""
@@ -200,7 +200,7 @@ class Sketcher:
 			self.note(order, "it was ended, or took too long", prestart.NEXT, {})
 		return None
 
-	def note(self, order: Order, reason: str, again: int, files: Files) -> None:
+	def note(self, order: Sketch, reason: str, again: int, files: Files) -> None:
 		"""Remember why a command line could not be begun; try once more where that may be otherwise soon."""
 		self.reason = reason
 		if again == prestart.LATER:

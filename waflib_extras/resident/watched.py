@@ -390,7 +390,7 @@ def install() -> None:
 	for supports in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
 		supports.update([replaced[id(real)] for real in supports if id(real) in replaced])
 	sys.addaudithook(hear)
-	answers.Observer.hear = witness.see_question
+	answers.Observer.hear = witness.see_program_call
 	answers.Observer.look_away = witness.Witness.looking_away
 
 

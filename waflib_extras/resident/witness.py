@@ -261,7 +261,7 @@ def ask_again(name: str, args: Tuple[Any, ...]) -> object:
 	"""The answer of a repeated function, or of a program, now."""
 	try:
 		if name == PROGRAM:
-			return plain(answers.Question(*args).ask())
+			return plain(answers.ProgramCall(*args).ask())
 		real = getattr(posix, name)
 		return plain(getattr(real, "real", real)(*args))
 	except OSError as e:
@@ -270,7 +270,7 @@ def ask_again(name: str, args: Tuple[Any, ...]) -> object:
 		return ("error", str(e))
 
 
-def see_question(question: answers.Question) -> answers.Answer:
+def see_program_call(question: answers.ProgramCall) -> answers.Answer:
 	"""A program is asked that only looks; that it is started concerns nobody."""
 	with Witness.looking_away() as seen:
 		answer = question.ask()

@@ -12,7 +12,7 @@ from . import bisect, grouping
 if TYPE_CHECKING:
 	from waflib.Node import Node
 
-	from .unit import Place, Unit
+	from .unit import Position, Unit
 
 
 class unity(Task.Task):
@@ -70,7 +70,7 @@ def scan_batch(task: Task.Task) -> "Tuple[List[Node], List[str]]":
 	files, headers = unit.target.plan["files"], unit.target.plan["headers"]
 	paths = {files[number] for i in task.members for number in headers[i]}
 	return [unit.nodes[i] for i in task.members] + [
-		unit.book.find_node(unit.gen.bld, path) for path in sorted(paths)
+		unit.remembered.find_node(unit.gen.bld, path) for path in sorted(paths)
 	], []
 
 
@@ -96,7 +96,7 @@ def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
 	):
 		return base(task, cmd, **kw)
 	cmd.extend(task.unity.find_maps())
-	return bisect.Parting(task, cmd, kw).compile()
+	return bisect.Bisection(task, cmd, kw).compile()
 
 
 def make_apart(task: Task.Task, i: int) -> Task.Task:
@@ -107,19 +107,19 @@ def make_apart(task: Task.Task, i: int) -> Task.Task:
 	new = unit.make_single(unit.nodes[i])
 	new.env = task.env
 	node = new.outputs[0]
-	places = gen.unity_places
-	places[node] = unit.places[i]
+	positions = gen.unity_positions
+	positions[node] = unit.positions[i]
 	# the batch may have lost what gave it its place
-	places[task.outputs[0]] = unit.places[grouping.find_place(task.kept, unit.starts)]
-	gen.compiled_tasks.sort(key=lambda each: places[each.outputs[0]])
+	positions[task.outputs[0]] = unit.positions[grouping.find_position(task.kept, unit.starts)]
+	gen.compiled_tasks.sort(key=lambda each: positions[each.outputs[0]])
 	for group in bld.groups:
 		for other in group:
 			for user in getattr(other, "tasks", [other]):
-				wait_for(user, task, new, places)
+				wait_for(user, task, new, positions)
 	return new
 
 
-def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, places: "Dict[Node, Place]") -> None:
+def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, positions: "Dict[Node, Position]") -> None:
 	if user is new or user is task:
 		return
 	for before in list(user.run_after):
@@ -129,8 +129,8 @@ def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, places: "Dict[Nod
 			before.prev.add(new)
 	if task.outputs[0] in user.inputs:
 		user.run_after.add(new)
-		slots = [k for k, node in enumerate(user.inputs) if node in places]
-		ours = sorted([user.inputs[k] for k in slots] + new.outputs[:1], key=places.__getitem__)
+		slots = [k for k, node in enumerate(user.inputs) if node in positions]
+		ours = sorted([user.inputs[k] for k in slots] + new.outputs[:1], key=positions.__getitem__)
 		user.inputs.insert(slots[-1] + 1, new.outputs[0])
 		for k, node in zip([*slots, slots[-1] + 1], ours):
 			user.inputs[k] = node

@@ -84,7 +84,7 @@ class Standin:
 		self.attempt.lines.append(("err", text[len("err: ") :]))
 
 
-class Parting:
+class Bisection:
 	"""One batch: compiles it, and finds out who does not go with the others if it fails."""
 
 	def __init__(self, task: Task.Task, cmd: List[str], kw: Given) -> None:
@@ -201,7 +201,7 @@ class Parting:
 			self.apart.append(member)
 
 	def find_named(self, text: str, pattern: Pattern[str]) -> List[int]:
-		"""The members that messages of the compiler name in such places, or the headers of which they name."""
+		"""The members that messages of the compiler name in such positions, or the headers of which they name."""
 		spelled = {self.unit.spell(i): i for i in self.task.members}
 		spelled.update({"./" + path: i for path, i in list(spelled.items())})
 		found: Dict[int, None] = {}
@@ -242,7 +242,7 @@ class Parting:
 		"""Nobody knows yet, and it is to be known."""
 		if getattr(Options.options, "unity", None) != AUTO or self.unit.target.times:
 			return False
-		with self.unit.book.lock:
+		with self.unit.remembered.lock:
 			if self.unit.sampled:
 				return False
 			self.unit.sampled = True

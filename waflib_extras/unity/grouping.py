@@ -42,8 +42,8 @@ def cut(keys: Sequence[str], weights: Sequence[int]) -> List[range]:
 	"""
 	Cut a list into groups of at most ``UNIT``, unless a single item weighs more.
 
-	Of the places where a group could end, it ends before the name whose digest is the highest. After an insertion, the
-	cuts that follow fall on the same names again as soon as one of them does.
+	A group ends before the name with the highest digest, of all names before which it could end. So after an insertion
+	the next cuts fall on the same names again as soon as one of them does.
 	"""
 	groups = []
 	start = 0
@@ -75,7 +75,7 @@ def rank(key: str) -> bytes:
 # ---- who may be in a piece with whom
 
 
-class Left(NamedTuple):
+class LeftName(NamedTuple):
 	"""A name that somebody in a piece has left."""
 
 	kind: str
@@ -99,7 +99,7 @@ class File(NamedTuple):
 	"""The names that it declares for itself."""
 	declared: Set[str]
 	tags: Set[str]
-	left: List[Tuple[str, Left]]
+	left: List[Tuple[str, LeftName]]
 	"""What it leaves behind but macros, by name."""
 	is_plain: bool
 	"""None of the facts says that it is to be treated in another way than most."""
@@ -121,7 +121,7 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		{name for kind, _, name in leaves if kind != declarations.EXTERNAL},
 		{name for _, _, name in leaves},
 		set(facts.tags.split()),
-		[(name, Left(kind, space, path)) for kind, space, name in leaves],
+		[(name, LeftName(kind, space, path)) for kind, space, name in leaves],
 		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings),
 	)
 
@@ -207,7 +207,7 @@ class Piece:
 		self.reach: Dict[str, Set[str]] = {}
 		"""Of each file the headers that came with it."""
 		self.has_start = False
-		self.left: Dict[str, List[Left]] = {}
+		self.left: Dict[str, List[LeftName]] = {}
 		self.known: Set[str] = set()
 		"""The names that are left."""
 		self.hidden: Set[str] = set()
@@ -249,7 +249,7 @@ class Piece:
 					return "%s, which %s leaves" % (name, left.owner)
 		return ""
 
-	def is_noticed(self, source: Source, file: File, name: str, left: Left, spaces: Set[str]) -> bool:
+	def is_noticed(self, source: Source, file: File, name: str, left: LeftName, spaces: Set[str]) -> bool:
 		if has_guarded(source, left.owner):
 			return False  # it would be there without the others as well
 		if left.kind == MACRO:
@@ -301,7 +301,7 @@ class Piece:
 		for name, left in file.left:
 			self.left.setdefault(name, []).append(left)
 		for name in macros:
-			self.left.setdefault(name, []).append(Left(MACRO, "", file.path))
+			self.left.setdefault(name, []).append(LeftName(MACRO, "", file.path))
 		self.known.update(file.declared)
 		self.known.update(macros)
 
@@ -407,11 +407,11 @@ def find_entries(sources: Sequence[Source], members: List[int], starting: Set[in
 	entries = [Entry(i, [i], -1, []) for i in members if i in away]
 	if present:
 		early = [path for i in present for path in sources[i].early]
-		entries.append(Entry(find_place(present, starting), present, min(members), list(dict.fromkeys(early))))
+		entries.append(Entry(find_position(present, starting), present, min(members), list(dict.fromkeys(early))))
 	return entries
 
 
-def find_place(members: Sequence[int], starting: Iterable[int]) -> int:
+def find_position(members: Sequence[int], starting: Iterable[int]) -> int:
 	"""Where the object of these is linked: where the first of them is that runs before ``main``, if any does."""
 	return min((i for i in members if i in starting), default=min(members))
 

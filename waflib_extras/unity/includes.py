@@ -29,7 +29,7 @@ def digest_of(path: str) -> str:
 		return ""
 
 
-class Shelf:
+class KnownFiles:
 	"""The facts of files, remembered from build to build."""
 
 	def __init__(self, saved: Optional[Dict[str, Record]] = None) -> None:
@@ -166,7 +166,7 @@ class Finder:
 
 	def __init__(
 		self,
-		shelf: Shelf,
+		known_files: KnownFiles,
 		system: System,
 		folders: Sequence[str],
 		top: str,
@@ -174,7 +174,7 @@ class Finder:
 		made: Iterable[str],
 		listed: Dict[str, FrozenSet[str]],
 	) -> None:
-		self.shelf = shelf
+		self.known_files = known_files
 		self.system = system
 		self.folders = folders
 		self.top = top + os.sep
@@ -222,7 +222,7 @@ class Finder:
 			except OSError:
 				names = frozenset()
 			self.listed[folder] = names
-		return name in names and (path in self.shelf.open or os.path.isfile(path))
+		return name in names and (path in self.known_files.open or os.path.isfile(path))
 
 	def includes(self, file: grouping.File) -> List[Include]:
 		"""Where each include of a file leads, and how it is written."""
@@ -233,7 +233,7 @@ class Finder:
 
 	def source(self, path: str, relative: str) -> grouping.Source:
 		"""A source with what it includes; ``relative`` is the folder that compilers run in."""
-		file = self.shelf.file(path)
+		file = self.known_files.file(path)
 		headers, systems = self.reach(file, self.includes(file))
 		self.systems |= systems
 		odd = [header for header in headers.values() if not header.is_plain]
@@ -261,7 +261,7 @@ class Finder:
 		while left:
 			path = left.pop()
 			if path not in headers and path != file.path:
-				headers[path] = header = self.shelf.open.get(path) or self.shelf.file(path)
+				headers[path] = header = self.known_files.open.get(path) or self.known_files.file(path)
 				if header.facts.includes:
 					if path not in self.parted:
 						self.parted[path] = part_includes(self.includes(header))
@@ -299,7 +299,7 @@ class Finder:
 		"""A file that is made to be included again and again, and includes nothing itself."""
 		if found is None:
 			return False
-		facts = self.shelf.file(found[0]).facts
+		facts = self.known_files.file(found[0]).facts
 		return not facts.guard and not facts.includes
 
 	def find_features(self, file: grouping.File, headers: Dict[str, grouping.File], systems: Set[str]) -> str:
@@ -324,7 +324,7 @@ class Finder:
 			if number in file.facts.optional:
 				is_early = is_early and found is None
 			elif found is not None:
-				if not self.shelf.file(found[0]).facts.guard:
+				if not self.known_files.file(found[0]).facts.guard:
 					is_early = False
 				else:
 					early.append(os.path.join(os.path.relpath(found[1], relative), include[1:]))

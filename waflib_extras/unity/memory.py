@@ -93,7 +93,7 @@ class Facts(TypedDict):
 
 
 class News(TypedDict):
-	"""What one ledger has found out, for another one."""
+	"""What one remembered has found out, for another one."""
 
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
@@ -102,7 +102,7 @@ class News(TypedDict):
 	is_new: bool
 
 
-class Ledger:
+class BuildMemory:
 	"""All that is remembered of one build folder."""
 
 	def __init__(self, folder: str) -> None:
@@ -112,11 +112,11 @@ class Ledger:
 		"""By target and language."""
 		self.is_new = False
 		self.has_new = False
-		"""There are facts that the shelf does not call new."""
+		"""There are facts that the known_files does not call new."""
 		self.planned: Set[str] = set()
 		"""The targets of new plans."""
 		self.facts: Optional[Facts] = None
-		self.shelf: Optional[includes.Shelf] = None
+		self.known_files: Optional[includes.KnownFiles] = None
 		self.systems: Dict[str, includes.System] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
 		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
@@ -188,10 +188,10 @@ class Ledger:
 				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
 		return self.facts
 
-	def open_facts(self) -> includes.Shelf:
-		if self.shelf is None:
-			self.shelf = includes.Shelf(self.find_facts()["files"])
-		return self.shelf
+	def open_facts(self) -> includes.KnownFiles:
+		if self.known_files is None:
+			self.known_files = includes.KnownFiles(self.find_facts()["files"])
+		return self.known_files
 
 	def system(self, folders: List[str]) -> includes.System:
 		self.open_facts()
@@ -231,7 +231,7 @@ class Ledger:
 		return self.nodes[path]
 
 	def take_new(self) -> News:
-		"""The facts and plans that have come since this was asked last, for another ledger of the same build folder."""
+		"""The facts and plans since the last call, for another process with the same build folder."""
 		new = [self.open_facts().new, *(system.new for system in self.systems.values())]
 		told: News = {
 			"files": dict(new[0]),
@@ -262,7 +262,7 @@ class Ledger:
 			if self.is_new:
 				self.is_new = False
 				write(os.path.join(self.folder, PLANS), self.plans)
-			if self.shelf is not None and (self.has_new or self.take_new()["is_new"]):
+			if self.known_files is not None and (self.has_new or self.take_new()["is_new"]):
 				self.has_new = False
 				write(os.path.join(self.folder, FACTS), self.find_facts())
 
@@ -293,8 +293,8 @@ def count_sources(gen: "task_gen") -> int:
 class Target:
 	"""What is remembered of the sources of one language in a target."""
 
-	def __init__(self, ledger: Ledger, name: str, saved: Saved) -> None:
-		self.ledger = ledger
+	def __init__(self, remembered: BuildMemory, name: str, saved: Saved) -> None:
+		self.remembered = remembered
 		self.name = name
 		self.saved = saved
 
@@ -307,7 +307,7 @@ class Target:
 		"""The plan is the one for what is there now, and nobody comes back."""
 		if self.saved.get("key") != key:
 			return False
-		if any(self.ledger.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
+		if any(self.remembered.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
 			return False
 		changed = self.find_changed()
 		edited = self.saved["edited"]
@@ -317,22 +317,22 @@ class Target:
 			return False
 		if changed and not self.follow(changed, edited, is_cxx):
 			return False
-		self.ledger.held.append((self, key, is_cxx))
+		self.remembered.held.append((self, key, is_cxx))
 		return True
 
 	def find_changed(self) -> List[str]:
 		"""The files whose content is another; one that may be the same is read, and known by its stamp from then on."""
-		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.ledger.stamp
+		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.remembered.stamp
 		changed = []
 		for path in [path for path, known in saved.items() if stamp(path) != known]:
 			# before it is read, so that a later change shows
 			settled = stamps.settle(stamp(path))
-			content = self.ledger.read(path) if settled and path in digests else None
+			content = self.remembered.read(path) if settled and path in digests else None
 			if content is None or hashlib.md5(content).hexdigest() != digests[path]:
 				changed.append(path)
 			elif settled != saved[path]:
 				saved[path] = settled
-				self.ledger.is_new = True
+				self.remembered.is_new = True
 		return changed
 
 	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
@@ -344,8 +344,8 @@ class Target:
 		for path in changed:
 			if path not in edited:
 				return False
-			found[path] = stamps.settle(self.ledger.stamp(path))
-			content = self.ledger.read(path)
+			found[path] = stamps.settle(self.remembered.stamp(path))
+			content = self.remembered.read(path)
 			if content is None or found[path] is None:
 				return False
 			facts = names.read_facts(content.decode("latin-1"))
@@ -355,7 +355,7 @@ class Target:
 		self.saved["stamps"].update(found)
 		self.saved["digests"].update(digests)
 		self.saved["edited"] = edited
-		self.ledger.is_new = True
+		self.remembered.is_new = True
 		return True
 
 	def keep(
@@ -366,36 +366,36 @@ class Target:
 		files: List[str],
 		plan: Plan,
 	) -> None:
-		shelf = finder.shelf
+		known_files = finder.known_files
 		# headers that were too fresh are read again once
-		fresh = [path for path in files if stamps.is_unsettled(shelf.stamp(path))]
+		fresh = [path for path in files if stamps.is_unsettled(known_files.stamp(path))]
 		self.saved["key"] = key
 		self.saved["stamps"] = {
 			**finder.system.find_stamps(finder.systems),
-			**{path: shelf.stamp(path) for path in files},
+			**{path: known_files.stamp(path) for path in files},
 		}
 		self.saved["missed"] = {folder: sorted(missed) for folder, missed in finder.missed.items()}
-		self.saved["digests"] = {path: shelf.digest(path) for path in [*sources, *fresh]}
+		self.saved["digests"] = {path: known_files.digest(path) for path in [*sources, *fresh]}
 		self.saved["plan"] = plan
-		self.ledger.planned.add(self.name)
-		self.ledger.is_new = True
+		self.remembered.planned.add(self.name)
+		self.remembered.is_new = True
 
-	def find_away(self, shelf: includes.Shelf, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
+	def find_away(self, known_files: includes.KnownFiles, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
 		"""The sources that are compiled alone for now, with the reason."""
 		away = dict.fromkeys(self.find_apart(), "does not compile with others")
-		edited = self.find_edited(shelf, sources) if is_adaptive else {}
+		edited = self.find_edited(known_files, sources) if is_adaptive else {}
 		if edited != self.saved.get("edited"):
 			self.saved["edited"] = edited
-			self.ledger.is_new = True
+			self.remembered.is_new = True
 		away.update((path, "is being edited") for path in edited)
 		return away
 
-	def find_edited(self, shelf: includes.Shelf, sources: List[str]) -> Dict[str, Tuple[int, float]]:
+	def find_edited(self, known_files: includes.KnownFiles, sources: List[str]) -> Dict[str, Tuple[int, float]]:
 		"""Who changes lately: how many builds ago, counting those in which others changed, and when."""
 		now = time.time()
 		known = self.saved.get("digests", {})
 		edited = {path: (edit[0], edit[1]) for path, edit in self.saved.get("edited", {}).items() if path in sources}
-		changed = [path for path in sources if path in known and known[path] != shelf.digest(path)]
+		changed = [path for path in sources if path in known and known[path] != known_files.digest(path)]
 		for path, (builds, when) in list(edited.items()):
 			edited[path] = (builds + bool(changed), when)
 			if is_rested(*edited[path], now):
@@ -410,23 +410,23 @@ class Target:
 		for path, digests in list(apart.items()):
 			if any(includes.digest_of(each) != digest for each, digest in digests.items()):
 				del apart[path]
-				self.ledger.is_new = True
+				self.remembered.is_new = True
 		return list(apart)
 
 	def set_apart(self, path: str, others: List[str]) -> None:
 		"""Remember that a source does not compile with these others; its plan is made anew next time."""
 		digests = {each: includes.digest_of(each) for each in [path, *others]}
-		with self.ledger.lock:
+		with self.remembered.lock:
 			self.saved.setdefault("apart", {})[path] = digests
 			self.saved["key"] = ""
-			self.ledger.is_new = True
+			self.remembered.is_new = True
 
 	# ---- what it gains
 
 	def note_times(self, alone: float, together: float, count: int) -> None:
-		with self.ledger.lock:
+		with self.remembered.lock:
 			self.saved["times"] = [alone, together, count]
-			self.ledger.is_new = True
+			self.remembered.is_new = True
 
 	@property
 	def times(self) -> Optional[List[float]]:

@@ -56,10 +56,10 @@ class Helper:
 class Ahead:
 	"""The helpers of one build."""
 
-	def __init__(self, book: memory.Ledger, make: Callable[["task_gen"], None]) -> None:
-		self.book = book
+	def __init__(self, remembered: memory.BuildMemory, make: Callable[["task_gen"], None]) -> None:
+		self.remembered = remembered
 		self.make = make
-		"""Makes the plans of a task generator, and leaves them in the book."""
+		"""Makes the plans of a task generator, and leaves them in the remembered."""
 		self.helpers: List[Helper] = []
 		self.misses = 0
 		self.count = 0
@@ -102,13 +102,13 @@ class Ahead:
 		try:
 			signal.signal(signal.SIGINT, signal.SIG_DFL)
 			gc.disable()
-			self.book.ahead = None
-			self.book.open_facts()
-			self.book.take_new()
+			self.remembered.ahead = None
+			self.remembered.open_facts()
+			self.remembered.take_new()
 			for gen in gens:
 				with contextlib.suppress(Exception):  # a source that is not there, or not yet
 					self.make(gen)
-				new = self.book.take_new()
+				new = self.remembered.take_new()
 				data = marshal.dumps(new, memory.ENCODING)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
 				view = memoryview(len(data).to_bytes(NUMBERS, "big") + data)
 				while view:
@@ -122,7 +122,7 @@ class Ahead:
 		"""Have what was found since the last time; tell whether there was anything."""
 		found = [told for helper in self.helpers for told in helper.take()]
 		for told in found:
-			self.book.put_new(told)
+			self.remembered.put_new(told)
 			self.count += len(told["plans"])
 		return bool(found)
 

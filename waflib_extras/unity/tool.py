@@ -74,9 +74,9 @@ def collect_unity(self: TaskGen.task_gen) -> None:
 	if not is_wanted(self):
 		return
 	collector = Collector(self)
-	book = unit.find_ledger(self.bld)
-	if book.ahead is None:
-		book.ahead = planning.Ahead(book, plan_early)
+	remembered = unit.find_memory(self.bld)
+	if remembered.ahead is None:
+		remembered.ahead = planning.Ahead(remembered, plan_early)
 	stock = self.process_source
 
 	def process_source() -> None:
@@ -166,25 +166,25 @@ class Collector:
 		):
 			return False
 		is_made = node.is_bld() and (bld.bldnode is not bld.srcnode or node in bld.node_sigs)
-		return not is_made and unit.find_ledger(bld).stamp(node.abspath()) is not None
+		return not is_made and unit.find_memory(bld).stamp(node.abspath()) is not None
 
 	def make_tasks(self) -> None:
 		"""Make tasks of what was taken, and have them where they would be, if each had been made at once."""
 		gen = self.gen
 		before = list(getattr(gen, "compiled_tasks", ()))
-		places: Dict[Task, unit.Place] = {task: (i, 1, 0) for i, task in enumerate(before)}
+		positions: Dict[Task, unit.Position] = {task: (i, 1, 0) for i, task in enumerate(before)}
 		for language, taken in self.taken.items():
 			if len(taken) < 2:
 				for place, node, hook in taken:
 					hook(gen, node)
-					places[gen.compiled_tasks[-1]] = place
+					positions[gen.compiled_tasks[-1]] = place
 				continue
 			planned = unit.Unit(gen, language, taken)
 			for number, task in planned.make_tasks():
-				places[task] = planned.places[number]
-		if places:
-			gen.compiled_tasks.sort(key=places.__getitem__)
-			gen.unity_places = {task.outputs[0]: place for task, place in places.items()}
+				positions[task] = planned.positions[number]
+		if positions:
+			gen.compiled_tasks.sort(key=positions.__getitem__)
+			gen.unity_positions = {task.outputs[0]: place for task, place in positions.items()}
 
 
 def install() -> None:
@@ -197,15 +197,17 @@ def install() -> None:
 		try:
 			stock(bld)
 		finally:
-			book = bld.__dict__.get("unity_ledger")
-			if book is not None:
-				if book.ahead is not None:
-					book.ahead.end()
-					if book.ahead.count and getattr(Options.options, "unity_explain", False):
-						book.told.append("unity: %d targets were planned by other processes" % book.ahead.count)
-				book.save()
-				book.collector.restore()
-				for line in book.told:
+			remembered = bld.__dict__.get("unity_memory")
+			if remembered is not None:
+				if remembered.ahead is not None:
+					remembered.ahead.end()
+					if remembered.ahead.count and getattr(Options.options, "unity_explain", False):
+						remembered.told.append(
+							"unity: %d targets were planned by other processes" % remembered.ahead.count
+						)
+				remembered.save()
+				remembered.collector.restore()
+				for line in remembered.told:
 					Logs.info(line)
 
 	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)

@@ -25,11 +25,11 @@ PUSHING = ("gcc", "clang", "icc", "clang++")
 CLANG_MAPS = 10
 """The version of clang that knows ``-fmacro-prefix-map``."""
 
-Place = Tuple[int, int, int]
+Position = Tuple[int, int, int]
 """By this the objects of a target are ordered."""
 Hook = Callable[["task_gen", "Node"], object]
 """What Waf would have make a task of a source."""
-Taken = Tuple[Place, "Node", Hook]
+Taken = Tuple[Position, "Node", Hook]
 
 
 class Unit:
@@ -38,19 +38,19 @@ class Unit:
 	def __init__(self, gen: "task_gen", language: str, taken: Sequence[Taken]) -> None:
 		self.gen = gen
 		self.language = language
-		self.places = [place for place, _, _ in taken]
+		self.positions = [place for place, _, _ in taken]
 		self.nodes = [node for _, node, _ in taken]
 		self.hook = taken[0][2]
 		self.sampled = False
 		"""Some of them were compiled alone, to find out what is gained."""
 		bld = gen.bld
 		self.name = "%s %d %s" % (gen.path.path_from(bld.srcnode), gen.idx, language)
-		self.book = find_ledger(bld)
-		self.target = self.book.target(self.name)
+		self.remembered = find_memory(bld)
+		self.target = self.remembered.target(self.name)
 		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
 
 	def make_tasks(self) -> "List[Tuple[int, Task]]":
-		"""The tasks, with the places of what they compile."""
+		"""The tasks, with the positions of what they compile."""
 		made = []
 		plan = self.find_plan()
 		choice = self.choose(plan)
@@ -134,7 +134,7 @@ class Unit:
 		folders = find_folders(self.gen)
 		adaptive = not getattr(Options.options, "unity_still", False)
 		# coarse, as what others do shall seldom change how ours are cut
-		self.others = 1 << max(self.book.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
+		self.others = 1 << max(self.remembered.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
 		key = [paths, groups, folders, self.gen.batch_size(), adaptive, self.can_push(), self.language, memory.VERSION]
 		key.append(self.others)
 		digest = hashlib.md5(repr(key).encode("utf-8", "surrogateescape")).hexdigest()
@@ -146,7 +146,7 @@ class Unit:
 		return self.target.holds(digest, time.time(), self.language == "cxx")
 
 	def is_planned_ahead(self, digest: str) -> bool:
-		helpers = self.book.ahead
+		helpers = self.remembered.ahead
 		if helpers is None:
 			return False
 		if helpers.fetch() and self.holds(digest):
@@ -156,23 +156,23 @@ class Unit:
 
 	def make_plan(self, digest: str, paths: List[str], groups: List[str], folders: List[str], adaptive: bool) -> None:
 		bld = self.gen.bld
-		self.book.collector.slow_down()
-		shelf = self.book.open_facts()
+		self.remembered.collector.slow_down()
+		known_files = self.remembered.open_facts()
 		made = [path for env in bld.all_envs.values() for path in env[Build.CFG_FILES]]
 		finder = includes.Finder(
-			shelf,
-			self.book.system(self.book.find_search(self.find_compiler(), self.language)),
+			known_files,
+			self.remembered.system(self.remembered.find_search(self.find_compiler(), self.language)),
 			folders,
 			bld.srcnode.abspath(),
 			bld.bldnode.abspath(),
 			made,
-			self.book.find_listed(bld.current_group),
+			self.remembered.find_listed(bld.current_group),
 		)
 		sources = [finder.source(path, self.gen.get_cwd().abspath()) for path in paths]
-		away = self.target.find_away(shelf, paths, adaptive)
+		away = self.target.find_away(known_files, paths, adaptive)
 		plan = grouping.plan(
 			sources,
-			[shelf.size(path) for path in paths],
+			[known_files.size(path) for path in paths],
 			self.gen.batch_size(),
 			self.language == "cxx",
 			[i for i, path in enumerate(paths) if path in away],
@@ -246,16 +246,16 @@ def find_folders(gen: "task_gen") -> List[str]:
 	return list(dict.fromkeys(node.abspath() for node in found))
 
 
-def find_ledger(bld: Build.BuildContext) -> memory.Ledger:
-	book: Optional[memory.Ledger] = bld.__dict__.get("unity_ledger")
-	if book is None:
-		book = bld.unity_ledger = memory.Ledger(bld.variant_dir)
+def find_memory(bld: Build.BuildContext) -> memory.BuildMemory:
+	remembered: Optional[memory.BuildMemory] = bld.__dict__.get("unity_memory")
+	if remembered is None:
+		remembered = bld.unity_memory = memory.BuildMemory(bld.variant_dir)
 		# a batch may have its headers looked for in a thread, for which Waf's own caches are not made
 		bld.preproc_cache_node, bld.preproc_cache_lines = {}, {}
 		checks = lifecycle.find().checks
 		if checks is not None:
-			book.looks_away(checks)
-	return book
+			remembered.looks_away(checks)
+	return remembered
 
 
 def tell(unit: Unit, plan: memory.Plan, chosen: bool) -> None:
@@ -265,7 +265,7 @@ def tell(unit: Unit, plan: memory.Plan, chosen: bool) -> None:
 		return
 	for line in explanation(unit, plan, chosen):
 		if explain:
-			unit.book.told.append(line)
+			unit.remembered.told.append(line)
 		else:
 			Logs.debug("unity: %s", line)
 

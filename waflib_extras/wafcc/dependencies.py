@@ -51,13 +51,13 @@ def find_cacher() -> Cacher:
 	return cacher
 
 
-def find_book(bld: Build.BuildContext) -> inputs.Book:
-	book: Optional[inputs.Book] = bld.__dict__.get("wafcc_book")
-	if book is None:
-		book = bld.wafcc_book = inputs.Book(getattr(bld, SAVED, None))
+def find_memory(bld: Build.BuildContext) -> inputs.InputMemory:
+	memory: Optional[inputs.InputMemory] = bld.__dict__.get("wafcc_memory")
+	if memory is None:
+		memory = bld.wafcc_memory = inputs.InputMemory(getattr(bld, SAVED, None))
 		if not hasattr(bld, "cache_sig"):
 			bld.cache_sig = {}
-	return book
+	return memory
 
 
 def find_environment(task: Task.Task) -> checks.Environment:
@@ -87,7 +87,7 @@ def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
 	if settings is not None and settings.extra:
 		update(settings.extra)
 	update(find_folder(task))
-	for value in find_book(bld).find_circumstances(numbers):
+	for value in find_memory(bld).find_circumstances(numbers):
 		update(value)
 	update(result)
 	return task.m.digest()
@@ -119,8 +119,8 @@ def runnable_status(task: Task.Task) -> int:
 			return Task.ASK_LATER
 		if other.hasrun < Task.SKIPPED:
 			return Task.CANCEL_ME
-	book = find_book(bld)
-	status = find_status(task, bld, book, task.uid())
+	memory = find_memory(bld)
+	status = find_status(task, bld, memory, task.uid())
 	if status == Task.RUN_ME:
 		for node in task.dep_nodes:
 			# as it is before the command runs
@@ -130,26 +130,26 @@ def runnable_status(task: Task.Task) -> int:
 	return status
 
 
-def find_status(task: Task.Task, bld: Build.BuildContext, book: inputs.Book, uid: bytes) -> int:
-	record = book.records.get(uid)
+def find_status(task: Task.Task, bld: Build.BuildContext, memory: inputs.InputMemory, uid: bytes) -> int:
+	record = memory.records.get(uid)
 	if record is None:
 		# it was not run yet, and may do so, unless it has to be found out for which of the generated files it must wait
-		is_new = uid not in bld.task_sigs and book.is_in_order(task)
-		if is_new and book.is_active:
+		is_new = uid not in bld.task_sigs and memory.is_in_order(task)
+		if is_new and memory.is_active:
 			return Task.RUN_ME
 		status = Stock.status(task)
-		return Task.RUN_ME if status == Task.SKIP_ME and is_doubtful(task, book, uid) else status
+		return Task.RUN_ME if status == Task.SKIP_ME and is_doubtful(task, memory, uid) else status
 	numbers, result, stamps = record
-	holds = book.holds(record, task)
+	holds = memory.holds(record, task)
 	if holds is None:
 		return Task.ASK_LATER
-	holds = holds and book.fits(record, find_environment(task), find_folder(task))
+	holds = holds and memory.fits(record, find_environment(task), find_folder(task))
 	if not holds or bld.task_sigs.get(uid) != sign(task, result, numbers):
 		if not holds:
-			lifecycle.find().changed[task] = [book.texts[number] for number in sorted(book.mine)]
+			lifecycle.find().changed[task] = [memory.texts[number] for number in sorted(memory.mine)]
 		if Logs.verbose:
-			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell())
-		return Task.RUN_ME if book.is_in_order(task) else Stock.status(task)
+			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else memory.tell())
+		return Task.RUN_ME if memory.is_in_order(task) else Stock.status(task)
 	for node, stamp in zip(task.outputs, stamps):
 		if bld.node_sigs.get(node) != uid:
 			return Task.RUN_ME
@@ -162,7 +162,7 @@ def find_status(task: Task.Task, bld: Build.BuildContext, book: inputs.Book, uid
 	return Task.RUN_ME if task.always_run else Task.SKIP_ME
 
 
-def is_doubtful(task: Task.Task, book: inputs.Book, uid: bytes) -> bool:
+def is_doubtful(task: Task.Task, memory: inputs.InputMemory, uid: bytes) -> bool:
 	"""
 	Whether a task may depend on more than Waf knows, and nobody has said on what.
 
@@ -170,7 +170,7 @@ def is_doubtful(task: Task.Task, book: inputs.Book, uid: bytes) -> bool:
 	"""
 	if not find_cacher().find_flags(task) & protocol.FACTS or isinstance(task, ccroot.link_task):
 		return False
-	return uid in book.doubts or (book.is_active and lifecycle.find().is_running_commands())
+	return uid in memory.doubts or (memory.is_active and lifecycle.find().is_running_commands())
 
 
 def post_run(task: Task.Task) -> None:
@@ -187,7 +187,7 @@ def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bo
 	uid = task.uid()
 	stamps = []
 	result = told.result
-	book = find_book(bld)
+	memory = find_memory(bld)
 	for node in task.outputs:
 		try:
 			stamps.append(inputs.stamp(os.stat(node.abspath())))
@@ -196,9 +196,9 @@ def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bo
 		bld.node_sigs[node] = uid
 		bld.cache_sig[node] = result
 	with LOCK:
-		numbers = book.number_all(texts, told.numbers)
-	book.records[uid] = (numbers, result, tuple(stamps))
-	book.doubts.discard(uid)
+		numbers = memory.number_all(texts, told.numbers)
+	memory.records[uid] = (numbers, result, tuple(stamps))
+	memory.doubts.discard(uid)
 	bld.task_sigs[uid] = sign(task, result, numbers)
 	for table in (bld.imp_sigs, bld.node_deps, bld.raw_deps):
 		if table:
@@ -213,11 +213,11 @@ def forget(task: Task.Task, began: Optional[int]) -> None:
 	"""Let Waf find out what a task depends on that has run; what changed meanwhile makes it run again."""
 	bld = task.generator.bld
 	uid = task.uid()
-	book = bld.__dict__.get("wafcc_book")
-	if book is not None:
-		is_doubtful_now = is_doubtful(task, book, uid)
-		if book.records.pop(uid, None) is not None or is_doubtful_now:
-			book.doubts.add(uid)
+	memory = bld.__dict__.get("wafcc_memory")
+	if memory is not None:
+		is_doubtful_now = is_doubtful(task, memory, uid)
+		if memory.records.pop(uid, None) is not None or is_doubtful_now:
+			memory.doubts.add(uid)
 	since = began if "cache_sig" not in task.__dict__ else None
 	Stock.post_run(task)
 	if since is not None and any(has_changed(node, since) for node in task.inputs + bld.node_deps.get(uid, [])):
@@ -241,8 +241,8 @@ def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
 
 def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 	cacher = find_cacher()
-	book = find_book(bld)
-	book.is_active = cacher.active
+	memory = find_memory(bld)
+	memory.is_active = cacher.active
 	if cacher.active:
 		# how many tasks Waf hands out for each that may run: all that the cache may have, and some to choose from
 		Runner.GAP = max(Runner.GAP, GAP + dispatcher.FAR_AHEAD // max(bld.jobs, 1))
@@ -254,11 +254,11 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 				continue
 		if task.outputs:
 			makers.append(task)
-	book.expect(tasks)
+	memory.expect(tasks)
 	producers = [task for task in makers if not isinstance(task, ccroot.link_task)]
-	book.begin_group(tasks if producers else None, find_ancestors(producers))
+	memory.begin_group(tasks if producers else None, find_ancestors(producers))
 	if producers:
-		waiting = [task for task in users if book.is_in_order(task)]
+		waiting = [task for task in users if memory.is_in_order(task)]
 		if waiting:
 			group = Task.TaskGroup(set(producers), set(waiting))
 			for task in waiting:
@@ -279,9 +279,9 @@ def find_ancestors(tasks: List[Task.Task]) -> Set[Task.Task]:
 
 def store(bld: Build.BuildContext) -> None:
 	"""In place of Waf's: keep our records with it."""
-	book = bld.__dict__.get("wafcc_book")
-	if book is not None:
-		setattr(bld, SAVED, book.save())
+	memory = bld.__dict__.get("wafcc_memory")
+	if memory is not None:
+		setattr(bld, SAVED, memory.save())
 	Stock.store(bld)
 
 

@@ -38,7 +38,7 @@ def stamp(found: os.stat_result) -> Stamp:
 	return (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
 
 
-class Book:
+class InputMemory:
 	"""The records of one build folder."""
 
 	def __init__(self, saved: Optional[Dict[str, Any]] = None) -> None:
