@@ -1,8 +1,8 @@
 """
-What tasks depend on, as the engine tells it, in place of what Waf finds out by scanning and hashing.
+The dependencies of tasks, as the engine tells them. Waf would find them by scanning and hashing.
 
-These functions stand in for methods of Waf. A task that goes its own way, or of which the engine has nothing to tell,
-is left to Waf.
+These functions replace methods of Waf's. Waf itself handles a task that has replaced such a method, or of which the
+engine tells nothing.
 """
 
 import os
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 	from waflib.Node import Node
 
 Manual = Union["Node", bytes, Callable[[], bytes]]
-"""What ``add_manual_dependency`` takes."""
+"""An argument of ``add_manual_dependency``."""
 TOOL = "wafcc"
 SAVED = "wafcc_facts"
-"""The attribute of a build context that Waf keeps for us with its own; ``wafcc_inputs`` was that of files only."""
+"""The attribute of a build context that Waf stores for us in its database."""
 GAP = 20
 LOCK = threading.Lock()
 OBJECTS = (".o", ".obj", ".os")
 COARSE = 5 if sys.platform.startswith("linux") else None
-"""On Linux, the clock by which files are stamped; Python has no name for it."""
+"""The clock by which Linux stamps files. Python has no name for it."""
 
 
 class Stock:
-	"""Waf as it was when we came."""
+	"""Waf's own methods."""
 
 	status: Callable[[Task.Task], int]
 	post_run: Callable[[Task.Task], None]
@@ -61,19 +61,19 @@ def find_memory(bld: Build.BuildContext) -> inputs.InputMemory:
 
 
 def find_environment(task: Task.Task) -> checks.Environment:
-	"""The variables of a task's command, as Waf gives them to it."""
+	"""The variables that Waf gives to a task's command."""
 	environment: checks.Environment = task.env.env or os.environ
 	return environment
 
 
 def find_folder(task: Task.Task) -> bytes:
-	"""The folder that a task's command runs in."""
+	"""The folder in which a task's command runs."""
 	folder = task.get_cwd()
 	return os.fsencode(folder if isinstance(folder, str) else folder.abspath())
 
 
 def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
-	"""What a task depends on, but for what its command reads; and what that made of it, for who depends on that."""
+	"""A digest of the task's result, and of what it depends on besides the inputs of its command."""
 	bld = task.generator.bld
 	task.m = Utils.md5(task.hcode)
 	update = task.m.update
@@ -94,7 +94,7 @@ def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
 
 
 def find_manual(task: Task.Task, manual: Mapping["Node", Iterable["Manual"]]) -> Iterator[bytes]:
-	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that give bytes."""
+	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that return bytes."""
 	for node in task.inputs + task.outputs:
 		for value in manual.get(node, ()):
 			if hasattr(value, "get_bld_sig"):
@@ -104,7 +104,7 @@ def find_manual(task: Task.Task, manual: Mapping["Node", Iterable["Manual"]]) ->
 
 
 def runnable_status(task: Task.Task) -> int:
-	"""In place of Waf's: a task of which we know what it depended on need not be scanned."""
+	"""Stands in for Waf's. A task with a record need not be scanned."""
 	cacher = find_cacher()
 	flags = cacher.find_flags(task)
 	if not flags & protocol.INPUTS:
@@ -123,7 +123,7 @@ def runnable_status(task: Task.Task) -> int:
 	status = find_status(task, bld, memory, task.uid())
 	if status == Task.RUN_ME:
 		for node in task.dep_nodes:
-			# as it is before the command runs
+			# hashed before the command runs
 			node.get_bld_sig()
 		task.wafcc_began = time.time_ns() if COARSE is None else time.clock_gettime_ns(COARSE)
 		cacher.solo = task
@@ -133,7 +133,7 @@ def runnable_status(task: Task.Task) -> int:
 def find_status(task: Task.Task, bld: Build.BuildContext, memory: inputs.InputMemory, uid: bytes) -> int:
 	record = memory.records.get(uid)
 	if record is None:
-		# it was not run yet, and may do so, unless it has to be found out for which of the generated files it must wait
+		# it runs for the first time, and may do so now unless it must wait for generated files that it could read
 		is_new = uid not in bld.task_sigs and memory.is_in_order(task)
 		if is_new and memory.is_active:
 			return Task.RUN_ME
@@ -164,9 +164,9 @@ def find_status(task: Task.Task, bld: Build.BuildContext, memory: inputs.InputMe
 
 def is_doubtful(task: Task.Task, memory: inputs.InputMemory, uid: bytes) -> bool:
 	"""
-	Whether a task may depend on more than Waf knows, and nobody has said on what.
+	Tell whether a task may depend on more than Waf knows, and the engine has not told on what.
 
-	It asked to be cached for all that its command looks at. Of links Waf knows what they depend on.
+	Such a task asked to be cached with all that its command looks at. Waf knows the dependencies of links.
 	"""
 	if not find_cacher().find_flags(task) & protocol.FACTS or isinstance(task, ccroot.link_task):
 		return False
@@ -174,7 +174,7 @@ def is_doubtful(task: Task.Task, memory: inputs.InputMemory, uid: bytes) -> bool
 
 
 def post_run(task: Task.Task) -> None:
-	"""In place of Waf's: remember what the engine has told of a task."""
+	"""Stands in for Waf's, and makes a record of what the engine has told of a task."""
 	learned = task.__dict__.pop("wafcc_learned", None)
 	began = task.__dict__.pop("wafcc_began", None)
 	if learned is None or not write_down(task, *learned):
@@ -182,7 +182,7 @@ def post_run(task: Task.Task) -> None:
 
 
 def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bool:
-	"""Make a record of a task; not if it has not made what it should."""
+	"""Make a record of a task, unless one of its outputs is missing."""
 	bld = task.generator.bld
 	uid = task.uid()
 	stamps = []
@@ -210,7 +210,7 @@ def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bo
 
 
 def forget(task: Task.Task, began: Optional[int]) -> None:
-	"""Let Waf find out what a task depends on that has run; what changed meanwhile makes it run again."""
+	"""Have Waf find the dependencies of a task that has run. If one has changed meanwhile, the task runs again."""
 	bld = task.generator.bld
 	uid = task.uid()
 	memory = bld.__dict__.get("wafcc_memory")
@@ -232,7 +232,7 @@ def has_changed(node: "Node", began: int) -> bool:
 
 
 def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
-	"""In place of Waf's: have generated files made before tasks run of which nobody knows whether they read them."""
+	"""Stands in for Waf's. Generated files are made before tasks that might read them."""
 	for tasks in Stock.iterate(bld):
 		if tasks:
 			prepare(bld, tasks)
@@ -244,7 +244,7 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 	memory = find_memory(bld)
 	memory.is_active = cacher.active
 	if cacher.active:
-		# how many tasks Waf hands out for each that may run: all that the cache may have, and some to choose from
+		# how many tasks Waf hands out per slot: as many as the cache may have, and some to choose from
 		Runner.GAP = max(Runner.GAP, GAP + dispatcher.FAR_AHEAD // max(bld.jobs, 1))
 	users, makers = [], []
 	for task in tasks:
@@ -266,7 +266,7 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 
 
 def find_ancestors(tasks: List[Task.Task]) -> Set[Task.Task]:
-	"""Tasks that have to run before one of these, and these."""
+	"""These tasks, and all that have to run before them."""
 	found: Set[Task.Task] = set()
 	left = list(tasks)
 	while left:
@@ -278,7 +278,7 @@ def find_ancestors(tasks: List[Task.Task]) -> Set[Task.Task]:
 
 
 def store(bld: Build.BuildContext) -> None:
-	"""In place of Waf's: keep our records with it."""
+	"""Stands in for Waf's, and stores our records in the same database."""
 	memory = bld.__dict__.get("wafcc_memory")
 	if memory is not None:
 		setattr(bld, SAVED, memory.save())
@@ -286,7 +286,7 @@ def store(bld: Build.BuildContext) -> None:
 
 
 def install() -> None:
-	"""Put these functions in the place of Waf's."""
+	"""Replace Waf's methods by these functions."""
 	Build.SAVED_ATTRS.append(SAVED)
 	replace = lifecycle.find().replace
 	Stock.status = replace(TOOL, "Task.Task.runnable_status", runnable_status)

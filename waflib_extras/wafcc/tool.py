@@ -1,4 +1,4 @@
-"""Puts the cache in place, and its options."""
+"""Installs the cache, and adds its options."""
 
 import atexit
 
@@ -10,7 +10,7 @@ from . import dependencies, policy, settings
 
 
 def install() -> None:
-	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
+	"""Install the cache once per process, however often and under whatever name the tool is loaded."""
 	prefork.install()
 	build = lifecycle.find()
 	if build.runner is None or build.cache is not None:
