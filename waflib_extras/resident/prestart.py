@@ -284,7 +284,7 @@ def is_called_by(frame: Optional[FrameType], cls: type) -> bool:
 
 
 def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
-	"""A terminal of its size, or the null device, for each stream of the future caller; and the terminals' other ends."""
+	"""A terminal of its size, or the null device, per stream of the future caller; and the terminals' other ends."""
 	streams, others = [], []
 	for shape in shapes:
 		if not shape:

@@ -32,7 +32,7 @@ MEMOS = 8
 MOST_RESIDENTS = 8
 UNFIT = 3  # refusals in succession until it ends, so that one that fits can start
 LETHAL = (signal.SIGTERM, signal.SIGKILL)
-LINGER = 2.0  # seconds from the first of these to the second
+LINGER = 2.0  # seconds between these two signals
 DIGESTS = 200_000  # digests of files that are kept
 
 

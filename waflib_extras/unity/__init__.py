@@ -1,5 +1,5 @@
 """
-Compiles whole groups of C or C++ files at once, where nobody can notice.
+Compiles groups of C or C++ files together, if the result is the same as that of compiling each file alone.
 
 To enable it for all targets::
 
@@ -24,8 +24,8 @@ compiled alone.
 Options: ``--batchsize``, ``--unity=on|off|auto``, ``--unity-still``, ``--unity-explain``. ``docs/unity.md`` has the
 details.
 
-To troubleshoot, ``waf --unity-explain`` tells what became of each target and why files are compiled alone,
-``waf --zones=unity`` tells it as it happens; ``waf --unity=off`` does without.
+To troubleshoot, ``waf --unity-explain`` tells for each target what is compiled together and why files are compiled
+alone. ``waf --zones=unity`` tells it as it happens. ``waf --unity=off`` compiles each file alone.
 """
 
 if "." in __name__:

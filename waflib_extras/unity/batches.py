@@ -1,5 +1,5 @@
 """
-The tasks of ``unity``: one writes the file that includes a batch, one compiles it, and more come if it is parted.
+The tasks of ``unity``: one writes the file that includes a batch, one compiles it, and others what is set apart.
 """
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class unity(Task.Task):
-	"""Writes the file that includes a batch. What it depends on is that text, and it knows it without a scan."""
+	"""Writes the file that includes a batch. It depends on the text of that file only."""
 
 	color = "BLUE"
 
@@ -44,10 +44,10 @@ _classes: Dict[Tuple[Type[Task.Task], bool], Type[Task.Task]] = {}
 
 def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 	"""
-	The class of tasks that compile a batch, made of the one that compiles a file.
+	The class of tasks that compile a batch, derived from the class that compiles a file.
 
-	It has the same name, for those who order tasks by it, and is not registered: ``cxx`` stays what it was. All that it
-	replaces is how the command is executed and how headers are found, so that what others know of ``cxx`` holds for it.
+	It has the same name, since wscripts order tasks by it, and is not registered, so that ``cxx`` is not changed. It
+	replaces only how the command is executed and how headers are found.
 	"""
 	key = base, can_tell
 	if key not in _classes:
@@ -65,7 +65,7 @@ def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 
 
 def scan_batch(task: Task.Task) -> "Tuple[List[Node], List[str]]":
-	"""In place of Waf's scanner: the plan was made of all these files."""
+	"""Stands in for Waf's scanner. The plan was made of all these files."""
 	unit: Unit = task.unity
 	files, headers = unit.target.plan["files"], unit.target.plan["headers"]
 	paths = {files[number] for i in task.members for number in headers[i]}
@@ -75,7 +75,7 @@ def scan_batch(task: Task.Task) -> "Tuple[List[Node], List[str]]":
 
 
 def get_more_tasks(task: Task.Task) -> Optional[List[Task.Task]]:
-	"""Asked by Waf's scheduler in its own thread when a batch is compiled: tasks for what was set apart."""
+	"""The tasks for sources that were set apart. Waf's scheduler asks for them when a batch is compiled."""
 	if task.apart and "made" not in task.__dict__:
 		task.made = [make_apart(task, i) for i in task.apart]
 	made: Optional[List[Task.Task]] = task.__dict__.get("made")
@@ -83,7 +83,7 @@ def get_more_tasks(task: Task.Task) -> Optional[List[Task.Task]]:
 
 
 def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
-	"""In place of ``exec_command``: compile a batch, and part it if it does not compile."""
+	"""Stands in for ``exec_command``. Compile a batch, and split it if that fails."""
 	batch: Type[Task.Task] = type(task)
 	parent: Type[Task.Task] = batch.__mro__[1]
 	base: Callable[..., int] = parent.exec_command
@@ -100,7 +100,7 @@ def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
 
 
 def make_apart(task: Task.Task, i: int) -> Task.Task:
-	"""A task for a source that was in a batch; whoever waits for the batch waits for it, and gets what it makes."""
+	"""A task for a source that was in a batch. Tasks that wait for the batch wait for it, too, and get its output."""
 	unit: Unit = task.unity
 	bld = task.generator.bld
 	gen = unit.gen
@@ -109,7 +109,7 @@ def make_apart(task: Task.Task, i: int) -> Task.Task:
 	node = new.outputs[0]
 	positions = gen.unity_positions
 	positions[node] = unit.positions[i]
-	# the batch may have lost what gave it its place
+	# the source that gave the batch its position may have been set apart
 	positions[task.outputs[0]] = unit.positions[grouping.find_position(task.kept, unit.starts)]
 	gen.compiled_tasks.sort(key=lambda each: positions[each.outputs[0]])
 	for group in bld.groups:

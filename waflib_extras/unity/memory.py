@@ -1,8 +1,8 @@
 """
-What unity builds remember in the build folder: facts, plans of targets, who did not go together, who is edited.
+What ``unity`` stores in the build folder: facts of files, plans of targets, and the sources that are compiled alone.
 
-Two files: a small one that each build reads, and one with all facts, which is read when a plan has to be made anew.
-Both are written whole and put in place at once; one that cannot be read is as if it were not there.
+There are two files. Each build reads a small one. The other one has all facts, and is read when a plan has to be made
+anew. Both are written under another name and renamed. A file that cannot be read is treated as if it did not exist.
 """
 
 import hashlib
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 	from . import planning
 
 FORMAT = 5
-ENCODING = 2  # of marshal, which all interpreters know, and which is ten times as fast as JSON
+ENCODING = 2  # the version of marshal's format, which all interpreters know; ten times as fast as JSON
 VERSION = "%d.%d" % (FORMAT, names.VERSION)
 PLANS, FACTS = ".unity-plans", ".unity-facts"
 MANY_EDITED = 3
-"""So many sources of a target may change at once and be taken for edited; more are an update from elsewhere."""
+"""If at most so many sources of a target change at once, they count as edited. More are taken for an update."""
 RESTED_BUILDS = 10
-"""After so many builds in which others of its target changed, a source that did not is back with them."""
+"""An edited source returns to the others after so many builds in which only others of its target have changed."""
 RESTED_SECONDS = 8 * 3600
-"""So it is after this time."""
+"""It also returns after so many seconds."""
 
 
 Entry = Tuple[int, List[int], int, List[str]]
-"""A ``grouping.Entry`` as ``marshal`` keeps it."""
+"""A ``grouping.Entry`` in a form that ``marshal`` can write."""
 
 
 class Plan(TypedDict):
-	"""What becomes of the sources of a target: a ``grouping.Plan``, and which headers it was made of."""
+	"""The plan for a target's sources: a ``grouping.Plan``, and the headers that it depends on."""
 
 	entries: List[Entry]
 	macros: Dict[str, List[str]]
@@ -64,14 +64,14 @@ class Plan(TypedDict):
 	starts: List[int]
 	files: List[str]
 	headers: List[Optional[List[int]]]
-	"""Of each source, the numbers of ``files``; none where a header was not found."""
+	"""For each source the numbers of its headers in ``files``; None if a header was not found."""
 
 
 class Saved(TypedDict, total=False):
-	"""What is remembered of a target."""
+	"""What is stored of a target."""
 
 	key: str
-	"""Of the plan; what follows up to ``plan`` is there as soon as there is one."""
+	"""The key of the plan. The fields from here to ``plan`` are set when there is a plan."""
 	stamps: Dict[str, Optional[stamps.Stamp]]
 	missed: Dict[str, List[str]]
 	digests: Dict[str, str]
@@ -82,18 +82,18 @@ class Saved(TypedDict, total=False):
 
 
 class Facts(TypedDict):
-	"""All that is known of files."""
+	"""The file with the facts of files."""
 
 	facts: int
-	"""The version of what reads them."""
+	"""The version of the code that reads them."""
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
 	folders: Dict[str, List[str]]
-	"""Where a compiler looks for headers."""
+	"""The folders in which a compiler searches headers."""
 
 
 class News(TypedDict):
-	"""What one remembered has found out, for another one."""
+	"""What one process has found out, for another one."""
 
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
@@ -103,7 +103,7 @@ class News(TypedDict):
 
 
 class BuildMemory:
-	"""All that is remembered of one build folder."""
+	"""All that is stored of one build folder."""
 
 	def __init__(self, folder: str) -> None:
 		self.folder = folder
@@ -112,29 +112,29 @@ class BuildMemory:
 		"""By target and language."""
 		self.is_new = False
 		self.has_new = False
-		"""There are facts that the known_files does not call new."""
+		"""Whether there are new facts besides those in ``known_files``."""
 		self.planned: Set[str] = set()
-		"""The targets of new plans."""
+		"""The targets whose plans are new."""
 		self.facts: Optional[Facts] = None
 		self.known_files: Optional[includes.KnownFiles] = None
 		self.systems: Dict[str, includes.System] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
-		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
+		"""The stamps of files when this build first looked, since many plans depend on the same headers."""
 		self.nodes: Dict[str, Node] = {}
 		self.collector = gc_pause.Collector()
 		self.sources = 0
 		self.listed: Tuple[int, Dict[str, FrozenSet[str]]] = (-1, {})
 		self.ahead: Optional[planning.Ahead] = None
-		"""Who makes plans of targets before their turn, if anybody does."""
+		"""The processes that make plans of targets before their turn, if any."""
 		self.told: List[str] = []
-		"""What is shown when the build ends."""
+		"""The lines that are shown when the build ends."""
 		self.look = stamps.of_file
 		self.read = read_content
 		self.list = list_folder
 		self.lists: Dict[str, FrozenSet[str]] = {}
-		"""What is in folders, as it was when this build first looked for plans."""
+		"""The names in folders when this build first checked plans."""
 		self.held: List[Tuple[Target, str, bool]] = []
-		"""The targets of which the plan was found to hold, and what for."""
+		"""The targets whose plans still hold, with the arguments of that check."""
 
 	def target(self, name: str) -> "Target":
 		return Target(self, name, self.plans.setdefault(name, {}))
@@ -145,14 +145,14 @@ class BuildMemory:
 		return self.stamps[path]
 
 	def has_any(self, folder: str, names: Iterable[str]) -> bool:
-		"""Whether a file with one of these names is in a folder by now."""
+		"""Tell whether a file with one of these names is in a folder now."""
 		if folder not in self.lists:
 			self.lists[folder] = self.list(folder)
 		found = self.lists[folder].intersection(names)
 		return any(os.path.isfile(os.path.join(folder, name)) for name in found)
 
 	def looks_away(self, checks: "lifecycle.Checks") -> None:
-		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
+		"""Have a resident let the build go on although files have changed, if all plans still hold."""
 
 		def look(path: str) -> Optional[stamps.Stamp]:
 			with checks.away():
@@ -170,7 +170,7 @@ class BuildMemory:
 		checks.append(lambda: self.holds_still(checks.look_at))
 
 	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Optional[os.stat_result]]]) -> bool:
-		"""Look at all files again: what was planned is what would be planned now."""
+		"""Look at all files again, and tell whether the plans would be the same now."""
 		before, self.look, self.read = self.stamps, stamps.of_file, read_content
 		self.list, self.lists = list_folder, {}
 		found = look_at(before)
@@ -181,7 +181,7 @@ class BuildMemory:
 		)
 
 	def find_facts(self) -> Facts:
-		"""All facts; they are read when they are first asked for."""
+		"""The facts of files, read at the first call."""
 		if self.facts is None:
 			self.facts = read(os.path.join(self.folder, FACTS))
 			if self.facts is None or self.facts.get("facts") != names.VERSION:
@@ -197,12 +197,12 @@ class BuildMemory:
 		self.open_facts()
 		key = os.pathsep.join(folders)
 		if key not in self.systems:
-			# one file says the same to all compilers
+			# a header has the same facts for all compilers
 			self.systems[key] = includes.System(self.find_facts()["systems"], folders)
 		return self.systems[key]
 
 	def find_search(self, compiler: List[str], language: str) -> List[str]:
-		"""Where a compiler looks for headers; it is asked once."""
+		"""The folders in which a compiler searches headers. It is asked once."""
 		self.open_facts()
 		known = self.find_facts()["folders"]
 		program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
@@ -213,13 +213,13 @@ class BuildMemory:
 		return known[key]
 
 	def find_listed(self, group: int) -> Dict[str, FrozenSet[str]]:
-		"""What is in folders, for all targets of a group: between two groups tasks run, and may make files."""
+		"""The names in folders, for all targets of a group. Between two groups, tasks run and may make files."""
 		if self.listed[0] != group:
 			self.listed = group, {}
 		return self.listed[1]
 
 	def count_sources(self, bld: "BuildContext") -> int:
-		"""The sources of all that is built, as far as they are known before any of it is."""
+		"""The number of all sources, as far as they are known before the build."""
 		if not self.sources:
 			gens = [each for group in bld.groups for each in group if hasattr(each, "features")]
 			self.sources = sum(map(count_sources, gens))
@@ -257,7 +257,7 @@ class BuildMemory:
 		self.has_new |= told["is_new"]
 
 	def save(self) -> None:
-		"""Write down what is new."""
+		"""Store what is new."""
 		with self.lock:
 			if self.is_new:
 				self.is_new = False
@@ -283,15 +283,15 @@ def list_folder(folder: str) -> FrozenSet[str]:
 
 
 def count_sources(gen: "task_gen") -> int:
-	"""The sources that a task generator is given."""
+	"""The number of sources that a task generator is given."""
 	try:
 		return len(gen.to_list(getattr(gen, "source", [])))
-	except TypeError:  # a node
+	except TypeError:  # it is a node
 		return 1
 
 
 class Target:
-	"""What is remembered of the sources of one language in a target."""
+	"""What is stored of the sources of one language in a target."""
 
 	def __init__(self, remembered: BuildMemory, name: str, saved: Saved) -> None:
 		self.remembered = remembered
@@ -300,11 +300,11 @@ class Target:
 
 	@property
 	def plan(self) -> Plan:
-		"""Not before there is one."""
+		"""The plan, if there is one."""
 		return self.saved["plan"]
 
 	def holds(self, key: str, now: float, is_cxx: bool) -> bool:
-		"""The plan is the one for what is there now, and nobody comes back."""
+		"""Tell whether the plan still holds, and no edited source returns to the others."""
 		if self.saved.get("key") != key:
 			return False
 		if any(self.remembered.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
@@ -321,11 +321,11 @@ class Target:
 		return True
 
 	def find_changed(self) -> List[str]:
-		"""The files whose content is another; one that may be the same is read, and known by its stamp from then on."""
+		"""The files whose content has changed. If only the stamp has changed, it is updated."""
 		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.remembered.stamp
 		changed = []
 		for path in [path for path, known in saved.items() if stamp(path) != known]:
-			# before it is read, so that a later change shows
+			# taken before the file is read, so that a later change shows
 			settled = stamps.settle(stamp(path))
 			content = self.remembered.read(path) if settled and path in digests else None
 			if content is None or hashlib.md5(content).hexdigest() != digests[path]:
@@ -336,7 +336,7 @@ class Target:
 		return changed
 
 	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
-		"""Keep the plan if only files have changed that are compiled alone by now, and that stay in their turn."""
+		"""Keep the plan if only files have changed that are compiled alone and keep their position."""
 		plan = self.saved["plan"]
 		sources = list(self.saved["digests"])
 		digests = {}
@@ -367,7 +367,7 @@ class Target:
 		plan: Plan,
 	) -> None:
 		known_files = finder.known_files
-		# headers that were too fresh are read again once
+		# headers that were too fresh are read once more
 		fresh = [path for path in files if stamps.is_unsettled(known_files.stamp(path))]
 		self.saved["key"] = key
 		self.saved["stamps"] = {
@@ -381,7 +381,7 @@ class Target:
 		self.remembered.is_new = True
 
 	def find_away(self, known_files: includes.KnownFiles, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
-		"""The sources that are compiled alone for now, with the reason."""
+		"""The sources that are compiled alone for now, with the reasons."""
 		away = dict.fromkeys(self.find_apart(), "does not compile with others")
 		edited = self.find_edited(known_files, sources) if is_adaptive else {}
 		if edited != self.saved.get("edited"):
@@ -391,7 +391,7 @@ class Target:
 		return away
 
 	def find_edited(self, known_files: includes.KnownFiles, sources: List[str]) -> Dict[str, Tuple[int, float]]:
-		"""Who changes lately: how many builds ago, counting those in which others changed, and when."""
+		"""The sources that were edited lately: how many builds ago, of those in which others have changed, and when."""
 		now = time.time()
 		known = self.saved.get("digests", {})
 		edited = {path: (edit[0], edit[1]) for path, edit in self.saved.get("edited", {}).items() if path in sources}
@@ -405,7 +405,7 @@ class Target:
 		return edited
 
 	def find_apart(self) -> List[str]:
-		"""Who did not compile with others, as long as they are what they were."""
+		"""The sources that did not compile with others, as long as all of them are unchanged."""
 		apart = self.saved.get("apart", {})
 		for path, digests in list(apart.items()):
 			if any(includes.digest_of(each) != digest for each, digest in digests.items()):
@@ -414,7 +414,7 @@ class Target:
 		return list(apart)
 
 	def set_apart(self, path: str, others: List[str]) -> None:
-		"""Remember that a source does not compile with these others; its plan is made anew next time."""
+		"""Remember that a source does not compile with these others. The plan is made anew the next time."""
 		digests = {each: includes.digest_of(each) for each in [path, *others]}
 		with self.remembered.lock:
 			self.saved.setdefault("apart", {})[path] = digests
@@ -438,7 +438,7 @@ def is_rested(builds: int, when: float, now: float) -> bool:
 
 
 def read(path: str) -> Any:
-	"""What was written to a file, if that is there and whole."""
+	"""The content of a file, if it exists and is complete."""
 	try:
 		with open(path, "rb") as f:
 			head, content = f.readline(), f.read()
@@ -448,8 +448,8 @@ def read(path: str) -> Any:
 
 
 def write(path: str, found: Mapping[str, object]) -> None:
-	"""Put a file in its place at once."""
-	content = marshal.dumps(found, ENCODING)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
+	"""Write a file under another name, and rename it."""
+	content = marshal.dumps(found, ENCODING)  # type: ignore[arg-type]  # for the stubs, a TypedDict is no dict
 	folder, name = os.path.split(path)
 	os.makedirs(folder, exist_ok=True)
 	handle, temporary = tempfile.mkstemp(prefix=name, dir=folder)
@@ -463,6 +463,6 @@ def write(path: str, found: Mapping[str, object]) -> None:
 
 
 def head_of(content: bytes) -> bytes:
-	"""The first line of a file, which tells what follows."""
+	"""The first line of a file, which identifies its content."""
 	head = "unity %d %s\n" % (FORMAT, hashlib.md5(content).hexdigest())
 	return head.encode()

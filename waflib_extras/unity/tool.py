@@ -1,4 +1,4 @@
-"""Which sources go together, and where Waf meets the groups."""
+"""Takes the sources of targets, and makes tasks of the groups that are compiled together."""
 
 import fnmatch
 import functools
@@ -70,7 +70,7 @@ def batch_size(self: TaskGen.task_gen) -> int:
 @TaskGen.feature("*")
 @TaskGen.before("process_source")
 def collect_unity(self: TaskGen.task_gen) -> None:
-	"""Have the sources of a target planned as soon as all of them are known."""
+	"""Have the sources of a target planned when all of them are known."""
 	if not is_wanted(self):
 		return
 	collector = Collector(self)
@@ -99,13 +99,13 @@ def is_wanted(gen: TaskGen.task_gen) -> bool:
 		and choice != OFF
 		and gen.batch_size() > 1
 		and not {"c", "cxx"}.isdisjoint(features)
-		# there each source has to be seen with a command of its own
+		# clangdb needs a command for each source
 		and not gen.bld.cmd.startswith("clangdb")
 	)
 
 
 def plan_early(gen: TaskGen.task_gen) -> None:
-	"""Make the plans of a task generator that is not posted yet, in a process that ends afterwards."""
+	"""Make the plans of a task generator that is not posted yet. A forked process does this."""
 	if is_wanted(gen):
 		for each in Collector(gen).foresee():
 			each.find_plan()
@@ -115,12 +115,12 @@ def plan_early(gen: TaskGen.task_gen) -> None:
 
 
 class Collector:
-	"""Takes the sources of a task generator from the hooks that would make a task of each."""
+	"""Takes the sources of a task generator before Waf's hooks make a task of each."""
 
 	def __init__(self, gen: TaskGen.task_gen) -> None:
 		self.gen = gen
 		self.taken: Dict[str, List[unit.Taken]] = {"c": [], "cxx": []}
-		"""By language: where its object is to be, the node, the hook."""
+		"""By language: for each source the position of its object, the node, and Waf's hook."""
 
 	def begin(self) -> None:
 		self.outer = self.gen.__dict__.get("mappings")
@@ -139,7 +139,7 @@ class Collector:
 			self.gen.mappings = self.outer
 
 	def foresee(self) -> List[unit.Unit]:
-		"""The units of a task generator whose turn has not come, as far as they can be told."""
+		"""The units of a task generator that is not posted yet, as far as they are known."""
 		self.begin()
 		gen = self.gen
 		for node in gen.to_nodes(gen.source):
@@ -156,7 +156,7 @@ class Collector:
 			hook(gen, node)
 
 	def may_join(self, node: "Node") -> bool:
-		"""It is there to be read, and nobody wants it alone."""
+		"""Tell whether a source exists and the project does not want it to be compiled alone."""
 		bld = self.gen.bld
 		excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
 		names = (node.name, node.path_from(self.gen.path))
@@ -169,7 +169,7 @@ class Collector:
 		return not is_made and unit.find_memory(bld).stamp(node.abspath()) is not None
 
 	def make_tasks(self) -> None:
-		"""Make tasks of what was taken, and have them where they would be, if each had been made at once."""
+		"""Make tasks of the sources that were taken, and put them where Waf would have put them."""
 		gen = self.gen
 		before = list(getattr(gen, "compiled_tasks", ()))
 		positions: Dict[Task, unit.Position] = {task: (i, 1, 0) for i, task in enumerate(before)}
@@ -188,7 +188,7 @@ class Collector:
 
 
 def install() -> None:
-	"""Have what is remembered written down when a build ends, however it does; once per process."""
+	"""Have what is to be stored written when a build ends, in whatever way."""
 	build = lifecycle.find()
 	if any(one.tool == TOOL for one in build.replaced):
 		return

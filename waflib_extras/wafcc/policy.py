@@ -168,7 +168,7 @@ def find_joining(cls: Type[Task.Task]) -> int:
 
 
 def find_learning(cls: Type[Task.Task]) -> int:
-	"""The flag for a class whose tasks run one command and find their dependencies in Waf's own way."""
+	"""``INPUTS`` for a class whose tasks run one command and use Waf's methods, so that the engine knows all inputs."""
 	if not stock.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
 		return 0
 	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
