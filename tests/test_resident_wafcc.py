@@ -7,7 +7,7 @@ import sys
 from typing import Any, Callable
 
 import pytest
-from resident_lab import Resident
+from resident_support import Resident
 from test_resident_sketch import is_drawn
 
 from waflib_extras.facts import answers

@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List
 
 import pytest
-from timeline_lab import Picture, Row, check_trace, read_data, read_picture
+from timeline_support import Picture, Row, check_trace, read_data, read_picture
 
 DEADLINE = 30.0
 ENGINE = "the engine has commands, and starts them or asks its cache"

@@ -6,8 +6,8 @@ import random
 from typing import Any, List, Tuple
 
 import pytest
-from browser_lab import PICTURES, wait
-from timeline_lab import check_trace
+from browser_support import PICTURES, wait
+from timeline_support import check_trace
 
 from waflib_extras.timeline import analysis, idle, picture
 from waflib_extras.timeline.meter import Sample

@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, Dict, List, Optional
 
 import pytest
-from unity_yard import conflicts
+from unity_support import conflicts
 
 from waflib_extras.unity import memory
 
