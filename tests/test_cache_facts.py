@@ -22,12 +22,12 @@ class Facts(Lab):
 	@classmethod
 	def make(cls, engine: str, tmp_path: pathlib.Path, **files: str) -> "Facts":
 		"""In a folder with these files."""
-		folder = tmp_path / "comparison"
+		folder = tmp_path / "yard"
 		folder.mkdir()
-		comparison = cls(engine, folder, tmp_path / "home")
+		yard = cls(engine, folder, tmp_path / "home")
 		for name, text in files.items():
-			comparison.write(name, text)
-		return comparison
+			yard.write(name, text)
+		return yard
 
 	def run_by_facts(self, line: str, **env: str) -> subprocess.CompletedProcess:
 		"""What a command prints; its files stay."""
@@ -73,11 +73,11 @@ class Facts(Lab):
 
 
 @pytest.fixture
-def comparison(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a source, two objects, scripts and the like."""
-	comparison = Facts.make(engine, tmp_path, **FILES)
-	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=comparison.folder, check=True, timeout=PATIENCE)
-	return comparison
+	yard = Facts.make(engine, tmp_path, **FILES)
+	subprocess.run(["gcc", "-c", "a.c", "b.c"], cwd=yard.folder, check=True, timeout=PATIENCE)
+	return yard
 
 
 FILES = {
@@ -137,66 +137,62 @@ def need(line: str) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_a_command_is_cached_by_its_facts(name: str, comparison: Facts) -> None:
+def test_a_command_is_cached_by_its_facts(name: str, yard: Facts) -> None:
 	"""It is a hit with the same bytes and rights when its outputs are gone, and a miss when an input is another."""
 	kind = KINDS[name]
 	need(kind.line)
-	comparison.check_until_hit(kind.line, kind.output)
-	assert comparison.check(kind.line, kind.output).startswith("hit")
-	before = (comparison.folder / kind.source).read_bytes()
+	yard.check_until_hit(kind.line, kind.output)
+	assert yard.check(kind.line, kind.output).startswith("hit")
+	before = (yard.folder / kind.source).read_bytes()
 	text = kind.text.encode() or b"/* another */\n"
 	if kind.source.endswith(".o"):
 		source = kind.source.replace(".o", ".c")
-		subprocess.run(
-			["gcc", "-c", "-g", source, "-o", kind.source], cwd=comparison.folder, check=True, timeout=PATIENCE
-		)
+		subprocess.run(["gcc", "-c", "-g", source, "-o", kind.source], cwd=yard.folder, check=True, timeout=PATIENCE)
 	else:
-		(comparison.folder / kind.source).write_bytes(text)
-	assert comparison.check(kind.line, kind.output).startswith(f"miss: {kind.source}")
-	assert before != (comparison.folder / kind.source).read_bytes()
-	comparison.check_until_hit(kind.line, kind.output)
+		(yard.folder / kind.source).write_bytes(text)
+	assert yard.check(kind.line, kind.output).startswith(f"miss: {kind.source}")
+	assert before != (yard.folder / kind.source).read_bytes()
+	yard.check_until_hit(kind.line, kind.output)
 
 
 @pytest.mark.parametrize("name", ["link", "shared library", "archive", "scanner", "parser"])
-def test_a_variable_that_is_not_asked_for(name: str, comparison: Facts) -> None:
+def test_a_variable_that_is_not_asked_for(name: str, yard: Facts) -> None:
 	"""Programs that ask for variables one by one depend on no others."""
 	kind = KINDS[name]
 	need(kind.line)
-	comparison.check_until_hit(kind.line, kind.output, UNRELATED="1")
-	assert comparison.check(kind.line, kind.output, UNRELATED="2").startswith("hit")
+	yard.check_until_hit(kind.line, kind.output, UNRELATED="1")
+	assert yard.check(kind.line, kind.output, UNRELATED="2").startswith("hit")
 
 
-def test_a_variable_that_is_asked_for(comparison: Facts) -> None:
+def test_a_variable_that_is_asked_for(yard: Facts) -> None:
 	"""A link depends on where libraries are looked for; a script may have read any variable."""
-	comparison.check_until_hit(KINDS["link"].line, "prog")
-	assert comparison.check(KINDS["link"].line, "prog", LIBRARY_PATH=str(comparison.folder)).startswith(
-		"miss: LIBRARY_PATH is"
-	)
-	comparison.check_until_hit("sh tool/say.sh", "made.c", WORD="one")
-	assert comparison.check("sh tool/say.sh", "made.c", WORD="two").startswith("miss: WORD is")
-	assert comparison.check("sh tool/say.sh", "made.c", WORD="one", OTHER="").startswith("miss: ")
-	assert comparison.check("sh tool/say.sh", "made.c", WORD="one").startswith("hit")
+	yard.check_until_hit(KINDS["link"].line, "prog")
+	assert yard.check(KINDS["link"].line, "prog", LIBRARY_PATH=str(yard.folder)).startswith("miss: LIBRARY_PATH is")
+	yard.check_until_hit("sh tool/say.sh", "made.c", WORD="one")
+	assert yard.check("sh tool/say.sh", "made.c", WORD="two").startswith("miss: WORD is")
+	assert yard.check("sh tool/say.sh", "made.c", WORD="one", OTHER="").startswith("miss: ")
+	assert yard.check("sh tool/say.sh", "made.c", WORD="one").startswith("hit")
 
 
-def test_paths_that_a_program_has_as_descriptors_are_those_of_its_folder(comparison: Facts) -> None:
+def test_paths_that_a_program_has_as_descriptors_are_those_of_its_folder(yard: Facts) -> None:
 	"""What `grep -r` opens below a folder that it has opened is another file in another checkout."""
 	need("grep")
 	for name in ("one", "two"):
-		comparison.write(f"{name}/inc/a", f"word {name}\n")
-	line = [comparison.wafcc, "run", "--", "grep", "-r", "word", "inc"]
+		yard.write(f"{name}/inc/a", f"word {name}\n")
+	line = [yard.wafcc, "run", "--", "grep", "-r", "word", "inc"]
 
 	def ask(name: str) -> bytes:
 		return subprocess.run(
 			line,
-			cwd=comparison.folder / name,
-			env=comparison.environ,
+			cwd=yard.folder / name,
+			env=yard.environ,
 			stdin=subprocess.DEVNULL,
 			stdout=subprocess.PIPE,
 			check=True,
 		).stdout
 
 	deadline = time.monotonic() + PATIENCE
-	while comparison.hits() < 1:
+	while yard.hits() < 1:
 		assert ask("one") == b"inc/a:word one\n"
 		assert time.monotonic() < deadline
 	assert ask("two") == b"inc/a:word two\n"
@@ -224,91 +220,89 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("line", REFUSED)
-def test_what_cannot_be_brought_back_is_named(line: str, comparison: Facts) -> None:
+def test_what_cannot_be_brought_back_is_named(line: str, yard: Facts) -> None:
 	"""A command whose result is more than plain files, or depends on what is never twice the same, is never a hit."""
 	need(line)
 	for _ in range(3):
-		state = comparison.look()
-		comparison.run_by_facts(line)
+		state = yard.look()
+		yard.run_by_facts(line)
 		for name, content in state.items():
-			(comparison.folder / name).write_bytes(content)
-		made = comparison.folder / "made"
+			(yard.folder / name).write_bytes(content)
+		made = yard.folder / "made"
 		if made.is_dir():
 			made.rmdir()
 		elif os.path.lexists(made):
 			made.unlink()
-	assert REFUSED[line] in comparison.reasons(), comparison.reasons()
+	assert REFUSED[line] in yard.reasons(), yard.reasons()
 
 
-def test_an_archive_that_is_there(comparison: Facts) -> None:
+def test_an_archive_that_is_there(yard: Facts) -> None:
 	"""Whoever adds to an archive depends on what is in it: the command runs, and nothing is stored."""
-	subprocess.run(["ar", "rcs", "both.a", "b.o"], cwd=comparison.folder, check=True, timeout=PATIENCE)
-	before = (comparison.folder / "both.a").read_bytes()
+	subprocess.run(["ar", "rcs", "both.a", "b.o"], cwd=yard.folder, check=True, timeout=PATIENCE)
+	before = (yard.folder / "both.a").read_bytes()
 	line = "ar rcs both.a a.o"
 	for _ in range(2):
-		assert comparison.run_by_facts(line).returncode == 0
-		said = comparison.explain(comparison.folder / "both.a")
+		assert yard.run_by_facts(line).returncode == 0
+		said = yard.explain(yard.folder / "both.a")
 		assert said.startswith("miss") and "not stored" in said
 		listed = subprocess.run(
-			["ar", "t", "both.a"], cwd=comparison.folder, capture_output=True, check=True, timeout=PATIENCE
+			["ar", "t", "both.a"], cwd=yard.folder, capture_output=True, check=True, timeout=PATIENCE
 		)
 		assert listed.stdout.split() == [b"b.o", b"a.o"]
-		(comparison.folder / "both.a").write_bytes(before)
-	(comparison.folder / "both.a").unlink()
-	comparison.check_until_hit(line, "both.a")
-	(comparison.folder / "both.a").write_bytes(before)
-	comparison.run_by_facts(line)
-	listed = subprocess.run(
-		["ar", "t", "both.a"], cwd=comparison.folder, capture_output=True, check=True, timeout=PATIENCE
-	)
+		(yard.folder / "both.a").write_bytes(before)
+	(yard.folder / "both.a").unlink()
+	yard.check_until_hit(line, "both.a")
+	(yard.folder / "both.a").write_bytes(before)
+	yard.run_by_facts(line)
+	listed = subprocess.run(["ar", "t", "both.a"], cwd=yard.folder, capture_output=True, check=True, timeout=PATIENCE)
 	assert listed.stdout.split() == [b"b.o", b"a.o"]
 
 
-def test_times_of_files(comparison: Facts) -> None:
+def test_times_of_files(yard: Facts) -> None:
 	"""A stranger may go by when a file was written; who is known not to, does not."""
 	stranger, known = "cp a.o made", "ar rcs made a.o"
 	for line in (stranger, known):
-		comparison.check_until_hit(line, "made")
-	os.utime(comparison.folder / "a.o", (10**9, 10**9))
-	assert comparison.check(stranger, "made").startswith("miss: a.o was written anew")
-	assert comparison.check(known, "made").startswith("hit")
+		yard.check_until_hit(line, "made")
+	os.utime(yard.folder / "a.o", (10**9, 10**9))
+	assert yard.check(stranger, "made").startswith("miss: a.o was written anew")
+	assert yard.check(known, "made").startswith("hit")
 
 
-def test_what_a_command_inherits(comparison: Facts) -> None:
+def test_what_a_command_inherits(yard: Facts) -> None:
 	"""A script depends on its umask and its limits; a link only on what shows."""
-	comparison.check_until_hit("sh tool/mode.sh", "made.c")
-	assert comparison.check("sh tool/mode.sh", "made.c", umask=0o077).startswith("miss: ")
+	yard.check_until_hit("sh tool/mode.sh", "made.c")
+	assert yard.check("sh tool/mode.sh", "made.c", umask=0o077).startswith("miss: ")
 	line = KINDS["link"].line
-	comparison.check_until_hit(line, "prog")
-	assert comparison.check(line, "prog", umask=0o077).startswith("hit")
+	yard.check_until_hit(line, "prog")
+	assert yard.check(line, "prog", umask=0o077).startswith("hit")
 
 
-def test_the_folder(comparison: Facts) -> None:
+def test_the_folder(yard: Facts) -> None:
 	"""A script may tell where it is; a link with relative names is the same everywhere."""
 	for checkout in ("one", "two"):
 		for name in ("a.o", "b.o", "tool/here.sh"):
-			path = comparison.folder / checkout / name
+			path = yard.folder / checkout / name
 			path.parent.mkdir(parents=True, exist_ok=True)
-			shutil.copyfile(comparison.folder / name, path)
-	comparison.check_until_hit("sh tool/here.sh", "made.c", cwd="one")
-	assert comparison.check("sh tool/here.sh", "made.c", cwd="two").startswith("miss")
-	comparison.check_until_hit(KINDS["link"].line, "prog", cwd="one")
-	assert comparison.check(KINDS["link"].line, "prog", cwd="two").startswith("hit")
+			shutil.copyfile(yard.folder / name, path)
+	yard.check_until_hit("sh tool/here.sh", "made.c", cwd="one")
+	assert yard.check("sh tool/here.sh", "made.c", cwd="two").startswith("miss")
+	yard.check_until_hit(KINDS["link"].line, "prog", cwd="one")
+	assert yard.check(KINDS["link"].line, "prog", cwd="two").startswith("hit")
 
 
-def test_a_folder_that_is_listed(comparison: Facts) -> None:
+def test_a_folder_that_is_listed(yard: Facts) -> None:
 	"""A name that appears in a folder that was listed counts."""
-	comparison.check_until_hit("sh tool/list.sh", "made.c")
-	comparison.write("src/two", "")
-	assert comparison.check("sh tool/list.sh", "made.c").startswith("miss: what is in src/ has changed")
-	comparison.check_until_hit("sh tool/list.sh", "made.c")
+	yard.check_until_hit("sh tool/list.sh", "made.c")
+	yard.write("src/two", "")
+	assert yard.check("sh tool/list.sh", "made.c").startswith("miss: what is in src/ has changed")
+	yard.check_until_hit("sh tool/list.sh", "made.c")
 
 
-def feed(comparison: Facts, line: str, text: str) -> Tuple[int, str]:
+def feed(yard: Facts, line: str, text: str) -> Tuple[int, str]:
 	done = subprocess.run(
-		[comparison.wafcc, "run", "--", *line.split()],
-		cwd=comparison.folder,
-		env=comparison.environ,
+		[yard.wafcc, "run", "--", *line.split()],
+		cwd=yard.folder,
+		env=yard.environ,
 		input=text,
 		capture_output=True,
 		text=True,
@@ -317,40 +311,40 @@ def feed(comparison: Facts, line: str, text: str) -> Tuple[int, str]:
 	return done.returncode, done.stdout
 
 
-def test_what_it_is_given_to_read(comparison: Facts) -> None:
+def test_what_it_is_given_to_read(yard: Facts) -> None:
 	"""What comes by a pipe cannot be foreseen: the command runs, and reads it."""
-	assert [feed(comparison, "cat", text) for text in ("one", "two", "one")] == [(0, "one"), (0, "two"), (0, "one")]
-	assert comparison.reasons() == {"reads standard input": 3}
+	assert [feed(yard, "cat", text) for text in ("one", "two", "one")] == [(0, "one"), (0, "two"), (0, "one")]
+	assert yard.reasons() == {"reads standard input": 3}
 
 
-def test_the_wrapper_caches_links_only_if_it_is_set(comparison: Facts) -> None:
+def test_the_wrapper_caches_links_only_if_it_is_set(yard: Facts) -> None:
 	"""``wafcc gcc -o prog`` runs; with ``WAFCC_FACTS`` it is cached."""
 	line = KINDS["link"].line
 	for _ in range(2):
-		comparison.run(line, True)
-		assert comparison.explain(comparison.folder / "prog").startswith("uncached: input for the linker")
-	assert comparison.reasons() == {"input for the linker": 2}
+		yard.run(line, True)
+		assert yard.explain(yard.folder / "prog").startswith("uncached: input for the linker")
+	assert yard.reasons() == {"input for the linker": 2}
 	deadline = time.monotonic() + PATIENCE
-	while not comparison.explain(comparison.folder / "prog").startswith("hit"):
+	while not yard.explain(yard.folder / "prog").startswith("hit"):
 		assert time.monotonic() < deadline
-		assert comparison.run(line, True, WAFCC_FACTS="1") == comparison.run(line, False)
+		assert yard.run(line, True, WAFCC_FACTS="1") == yard.run(line, False)
 
 
-def test_a_command_can_stay_off_the_cache(comparison: Facts) -> None:
+def test_a_command_can_stay_off_the_cache(yard: Facts) -> None:
 	"""``wafcc run --no-cache`` only runs, compilers too."""
 	for _ in range(2):
-		comparison.run(f"{comparison.wafcc} run --no-cache -- gcc -c a.c -o made.o", False)
-	assert comparison.explain(comparison.folder / "made.o").startswith("not asked for")
-	assert comparison.reasons() == {}
+		yard.run(f"{yard.wafcc} run --no-cache -- gcc -c a.c -o made.o", False)
+	assert yard.explain(yard.folder / "made.o").startswith("not asked for")
+	assert yard.reasons() == {}
 
 
-def test_a_command_that_runs_itself(comparison: Facts) -> None:
+def test_a_command_that_runs_itself(yard: Facts) -> None:
 	"""A command that gives wafcc the same command again does not wait for itself."""
 	script = '[ -n "$INNER" ] || INNER=1 {wafcc} run -- sh tool/again.sh\necho "$INNER" >> said\n'
-	comparison.write("tool/again.sh", script.format(wafcc=comparison.wafcc))
-	done = comparison.run_by_facts("sh tool/again.sh")
+	yard.write("tool/again.sh", script.format(wafcc=yard.wafcc))
+	done = yard.run_by_facts("sh tool/again.sh")
 	assert done.returncode == 0, done.stderr
-	assert (comparison.folder / "said").read_text() == "1\n\n"
+	assert (yard.folder / "said").read_text() == "1\n\n"
 
 
 NATIVE = {
@@ -369,25 +363,25 @@ NATIVE = {
 
 
 @pytest.mark.parametrize("name", NATIVE)
-def test_the_processor(name: str, comparison: Facts) -> None:
+def test_the_processor(name: str, yard: Facts) -> None:
 	"""What is compiled for this processor is a miss on another one, and a hit on this one."""
 	line = NATIVE[name]
 	need(line)
-	comparison.write("native.args", "-O1 -march=native\n")
-	comparison.write("native.specs", "*cc1:\n+ -mtune=native\n")
-	comparison.write("native.cfg", "-march=native\n")
-	comparison.write("tool/run.sh", "cat a.c > made.o\n")
-	comparison.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
-	assert comparison.check(line, "made.o", WAFCC_PROCESSOR="one").startswith("hit")
-	assert comparison.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("miss: the processor is")
-	comparison.check_until_hit(line, "made.o", WAFCC_PROCESSOR="two")
+	yard.write("native.args", "-O1 -march=native\n")
+	yard.write("native.specs", "*cc1:\n+ -mtune=native\n")
+	yard.write("native.cfg", "-march=native\n")
+	yard.write("tool/run.sh", "cat a.c > made.o\n")
+	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+	assert yard.check(line, "made.o", WAFCC_PROCESSOR="one").startswith("hit")
+	assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("miss: the processor is")
+	yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="two")
 
 
-def test_the_processor_is_all_the_same(comparison: Facts) -> None:
+def test_the_processor_is_all_the_same(yard: Facts) -> None:
 	"""What is compiled for any processor is a hit on any."""
 	for line in ("gcc -march=x86-64 -c a.c -o made.o", "gcc -o made.o a.o b.o"):
-		comparison.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
-		assert comparison.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
+		yard.check_until_hit(line, "made.o", WAFCC_PROCESSOR="one")
+		assert yard.check(line, "made.o", WAFCC_PROCESSOR="two").startswith("hit")
 
 
 PRAGMAS = {
@@ -403,39 +397,39 @@ PRAGMAS = {
 @pytest.mark.parametrize("cc", ["gcc", "clang"])
 @pytest.mark.parametrize("name", PRAGMAS)
 @pytest.mark.parametrize("by_facts", [False, True], ids=["compile", "by facts"])
-def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, comparison: Facts) -> None:
+def test_a_source_that_has_times_compared(cc: str, name: str, by_facts: bool, yard: Facts) -> None:
 	"""``#pragma GCC dependency`` warns of files that are newer than the source: their times count."""
 	need(cc)
-	comparison.write("p.h", PRAGMAS["pragma"])
-	comparison.write("p.c", PRAGMAS[name] + "int f;\n")
-	comparison.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
+	yard.write("p.h", PRAGMAS["pragma"])
+	yard.write("p.c", PRAGMAS[name] + "int f;\n")
+	yard.write("p.args", """'-DTOLD=_Pragma("GCC dependency \\\\"in.txt\\\\"")'\n""")
 	for name_of_file in ("p.c", "p.h", "in.txt"):
-		os.utime(comparison.folder / name_of_file, (10**9, 10**9))
+		os.utime(yard.folder / name_of_file, (10**9, 10**9))
 	line = f"{cc} -Werror=comment {'-save-temps' if by_facts else ''} -c p.c -o made.o @p.args"
-	comparison.check_until_hit(line, "made.o")
-	assert comparison.check(line, "made.o").startswith("hit")
-	os.utime(comparison.folder / "in.txt", (10**9 + 9, 10**9 + 9))
-	warned = comparison.run(line, False).stderr
+	yard.check_until_hit(line, "made.o")
+	assert yard.check(line, "made.o").startswith("hit")
+	os.utime(yard.folder / "in.txt", (10**9 + 9, 10**9 + 9))
+	warned = yard.run(line, False).stderr
 	assert (b"in.txt" in warned) == (cc == "clang" or name != "of clang")
-	said = comparison.check(line, "made.o")
+	said = yard.check(line, "made.o")
 	assert said.startswith("miss: in.txt was written anew") or not warned, said
 
 
-def test_variables_that_libc_asks_for(comparison: Facts) -> None:
+def test_variables_that_libc_asks_for(yard: Facts) -> None:
 	"""How words of a command line are ordered, where character sets are described: libc asks inside itself."""
 	deadline = time.monotonic() + PATIENCE
-	while comparison.hits() < 1:
+	while yard.hits() < 1:
 		assert time.monotonic() < deadline
-		assert comparison.run_by_facts("cat in.txt -n").stdout == b"     1\tone\n"
-	assert comparison.run_by_facts("cat in.txt -n", POSIXLY_CORRECT="1").returncode != 0
-	comparison.write("gconv/gconv-modules", "alias OURS// ISO-8859-15//\n")
-	here, line = str(comparison.folder / "gconv"), "gcc -finput-charset=OURS -c a.c -o made.o"
-	assert comparison.run(line, False).status != 0
-	comparison.check_until_hit(line, "made.o", GCONV_PATH=here)
-	assert comparison.check(line, "made.o").startswith("miss: what the C library is told is not set")
-	comparison.check_until_hit("gcc -c a.c -o made.o", "made.o")
+		assert yard.run_by_facts("cat in.txt -n").stdout == b"     1\tone\n"
+	assert yard.run_by_facts("cat in.txt -n", POSIXLY_CORRECT="1").returncode != 0
+	yard.write("gconv/gconv-modules", "alias OURS// ISO-8859-15//\n")
+	here, line = str(yard.folder / "gconv"), "gcc -finput-charset=OURS -c a.c -o made.o"
+	assert yard.run(line, False).status != 0
+	yard.check_until_hit(line, "made.o", GCONV_PATH=here)
+	assert yard.check(line, "made.o").startswith("miss: what the C library is told is not set")
+	yard.check_until_hit("gcc -c a.c -o made.o", "made.o")
 	for name in ("GLIBC_TUNABLES", "LD_BIND_NOW", "MALLOC_PERTURB_", "LOCPATH"):
-		assert comparison.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
+		assert yard.check("gcc -c a.c -o made.o", "made.o", **{name: "1"}).startswith("miss"), name
 
 
 RAW_CALL = 'long n = 39, r; __asm__ volatile("{}" : "=a"(r) : "a"(n) : "rcx", "r11", "memory"); x = r;'
@@ -452,55 +446,55 @@ QUIET_INSTRUCTIONS = {
 }
 
 
-def build(comparison: Facts, code: str, name: str = "own", *options: str) -> None:
+def build(yard: Facts, code: str, name: str = "own", *options: str) -> None:
 	if os.uname().machine != "x86_64":
 		pytest.skip("needs x86-64")
-	comparison.write(
+	yard.write(
 		f"{name}.c",
 		"#include <stdio.h>\nint main(int argc, char **argv) {\n\tint x = argc;\n\t%s\n"
 		'\tFILE *file = fopen("made", "w");\n\treturn !file || fprintf(file, "%%d", x > 0) < 0;\n}\n' % code,
 	)
 	line = ["gcc", *options, "-o", name, f"{name}.c"]
-	subprocess.run(line, cwd=comparison.folder, check=True, timeout=PATIENCE)
+	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("name", INSTRUCTIONS)
-def test_instructions_that_nobody_sees(name: str, comparison: Facts) -> None:
+def test_instructions_that_nobody_sees(name: str, yard: Facts) -> None:
 	"""A program that makes system calls of its own, or asks the processor for time or chance, is never a hit."""
 	code, reason = INSTRUCTIONS[name]
-	build(comparison, code)
+	build(yard, code)
 	for _ in range(3):
-		assert comparison.run_by_facts("./own").returncode == 0
-		(comparison.folder / "made").unlink()
-	assert (comparison.hits(), comparison.reasons()) == (0, {reason: 3})
+		assert yard.run_by_facts("./own").returncode == 0
+		(yard.folder / "made").unlink()
+	assert (yard.hits(), yard.reasons()) == (0, {reason: 3})
 
 
 @pytest.mark.parametrize("name", QUIET_INSTRUCTIONS)
-def test_instructions_that_tell_nothing(name: str, comparison: Facts) -> None:
+def test_instructions_that_tell_nothing(name: str, yard: Facts) -> None:
 	"""Threads that wait and wake, and bytes that only look like an instruction, are nobody's business."""
-	build(comparison, QUIET_INSTRUCTIONS[name])
-	comparison.check_until_hit("./own", "made")
+	build(yard, QUIET_INSTRUCTIONS[name])
+	yard.check_until_hit("./own", "made")
 
 
-def test_users_of_modules(comparison: Facts) -> None:
+def test_users_of_modules(yard: Facts) -> None:
 	"""Whoever imports a module depends on what was made of it."""
 	need("g++")
 	make = "g++ -std=c++20 -fmodules-ts -x c++ -c m.cc -o m.o"
 	use = "g++ -std=c++20 -fmodules-ts -x c++ -c u.cc -o u.o"
-	subprocess.run(make.split(), cwd=comparison.folder, check=True, timeout=PATIENCE)
-	comparison.check_until_hit(use, "u.o")
-	comparison.write("m.cc", FILES["m.cc"].replace("int f", "long f"))
-	subprocess.run(make.split(), cwd=comparison.folder, check=True, timeout=PATIENCE)
-	assert comparison.check(use, "u.o").startswith("miss")
+	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
+	yard.check_until_hit(use, "u.o")
+	yard.write("m.cc", FILES["m.cc"].replace("int f", "long f"))
+	subprocess.run(make.split(), cwd=yard.folder, check=True, timeout=PATIENCE)
+	assert yard.check(use, "u.o").startswith("miss")
 
 
-def test_random_commands(comparison: Facts, tmp_path: pathlib.Path) -> None:
+def test_random_commands(yard: Facts, tmp_path: pathlib.Path) -> None:
 	"""Links, archives and scripts of random lines, between random edits: no result differs from a fresh one."""
 	fuzzer = [
 		sys.executable,
 		str(ROOT / "utils" / "fuzzcache.py"),
 		"--wafcc",
-		comparison.wafcc,
+		yard.wafcc,
 		"--work",
 		str(tmp_path),
 	]

@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
 """
 
 
-class Comparison(Facts):
+class Yard(Facts):
 	"""A folder with a program that writes down what its library says; the engine parks what it sees once."""
 
 	numbers = itertools.count()
@@ -76,42 +76,40 @@ class Comparison(Facts):
 
 
 @pytest.fixture
-def comparison(
-	engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> Comparison:
-	folder = tmp_path / "comparison"
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
+	folder = tmp_path / "yard"
 	folder.mkdir()
 	for name, value in {"WAFD_PARK": "proved", "WAFD_PARK_AFTER": "1", "WAFD_PARK_FOLDERS": str(folder)}.items():
 		monkeypatch.setenv(name, value)
-	comparison = Comparison(engine, folder, tmp_path / "home")
-	comparison.library("first", "lib/libsaid.so")
-	comparison.write("tool/writer.c", PROGRAM)
+	yard = Yard(engine, folder, tmp_path / "home")
+	yard.library("first", "lib/libsaid.so")
+	yard.write("tool/writer.c", PROGRAM)
 	line = ["gcc", "-o", "tool/writer", "tool/writer.c", "lib/libsaid.so", f"-Wl,-rpath,{folder}/lib"]
 	subprocess.run(line, cwd=folder, check=True, timeout=PATIENCE)
-	return comparison
+	return yard
 
 
 @pytest.mark.parametrize("how", ["file", "link"])
-def test_a_library_that_is_exchanged_between_two_commands(how: str, comparison: Comparison) -> None:
+def test_a_library_that_is_exchanged_between_two_commands(how: str, yard: Yard) -> None:
 	"""The next command has the new library, is not stored as the old one's, and later hits give the same."""
 	if how == "link":
-		comparison.library("first", "lib/libsaid.so.1")
-		(comparison.folder / "lib/libsaid.so").unlink()
-		(comparison.folder / "lib/libsaid.so").symlink_to("libsaid.so.1")
-	comparison.park("first")
-	fresh = comparison.library("second", "lib/libsaid.so.2")
+		yard.library("first", "lib/libsaid.so.1")
+		(yard.folder / "lib/libsaid.so").unlink()
+		(yard.folder / "lib/libsaid.so").symlink_to("libsaid.so.1")
+	yard.park("first")
+	fresh = yard.library("second", "lib/libsaid.so.2")
 	if how == "link":
-		fresh = comparison.folder / "lib/turned"
+		fresh = yard.folder / "lib/turned"
 		fresh.symlink_to("libsaid.so.2")
 	time.sleep(0.2)  # the new file is old enough for results to be stored that depend on it
-	comparison.park("first")
-	os.replace(fresh, comparison.folder / "lib/libsaid.so")
-	assert [comparison.write_down() for _ in range(3)] == ["second"] * 3
-	comparison.park("second")
-	hits = comparison.hits()
+	yard.park("first")
+	os.replace(fresh, yard.folder / "lib/libsaid.so")
+	assert [yard.write_down() for _ in range(3)] == ["second"] * 3
+	yard.park("second")
+	hits = yard.hits()
 	deadline = time.monotonic() + PATIENCE
-	while comparison.hits() == hits:
-		assert comparison.write_down() == "second"
+	while yard.hits() == hits:
+		assert yard.write_down() == "second"
 		assert time.monotonic() < deadline, "it is never a hit"
 
 
@@ -130,21 +128,19 @@ int main(int argc, char **argv) {
 """
 
 
-def test_what_a_parked_program_loads_later(comparison: Comparison) -> None:
+def test_what_a_parked_program_loads_later(yard: Yard) -> None:
 	"""A library that it loads itself is a fact like any other: the result is stored, and another one is noticed."""
-	plugin = comparison.library("first", "lib/plugin.so")
-	comparison.write("tool/writer.c", LOADER.replace("LIBRARY", str(plugin)))
-	subprocess.run(
-		["gcc", "-o", "tool/writer", "tool/writer.c", "-ldl"], cwd=comparison.folder, check=True, timeout=PATIENCE
-	)
+	plugin = yard.library("first", "lib/plugin.so")
+	yard.write("tool/writer.c", LOADER.replace("LIBRARY", str(plugin)))
+	subprocess.run(["gcc", "-o", "tool/writer", "tool/writer.c", "-ldl"], cwd=yard.folder, check=True, timeout=PATIENCE)
 	for word in ("first", "second"):
-		comparison.park(word)
-		hits = comparison.hits()
+		yard.park(word)
+		hits = yard.hits()
 		deadline = time.monotonic() + PATIENCE
-		while comparison.hits() == hits:
-			assert comparison.write_down() == word
-			assert time.monotonic() < deadline, f"it is never a hit: {comparison.reasons()}"
-		fresh = comparison.library("second", "lib/plugin.so.new")
+		while yard.hits() == hits:
+			assert yard.write_down() == word
+			assert time.monotonic() < deadline, f"it is never a hit: {yard.reasons()}"
+		fresh = yard.library("second", "lib/plugin.so.new")
 		time.sleep(0.2)
 		os.replace(fresh, plugin)
 
@@ -152,24 +148,24 @@ def test_what_a_parked_program_loads_later(comparison: Comparison) -> None:
 @pytest.mark.parametrize(
 	("compiler", "part"), [("gcc", "cc1"), ("g++", "cc1plus"), ("clang", "clang"), ("clang++", "clang")]
 )
-def test_a_parked_compiler_is_observed(compiler: str, part: str, comparison: Comparison) -> None:
+def test_a_parked_compiler_is_observed(compiler: str, part: str, yard: Yard) -> None:
 	"""What it did before it was parked does not blind it: a compile that ran parked is stored, and a hit."""
 	if not shutil.which(compiler):
 		pytest.skip(f"needs {compiler}")
 	source = "a.cc" if "+" in compiler else "a.c"
-	comparison.write(source, "int one;\n")
+	yard.write(source, "int one;\n")
 	deadline = time.monotonic() + PATIENCE
 	done = 0
 	while done < 3:
-		assert time.monotonic() < deadline, f"it is never parked, or not stored: {comparison.reasons()}"
-		line = f"{compiler} -DNUMBER={next(comparison.numbers)} -c {source} -o a.o"
-		before, stored = (comparison.parked_runs(part), comparison.statistics()["entries"]) if done else (0, 0)
-		comparison.run(line, True)
-		is_parked = 0 < before < comparison.parked_runs(part)
+		assert time.monotonic() < deadline, f"it is never parked, or not stored: {yard.reasons()}"
+		line = f"{compiler} -DNUMBER={next(yard.numbers)} -c {source} -o a.o"
+		before, stored = (yard.parked_runs(part), yard.statistics()["entries"]) if done else (0, 0)
+		yard.run(line, True)
+		is_parked = 0 < before < yard.parked_runs(part)
 		done = max(done, 1)
-		if is_parked and comparison.statistics()["entries"] > stored:
-			hits = comparison.hits()
-			comparison.run(line, True)
-			assert comparison.hits() == hits + 1
+		if is_parked and yard.statistics()["entries"] > stored:
+			hits = yard.hits()
+			yard.run(line, True)
+			assert yard.hits() == hits + 1
 			done += 1
-	assert "not observed" not in comparison.reasons()
+	assert "not observed" not in yard.reasons()

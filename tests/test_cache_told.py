@@ -127,93 +127,87 @@ CXX = '#include <cstdio>\n#include <random>\nint main() { std::random_device d("
 
 
 @pytest.fixture
-def comparison(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	return Facts.make(engine, tmp_path, **{"in.txt": "one\n"})
 
 
-def build(comparison: Facts, text: str, compiler: str = "gcc") -> None:
-	source = comparison.write("tool/teller." + ("cc" if "+" in compiler else "c"), text)
+def build(yard: Facts, text: str, compiler: str = "gcc") -> None:
+	source = yard.write("tool/teller." + ("cc" if "+" in compiler else "c"), text)
 	line = [compiler, "-w", "-O1", "-o", "tool/teller", str(source)]
-	subprocess.run(line, cwd=comparison.folder, check=True, timeout=PATIENCE)
+	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
 
 
-def run_often(comparison: Facts, line: str) -> None:
+def run_often(yard: Facts, line: str) -> None:
 	"""Often enough to be a hit, if it were stored."""
 	time.sleep(0.1)
 	for _ in range(3):
-		assert comparison.run_by_facts(line).returncode == 0
+		assert yard.run_by_facts(line).returncode == 0
 
 
 @pytest.mark.parametrize("name", TOLD)
-def test_what_a_program_is_told_is_not_stored(name: str, comparison: Facts) -> None:
+def test_what_a_program_is_told_is_not_stored(name: str, yard: Facts) -> None:
 	"""The reason is counted, and no run is a hit."""
 	code, reason = TOLD[name]
-	build(comparison, MAIN % code)
+	build(yard, MAIN % code)
 	if name == "attributes":
 		done = subprocess.run(
-			[PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=comparison.folder, check=False
+			[PYTHON, "-c", "import os; os.setxattr('in.txt', 'user.word', b'1')"], cwd=yard.folder, check=False
 		)
 		if done.returncode:
 			pytest.skip("the file system has no attributes for users")
-	run_often(comparison, "tool/teller")
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {reason})
+	run_often(yard, "tool/teller")
+	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
 
 
 @pytest.mark.parametrize("token", ["default", "rdrand", "getentropy", "/dev/urandom"])
-def test_a_random_device_is_not_stored(token: str, comparison: Facts) -> None:
+def test_a_random_device_is_not_stored(token: str, yard: Facts) -> None:
 	"""C++'s way to random numbers asks the processor inside of its library."""
-	build(comparison, CXX % token, "g++")
-	if comparison.run_by_facts("tool/teller").returncode:
+	build(yard, CXX % token, "g++")
+	if yard.run_by_facts("tool/teller").returncode:
 		pytest.skip("this libstdc++ knows no such device")
-	run_often(comparison, "tool/teller")
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {CHANCE})
+	run_often(yard, "tool/teller")
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
 
 
 NUMBERS = ["echo $$ >out", "echo $PPID >out", "echo ${PPID} >out", "sleep 0 & echo $! >out; wait"]
 
 
 @pytest.mark.parametrize("text", NUMBERS)
-def test_a_shell_that_tells_the_number_of_a_process(text: str, comparison: Facts) -> None:
+def test_a_shell_that_tells_the_number_of_a_process(text: str, yard: Facts) -> None:
 	"""In its script or in its command line: it is not stored."""
-	comparison.write("tool/say.sh", text + "\n")
-	run_often(comparison, "sh tool/say.sh")
-	assert comparison.hits() == 0
+	yard.write("tool/say.sh", text + "\n")
+	run_often(yard, "sh tool/say.sh")
+	assert yard.hits() == 0
 	for _ in range(3):
-		line = [comparison.wafcc, "run", "--", "sh", "-c", text]
-		subprocess.run(
-			line, cwd=comparison.folder, env=comparison.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
-		)
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {CHANCE})
+		line = [yard.wafcc, "run", "--", "sh", "-c", text]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
 
 
-def test_a_number_in_a_file_that_a_shell_reads(comparison: Facts) -> None:
+def test_a_number_in_a_file_that_a_shell_reads(yard: Facts) -> None:
 	"""A script that another one reads counts as the script itself does."""
-	comparison.write("tool/say.sh", ". ./tool/part.sh\n")
-	comparison.write("tool/part.sh", "echo $$ >out\n")
-	run_often(comparison, "sh tool/say.sh")
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {CHANCE})
+	yard.write("tool/say.sh", ". ./tool/part.sh\n")
+	yard.write("tool/part.sh", "echo $$ >out\n")
+	run_often(yard, "sh tool/say.sh")
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
 
 
-def test_a_grammar_that_a_shell_has_translated(comparison: Facts) -> None:
+def test_a_grammar_that_a_shell_has_translated(yard: Facts) -> None:
 	"""What others than shells read may have the same signs in it."""
 	if not shutil.which("bison"):
 		pytest.skip("needs bison")
-	comparison.write(
-		"x.y", "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A { $$ = $1; } ;\n%%\n"
-	)
+	yard.write("x.y", "%{\nint yylex(void); void yyerror(const char *s);\n%}\n%token A\n%%\ns: A { $$ = $1; } ;\n%%\n")
 	deadline = time.monotonic() + PATIENCE
-	while not comparison.hits():
-		assert time.monotonic() < deadline, comparison.reasons()
-		line = [comparison.wafcc, "run", "--", "sh", "-c", "bison -d x.y; sort in.txt >out"]
-		subprocess.run(
-			line, cwd=comparison.folder, env=comparison.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
-		)
+	while not yard.hits():
+		assert time.monotonic() < deadline, yard.reasons()
+		line = [yard.wafcc, "run", "--", "sh", "-c", "bison -d x.y; sort in.txt >out"]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, check=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
 
 
-def test_a_python_script_that_tells_the_number_of_its_process(comparison: Facts) -> None:
-	comparison.write("tool/say.py", "import os\nopen('out', 'w').write(str(os.getpid()))\n")
-	run_often(comparison, f"{PYTHON} -S tool/say.py")
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {CHANCE})
+def test_a_python_script_that_tells_the_number_of_its_process(yard: Facts) -> None:
+	yard.write("tool/say.py", "import os\nopen('out', 'w').write(str(os.getpid()))\n")
+	run_often(yard, f"{PYTHON} -S tool/say.py")
+	assert (yard.hits(), set(yard.reasons())) == (0, {CHANCE})
 
 
 KEPT = {
@@ -226,11 +220,11 @@ KEPT = {
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_what_tells_nothing_is_stored(name: str, comparison: Facts) -> None:
+def test_what_tells_nothing_is_stored(name: str, yard: Facts) -> None:
 	"""A program that asks for what is the same in every run is a hit."""
-	build(comparison, MAIN % (KEPT[name] + writes('"one"')))
+	build(yard, MAIN % (KEPT[name] + writes('"one"')))
 	deadline = time.monotonic() + PATIENCE
-	while not comparison.hits():
-		assert time.monotonic() < deadline, comparison.reasons()
-		assert comparison.run_by_facts("tool/teller").returncode == 0
+	while not yard.hits():
+		assert time.monotonic() < deadline, yard.reasons()
+		assert yard.run_by_facts("tool/teller").returncode == 0
 		time.sleep(0.05)

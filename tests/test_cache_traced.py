@@ -30,13 +30,13 @@ MAKE = 'FILE *made = fopen("made", "w"); '
 
 
 @pytest.fixture
-def comparison(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a file to read."""
 	return Facts.make(engine, tmp_path, **{"in.txt": "one\n"})
 
 
-def static(comparison: Facts, code: str, name: str = "tool") -> None:
-	program(comparison, code, name, "-static", "-pthread")
+def static(yard: Facts, code: str, name: str = "tool") -> None:
+	program(yard, code, name, "-static", "-pthread")
 
 
 READS = {
@@ -55,18 +55,18 @@ READS = {
 
 
 @pytest.mark.parametrize("how", READS)
-def test_what_a_static_program_learns_is_a_fact(how: str, comparison: Facts) -> None:
+def test_what_a_static_program_learns_is_a_fact(how: str, yard: Facts) -> None:
 	"""It is a hit as long as all that it has learned is as it was, and made anew when that changes."""
-	(comparison.folder / "folder").mkdir()
-	(comparison.folder / "link").symlink_to("one")
-	static(comparison, "int wait(int *); " + MAKE + READS[how] + " return 0;")
-	comparison.check_until_hit("./tool", "made", FLAVOUR="sweet")
-	comparison.write("in.txt", "another\n")
-	comparison.write("later", "")
-	(comparison.folder / "link").unlink()
-	(comparison.folder / "link").symlink_to("another")
-	assert comparison.check("./tool", "made", FLAVOUR="sour").startswith("miss")
-	comparison.check_until_hit("./tool", "made", FLAVOUR="sour")
+	(yard.folder / "folder").mkdir()
+	(yard.folder / "link").symlink_to("one")
+	static(yard, "int wait(int *); " + MAKE + READS[how] + " return 0;")
+	yard.check_until_hit("./tool", "made", FLAVOUR="sweet")
+	yard.write("in.txt", "another\n")
+	yard.write("later", "")
+	(yard.folder / "link").unlink()
+	(yard.folder / "link").symlink_to("another")
+	assert yard.check("./tool", "made", FLAVOUR="sour").startswith("miss")
+	yard.check_until_hit("./tool", "made", FLAVOUR="sour")
 
 
 DRAWS = {
@@ -80,35 +80,35 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("what", DRAWS)
-def test_what_a_static_program_draws_is_never_stored(what: str, comparison: Facts) -> None:
+def test_what_a_static_program_draws_is_never_stored(what: str, yard: Facts) -> None:
 	"""The kernel's own object, by which clocks are read without a call, is hidden from it."""
 	code, reason = DRAWS[what]
 	if what == "counter" and os.uname().machine != "x86_64":
 		pytest.skip("needs an x86-64 processor")
-	static(comparison, "free(malloc(9)); " + code + MAKE + 'fprintf(made, "%ld", (long)drawn); return 0;')
+	static(yard, "free(malloc(9)); " + code + MAKE + 'fprintf(made, "%ld", (long)drawn); return 0;')
 	for _ in range(3):
-		assert comparison.run_by_facts("./tool").returncode == 0
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {reason})
+		assert yard.run_by_facts("./tool").returncode == 0
+	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
 
 
-def test_a_program_of_go(comparison: Facts) -> None:
+def test_a_program_of_go(yard: Facts) -> None:
 	"""Its runtime measures and seeds; the time that the program itself asks for counts."""
 	go = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
 	if not go:
 		pytest.skip("needs go")
-	comparison.write("tool.go", GO)
-	environ = {**os.environ, "CGO_ENABLED": "0", "GOCACHE": str(comparison.folder / "cache"), "GOFLAGS": "-mod=mod"}
+	yard.write("tool.go", GO)
+	environ = {**os.environ, "CGO_ENABLED": "0", "GOCACHE": str(yard.folder / "cache"), "GOFLAGS": "-mod=mod"}
 	build = [go, "build", "-o", "tool", "tool.go"]
-	subprocess.run(build, cwd=comparison.folder, env=environ, check=True, timeout=PATIENCE)
-	comparison.check_until_hit("./tool", "made", FLAVOUR="sweet")
-	assert comparison.check("./tool", "made", FLAVOUR="sour").startswith("miss")
-	comparison.write("in.txt", "two\n")
-	assert comparison.check("./tool", "made", FLAVOUR="sweet").startswith("miss")
-	hits = comparison.hits()
+	subprocess.run(build, cwd=yard.folder, env=environ, check=True, timeout=PATIENCE)
+	yard.check_until_hit("./tool", "made", FLAVOUR="sweet")
+	assert yard.check("./tool", "made", FLAVOUR="sour").startswith("miss")
+	yard.write("in.txt", "two\n")
+	assert yard.check("./tool", "made", FLAVOUR="sweet").startswith("miss")
+	hits = yard.hits()
 	for _ in range(2):
-		assert comparison.run_by_facts("./tool now", FLAVOUR="sweet").returncode == 0
-	assert comparison.hits() == hits
-	assert "reads the clock" in comparison.reasons()
+		assert yard.run_by_facts("./tool now", FLAVOUR="sweet").returncode == 0
+	assert yard.hits() == hits
+	assert "reads the clock" in yard.reasons()
 
 
 # What would show to a program that it is not alone.
@@ -139,67 +139,67 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("what", SHOWN)
-def test_a_static_program_does_what_it_does_alone(what: str, comparison: Facts) -> None:
+def test_a_static_program_does_what_it_does_alone(what: str, yard: Facts) -> None:
 	"""Prints and returns the same with and without the cache, and finds nothing of ours."""
-	static(comparison, SHOWN[what] + " return 0;")
+	static(yard, SHOWN[what] + " return 0;")
 	alone = subprocess.run(
 		["./tool", "a", "b"],
-		cwd=comparison.folder,
-		env=comparison.environ,
+		cwd=yard.folder,
+		env=yard.environ,
 		stdin=subprocess.DEVNULL,
 		capture_output=True,
 		timeout=PATIENCE,
 		check=False,
 	)
 	for _ in range(3):
-		found = comparison.run_by_facts("./tool a b")
+		found = yard.run_by_facts("./tool a b")
 		assert (found.returncode, found.stdout, found.stderr) == (alone.returncode, alone.stdout, alone.stderr)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs the superuser, who gives rights to files")
 @pytest.mark.parametrize("line", ["./tool", "sh start.sh"])
-def test_a_program_with_rights_of_its_own_keeps_them(line: str, comparison: Facts) -> None:
+def test_a_program_with_rights_of_its_own_keeps_them(line: str, yard: Facts) -> None:
 	"""The kernel gives them only to a program that is not traced: so it is not."""
 	show = 'char line[999]; FILE *file = fopen("/proc/self/status", "r"); while (fgets(line, 999, file)) '
-	static(comparison, MAKE + show + 'if (!strncmp(line, "TracerPid", 9)) fputs(line, made); return 0;')
-	comparison.write("start.sh", "./tool\n")
+	static(yard, MAKE + show + 'if (!strncmp(line, "TracerPid", 9)) fputs(line, made); return 0;')
+	yard.write("start.sh", "./tool\n")
 	try:
-		os.setxattr(comparison.folder / "tool", "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+		os.setxattr(yard.folder / "tool", "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
 	except OSError as e:
 		pytest.skip(f"needs a file system that keeps capabilities: {e}")
 	for _ in range(2):
-		assert comparison.run_by_facts(line).returncode == 0
-		assert (comparison.folder / "made").read_text() == "TracerPid:\t0\n"
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {"not observed"})
+		assert yard.run_by_facts(line).returncode == 0
+		assert (yard.folder / "made").read_text() == "TracerPid:\t0\n"
+	assert (yard.hits(), set(yard.reasons())) == (0, {"not observed"})
 
 
-def test_a_signal_ends_a_static_program(comparison: Facts) -> None:
+def test_a_signal_ends_a_static_program(yard: Facts) -> None:
 	"""It is told as the signal that it is."""
-	static(comparison, "int raise(int); raise(15); return 0;")
-	alone = subprocess.run(["./tool"], cwd=comparison.folder, check=False, timeout=PATIENCE).returncode
-	assert comparison.run_by_facts("./tool").returncode in (alone, 128 - alone) and alone == -signal.SIGTERM
+	static(yard, "int raise(int); raise(15); return 0;")
+	alone = subprocess.run(["./tool"], cwd=yard.folder, check=False, timeout=PATIENCE).returncode
+	assert yard.run_by_facts("./tool").returncode in (alone, 128 - alone) and alone == -signal.SIGTERM
 
 
-def test_a_limit_on_addresses_holds_up_nothing(comparison: Facts) -> None:
+def test_a_limit_on_addresses_holds_up_nothing(yard: Facts) -> None:
 	"""A small static program runs where the witness could not begin; nothing is stored then."""
-	static(comparison, MAKE + 'fputs("done", made); return 0;')
+	static(yard, MAKE + 'fputs("done", made); return 0;')
 	for line in ("./tool", "sh start.sh"):
-		comparison.write("start.sh", "./tool\n")
-		limited = f"ulimit -v 200000; exec {comparison.wafcc} run -- {line}"
+		yard.write("start.sh", "./tool\n")
+		limited = f"ulimit -v 200000; exec {yard.wafcc} run -- {line}"
 		for _ in range(2):
-			(comparison.folder / "made").unlink(missing_ok=True)
+			(yard.folder / "made").unlink(missing_ok=True)
 			done = subprocess.run(
 				["sh", "-c", limited],
-				cwd=comparison.folder,
-				env=comparison.environ,
+				cwd=yard.folder,
+				env=yard.environ,
 				stdin=subprocess.DEVNULL,
 				timeout=PATIENCE,
 			)
-			assert (done.returncode, (comparison.folder / "made").read_text()) == (0, "done")
-	assert comparison.hits() == 0
+			assert (done.returncode, (yard.folder / "made").read_text()) == (0, "done")
+	assert yard.hits() == 0
 
 
-def find_tracers(comparison: Facts) -> List[int]:
+def find_tracers(yard: Facts) -> List[int]:
 	found = []
 	for entry in pathlib.Path("/proc").iterdir():
 		if entry.name.isdecimal():
@@ -212,22 +212,22 @@ def find_tracers(comparison: Facts) -> List[int]:
 	return found
 
 
-def test_a_tracer_that_is_killed_harms_nothing(comparison: Facts) -> None:
+def test_a_tracer_that_is_killed_harms_nothing(yard: Facts) -> None:
 	"""The program runs on to its end, and what came of it is not stored."""
-	static(comparison, 'while (access("go", F_OK)) usleep(10000); ' + MAKE + 'fputs("done", made); return 0;', "slow")
-	line = [comparison.wafcc, "run", "--", "./slow"]
-	child = subprocess.Popen(line, cwd=comparison.folder, env=comparison.environ, stdin=subprocess.DEVNULL)
+	static(yard, 'while (access("go", F_OK)) usleep(10000); ' + MAKE + 'fputs("done", made); return 0;', "slow")
+	line = [yard.wafcc, "run", "--", "./slow"]
+	child = subprocess.Popen(line, cwd=yard.folder, env=yard.environ, stdin=subprocess.DEVNULL)
 	try:
 		deadline = time.monotonic() + PATIENCE
-		while not (tracers := find_tracers(comparison)):
+		while not (tracers := find_tracers(yard)):
 			assert time.monotonic() < deadline, "it is not traced"
 			time.sleep(0.02)
 		for tracer in tracers:
 			os.kill(tracer, signal.SIGKILL)
-		comparison.write("go", "")
+		yard.write("go", "")
 		assert child.wait(PATIENCE) == 0
 	finally:
 		child.kill()
 		child.wait()
-	assert (comparison.folder / "made").read_text() == "done"
-	assert "not observed" in comparison.reasons()
+	assert (yard.folder / "made").read_text() == "done"
+	assert "not observed" in yard.reasons()

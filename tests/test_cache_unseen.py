@@ -16,29 +16,29 @@ LINE = "tool/gcc -c a.c -o a.o"
 
 
 @pytest.fixture
-def comparison(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
+def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path) -> Facts:
 	"""A folder with a source that needs a macro, which a wrapper called gcc gives."""
 	files = {"a.c": SOURCE, "one/x.h": "#define X 1\n", "two/x.h": "#define X 2\n"}
-	comparison = Facts.make(engine, tmp_path, **files)
-	(comparison.folder / "cur").symlink_to("one")
-	comparison.write("flag", "one")
-	return comparison
+	yard = Facts.make(engine, tmp_path, **files)
+	(yard.folder / "cur").symlink_to("one")
+	yard.write("flag", "one")
+	return yard
 
 
-def script(comparison: Facts, text: str, name: str = "tool/gcc") -> None:
-	comparison.write(name, text).chmod(0o755)
+def script(yard: Facts, text: str, name: str = "tool/gcc") -> None:
+	yard.write(name, text).chmod(0o755)
 
 
-def program(comparison: Facts, code: str, name: str, *options: str) -> None:
+def program(yard: Facts, code: str, name: str, *options: str) -> None:
 	"""Compile a program of this `main`."""
-	source = comparison.write(
+	source = yard.write(
 		f"{name}.c",
 		"#define _GNU_SOURCE\n#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n"
 		"#include <sys/random.h>\n#include <sys/stat.h>\n#include <time.h>\n"
 		"#include <unistd.h>\nint main(int argc, char **argv) {\n%s\n}\n" % code,
 	)
 	line = ["gcc", "-w", "-o", name, str(source), *options]
-	subprocess.run(line, cwd=comparison.folder, check=True, timeout=PATIENCE)
+	subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
 	source.unlink()
 
 
@@ -60,60 +60,58 @@ WRAPPERS = {
 
 
 @pytest.mark.parametrize("name", WRAPPERS)
-def test_variables_of_a_script_that_is_called_like_a_compiler(name: str, comparison: Facts) -> None:
+def test_variables_of_a_script_that_is_called_like_a_compiler(name: str, yard: Facts) -> None:
 	"""A wrapper's own variables count: another value gives what the wrapper gives then."""
-	script(comparison, WRAPPERS[name])
+	script(yard, WRAPPERS[name])
 	for _ in range(3):
 		for flavour in ("sweet", "sour"):
-			comparison.same(LINE, FLAVOUR=flavour)
+			yard.same(LINE, FLAVOUR=flavour)
 
 
 @pytest.mark.parametrize("name", ["sh", "sh, no exec", "env", "python"])
-def test_a_script_that_is_called_like_a_compiler_hits(name: str, comparison: Facts) -> None:
+def test_a_script_that_is_called_like_a_compiler_hits(name: str, yard: Facts) -> None:
 	"""What it did is known, so that the same is a hit, and another variable that it may have read is a miss."""
-	script(comparison, WRAPPERS[name])
-	comparison.until_hit(LINE, FLAVOUR="sweet")
-	assert comparison.same(LINE, FLAVOUR="sour").startswith("miss")
+	script(yard, WRAPPERS[name])
+	yard.until_hit(LINE, FLAVOUR="sweet")
+	assert yard.same(LINE, FLAVOUR="sour").startswith("miss")
 
 
-def test_files_of_a_script_that_is_called_like_a_compiler(comparison: Facts) -> None:
+def test_files_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
 	"""A file that only the wrapper reads is a fact."""
-	script(comparison, '#!/bin/sh\nread -r flavour <flag\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
-	comparison.until_hit(LINE)
-	comparison.write("flag", "two")
-	assert comparison.same(LINE).startswith("miss")
+	script(yard, '#!/bin/sh\nread -r flavour <flag\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
+	yard.until_hit(LINE)
+	yard.write("flag", "two")
+	assert yard.same(LINE).startswith("miss")
 
 
-def test_the_time_of_a_script_that_is_called_like_a_compiler(comparison: Facts) -> None:
+def test_the_time_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
 	"""A wrapper that writes the time into the result is never a hit."""
-	script(comparison, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(date +%N)\\"" "$@"\n')
+	script(yard, '#!/bin/sh\nexec /usr/bin/gcc "-DFLAVOUR=\\"$(date +%N)\\"" "$@"\n')
 	for _ in range(3):
-		assert comparison.run(LINE, True).status == 0
+		assert yard.run(LINE, True).status == 0
 		time.sleep(0.1)
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {"reads the clock"})
+	assert (yard.hits(), set(yard.reasons())) == (0, {"reads the clock"})
 
 
-def test_the_input_of_a_script_that_is_called_like_a_compiler(comparison: Facts) -> None:
+def test_the_input_of_a_script_that_is_called_like_a_compiler(yard: Facts) -> None:
 	"""A wrapper that reads its standard input gives what is there."""
-	script(comparison, '#!/bin/sh\nread -r flavour\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
+	script(yard, '#!/bin/sh\nread -r flavour\nexec /usr/bin/gcc "-DFLAVOUR=\\"$flavour\\"" "$@"\n')
 	made = []
 	for flavour in ("one", "two") * 3:
-		line = [comparison.wafcc, *LINE.split()]
-		subprocess.run(
-			line, cwd=comparison.folder, env=comparison.environ, input=flavour.encode(), check=True, timeout=PATIENCE
-		)
-		made.append(flavour.encode() in (comparison.folder / "a.o").read_bytes())
+		line = [yard.wafcc, *LINE.split()]
+		subprocess.run(line, cwd=yard.folder, env=yard.environ, input=flavour.encode(), check=True, timeout=PATIENCE)
+		made.append(flavour.encode() in (yard.folder / "a.o").read_bytes())
 	assert all(made)
 
 
-def test_a_static_program_that_is_called_like_a_compiler(comparison: Facts) -> None:
+def test_a_static_program_that_is_called_like_a_compiler(yard: Facts) -> None:
 	"""What starts an observed program, and is observed by the second witness only, has facts of its own."""
-	program(comparison, BY_VARIABLE, "tool/gcc", "-static")
+	program(yard, BY_VARIABLE, "tool/gcc", "-static")
 	for _ in range(3):
 		for flavour in ("sweet", "sour"):
-			comparison.same(LINE, FLAVOUR=flavour)
-	comparison.until_hit(LINE, FLAVOUR="sweet")
-	assert comparison.same(LINE, FLAVOUR="bitter").startswith("miss")
+			yard.same(LINE, FLAVOUR=flavour)
+	yard.until_hit(LINE, FLAVOUR="sweet")
+	assert yard.same(LINE, FLAVOUR="bitter").startswith("miss")
 
 
 # What a program may put into the result, and the reason for which it is not stored.
@@ -138,34 +136,34 @@ BECOME_GCC = """
 
 @pytest.mark.parametrize("name", ["gcc", "cc1", "x86_64-linux-gnu-gcc-12"])
 @pytest.mark.parametrize("what", DRAWN)
-def test_what_a_program_that_is_called_like_a_compiler_draws(what: str, name: str, comparison: Facts) -> None:
+def test_what_a_program_that_is_called_like_a_compiler_draws(what: str, name: str, yard: Facts) -> None:
 	"""A name says nothing of what a program does with clocks and numbers: it has no text of a compiler."""
 	code, reason = DRAWN[what]
-	program(comparison, code + BECOME_GCC, "tool/gcc")
+	program(yard, code + BECOME_GCC, "tool/gcc")
 	if name != "gcc":
-		(comparison.folder / "tool/gcc").rename(comparison.folder / "tool" / name)
-		(comparison.folder / "tool/gcc").symlink_to(name)
+		(yard.folder / "tool/gcc").rename(yard.folder / "tool" / name)
+		(yard.folder / "tool/gcc").symlink_to(name)
 	for _ in range(3):
-		assert comparison.run(LINE, True).status == 0
-	assert (comparison.hits(), set(comparison.reasons())) == (0, {reason})
+		assert yard.run(LINE, True).status == 0
+	assert (yard.hits(), set(yard.reasons())) == (0, {reason})
 
 
-def test_the_time_of_a_file_that_a_program_like_a_compiler_asks_for(comparison: Facts) -> None:
+def test_the_time_of_a_file_that_a_program_like_a_compiler_asks_for(yard: Facts) -> None:
 	"""A compiler does not go by the times of files; who knows what a program does that is called like one."""
 	code = 'struct stat found; stat("flag", &found); unsigned drawn = found.st_mtime;'
-	program(comparison, code + BECOME_GCC, "tool/gcc")
-	comparison.until_hit(LINE)
+	program(yard, code + BECOME_GCC, "tool/gcc")
+	yard.until_hit(LINE)
 	for moment in (1_000_000_000, 1_000_000_001, 1_000_000_000):
-		os.utime(comparison.folder / "flag", (moment, moment))
-		comparison.same(LINE)
+		os.utime(yard.folder / "flag", (moment, moment))
+		yard.same(LINE)
 
 
-def test_a_compiler_outside_of_the_system_is_known(comparison: Facts) -> None:
+def test_a_compiler_outside_of_the_system_is_known(yard: Facts) -> None:
 	"""A copy of the real driver is the compiler that it says it is, wherever it is."""
 	driver = pathlib.Path("/usr/bin/gcc").resolve()
-	(comparison.folder / "tool").mkdir()
-	shutil.copy(driver, comparison.folder / "tool/gcc")
-	comparison.until_hit(
+	(yard.folder / "tool").mkdir()
+	shutil.copy(driver, yard.folder / "tool/gcc")
+	yard.until_hit(
 		f"{LINE} -DFLAVOUR=1 -B{subprocess.check_output([driver, '-print-prog-name=cc1'], text=True).strip()[:-3]}"
 	)
 
@@ -181,33 +179,33 @@ STATIC_AS = """
 
 
 @pytest.mark.parametrize("how", ["-static", "-static-pie", "-O0"])
-def test_an_assembler_of_another_kind(how: str, comparison: Facts) -> None:
+def test_an_assembler_of_another_kind(how: str, yard: Facts) -> None:
 	"""An assembler that becomes the real one is known with the file that it reads, however it is linked."""
 	if (
 		how == "-static-pie"
 		and subprocess.run(["gcc", how, "-x", "c", "/dev/null", "-r", "-o", "/dev/null"], check=False).returncode
 	):
 		pytest.skip("needs -static-pie")
-	program(comparison, STATIC_AS, "parts/as", how)
+	program(yard, STATIC_AS, "parts/as", how)
 	line = 'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'
 	for text in ("one", "one", "one", "two", "one", "two"):
-		comparison.write("flag", text)
-		plain, cached = comparison.run(line, False), comparison.run(line, True)
+		yard.write("flag", text)
+		plain, cached = yard.run(line, False), yard.run(line, True)
 		assert (plain.status, plain.files) == (cached.status, cached.files), text
 
 
 @pytest.mark.parametrize("middle", ["static", "dynamic"])
-def test_a_program_between_two_others(middle: str, comparison: Facts) -> None:
+def test_a_program_between_two_others(middle: str, yard: Facts) -> None:
 	"""What a program below a static one does is not taken for what the static one did."""
-	program(comparison, 'FILE *file = fopen("made", "w"); return fputs("last", file) < 0;', "last")
-	program(comparison, 'if (access("flag", F_OK) == 0) return execl("./last", "last", NULL); return 3;', "middle",
+	program(yard, 'FILE *file = fopen("made", "w"); return fputs("last", file) < 0;', "last")
+	program(yard, 'if (access("flag", F_OK) == 0) return execl("./last", "last", NULL); return 3;', "middle",
 		*(["-static"] if middle == "static" else []))  # fmt: skip
-	program(comparison, 'return execl("./middle", "middle", NULL);', "first")
-	comparison.check_until_hit("./first", "made")
+	program(yard, 'return execl("./middle", "middle", NULL);', "first")
+	yard.check_until_hit("./first", "made")
 	for _ in range(3):
-		comparison.check("./first", "made")
-	(comparison.folder / "flag").unlink()
-	assert comparison.check("./first", "made") is not None
+		yard.check("./first", "made")
+	(yard.folder / "flag").unlink()
+	assert yard.check("./first", "made") is not None
 
 
 WAYS = {
@@ -224,15 +222,15 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_program_that_is_started_in_any_way_is_a_fact(way: str, comparison: Facts) -> None:
+def test_a_program_that_is_started_in_any_way_is_a_fact(way: str, yard: Facts) -> None:
 	"""Exchange the program that is started: what it makes is made anew."""
 	more = "extern char **environ; int child, wait(int *);\n"
 	more += "\tint posix_spawn(int *, const char *, void *, void *, char **, char **);\n"
-	program(comparison, more + f"\treturn {WAYS[way]};", "first")
+	program(yard, more + f"\treturn {WAYS[way]};", "first")
 	for text in ("one", "one", "one", "two", "one"):
-		program(comparison, 'FILE *file = fopen("made", "w"); return fputs("%s", file) < 0;' % text, "new")
-		os.replace(comparison.folder / "new", comparison.folder / "last")
-		comparison.check("./first", "made")
+		program(yard, 'FILE *file = fopen("made", "w"); return fputs("%s", file) < 0;' % text, "new")
+		os.replace(yard.folder / "new", yard.folder / "last")
+		yard.check("./first", "made")
 
 
 # Copies what is behind a name into `made`, the name being another one for `in.txt`.
@@ -254,13 +252,13 @@ NAMES = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_leads_elsewhere(name: str, comparison: Facts) -> None:
+def test_a_name_that_leads_elsewhere(name: str, yard: Facts) -> None:
 	"""A file that is read by way of the process's own state is a fact, or nothing is stored."""
-	comparison.write("in.txt", "one")
-	program(comparison, COPY.format(NAMES[name]), "own")
+	yard.write("in.txt", "one")
+	program(yard, COPY.format(NAMES[name]), "own")
 	for text in ("one", "one", "one", "two", "one"):
-		comparison.write("in.txt", text)
-		comparison.check("./own", "made", HERE=str(comparison.folder))
+		yard.write("in.txt", text)
+		yard.check("./own", "made", HERE=str(yard.folder))
 
 
 LIBRARIES = {
@@ -271,28 +269,28 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("way", LIBRARIES)
-def test_a_library_by_a_relative_path(way: str, comparison: Facts) -> None:
+def test_a_library_by_a_relative_path(way: str, yard: Facts) -> None:
 	"""A library whose name begins like the kernel's own is a fact."""
 	options, use, variables = LIBRARIES[way]
 
 	def make(word: str) -> None:
 		write = "extern int creat(const char *, int); extern long write(int, const char *, long);\n"
 		write += "__attribute__((constructor))"
-		comparison.write(
+		yard.write(
 			"late.c",
 			f'{write} void init(void) {{ write(creat("made", 0666), "{word}", 3); }} int late(void) {{ return 0; }}\n',
 		)
-		(comparison.folder / "lib").mkdir(exist_ok=True)
+		(yard.folder / "lib").mkdir(exist_ok=True)
 		line = ["gcc", "-w", "-shared", "-fPIC", "-o", "lib/new.so", "late.c"]
-		subprocess.run(line, cwd=comparison.folder, check=True, timeout=PATIENCE)
-		os.replace(comparison.folder / "lib/new.so", comparison.folder / "lib/liblate.so")
-		(comparison.folder / "late.c").unlink()
+		subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+		os.replace(yard.folder / "lib/new.so", yard.folder / "lib/liblate.so")
+		(yard.folder / "late.c").unlink()
 
 	make("one")
-	program(comparison, f"{use} return got == (void *)1;", "own", *f"-Llib {options}".split())
+	program(yard, f"{use} return got == (void *)1;", "own", *f"-Llib {options}".split())
 	for word in ("one", "one", "one", "two", "one"):
 		make(word)
-		comparison.check("./own", "made", **variables)
+		yard.check("./own", "made", **variables)
 
 
 # How the loader is told of the folder `first`, in which there is nothing yet.
@@ -305,69 +303,69 @@ SEARCHES: Dict[str, Tuple[str, Dict[str, str]]] = {
 
 @pytest.mark.parametrize("name", ["liblate.so", "glibc-hwcaps/x86-64-v2/liblate.so"])
 @pytest.mark.parametrize("way", SEARCHES)
-def test_a_library_that_newly_appears(way: str, name: str, comparison: Facts) -> None:
+def test_a_library_that_newly_appears(way: str, name: str, yard: Facts) -> None:
 	"""It stands where the loader looks before it comes to the one that it has found until now."""
 	options, variables = SEARCHES[way]
 	for folder, number in (("lib", 1), ("draft", 2)):
-		comparison.write("late.c", f"int late(void) {{ return {number}; }}\n")
-		(comparison.folder / folder).mkdir()
+		yard.write("late.c", f"int late(void) {{ return {number}; }}\n")
+		(yard.folder / folder).mkdir()
 		line = ["gcc", "-shared", "-fPIC", "-Wl,-soname,liblate.so", "-o", f"{folder}/liblate.so", "late.c"]
-		subprocess.run(line, cwd=comparison.folder, check=True, timeout=PATIENCE)
-	(comparison.folder / "first").mkdir()
+		subprocess.run(line, cwd=yard.folder, check=True, timeout=PATIENCE)
+	(yard.folder / "first").mkdir()
 	code = 'int late(void); FILE *made = fopen("made", "w"); fprintf(made, "%d", late()); return 0;'
-	program(comparison, code, "own", *f"-Llib -llate {options}".split())
-	comparison.check_until_hit("./own", "made", **variables)
-	(comparison.folder / "first" / name).parent.mkdir(parents=True, exist_ok=True)
-	(comparison.folder / "draft/liblate.so").rename(comparison.folder / "first" / name)
-	assert comparison.check("./own", "made", **variables).startswith("miss")
-	comparison.check_until_hit("./own", "made", **variables)
-	(comparison.folder / "first" / name).unlink()
-	comparison.check("./own", "made", **variables)
+	program(yard, code, "own", *f"-Llib -llate {options}".split())
+	yard.check_until_hit("./own", "made", **variables)
+	(yard.folder / "first" / name).parent.mkdir(parents=True, exist_ok=True)
+	(yard.folder / "draft/liblate.so").rename(yard.folder / "first" / name)
+	assert yard.check("./own", "made", **variables).startswith("miss")
+	yard.check_until_hit("./own", "made", **variables)
+	(yard.folder / "first" / name).unlink()
+	yard.check("./own", "made", **variables)
 
 
-def turn(comparison: Facts, target: str) -> None:
-	(comparison.folder / "new").symlink_to(target)
-	os.replace(comparison.folder / "new", comparison.folder / "cur")
+def turn(yard: Facts, target: str) -> None:
+	(yard.folder / "new").symlink_to(target)
+	os.replace(yard.folder / "new", yard.folder / "cur")
 
 
-def exchange(comparison: Facts, target: str) -> None:
+def exchange(yard: Facts, target: str) -> None:
 	"""`cur` is a folder here, and two folders change places."""
-	(comparison.folder / "cur").rename(comparison.folder / "old")
-	(comparison.folder / target).rename(comparison.folder / "cur")
+	(yard.folder / "cur").rename(yard.folder / "old")
+	(yard.folder / target).rename(yard.folder / "cur")
 
 
 @pytest.mark.parametrize("way", [turn, exchange])
-def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str], None], comparison: Facts) -> None:
+def test_a_link_that_is_turned_while_the_compiler_runs(way: Callable[[Facts, str], None], yard: Facts) -> None:
 	"""A header's path leads elsewhere when the compile is over: nothing is concluded from what is there then."""
 	if way is exchange:
-		(comparison.folder / "cur").unlink()
-		(comparison.folder / "one").rename(comparison.folder / "cur")
+		(yard.folder / "cur").unlink()
+		(yard.folder / "one").rename(yard.folder / "cur")
 	# the assembler waits after the header was read, by a descriptor that is no file
 	program(
-		comparison,
+		yard,
 		'char x; read(atoi(getenv("GATE")), &x, 1); argv[0] = "as"; return execv("/usr/bin/as", argv);',
 		"parts/as",
 	)
 	compile_it = 'gcc -Bparts/ -DFLAVOUR="x" -c a.c -o a.o'
-	line = [comparison.wafcc, *compile_it.split()]
+	line = [yard.wafcc, *compile_it.split()]
 	read, write = os.pipe()
 	try:
 		compiler = subprocess.Popen(
-			line, cwd=comparison.folder, env={**comparison.environ, "GATE": "0"}, stdin=read, stdout=subprocess.DEVNULL
+			line, cwd=yard.folder, env={**yard.environ, "GATE": "0"}, stdin=read, stdout=subprocess.DEVNULL
 		)
 		deadline = time.monotonic() + PATIENCE
-		while not is_running(comparison.folder / "parts/as"):
+		while not is_running(yard.folder / "parts/as"):
 			assert time.monotonic() < deadline
 			time.sleep(0.01)
-		way(comparison, "two")
+		way(yard, "two")
 		os.write(write, b"x")
 		assert compiler.wait(PATIENCE) == 0
 	finally:
 		os.close(read)
 		os.close(write)
-	(comparison.folder / "a.o").unlink()
-	plain = comparison.run(compile_it, False, GATE="99")
-	cached = comparison.run(compile_it, True, GATE="99")
+	(yard.folder / "a.o").unlink()
+	plain = yard.run(compile_it, False, GATE="99")
+	cached = yard.run(compile_it, True, GATE="99")
 	assert cached.files == plain.files
 
 

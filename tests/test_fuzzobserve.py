@@ -75,8 +75,8 @@ def test_a_seed_makes_the_same_programs() -> None:
 	assert draw(8, range(50), actions)(flavours) != first
 
 
-OPENED = '1 openat(AT_FDCWD</comparison>, "a.txt", O_RDONLY) = 3</comparison/a.txt>'
-STATED = '1 newfstatat(AT_FDCWD</comparison>, "a.txt", {st_mode=S_IFREG|0644, ...}, 0) = 0'
+OPENED = '1 openat(AT_FDCWD</yard>, "a.txt", O_RDONLY) = 3</yard/a.txt>'
+STATED = '1 newfstatat(AT_FDCWD</yard>, "a.txt", {st_mode=S_IFREG|0644, ...}, 0) = 0'
 
 
 def access(kind: str, path: str, process: int = 1, **more: object) -> Access:
@@ -87,15 +87,15 @@ def access(kind: str, path: str, process: int = 1, **more: object) -> Access:
 	("lines", "noted", "missed"),
 	[
 		([OPENED], [access("open", "a.txt", reads=True, writes=False)], []),
-		([OPENED], [access("open", "/comparison/a.txt", reads=True, writes=False)], []),
+		([OPENED], [access("open", "/yard/a.txt", reads=True, writes=False)], []),
 		([OPENED], [access("open", "b.txt", reads=True, writes=False)], ["content a.txt"]),
 		([OPENED], [access("find", "a.txt")], ["content a.txt"]),
 		([STATED], [access("look", "a.txt", follows=True)], []),
 		([STATED], [access("look", "a.txt", follows=False)], ["status a.txt"]),
 		(
-			[OPENED, '1 openat(AT_FDCWD</comparison>, "/proc/self/fd/3", O_RDONLY) = 4</comparison/a.txt>'],
+			[OPENED, '1 openat(AT_FDCWD</yard>, "/proc/self/fd/3", O_RDONLY) = 4</yard/a.txt>'],
 			[access("find", "a.txt"), access("open", "/proc/self/fd/3", reads=True, writes=False)],
-			["content a.txt", "content /comparison/a.txt"],
+			["content a.txt", "content /yard/a.txt"],
 		),
 		(
 			['1 chdir("dir") = 0', '1 stat("c.txt", {...}) = 0'],
@@ -114,7 +114,7 @@ def access(kind: str, path: str, process: int = 1, **more: object) -> Access:
 		),
 		(
 			["1 vfork( <unfinished ...>", '2 execve("/b", ["b"], 0x1 /* 0 vars */) = 0', "1 <... vfork resumed>) = 2"],
-			[access("execute", "/b"), access("begin", "/b", 2, folder="/comparison")],
+			[access("execute", "/b"), access("begin", "/b", 2, folder="/yard")],
 			[],
 		),
 		(
@@ -131,10 +131,10 @@ def access(kind: str, path: str, process: int = 1, **more: object) -> Access:
 def test_what_is_not_noted_is_told(lines: List[str], noted: List[Access], missed: List[str]) -> None:
 	"""A path counts as noted only in a way that says as much as what the kernel did; a program only if it began."""
 	trace = ['1 execve("/a", ["a"], 0x1 /* 0 vars */) = 0', *lines, ""]
-	accesses = [access("begin", "/a", folder="/comparison"), *noted]
+	accesses = [access("begin", "/a", folder="/yard"), *noted]
 	observation = Observation(0, accesses, [], "\n".join(trace), [])
-	assert ["%s %s" % (miss.need, miss.path) for miss in compare(observation, "/comparison", [])] == missed
-	assert compare(observation._replace(blind=["it cannot be observed"]), "/comparison", []) == []
+	assert ["%s %s" % (miss.need, miss.path) for miss in compare(observation, "/yard", [])] == missed
+	assert compare(observation._replace(blind=["it cannot be observed"]), "/yard", []) == []
 
 
 @pytest.mark.parametrize("seed", [1, 2])

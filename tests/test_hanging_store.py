@@ -15,7 +15,7 @@ from cache_support import PATIENCE, Lab
 COUNT = 12
 
 
-class Comparison(Lab):
+class Yard(Lab):
 	"""Sources, and a store on a file system of its own."""
 
 	def compile(self, number: int, **how: int) -> "subprocess.CompletedProcess[str]":
@@ -33,16 +33,16 @@ class Comparison(Lab):
 		return subprocess.run(line, env=self.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def make_comparison(engine: str, tmp_path: pathlib.Path, store: pathlib.Path) -> Comparison:
-	folder = tmp_path / "comparison"
+def make_yard(engine: str, tmp_path: pathlib.Path, store: pathlib.Path) -> Yard:
+	folder = tmp_path / "yard"
 	folder.mkdir()
-	comparison = Comparison(engine, folder, tmp_path / "home")
-	comparison.environ["WAFCC_DIR"] = str(store)
+	yard = Yard(engine, folder, tmp_path / "home")
+	yard.environ["WAFCC_DIR"] = str(store)
 	for number in range(COUNT):
-		comparison.write(f"f{number}.c", f"int f{number}(void) {{ return {number}; }}\n")
+		yard.write(f"f{number}.c", f"int f{number}(void) {{ return {number}; }}\n")
 	for number in range(COUNT // 2):
-		comparison.compile(number)
-	return comparison
+		yard.compile(number)
+	return yard
 
 
 @pytest.mark.skipif(not shutil.which("bindfs"), reason="needs bindfs")
@@ -59,17 +59,17 @@ def test_a_program_that_serves_the_store_is_stopped(engine: str, runtime: pathli
 				pytest.skip("needs to mount file systems of programs (FUSE)")
 			assert time.monotonic() < deadline, "bindfs does not mount"
 			time.sleep(0.02)
-		comparison = make_comparison(engine, tmp_path, mount / "store")
+		yard = make_yard(engine, tmp_path, mount / "store")
 		assert not list(runtime.glob("*.card-*")), "the front would look at the store by itself"
 		served.send_signal(signal.SIGSTOP)
 		deadline = time.monotonic() + PATIENCE
-		comparison.compile_all()
-		told = comparison.ask("--show-stats")
+		yard.compile_all()
+		told = yard.ask("--show-stats")
 		assert told.returncode == 1 and told.stderr.startswith(f"wafcc: the store {mount}/store does not answer: ")
-		assert comparison.ask("--version").returncode == 0
+		assert yard.ask("--version").returncode == 0
 		served.send_signal(signal.SIGCONT)
 		# it is asked again after some seconds
-		while comparison.ask("--shutdown").returncode:
+		while yard.ask("--shutdown").returncode:
 			assert time.monotonic() < deadline, "the store is not asked again"
 			time.sleep(0.1)
 	finally:
@@ -104,29 +104,29 @@ def test_the_disk_of_the_store_is_frozen(engine: str, runtime: pathlib.Path, tmp
 	place = tmp_path / "disk"
 	place.mkdir()
 	with mounted(tmp_path / "image", place):
-		comparison = make_comparison(engine, tmp_path, place / "store")
+		yard = make_yard(engine, tmp_path, place / "store")
 		subprocess.run(["fsfreeze", "-f", place], check=True)
 		# with a pipe it waits for the engine alone, however long that takes
 		with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as sleep:
 			try:
 				assert sleep.stdout
 				# what is large is stored before its command is over; only one of the engine's threads hangs in that
-				comparison.write("f0.c", "char large[2 << 20] = {1};\n")
-				comparison.compile(0, stdin=sleep.stdout.fileno())
-				comparison.compile_all(stdin=sleep.stdout.fileno())
+				yard.write("f0.c", "char large[2 << 20] = {1};\n")
+				yard.compile(0, stdin=sleep.stdout.fileno())
+				yard.compile_all(stdin=sleep.stdout.fileno())
 			finally:
 				sleep.kill()
-		told = comparison.ask("--show-stats")
+		told = yard.ask("--show-stats")
 		assert told.returncode == 1
 		assert told.stderr == "wafcc: the engine has no answer within 15 s: does its store answer?\n"
 		subprocess.run(["fsfreeze", "-u", place], check=True)
 		deadline = time.monotonic() + PATIENCE
 		while True:
-			comparison.compile(0)
-			if "hit" in comparison.explain(comparison.folder / "f0.o"):
+			yard.compile(0)
+			if "hit" in yard.explain(yard.folder / "f0.o"):
 				break
 			assert time.monotonic() < deadline, "the cache does not come back"
-		assert comparison.ask("--shutdown").returncode == 0
+		assert yard.ask("--shutdown").returncode == 0
 
 
 WSCRIPT = """\

@@ -15,7 +15,7 @@ SOURCE = '#include "gate.h"\nint value = VALUE;\n'
 OPEN = "#define VALUE 1\n"
 
 
-class Comparison(Lab):
+class Yard(Lab):
 	"""Compilers that wait at a gate, a header that is a pipe, and the processes of the engine that runs them."""
 
 	@property
@@ -72,41 +72,41 @@ def wait_until(is_so: Callable[[], object], what: str) -> None:
 
 
 @pytest.fixture(params=["off", "proved"])
-def comparison(
+def yard(
 	request: pytest.FixtureRequest,
 	engine: str,
 	runtime: pathlib.Path,
 	tmp_path: pathlib.Path,
 	monkeypatch: pytest.MonkeyPatch,
-) -> Comparison:
+) -> Yard:
 	"""With a driver that runs, and with its parts alone."""
 	for name, value in {"WAFD_PARK": request.param, "WAFD_PARK_AFTER": "1"}.items():
 		monkeypatch.setenv(name, value)
-	folder = tmp_path / "comparison"
+	folder = tmp_path / "yard"
 	(folder / "tmp").mkdir(parents=True)
-	comparison = Comparison(engine, folder, tmp_path / "home")
+	yard = Yard(engine, folder, tmp_path / "home")
 	for name in "ab":
-		comparison.write(f"{name}.c", SOURCE)
-	comparison.open_gate()
-	ended = comparison.compile("a").wait(PATIENCE)
+		yard.write(f"{name}.c", SOURCE)
+	yard.open_gate()
+	ended = yard.compile("a").wait(PATIENCE)
 	assert ended == 0
 	if request.param == "proved":
 		wait_until(
-			lambda: comparison.compile("a").wait(PATIENCE) == 0 and is_by_course(comparison),
+			lambda: yard.compile("a").wait(PATIENCE) == 0 and is_by_course(yard),
 			"gcc is not run as its parts",
 		)
-	return comparison
+	return yard
 
 
-def is_by_course(comparison: Comparison) -> bool:
+def is_by_course(yard: Yard) -> bool:
 	"""A compiler without a driver runs."""
-	comparison.close_gate()
-	child = comparison.compile("b")
-	wait_until(lambda: comparison.find_compilers(), "no compiler runs")
-	names = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in comparison.find_compilers()}
-	with open(comparison.folder / "gate.h", "w") as gate:
+	yard.close_gate()
+	child = yard.compile("b")
+	wait_until(lambda: yard.find_compilers(), "no compiler runs")
+	names = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in yard.find_compilers()}
+	with open(yard.folder / "gate.h", "w") as gate:
 		gate.write(OPEN)
-	comparison.open_gate()
+	yard.open_gate()
 	assert child.wait(PATIENCE) == 0
 	return names == {"cc1"}
 
@@ -136,31 +136,29 @@ def stop_guardian(engine: int, guardian: int) -> None:
 WAYS = [kill_engine, kill_both, stop_engine_and_kill_guardian, stop_guardian]
 
 
-def find_engine(comparison: Comparison) -> Tuple[int, int]:
-	engine = int(str(comparison.status()["pid"]))
+def find_engine(yard: Yard) -> Tuple[int, int]:
+	engine = int(str(yard.status()["pid"]))
 	stat = pathlib.Path(f"/proc/{engine}/stat").read_text()
 	return engine, int(stat.rpartition(")")[2].split()[1])
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_compilers_leave_nothing(way: Callable[[int, int], None], comparison: Comparison) -> None:
+def test_compilers_leave_nothing(way: Callable[[int, int], None], yard: Yard) -> None:
 	"""Neither a process nor a temporary file, when the compile has been done again."""
-	comparison.close_gate()
-	child = comparison.compile("a")
+	yard.close_gate()
+	child = yard.compile("a")
 	try:
-		wait_until(
-			lambda: list(comparison.temporary.iterdir()) and comparison.is_compiling(), "no compiler waits at the gate"
-		)
-		waiting = comparison.find_compilers()
-		comparison.open_gate()
-		way(*find_engine(comparison))
+		wait_until(lambda: list(yard.temporary.iterdir()) and yard.is_compiling(), "no compiler waits at the gate")
+		waiting = yard.find_compilers()
+		yard.open_gate()
+		way(*find_engine(yard))
 		status = child.wait(PATIENCE)
 	finally:
 		child.kill()
 		child.wait()
-	assert status == 0, (comparison.folder / "said").read_text()
-	if way is not kill_engine and not comparison.status():
-		comparison.compile("b").wait(PATIENCE)
-	left = [pid for pid in waiting if pid in comparison.find_compilers()]
-	assert (left, [path.name for path in comparison.temporary.iterdir()]) == ([], [])
-	assert (comparison.folder / "a.o").is_file()
+	assert status == 0, (yard.folder / "said").read_text()
+	if way is not kill_engine and not yard.status():
+		yard.compile("b").wait(PATIENCE)
+	left = [pid for pid in waiting if pid in yard.find_compilers()]
+	assert (left, [path.name for path in yard.temporary.iterdir()]) == ([], [])
+	assert (yard.folder / "a.o").is_file()
