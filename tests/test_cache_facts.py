@@ -183,12 +183,7 @@ def test_paths_that_a_program_has_as_descriptors_are_those_of_its_folder(yard: F
 
 	def ask(name: str) -> bytes:
 		return subprocess.run(
-			line,
-			cwd=yard.folder / name,
-			env=yard.environ,
-			stdin=subprocess.DEVNULL,
-			stdout=subprocess.PIPE,
-			check=True,
+			line, cwd=yard.folder / name, env=yard.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
 		).stdout
 
 	deadline = time.monotonic() + PATIENCE
@@ -490,14 +485,7 @@ def test_users_of_modules(yard: Facts) -> None:
 
 def test_random_commands(yard: Facts, tmp_path: pathlib.Path) -> None:
 	"""Links, archives and scripts of random lines, between random edits: no result differs from a fresh one."""
-	fuzzer = [
-		sys.executable,
-		str(ROOT / "utils" / "fuzzcache.py"),
-		"--wafcc",
-		yard.wafcc,
-		"--work",
-		str(tmp_path),
-	]
+	fuzzer = [sys.executable, str(ROOT / "utils" / "fuzzcache.py"), "--wafcc", yard.wafcc, "--work", str(tmp_path)]
 	options = ["--steps", "60", "--seed", "4", "--by-facts", "90", "--compilers", "gcc"]
 	done = subprocess.run([*fuzzer, *options], capture_output=True, encoding="utf-8", timeout=5 * PATIENCE, check=False)
 	assert done.returncode == 0, done.stdout + done.stderr

@@ -189,11 +189,7 @@ def test_a_limit_on_addresses_holds_up_nothing(yard: Facts) -> None:
 		for _ in range(2):
 			(yard.folder / "made").unlink(missing_ok=True)
 			done = subprocess.run(
-				["sh", "-c", limited],
-				cwd=yard.folder,
-				env=yard.environ,
-				stdin=subprocess.DEVNULL,
-				timeout=PATIENCE,
+				["sh", "-c", limited], cwd=yard.folder, env=yard.environ, stdin=subprocess.DEVNULL, timeout=PATIENCE
 			)
 			assert (done.returncode, (yard.folder / "made").read_text()) == (0, "done")
 	assert yard.hits() == 0

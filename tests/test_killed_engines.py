@@ -91,10 +91,7 @@ def yard(
 	ended = yard.compile("a").wait(PATIENCE)
 	assert ended == 0
 	if request.param == "proved":
-		wait_until(
-			lambda: yard.compile("a").wait(PATIENCE) == 0 and is_by_course(yard),
-			"gcc is not run as its parts",
-		)
+		wait_until(lambda: yard.compile("a").wait(PATIENCE) == 0 and is_by_course(yard), "gcc is not run as its parts")
 	return yard
 
 

@@ -86,9 +86,7 @@ def options(opt: Options.OptionsContext) -> None:
 	if not opt.parser.get_option("--batch"):
 		opt.add_option(
 			"--batch",
-			dest="batch",
 			type=int,
-			default=None,
 			metavar="N",
 			help="compile up to N sources in one call of a compiler; 0: one each [default: as the project says]",
 		)

@@ -123,9 +123,7 @@ def add_late_options(opt: Options.OptionsContext) -> None:
 	names = [name for name in ("-q", "--quiet") if not opt.parser.get_option(name)]
 	if "--quiet" in names:
 		group = opt.add_option_group("Prefork options")
-		group.add_option(
-			*names, dest="quiet", default=False, action="store_true", help="do not say in the end what was saved"
-		)
+		group.add_option(*names, dest="quiet", action="store_true", help="do not say in the end what was saved")
 
 
 def add_options(opt: Options.OptionsContext) -> None:

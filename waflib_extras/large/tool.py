@@ -116,7 +116,6 @@ def add_options(opt: Options.OptionsContext) -> None:
 	group = opt.add_option_group("Options for large builds")
 	group.add_option(
 		"--no-large",
-		dest="no_large",
 		default="",
 		metavar="NAME,...",
 		help="leave out patches of Waf for large builds, or all; the command large lists them",

@@ -41,40 +41,24 @@ class Policy(NamedTuple):
 def add_options(opt: "OptionsContext") -> None:
 	"""The options of this file, in the group of the tool that uses it."""
 	group = opt.add_option_group("Options for the sake of others on this machine")
-	group.add_option(
-		"--nice", dest="nice", default=None, metavar="N", help="run everything with this nice value, -20 to 19"
-	)
+	group.add_option("--nice", metavar="N", help="run everything with this nice value, -20 to 19")
 	group.add_option(
 		"--sched",
-		dest="sched",
-		default=None,
 		metavar="POLICY",
 		help="how the system schedules everything: normal, batch, or idle (only when nobody else wants to run)",
 	)
+	group.add_option("--processors", metavar="LIST", help="run everything on these only, as 0-3,6")
 	group.add_option(
-		"--processors", dest="processors", default=None, metavar="LIST", help="run everything on these only, as 0-3,6"
-	)
-	group.add_option(
-		"--load",
-		dest="load",
-		default=None,
-		metavar="N",
-		help="start no further command while N threads or more want to run on this machine",
+		"--load", metavar="N", help="start no further command while N threads or more want to run on this machine"
 	)
 	group.add_option(
 		"--jobserver",
-		dest="jobserver",
-		default=None,
 		metavar="FORM",
 		help="share the slots with make, ninja and compilers that commands start: auto, pipe or fifo;"
 		" no: also take no tokens of a make that runs Waf [default: only take tokens]",
 	)
 	group.add_option(
-		"--no-memory-brake",
-		dest="no_memory_brake",
-		default=False,
-		action="store_true",
-		help="start as many commands as ever when memory runs short",
+		"--no-memory-brake", action="store_true", help="start as many commands as ever when memory runs short"
 	)
 
 

@@ -517,36 +517,20 @@ def install() -> None:
 def add_options(opt: Options.OptionsContext) -> None:
 	timeline.options(opt)
 	group = opt.add_option_group("Prefork options")
-	group.add_option(
-		"--no-prefork", dest="no_prefork", default=False, action="store_true", help="run commands Waf's own way"
-	)
-	group.add_option(
-		"--pin-process",
-		dest="pin_process",
-		default=False,
-		action="store_true",
-		help="bind each command to one processor",
-	)
+	group.add_option("--no-prefork", action="store_true", help="run commands Waf's own way")
+	group.add_option("--pin-process", action="store_true", help="bind each command to one processor")
 	group.add_option(
 		"--own-slots",
-		dest="own_slots",
-		default=False,
 		action="store_true",
 		help="do not share the processors with other builds: run -j commands whatever they do",
 	)
 	politeness.add_options(opt)
 	terminal.add_options(opt)
 	group.add_option(
-		"--threads",
-		dest="threads",
-		default=False,
-		action="store_true",
-		help="a thread per task, as Waf has it, and not one thread for all commands",
+		"--threads", action="store_true", help="a thread per task, as Waf has it, and not one thread for all commands"
 	)
 	group.add_option(
 		"--prefork-transport",
-		dest="prefork_transport",
-		default=None,
 		choices=(engine.UNIX, engine.TCP),
 		help="how to talk to the engine: unix or tcp [default: unix]",
 	)

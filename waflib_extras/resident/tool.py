@@ -29,7 +29,7 @@ def options(opt: Options.OptionsContext) -> None:
 	if opt.parser.get_option("--no-resident"):
 		return
 	group = opt.add_option_group("resident options")
-	group.add_option("--no-resident", action="store_true", default=False, dest="no_resident", help="run Waf here")
+	group.add_option("--no-resident", action="store_true", help="run Waf here")
 	# the launcher handles these; they are here for --help
 	group.add_option("--resident-list", action="store_true", help="show the resident processes of this user")
 	group.add_option("--resident-stop", action="store_true", help="end those of this folder and above")

@@ -97,7 +97,6 @@ def add_options(opt: Options.OptionsContext) -> None:
 	group = opt.add_option_group("Timeline options")
 	group.add_option(
 		"--timeline",
-		dest="timeline",
 		default="",
 		metavar="FILE",
 		help="draw what ran when: FILE.html for a browser, FILE.json for Perfetto",

@@ -30,29 +30,18 @@ def add_options(opt: Options.OptionsContext) -> None:
 	group = opt.add_option_group("Unity options")
 	group.add_option(
 		"--batchsize",
-		dest="batchsize",
 		type=int,
 		default=MAX_BATCH,
 		help="default unity batch size (0 disables unity builds) [default: %d]" % MAX_BATCH,
 	)
 	group.add_option(
 		"--unity",
-		dest="unity",
-		default=None,
 		choices=(ON, OFF, AUTO),
 		help="compile files together everywhere, nowhere, or where that gains [default: as the project says]",
 	)
-	group.add_option(
-		"--unity-still",
-		dest="unity_still",
-		default=False,
-		action="store_true",
-		help="leave files that are being edited with the others",
-	)
+	group.add_option("--unity-still", action="store_true", help="leave files that are being edited with the others")
 	group.add_option(
 		"--unity-explain",
-		dest="unity_explain",
-		default=False,
 		action="store_true",
 		help="tell of each target what is compiled together, and why files are not",
 	)

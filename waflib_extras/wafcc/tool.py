@@ -28,7 +28,7 @@ def add_options(opt: Options.OptionsContext) -> None:
 	group = opt.add_option_group("Cache options")
 	for name, variable, metavar, text in settings.OPTIONS:
 		kind = {"metavar": metavar} if metavar else {"action": "store_true"}
-		group.add_option(name, dest=variable.lower(), default=None, help=text, **kind)
+		group.add_option(name, dest=variable.lower(), help=text, **kind)
 
 
 options, configure, setup = entry.make_entries("--no-wafcc", add_options, install)
