@@ -321,7 +321,6 @@ _WELCOME = struct.Struct("<HII")
 _OUTPUT = struct.Struct("<IB")
 _INPUTS = struct.Struct("<IIII")
 RESULT_SIZE = 32
-_OUTCOME = struct.Struct("<IBBiQQQQQ")
 _WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
 OUTCOME_SIZE = _WHOLE_OUTCOME.size
 

@@ -19,7 +19,6 @@ from typing import Dict, List, Optional, Tuple
 from ..facts import stamps
 from ..version import VERSION
 
-ASK = "--completion-words"
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 HEAD = re.compile(r" {2,4}(-\S.*?)(?: {2,}(\S.*))?$")
 COMMAND = re.compile(r" {2}(\w[\w.-]*) *: (.*)$")

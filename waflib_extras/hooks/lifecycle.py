@@ -22,8 +22,10 @@ from typing import (
 	NamedTuple,
 	Optional,
 	Protocol,
+	Tuple,
 	Type,
 	TypeVar,
+	Union,
 )
 
 from waflib import Context, Logs
@@ -100,10 +102,10 @@ class Recording(Protocol):
 
 	clock: Callable[[], float]
 	sent: "Dict[Task, float]"
-	commands: List[Any]
-	calls: List[Any]
-	tasks: List[Any]
-	waits: List[Any]
+	commands: "List[Tuple[Task, float, float, Outcome, Optional[Told]]]"
+	calls: "List[Tuple[Union[Task, str], float, float, Outcome, Optional[Told]]]"
+	tasks: List[List[Any]]
+	waits: List[Tuple[float, float]]
 
 	def find_task(self, task: "Optional[Task]", cmd: object) -> "Optional[Task]": ...
 
