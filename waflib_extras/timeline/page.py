@@ -37,7 +37,7 @@ BODY = """\
 <label class="grow"><span>Filter</span> <input id="filter" type="search" autocomplete="off" spellcheck="false"
  placeholder="target, file, kind of task"></label>
 <output id="matches" for="filter"></output>
-<label><span>Colours</span> <select id="colours"><option value="kind">what became of it</option>
+<label><span>Colors</span> <select id="colors"><option value="kind">what became of it</option>
 <option value="way">how it was started</option><option value="what">kind of task</option></select></label>
 <label><input id="chain-on" type="checkbox"> longest chain</label>
 <span class="buttons" role="group" aria-label="Zoom">
