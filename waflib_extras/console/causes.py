@@ -189,7 +189,7 @@ def explain(
 			words.append("it was not built to its end the last time")
 	elif begun is not None and begun.missing:
 		words.append(begun.missing)
-	words += [tell_input(text) for text in changed]
+	words += [checks.tell(text, show) for text in changed]
 	if old is not None and old != new:
 		words += compare(old, new, envs)
 	if task.always_run:
@@ -275,11 +275,6 @@ def shorten(value: Union[str, List[str]]) -> str:
 	text = " ".join(value) if isinstance(value, list) else str(value)
 	text = text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 	return text or "empty"
-
-
-def tell_input(text: bytes) -> str:
-	"""How an input has changed that the engine has told."""
-	return checks.tell(text, show)
 
 
 def show(path: str) -> str:

@@ -34,7 +34,11 @@ def of_file(path: str) -> Optional[Stamp]:
 
 def is_fresh(stamp: Stamp, looked: int) -> bool:
 	"""Tell whether a file with this stamp could be changed after ``looked`` and keep its stamp."""
-	changed = stamp[CHANGED]
+	return is_recent(stamp[CHANGED], looked)
+
+
+def is_recent(changed: int, looked: int) -> bool:
+	"""Tell whether a file that was changed then could be changed again after ``looked`` and have the same times."""
 	return changed > looked - (JUST_NOW if changed % 1_000_000_000 else JUST_NOW_COARSE)
 
 

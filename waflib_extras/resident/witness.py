@@ -17,7 +17,7 @@ import time
 from types import CodeType
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from ..facts import answers
+from ..facts import answers, stamps
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Signature = Tuple[int, ...]
@@ -32,8 +32,6 @@ real_lstat = posix.lstat
 real_listdir = posix.listdir
 real_time_ns = time.time_ns
 
-JUST_NOW = 100_000_000  # ns; a file that was changed within this time may be changed again and keep its times
-JUST_NOW_COARSE = 2_100_000_000  # the same for file systems whose times are whole seconds
 NO_CONTENT = ("/proc/", "/sys/", "/dev/")  # the content of files there may change without their sizes and times
 
 
@@ -106,8 +104,7 @@ def link_of(path: Path) -> int:
 
 def is_fresh(signature: Signature, now: int) -> bool:
 	"""Tell whether a file was changed so lately that another change might not show."""
-	changed = signature[CHANGED]
-	return changed > now - (JUST_NOW if changed % 1_000_000_000 else JUST_NOW_COARSE)
+	return stamps.is_recent(signature[CHANGED], now)
 
 
 def hinder(reason: str) -> None:
