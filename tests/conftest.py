@@ -15,18 +15,18 @@ from typing import Callable, Dict, Iterator, List, Optional, Union
 import pytest
 
 pytest_plugins = [  # fixtures of some tests only
-	"cache_lab",
-	"compiler_yard",
+	"cache_support",
+	"compiler_support",
 	"fake_engine",
 	"prefork_probes",
-	"tier_lab",
+	"tier_support",
 	"tier_servers",
 	"room_server",
-	"serve_lab",
-	"host_lab",
-	"resident_lab",
-	"browser_lab",
-	"dashboard_lab",
+	"serve_support",
+	"host_support",
+	"resident_support",
+	"browser_support",
+	"dashboard_support",
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "utils"))

@@ -9,7 +9,7 @@ import time
 from typing import Dict, Iterator, List, Optional, Tuple
 
 import pytest
-from tier_lab import PATIENT, Oddity
+from tier_support import PATIENT, Oddity
 
 PIECE = 1 << 20
 

@@ -7,7 +7,7 @@ import sys
 from typing import Iterator
 
 import pytest
-from serve_lab import wait_until
+from serve_support import wait_until
 from test_bench_campaign import BENCH, TINY, finish, need, start
 
 sys.path.insert(0, str(BENCH.parent))

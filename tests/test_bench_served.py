@@ -11,7 +11,7 @@ import xml.etree.ElementTree
 from typing import Callable, Iterator, List
 
 import pytest
-from serve_lab import Server
+from serve_support import Server
 from test_bench_campaign import BENCH, finish, need, need_example, start
 
 sys.path.insert(0, str(BENCH.parent))

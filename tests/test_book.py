@@ -19,7 +19,7 @@ import pytest
 if not os.environ.get("CI"):
 	pytest.importorskip("myst_parser", reason="pip install -r docs/requirements.txt")
 import book_pages
-from browser_lab import wait
+from browser_support import wait
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE, Lab, each
+from cache_support import COMPILERS, PATIENCE, Lab, each
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 

@@ -13,7 +13,7 @@ import time
 from typing import Any, Dict, Iterator
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE, Lab, each
+from cache_support import COMPILERS, PATIENCE, Lab, each
 from conftest import list_processes
 
 # A compiler whose result depends on what nobody can observe: a limit that its shell asks for.

@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, Dict, List
 
 import pytest
-from cache_lab import PATIENCE, Lab, each
+from cache_support import PATIENCE, Lab, each
 
 
 def ours(lab: Lab, *options: str, cwd: str = ".") -> str:

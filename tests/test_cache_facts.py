@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, NamedTuple, Tuple
 
 import pytest
-from cache_lab import PATIENCE, Lab
+from cache_support import PATIENCE, Lab
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"  # with -S: modules that its users have installed may do anything

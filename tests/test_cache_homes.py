@@ -7,7 +7,7 @@ import subprocess
 from typing import Dict, Iterator
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE, Lab
+from cache_support import COMPILERS, PATIENCE, Lab
 from conftest import wait_until_gone
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")

@@ -8,7 +8,7 @@ import tempfile
 from typing import Iterator
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE, Lab, each
+from cache_support import COMPILERS, PATIENCE, Lab, each
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from cache_lab import PATIENCE
+from cache_support import PATIENCE
 from test_cache_facts import Facts
 
 SAYS = "const char *said(void) { return SAID; }\n"

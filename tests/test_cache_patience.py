@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from cache_lab import PATIENCE, Lab
+from cache_support import PATIENCE, Lab
 
 SIZE = 512 << 20  # of holes: the engine takes a good part of a second to look at them
 SEVERAL = 3

@@ -11,7 +11,7 @@ import time
 import tty
 from typing import List
 
-from cache_lab import PATIENCE, Lab, each
+from cache_support import PATIENCE, Lab, each
 
 
 @each

@@ -10,7 +10,7 @@ import time
 from typing import List
 
 import pytest
-from cache_lab import PATIENCE
+from cache_support import PATIENCE
 from test_cache_facts import Facts
 from test_cache_unseen import program
 

@@ -8,7 +8,7 @@ import time
 from typing import Callable, Dict, Tuple
 
 import pytest
-from cache_lab import PATIENCE
+from cache_support import PATIENCE
 from test_cache_facts import Facts
 
 SOURCE = '#include "cur/x.h"\nconst char *flavour = FLAVOUR;\nint x = X;\n'

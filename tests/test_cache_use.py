@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from cache_lab import PATIENCE, Lab, each
+from cache_support import PATIENCE, Lab, each
 
 
 def test_settings_are_heeded(lab: Lab) -> None:

@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable, Dict, List
 
 import pytest
-from browser_lab import PICTURES, wait
+from browser_support import PICTURES, wait
 from test_bench_campaign import ROOT, await_file, need, processes_marked
 
 COMPARE = ROOT / "utils" / "compare.py"

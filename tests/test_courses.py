@@ -10,7 +10,7 @@ import time
 from typing import Callable, Dict, List
 
 import pytest
-from compiler_yard import Yard, compare, judge_programs, read_report, split
+from compiler_support import Comparison, compare, judge_programs, read_report, split
 
 PATIENCE = 60.0  # seconds
 SEED = "-frandom-seed=1"
@@ -60,57 +60,60 @@ def read_courses(engine: str) -> Dict:
 	return read_report(engine)["courses"]
 
 
-def learn(yard: Yard, engine: str, argv: List[str], env: Dict[str, str]) -> None:
+def learn(comparison: Comparison, engine: str, argv: List[str], env: Dict[str, str]) -> None:
 	"""Run a command until it is run as its parts."""
 	before = read_courses(engine)["commands"]
 	deadline = time.monotonic() + PATIENCE
 	while read_courses(engine)["commands"] == before:
-		yard.run(argv, env, True)
+		comparison.run(argv, env, True)
 		assert time.monotonic() < deadline, f"{argv} is not run as its parts: {read_report(engine)}"
 
 
-def learn_and_compare(yard: Yard, engine: str, argv: List[str], env: Dict[str, str]) -> None:
+def learn_and_compare(comparison: Comparison, engine: str, argv: List[str], env: Dict[str, str]) -> None:
 	"""Fail when a command that is run as its parts leaves something else than the driver does."""
-	learn(yard, engine, argv, env)
+	learn(comparison, engine, argv, env)
 	before = read_courses(engine)["commands"]
-	compare(yard, [(argv, env)])
+	compare(comparison, [(argv, env)])
 	assert read_courses(engine)["commands"] == before + 1
 
 
 @pytest.mark.parametrize("compiler, lines", [("gcc", SIMPLE), ("g++", SIMPLE_CXX)])
-def test_options(compiler: str, lines: List[str], yard: Yard, engine: str) -> None:
+def test_options(compiler: str, lines: List[str], comparison: Comparison, engine: str) -> None:
 	"""Status, output, messages and files are the same, also of compiles that fail, in the compiler or the assembler."""
-	judge_programs(yard, engine, [[compiler, "-c", "b.cc" if compiler == "g++" else "a.c"]])
+	judge_programs(comparison, engine, [[compiler, "-c", "b.cc" if compiler == "g++" else "a.c"]])
 	for line in lines:
-		learn_and_compare(yard, engine, [compiler, *split(line)], {})
+		learn_and_compare(comparison, engine, [compiler, *split(line)], {})
 
 
-def test_other_commands_keep_their_driver(yard: Yard, engine: str) -> None:
+def test_other_commands_keep_their_driver(comparison: Comparison, engine: str) -> None:
 	"""What has more than a compiler and an assembler, or has the driver say or keep something, is the driver's."""
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	for line in OTHER:
 		for _ in range(4):
-			yard.run(["gcc", *split(line)], {}, True)
-	compare(yard, [(["gcc", *split(line)], {}) for line in OTHER])
+			comparison.run(["gcc", *split(line)], {}, True)
+	compare(comparison, [(["gcc", *split(line)], {}) for line in OTHER])
 	assert read_courses(engine)["commands"] == 0
 
 
-def test_one_shape_for_many_names(yard: Yard, engine: str) -> None:
+def test_one_shape_for_many_names(comparison: Comparison, engine: str) -> None:
 	"""What was learned from one command holds for others of its shape, and a missing source is the driver's to tell."""
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
-	learn(yard, engine, split("gcc -c a.c -o a.o"), {})
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
+	learn(comparison, engine, split("gcc -c a.c -o a.o"), {})
 	before = read_courses(engine)["commands"]
-	compare(yard, [(["gcc", "-c", f"{name}.c", "-o", f"{name}.o"], {}) for name in ("main", "warn", "wrong", "usepre")])
+	compare(
+		comparison,
+		[(["gcc", "-c", f"{name}.c", "-o", f"{name}.o"], {}) for name in ("main", "warn", "wrong", "usepre")],
+	)
 	assert read_courses(engine)["commands"] == before + 4
-	compare(yard, [(["gcc", "-c", "missing.c", "-o", "missing.o"], {})])
+	compare(comparison, [(["gcc", "-c", "missing.c", "-o", "missing.o"], {})])
 	assert read_courses(engine)["commands"] == before + 4
 
 
-def test_environments(yard: Yard, engine: str) -> None:
+def test_environments(comparison: Comparison, engine: str) -> None:
 	"""Each environment has a course of its own, and its parts have what the driver would give them."""
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	for env in ({"CPATH": "sub"}, {"DEPENDENCIES_OUTPUT": "deps"}, {"GCC_COLORS": "error=01;32"}):
-		learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+		learn_and_compare(comparison, engine, split("gcc -c a.c -o a.o"), env)
 
 
 def add_assembler(folder: pathlib.Path, word: str) -> None:
@@ -121,34 +124,34 @@ def add_assembler(folder: pathlib.Path, word: str) -> None:
 	path.rename(folder / "as")
 
 
-def test_an_assembler_that_comes_later(yard: Yard, engine: str) -> None:
+def test_an_assembler_that_comes_later(comparison: Comparison, engine: str) -> None:
 	"""An assembler that appears where the driver looks first is used from then on, and no other after it is gone."""
-	tools = yard.base / "tools"
+	tools = comparison.base / "tools"
 	tools.mkdir()
 	env = {"COMPILER_PATH": str(tools)}
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
-	learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
+	learn_and_compare(comparison, engine, split("gcc -c a.c -o a.o"), env)
 	for word in ("first", "second"):
 		add_assembler(tools, word)
 		deadline = time.monotonic() + PATIENCE
-		while yard.run(split("gcc -c a.c -o a.o"), env, True).stdout != f"{word}\n":
+		while comparison.run(split("gcc -c a.c -o a.o"), env, True).stdout != f"{word}\n":
 			assert time.monotonic() < deadline, f"the assembler that says {word} is not used"
-		learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+		learn_and_compare(comparison, engine, split("gcc -c a.c -o a.o"), env)
 	(tools / "as").unlink()
 	deadline = time.monotonic() + PATIENCE
-	while yard.run(split("gcc -c a.c -o a.o"), env, True).stdout:
+	while comparison.run(split("gcc -c a.c -o a.o"), env, True).stdout:
 		assert time.monotonic() < deadline, "the assembler that is gone is still used"
-	learn_and_compare(yard, engine, split("gcc -c a.c -o a.o"), env)
+	learn_and_compare(comparison, engine, split("gcc -c a.c -o a.o"), env)
 
 
 @pytest.mark.parametrize("size", [100, 1500])
-def test_a_part_that_a_signal_ends(size: int, yard: Yard, engine: str) -> None:
+def test_a_part_that_a_signal_ends(size: int, comparison: Comparison, engine: str) -> None:
 	"""Of a compiler or an assembler that is ended by a signal, the driver tells in its own words."""
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
 	argv = split("gcc -g -c a.c -o a.o")
-	yard.prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
-	learn_and_compare(yard, engine, argv, {})
-	assert "signal terminated program" in yard.run(argv, {}, True).stderr
+	comparison.prepare = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+	learn_and_compare(comparison, engine, argv, {})
+	assert "signal terminated program" in comparison.run(argv, {}, True).stderr
 
 
 def wait_for(what: str, condition: Callable[[], bool]) -> None:
@@ -160,15 +163,15 @@ def wait_for(what: str, condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("name, sign", [("endless.c", b""), ("endlessasm.c", b".ident")])
-def test_an_interrupt_leaves_nothing(name: str, sign: bytes, yard: Yard, engine: str) -> None:
+def test_an_interrupt_leaves_nothing(name: str, sign: bytes, comparison: Comparison, engine: str) -> None:
 	"""A command that is interrupted in one of its parts ends soon, and leaves neither object nor temporary file."""
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
-	learn(yard, engine, split("gcc -O3 -c a.c -o b.o"), {})
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
+	learn(comparison, engine, split("gcc -O3 -c a.c -o b.o"), {})
 	before = read_courses(engine)["commands"]
-	temporary, work = yard.base / "tmp", yard.base / "work"
+	temporary, work = comparison.base / "tmp", comparison.base / "work"
 	gcc = shutil.which("gcc") or "gcc"  # by the name by which its course was learned
-	argv = [yard.wafcc, "run", "--no-cache", "--", gcc, *split(f"-O3 -c {name} -o object.o")]
-	child = subprocess.Popen(argv, cwd=work, env=yard.environ, stderr=subprocess.PIPE)
+	argv = [comparison.wafcc, "run", "--no-cache", "--", gcc, *split(f"-O3 -c {name} -o object.o")]
+	child = subprocess.Popen(argv, cwd=work, env=comparison.environ, stderr=subprocess.PIPE)
 	wait_for("its part does not run", lambda: any(sign in path.read_bytes() for path in temporary.iterdir()))
 	child.send_signal(signal.SIGINT)
 	child.communicate(timeout=PATIENCE)

@@ -10,8 +10,8 @@ import time
 from typing import Dict, List, NamedTuple, Set
 
 import pytest
-from cache_lab import PATIENCE, Lab
-from compiler_yard import SOURCES
+from cache_support import PATIENCE, Lab
+from compiler_support import SOURCES
 
 STORED = re.compile(r"TRACE an entry is stored under \S+\n")
 FACT = re.compile(r"TRACE it depends on (.*)\n")

@@ -11,8 +11,8 @@ import subprocess
 from typing import Any, Callable, Dict, Iterator
 
 import pytest
-from dashboard_lab import PATIENCE, Dashboard, Held, Serve, control, tell_status, wait_until
-from serve_lab import OTHER, TOKEN, Server, write_tokens
+from dashboard_support import PATIENCE, Dashboard, Held, Serve, control, tell_status, wait_until
+from serve_support import OTHER, TOKEN, Server, write_tokens
 
 
 def until(news: Iterator[Dict[str, Any]], holds: Callable[[Dict[str, Any]], Any]) -> Dict[str, Any]:

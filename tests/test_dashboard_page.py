@@ -10,9 +10,9 @@ import time
 from typing import Any, Callable, List
 
 import pytest
-from browser_lab import PICTURES, wait
-from dashboard_lab import PATIENCE, Held, Serve, control, tell_status, wait_until
-from serve_lab import Server
+from browser_support import PICTURES, wait
+from dashboard_support import PATIENCE, Held, Serve, control, tell_status, wait_until
+from serve_support import Server
 
 Look = Callable[..., Any]
 

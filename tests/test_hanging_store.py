@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Iterator, List
 
 import pytest
-from cache_lab import PATIENCE, Lab
+from cache_support import PATIENCE, Lab
 
 COUNT = 12
 

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List
 
 import pytest
-from cache_lab import COMPILERS
+from cache_support import COMPILERS
 from conftest import list_processes
-from host_lab import HostLab
-from serve_lab import wait_until
+from host_support import HostLab
+from serve_support import wait_until
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 MEGABYTE = 1 << 20
@@ -18,30 +18,30 @@ PAUSE = 1  # seconds for which a server that did not answer is left alone
 SHORT = f"|timeout=2000|connect-timeout=2000|pause={PAUSE * 1000}"
 
 
-def test_what_one_host_compiled_the_others_hit(host_lab: HostLab) -> None:
+def test_what_one_host_compiled_the_others_hit(host_support: HostLab) -> None:
 	"""Byte for byte, over connections from three addresses."""
-	first, *others = host_lab.machines
-	names = host_lab.write_project(12)
+	first, *others = host_support.machines
+	names = host_support.write_project(12)
 	plain = first.build_plainly(names)
 	assert first.fill(names) == plain
 	for other in others:
 		assert other.build(names) == plain
 		remote = other.remote()
 		assert (remote["hits"], remote["misses"], remote["errors"]) == (12, 0, {})
-	assert host_lab.line.counts()["lost"] == 0
+	assert host_support.line.counts()["lost"] == 0
 
 
-def test_a_host_that_is_cut_off_goes_on_alone(host_lab: HostLab) -> None:
+def test_a_host_that_is_cut_off_goes_on_alone(host_support: HostLab) -> None:
 	"""In the middle of its build, for one time-out in all; when the line is there again, it is used again."""
-	first, second, _ = host_lab.machines
-	names = host_lab.write_project(24)
+	first, second, _ = host_support.machines
+	names = host_support.write_project(24)
 	plain = first.fill(names)
-	second.ask_of(host_lab.server, SHORT)
+	second.ask_of(host_support.server, SHORT)
 	begun = time.monotonic()
 	made: Dict[str, bytes] = second.build(names[:8])
 	with ThreadPoolExecutor(4) as pool:
 		running = {name: pool.submit(second.compile, name) for name in names[8:16]}
-		host_lab.line.cut(second.host)
+		host_support.line.cut(second.host)
 		running.update((name, pool.submit(second.compile, name)) for name in names[16:])
 		made.update((name, future.result()) for name, future in running.items())
 	silences = told_silences(second.remote()["errors"])
@@ -49,9 +49,9 @@ def test_a_host_that_is_cut_off_goes_on_alone(host_lab: HostLab) -> None:
 	assert silences <= 1 + (time.monotonic() - begun) // PAUSE
 	assert made == plain
 	assert second.remote()["hits"] < 24 and second.remote()["tiers"][0]["state"].startswith("left alone")
-	host_lab.line.join(second.host)
+	host_support.line.join(second.host)
 	wait_until("it is asked again", lambda: second.remote()["tiers"][0]["state"].startswith("is asked"))
-	more = host_lab.write_project(4, name="later")
+	more = host_support.write_project(4, name="later")
 	plain, before = first.fill([*names, *more]), second.remote()["hits"]
 	assert second.build(more) == {name: plain[name] for name in more}
 	assert second.remote()["hits"] == before + 4
@@ -62,44 +62,44 @@ def told_silences(errors: Dict[str, int]) -> int:
 	return sum(count for name, count in errors.items() if "did not answer" in name and "an upload" not in name)
 
 
-def test_a_bad_line_changes_no_result(host_lab: HostLab) -> None:
+def test_a_bad_line_changes_no_result(host_support: HostLab) -> None:
 	"""With delay and loss, all is found that was uploaded over the same line."""
-	first, second, _ = host_lab.machines
-	host_lab.line.delay(0.002)
-	host_lab.line.lose(0.02, seed=7)
-	names = host_lab.write_project(12, noise=100_000)
+	first, second, _ = host_support.machines
+	host_support.line.delay(0.002)
+	host_support.line.lose(0.02, seed=7)
+	names = host_support.write_project(12, noise=100_000)
 	plain = first.build_plainly(names)
 	assert first.fill(names) == plain
 	assert second.build(names) == plain
 	remote = second.remote()
 	assert (remote["hits"], remote["errors"]) == (12, {})
-	assert host_lab.line.counts()["lost"] > 0
+	assert host_support.line.counts()["lost"] > 0
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_a_server_that_comes_again_has_what_it_acknowledged(host_lab: HostLab, how: signal.Signals) -> None:
+def test_a_server_that_comes_again_has_what_it_acknowledged(host_support: HostLab, how: signal.Signals) -> None:
 	"""It ends and comes again while one host uploads and another one asks; builds go on, and are right."""
-	first, second, third = host_lab.machines
+	first, second, third = host_support.machines
 	for machine in (first, second):
-		machine.ask_of(host_lab.server, SHORT)
-	names = host_lab.write_project(30, noise=300_000)
+		machine.ask_of(host_support.server, SHORT)
+	names = host_support.write_project(30, noise=300_000)
 	plain = first.build_plainly(names)
 	made: List[Dict[str, bytes]] = []
-	host_lab.line.delay(0.005)  # so that there is a middle
+	host_support.line.delay(0.005)  # so that there is a middle
 	builds = [threading.Thread(target=lambda m=m: made.append(m.build(names))) for m in (first, second)]
 	for build in builds:
 		build.start()
 
 	def is_over() -> bool:
-		return not any(build.is_alive() or one.is_uploading() for build, one in zip(builds, host_lab.machines))
+		return not any(build.is_alive() or one.is_uploading() for build, one in zip(builds, host_support.machines))
 
 	def has(count: int) -> bool:
 		# what cannot be uploaded meanwhile is dropped, so there may never be so many
-		return is_over() or host_lab.server.counts()["store_entries"] >= count
+		return is_over() or host_support.server.counts()["store_entries"] >= count
 
 	for count in (3, 12):
 		wait_until("some is stored", lambda count=count: has(count))
-		host_lab.server.again(how)
+		host_support.server.again(how)
 	for build in builds:
 		build.join()
 	assert made == [plain, plain]
@@ -109,27 +109,29 @@ def test_a_server_that_comes_again_has_what_it_acknowledged(host_lab: HostLab, h
 	assert third.build(names) == plain
 	remote = third.remote()
 	assert remote["hits"] >= kept and remote["errors"] == {}
-	assert host_lab.server.counts()["store_damaged_total"] == 0
+	assert host_support.server.counts()["store_damaged_total"] == 0
 
 
-def test_who_dies_in_an_upload_leaves_nothing_of_it(host_lab: HostLab) -> None:
+def test_who_dies_in_an_upload_leaves_nothing_of_it(host_support: HostLab) -> None:
 	"""The server has nothing half, and all memory for uploads again; others go on, and so does who died."""
-	first, second, third = host_lab.machines
-	names = host_lab.write_project(4)
+	first, second, third = host_support.machines
+	names = host_support.write_project(4)
 	plain = second.fill(names)
-	before = host_lab.server.counts()
-	(large,) = host_lab.write_project(1, noise=16 * MEGABYTE, name="large")
-	host_lab.line.delay(0.1)  # which TCP needs many round trips to fill
+	before = host_support.server.counts()
+	(large,) = host_support.write_project(1, noise=16 * MEGABYTE, name="large")
+	host_support.line.delay(0.1)  # which TCP needs many round trips to fill
 	wait_until("it is kept, and uploaded", lambda: bool(first.compile(large)) and first.is_uploading())
 	received = before["received_bytes_total"]
-	wait_until("it comes", lambda: host_lab.server.counts()["received_bytes_total"] > received + MEGABYTE)
-	host_lab.line.cut(first.host)
+	wait_until("it comes", lambda: host_support.server.counts()["received_bytes_total"] > received + MEGABYTE)
+	host_support.line.cut(first.host)
 	first.kill()
-	host_lab.line.delay(0)
-	host_lab.line.join(first.host)
+	host_support.line.delay(0)
+	host_support.line.join(first.host)
 	assert third.build(names) == plain and third.remote()["hits"] == 4
-	wait_until("its connections are gone", lambda: host_lab.server.counts()["connections"] <= before["connections"] + 1)
-	after = host_lab.server.counts()
+	wait_until(
+		"its connections are gone", lambda: host_support.server.counts()["connections"] <= before["connections"] + 1
+	)
+	after = host_support.server.counts()
 	same = ("store_entries", "store_blobs", "uploads_free_bytes", "store_damaged_total")
 	assert {name: after[name] for name in same} == {name: before[name] for name in same}
 	assert first.build(names) == plain

@@ -9,7 +9,7 @@ import time
 from typing import Callable, Dict, List, Tuple
 
 import pytest
-from cache_lab import PATIENCE, Lab
+from cache_support import PATIENCE, Lab
 
 SOURCE = '#include "gate.h"\nint value = VALUE;\n'
 OPEN = "#define VALUE 1\n"

@@ -6,7 +6,7 @@ import random
 import sys
 from typing import Any, List
 
-import large_yard
+import large_support
 import pytest
 
 from waflib_extras import large
@@ -26,16 +26,16 @@ def draw_seeds(count: int = COUNT) -> List[int]:
 def compare(stock: Any, ours: Any, what: str) -> None:
 	"""See that builds of the same graphs came to the same, and that ours kept the order."""
 	for seed, graph in stock.items():
-		odd = large_yard.differences(graph, ours[seed])
+		odd = large_support.differences(graph, ours[seed])
 		assert not odd, f"seed {seed}, {what}: other {', '.join(odd)}"
-		assert not large_yard.disorders(ours[seed]), f"seed {seed}, {what}"
+		assert not large_support.disorders(ours[seed]), f"seed {seed}, {what}"
 
 
 def compare_twice(waf: Any, project: Any, seeds: List[int], tools: str = "large", **kwargs: Any) -> None:
 	"""Build random graphs with Waf as it is and with our tools, each from nothing and again."""
-	folder = large_yard.lay_out(project)
-	stock = large_yard.build_twice(waf, folder, seeds, **kwargs)
-	ours = large_yard.build_twice(waf, folder, seeds, tools=tools, **kwargs)
+	folder = large_support.lay_out(project)
+	stock = large_support.build_twice(waf, folder, seeds, **kwargs)
+	ours = large_support.build_twice(waf, folder, seeds, tools=tools, **kwargs)
 	compare(stock[0], ours[0], "first build")
 	compare(stock[1], ours[1], "second build")
 
@@ -61,10 +61,10 @@ def test_random_graphs_are_built_alike(waf: Any, project: Any) -> None:
 def test_each_patch_alone_changes_nothing(waf: Any, project: Any) -> None:
 	"""Every one of them, with the others left out."""
 	seeds = draw_seeds(COUNT // 4)
-	folder = large_yard.lay_out(project)
-	stock = large_yard.build_twice(waf, folder, seeds)
+	folder = large_support.lay_out(project)
+	stock = large_support.build_twice(waf, folder, seeds)
 	for name in NAMES:
-		ours = large_yard.build_twice(waf, folder, seeds, without_others(name), tools="large")
+		ours = large_support.build_twice(waf, folder, seeds, without_others(name), tools="large")
 		compare(stock[0], ours[0], f"{name}, first build")
 		compare(stock[1], ours[1], f"{name}, second build")
 
@@ -91,15 +91,15 @@ def test_other_tools_beside_it(waf: Any, project: Any, engine: str, tools: str) 
 def test_each_reads_the_database_of_the_other(waf: Any, project: Any) -> None:
 	"""What one has built is built for the other, and when there is more to do both do the same."""
 	seeds = draw_seeds(COUNT // 4)
-	folder = large_yard.lay_out(project)
-	_, stock = large_yard.build_twice(waf, folder, seeds)
-	large_yard.build(waf, folder, seeds)
-	compare(stock, large_yard.build(waf, folder, seeds, tools="large"), "ours after stock")
-	compare(stock, large_yard.build(waf, folder, seeds), "stock after ours")
+	folder = large_support.lay_out(project)
+	_, stock = large_support.build_twice(waf, folder, seeds)
+	large_support.build(waf, folder, seeds)
+	compare(stock, large_support.build(waf, folder, seeds, tools="large"), "ours after stock")
+	compare(stock, large_support.build(waf, folder, seeds), "stock after ours")
 	(folder / "base.txt").write_text("other\n")
-	ours = large_yard.build(waf, folder, seeds, tools="large")
+	ours = large_support.build(waf, folder, seeds, tools="large")
 	(folder / "build").rename(folder / "ours")
 	(folder / "base.txt").write_text("base\n")
-	large_yard.build(waf, folder, seeds)
+	large_support.build(waf, folder, seeds)
 	(folder / "base.txt").write_text("other\n")
-	compare(large_yard.build(waf, folder, seeds), ours, "an edit")
+	compare(large_support.build(waf, folder, seeds), ours, "an edit")

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 import pytest
-from compiler_yard import Yard, compare, find_program, judge_programs, read_parking, split
+from compiler_support import Comparison, compare, find_program, judge_programs, read_parking, split
 
 SEED = "-frandom-seed=1"
 
@@ -116,7 +116,7 @@ PARTS = {"gcc": ("cc1", "as"), "g++": ("cc1plus", "as"), "gfortran": ("f951", "a
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "g++", "clang", "clang++", "gfortran"])
-def test_options(compiler: str, yard: Yard, engine: str) -> None:
+def test_options(compiler: str, comparison: Comparison, engine: str) -> None:
 	"""Status, output, messages and files are the same over the whole corpus, run by parked programs."""
 	if not shutil.which(compiler):
 		pytest.skip(f"{compiler} is not installed")
@@ -124,10 +124,10 @@ def test_options(compiler: str, yard: Yard, engine: str) -> None:
 	source = {"g++": "b.cc", "clang++": "b.cc", "gfortran": "f.f90"}.get(compiler, "a.c")
 	warm = [[compiler, "-c", source], [compiler, "main.c", "-o", "prog"]]
 	parts = PARTS.get(compiler, ())
-	known = judge_programs(yard, engine, warm, parts)
+	known = judge_programs(comparison, engine, warm, parts)
 	compiler_file = os.path.basename(os.path.realpath(shutil.which(compiler) or ""))
 	assert known[compiler_file]["state"] == "parked", known[compiler_file]
-	compare(yard, [([compiler, *split(options)], {}) for _, options in cases])
+	compare(comparison, [([compiler, *split(options)], {}) for _, options in cases])
 	# only what is parked with this environment counts; every case may run there
 	ran = read_parking(engine)[compiler_file]["commands"] - known[compiler_file]["commands"]
 	assert ran == len(cases)
@@ -139,69 +139,69 @@ def test_options(compiler: str, yard: Yard, engine: str) -> None:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_environments(compiler: str, yard: Yard, engine: str) -> None:
+def test_environments(compiler: str, comparison: Comparison, engine: str) -> None:
 	"""Locales, include paths and other variables mean the same to a parked compiler."""
-	judge_programs(yard, engine, [[compiler, "-c", "a.c"]])
+	judge_programs(comparison, engine, [[compiler, "-c", "a.c"]])
 	options = ["-c a.c", "-c wrong.c", "-Wall -c warn.c", "-v -E a.c"]
-	compare(yard, [([compiler, *split(o)], env) for o in options for env in ENVIRONMENTS])
+	compare(comparison, [([compiler, *split(o)], env) for o in options for env in ENVIRONMENTS])
 
 
-def test_missing_temporary_folder(yard: Yard, engine: str) -> None:
+def test_missing_temporary_folder(comparison: Comparison, engine: str) -> None:
 	"""A compiler that has nowhere to put its temporary files does the same as ever."""
-	judge_programs(yard, engine, [["gcc", "-c", "a.c"]])
-	compare(yard, [(["gcc", "-c", "a.c"], {"TMPDIR": str(yard.base / "work" / "sub")})])
-	compare(yard, [(["gcc", "-c", "a.c"], {"TMPDIR": "/no/such/folder"})])
+	judge_programs(comparison, engine, [["gcc", "-c", "a.c"]])
+	compare(comparison, [(["gcc", "-c", "a.c"], {"TMPDIR": str(comparison.base / "work" / "sub")})])
+	compare(comparison, [(["gcc", "-c", "a.c"], {"TMPDIR": "/no/such/folder"})])
 
 
-def test_links(yard: Yard, engine: str) -> None:
+def test_links(comparison: Comparison, engine: str) -> None:
 	"""A compiler behind a link of another name does what that name says."""
-	links = yard.base / "links"
+	links = comparison.base / "links"
 	links.mkdir()
 	for name, target in (("cc1-like-gcc", "gcc"), ("x86_64-linux-gnu-clang", "clang"), ("my-clang++", "clang++")):
 		(links / name).symlink_to(shutil.which(target) or target)
 	names = [str(link) for link in sorted(links.iterdir())]
 	tasks = (["-c", "a.c"], ["main.cc", "-o", "prog"])
-	judge_programs(yard, engine, [[name, *task] for name in names for task in tasks])
+	judge_programs(comparison, engine, [[name, *task] for name in names for task in tasks])
 	options = ["-c a.c", "-c wrong.c", "-v -c a.c", "-### -c a.c", "main.cc -o prog", "--version"]
-	compare(yard, [([name, *split(o)], {}) for name in names for o in options])
+	compare(comparison, [([name, *split(o)], {}) for name in names for o in options])
 
 
 @pytest.mark.parametrize("compiler, variable", [("gcc", "DEPENDENCIES_OUTPUT"), ("gcc", "SUNPRO_DEPENDENCIES")])
-def test_trials_leave_no_traces(compiler: str, variable: str, yard: Yard, engine: str) -> None:
+def test_trials_leave_no_traces(compiler: str, variable: str, comparison: Comparison, engine: str) -> None:
 	"""A variable by which compilers write into a file of the client's does not have a trial write there."""
-	noted = yard.base / "noted"
-	yard.environ[variable] = str(noted)
-	judge_programs(yard, engine, [[compiler, "-c", "a.c"]])
+	noted = comparison.base / "noted"
+	comparison.environ[variable] = str(noted)
+	judge_programs(comparison, engine, [[compiler, "-c", "a.c"]])
 	found = noted.read_text()
 	assert "a.o:" in found
 	assert "t.o:" not in found
 
 
-def test_a_replaced_compiler(yard: Yard, engine: str) -> None:
+def test_a_replaced_compiler(comparison: Comparison, engine: str) -> None:
 	"""A driver that is upgraded in its place is the new one with the very next command."""
-	folder = yard.base / "bin"
+	folder = comparison.base / "bin"
 	folder.mkdir()
 	driver = str(folder / "gcc")
 	shutil.copy(os.path.realpath(shutil.which("gcc") or ""), driver)
 	# it finds its parts by its own place: so they are said to be where they were
 	parts = subprocess.run(["gcc", "-print-prog-name=cc1"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
-	yard.environ["GCC_EXEC_PREFIX"] = parts.split("x86_64")[0] if "x86_64" in parts else parts.split("aarch64")[0]
-	known = judge_programs(yard, engine, [[driver, "-c", "a.c"]])["gcc"]
+	comparison.environ["GCC_EXEC_PREFIX"] = parts.split("x86_64")[0] if "x86_64" in parts else parts.split("aarch64")[0]
+	known = judge_programs(comparison, engine, [[driver, "-c", "a.c"]])["gcc"]
 	assert known["state"] == "parked", known
 	other = folder / "fresh"
 	shutil.copy(os.path.realpath(shutil.which("g++") or ""), other)
 	other.rename(driver)
-	compare(yard, [([driver, "-v", "-c", "b.cc"], {}), ([driver, "main.cc", "-o", "prog"], {})])
+	compare(comparison, [([driver, "-v", "-c", "b.cc"], {}), ([driver, "main.cc", "-o", "prog"], {})])
 
 
-def test_rustc(yard: Yard, engine: str) -> None:
+def test_rustc(comparison: Comparison, engine: str) -> None:
 	"""The compiler behind the proxy of rustup is the same when it is parked."""
 	proxy = shutil.which("rustc")
 	if not proxy:
 		pytest.skip("rustc is not installed")
 	root = subprocess.run([proxy, "--print", "sysroot"], stdout=subprocess.PIPE, encoding="utf-8", check=True).stdout
 	rustc = str(pathlib.Path(root.strip()) / "bin" / "rustc")
-	known = judge_programs(yard, engine, [[rustc, "--crate-type=lib", "--emit=metadata", "lib.rs"]])
-	compare(yard, [([rustc, *split(options)], {}) for options in RUST])
+	known = judge_programs(comparison, engine, [[rustc, "--crate-type=lib", "--emit=metadata", "lib.rs"]])
+	compare(comparison, [([rustc, *split(options)], {}) for options in RUST])
 	if known["rustc"]["state"] == "parked":
 		assert read_parking(engine)["rustc"]["commands"] >= known["rustc"]["commands"] + len(RUST)

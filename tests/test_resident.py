@@ -9,7 +9,7 @@ import sys
 from typing import Callable, Dict, NamedTuple, Tuple
 
 import pytest
-from resident_lab import Pair, said
+from resident_support import Pair, said
 
 from waflib_extras.launcher import caller
 from waflib_extras.resident import memo, witness

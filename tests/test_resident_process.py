@@ -10,7 +10,7 @@ import sys
 from typing import Any, Callable, Dict, List
 
 import pytest
-from resident_lab import TRIES, Resident
+from resident_support import TRIES, Resident
 
 from waflib_extras.launcher import caller, residents
 

@@ -12,7 +12,7 @@ import time
 from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
-from resident_lab import Pair, Resident, said
+from resident_support import Pair, Resident, said
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is none elsewhere")
 

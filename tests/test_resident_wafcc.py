@@ -7,7 +7,7 @@ import sys
 from typing import Any, Callable
 
 import pytest
-from resident_lab import Resident
+from resident_support import Resident
 from test_resident_sketch import is_drawn
 
 from waflib_extras.facts import answers
@@ -100,7 +100,7 @@ def test_the_same_environment_otherwise(make: Callable[[], Resident], tmp_path: 
 	assert made.count("answered") == answered
 
 
-class TestInquiry:
+class TestQuestion:
 	"""What is noted of a program that is asked."""
 
 	def test_noted(self, tmp_path: pathlib.Path) -> None:
@@ -113,8 +113,8 @@ class TestInquiry:
 		seen = witness.Witness()
 		seen.begin()
 		try:
-			question = answers.Inquiry((str(program),), (("STATUS", "3"),), str(tmp_path))
-			assert witness.see_inquiry(question) == (3, b"one", b"")
+			question = answers.ProgramCall((str(program),), (("STATUS", "3"),), str(tmp_path))
+			assert witness.see_program_call(question) == (3, b"one", b"")
 			assert not seen.hindrance and witness.Witness.active is seen
 		finally:
 			seen.end()

@@ -10,7 +10,7 @@ import subprocess
 from typing import Callable, Dict, Sequence
 
 import pytest
-from serve_lab import OTHER, PATIENCE, TOKEN, Refused, Server, frame, hello, wait_until, write_tokens
+from serve_support import OTHER, PATIENCE, TOKEN, Refused, Server, frame, hello, wait_until, write_tokens
 
 KEY = bytes(range(32))
 Serve = Callable[..., Server]

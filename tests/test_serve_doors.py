@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import pytest
-from serve_lab import OTHER, PATIENCE, TOKEN, Refused, RoomClient, Server, wait_until, write_tokens
+from serve_support import OTHER, PATIENCE, TOKEN, Refused, RoomClient, Server, wait_until, write_tokens
 
 Serve = Callable[..., Server]
 REDIS_SET = b"*3\r\n$3\r\nSET\r\n$4\r\nevil\r\n$1\r\nv\r\n"

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Iterator, List, Optional, Tuple
 
 import pytest
-from serve_lab import OTHER, PATIENCE, TOKEN, RoomClient, Server, frame, hello, wait_until, write_tokens
+from serve_support import OTHER, PATIENCE, TOKEN, RoomClient, Server, frame, hello, wait_until, write_tokens
 
 Serve = Callable[..., Server]
 MANY = 1000

@@ -10,7 +10,7 @@ import subprocess
 from typing import Callable, Iterator
 
 import pytest
-from serve_lab import OTHER, PATIENCE, TOKEN, Server, write_tokens
+from serve_support import OTHER, PATIENCE, TOKEN, Server, write_tokens
 
 Serve = Callable[..., Server]
 CAS = "/cas/" + hashlib.sha256(b"content").hexdigest()

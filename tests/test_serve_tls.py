@@ -11,7 +11,7 @@ import subprocess
 from typing import Callable, List, Optional
 
 import pytest
-from serve_lab import (
+from serve_support import (
 	PATIENCE,
 	TOKEN,
 	Papers,

@@ -85,21 +85,21 @@ def test_a_project_keeps_its_own_quiet(waf: Any, project: Any) -> None:
 @pytest.mark.parametrize(
 	("counts", "expected"),
 	[
-		((summary.Told(0), None), ""),
-		((summary.Told(1), None), "prefork: 1 command: 1 run"),
+		((summary.Counts(0), None), ""),
+		((summary.Counts(1), None), "prefork: 1 command: 1 run"),
 		(
-			(summary.Told(3, hits=1, saved=0.04, own=2), None),
+			(summary.Counts(3, hits=1, saved=0.04, own=2), None),
 			"prefork: 5 commands: 1 hit (about 40 ms of processor time saved), 2 run, 2 Waf's own way",
 		),
 		(
-			(summary.Told(312, hits=298, misses=12, unstored=1, saved=41.2), summary.Parking(312, 14, 0.3)),
+			(summary.Counts(312, hits=298, misses=12, unstored=1, saved=41.2), summary.Parking(312, 14, 0.3)),
 			"prefork: 312 commands: 298 hits (about 41 s of processor time saved),"
 			" 12 misses (1 not stored), 2 run (14 programs parked: about 300 ms saved)",
 		),
-		((summary.Told(1, misses=1), None), "prefork: 1 command: 1 miss"),
-		((summary.Told(2), summary.Parking(2, 1, 0.001)), "prefork: 2 commands: 2 run (1 program parked)"),
+		((summary.Counts(1, misses=1), None), "prefork: 1 command: 1 miss"),
+		((summary.Counts(2), summary.Parking(2, 1, 0.001)), "prefork: 2 commands: 2 run (1 program parked)"),
 		(
-			(summary.Told(9, hits=9, saved=7300.0), summary.Parking(9, 1, 0.0)),
+			(summary.Counts(9, hits=9, saved=7300.0), summary.Parking(9, 1, 0.0)),
 			"prefork: 9 commands: 9 hits (about 121 min of processor time saved)",
 		),
 	],

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Optional
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE
-from tier_lab import LINE, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
+from cache_support import COMPILERS, PATIENCE
+from tier_support import LINE, Handler, Machine, Make, Oddity, RedisServer, bent, between, shared
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),

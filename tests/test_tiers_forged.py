@@ -7,9 +7,9 @@ import subprocess
 from typing import Dict, Iterator, Tuple
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE
-from forge_lab import KINDS, MISSING, Acts, Shop, forge
-from tier_lab import LINE, Machine, Make
+from cache_support import COMPILERS, PATIENCE
+from forge_support import KINDS, MISSING, Acts, Shop, forge
+from tier_support import LINE, Machine, Make
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),

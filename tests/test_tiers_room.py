@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Iterator, List, Optional
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE
+from cache_support import COMPILERS, PATIENCE
 from room_server import Fields, Room, text
-from tier_lab import LINE, Handler, Machine, Make, Oddity, shared
+from tier_support import LINE, Handler, Machine, Make, Oddity, shared
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 GREETING = b"\x81" + struct.pack("<HBQ", 1, 3, 64 << 20) + text(b"room")

@@ -5,9 +5,9 @@ import signal
 from typing import Any
 
 import pytest
-from cache_lab import COMPILERS
-from serve_lab import OTHER, TOKEN, write_tokens
-from tier_lab import LINE, PATIENT, Machine, Make, shared
+from cache_support import COMPILERS
+from serve_support import OTHER, TOKEN, write_tokens
+from tier_support import LINE, PATIENT, Machine, Make, shared
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 ONE, TWO = "1" * 20, "2" * 20

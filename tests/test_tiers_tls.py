@@ -7,10 +7,10 @@ import subprocess
 from typing import NamedTuple
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE
+from cache_support import COMPILERS, PATIENCE
 from room_server import Room
-from tier_lab import LINE, PATIENT, Make, RedisServer, free_port, shared
 from tier_servers import BazelRemote
+from tier_support import LINE, PATIENT, Make, RedisServer, free_port, shared
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),

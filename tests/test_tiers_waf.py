@@ -4,9 +4,9 @@ import shutil
 from typing import Any, Callable
 
 import pytest
-from cache_lab import COMPILERS
+from cache_support import COMPILERS
 from test_waf_wafcc import ALL, PROJECT, read_tree, verdicts
-from tier_lab import Machine, RedisServer
+from tier_support import Machine, RedisServer
 
 pytestmark = [
 	pytest.mark.skipif(not COMPILERS, reason="needs a compiler"),

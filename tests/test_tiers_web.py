@@ -5,9 +5,9 @@ import socket
 from typing import Callable, Optional
 
 import pytest
-from cache_lab import COMPILERS
-from tier_lab import LINE, PATIENT, Handler, Make, Oddity, shared
+from cache_support import COMPILERS
 from tier_servers import S3, BazelRemote, Moto, Nginx
+from tier_support import LINE, PATIENT, Handler, Make, Oddity, shared
 
 pytestmark = pytest.mark.skipif(not COMPILERS, reason="needs a compiler")
 needs_nginx = pytest.mark.skipif(not os.access("/usr/sbin/nginx", os.X_OK), reason="apt-get install nginx")

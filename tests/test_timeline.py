@@ -9,7 +9,7 @@ import time
 from typing import Any, Dict, List
 
 import pytest
-from timeline_lab import Picture, Row, check_trace, read_data, read_picture
+from timeline_support import Picture, Row, check_trace, read_data, read_picture
 
 DEADLINE = 30.0
 ENGINE = "the engine has commands, and starts them or asks its cache"
@@ -286,7 +286,7 @@ def test_nothing_is_there_without_the_option(waf: Any, project: Any, engine: str
 	"""No module of it is loaded, no function of Waf's is another, and there is no file."""
 	text = PLAIN % "" + "\tbld.add_post_fun(look)\n"
 	text += "def look(bld):\n\timport sys\n\tfrom waflib import Runner\n"
-	text += "\tnames = [x for x in sys.modules if x.split('.')[-1] in ('recording', 'gauge', 'account', 'picture')]\n"
+	text += "\tnames = [x for x in sys.modules if x.split('.')[-1] in ('recording', 'meter', 'analysis', 'picture')]\n"
 	text += "\tprint('looked', Runner.Parallel.start.__module__, names)\n"
 	folder = project({"wscript": text, **SOURCES})
 	done = waf(folder, "configure", "build")

@@ -79,7 +79,7 @@ def test_long_chains_and_circles_end() -> None:
 # ---- idle slots
 
 
-def scene(jobs: int = 2, end: float = 10.0, **more: Any) -> idle.Scene:
+def scene(jobs: int = 2, end: float = 10.0, **more: Any) -> idle.Circumstances:
 	"""A build with a second before its scheduler and one after it, whose own thread always waits."""
 	fields: Dict[str, Any] = {
 		"begun": 0.0,
@@ -90,14 +90,14 @@ def scene(jobs: int = 2, end: float = 10.0, **more: Any) -> idle.Scene:
 		"waits": [(1.0, end - 1)],
 		"others": [],
 	}
-	return idle.Scene(**{**fields, **more})
+	return idle.Circumstances(**{**fields, **more})
 
 
 def span(number: int, start: float, end: float, blocker: int = -1, sent: float = -1, pauses: Any = ()) -> idle.Span:
 	return idle.Span(start, end, start if sent < 0 else sent, number, blocker, pauses)
 
 
-def reasons(where: idle.Scene, spans: Sequence[idle.Span]) -> List[Tuple[int, int, float]]:
+def reasons(where: idle.Circumstances, spans: Sequence[idle.Span]) -> List[Tuple[int, int, float]]:
 	found = idle.find_idle(where, list(spans))
 	all_slots = where.jobs * (where.ended - where.begun)
 	assert abs(found.busy + sum(spent for _, _, spent in idle.sum_reasons(found)) - all_slots) < 1e-6

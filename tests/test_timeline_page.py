@@ -6,8 +6,8 @@ import random
 from typing import Any, List, Tuple
 
 import pytest
-from browser_lab import PICTURES, wait
-from timeline_lab import check_trace
+from browser_support import PICTURES, wait
+from timeline_support import check_trace
 
 from waflib_extras.timeline import analysis, idle, picture
 from waflib_extras.timeline.meter import Sample
@@ -41,7 +41,7 @@ def make_rows(count: int, seed: int = 7) -> Tuple[List[analysis.Row], float]:
 def make_built(rows: List[analysis.Row], end: float, **more: Any) -> analysis.Built:
 	lanes = [analysis.Lane("cache", 1), *(analysis.Lane("slot", n + 1) for n in range(JOBS))]
 	spans = [idle.Span(row.start, row.end, row.start, n, row.blocker) for n, row in enumerate(rows)]
-	scene = idle.Scene(0.0, end + 0.3, JOBS, [(0.1, end + 0.2)], [(0.1, 0.2)], [(0.2, end)], [])
+	scene = idle.Circumstances(0.0, end + 0.3, JOBS, [(0.1, end + 0.2)], [(0.1, 0.2)], [(0.2, end)], [])
 	chain = list(range(0, len(rows), max(1, len(rows) // 9)))
 	fields = {
 		"name": "build",
@@ -93,7 +93,7 @@ def spot(seen: Any, row: int) -> Tuple[float, float]:
 	return box["x"] + x, box["y"] + y
 
 
-def colour_at(seen: Any, row: int) -> str:
+def color_at(seen: Any, row: int) -> str:
 	"""What is drawn in the middle of a row, low enough to miss its name."""
 	settle(seen)
 	script = """row => {
@@ -167,12 +167,12 @@ def test_filter_tables_and_chain(open_page: Any) -> None:
 	core = [row for row in rows if row.target == "core"]
 	spent = sum(row.end - row.start for row in core)
 	row = next(n for n, each in enumerate(rows) if each.end - each.start > 0.2 and each.target != "core")
-	before = colour_at(seen, row)
+	before = color_at(seen, row)
 	seen.fill("#filter", "CORE .c.o")
 	seen.wait_for_function("count => $('matches').textContent.startsWith(count + ' tasks')", arg=len(core))
 	told = seen.locator("#matches").inner_text()
 	assert f"{spent:.2f} s of" in told
-	assert colour_at(seen, row) != before and colour_at(seen, row) == seen.evaluate("palette.dim")
+	assert color_at(seen, row) != before and color_at(seen, row) == seen.evaluate("palette.dim")
 	listed = seen.locator("#longest button").all_inner_texts()
 	assert set(listed) <= {each.name for each in core}
 	seen.fill("#filter", "")

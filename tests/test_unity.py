@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, Dict, List, Optional
 
 import pytest
-from unity_yard import conflicts
+from unity_support import conflicts
 
 from waflib_extras.unity import memory
 
@@ -436,7 +436,7 @@ MANY_TARGETS = """\
 			# for the first plan of another process, where there is one
 			end = time.monotonic() + 30
 			while os.getpid() == main and time.monotonic() < end and not os.environ.get('BROKEN'):
-				if all(os.fstat(helper.file).st_size for helper in bld.unity_ledger.ahead.helpers):
+				if all(os.fstat(helper.file).st_size for helper in bld.unity_memory.ahead.helpers):
 					break
 				time.sleep(0.01)
 			return ''

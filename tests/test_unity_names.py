@@ -143,8 +143,8 @@ def sources(tmp_path: Any, files: Dict[str, str]) -> List[grouping.Source]:
 	"""The sources among these files."""
 	for name, text in files.items():
 		(tmp_path / name).write_text(text)
-	shelf = includes.Shelf()
-	finder = includes.Finder(shelf, includes.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {})
+	known_files = includes.KnownFiles()
+	finder = includes.Finder(known_files, includes.System(None, []), [], str(tmp_path), str(tmp_path / "out"), [], {})
 	return [finder.source(str(tmp_path / name), str(tmp_path)) for name in files if not name.endswith(".h")]
 
 
@@ -206,7 +206,7 @@ def test_a_stamp_that_is_not_to_be_trusted_has_the_file_read(tmp_path: Any) -> N
 
 	def look(known: Any, digest: str, name: str = path) -> Tuple[List[str], Any]:
 		digests = {name: digest} if digest else {}
-		target = memory.Target(memory.Ledger(str(tmp_path)), "name", {"stamps": {name: known}, "digests": digests})
+		target = memory.Target(memory.BuildMemory(str(tmp_path)), "name", {"stamps": {name: known}, "digests": digests})
 		return target.find_changed(), target.saved["stamps"][name]
 
 	digest = includes.digest_of(path)

@@ -11,7 +11,7 @@ import time
 from typing import Dict, List, Sequence, Tuple
 
 import pytest
-from cache_lab import Lab
+from cache_support import Lab
 
 SOURCE = "int f(void) { return 1; }\n"
 LINE = ["gcc", "-c", "a.c", "-o", "a.o"]

@@ -213,7 +213,7 @@ def test_what_nobody_kept_is_not_made_up() -> None:
 	class Task:
 		always_run = False
 
-	known = causes.Begun(True, False, "")
+	known = causes.Before(True, False, "")
 	assert causes.explain(Task(), known, None, make(), (), ENVS) == [
 		"something that its signature is made of has changed; what, is kept from now on"
 	]

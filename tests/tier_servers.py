@@ -17,8 +17,8 @@ import urllib.request
 from typing import Dict, Iterator, List, Optional
 
 import pytest
-from cache_lab import PATIENCE
-from tier_lab import PATIENT, free_port, running
+from cache_support import PATIENCE
+from tier_support import PATIENT, free_port, running
 
 NGINX = """
 daemon off;

@@ -24,7 +24,7 @@ examples:
   utils/rooms.py --check                print only what is wrong; status 1 if something is
 """
 PYTHON_FLOORS = (
-	("version",),
+	("version", "waflib_extras_alone"),
 	("client", "facts"),
 	("hooks",),
 	("console", "timeline"),

@@ -11,9 +11,9 @@ Compiles many sources in one call of their compiler, with the outputs, messages 
 		bld.stlib(source=..., features='batch')         # … or, without that line, this one
 		bld.stlib(source=..., batch_size=20)            # the same with at most so many at once; 0 keeps out
 
-Tasks stay what they are: each has its own signature and dependencies, and is shown when it is done. Those that may run
-at the same time, and whose commands differ in nothing but source and output, share a call. What a call did not make is
-compiled again alone, so that an error concerns its own file.
+Each task keeps its own signature and dependencies, and is shown when it is done. Tasks that may run at the same time,
+and whose commands differ only in source and output, share a call. A source whose output a call did not make is compiled
+again alone, so that an error concerns that file only.
 
 C and C++ with gcc, clang and MSVC's options need nothing else. Any other task class joins by saying how several of its
 tasks become one command::
@@ -24,23 +24,18 @@ tasks become one command::
 		def batch_names(self):                          # in that folder, one for each output
 			return [node.name for node in self.outputs]
 
-Option: ``--batch=N``, at most N sources in a call, for all targets; 0 turns it off. ``docs/batch.md`` has the details,
-and says by numbers where it pays: with compilers whose start is costly; hardly with gcc and clang, and a clang
-that ``prefork`` parks is left alone.
+Option: ``--batch=N``, at most N sources in a call, for all targets; 0 turns it off. It pays for compilers that are slow
+to start, and hardly for gcc and clang. A clang that ``prefork`` parks compiles each source alone. ``docs/batch.md`` has
+the details and the figures.
 
 To troubleshoot, ``waf --zones=batch`` tells of each call, and in the end how many tasks were left alone and why.
 """
 
 if "." in __name__:
-	from .tool import build, configure, options
+	from .tool import build, options
 else:
-	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
-	import importlib
-	import os
-	import sys
+	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
 
-	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-	sys.path.append(os.path.dirname(_folder))
-	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+	waflib_extras_alone.stand_in(__name__, __path__)
 
-__all__ = ["build", "configure", "options"]
+__all__ = ["build", "options"]

@@ -1,7 +1,7 @@
 """
-The tasks of a build that may run now: they gather here, and calls take as many of them as they can.
+Gathers the tasks of a build that may run now, and makes calls for as many of them as possible.
 
-Knows nothing of compilers, and of which targets take part.
+It knows nothing of compilers, nor which targets take part.
 """
 
 import atexit
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Dict, List, Tuple
 
 from waflib import Errors, Logs, Runner
 
-from .joining import Key, Left, find_plan
+from .joining import Key, LeftAlone, find_plan
 from .membership import ALONE, MADE, NEW, TAKEN, WAITING, Member
 from .outputs import FOLDERS, accept, find_doubted, remove, show, sweep, write_names
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 	from waflib.Build import BuildContext
 
 GRACE = 0.005
-"""Seconds after which a call that waits for more tasks looks whether the scheduler still hands them out."""
+"""A call that waits for more tasks looks every so many seconds whether the scheduler still hands them out."""
 MADE_HERE = "made"
-"""The folder in that of a call for the outputs of a command that can be told where to put them."""
+"""In the folder of a call: the folder for outputs, if the command can be told where to put them."""
 
 
 class Pool:
-	"""Tasks of one build that may run now, for calls to take them from."""
+	"""The tasks of one build that may run now, from which calls take theirs."""
 
 	def __init__(self, bld: "BuildContext") -> None:
 		self.bld = bld
 		self.for_all = False
-		"""Every target takes part."""
+		"""Whether all targets take part."""
 		self.turn = threading.Condition()
 		self.waiting: Dict[Key, List[Member]] = collections.OrderedDict()
-		"""By what their commands have in common."""
+		"""The tasks by what their commands have in common."""
 		self.held: Dict[str, Member] = {}
-		"""Paths in the build folder that calls under way write to."""
+		"""The paths in the build folder to which running calls write."""
 		self.under_way = 0
 		self.number = 0
 		self.calls = 0
 		self.shared = 0
-		"""Tasks that were done by a call with others."""
+		"""The number of tasks that were done in a call with others."""
 		self.again = 0
-		"""Tasks that had to be done again alone."""
+		"""The number of tasks that had to be done again alone."""
 		self.reasons: Dict[str, int] = collections.Counter()
 		"""How many tasks were left alone, by reason."""
 		self.is_swept = False
@@ -57,15 +57,15 @@ class Pool:
 			self.reasons[reason] += 1
 
 	def enlist(self, member: Member) -> None:
-		"""This task may run now."""
+		"""Add a task that may run now."""
 		try:
 			member.plan, key = find_plan(member.task)
 			member.key = member.size, key
-		except Left as e:
+		except LeftAlone as e:
 			self.leave(str(e))
 			member.state = ALONE
 		except Exception as e:
-			# whatever is wrong with its command, its own run tells it best
+			# if its command is wrong, its own run tells the error
 			self.leave("its command cannot be told: %s" % e)
 			member.state = ALONE
 		else:
@@ -75,14 +75,14 @@ class Pool:
 				self.turn.notify_all()
 
 	def settle(self, member: Member) -> None:
-		"""Do calls until this task was part of one, or is to be done alone."""
+		"""Make calls until this task was in one, or has to be done alone."""
 		if self.bld.producer.numjobs == 1:
 			self.poll(member)
 		while True:
 			with self.turn:
 				if member.state == WAITING:
 					self.wait_for_more(member)
-				# the state may be another one after waiting
+				# the state may have changed while we waited
 				if member.state == WAITING:
 					crew = self.choose(member)
 				elif member.state == TAKEN:
@@ -109,7 +109,7 @@ class Pool:
 					self.turn.notify_all()
 
 	def poll(self, member: Member) -> None:
-		"""With one slot, Waf runs a task before it looks at the next one: look at those that it would come to."""
+		"""Look at the tasks that follow. With one slot, Waf would not do so before it has run this one."""
 		for task in sorted(self.bld.producer.outstanding):
 			if len(self.waiting[member.key]) >= member.size:
 				break
@@ -117,7 +117,7 @@ class Pool:
 			if other is not None and other.state == NEW and not task.hasrun:
 				try:
 					other.runnable_status()
-				except Exception:  # Waf comes to it, and tells
+				except Exception:  # Waf will come to this task, and report the error
 					continue
 
 	def wait_for_more(self, member: Member) -> None:
@@ -132,7 +132,7 @@ class Pool:
 			self.turn.wait(min(left, GRACE))
 
 	def choose(self, member: Member) -> List[Member]:
-		"""Take this task and others for a call; nothing if it is to be done alone."""
+		"""Take this task and others for a call; none if it has to be done alone."""
 		mates = self.waiting[member.key]
 		free = max(1, self.bld.producer.numjobs - self.under_way)
 		count = min(member.size, -(-len(mates) // free))
@@ -157,7 +157,7 @@ class Pool:
 		return crew
 
 	def choose_other(self) -> List[Member]:
-		"""Take tasks for a call where there are several."""
+		"""Take other tasks for a call, if several of them fit together."""
 		for mates in list(self.waiting.values()):
 			if len(mates) > 1:
 				return self.choose(mates[0])
@@ -171,7 +171,7 @@ class Pool:
 			del self.waiting[member.key]
 
 	def hold(self, member: Member) -> bool:
-		"""Whether the compiler may write to the folder where it runs what this task has it write there."""
+		"""Reserve the path that the compiler will write where it runs. Tell whether it was free."""
 		if member.plan.is_placed:
 			return True
 		folder = member.plan.kwargs["cwd"]
@@ -191,7 +191,7 @@ class Pool:
 	# ---- one call
 
 	def call(self, crew: List[Member]) -> None:
-		"""Do these tasks with one command, move what it has made to where it belongs, and show what it said."""
+		"""Do these tasks with one command, move their outputs to their places, and show the command's output."""
 		plan = crew[0].plan
 		folder = self.make_folder()
 		made: List[List[str]] = []
@@ -214,7 +214,7 @@ class Pool:
 			shutil.rmtree(folder, ignore_errors=True)
 
 	def note(self, crew: List[Member], doubted: List[Member], code: int) -> None:
-		"""Let the threads of these tasks go on, and count them."""
+		"""Let the threads of these tasks go on, and count the tasks."""
 		with self.turn:
 			self.calls += 1
 			self.shared += len(crew) - len(doubted)
@@ -227,7 +227,7 @@ class Pool:
 			Logs.debug("batch: status %s, made %d of %d: %s", code, made, len(crew), paths)
 
 	def execute(self, crew: List[Member], folder: str) -> Tuple[int, List[bytes]]:
-		"""Run the command; its status and what it has said on its two streams."""
+		"""Run the command. Returns its status and the output of its two streams."""
 		plan = crew[0].plan
 		command = plan.make(crew, os.path.join(folder, MADE_HERE))
 		paths = [os.path.join(folder, name) for name in ("stdout", "stderr")]
@@ -256,7 +256,7 @@ class Pool:
 		return path
 
 	def finish(self) -> None:
-		"""At exit: say for ``--zones=batch`` what became of the tasks."""
+		"""Called at exit: tell for ``--zones=batch`` how the tasks were done."""
 		if Logs.log and (self.calls or self.reasons):
 			Logs.debug("batch: %d tasks in %d calls, %d done again alone", self.shared, self.calls, self.again)
 			for reason, count in sorted(self.reasons.items()):

@@ -1,8 +1,8 @@
 """
-The words of a compiler's command for one source, and what they are for several.
+Makes of a compiler's command for one source the command for several.
 
-Only words are looked at here: no task, no disk. A command is taken apart only if all of it is understood that can make
-a difference; otherwise the answer is a text, the reason why the source is compiled alone.
+Pure: it knows words, but no task and no disk. If a word of the command may have an effect that is not understood here,
+the answer is a text: the reason why the source is compiled alone.
 """
 
 import os
@@ -11,10 +11,10 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
 SOURCE = "\0source"
 TARGET = "\0target"
 FOLDER = "\0folder"
-"""Stand in words for what differs from one compile to the next; no argument of a program can hold them."""
+"""Marks for what differs between compiles. They contain a zero byte, which no argument can."""
 
 WRAPPERS = ("buildcache", "ccache", "distcc", "icecc", "sccache", "wafcc")
-"""Programs that answer or send away one compile at a time."""
+"""Wrappers that handle one compile at a time."""
 
 SIDE_OUTPUTS = (
 	*("--analyze", "--config", "--coverage", "--save-temps", "--serialize-diagnostics", "--specs", "-E", "-M", "-S"),
@@ -25,8 +25,8 @@ SIDE_OUTPUTS = (
 	*("-specs", "-time", "-working-directory", "-wrapper", "@"),
 )
 """
-With what arguments of gcc and clang begin that write or read files named after the output, write another output, or
-hold arguments that cannot be seen here.
+The beginnings of those arguments of gcc and clang that write or read files named after the output, write another
+output, or stand for arguments that cannot be seen here.
 """
 
 SIDE_OUTPUTS_OF_CL = (
@@ -34,27 +34,27 @@ SIDE_OUTPUTS_OF_CL = (
 	*("analyze", "clang:", "doc", "gcodeview", "gdwarf", "gline", "ifc", "link", "scan", "showIncludes"),
 	"sourceDependencies",
 )
-"""The same of cl and clang-cl, behind the ``/`` or ``-``; an object of theirs with debug information holds its name."""
+"""The same for cl and clang-cl, after ``/`` or ``-``. With debug information, an object contains its own name."""
 
 HARMLESS_OF_CL = ("--driver-mode=", "--target=")
-"""Options of clang-cl that are no exception, though they begin like others that are."""
+"""Options of clang-cl that are harmless, though they begin like others that are not."""
 
 OTHERS_OF_CL = ("E", "EP", "P", "g", "o")
-"""Whole options of cl and clang-cl."""
+"""Other such options of cl and clang-cl, in full."""
 
 VARIABLES = ("CCC_OVERRIDE_OPTIONS", "CL", "_CL_", "DEPENDENCIES_OUTPUT", "GCC_COMPARE_DEBUG", "SUNPRO_DEPENDENCIES")
-"""Of the environment, that have compilers do what their arguments do not say."""
+"""Environment variables that change what compilers do."""
 
 
 class Form(NamedTuple):
-	"""What the compiles of some sources have in common."""
+	"""The common form of the compiles of some sources."""
 
 	words: Tuple[str, ...]
-	"""Of a compile of several sources, with marks for the sources and for the folder of their outputs."""
+	"""The words of a compile of several sources, with marks for the sources and for the folder of outputs."""
 	is_placed: bool
-	"""The command names the folder of its outputs; otherwise they come into the folder where it runs."""
+	"""Whether the command names the folder of its outputs. Otherwise they are put into the folder where it runs."""
 	ending: str
-	"""Of the names that the compiler gives to its outputs."""
+	"""The ending of the names that the compiler gives to its outputs."""
 
 	def make(self, sources: Sequence[str], folder: str) -> List[str]:
 		"""The words of a compile of these sources."""
@@ -67,12 +67,12 @@ class Form(NamedTuple):
 		return words
 
 	def name(self, source: str) -> str:
-		"""What the compiler calls the output of a source."""
+		"""The name that the compiler gives to the output of a source."""
 		return os.path.splitext(os.path.basename(source))[0] + self.ending
 
 
 def find_form(words: Sequence[str], source: str, target: str) -> Union[Form, str]:
-	"""Of a command that compiles one source, by the paths in it; or why there is none."""
+	"""The form of a command that compiles one source, or the reason why there is none."""
 	number = find_only(words, target)
 	if number is None or words.count(source) != 1 or number == words.index(source):
 		return "its source or its output is not named once"
@@ -98,7 +98,7 @@ def find_form(words: Sequence[str], source: str, target: str) -> Union[Form, str
 
 
 def find_only(words: Sequence[str], target: str) -> Optional[int]:
-	"""Where the only word is that ends with a path; none if it is in others, or within one."""
+	"""The position of the only word that ends with a path; None if the path is in other words, or within one."""
 	found = [number for number, word in enumerate(words) if target in word]
 	return found[0] if len(found) == 1 and words[found[0]].endswith(target) else None
 
@@ -108,7 +108,7 @@ def is_option_of_cl(word: str) -> bool:
 
 
 def find_odd_of_cl(words: Sequence[str]) -> Optional[str]:
-	"""The first word of a command of cl that may concern more than an object."""
+	"""The first word of a command of cl that may have an effect besides making an object."""
 	for word in words:
 		option = word[1:] if is_option_of_cl(word) else ""
 		is_odd = option.startswith(SIDE_OUTPUTS_OF_CL) or option in OTHERS_OF_CL or word.startswith("@")
@@ -118,7 +118,7 @@ def find_odd_of_cl(words: Sequence[str]) -> Optional[str]:
 
 
 def mark(text: str, sources: Sequence[str], targets: Sequence[str]) -> str:
-	"""A word, or a command of a shell, with marks in the place of a task's own paths."""
+	"""A word, or a command for a shell, with marks instead of a task's own paths."""
 	marks = [(path, SOURCE) for path in sources] + [(path, TARGET) for path in targets]
 	for path, sign in sorted(marks, key=lambda pair: -len(pair[0])):
 		text = text.replace(path, sign)

@@ -1,7 +1,7 @@
 """
-How several tasks become one command, or why a task is left alone.
+Plans how several tasks become one command, or tells why a task is left alone.
 
-Only says so: nothing is run here, and it is not known which tasks there are.
+It runs nothing, and does not know which tasks there are.
 """
 
 import copy
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 	from waflib.Node import Node
 
 PATIENCE = 0.1
-"""Seconds for which a call that could be bigger waits while the scheduler still hands out tasks."""
+"""For so many seconds, a call that could take more tasks waits while the scheduler still hands some out."""
 
 
 Given = Dict[str, Any]
-"""What a task gives to ``Popen`` for its command."""
+"""The arguments of a task's command for ``Popen``."""
 Command = Union[str, List[str]]
 Maker = Callable[["Task.Task"], object]
 """A function that Waf has made of a command line."""
 Key = Tuple[object, ...]
-"""What is the same for all tasks that may share a call."""
+"""What all tasks that may share a call have in common."""
 
 
 class Compile(NamedTuple):
-	"""A compile of C or C++, by the words of its plain command."""
+	"""A compile of C or C++, known by the words of its command."""
 
 	form: invocation.Form
 	source: str
 	name: str
 	kwargs: Given
 	patience: float = 0.0
-	"""To wait costs more than another start of such a compiler."""
+	"""Such a compiler starts quickly, so waiting would cost more than another call."""
 	keeps: bool = True
-	"""What there is after a call that has failed is whole: these compilers delete what they could not finish."""
+	"""Outputs of a failed call can be kept, since these compilers delete what they could not finish."""
 
 	@property
 	def is_placed(self) -> bool:
@@ -59,7 +59,7 @@ class Compile(NamedTuple):
 
 
 class Joint(NamedTuple):
-	"""A task whose class says how several become one command."""
+	"""A task whose class tells how several become one command."""
 
 	function: Maker
 	names: List[str]
@@ -77,14 +77,14 @@ class Joint(NamedTuple):
 Plan = Union[Compile, Joint]
 
 
-class Left(Exception):
-	"""A task is left alone; says why."""
+class LeftAlone(Exception):
+	"""Raised if a task is left alone. The text is the reason."""
 
 	pass
 
 
 def capture(task: Task.Task, function: Maker) -> Tuple[Command, Given]:
-	"""The command that a function made by Waf would have a task run, and how."""
+	"""The command that Waf's function would have a task run, and its arguments for ``Popen``."""
 	heard: List[Tuple[Command, Given]] = []
 
 	def exec_command(cmd: Command, **kwargs: Any) -> int:
@@ -97,12 +97,12 @@ def capture(task: Task.Task, function: Maker) -> Tuple[Command, Given]:
 	finally:
 		del task.exec_command
 	if len(heard) != 1:
-		raise Left("it runs no command")
+		raise LeftAlone("it runs no command")
 	return heard[0]
 
 
 def pose(task: Task.Task, inputs: "List[Node]", folder: str) -> Task.Task:
-	"""A task like this one with other inputs, of which only the command is asked."""
+	"""A task like this one with other inputs. It serves to make a command and is never run."""
 	other = copy.copy(task)
 	other.inputs = inputs
 	other.outputs = []
@@ -111,12 +111,12 @@ def pose(task: Task.Task, inputs: "List[Node]", folder: str) -> Task.Task:
 
 
 def find_plan(task: Task.Task) -> Tuple[Plan, Key]:
-	"""How this task is done with others, and what is the same for all with which it may be; ``Left`` if alone."""
+	"""How this task can be done with others, and what it must have in common with them. Raises ``LeftAlone``."""
 	for name in ("stdout", "stderr", "timeout", "semaphore"):
 		if hasattr(task, name):
-			raise Left("it has %s of its own" % name)
+			raise LeftAlone("it has %s of its own" % name)
 	if "exec_command" in task.__dict__:
-		raise Left("it has exec_command of its own")
+		raise LeftAlone("it has exec_command of its own")
 	cls = type(task)
 	if getattr(cls, "batch_run_str", None):
 		return find_joint(task, cls)
@@ -125,26 +125,26 @@ def find_plan(task: Task.Task) -> Tuple[Plan, Key]:
 
 def find_compile(task: Task.Task, cls: Type[Task.Task]) -> Tuple[Compile, Key]:
 	if not stock.is_compiled(cls.run):
-		raise Left("its class has a run of its own")
+		raise LeftAlone("its class has a run of its own")
 	if len(task.inputs) != 1 or len(task.outputs) != 1:
-		raise Left("it has not one source and one output")
+		raise LeftAlone("it has not one source and one output")
 	words, kwargs = capture(task, cls.run)
 	if not isinstance(words, list):
-		raise Left("it runs in a shell")
+		raise LeftAlone("it runs in a shell")
 	environment = kwargs.get("env") or os.environ
 	for name in invocation.VARIABLES:
 		if name in environment:
-			raise Left("%s is set" % name)
+			raise LeftAlone("%s is set" % name)
 	cwd = kwargs.get("cwd")
 	if not is_below_build(task, cwd):
-		raise Left("it does not run in the build folder")
+		raise LeftAlone("it does not run in the build folder")
 	program = os.path.basename(os.path.realpath(words[0]))
 	if program in invocation.WRAPPERS or os.path.basename(words[0]) in invocation.WRAPPERS:
-		raise Left("%s takes one source at a time" % program)
+		raise LeftAlone("%s takes one source at a time" % program)
 	source = task.inputs[0].path_from(cwd)
 	form = invocation.find_form(words, source, task.outputs[0].abspath())
 	if isinstance(form, str):
-		raise Left(form)
+		raise LeftAlone(form)
 	return Compile(form, source, form.name(source), kwargs), (cls, form, *tell(task, kwargs))
 
 
@@ -154,7 +154,7 @@ def find_joint(task: Task.Task, cls: Type[Task.Task]) -> Tuple[Joint, Key]:
 	try:
 		command, kwargs = capture(pose(task, [], folder), function)
 	except IndexError:
-		raise Left("batch_run_str must name all sources by ${SRC}") from None
+		raise LeftAlone("batch_run_str must name all sources by ${SRC}") from None
 	sources = sorted({path for node in task.inputs for path in (node.path_from(kwargs["cwd"]), node.abspath())})
 	plain: Optional[Tuple[str, ...]] = None
 	if stock.is_compiled(cls.run):
@@ -169,20 +169,20 @@ def find_joint(task: Task.Task, cls: Type[Task.Task]) -> Tuple[Joint, Key]:
 
 
 def name_outputs(task: Task.Task) -> List[str]:
-	"""What the outputs of a task are called in the folder of its call."""
+	"""The names of a task's outputs in the folder of its call."""
 	if hasattr(task, "batch_names"):
 		names = list(task.batch_names())
 		if len(names) != len(task.outputs):
-			raise Left("batch_names has not a name for each output")
+			raise LeftAlone("batch_names has not a name for each output")
 		return names
 	if len(task.inputs) != 1:
-		raise Left("it has more than one source, and its class no batch_names")
+		raise LeftAlone("it has more than one source, and its class no batch_names")
 	stem = os.path.splitext(task.inputs[0].name)[0]
 	return [stem + os.path.splitext(node.name)[1] for node in task.outputs]
 
 
 def find_function(cls: Type[Task.Task]) -> Maker:
-	"""The function that Waf makes of ``batch_run_str``, once for a class."""
+	"""The function that Waf makes of ``batch_run_str``, once per class."""
 	if "batch_function" not in cls.__dict__:
 		cls.batch_function = staticmethod(Task.compile_fun(cls.batch_run_str, cls.shell)[0])
 	function: Maker = cls.batch_function
@@ -190,7 +190,7 @@ def find_function(cls: Type[Task.Task]) -> Maker:
 
 
 def tell(task: Task.Task, kwargs: Given) -> Key:
-	"""How a command runs, so that it can be compared."""
+	"""The arguments of a command for ``Popen``, in a form that can be compared."""
 	rest = {name: value for name, value in kwargs.items() if name != "cwd"}
 	return kwargs["cwd"].abspath(), repr(sorted(rest.items())), repr(task.env.PATH)
 

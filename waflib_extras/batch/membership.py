@@ -1,7 +1,7 @@
 """
-A task that may share a call with others: what stands in for its ``runnable_status`` and its ``run``.
+Replaces ``runnable_status`` and ``run`` of a task that may share a call with others.
 
-Knows nothing of how calls are made: a pool is told that the task may run, and settles what becomes of it.
+It knows nothing of how calls are made. It tells a pool that the task may run, and the pool does it.
 """
 
 from typing import TYPE_CHECKING, Optional
@@ -16,12 +16,12 @@ NEW, WAITING, TAKEN, MADE, ALONE = range(5)
 
 
 class Member:
-	"""A task that may share a call; its ``runnable_status`` and ``run`` are ours."""
+	"""A task that may share a call."""
 
 	plan: "Plan"
-	"""How it is done with others; not before a pool has enlisted it."""
+	"""How it is done with others. It is set when a pool enlists the task."""
 	key: "Key"
-	"""What is the same for all with which it may share a call."""
+	"""What it has in common with all tasks with which it may share a call."""
 
 	def __init__(self, task: Task.Task, pool: "Pool", size: int) -> None:
 		self.task = task
@@ -30,7 +30,7 @@ class Member:
 		self.state = NEW
 
 	def runnable_status(self) -> int:
-		"""In place of the task's own: when it may run, others may take it into their calls."""
+		"""Stands in for the task's own. A task that may run is enlisted, so that calls of others may take it."""
 		if self.state != NEW:
 			return Task.RUN_ME
 		status: int = type(self.task).runnable_status(self.task)
@@ -39,7 +39,7 @@ class Member:
 		return status
 
 	def run(self) -> Optional[int]:
-		"""In place of the task's own: nothing is left to do if a call has made its outputs."""
+		"""Stands in for the task's own. If a call has made its outputs, nothing is left to do."""
 		if self.state in (WAITING, TAKEN):
 			self.pool.settle(self)
 		if self.state == MADE:
@@ -48,7 +48,7 @@ class Member:
 		return status
 
 	def record(self) -> None:
-		"""Note that the outputs are up to date, as ``post_run`` will: it is not called any more if the build stops."""
+		"""Note that the outputs are up to date. ``post_run`` will do so, too, but is not called if the build stops."""
 		task = self.task
 		if type(task).post_run is Task.Task.post_run and "post_run" not in task.__dict__:
 			bld = task.generator.bld

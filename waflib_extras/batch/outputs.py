@@ -1,7 +1,7 @@
 """
-What a call for several tasks has made and said: taken to where it belongs, shown, or removed.
+Handles what a call for several tasks has made and written: it is moved to its place, shown, or removed.
 
-Knows nothing of how a call is made.
+It knows nothing of how a call is made.
 """
 
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 	from waflib.Build import BuildContext
 
 FOLDERS = ".batch-"
-"""What the folders of calls begin with, in the build folder."""
+"""The prefix of the folders of calls, in the build folder."""
 NAMES = "names"
-"""The file in such a folder with what its call may leave in the build folder itself."""
+"""The file in such a folder with the paths that its call may write in the build folder itself."""
 
 
 def accept(crew: List[Member], made: List[List[str]], doubted: List[Member]) -> None:
-	"""Move what a call has made to where it belongs; of tasks that are to be done again, nothing is left."""
+	"""Move the outputs of a call to their places. Outputs of tasks that are done again are removed."""
 	for member, paths in zip(crew, made):
 		if member in doubted:
 			remove(paths)
@@ -34,19 +34,19 @@ def accept(crew: List[Member], made: List[List[str]], doubted: List[Member]) -> 
 
 
 def find_doubted(crew: List[Member], made: List[List[str]], code: int, text: bytes) -> List[Member]:
-	"""The tasks that are to be done again alone after a call with this status that has said this."""
+	"""The tasks that have to be done again alone after a call with this status and output."""
 	keeps = not code or (code > 0 and crew[0].plan.keeps)
 	doubted = []
 	for member, paths in zip(crew, made):
 		is_named = code != 0 and any(os.fsencode(path) in text for path in member.plan.paths)
 		if not keeps or is_named or not all(map(os.path.isfile, paths)):
 			doubted.append(member)
-	# something has failed that nobody is named for
+	# the call has failed, and no message names a task: any of them may be the reason
 	return doubted if doubted or not code else list(crew)
 
 
 def show(bld: "BuildContext", said: List[bytes]) -> None:
-	"""Write what a command has said, as ``Context.exec_command`` does."""
+	"""Write the output of a command, as ``Context.exec_command`` does."""
 	for data, stream, level, word in zip(said, (sys.stdout, sys.stderr), ("debug", "error"), ("out", "err")):
 		if data:
 			text = data.decode(getattr(Context, "default_encoding", "utf-8"), errors="replace")
@@ -57,7 +57,7 @@ def show(bld: "BuildContext", said: List[bytes]) -> None:
 
 
 def write_names(folder: str, paths: List[str]) -> None:
-	"""Note what is ours in the build folder until the call is over, in case that we do not see its end."""
+	"""Note which paths the call may write, for the next build in case that this one is killed."""
 	with open(os.path.join(folder, NAMES), "wb") as f:
 		f.write(b"\0".join(os.fsencode(os.path.relpath(path, os.path.dirname(folder))) for path in paths))
 
@@ -71,7 +71,7 @@ def remove(paths: List[str]) -> None:
 
 
 def sweep(build: str) -> None:
-	"""Remove what builds have left that were killed."""
+	"""Remove what killed builds have left."""
 	for name in os.listdir(build):
 		if name.startswith(FOLDERS):
 			folder = os.path.join(build, name)

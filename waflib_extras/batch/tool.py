@@ -1,4 +1,4 @@
-"""Which tasks are made in batches, and where Waf meets those that are."""
+"""Chooses the tasks that may share calls, and replaces their methods."""
 
 from typing import TYPE_CHECKING, Optional
 
@@ -10,13 +10,12 @@ from . import gathering, membership
 
 if TYPE_CHECKING:
 	from waflib.Build import BuildContext
-	from waflib.Configure import ConfigurationContext
 	from waflib.TaskGen import task_gen
 
 SIZE = 50
-"""At most so many tasks in one call where nobody says how many."""
+"""At most so many tasks share a call, if the project does not say how many."""
 COMPILERS = ("gcc", "clang", "msvc", "clang-cl")
-"""What compilers are called in ``CC_NAME`` and ``CXX_NAME`` whose options we know."""
+"""The values of ``CC_NAME`` and ``CXX_NAME`` for compilers whose options we know."""
 
 
 def find_pool(bld: "BuildContext") -> gathering.Pool:
@@ -27,11 +26,11 @@ def find_pool(bld: "BuildContext") -> gathering.Pool:
 
 
 def find_size(task: Task.Task, generator: "task_gen", pool: gathering.Pool) -> int:
-	"""How many tasks may share a call with this one at most."""
+	"""How many tasks may share a call with this one."""
 	option = getattr(Options.options, "batch", None)
 	if option is not None and option <= 0:
 		return 0
-	# of the generator itself: unity gives all of them a method of this name
+	# only the generator's own attribute, since unity gives all generators a method of this name
 	for asked in (vars(generator).get("batch_size"), option, getattr(task, "batch_size", None)):
 		if asked is not None:
 			return int(asked)
@@ -39,7 +38,7 @@ def find_size(task: Task.Task, generator: "task_gen", pool: gathering.Pool) -> i
 
 
 def is_of_known_compiler(task: Task.Task) -> bool:
-	"""C or C++ by a compiler whose options we know."""
+	"""Tell whether a task compiles C or C++ with a compiler whose options we know."""
 	for name in ("c", "cxx"):
 		cls = Task.classes.get(name)
 		if cls is not None and isinstance(task, cls):
@@ -49,9 +48,9 @@ def is_of_known_compiler(task: Task.Task) -> bool:
 
 def is_parked_clang(task: Task.Task) -> bool:
 	"""
-	A compile that the engine may have a parked clang do.
+	Tell whether the engine may run this compile in a parked clang.
 
-	Of several sources clang gives each to a process that it starts anew, and parking is of no use to those.
+	Given several sources, clang starts a new process for each, and parking does not help these.
 	"""
 	name = task.env["CXX_NAME" if isinstance(task, Task.classes.get("cxx", ())) else "CC_NAME"]
 	return bool(lifecycle.find().is_running_commands() and name and "clang" in name)
@@ -76,7 +75,7 @@ def share_calls(self: "task_gen") -> None:
 		if not is_joint and is_parked_clang(task):
 			pool.leave("clang that the engine parks is faster alone")
 			continue
-		# as many handed out as one call may take for each slot
+		# have Waf hand out as many tasks per slot as one call may take
 		Runner.GAP = max(Runner.GAP, size)
 		member = task.batch_member = membership.Member(task, pool, size)
 		task.runnable_status = member.runnable_status
@@ -87,16 +86,10 @@ def options(opt: Options.OptionsContext) -> None:
 	if not opt.parser.get_option("--batch"):
 		opt.add_option(
 			"--batch",
-			dest="batch",
 			type=int,
-			default=None,
 			metavar="N",
 			help="compile up to N sources in one call of a compiler; 0: one each [default: as the project says]",
 		)
-
-
-def configure(conf: "ConfigurationContext") -> None:
-	pass
 
 
 def build(bld: "BuildContext") -> None:

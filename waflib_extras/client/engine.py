@@ -37,12 +37,12 @@ from .protocol import (
 UNIX = "unix"
 TCP = "tcp"
 
-PATIENCE = 1.5  # seconds, as engine/src/client/mod.rs has it
+PATIENCE = 1.5  # seconds, the same as in engine/src/client/mod.rs
 MOST_PATIENCE = 600.0
-LOOK = 0.25  # seconds; so often we look whether an engine that does not greet was stopped
-PACE = 0.5  # seconds; the same for one that is at our commands
-MOST_DEATHS = 3  # so many engines may end under a build, then it goes on without
-ENVIRONMENTS = 16  # how many a connection remembers
+LOOK = 0.25  # seconds between two looks whether an engine that does not greet was stopped
+PACE = 0.5  # seconds between two looks whether an engine that runs our commands was stopped
+MOST_DEATHS = 3  # if more engines than these end under a build, it goes on without
+ENVIRONMENTS = 16  # that a connection remembers
 NAME_CAP = 1000  # of the greeting's 4096 bytes
 RECEIVE = 1 << 16
 # Linux's; PyPy 3.9 does not name them
@@ -51,9 +51,9 @@ MSG_NOSIGNAL = getattr(socket, "MSG_NOSIGNAL", 0x4000)
 
 Answer = Tuple[Outcome, bytes, bytes]
 Learned = Tuple[List[bytes], Inputs]
-"""What a command depended on, as numbers of texts, and the texts of its connection."""
+"""The texts of a connection, and the numbers of those that a command depended on."""
 Heard = Union[Told, Learned]
-"""What the cache has to say of a command beside its outcome."""
+"""What the engine tells of a command from its cache, beside the outcome."""
 
 
 class Deadlines(NamedTuple):
@@ -65,9 +65,9 @@ class Deadlines(NamedTuple):
 
 def find_deadlines() -> Deadlines:
 	"""
-	How long a build waits, once, for an engine that does not answer or does not start: ``WAFD_PATIENCE``, in seconds.
+	How long a build waits, once, for an engine that does not answer or does not start.
 
-	Together that is less than two seconds unless somebody wants more.
+	``WAFD_PATIENCE`` has the seconds.
 	"""
 	try:
 		patience = float(os.environ.get("WAFD_PATIENCE") or PATIENCE)
@@ -82,11 +82,11 @@ def find_deadlines() -> Deadlines:
 
 
 class Chosen:
-	"""The folder of the engine that keeps the store which settings name, if it is not the usual one."""
+	"""The runtime folder of the engine with the store that the settings name, where that is not the usual one."""
 
 	folder = ""
 	environ: Optional[Dict[str, str]] = None
-	"""What such an engine is started with."""
+	"""The variables that such an engine is started with."""
 
 	@classmethod
 	def choose(cls, folder: str, environ: Dict[str, str]) -> None:
@@ -113,12 +113,12 @@ def runtime_folder() -> str:
 
 
 def runtime_file(ending: str) -> str:
-	"""A file of the engine of our own version."""
+	"""A file of the engine that has our version."""
 	return os.path.join(runtime_folder(), "wafd-%s.%s" % (VERSION, ending))
 
 
 def check_folder() -> None:
-	"""Refuse a runtime folder in which somebody else could have put the socket; one that is not there yet is fine."""
+	"""Refuse a runtime folder in which another user could have put the socket. It need not exist yet."""
 	folder = runtime_folder()
 	if not os.path.isabs(folder):
 		raise EngineError("runtime folder %s: not an absolute path; set WAFD_RUNTIME_DIR to one" % folder)
@@ -161,13 +161,13 @@ def _is_program(path: str) -> bool:
 
 
 def find_engine(transport: str) -> None:
-	"""Tell by an exception that there is no engine: none that listens, and none that could be started."""
+	"""Raise an exception if no engine listens and there is no program to start one."""
 	if not os.path.exists(runtime_file("tcp" if transport == TCP else "sock")):
 		find_wafd()
 
 
 def start(transport: str, seconds: float) -> None:
-	"""Have ``wafd start`` make sure that an engine of our version listens."""
+	"""Run ``wafd start``, which ends when an engine of our version listens."""
 	wafd = find_wafd()
 	command = [wafd, "start"] + (["--tcp"] if transport == TCP else [])
 	try:
@@ -201,7 +201,7 @@ def start(transport: str, seconds: float) -> None:
 
 
 def dial(transport: str, seconds: float) -> Tuple[Optional[socket.socket], bytes]:
-	"""A socket that is connected to the engine, or none if no engine listens; and the token for the greeting."""
+	"""A socket that is connected to the engine, or None if no engine listens; and the token for the greeting."""
 	check_folder()
 	if transport == TCP:
 		return _dial_tcp(runtime_file("tcp"), seconds)
@@ -235,7 +235,7 @@ def _dial_unix(path: str, seconds: float) -> Optional[socket.socket]:
 
 
 def _find_stopped(sock: socket.socket) -> int:
-	"""The process of the engine at the other end, if somebody has stopped it (``SIGSTOP``)."""
+	"""The process of the engine at the other end, if it was stopped (``SIGSTOP``); else 0."""
 	if sock.family != socket.AF_UNIX:
 		return 0
 	try:
@@ -249,9 +249,9 @@ def _find_stopped(sock: socket.socket) -> int:
 
 def _end_stopped(sock: socket.socket) -> bool:
 	"""
-	End an engine that somebody has stopped; tells whether it was one.
+	End the engine if it was stopped, and tell whether it was.
 
-	Its guardian ends what it ran, and another engine starts when nothing of that is left.
+	Its guardian ends the commands that it ran. Another engine starts when they are gone.
 	"""
 	pid = _find_stopped(sock)
 	if pid:
@@ -281,23 +281,23 @@ def _dial_tcp(path: str, seconds: float) -> Tuple[Optional[socket.socket], bytes
 
 
 class Connection:
-	"""A connection that was welcomed; one command at a time."""
+	"""A connection that the engine has welcomed. It carries one command at a time."""
 
 	def __init__(self, sock: socket.socket, hello: bytes, seconds: float) -> None:
 		self.sock = sock
 		self.count = 0
-		"""Commands that were sent over it."""
+		"""The number of commands that were sent over it."""
 		self.stopped_since = 0.0
-		"""When the engine was first found stopped; zero if it was not when it was looked at last."""
+		"""When the engine was first found stopped. Zero if it ran at the last look."""
 		self.own_environment: Optional[Environment] = None
-		"""Our own environment as the engine knows it; its number is 0."""
+		"""Our own environment as the engine knows it, by the number 0."""
 		self.environments: List[Tuple[int, Environment]] = []
-		"""Environments that commands were given and their numbers, the last used first. Copies: dicts get changed."""
+		"""Numbers and copies of the environments that commands were given, the last used first."""
 		welcome = self._greet(hello, seconds)
 		self.engine = welcome.pid
 		"""The engine's process."""
 		self.texts: List[bytes] = []
-		"""What commands depended on, by the numbers that the engine has given it on this connection."""
+		"""The texts of what commands depended on. The engine refers to them by their numbers on this connection."""
 
 	def _greet(self, hello: bytes, seconds: float) -> Welcome:
 		deadline = time.monotonic() + seconds
@@ -330,7 +330,7 @@ class Connection:
 		return answer
 
 	def _receive_greeting(self, deadline: float) -> bytes:
-		"""Some bytes; an engine that is found stopped twice in succession is not waited for any longer."""
+		"""Some bytes of the greeting. The wait ends early if the engine is found stopped twice in succession."""
 		was_stopped = False
 		while True:
 			left = deadline - time.monotonic()
@@ -351,9 +351,9 @@ class Connection:
 		self, command: bytes, env: Optional[Environment], fds: Sequence[int], heard: Optional[List[Heard]] = None
 	) -> Answer:
 		"""
-		Run a command and wait for its end; ``env`` is none for our own environment.
+		Run a command and wait for its end. ``env`` is None for our own environment.
 
-		What the cache has to tell of the command is appended to ``heard``.
+		What the cache tells of the command is appended to ``heard``.
 		"""
 		number, frame = self.number_environment(env)
 		self.count = count = (self.count + 1) & 0xFFFFFFFF
@@ -373,7 +373,7 @@ class Connection:
 			raise Lost("the connection to the engine ended: %s" % e.strerror) from None
 
 	def _receive(self) -> bytes:
-		"""The next bytes, however long that takes, unless somebody has stopped the engine."""
+		"""The next bytes, however long that takes, unless the engine was stopped."""
 		self.stopped_since = 0.0
 		while True:
 			try:
@@ -382,7 +382,7 @@ class Connection:
 				self.look()
 
 	def _send(self, data: bytes) -> None:
-		"""Send all of it; an engine does not read while it has to wait for us to read."""
+		"""Send all of it. The engine reads it, since no answer is due that it would have to write first."""
 		self.stopped_since = 0.0
 		while data:
 			try:
@@ -392,9 +392,9 @@ class Connection:
 
 	def look(self) -> None:
 		"""
-		Called while the engine is silent: an engine that is found stopped for a while is ended.
+		Look whether a silent engine was stopped. One that stays stopped is ended, and ``Lost`` is raised.
 
-		It would not answer, and stands in the way of all others. Raises ``Lost`` then.
+		It would not answer, and no other engine could start.
 		"""
 		now = time.monotonic()
 		if not _find_stopped(self.sock):
@@ -406,7 +406,7 @@ class Connection:
 			raise Lost("the engine was stopped")
 
 	def introduce(self, policy: bytes, fds: Sequence[int]) -> None:
-		"""Tell the engine what the build wants of its neighbours; that it is lost shows with the first command."""
+		"""Tell the engine how the build shares the machine. If the connection is lost, the first command shows it."""
 		with contextlib.suppress(OSError, Unsendable):
 			if fds:
 				self._send_with(b"", policy, fds)
@@ -414,7 +414,7 @@ class Connection:
 				self._send(policy)
 
 	def _send_with(self, frame: bytes, request: bytes, fds: Sequence[int]) -> None:
-		"""Send a request with descriptors; they belong to the frame that their first byte comes with."""
+		"""Send a request with descriptors. They belong to the frame whose first byte they come with."""
 		if frame:
 			self._send(frame)
 		rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
@@ -427,7 +427,7 @@ class Connection:
 		self._send(request[sent:])
 
 	def learn(self, inputs: Inputs) -> Learned:
-		"""Keep the texts that are new; they come with the numbers that refer to them."""
+		"""Add the new texts to those of the connection, and return all texts with the numbers of the command's."""
 		if not inputs.first:
 			self.texts = []
 		texts = self.texts
@@ -439,7 +439,7 @@ class Connection:
 		return texts, inputs
 
 	def _collect(self, number: int, command: bytes, buffer: bytearray, heard: Optional[List[Heard]]) -> Answer:
-		"""Read output up to the outcome; ``buffer`` holds what has come."""
+		"""Read the output up to the outcome. ``buffer`` holds the bytes that have come."""
 		streams: Tuple[List[bytes], List[bytes]] = ([], [])
 		while True:
 			if not buffer:
@@ -466,11 +466,10 @@ class Connection:
 			buffer += b"" if buffer else self._receive()
 
 	def number_environment(self, env: Optional[Environment]) -> Tuple[int, bytes]:
-		"""The number of an environment, none for our own, and the frame that must go before the first use of it."""
-		return self._own_environment() if env is None else self._environment(env)
+		"""The number of an environment (None: our own), and the frame to be sent before its first use."""
+		return self._number_own() if env is None else self._number_given(env)
 
-	def _own_environment(self) -> Tuple[int, bytes]:
-		"""The number of our own environment, and the frame that must go first."""
+	def _number_own(self) -> Tuple[int, bytes]:
 		# the dict below os.environ: comparing it with its copy takes a microsecond, os.environ itself thirty
 		current = getattr(os.environ, "_data", None)
 		if current is None:
@@ -482,8 +481,7 @@ class Connection:
 		self.own_environment = copy
 		return 0, frame
 
-	def _environment(self, env: Environment) -> Tuple[int, bytes]:
-		"""The number of an environment, and the frame that must go first."""
+	def _number_given(self, env: Environment) -> Tuple[int, bytes]:
 		known = self.environments
 		for position, (number, copy) in enumerate(known):
 			if env == copy:
@@ -503,9 +501,9 @@ class Connection:
 
 class Session:
 	"""
-	The connections of one build: as many as commands run at once, and another engine when one ends.
+	The connections of one build, as many as commands run at once. If its engine ends, it connects to the next one.
 
-	A command takes an idle connection from a list and puts it back; both are atomic, so that only connecting locks.
+	A command takes an idle connection from a list and puts it back. Both are atomic, so only connecting needs a lock.
 	"""
 
 	def __init__(
@@ -517,12 +515,13 @@ class Session:
 		self.transport = transport
 		self.deadlines = deadlines or find_deadlines()
 		self.policy: Tuple[bytes, Sequence[int]] = (b"", ())
-		"""A frame that each connection begins with, and its descriptors."""
+		"""The frame that is sent first on each connection, and its descriptors."""
 		self.failure: Optional[EngineError] = None
-		"""Why there is no engine for us any more."""
+		"""Why no engine can be used any more."""
 		self.engine = 0
-		"""The process of the engine that welcomed us last."""
-		self.past = 0
+		"""The process of the last engine that has welcomed us."""
+		self.closed_count = 0
+		"""The number of commands that were sent over connections which are closed now."""
 		self.closed = False
 		self._become_new()
 		os.register_at_fork(after_in_child=self._leave_to_parent)
@@ -535,7 +534,7 @@ class Session:
 		self.dead: Set[int] = set()
 
 	def _leave_to_parent(self) -> None:
-		"""In a forked child: the connections are the parent's, whose end the engine must see."""
+		"""Close the connections in a forked child, since the engine must see their end when the parent ends."""
 		for connection in self.connections:
 			connection.close()
 		self._become_new()
@@ -548,9 +547,9 @@ class Session:
 		heard: Optional[List[Heard]] = None,
 	) -> Answer:
 		"""
-		Run a command of ``protocol.encode_command``; if the engine dies meanwhile, run it again in another.
+		Run a command of ``protocol.encode_command``. If the engine dies meanwhile, another one runs it again.
 
-		Raises ``Unsendable`` if this command cannot be sent, any other ``EngineError`` if there is no engine for it.
+		Raises ``Unsendable`` if this command cannot be sent, and another ``EngineError`` if no engine can run it.
 		"""
 		lost_by: Set[int] = set()
 		while True:
@@ -580,16 +579,16 @@ class Session:
 	@property
 	def sent(self) -> int:
 		"""How many commands went to an engine."""
-		return self.past + sum(connection.count for connection in list(self.connections))
+		return self.closed_count + sum(connection.count for connection in list(self.connections))
 
 	def close(self) -> None:
-		"""Close what is idle now, and the rest when it is."""
+		"""Close all idle connections now, and each other one when it becomes idle."""
 		self.closed = True
 		while self.idle:
 			self.drop(self.idle.pop())
 
 	def take(self) -> Connection:
-		"""A connection for the caller alone."""
+		"""A connection that only the caller uses until it gives it back."""
 		while True:
 			try:
 				connection = self.idle.pop()
@@ -600,21 +599,21 @@ class Session:
 			self.drop(connection)
 
 	def give_back(self, connection: Connection) -> None:
-		"""Leave a connection on which nothing is under way to others."""
+		"""Give back a connection on which no command is under way."""
 		if self.closed:
 			self.drop(connection)
 		else:
 			self.idle.append(connection)
 
 	def drop(self, connection: Connection) -> None:
-		"""Close a connection, which ends what runs over it."""
+		"""Close a connection, which ends its command."""
 		connection.close()
 		if connection in self.connections:
 			self.connections.discard(connection)
-			self.past += connection.count
+			self.closed_count += connection.count
 
 	def bury(self, connection: Connection) -> None:
-		"""Note that this connection's engine is gone, which many connections tell at once."""
+		"""Drop a connection whose engine has ended, and note that engine."""
 		self.drop(connection)
 		with self.lock:
 			self.dead.add(connection.engine)
@@ -622,12 +621,12 @@ class Session:
 				self.failure = EngineError("%d engines ended in the middle of commands" % len(self.dead))
 
 	def give_up(self, failure: EngineError) -> EngineError:
-		"""Connect no more."""
+		"""Note a failure after which no connection is made, and return it."""
 		self.failure = failure
 		return failure
 
 	def _connect(self) -> Connection:
-		"""A new connection; one thread at a time, so that the others profit from an engine that the first starts."""
+		"""A new connection. One thread at a time makes one, so that all use the engine that the first one starts."""
 		with self.lock:
 			if self.failure:
 				raise self.failure.with_traceback(None)
@@ -643,7 +642,7 @@ class Session:
 			return connection
 
 	def _greeted(self) -> Connection:
-		"""Connect, starting an engine if need be; once more if that engine was just leaving."""
+		"""Connect, and start an engine if none runs. Try once more if the engine was just leaving."""
 		try:
 			return self._dial(False)
 		except Lost:

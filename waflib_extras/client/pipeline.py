@@ -1,8 +1,8 @@
 """
 One connection to the engine that carries many commands at once, driven by one thread.
 
-Knows nothing of Waf. Sends and receives without ever waiting for the one while the other is due, since an engine does
-not read from a client that does not read.
+Knows nothing of Waf. It never waits until it can send while there is something to receive, since an engine does not
+read from a client that does not read.
 """
 
 import select
@@ -14,11 +14,11 @@ from .protocol import EngineError, Environment, Inputs, Lost, Outcome, Output, P
 
 NOTHING = b""
 MSG_DONTWAIT = 0x40  # Linux's; PyPy 3.9 does not name it
-AT_ONCE = 1 << 18  # bytes that are put together for one call of the system
+AT_ONCE = 1 << 18  # bytes that one system call is given
 
 
 class Order:
-	"""A command that was submitted and has no outcome yet; ``subject`` is the caller's own."""
+	"""A command that was submitted and has no outcome yet. ``subject`` is any object of the caller's."""
 
 	__slots__ = ("cancelled", "command", "env", "err", "inputs", "lost_by", "out", "subject", "told")
 
@@ -35,7 +35,7 @@ class Order:
 
 
 class Answered(NamedTuple):
-	"""What became of an order; no outcome if there is no engine for it any more."""
+	"""An order that is done. There is no outcome if no engine can run it any more."""
 
 	subject: object
 	outcome: Optional[Outcome]
@@ -46,26 +46,26 @@ class Answered(NamedTuple):
 
 
 class Pipeline:
-	"""A connection of a session, and another when its engine ends."""
+	"""Commands on a connection of a session. If its engine ends, they move to a connection to the next one."""
 
 	def __init__(self, session: Session) -> None:
 		self.session = session
 		self.connection: Connection = session.take()
 		self.orders: Dict[int, Order] = {}
-		"""By number, in the order of submission."""
+		"""The orders by their numbers, in the order of submission."""
 		self.unsent = bytearray()
 		self.received = bytearray()
 		self.failure: Optional[EngineError] = None
-		"""Why there is no engine for us any more."""
+		"""Why no engine can be used any more."""
 
 	def __len__(self) -> int:
 		return len(self.orders)
 
 	def submit(self, subject: object, command: bytes, env: Optional[Environment]) -> int:
 		"""
-		Put a command of ``protocol.encode_command`` among what ``flush`` sends, and return its number.
+		Add a command of ``protocol.encode_command`` to what ``flush`` sends, and return its number.
 
-		Raises ``Unsendable`` if its environment cannot be sent, another ``EngineError`` if there is no engine any more.
+		Raises ``Unsendable`` if its environment cannot be sent, and another ``EngineError`` if no engine can be used.
 		"""
 		if self.failure:
 			raise self.failure.with_traceback(None)
@@ -81,21 +81,21 @@ class Pipeline:
 		return count
 
 	def cancel(self, subjects: Set[object]) -> None:
-		"""Ask the engine to leave the commands of these subjects alone; their outcomes come nevertheless."""
+		"""Ask the engine not to run the commands of these subjects. It sends outcomes for them all the same."""
 		for number, order in self.orders.items():
 			if order.subject in subjects:
 				order.cancelled = True
 				self.unsent += protocol.encode_cancel(number)
 
 	def flush(self) -> None:
-		"""Send what the engine takes now."""
+		"""Send as much as the engine takes now."""
 		while self.unsent:
 			try:
 				sent = self.connection.sock.send(memoryview(self.unsent)[:AT_ONCE], MSG_NOSIGNAL | MSG_DONTWAIT)
 			except BlockingIOError:
 				return
 			except OSError:
-				# that the engine ended is told by receiving, after what it still said
+				# the end of the engine is noticed by receive(), after the answers that it has still sent
 				self.unsent.clear()
 				return
 			del self.unsent[:sent]
@@ -104,7 +104,7 @@ class Pipeline:
 		"""
 		The answers that have come.
 
-		With ``wait``, come back when there is something to read, here or from ``wake``, or the time is up.
+		With ``wait``, this returns when there is something to read, here or from ``wake``, or the time is up.
 		"""
 		self.flush()
 		try:
@@ -126,7 +126,7 @@ class Pipeline:
 			return self._fail(self.session.give_up(e))
 
 	def _receive(self, wait: bool) -> Optional[bytes]:
-		"""The next bytes, none if there are none yet, empty ones at the end."""
+		"""The next bytes: None if there are none yet, and empty at the end of the connection."""
 		connection = self.connection
 		while True:
 			try:
@@ -139,7 +139,7 @@ class Pipeline:
 				return NOTHING
 
 	def _poll(self, wake: Optional[int], timeout: Optional[float]) -> None:
-		"""Wait until there is something to read, or the time is up, looking at the engine now and then."""
+		"""Wait until there is something to read or the time is up. Meanwhile look whether the engine was stopped."""
 		connection = self.connection
 		sock = connection.sock
 		while True:
@@ -161,15 +161,15 @@ class Pipeline:
 			self.flush()
 
 	def _take_answers(self) -> List[Answered]:
-		"""Decode the whole frames among what was received."""
+		"""Decode the frames that have arrived whole."""
 		orders = self.orders
 		answers: List[Answered] = []
 		for frame in protocol.take_frames(self.received):
 			answer = protocol.decode_whole(frame)
 			order = orders.get(getattr(answer, "id", -1))
 			if order is None:
-				raise ProtocolError("the engine says %.100r, which nobody asked for" % (answer,))
-			# each time by the class itself: that is quicker than isinstance, and the type checker follows it
+				raise ProtocolError("the engine says %.100r, which answers no command" % (answer,))
+			# comparing classes is quicker than isinstance, and the type checker follows it
 			if answer.__class__ is Outcome:
 				del orders[answer.id]
 				out, err = b"".join(order.out), b"".join(order.err)
@@ -186,7 +186,7 @@ class Pipeline:
 		return answers
 
 	def _move(self, lost: Lost) -> List[Answered]:
-		"""The engine ended: have what has no outcome run by another, which starts when nothing of it is left."""
+		"""Have the next engine run all commands without an outcome. It starts when nothing of the lost one is left."""
 		orders = list(self.orders.values())
 		ended = self.connection.engine
 		self.session.bury(self.connection)
@@ -211,7 +211,7 @@ class Pipeline:
 		return [Answered(order.subject, None, b"", b"") for order in orders if order.cancelled]
 
 	def _fail(self, failure: EngineError) -> List[Answered]:
-		"""Give back everything without an outcome."""
+		"""Return all orders without an outcome."""
 		self.failure = failure
 		orders = list(self.orders.values())
 		self.orders.clear()
@@ -219,7 +219,7 @@ class Pipeline:
 		return [Answered(order.subject, None, b"", b"") for order in orders]
 
 	def close(self) -> None:
-		"""Leave the connection to others if nothing is under way on it, else end it and its commands."""
+		"""Give the connection back if no command is under way on it. Otherwise drop it, which ends its commands."""
 		if self.failure:
 			return
 		if self.orders or self.unsent or self.received:

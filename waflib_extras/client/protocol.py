@@ -1,8 +1,8 @@
 """
-The frames of ``docs/protocol.md``: requests as bytes, and the engine's bytes as values.
+Encodes requests to the engine as frames, and decodes the engine's frames (``docs/protocol.md``).
 
-Pure: knows no socket, no engine and no build. Encoding a command has two halves, because all of it but its number and
-that of its environment is the same over whichever connection it goes.
+Pure: it knows no socket, no engine and no build. A command is encoded in two steps: its number and that of its
+environment differ between connections, and the rest of its frame does not.
 """
 
 import array
@@ -45,7 +45,7 @@ UNCACHED = 0
 HIT = 1
 MISS = 2
 
-# execute.stdin, stdout and stderr
+# execute.stdin, execute.stdout, execute.stderr
 NULL = 0
 PIPE = 1
 DESCRIPTOR = 2
@@ -72,13 +72,13 @@ EMPTY = b""  # a name, because bundling with waf-light breaks literals with a pr
 CODING = sys.getfilesystemencoding()
 
 Argument = Any
-"""What ``os.fsencode`` takes; nearly always a text, which is why arguments are joined before they are encoded."""
+"""What ``os.fsencode`` takes. Nearly all arguments are texts, so they are joined before they are encoded."""
 Environment = Dict[Any, Any]
 """Names and values are what ``os.fsencode`` takes."""
 
 
 class EngineError(Exception):
-	"""The engine cannot be used; the text says why, for people."""
+	"""The engine cannot be used. The text tells users why."""
 
 	pass
 
@@ -96,7 +96,7 @@ class ProtocolError(EngineError):
 
 
 class Refused(EngineError):
-	"""The engine answered the greeting with ``refused``; ``why`` is its number."""
+	"""The engine answered the greeting with ``refused``. ``why`` is the number of the reason."""
 
 	def __init__(self, why: int, reason: str) -> None:
 		super().__init__("the engine refuses: %s" % reason)
@@ -104,7 +104,7 @@ class Refused(EngineError):
 
 
 class Unsendable(EngineError):
-	"""What the caller asks for has no place in a frame; nothing was sent."""
+	"""The protocol cannot express what the caller asks for. Nothing was sent."""
 
 	pass
 
@@ -162,7 +162,7 @@ class Inputs(NamedTuple):
 
 
 Message = Union[Welcome, Refusal, Output, Outcome, Report, Listening, Told, Inputs]
-"""What the engine can say."""
+"""A frame from the engine, as a value."""
 
 
 # ---- requests
@@ -199,7 +199,7 @@ def _strings(items: Sequence[bytes]) -> bytes:
 def encode_hello(
 	versions: Tuple[int, int], session: bytes, jobs: int, wishes: int, pid: int, token: bytes, name: bytes
 ) -> bytes:
-	"""The greeting of a connection; ``versions`` are the lowest and the highest that we speak."""
+	"""The greeting of a connection. ``versions`` are the lowest and the highest one that we speak."""
 	fixed = _HELLO.pack(b"WAFD", versions[0], versions[1], session, jobs, wishes, pid)
 	return _frame(1, fixed + _text(token) + _text(name), GREETING_CAP)
 
@@ -229,9 +229,9 @@ def encode_command(
 	argv: Sequence[Argument],
 	data: bytes = b"",
 ) -> bytes:
-	"""The part of ``execute`` that is the same over every connection; ``data`` is the command's input."""
+	"""The part of ``execute`` that is the same on every connection. ``data`` is the command's input."""
 	try:
-		# one join and one encoding, not one of each per argument: this is half of what a command costs us
+		# one join and one encoding for all arguments: this is half of what a command costs us
 		joined = "\0".join(argv).encode(CODING, "surrogateescape") + b"\0"
 	except TypeError:
 		joined = _encode_each(argv)
@@ -256,7 +256,7 @@ def encode_command(
 
 
 def _encode_each(argv: Iterable[Argument]) -> bytes:
-	"""Arguments of which some are bytes or path objects."""
+	"""Encode arguments some of which are bytes or path objects."""
 	try:
 		return EMPTY.join([os.fsencode(argument) + b"\0" for argument in argv])
 	except (TypeError, ValueError) as e:
@@ -264,7 +264,7 @@ def _encode_each(argv: Iterable[Argument]) -> bytes:
 
 
 def declare_outputs(command: bytes, outputs: Sequence[Argument]) -> bytes:
-	"""A command of ``encode_command`` that says which files it is to make; as it is if that is too much for a frame."""
+	"""Add the names of its outputs to a command of ``encode_command``, if they fit into a frame."""
 	if not outputs:
 		return command
 	try:
@@ -298,7 +298,7 @@ def encode_listen() -> bytes:
 
 
 def encode_policy(flags: int, load: int) -> bytes:
-	"""What a build wants of its neighbours; ``load`` in hundredths, 0 for no limit."""
+	"""How a build shares the machine with others. ``load`` is in hundredths, and 0 is no limit."""
 	return _frame(8, _POLICY.pack(flags, load), FRAME_CAP)
 
 
@@ -310,7 +310,7 @@ def encode_cache(question: bytes) -> bytes:
 def encode_caching(
 	flags: int, columns: int, rows: int, bases: Sequence[bytes], namespace: bytes, store: bytes
 ) -> bytes:
-	"""How the commands of a connection are to be cached, and where, and the size of the terminal that they write to."""
+	"""How and where the commands of a connection are cached, and the size of the terminal that they write to."""
 	texts = _text(namespace) + _text(store)
 	return _frame(10, _CACHING.pack(flags, columns, rows) + _strings(bases) + texts, FRAME_CAP)
 
@@ -321,13 +321,12 @@ _WELCOME = struct.Struct("<HII")
 _OUTPUT = struct.Struct("<IB")
 _INPUTS = struct.Struct("<IIII")
 RESULT_SIZE = 32
-_OUTCOME = struct.Struct("<IBBiQQQQQ")
 _WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
 OUTCOME_SIZE = _WHOLE_OUTCOME.size
 
 
 def measure(data: Union[bytes, bytearray], cap: int = FRAME_CAP) -> int:
-	"""The size of the frame that ``data`` begins with; 0 while it cannot be told."""
+	"""The size of the frame that ``data`` begins with; 0 as long as too few bytes of it are there."""
 	if len(data) < 4:
 		return 0
 	length: int
@@ -338,7 +337,7 @@ def measure(data: Union[bytes, bytearray], cap: int = FRAME_CAP) -> int:
 
 
 def take_frames(data: bytearray) -> List[bytes]:
-	"""Take the whole frames that ``data`` begins with from it."""
+	"""Remove the whole frames from the beginning of ``data``, and return them."""
 	frames: List[bytes] = []
 	start, end = 0, len(data)
 	with memoryview(data) as view:
@@ -356,7 +355,7 @@ def take_frames(data: bytearray) -> List[bytes]:
 
 
 def decode_outcome(frame: bytes) -> Outcome:
-	"""The value of an ``outcome``; ``frame`` has the size of one."""
+	"""The value of an ``outcome``. The caller has checked the frame's size."""
 	fields = _WHOLE_OUTCOME.unpack(frame)
 	if fields[0] != OUTCOME_SIZE - 4 or fields[1] != 0x84:
 		raise ProtocolError("not an outcome")
@@ -374,7 +373,7 @@ def decode(frame: bytes) -> Message:
 
 
 def decode_whole(frame: bytes) -> Message:
-	"""The value of one of ``take_frames``."""
+	"""The value of a frame that ``take_frames`` has returned."""
 	decoder = _DECODERS.get(frame[4])
 	if decoder is None:
 		raise ProtocolError("a frame of the unknown kind %#x" % frame[4])

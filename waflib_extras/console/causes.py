@@ -1,7 +1,8 @@
 """
-What made a task run: what its signature was made of when it ran last, held against what it is made of now.
+Why a task runs: it compares the parts of the task's signature with those of its last run.
 
-Pure but for asking Waf's objects. Records are plain tuples: there are as many as tasks, and ``past`` writes them.
+It changes nothing of Waf's. Records are plain tuples, since there is one per task and ``history`` writes them with
+``marshal``.
 """
 
 import os
@@ -19,48 +20,49 @@ if TYPE_CHECKING:
 	from waflib.Task import Task
 
 MOST = 10
-"""Reasons are told; of more there is the number."""
+"""How many reasons are told; further ones are only counted."""
 LONGEST = 60
-"""Characters of a value that is shown whole."""
+"""A value with more characters is cut when it is shown."""
 
 Environment = Dict[str, Union[str, List[str]]]
-"""The values of variables, as texts."""
+"""The values of variables as texts, by name."""
 
 
 Parts = Tuple[bytes, bytes, Tuple[Tuple[str, bytes], ...], bytes, bool]
 """
-Of a signature: the text of the rule or function, what the values of its variables are kept under, paths and digests of
-files, a digest of what was added by hand, whether the engine knows what it read, so that the files are none of those.
+The parts of a signature: the text of the rule or function, the digest under which the values of its variables are
+stored, paths and digests of files, a digest of manual dependencies, and whether the engine knows which files the task
+has read. If it does, they are not among these files.
 """
 
 Record = Tuple[float, Parts, Tuple[str, ...], Tuple[int, str]]
-"""Of a task that has run: when, its parts, why it ran, and what the cache said; -1 if it was not asked."""
+"""Of a task that has run: when, the parts of its signature, the reasons, and what the cache said (-1: not asked)."""
 
 
 Kind = Tuple[int, type]
 """The number of an environment, and a class of tasks."""
 
 
-class Begun(NamedTuple):
-	"""What there was when it was decided to run a task."""
+class Before(NamedTuple):
+	"""What Waf knew of a task when it decided to run it."""
 
 	is_known: bool
-	"""Waf has a signature of it."""
+	"""Waf had a signature of it."""
 	is_empty: bool
-	"""Waf had none of any task."""
+	"""Waf had no signature of any task."""
 	missing: str
-	"""An output that is not there, or of another task, in words."""
+	"""Which output did not exist or was made by another task, in words; empty if none."""
 
 
-NEW = Begun(False, False, "")
-FORGOTTEN = Begun(False, True, "")
-KNOWN = Begun(True, False, "")
+NEW = Before(False, False, "")
+FORGOTTEN = Before(False, True, "")
+KNOWN = Before(True, False, "")
 FIRST = ("it was not built before",)
 AGAIN = ("Waf had forgotten all of this build folder, as after waf clean",)
 
 
-def begin(task: "Task") -> Begun:
-	"""To be called before the task runs, which makes Waf forget its signature."""
+def begin(task: "Task") -> Before:
+	"""What Waf knows of a task. Waf forgets its signature when it runs, so this has to be called before."""
 	bld = task.generator.bld
 	uid = task.uid()
 	if uid not in bld.task_sigs:
@@ -68,14 +70,14 @@ def begin(task: "Task") -> Begun:
 	for node in task.outputs:
 		path = node.abspath()
 		if not os.path.exists(path):
-			return Begun(True, False, "its output %s is not there" % show(path))
+			return Before(True, False, "its output %s is not there" % show(path))
 		if bld.node_sigs.get(node) != uid:
-			return Begun(True, False, "its output %s was made by another task" % show(path))
+			return Before(True, False, "its output %s was made by another task" % show(path))
 	return KNOWN
 
 
 class Recorder:
-	"""Makes records of tasks of one build context; files and environments are the same objects for all of them."""
+	"""Makes the records of one build context's tasks. They share the objects for files and environments."""
 
 	def __init__(self, bld: "BuildContext", envs: Dict[bytes, Environment]) -> None:
 		self.bld = bld
@@ -88,7 +90,7 @@ class Recorder:
 		self.now = time.time()
 
 	def measure(self, task: "Task", is_learned: bool) -> Parts:
-		"""What the signature of a task is made of now; what it has ``learned`` is compared by who has told it."""
+		"""The parts of a task's signature as they are now. ``is_learned``: the engine knows which files it has read."""
 		bld = self.bld
 		nodes = task.dep_nodes
 		if not is_learned:
@@ -100,16 +102,16 @@ class Recorder:
 		return self.code(task), self.environment(task), files, manual, is_learned
 
 	def is_plain(self, task: "Task") -> bool:
-		"""Nothing of its own is in its signature but what the engine knows."""
+		"""Tell whether the signature has no part of the task's own, except the files that the engine knows."""
 		return not task.dep_nodes and not self.bld.deps_man
 
 	def first(self, task: "Task", told: Tuple[int, str]) -> Record:
-		"""The record of a plain task that was not built before, and of which the engine knows what it read."""
+		"""The record of a plain task that was not built before, and whose files the engine knows."""
 		env = find_env(task)
 		known = self.firsts.get((id(env), task.__class__))
 		if known is None:
 			record: Record = self.now, self.measure(task, True), FIRST, told
-			# with the environment, so that its number stays its own
+			# keeps a reference to the environment, so that no other object gets its id
 			known = self.firsts[id(env), task.__class__] = record, env
 		return known[0]
 
@@ -125,16 +127,17 @@ class Recorder:
 		return pair
 
 	def environment(self, task: "Task") -> bytes:
-		"""The number of the values of its variables."""
+		"""The digest under which the values of its variables are stored."""
 		env = find_env(task)
-		# this keeps them, so that their numbers stay their own
-		key = env, task.__class__
 		known = self.numbers.get((id(env), task.__class__))
 		if known is None:
 			digest = self.bld.hash_env_vars(task.env, task.vars)
 			if digest not in self.envs:
 				self.envs[digest] = {name: plain(task.env[name]) for name in task.vars}
-			known = self.numbers[id(env), task.__class__] = digest, key
+			known = self.numbers[id(env), task.__class__] = (
+				digest,
+				env,
+			)  # a reference, so that no other object gets its id
 		return known[0]
 
 	def manual(self, task: "Task") -> bytes:
@@ -148,10 +151,10 @@ class Recorder:
 
 
 def find_env(task: "Task") -> "ConfigSet":
-	"""The environment that a task's values come from."""
+	"""The environment that has a task's variables."""
 	env = task.env
 	while not env.table and hasattr(env, "parent"):
-		# as most tasks have it: with no variable of its own
+		# the environment of most tasks has no variable of its own
 		env = env.parent
 	return env
 
@@ -167,13 +170,13 @@ def plain(value: object) -> Union[str, List[str]]:
 
 def explain(
 	task: "Task",
-	begun: Optional[Begun],
+	begun: Optional[Before],
 	old: Optional[Parts],
 	new: Parts,
 	changed: Sequence[bytes],
 	envs: Dict[bytes, Environment],
 ) -> Sequence[str]:
-	"""Why a task runs, the first reason first."""
+	"""The reasons why a task runs, the most important one first."""
 	words: List[str] = []
 	if begun is not None and not begun.is_known:
 		if old is None:
@@ -186,7 +189,7 @@ def explain(
 			words.append("it was not built to its end the last time")
 	elif begun is not None and begun.missing:
 		words.append(begun.missing)
-	words += [tell_input(text) for text in changed]
+	words += [checks.tell(text, show) for text in changed]
 	if old is not None and old != new:
 		words += compare(old, new, envs)
 	if task.always_run:
@@ -203,7 +206,7 @@ def explain(
 
 
 def compare(old: Parts, new: Parts, envs: Dict[bytes, Environment]) -> List[str]:
-	"""In what two signatures differ."""
+	"""The differences between the parts of two signatures."""
 	words: List[str] = []
 	(code, env, files, manual, was_learned), (new_code, new_env, new_files, new_manual, is_learned) = old, new
 	if code != new_code:
@@ -225,7 +228,7 @@ def compare_rules(old: bytes, new: bytes) -> str:
 
 
 def compare_files(old: Dict[str, bytes], new: Dict[str, bytes]) -> List[str]:
-	"""A file that is new among them follows from one that has changed, unless none has."""
+	"""A new dependency is told only if no file has changed, since otherwise the change has brought it."""
 	changed = ["%s has changed" % show(path) for path in new if path in old and old[path] != new[path]]
 	if changed:
 		return changed
@@ -248,7 +251,7 @@ def compare_environments(old: Environment, new: Environment) -> List[str]:
 
 
 def compare_words(before: Sequence[str], now: Sequence[str]) -> List[str]:
-	"""As ``wafcc --explain`` says it of arguments: those that begin alike say the same thing differently."""
+	"""Compare arguments as ``wafcc --explain`` does: two that begin alike are an old and a new value of one option."""
 	gone = list(before)
 	new = []
 	for word in now:
@@ -274,13 +277,8 @@ def shorten(value: Union[str, List[str]]) -> str:
 	return text or "empty"
 
 
-def tell_input(text: bytes) -> str:
-	"""What has become of an input that the engine has told."""
-	return checks.tell(text, show)
-
-
 def show(path: str) -> str:
-	"""A path as people here call it."""
+	"""A path for the user: relative to the launch folder if it is in the project."""
 	top = Context.top_dir or Context.run_dir or ""
 	if top and (path + os.sep).startswith(os.path.join(top, "")):
 		return os.path.relpath(path, Context.launch_dir or top)

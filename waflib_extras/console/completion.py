@@ -1,8 +1,8 @@
 """
-What may follow ``waf`` on a command line here: the commands and options of the project in this folder, for shells.
+The words that shells offer after ``waf``: the commands and options of the project in this folder.
 
-``waf --completion-words`` prints them, a word and what it is for on a line. What a project says is kept, and asked for
-again when one of the files has changed that said it.
+``waf --completion-words`` prints a word and its purpose on each line. The words are stored, and made anew when a file
+has changed that they depend on.
 """
 
 import contextlib
@@ -19,30 +19,29 @@ from typing import Dict, List, Optional, Tuple
 from ..facts import stamps
 from ..version import VERSION
 
-ASK = "--completion-words"
 FLAG = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 HEAD = re.compile(r" {2,4}(-\S.*?)(?: {2,}(\S.*))?$")
 COMMAND = re.compile(r" {2}(\w[\w.-]*) *: (.*)$")
 OTHERS = ("build", "configure", "init", "options", "shutdown")
-"""Functions of a wscript that are not commands, or that are among Waf's own."""
+"""Functions of a wscript that are no commands, or are among Waf's own."""
 
 Words = List[Tuple[str, str]]
 
 
 def find_file(cwd: str) -> str:
-	"""Where the words of a folder are kept."""
+	"""The file with the words of a folder."""
 	folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
 	key = os.fsencode(cwd)
 	return os.path.join(folder, "waflib-extras", "words-%08x%08x" % (zlib.crc32(key), zlib.adler32(key)))
 
 
 def stamp(paths: List[str]) -> Dict[str, Optional[stamps.Stamp]]:
-	"""What files are like; a file that is not there is none."""
+	"""The stamps of files; None for a file that does not exist."""
 	return {path: stamps.of_file(path) for path in paths}
 
 
 def read(cwd: str) -> Words:
-	"""The words that were kept; nothing if they may be others now."""
+	"""The stored words; nothing if they may have changed."""
 	try:
 		with open(find_file(cwd), encoding="utf-8") as f:
 			kept = json.load(f)
@@ -55,7 +54,7 @@ def read(cwd: str) -> Words:
 
 
 def write(cwd: str, words: Words, paths: List[str], began: int) -> None:
-	"""Keep them, if there is a place; what was changed since they were asked for may have said something else."""
+	"""Store the words, if possible. A file that was changed since ``began`` makes them invalid."""
 	path = find_file(cwd)
 	fresh = "%s.%d" % (path, os.getpid())
 	files = {each: stamps.settle(found, began) for each, found in stamp(paths).items()}
@@ -70,7 +69,7 @@ def write(cwd: str, words: Words, paths: List[str], began: int) -> None:
 
 
 def parse(text: str) -> Words:
-	"""The words of a help text, of either series of Waf."""
+	"""The words of a help text, of Waf 2.0 or 2.1."""
 	words: Dict[str, str] = {}
 	pending: List[str] = []
 	for line in text.splitlines():
@@ -95,7 +94,7 @@ def parse(text: str) -> Words:
 
 
 def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
-	"""The help text of Waf in this folder, the project's own commands, and the files that had a say in it."""
+	"""The help text of Waf in this folder, the project's own commands, and the files that they depend on."""
 	from waflib import Context, Scripting
 
 	import waflib_extras
@@ -113,7 +112,7 @@ def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
 			status = e.code
 	top = Context.run_dir or cwd
 	paths = {os.path.abspath(path) for path in Context.cache_modules}
-	# also where there is none yet: one that appears says something else
+	# also if it does not exist: when it appears, the words change
 	paths.add(os.path.join(cwd, Context.WSCRIPT_FILE))
 	for module in list(sys.modules.values()):
 		path = getattr(module, "__file__", None)
@@ -121,12 +120,12 @@ def ask_waf(cwd: str) -> Tuple[str, Words, List[str]]:
 			(os.path.join(top, ""), os.path.dirname(os.path.dirname(__file__)))
 		):
 			paths.add(os.path.abspath(path))
-	# of a wscript that fails nothing is kept
+	# the words of a wscript that fails are not stored
 	return heard.getvalue(), list_commands(Context.g_module), [] if status else sorted(paths)
 
 
 def list_commands(module: Optional[types.ModuleType]) -> Words:
-	"""The functions of a wscript that are commands; Waf's help has those alone that say what they are for."""
+	"""The functions of a wscript that are commands. Waf's help names only those with a docstring."""
 	if module is None:
 		return []
 	return [
@@ -138,7 +137,7 @@ def list_commands(module: Optional[types.ModuleType]) -> Words:
 
 
 def main(cwd: str) -> int:
-	"""Print the words; the status tells whether there are any."""
+	"""Print the words. The status is 1 if there are none."""
 	words = read(cwd)
 	if not words:
 		began = time.time_ns()

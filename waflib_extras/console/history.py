@@ -1,8 +1,8 @@
 """
-What is known of earlier builds: how long tasks took, and what their signatures were made of.
+Files about earlier builds: how long their tasks took, and the parts of their signatures.
 
-The files are in the build folder, under names that ``waf clean`` spares; ``waf configure`` begins its own folder anew.
-They are memories only: one that cannot be read is as good as none.
+They are in the build folder, under names that ``waf clean`` spares. A file that cannot be read is treated as if it did
+not exist.
 """
 
 import contextlib
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 TIMES = "times"
 CAUSES = "causes"
 FORMAT = "2 of " + VERSION
-"""What another version has kept is not read."""
+"""The files of another version are not read."""
 LEAST = 1000
-"""Microseconds: of a task that takes less, nothing is kept."""
+"""In microseconds. The time of a task that takes less is not stored."""
 
 
 def find_file(bld: "BuildContext", kind: str) -> str:
-	"""Where the memory of a build context is; the interpreters have one each, as they have of Waf's database."""
+	"""The path of a build context's file. Each interpreter has its own, as it has its own database of Waf's."""
 	variant = "-".join(part for part in (getattr(bld, "variant", "") or "").split(os.sep) if part)
 	name = ".lock-waf-%s%s%s" % (kind, Context.DBFILE.replace(".wafpickle", ""), variant and "-" + variant)
 	return os.path.join(bld.out_dir, name)
 
 
 def read(path: str) -> Dict[str, Any]:
-	"""What was kept; nothing if it is not there, or not as it should be."""
+	"""The content of a file; an empty dict if it is missing or damaged."""
 	try:
 		with open(path, "rb") as f:
 			found = marshal.loads(f.read())
@@ -46,7 +46,7 @@ def read(path: str) -> Dict[str, Any]:
 
 
 def write(path: str, content: Dict[str, Any]) -> None:
-	"""Keep this; if that cannot be, a later build knows less."""
+	"""Write the file. If that fails, later builds know less."""
 	fresh = "%s.%d" % (path, os.getpid())
 	try:
 		with open(fresh, "wb") as f:
@@ -59,9 +59,9 @@ def write(path: str, content: Dict[str, Any]) -> None:
 
 def name(bld: "BuildContext", task: "Task") -> str:
 	"""
-	What a task is called from build to build.
+	A name that a task has in each build.
 
-	Not its ``uid``, which it keeps once it was asked for, and must not be asked for before the task is ready.
+	This is not its ``uid``: a task stores that when it is asked for it, and must not be asked before it is ready.
 	"""
 	nodes = task.__dict__.get("outputs") or getattr(task, "outputs", None) or getattr(task, "inputs", None)
 	if not nodes:
@@ -73,7 +73,7 @@ def name(bld: "BuildContext", task: "Task") -> str:
 
 
 def keep_times(bld: "BuildContext", times: "Dict[Task, int]") -> None:
-	"""Add what tasks of this context took, in microseconds, to what is known."""
+	"""Store how long tasks of this context took, in microseconds."""
 	mine = {name(bld, task): micros for task, micros in times.items() if task.generator.bld is bld}
 	if mine and os.path.isdir(bld.out_dir):
 		path = find_file(bld, TIMES)

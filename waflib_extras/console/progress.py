@@ -1,8 +1,8 @@
 """
-The line of ``waf -p``: how far the build is, at which rate, how much the cache answers, and how long it will take.
+The line of ``waf -p``: how far the build is, its rate, the share of hits, and how long it will take.
 
-It stands in for Waf's own while prefork is in place. What remains is told by what the same tasks took in earlier
-builds, where that is known, and by how quickly the build gets on with it just now.
+It replaces Waf's own line while prefork is in place. The time that is left is estimated from the times of the same
+tasks in earlier builds, as far as they are known, and from the present speed.
 """
 
 import collections
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 	from waflib.Task import Task
 
 LEAST_PAUSE = 0.1
-"""Seconds between two lines; Waf writes one for each task."""
+"""Seconds between two lines at least; Waf would write one for each task."""
 SHARE = 50
-"""A line is not made before so many times passed as it takes to make one."""
+"""The pause between two lines is at least so many times as long as making a line takes."""
 WINDOW = 15.0
-"""Seconds that tell the present speed."""
+"""Seconds over which the present speed is measured."""
 DUMB_PAUSE = 5.0
-"""The same where lines cannot be written over."""
+"""Seconds between two lines where a line cannot be overwritten."""
 DUMB = ("", "dumb", "emacs")
 LEAST_BAR = 8
 ERASE = "\r\x1b[K"
 
 
 class View(NamedTuple):
-	"""What there is to show."""
+	"""What a line shows."""
 
 	done: int
 	total: int
 	rate: float
-	"""Tasks in a second; 0 if it is not known."""
+	"""Tasks per second; 0 if it is not known."""
 	hits: Optional[float]
-	"""The share of what was asked of the cache; none if nothing was."""
+	"""The share of hits among the commands that the cache was asked for; None if there were none."""
 	left: Optional[float]
-	"""Seconds, if they are known."""
+	"""In seconds; None if it is not known."""
 	elapsed: float
 
 
 def compose(view: View, columns: int, col1: str = "", col2: str = "") -> str:
-	"""The line, in fewer characters than there are columns; the least important part goes first."""
+	"""The line, shorter than the terminal is wide. The least important parts are left out first."""
 	width = len(str(view.total))
 	percent = "%3d%%" % (100 * view.done // max(view.total, 1))
 	head = "[%*d/%d]" % (width, view.done, view.total)
 	rate = "%.0f/s" % view.rate if view.rate >= 10 else "%.1f/s" % view.rate
 	time_left = "%s left" % clock(view.left) if view.left is not None else clock(view.elapsed)
-	# by importance; the places are those in the line
+	# the most important first; the numbers are their places in the line
 	parts: List[Tuple[int, str]] = [(0, head), (2, percent), (5, time_left)]
 	if view.rate:
 		parts.append((3, rate))
@@ -78,7 +78,7 @@ def compose(view: View, columns: int, col1: str = "", col2: str = "") -> str:
 
 
 def clock(seconds: float) -> str:
-	"""As 12 s, 1:07, or 1:02:03."""
+	"""A duration such as 12 s, 1:07 or 1:02:03."""
 	whole = int(seconds + 0.5)
 	if whole < 60:
 		return "%d s" % whole
@@ -88,7 +88,7 @@ def clock(seconds: float) -> str:
 
 
 def find_columns(stream: TextIO) -> int:
-	"""How wide the terminal is now; people resize it."""
+	"""The present width of the terminal, which the user may have resized."""
 	try:
 		columns = os.get_terminal_size(stream.fileno()).columns
 	except (OSError, ValueError, AttributeError):
@@ -104,7 +104,7 @@ class Meter:
 		self.began = now
 		self.due = 0.0
 		self.is_dumb = not Logs.colors_lst["USE"] and os.environ.get("TERM", "") in DUMB
-		self.past = history.read(history.find_file(bld, history.TIMES))
+		self.known_times = history.read(history.find_file(bld, history.TIMES))
 		self.points: Deque[Tuple[float, float, int]] = collections.deque()
 		self.counted = (-1, 0)
 		self.weights: Dict[int, float] = {}
@@ -122,11 +122,11 @@ class Meter:
 			self.due = now + DUMB_PAUSE
 			if done < total and not self.is_over:
 				return line + "\n"
-			# Waf ends the last one itself
+			# Waf ends the last line itself
 			return line if self.is_over else ""
 		self.due = now + max(LEAST_PAUSE, cost * SHARE)
-		State.is_last = self.is_over
-		hush()
+		Shown.is_last = self.is_over
+		install_eraser()
 		return ERASE + line
 
 	def look(self, now: float, done: int, total: int) -> View:
@@ -141,20 +141,20 @@ class Meter:
 		rate = (finished - were) / passed if passed > 0.2 else 0.0
 		producer = getattr(self.bld, "producer", None)
 		self.is_over = finished == len(self.tasks) or bool(producer and (producer.stop or producer.error))
-		# what the first second tells is more of how builds begin
+		# the speed in the first second is not typical
 		is_known = speed > 0 and now - self.began >= 1 and not self.is_over
 		left = (whole - weight) / speed if is_known else None
 		return View(done, total, rate, self.find_hits(), left, now - self.began)
 
 	def weigh(self, total: int) -> Tuple[float, int, float]:
-		"""What is done, in seconds of earlier builds; how many tasks that are; and what all of it would be."""
+		"""The work done, in seconds of earlier builds; the number of tasks done; and all the work."""
 		groups = self.bld.groups
 		if self.counted[0] != total:
 			self.counted = (total, 0)
 			self.tasks = [task for group in groups for one in group for task in getattr(one, "tasks", (one,))]
-			known = [self.past.get(history.name(self.bld, task)) for task in self.tasks]
+			known = [self.known_times.get(history.name(self.bld, task)) for task in self.tasks]
 			told = [micros for micros in known if micros]
-			# of a task that nobody has seen, what is usual for those that were
+			# an unknown task is taken for an average one
 			usual = sum(told) / len(told) if told else 1e6
 			self.weights = {id(task): micros or usual for task, micros in zip(self.tasks, known)}
 		weights = self.weights
@@ -168,33 +168,35 @@ class Meter:
 
 
 class Eraser:
-	"""A filter of Waf's log: what is written while a line is there takes its place, not the rest of its row."""
+	"""A filter of Waf's log that erases our line before another message is written."""
 
 	def filter(self, record: "logging.LogRecord") -> bool:
-		# our line, as Task.log_display has it written
+		# our line comes here, too: Task.log_display writes it to the log
 		is_line = str(record.msg).startswith(ERASE)
-		if State.is_shown and not is_line:
+		if Shown.is_there and not is_line:
 			sys.stderr.write(ERASE)
 			sys.stderr.flush()
-		State.is_shown = is_line and not State.is_last
+		Shown.is_there = is_line and not Shown.is_last
 		return True
 
 
-class State:
-	is_shown = False
+class Shown:
+	"""Our line in the terminal."""
+
+	is_there = False
 	is_last = False
 	eraser: Optional[Eraser] = None
 
 
-def hush() -> None:
-	"""From now on, have a line erased before anything else is written."""
-	if State.eraser is None and Logs.log is not None:
-		State.eraser = Eraser()
-		Logs.log.addFilter(State.eraser)
+def install_eraser() -> None:
+	"""Have our line erased before another message is written, from now on."""
+	if Shown.eraser is None and Logs.log is not None:
+		Shown.eraser = Eraser()
+		Logs.log.addFilter(Shown.eraser)
 
 
 def draw(bld: "BuildContext", idx: int, total: int, col1: str, col2: str) -> str:
-	"""In place of Waf's ``progress_line``."""
+	"""Stands in for Waf's ``progress_line``."""
 	if not sys.stderr.isatty():
 		return ""
 	meter: Optional[Meter] = bld.__dict__.get("prefork_meter")

@@ -1,8 +1,8 @@
 """
-What the engine saved a build, in one line at its end.
+What the engine has saved a build, in one line at its end.
 
-Nothing in it is a guess about this build: hits tell which processor time their commands took when they ran; what a
-parked program saves was measured when it was tried. Both were other moments, so the line says "about".
+A hit saves the processor time that its command took when it ran. What a parked program saves was measured when it was
+tried. Both were measured at another time, so the line says "about".
 """
 
 import contextlib
@@ -13,14 +13,14 @@ from ..client import protocol
 from ..client.engine import MSG_NOSIGNAL, RECEIVE, Session
 
 GAIN = re.compile(r"it saves ([0-9.]+) ms")
-"""In what the engine says of a parked program."""
+"""In the words of the engine about a parked program."""
 ENDED = ("succeeded", "failed", "not_started", "timed_out", "cancelled")
 PATIENCE = 2.0
-"""Seconds for the engine to answer, of which it needs a thousandth."""
+"""Seconds that we wait for the engine's answer. It usually takes a thousandth of that."""
 
 
 class Parking(NamedTuple):
-	"""What the engine has done for all builds since it began."""
+	"""What the engine has done for all builds since it started."""
 
 	commands: int
 	parked: int
@@ -29,8 +29,8 @@ class Parking(NamedTuple):
 
 
 def parse(report: bytes) -> Optional[Parking]:
-	"""From what the engine tells of itself; none if it is not understood, or nothing is parked."""
-	import json  # takes longer than all else here, and a build that finds all in the cache does without
+	"""Read the engine's report. None if it is not understood, or if parking is off."""
+	import json  # its import takes longer than all else here, and a build of hits alone does not need it
 
 	try:
 		return read_parking(json.loads(report.decode("utf-8", "replace")))
@@ -39,7 +39,7 @@ def parse(report: bytes) -> Optional[Parking]:
 
 
 def read_parking(status: Dict[str, Any]) -> Optional[Parking]:
-	"""The same of the report as a value."""
+	"""The same for a decoded report."""
 	parking = status.get("parking") or {}
 	if not parking.get("on"):
 		return None
@@ -53,7 +53,7 @@ def read_parking(status: Dict[str, Any]) -> Optional[Parking]:
 
 
 def ask_status(session: Session) -> Optional[bytes]:
-	"""What the engine of this session tells of itself; none if it does not say."""
+	"""The report of this session's engine; None if it does not answer."""
 	try:
 		connection = session.take()
 	except protocol.EngineError:
@@ -80,21 +80,21 @@ def ask_status(session: Session) -> Optional[bytes]:
 
 
 class Savings:
-	"""What is counted for the line; the rest is known where it comes from."""
+	"""What parked programs have saved a build: the difference between two reports of the engine."""
 
 	def __init__(self) -> None:
 		self.engine = 0
 		self.before: Optional[bytes] = None
 
 	def begin(self, session: Session) -> None:
-		"""A session was opened: what its engine has done before is none of our doing."""
+		"""Take the first report when a session was opened."""
 		with contextlib.suppress(protocol.EngineError):
 			self.before = ask_status(session)
 			self.engine = session.engine
 
 	def find_parked(self, session: Session, commands: int) -> Optional[Parking]:
-		"""What was parked of our commands; none if it cannot be told from what other builds had meanwhile."""
-		# with nothing idle the engine may be gone, and to ask would start another
+		"""What was parked of our commands; None if other builds have run commands meanwhile."""
+		# without an idle connection the engine may be gone, and the question would start another one
 		if self.before is None or session.engine != self.engine or session.dead or not session.idle:
 			return None
 		report = ask_status(session)
@@ -104,37 +104,37 @@ class Savings:
 		return Parking(commands, now.parked - before.parked, max(now.gained - before.gained, 0.0))
 
 
-class Told(NamedTuple):
+class Counts(NamedTuple):
 	"""What became of the commands of a build."""
 
 	ended: int
-	"""In the engine, of which the others here are a part."""
+	"""Commands that have ended in the engine. Hits and misses are among them."""
 	hits: int = 0
 	misses: int = 0
 	unstored: int = 0
-	"""Misses of which nothing was stored."""
+	"""Misses whose results were not stored."""
 	saved: float = 0.0
-	"""Seconds of processor time that the hits took when they ran."""
+	"""The processor time, in seconds, that the commands of hits took when they ran."""
 	own: int = 0
-	"""Beside those that ended: these ran Waf's own way."""
+	"""Commands that have run Waf's own way. They are not among those that have ended in the engine."""
 
 
-def describe(told: Told, parked: Optional[Parking]) -> str:
-	"""The line; empty if there is nothing to tell. What was submitted and did not end is in no number."""
-	commands, own = told.ended, told.own
+def describe(counts: Counts, parked: Optional[Parking]) -> str:
+	"""The line; empty if there is nothing to tell. Commands that have not ended are not counted."""
+	commands, own = counts.ended, counts.own
 	if not commands:
 		return ""
 	parts = []
-	if told.hits:
-		saved = "about %s of processor time saved" % duration(told.saved)
-		parts.append("%s (%s)" % (count(told.hits, "hit"), saved))
-	if told.misses:
-		unstored = " (%d not stored)" % told.unstored if told.unstored else ""
-		parts.append("%d miss%s%s" % (told.misses, "" if told.misses == 1 else "es", unstored))
-	ran = commands - told.hits - told.misses
+	if counts.hits:
+		saved = "about %s of processor time saved" % duration(counts.saved)
+		parts.append("%s (%s)" % (count(counts.hits, "hit"), saved))
+	if counts.misses:
+		unstored = " (%d not stored)" % counts.unstored if counts.unstored else ""
+		parts.append("%d miss%s%s" % (counts.misses, "" if counts.misses == 1 else "es", unstored))
+	ran = commands - counts.hits - counts.misses
 	if ran > 0:
 		parts.append("%d run" % ran)
-	if parts and commands > told.hits:
+	if parts and commands > counts.hits:
 		parts[-1] += describe_parked(parked)
 	if own:
 		parts.append("%d Waf's own way" % own)
@@ -142,7 +142,7 @@ def describe(told: Told, parked: Optional[Parking]) -> str:
 
 
 def describe_parked(parked: Optional[Parking]) -> str:
-	"""A command can be several programs: gcc's driver is left out, cc1 and as are both parked."""
+	"""Programs are counted, since a command can be several: with gcc's driver left out, cc1 and as are parked."""
 	if parked is None or parked.parked <= 0:
 		return ""
 	gain = ": about %s saved" % duration(parked.gained) if parked.gained >= 0.01 else ""
@@ -154,7 +154,7 @@ def count(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-	"""As short as it is exact."""
+	"""A duration with about two digits."""
 	if seconds < 1:
 		return "%.0f ms" % (seconds * 1e3)
 	if seconds < 10:

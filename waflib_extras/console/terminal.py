@@ -1,7 +1,7 @@
 """
-What a build says in the terminal beside Waf's own messages: the line of ``-p``, and what was saved, in the end.
+What a build writes to the terminal beside Waf's own messages: the line of ``-p``, and the last line on what was saved.
 
-Environment variable: ``WAF_PREFORK_SUMMARY=no`` does without the last line, as ``--quiet`` does.
+The environment variable ``WAF_PREFORK_SUMMARY=no`` switches the last line off, as ``--quiet`` does.
 """
 
 import gc
@@ -26,26 +26,26 @@ COUNTED = (protocol.RAN, protocol.TIMED_OUT)
 
 
 class Terminal:
-	"""What is remembered for that; one per process."""
+	"""What is noted for these messages; one object per process."""
 
 	def __init__(self, build: lifecycle.Build) -> None:
 		self.build = build
 		self.savings: Optional[summary.Savings] = None
 		self.times: Dict[Task, int] = {}
-		"""Microseconds, by task."""
+		"""How long tasks took, in microseconds."""
 		self.has_built = False
 		self.ended = 0
 		self.turn = threading.Lock()
-		self.diary = why.Diary(build, self.times)
+		self.evidence = why.Evidence(build, self.times)
 
 	def install(self) -> None:
-		"""Take part in builds from now on."""
+		"""Take part in the builds that begin from now on."""
 		build = self.build
-		build.diary = self.diary
-		build.on_begin.append(why.watch)
-		build.on_start.append(self.diary.begin)
+		build.evidence = self.evidence
+		build.on_begin.append(lambda bld: why.watch(bld, self.evidence))
+		build.on_start.append(self.evidence.begin)
 		build.on_outcome.append(self.hear)
-		build.on_outcome.append(self.diary.hear)
+		build.on_outcome.append(self.evidence.hear)
 		build.on_end.append(self.end_build)
 		stock_line = Build.BuildContext.progress_line
 
@@ -60,7 +60,7 @@ class Terminal:
 		build.replace("console", "Build.BuildContext.progress_line", progress_line)
 
 	def hear(self, ended: lifecycle.Ended) -> None:
-		"""Count a command that ran in the engine or was a hit, and note how long a task took."""
+		"""Count a command that has ended in the engine, and note how long a task took."""
 		if ended.outcome is not None and ended.outcome.verdict in COUNTED:
 			with self.turn:
 				self.ended += 1
@@ -68,7 +68,7 @@ class Terminal:
 			self.times[ended.task] = ended.micros
 
 	def begin(self, session: "Session") -> None:
-		"""A session was opened."""
+		"""Begin to count what is saved, when a session was opened."""
 		if not is_quiet():
 			from . import summary
 
@@ -76,13 +76,13 @@ class Terminal:
 			self.savings.begin(session)
 
 	def end_build(self, bld: Build.BuildContext, outcome: str) -> None:
-		"""A build context is over, in whatever way."""
+		"""Answer ``--why`` and store what is to be known of the build that is over."""
 		self.has_built = self.has_built or bld.cmd != why.WhyContext.cmd
 		is_collecting = gc.isenabled()
-		# that many small tuples would have the collector walk through the graph of tasks
+		# so many small tuples would have the collector walk through the graph of tasks
 		gc.disable()
 		try:
-			self.diary.end_build(bld)
+			self.evidence.end_build(bld)
 		finally:
 			if is_collecting:
 				gc.enable()
@@ -91,7 +91,7 @@ class Terminal:
 			self.times.clear()
 
 	def finish(self) -> None:
-		"""At exit: one line on what was saved, or on why commands ran without the engine."""
+		"""Write one line at exit: what was saved, or why commands ran without the engine."""
 		runner, cache = self.build.runner, self.build.cache
 		if runner is None:
 			return
@@ -103,7 +103,7 @@ class Terminal:
 			return
 		from . import summary
 
-		told = summary.Told(self.ended, own=own)
+		told = summary.Counts(self.ended, own=own)
 		if cache is not None:
 			_, hits, misses = cache.counts
 			told = told._replace(hits=hits, misses=misses, unstored=cache.unstored, saved=cache.saved / 1e6)
@@ -118,18 +118,16 @@ def is_quiet() -> bool:
 
 
 def add_late_options(opt: Options.OptionsContext) -> None:
-	"""``--why``, and ``--quiet`` by those of its names that the project has not taken for itself."""
+	"""Add ``--why``, and ``--quiet`` by those of its names that the project has not taken."""
 	why.add_late_options(opt)
 	names = [name for name in ("-q", "--quiet") if not opt.parser.get_option(name)]
 	if "--quiet" in names:
 		group = opt.add_option_group("Prefork options")
-		group.add_option(
-			*names, dest="quiet", default=False, action="store_true", help="do not say in the end what was saved"
-		)
+		group.add_option(*names, dest="quiet", action="store_true", help="do not say in the end what was saved")
 
 
 def add_options(opt: Options.OptionsContext) -> None:
-	"""Have the options added when all wscripts have added theirs: ours are names that projects like, too."""
+	"""Have these options added after those of all wscripts, since projects like the same names."""
 	stock = opt.parse_args
 
 	def parse_args(*args: object, **kwargs: object) -> object:

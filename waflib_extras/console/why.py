@@ -1,5 +1,5 @@
 """
-Tells why something is built, or was.
+Tells why a task runs, or why it has run.
 
 ::
 
@@ -7,8 +7,8 @@ Tells why something is built, or was.
 	waf why --why=app          # builds nothing: what would be done and why, and why it was done the last time
 	waf why                    # all that would be done
 
-A target is the name of a task generator, the path of an output or a source, or a pattern such as ``*.o``; several are
-parted by commas. ``prefork`` brings it along; ``docs/why.md`` tells what is kept for it.
+A target is the name of a task generator, the path of an output or a source, or a pattern such as ``*.o``. Several are
+separated by commas. ``prefork`` loads this; ``docs/why.md`` tells what is stored for it.
 """
 
 import os
@@ -40,20 +40,20 @@ HIT = (protocol.HIT, "")
 IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 
 
-class Diary:
-	"""What is written down while a build runs, and kept when it is over; one per process, as ``Build.diary``."""
+class Evidence:
+	"""What is noted while a build runs, and stored when it is over. There is one object per process."""
 
 	def __init__(self, build: lifecycle.Build, times: Dict[Task.Task, int]) -> None:
 		self.times = times
 		"""How long tasks took, in microseconds."""
 		self.changed = build.changed
-		self.begun: Dict[Task.Task, causes.Begun] = {}
+		self.begun: Dict[Task.Task, causes.Before] = {}
 		self.told: Dict[Task.Task, Tuple[int, str]] = {}
 		self.empty: Dict[Build.BuildContext, bool] = {}
-		"""By build context: Waf knew nothing of any task when the first one ran."""
+		"""By build context: whether Waf had no signature of any task when the first one ran."""
 
 	def begin(self, task: Task.Task) -> None:
-		"""A task is to run; its signature is still known."""
+		"""Note what Waf knows of a task that is about to run."""
 		bld = task.generator.bld
 		is_empty = self.empty.get(bld)
 		if is_empty is None:
@@ -61,13 +61,13 @@ class Diary:
 		self.begun[task] = causes.FORGOTTEN if is_empty else causes.begin(task)
 
 	def hear(self, ended: lifecycle.Ended) -> None:
-		"""What the cache says of a task."""
+		"""Note what the cache says of a task."""
 		task, told = ended.task, ended.told
 		if task is not None and told is not None:
 			self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
 
 	def end_build(self, bld: Build.BuildContext) -> None:
-		"""Keep what is to be known of the tasks that have run, and answer ``--why``."""
+		"""Store the records of the tasks that have run, and answer ``--why``."""
 		wanted = find_wanted()
 		if bld.cmd == WhyContext.cmd:
 			return
@@ -105,17 +105,42 @@ class Diary:
 		learned: Container[bytes],
 		old: Optional[causes.Record],
 	) -> causes.Record:
-		"""``learned`` has the tasks of which the engine knows what they read."""
+		"""The record of a task that has run. ``learned`` has the tasks whose files the engine knows."""
 		is_learned = uid in learned
 		begun = self.begun.get(task)
 		told = self.told.get(task, UNASKED)
 		if is_learned and old is None and told is HIT and begun and not begun.is_known and recorder.is_plain(task):
-			# thousands of a new build folder: records that are the same for all with one environment
+			# there may be thousands of them in a new build folder, and all with one environment have the same record
 			return recorder.first(task, told)
 		new = recorder.measure(task, is_learned)
 		changed = self.changed.get(task, ())
 		reasons = causes.explain(task, begun, old[1] if old else None, new, changed, recorder.envs)
 		return recorder.now, new, tuple(reasons), told
+
+	def answer(self, bld: Build.BuildContext, would: Dict[Task.Task, Optional[str]]) -> None:
+		"""Tell for ``waf why`` what a build would do. For a task that would run, ``would`` may have the reason."""
+		wanted = find_wanted()
+		known = history.read(history.find_file(bld, history.CAUSES))
+		envs, records = known.get("envs", {}), known.get("tasks", {})
+		recorder = causes.Recorder(bld, envs)
+		learned = find_learned(bld)
+		for task in find_tasks(bld, wanted) if wanted else list_tasks(bld):
+			values = records.get(task.uid())
+			if task not in would:
+				if wanted:
+					say(task, "up to date" + show_last(values))
+				continue
+			reason = would[task]
+			reasons: Sequence[str] = () if reason is None else (reason,)
+			if reason is None:
+				reasons = self.make_record(recorder, task, task.uid(), learned, values)[2]
+			say(task, "would be built: %s" % "; ".join(reasons))
+		from . import summary
+
+		count = summary.count(len(would), "task")
+		Logs.info("why: %s would run, %d up to date", count, len(list_tasks(bld)) - len(would))
+		for table in (self.begun, self.changed):
+			table.clear()
 
 	def report(
 		self,
@@ -145,7 +170,7 @@ def show_told(told: Tuple[int, str]) -> str:
 
 
 def show_last(record: Optional[causes.Record]) -> str:
-	"""Why it was built the last time."""
+	"""When and why a task was built the last time."""
 	if record is None:
 		return ""
 	when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record[0]))
@@ -165,8 +190,8 @@ def label(task: Task.Task) -> str:
 
 
 def find_learned(bld: Build.BuildContext) -> Container[bytes]:
-	book = bld.__dict__.get("wafcc_book")
-	return book.records if book is not None else ()
+	memory = bld.__dict__.get("wafcc_memory")
+	return memory.records if memory is not None else ()
 
 
 def find_wanted() -> List[str]:
@@ -175,13 +200,13 @@ def find_wanted() -> List[str]:
 
 
 def list_tasks(bld: Build.BuildContext) -> List[Task.Task]:
-	"""All that were made, each once."""
+	"""All tasks of a build, each once."""
 	found = [task for group in bld.groups for one in group for task in getattr(one, "tasks", (one,))]
 	return [task for task in dict.fromkeys(found) if hasattr(task, "hasrun")]
 
 
 def find_tasks(bld: Build.BuildContext, wanted: Sequence[str]) -> List[Task.Task]:
-	"""The tasks that are meant; an error names what is like a name that means none."""
+	"""The tasks of these targets. An unknown name is an error, which proposes similar ones."""
 	tasks = list_tasks(bld)
 	found: Dict[Task.Task, None] = {}
 	for word in wanted:
@@ -218,12 +243,13 @@ def tell_unknown(word: str, bld: Build.BuildContext, tasks: Sequence[Task.Task])
 
 
 class DryRun(Runner.Parallel):
-	"""Goes through the tasks as a build does, and runs none."""
+	"""A scheduler that goes through the tasks as a build does, and runs none."""
 
-	def __init__(self, bld: Build.BuildContext) -> None:
+	def __init__(self, bld: Build.BuildContext, evidence: lifecycle.Evidence) -> None:
 		super().__init__(bld, 1)
+		self.evidence = evidence
 		self.would: Dict[Task.Task, Optional[str]] = {}
-		"""Tasks that would run; and what would be made before, if that is why."""
+		"""The tasks that would run. The value names the file that would be made before, if that is the reason."""
 		self.made: Dict[Node, None] = {}
 
 	def task_status(self, tsk: Task.Task) -> int:
@@ -238,7 +264,7 @@ class DryRun(Runner.Parallel):
 		return Task.RUN_ME
 
 	def add_task(self, tsk: Task.Task) -> None:
-		lifecycle.find().diary.begin(tsk)
+		self.evidence.begin(tsk)
 		self.processed += 1
 		self.made.update(dict.fromkeys(tsk.outputs))
 		tsk.hasrun = Task.SKIPPED
@@ -251,13 +277,13 @@ class WhyContext(Build.BuildContext):
 	cmd = "why"
 
 	def execute_build(self) -> None:
-		diary = lifecycle.find().diary
-		if diary is None:
+		evidence = lifecycle.find().evidence
+		if evidence is None:
 			raise Errors.WafError("why: the tool prefork is not in use: unset WAF_NO_PREFORK, or load it")
 		self.recurse([self.run_dir])
 		self.pre_build()
 		self.timer = Utils.Timer()
-		producer = DryRun(self)
+		producer = DryRun(self, evidence)
 		self.producer: Optional[DryRun] = producer
 		producer.biter = self.get_build_iterator()
 		try:
@@ -266,46 +292,26 @@ class WhyContext(Build.BuildContext):
 			self.producer = None
 		if producer.error:
 			raise Errors.BuildError(producer.error)
-		self.answer(diary, producer)
-
-	def answer(self, diary: Diary, producer: DryRun) -> None:
-		wanted = find_wanted()
-		known = history.read(history.find_file(self, history.CAUSES))
-		envs, records = known.get("envs", {}), known.get("tasks", {})
-		recorder = causes.Recorder(self, envs)
-		learned = find_learned(self)
-		for task in find_tasks(self, wanted) if wanted else list_tasks(self):
-			values = records.get(task.uid())
-			if task not in producer.would:
-				if wanted:
-					say(task, "up to date" + show_last(values))
-				continue
-			reason = producer.would[task]
-			reasons: Sequence[str] = () if reason is None else (reason,)
-			if reason is None:
-				reasons = diary.make_record(recorder, task, task.uid(), learned, values)[2]
-			say(task, "would be built: %s" % "; ".join(reasons))
-		from . import summary
-
-		would = len(producer.would)
-		Logs.info("why: %s would run, %d up to date", summary.count(would, "task"), len(list_tasks(self)) - would)
-		for table in (diary.begun, diary.changed):
-			table.clear()
+		evidence.answer(self, producer.would)
 
 	def store(self) -> None:
-		"""Nothing was built."""
+		"""Store nothing, since nothing was built."""
 		pass
 
 
-def watch(bld: Build.BuildContext) -> None:
-	"""Have noted what there is before a task runs, where commands do not pass the dispatcher or all is asked for."""
+def watch(bld: Build.BuildContext, evidence: Evidence) -> None:
+	"""
+	Have each task noted before it runs, where the dispatcher does not do so.
+
+	It does not see the tasks of a build with -j1, nor those without a command, which matter where ``--why`` is given.
+	"""
 	stock_add_task = Runner.Parallel.add_task
 	if getattr(stock_add_task, "of_why", False) or not (bld.jobs == 1 or find_wanted()):
 		return
 
 	def add_task(self: Runner.Parallel, tsk: Task.Task) -> None:
 		if find_wanted() or (self.numjobs == 1 and stock.is_compiled(tsk.__class__.run)):
-			lifecycle.find().diary.begin(tsk)
+			evidence.begin(tsk)
 		stock_add_task(self, tsk)
 
 	add_task.__dict__["of_why"] = True

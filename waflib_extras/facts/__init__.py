@@ -1,1 +1,1 @@
-"""What files, folders and programs were like when we looked, and whether they still are so. Knows no tasks."""
+"""What files, folders and programs are like, and whether they have changed. It knows no tasks."""

@@ -1,7 +1,7 @@
 """
-What a program tells that only looks: the same as long as what it looks at is as it was.
+Output of programs that change nothing. It stays the same as long as the files that the program reads do.
 
-The resident asks again for a run that has asked; ``watched`` has us tell what was asked.
+A resident process notes such a question when a run asks it, and repeats it later to see whether the answer changed.
 """
 
 import contextlib
@@ -12,15 +12,15 @@ from typing import Callable, ContextManager, List, Mapping, NamedTuple, Optional
 DEADLINE = 15.0
 
 
-class Inquiry(NamedTuple):
-	"""All that the answer may depend on, but for the files that the program looks at."""
+class ProgramCall(NamedTuple):
+	"""All that the answer depends on besides the files that the program reads."""
 
 	command: Tuple[str, ...]
 	environ: Tuple[Tuple[str, str], ...]
 	cwd: str
 
 	def ask(self) -> "Answer":
-		"""Run the program; raises what ``subprocess`` does when there is none, or when it does not end."""
+		"""Run the program. Raises what ``subprocess`` raises if there is no such program, or if it does not end."""
 		done = subprocess.run(
 			self.command,
 			env=dict(self.environ),
@@ -39,14 +39,14 @@ class Answer(NamedTuple):
 	err: bytes
 
 
-class Hearer:
-	"""The resident, which has to know what is asked, and must not take our own looking around for the run's."""
+class Observer:
+	"""The resident process, if we are in one: it notes what a run looks at, but not what we look at ourselves."""
 
-	hear: Optional[Callable[[Inquiry], Answer]] = None
+	hear: Optional[Callable[[ProgramCall], Answer]] = None
 	look_away: Callable[[], ContextManager[object]] = contextlib.nullcontext
 
 
 def ask(command: List[str], environ: Mapping[str, str]) -> Answer:
-	"""The answer of a program that changes nothing, and depends on its variables and on files only."""
-	inquiry = Inquiry(tuple(command), tuple(sorted(environ.items())), os.getcwd())
-	return inquiry.ask() if Hearer.hear is None else Hearer.hear(inquiry)
+	"""The output of a program that changes nothing and depends only on its variables and on files."""
+	call = ProgramCall(tuple(command), tuple(sorted(environ.items())), os.getcwd())
+	return call.ask() if Observer.hear is None else Observer.hear(call)

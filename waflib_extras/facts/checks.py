@@ -1,8 +1,9 @@
 """
-Whether what the engine has told of a command still is so: one function for each kind of text (``docs/protocol.md``).
+Checks whether the facts still hold that the engine has told of a command.
 
-Knows nothing of tasks, nor of how texts are kept. Each check is as strict as the engine's own, or stricter: then the
-engine is asked once too often, and answers with a hit.
+A fact is a text (``docs/protocol.md``), and there is a function for each kind. It knows nothing of tasks, nor of how
+texts are stored. Each check is as strict as the engine's own, or stricter. A check that is too strict costs one more
+question to the engine, which is a hit.
 """
 
 import hashlib
@@ -14,20 +15,20 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 from . import answers
 
 Place = Tuple[bytes, bytes]
-"""A folder, by a path without links, and a name in it."""
+"""A folder, by its path without links, and a name in it."""
 Environment = Union[Mapping[str, str], Mapping[bytes, bytes]]
 ROOT = b"/"
 ANY = b"/"
-"""In place of a name: all that are in the folder."""
+"""Stands for all names in the folder."""
 EMPTY = b""
 MOST_LINKS = 40
-"""The kernel follows no more of them in one path."""
+"""The kernel follows at most so many in one path."""
 ITEM = re.compile(rb"(\d+):")
 FILE = b"=%d,%d,%d,%d"
 NUMBER = b"%d"
 USER = b"%d %d"
 STATUS_LINES = {b"=umask": ("Umask",), b"=processors": ("Cpus_allowed",), b"=signals": ("SigBlk", "SigIgn")}
-"""Of ``/proc/self/status``."""
+"""The lines of ``/proc/self/status`` that a fact is about."""
 PROCESSOR_LINES = frozenset(
 	(
 		"vendor_id",
@@ -44,14 +45,14 @@ PROCESSOR_LINES = frozenset(
 		"CPU part",
 	)
 )
-"""Of ``/proc/cpuinfo``."""
+"""The lines of ``/proc/cpuinfo`` that a fact is about."""
 
 
 # ---- texts
 
 
 def split_file(text: bytes) -> Tuple[bytes, bytes]:
-	"""What the system said of a file, and its path."""
+	"""The identity of a file, and its path."""
 	parts = text.split(b",", 4)
 	return text[: len(text) - len(parts[-1]) - 1], parts[-1]
 
@@ -69,11 +70,11 @@ def split_value(text: bytes) -> Tuple[bytes, bytes]:
 
 
 FIELDS = {b"#": 1, b"?": 2, b"/": 3, b"!": 4, b"[": 2, b".": 1, b"%": 2}
-"""By the sign of a text: so many fields come before the path."""
+"""By the sign of a text: the number of fields before its path."""
 
 
 def split_fields(text: bytes) -> List[bytes]:
-	"""The fields of any other text, the path last."""
+	"""The fields of a text of any other kind. The path is the last one."""
 	return text[1:].split(b",", FIELDS[text[:1]])
 
 
@@ -91,7 +92,7 @@ def split_variables(text: bytes) -> List[bytes]:
 
 
 def path_of(text: bytes) -> bytes:
-	"""The path that a text is about; of absences and variables there is none."""
+	"""The path that a text is about. Texts about absences and variables have none."""
 	sign = text[:1]
 	if sign == b"=":
 		return split_file(text)[1]
@@ -104,7 +105,7 @@ def path_of(text: bytes) -> bytes:
 
 
 class Look:
-	"""Looks at files; what a folder has is remembered until ``forget``."""
+	"""Checks facts about files. It remembers the names in folders until ``forget``."""
 
 	def __init__(self) -> None:
 		self.names: Dict[bytes, Set[bytes]] = {}
@@ -124,7 +125,7 @@ class Look:
 		self.names.clear()
 
 	def is_so(self, text: bytes) -> bool:
-		"""Tell whether it is; what is about variables is looked at for each command."""
+		"""Tell whether a fact holds. Facts about variables pass, since they are checked for each command."""
 		sign = text[:1]
 		try:
 			if sign == b"=":
@@ -178,12 +179,12 @@ class Look:
 
 	def is_target(self, text: bytes) -> bool:
 		target, path = split_value(text)
-		# as text: so a resident asks again
+		# as str: a resident process observes only such calls
 		return os.fsencode(os.readlink(os.fsdecode(path))) == target
 
 	def is_resolved(self, text: bytes) -> bool:
 		real, path = split_value(text)
-		# fails where it leads nowhere
+		# raises an error if it leads nowhere
 		os.stat(path)
 		return os.fsencode(os.path.realpath(os.fsdecode(path))) == real
 
@@ -212,7 +213,7 @@ class Look:
 
 
 class Everything(Set[bytes]):
-	"""The names in a folder that nobody can list."""
+	"""The names in a folder that cannot be listed: any name may be in it."""
 
 	def isdisjoint(self, names: Iterable[object]) -> bool:
 		return False
@@ -234,7 +235,7 @@ def find_kind(mode: int) -> bytes:
 
 
 def digest_listing(path: bytes, in_order: bool) -> bytes:
-	"""Of a folder's names and their kinds, as the engine makes it."""
+	"""The digest of a folder's names and their kinds, as the engine makes it."""
 	found = []
 	with os.scandir(path) as entries:
 		for entry in entries:
@@ -255,7 +256,7 @@ def digest_listing(path: bytes, in_order: bool) -> bytes:
 
 
 def fits(text: bytes, environment: Environment, folder: bytes) -> bool:
-	"""Whether variables are as a text says, for a command in this folder; what is no variable is not looked at."""
+	"""Tell whether the variables of a command in this folder are as a text says. It skips items of other kinds."""
 	found = encode(environment)
 	known: Set[bytes] = set()
 	silent: Set[bytes] = set()
@@ -300,7 +301,7 @@ def encode(environment: Environment) -> Dict[bytes, bytes]:
 
 
 def names_folder(path: Optional[bytes], folder: bytes) -> bool:
-	"""Compilers believe ``PWD`` if it leads to the folder that they are in."""
+	"""Tell whether ``PWD`` leads to the folder that a compiler is in. If so, the compiler uses it."""
 	try:
 		return path is not None and path[:1] == b"/" and os.path.samefile(path, folder)
 	except (OSError, ValueError):
@@ -308,14 +309,14 @@ def names_folder(path: Optional[bytes], folder: bytes) -> bool:
 
 
 def circumstances(text: bytes) -> List[bytes]:
-	"""The names of what a command asked for of its process that is no variable."""
+	"""The names of those items that are about the process and not about variables, such as its umask."""
 	return [item[1:] for item in split_variables(text) if item[:1] == b"@"]
 
 
 def find_circumstance(name: bytes) -> bytes:
-	"""What is so of this process, in words of our own; what nobody here knows is never the same."""
+	"""The value of such an item for this process, as text. An unknown item has another value each time."""
 	try:
-		with answers.Hearer.look_away():
+		with answers.Observer.look_away():
 			if name == b"=user":
 				return USER % (os.geteuid(), os.getegid())
 			if name == b"=host":
@@ -334,7 +335,7 @@ def find_circumstance(name: bytes) -> bytes:
 
 
 def find_processor() -> bytes:
-	"""What the system tells of the processors, but for what changes; and what this user calls such machines."""
+	"""What the system tells of the processors, without what varies, and the name that the user gives such machines."""
 	with open("/proc/cpuinfo", encoding="utf-8", errors="surrogateescape") as f:
 		lines = {line for line in f if line.partition(":")[0].strip() in PROCESSOR_LINES}
 	named = os.environ.get("WAFCC_PROCESSOR", "")
@@ -345,7 +346,7 @@ def find_processor() -> bytes:
 
 
 class Trails:
-	"""Where paths lead, and past which links; each folder is looked at once."""
+	"""Resolves paths, and notes the links on their way. Each folder is looked at once."""
 
 	def __init__(self) -> None:
 		self.folders: Dict[bytes, Tuple[bytes, List[Place]]] = {b"/": (b"/", [])}
@@ -355,7 +356,7 @@ class Trails:
 		return self.find(folder or ROOT, 0)[0], name
 
 	def identity(self, path: bytes) -> Place:
-		"""Stands for a file by whatever path it is reached."""
+		"""Device and inode of a file, which are the same for all of its paths."""
 		try:
 			found = os.stat(path)
 		except OSError:
@@ -363,7 +364,7 @@ class Trails:
 		return NUMBER % found.st_dev, NUMBER % found.st_ino
 
 	def places(self, text: bytes) -> List[Place]:
-		"""All places that have a say in what a text is about."""
+		"""All places on which the truth of a text depends."""
 		sign = text[:1]
 		if sign == b"$":
 			return []
@@ -373,7 +374,7 @@ class Trails:
 			return passed + [(real, name) for name in names]
 		path = path_of(text)
 		if sign == b"=":
-			# there are many: where a link leads is told by the inode, as long as it is not made again
+			# there are many of them, so the links on the way are left to the inode, which tells where the path leads
 			folder, _, name = path.rpartition(b"/")
 			real, passed = self.find(folder or ROOT, 0)
 			device, inode, _ = text[1:].split(b",", 2)
@@ -383,7 +384,7 @@ class Trails:
 		return [*passed, (folder or ROOT, name), *([(real, ANY)] if sign == b"[" else [])]
 
 	def find(self, path: bytes, depth: int) -> Tuple[bytes, List[Place]]:
-		"""A path without links, and what was passed on the way that is no folder."""
+		"""The path without links, and the places of the links on its way."""
 		known = self.folders.get(path)
 		if known is None:
 			known = self.folders[path] = self.walk(path, depth)
@@ -401,8 +402,8 @@ class Trails:
 			return os.path.dirname(folder), passed
 		whole = join(folder, name)
 		try:
-			# where paths lead shows in the files that texts are about; folders such as /tmp change all the time
-			with answers.Hearer.look_away():
+			# a resident need not watch such folders, which may change all the time: it watches the files
+			with answers.Observer.look_away():
 				mode = os.lstat(whole).st_mode
 				target = os.readlink(whole) if stat.S_ISLNK(mode) else EMPTY
 		except OSError:
@@ -423,7 +424,7 @@ def join(folder: bytes, name: bytes) -> bytes:
 
 
 def tell(text: bytes, show: Callable[[str], str] = str) -> str:
-	"""What has become of what a text is about, for people; ``show`` has paths as people call them."""
+	"""Say for the user how a fact has changed. ``show`` abbreviates paths."""
 	sign = text[:1]
 	if sign == b"$":
 		return "variables, or what else its process has, are others"

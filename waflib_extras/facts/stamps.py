@@ -1,7 +1,7 @@
 """
-What tells that a file was changed, without its content being read; and whether it surely would.
+Stamps of files, which show that a file was changed without its content being read.
 
-Knows nothing of who remembers what.
+A file that was changed just now may be changed again and keep its stamp; ``settle`` cares for that.
 """
 
 import os
@@ -9,15 +9,15 @@ import time
 from typing import List, Optional
 
 Stamp = List[int]
-"""Device, inode, size, and both times in nanoseconds: all that shows a change, as ``marshal`` and JSON can keep it."""
+"""Device, inode, size, and both times in nanoseconds. It is a list, since JSON has no tuples."""
 SIZE, CHANGED = 2, 4
-"""Where a stamp has the size, and the time of the last change of any kind, which nobody can set."""
+"""Positions in a stamp: the size, and the time of the last change of any kind, which no program can set."""
 JUST_NOW = 100_000_000
-"""Nanoseconds: a file that was changed so late may be changed again without that showing in its times."""
+"""In nanoseconds. A file that was changed within this time may be changed again and keep its times."""
 JUST_NOW_COARSE = 2_100_000_000
-"""The same where times have only whole seconds."""
+"""The same for file systems whose times are whole seconds."""
 UNSETTLED = -1
-"""At the end of a stamp that is not to be trusted: no file has such a one."""
+"""The last element of a stamp that cannot be trusted. No file has a stamp with it."""
 
 
 def of_status(found: os.stat_result) -> Stamp:
@@ -25,7 +25,7 @@ def of_status(found: os.stat_result) -> Stamp:
 
 
 def of_file(path: str) -> Optional[Stamp]:
-	"""The stamp of what a path leads to; none if nothing is there."""
+	"""The stamp of the file that a path leads to; None if there is none."""
 	try:
 		return of_status(os.stat(path))
 	except (OSError, ValueError):
@@ -33,18 +33,22 @@ def of_file(path: str) -> Optional[Stamp]:
 
 
 def is_fresh(stamp: Stamp, looked: int) -> bool:
-	"""Whether a file could be changed again, after it was looked at then, and have the same stamp."""
-	changed = stamp[CHANGED]
+	"""Tell whether a file with this stamp could be changed after ``looked`` and keep its stamp."""
+	return is_recent(stamp[CHANGED], looked)
+
+
+def is_recent(changed: int, looked: int) -> bool:
+	"""Tell whether a file that was changed then could be changed again after ``looked`` and have the same times."""
 	return changed > looked - (JUST_NOW if changed % 1_000_000_000 else JUST_NOW_COARSE)
 
 
 def settle(stamp: Optional[Stamp], looked: Optional[int] = None) -> Optional[Stamp]:
-	"""A stamp to be kept of a file that is read after it was looked at: one that no file has if it is too fresh."""
+	"""The stamp to remember of a file that is read after ``looked``: one that no file has if it is too fresh."""
 	if stamp is None or not is_fresh(stamp, time.time_ns() if looked is None else looked):
 		return stamp
 	return [*stamp, UNSETTLED]
 
 
 def is_unsettled(stamp: Optional[Stamp]) -> bool:
-	"""Whether this is one that no file has."""
+	"""Tell whether this is a stamp that no file has."""
 	return stamp is not None and stamp[-1] == UNSETTLED

@@ -1,1 +1,1 @@
-"""What was Waf's own, and what replaces it. No other room replaces something of Waf's."""
+"""How tools take part in builds, and replace functions of Waf's. No other room replaces them by itself."""

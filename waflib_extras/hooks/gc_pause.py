@@ -1,7 +1,8 @@
 """
-Python's cyclic collector during a build, which otherwise walks through the graph of tasks again and again.
+Lets Python's cyclic collector run less often during a build, since it walks through the whole graph of tasks.
 
-Nothing in that graph becomes garbage before the build is over. PyPy's collector is of another kind, and is left alone.
+Nothing in that graph becomes garbage before the build is over. PyPy's collector works in another way, and is left
+alone.
 """
 
 import atexit
@@ -9,25 +10,25 @@ import gc
 from typing import Tuple
 
 YOUNG = 50000
-"""So many new objects let the collector run; Python has 700 or 2000."""
+"""The collector runs after so many new objects. Python's own value is 700 or 2000."""
 
 
 class Collector:
-	"""What was changed of it."""
+	"""The settings of the collector that were changed."""
 
 	def __init__(self) -> None:
 		self.thresholds: Tuple[int, ...] = ()
-		"""What they were; none if the collector is as it was."""
+		"""Python's own thresholds; empty if they were not changed."""
 		self.froze = False
 
 	def slow_down(self) -> None:
-		"""Let it run less often; not if the project has its own wishes."""
+		"""Let it run less often, unless the project has set thresholds of its own."""
 		if gc.isenabled() and hasattr(gc, "freeze") and 0 < gc.get_threshold()[0] < YOUNG:
 			self.thresholds = gc.get_threshold()
 			gc.set_threshold(YOUNG, *self.thresholds[1:])
 
 	def spare(self) -> None:
-		"""Let it pass over all that is there now."""
+		"""Let it skip all objects that exist now."""
 		if self.thresholds and not self.froze and not gc.get_freeze_count():
 			self.froze = True
 			gc.freeze()
@@ -43,7 +44,7 @@ class Collector:
 
 
 def leave_rest() -> None:
-	"""Have no last walk through all that is there when the interpreter ends: the system takes it back at once."""
+	"""Skip the last collection when the interpreter ends, since the system frees the memory at once."""
 	if hasattr(gc, "freeze"):
 		atexit.unregister(gc.freeze)
 		atexit.register(gc.freeze)

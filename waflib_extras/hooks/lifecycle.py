@@ -1,15 +1,32 @@
 """
 The builds of this process: which tools take part in them, and what of Waf's our tools have replaced.
 
-A tool does not wrap Waf's functions by itself. It registers here for what it wants to hear, and has ``replace`` put a
-function in the place of one of Waf's. ``waf --zones=hooks`` lists all that was replaced, and by whom.
+A tool does not wrap Waf's functions by itself. It registers here for the events that it wants to hear of, and calls
+``replace`` for a function of Waf's that it replaces. ``waf --zones=hooks`` lists all replaced functions with their
+tools.
 """
 
 import atexit
 import contextlib
 import functools
 import importlib
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Protocol
+import os
+from typing import (
+	TYPE_CHECKING,
+	Any,
+	Callable,
+	ContextManager,
+	Dict,
+	Iterable,
+	List,
+	NamedTuple,
+	Optional,
+	Protocol,
+	Tuple,
+	Type,
+	TypeVar,
+	Union,
+)
 
 from waflib import Context, Logs
 
@@ -21,22 +38,22 @@ if TYPE_CHECKING:
 	from ..client.protocol import Outcome, Told
 
 PLACE = "waflib_extras_build"
-"""Where Waf's ``Context`` has our object. A tool may be loaded from several folders: there is one object for all."""
+"""The attribute of Waf's ``Context`` with our object. A tool may be loaded from several folders, which share it."""
 
 
 class Ended(NamedTuple):
-	"""A command has ended, or a task that is Python."""
+	"""A command has ended, or a task that runs Python code."""
 
 	task: "Optional[Task]"
-	"""None where a command belongs to no task, as in a test of configure."""
+	"""The task; None for a command outside of any task, such as a test of ``configure``."""
 	micros: int
-	"""So many microseconds it took; 0 for a hit."""
+	"""How long it took, in microseconds; 0 for a hit."""
 	outcome: "Optional[Outcome]" = None
-	"""What the engine told of a command; none for a task that is Python."""
+	"""What the engine told of the command; None for a task that runs Python code."""
 	told: "Optional[Told]" = None
-	"""What the cache told of it, if it was asked."""
+	"""What the cache told of the command, if the cache was asked."""
 	learned: "Optional[Learned]" = None
-	"""What it depended on."""
+	"""What the command depended on."""
 
 
 class Runner(Protocol):
@@ -77,22 +94,55 @@ class Cache(Protocol):
 
 
 class Recording(Protocol):
-	"""What notes commands for the picture of a build. Others write into its lists: calls would cost more."""
+	"""
+	What notes commands for the picture of a build: ``timeline`` brings one.
+
+	Others write into its lists, since calls of methods would cost more.
+	"""
 
 	clock: Callable[[], float]
 	sent: "Dict[Task, float]"
-	commands: List[Any]
-	calls: List[Any]
-	tasks: List[Any]
-	waits: List[Any]
+	commands: "List[Tuple[Task, float, float, Outcome, Optional[Told]]]"
+	calls: "List[Tuple[Union[Task, str], float, float, Outcome, Optional[Told]]]"
+	tasks: List[List[Any]]
+	waits: List[Tuple[float, float]]
 
 	def find_task(self, task: "Optional[Task]", cmd: object) -> "Optional[Task]": ...
 
 	def note_sent(self, tasks: "List[Task]") -> None: ...
 
 
+class Evidence(Protocol):
+	"""What is noted of tasks to answer ``--why``: ``console`` brings it."""
+
+	def begin(self, task: "Task") -> None: ...
+
+	def answer(self, bld: "BuildContext", would: "Dict[Task, Optional[str]]") -> None: ...
+
+
+class Checks(Protocol):
+	"""What a tool has looked at in a run that began before its call: ``resident`` brings it."""
+
+	def away(self) -> ContextManager[None]: ...
+
+	def append(self, check: Callable[[], bool]) -> None: ...
+
+	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]: ...
+
+
+class Participant(Protocol):
+	"""An object of a tool that takes part in builds."""
+
+	def begin(self, bld: "BuildContext") -> None: ...
+
+	def end(self, bld: "BuildContext", outcome: str) -> None: ...
+
+
+P = TypeVar("P", bound=Participant)
+
+
 class Replaced(NamedTuple):
-	"""A function of Waf's that we stand in for."""
+	"""A function of Waf's that a tool has replaced."""
 
 	tool: str
 	path: str
@@ -103,7 +153,7 @@ class Replaced(NamedTuple):
 	ours: Any
 
 	def is_in_place(self) -> bool:
-		"""Waf still calls our function: it was neither replaced once more nor put back."""
+		"""Tell whether Waf still calls our function: it was neither replaced once more nor put back."""
 		return bool(getattr(self.holder, self.name, None) == self.ours)
 
 
@@ -113,18 +163,21 @@ class Build:
 	def __init__(self) -> None:
 		self.runner: Optional[Runner] = None
 		self.refusal = ""
-		"""Why there can be no such thing here, once that was said."""
+		"""Why there can be no runner here. It is set when the user was told."""
 		self.cache: Optional[Cache] = None
 		self.recording: Optional[Recording] = None
-		"""There is one only while a picture of a build is wanted."""
-		self.diary: Any = None
-		"""What ``--why`` is answered from: that of ``console``."""
+		"""None if no picture of the build is wanted."""
+		self.evidence: Optional[Evidence] = None
+		self.checks: Optional[Checks] = None
+		"""None, except in a run that the resident process has begun before anybody called."""
+		self.participants: Dict[str, Any] = {}
+		"""By tool. A tool that Waf loads from several folders has several classes of one name, and one object here."""
 		self.changed: Dict[Task, List[bytes]] = {}
-		"""What a task depended on and is not as it was, if that is why it runs."""
+		"""By task that runs because something has changed: the facts that have."""
 		self.on_begin: List[Callable[[BuildContext], None]] = []
-		"""Called with each build context before it runs. Who came last is called first, and hears of the end last."""
+		"""Called with each build context before it runs, the last function first and the end of its tool last."""
 		self.on_start: List[Callable[[Task], None]] = []
-		"""Called before a task runs whose command goes to the engine."""
+		"""Called with a task whose command goes to the engine, before it runs."""
 		self.on_outcome: List[Callable[[Ended], None]] = []
 		"""Called in the scheduler's thread or in that of a task."""
 		self.on_end: List[Callable[[BuildContext, str], None]] = []
@@ -132,20 +185,29 @@ class Build:
 		self.replaced: List[Replaced] = []
 
 	def tell(self, ended: Ended) -> None:
-		"""Call all who want to know of what ends."""
+		"""Tell all tools that a command or a task has ended."""
 		for hear in self.on_outcome:
 			hear(ended)
 
 	def is_running_commands(self) -> bool:
-		"""Commands of Waf go to the engine."""
+		"""Tell whether Waf's commands go to the engine."""
 		return self.runner is not None and self.runner.is_in_place()
 
 	def find_active_cache(self) -> Optional[Cache]:
-		"""The cache, if commands are asked of it."""
+		"""The cache, if commands are looked up in it."""
 		return self.cache if self.cache is not None and self.cache.active else None
 
+	def join(self, tool: str, cls: Type[P]) -> P:
+		"""The object with which a tool takes part in builds; made when the tool asks for it first."""
+		if tool not in self.participants:
+			made = self.participants[tool] = cls()
+			self.on_begin.append(made.begin)
+			self.on_end.append(made.end)
+		joined: P = self.participants[tool]
+		return joined
+
 	def replace(self, tool: str, path: str, ours: Any) -> Any:
-		"""Put a function of a tool in the place of one of Waf's, such as ``Runner.Parallel.start``; return that."""
+		"""Replace a function of Waf's, such as ``Runner.Parallel.start``, by one of a tool, and return Waf's own."""
 		place, _, name = path.rpartition(".")
 		holder = find_in_waf(place)
 		stock = getattr(holder, name)
@@ -154,14 +216,14 @@ class Build:
 		return stock
 
 	def restore(self, tool: str) -> None:
-		"""Put back what a tool has replaced, but for what somebody else has replaced since."""
+		"""Put back what a tool has replaced, except what other code has replaced since."""
 		for one in reversed([one for one in self.replaced if one.tool == tool]):
 			if one.is_in_place():
 				setattr(one.holder, one.name, one.stock)
 			self.replaced.remove(one)
 
 	def run(self, stock: "Callable[[BuildContext], None]", bld: "BuildContext") -> None:
-		"""In place of ``BuildContext.execute``: the build, with those who take part in it."""
+		"""Run a build, and call the tools that take part in it. This stands in for ``BuildContext.execute``."""
 		outcome = "interrupted"
 		with contextlib.ExitStack() as parts:
 			for end in reversed(self.on_end):
@@ -176,7 +238,7 @@ class Build:
 				raise
 
 	def tell_hooks(self) -> None:
-		"""At exit, for ``--zones=hooks``."""
+		"""List all that was replaced. This is called at exit, for ``--zones=hooks``."""
 		if Logs.verbose and Logs.log:
 			for one in self.replaced:
 				is_ours = one.is_in_place() or any(other.stock == one.ours for other in self.replaced)
@@ -185,7 +247,7 @@ class Build:
 
 
 def find_in_waf(path: str) -> Any:
-	"""What Waf has under a name such as ``Runner.Parallel.skip``; none if it has no such thing."""
+	"""The object that Waf has under a name such as ``Runner.Parallel.skip``; None if Waf has none."""
 	module, *names = path.split(".")
 	found: Any = importlib.import_module("waflib." + module)
 	for name in names:
@@ -194,7 +256,7 @@ def find_in_waf(path: str) -> Any:
 
 
 def find() -> Build:
-	"""The object of this process, made when it is asked for first."""
+	"""The object of this process. The first call makes it."""
 	build: Optional[Build] = getattr(Context, PLACE, None)
 	if build is None:
 		build = Build()

@@ -1,14 +1,14 @@
 """
-Functions of Waf that are replaced by quicker ones, and only where they are the functions that we know.
+Patches: quicker functions that replace functions of Waf, but only those that we know.
 
-A patch that replaces code says which source it has seen there. Other code, of a version that we do not know or of
-another tool, is left alone, for nobody has compared it with ours.
+A patch has the digests of the sources that it may replace. Other code, of an unknown version or of another tool, stays
+as it is, since it was not compared with ours.
 """
 
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import lifecycle
 
@@ -21,36 +21,36 @@ COMMENT = re.compile(r"(^|\s)#.*$", re.MULTILINE)
 
 
 class Patch:
-	"""What a patch is: its docstring says what is worse than it need be in Waf, and what is done instead."""
+	"""A patch. Its docstring says what is slow in Waf, and what is done instead."""
 
 	name = ""
 	topic = ""
-	"""In a few words, for ``waf large``."""
+	"""What it is about, in a few words, for ``waf large``."""
 	needs: Tuple[str, ...] = ()
 	"""Other patches without which this one would be wrong."""
 	known: Dict[str, Tuple[str, ...]] = {}
-	"""The digests of functions as we know them: of those that are replaced, and of others that must be so."""
+	"""The known digests of the functions that are replaced, and of others on which the patch relies."""
 	on_posix = False
-	"""It needs what only POSIX has."""
+	"""The patch works on POSIX systems only."""
 
 	def install(self) -> None:
-		"""Put ours in the place of Waf's."""
+		"""Replace Waf's functions."""
 		raise NotImplementedError
 
-	def replace(self, path: str, ours: Callable[..., Any]) -> Any:
-		"""Put a function in the place of one of Waf's, such as ``Runner.Parallel.skip``, and return that."""
+	def replace(self, path: str, ours: Any) -> Any:
+		"""Replace a function of Waf's, such as ``Runner.Parallel.skip``, and return Waf's own."""
 		return lifecycle.find().replace("large", path, ours)
 
 	def begin(self, bld: "BuildContext") -> None:
-		"""A build begins."""
-		pass  # waf-light takes the docstring away
+		"""Called when a build begins."""
+		pass  # waf-light removes the docstring
 
 	def end(self, bld: "BuildContext") -> None:
-		"""It has ended, in whatever way."""
-		pass  # here, too
+		"""Called when the build has ended, in whatever way."""
+		pass  # as above
 
 	def obstacle(self, sources: "Sources") -> str:
-		"""Why this Waf is not the one that we know; nothing if it is."""
+		"""Why the patch does not fit this Waf; empty if it fits."""
 		if self.on_posix and os.name != "posix":
 			return "this system has no times of changes"
 		for path, digests in self.known.items():
@@ -63,13 +63,13 @@ class Patch:
 
 
 class Sources:
-	"""The source of functions; files are read once and not kept for longer than this is."""
+	"""Reads the sources of functions, each file once."""
 
 	def __init__(self) -> None:
 		self.files: Dict[str, List[str]] = {}
 
 	def digest(self, function: object) -> Optional[str]:
-		"""The digest of the source of a function, none where there is no source."""
+		"""The digest of a function's source; None if there is no source."""
 		code = getattr(function, "__code__", None)
 		if code is None:
 			return None
@@ -85,7 +85,7 @@ class Sources:
 
 
 def block(lines: List[str], first: int) -> str:
-	"""The lines of a function that begins with this one: all that are deeper, and empty ones."""
+	"""The lines of the function that begins in this line: all deeper and empty lines after it."""
 	depth = indent(lines[first])
 	end = first + 1
 	while end < len(lines) and (not lines[end].strip() or indent(lines[end]) > depth):
@@ -98,7 +98,7 @@ def indent(line: str) -> int:
 
 
 def digest_of(source: str) -> str:
-	"""The same for a source without comments, docstrings and blanks: waf-light takes those away."""
+	"""The digest of a source without comments, docstrings and blanks, which waf-light removes."""
 	for pattern in TEXT, LINE, COMMENT:
 		source = pattern.sub("", source)
 	return hashlib.sha256("".join(source.split()).encode()).hexdigest()[:12]

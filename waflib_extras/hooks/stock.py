@@ -1,7 +1,7 @@
 """
-What is Waf's own: how its functions were when we came, and which ``run`` of a task it has made of a string.
+Waf's own functions, as they were when our tools were loaded, and the ``run`` methods that Waf makes of strings.
 
-Knows nothing of how commands are run.
+It knows nothing of how commands are run.
 """
 
 import types
@@ -23,7 +23,7 @@ _compiled: Dict[types.FunctionType, bool] = {}
 
 
 class Hooks:
-	"""Waf as it was when we came; what differs from it later was patched by others."""
+	"""Waf's functions when our tools were loaded. If one differs later, other code has replaced it."""
 
 	def __init__(self) -> None:
 		self.stock = Stock(
@@ -44,7 +44,7 @@ class Hooks:
 
 
 def is_compiled(run: object) -> bool:
-	"""Waf made this ``run`` of one string, so that it ends with its only command."""
+	"""Tell whether Waf made this ``run`` of one string, so that it ends with its only command."""
 	if run.__class__ is not types.FunctionType:
 		return False
 	known = _compiled.get(run)

@@ -1,32 +1,27 @@
 """
-Keeps Waf quick where there are very many tasks.
+Keeps Waf quick in builds with very many tasks.
 
 ::
 
 	def options(opt):
 		opt.load('large')
 
-What takes longer in Waf than it need, and most of all what grows faster than the number of tasks, is replaced by
-*patches*, each of which has a name and is for one thing. ``docs/large.md`` has them all. What a build does, and in
-which order its tasks have to run, stays the same.
+Some functions of Waf's are slower than necessary, above all those whose time grows faster than the number of tasks.
+*Patches* replace them. Each has a name and concerns one thing; ``docs/large.md`` describes them all. What a build does,
+and the constraints on the order of its tasks, stay the same.
 
 The option ``--no-large=NAME,...`` leaves patches out, ``--no-large=all`` all of them. The command ``waf large`` lists
 them.
 
-A patch looks whether what it replaces is the code that it knows, and leaves any other alone. To troubleshoot,
-``waf --zones=large`` tells which patches are in place, and why others are not.
+A patch replaces only code that it knows. To troubleshoot, ``waf --zones=large`` tells which patches are in place, and
+why others are not.
 """
 
 if "." in __name__:
 	from .tool import PATCHES, build, configure, options, setup
 else:
-	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
-	import importlib
-	import os
-	import sys
+	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
 
-	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-	sys.path.append(os.path.dirname(_folder))
-	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+	waflib_extras_alone.stand_in(__name__, __path__)
 
 __all__ = ["PATCHES", "build", "configure", "options", "setup"]

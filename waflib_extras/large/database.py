@@ -1,5 +1,5 @@
 """
-What a build keeps for the next one, and Python's collector while that is read and written.
+Patches for Waf's database, and for Python's collector while it is read and written.
 """
 
 import gc
@@ -14,10 +14,10 @@ from ..hooks import gc_pause, patch
 
 class Database(patch.Patch):
 	"""
-	What Waf writes after each build in which a task has run.
+	The database that Waf writes after each build in which a task has run.
 
-	Waf makes one text of it in memory first, as large as the file, when all tasks are there, too. Here it is written
-	while it is made. The file is the same.
+	Waf first makes the whole content of the file in memory, beside all tasks. Here it is written while it is made. The
+	file is the same.
 	"""
 
 	name = "database"
@@ -48,9 +48,9 @@ class Collected(patch.Patch):
 	"""
 	Python's cyclic collector.
 
-	It walks through all tasks and nodes again and again while they are made, read and written, and none of them can go
-	before the build has ended. Here it runs less often meanwhile, not at all while the database is read or written, and
-	passes over the tasks when they are all there. It goes on with all else, so that memory stays bounded.
+	It walks through all tasks and nodes again and again, though none of them becomes garbage before the build ends.
+	Here it runs less often, and not at all while the database is read or written. When all tasks are made, it skips
+	them. It still collects everything else, so that memory stays bounded.
 	"""
 
 	name = "collector"
@@ -86,18 +86,18 @@ class Collected(patch.Patch):
 
 	def begin(self, bld: Build.BuildContext) -> None:
 		self.collector.slow_down()
-		# not if the project has its own wishes
+		# not if the project has set thresholds of its own
 		self.may_freeze = bool(self.collector.thresholds) and not gc.get_freeze_count()
 		if self.may_freeze:
 			gc.callbacks.append(self.watch)
 
 	def watch(self, phase: str, info: Dict[str, int]) -> None:
-		"""What has outlived a collection of everything is likely to stay."""
+		"""Freeze what has survived a full collection, since it is likely to stay."""
 		if phase == "stop" and info["generation"] == 2:
 			self.freeze()
 
 	def freeze(self) -> None:
-		"""Let the collector pass over all that is there now."""
+		"""Let the collector skip all objects that exist now."""
 		if self.may_freeze:
 			self.collector.froze = True
 			gc.freeze()

@@ -1,5 +1,5 @@
 """
-What files contain, and whether they are there, without looking at each of them in each build.
+Patches for the digests of files and for the search for outputs, which do not look at each file in each build.
 """
 
 import os
@@ -12,14 +12,14 @@ from waflib import Build, Errors, Logs, Node, Task, Utils
 from ..hooks import patch
 
 SAVED = "large_digests"
-"""The attribute of a build context that Waf keeps for us with its own."""
+"""The attribute of a build context that Waf stores for us in its database."""
 STAMP = struct.Struct("=QQQqq")
 FEW = 8
-"""So many outputs in a folder are looked at one by one before the folder is listed."""
+"""A folder is listed if more outputs than these are looked for in it."""
 
 
 class Clock:
-	"""The clock of the file system that holds a folder, as it stamps files."""
+	"""The clock by which the file system of a folder stamps files."""
 
 	def __init__(self, folder: str) -> None:
 		self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # for as long as the build
@@ -27,15 +27,15 @@ class Clock:
 		self.time = self.ask()
 
 	def ask(self) -> int:
-		"""The time by which it stamps what is changed now, or later."""
+		"""The present time of this clock."""
 		os.utime(self.file.fileno())
 		self.time = os.fstat(self.file.fileno()).st_ctime_ns
 		return self.time
 
-	def is_past(self, found: os.stat_result) -> bool:
-		"""Whoever changes this file from now on gives it another time."""
+	def is_settled(self, found: os.stat_result) -> bool:
+		"""Tell whether any change of this file from now on gives it another time."""
 		if found.st_dev != self.device:
-			return False  # stamped by another clock
+			return False  # another clock stamps it
 		return found.st_ctime_ns < self.time or found.st_ctime_ns < self.ask()
 
 	def close(self) -> None:
@@ -43,26 +43,26 @@ class Clock:
 
 
 class Memory:
-	"""The digests of files as they were, by their nodes."""
+	"""The remembered digests of files, by node."""
 
 	def __init__(self, folder: str, kind: str, saved: Dict[str, Any]) -> None:
 		self.files: Dict[Node.Node, bytes] = saved.get("files", {}) if saved.get("kind") == kind else {}
 		self.saved: Dict[str, Any] = {"kind": kind, "files": self.files}
-		"""What is kept of it."""
+		"""The part that Waf stores."""
 		try:
 			self.clock: Optional[Clock] = Clock(folder)
 		except OSError:
 			self.clock = None
 
 	def digest(self, node: Node.Node, path: str) -> bytes:
-		"""The digest of a file; of one that is as it was, the digest that it had."""
+		"""The digest of a file. An unchanged file is not read."""
 		found = os.stat(path)
 		stamp = STAMP.pack(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 		known = self.files.get(node)
 		if known is not None and known[: STAMP.size] == stamp:
 			return known[STAMP.size :]
-		# before it is read: what is changed after this shows in its stamp
-		is_settled = self.clock is not None and self.clock.is_past(found)
+		# asked before the file is read, so that any later change gives it another stamp
+		is_settled = self.clock is not None and self.clock.is_settled(found)
 		digest: bytes = Utils.h_file(path)
 		if is_settled:
 			self.files[node] = stamp + digest
@@ -71,7 +71,7 @@ class Memory:
 		return digest
 
 	def tidy(self) -> None:
-		"""Forget files of which Waf has no node any more."""
+		"""Forget files for which Waf has no node any more."""
 		for node in [node for node in self.files if not is_held(node)]:
 			del self.files[node]
 
@@ -81,7 +81,7 @@ class Memory:
 
 
 def is_held(node: Node.Node) -> bool:
-	"""It is still in the tree of nodes."""
+	"""Tell whether a node is still in the tree of nodes."""
 	return node.parent is not None and node.parent.children.get(node.name) is node
 
 
@@ -89,10 +89,10 @@ class Digests(patch.Patch):
 	"""
 	The digests of files.
 
-	Waf reads each source in each build. Here a file that has device, inode, size and times as before has the digest
-	that it had. A file that was changed so lately that one more change could leave it the same times is not
-	remembered: the clock that says so is that of the file system, and where files lie on another one than the build
-	folder, they are read each time. The digests are in Waf's own database; Waf without this patch drops them from it.
+	Waf reads each source in each build. Here a file keeps its digest as long as device, inode, size and times are the
+	same. A digest is not remembered if the file was changed so lately that another change could have the same times.
+	That is judged by the clock of the build folder's file system, so files on other file systems are read each time.
+	The digests are in Waf's own database; Waf without this patch removes them from it.
 	"""
 
 	name = "digests"
@@ -108,7 +108,7 @@ class Digests(patch.Patch):
 		hash_node, hash_file = Node.Node.h_file, Utils.h_file
 		restore, store = Build.BuildContext.restore, Build.BuildContext.store
 		Build.SAVED_ATTRS.append(SAVED)
-		# for build contexts that are there already
+		# for build contexts that exist already
 		setattr(Build.BuildContext, SAVED, {})
 
 		def h_file(node: Node.Node) -> bytes:
@@ -125,7 +125,7 @@ class Digests(patch.Patch):
 
 		def keep(bld: Build.BuildContext) -> None:
 			memory = bld.__dict__.get("large_memory")
-			# Waf gives it another one to have it forgotten
+			# Waf replaces the dict to forget it
 			if memory is not None and getattr(bld, SAVED, None) is memory.saved:
 				memory.tidy()
 			store(bld)
@@ -144,8 +144,8 @@ class Folders(patch.Patch):
 	"""
 	Folders of files that tasks write.
 
-	Waf looks for the folder of each such file and makes it if it is not there. Here that is done once for each folder
-	while the tasks of a group are made; what makes them must not remove folders by other means than ``Node.delete``.
+	Waf looks for the folder of each such file, and makes it if necessary. Here that is done once per folder while the
+	tasks of a group are made. Wscripts must not remove folders meanwhile by other means than ``Node.delete``.
 	"""
 
 	name = "folders"
@@ -186,7 +186,7 @@ def find_or_declare(self: Node.Node, lst: Union[str, List[str]]) -> Node.Node:
 
 
 class Listings:
-	"""The files that were in folders when several were to be looked for there."""
+	"""The names in those folders in which several files are looked for."""
 
 	def __init__(self) -> None:
 		self.counts: Dict[Node.Node, int] = {}
@@ -204,7 +204,7 @@ class Listings:
 
 
 def list_nodes(folder: Node.Node) -> Set[Node.Node]:
-	"""The nodes of all that is in a folder, but for links, which may lead nowhere."""
+	"""The nodes of all files in a folder except links, which may lead nowhere."""
 	nodes = folder.children
 	try:
 		with os.scandir(folder.abspath()) as entries:
@@ -215,10 +215,10 @@ def list_nodes(folder: Node.Node) -> Set[Node.Node]:
 
 class Outputs(patch.Patch):
 	"""
-	Whether what a task made before is still there.
+	Whether the outputs of a task still exist.
 
-	Waf asks the system for each file. Here folders are listed, as long as no task has run in this build: as from then
-	on files may come and go, each is looked for as Waf does it.
+	Waf asks the system for each file. Here folders are listed as long as no task has run in this build. Later each file
+	is looked for as Waf does it, since tasks may make and remove files.
 	"""
 
 	name = "outputs"
@@ -266,10 +266,10 @@ def runnable_status(self: Task.Task) -> int:
 
 
 def choose_look(bld: Build.BuildContext) -> Callable[[Node.Node], bool]:
-	"""How to find out that a file is there."""
+	"""The function that tells whether a file exists."""
 	master = bld.producer
 	if master.dirty or master.count:
-		# a task has run, or runs
+		# a task has run, or runs now
 		return exists
 	listings = bld.__dict__.get("large_listings")
 	if listings is None or listings[0] != bld.current_group:

@@ -1,5 +1,5 @@
 """
-Names that are looked up, and texts that are compiled, again and again.
+Patches for names that are looked up, and for texts that are compiled, again and again.
 """
 
 from typing import TYPE_CHECKING, Callable, Dict, List, Optional, Tuple, Union
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 Group = List[Union[TaskGen.task_gen, Task.Task]]
-"""Of a build context."""
+"""A group of a build context."""
 Compiled = Tuple[Callable[[Task.Task], object], List[str]]
-"""A function made of a command line, and the variables in that."""
+"""A function made of a command line, and the variables in the command line."""
 
 
 class Names(patch.Patch):
 	"""
 	Task generators by their names.
 
-	Waf drops its index with each ``bld(...)``, and makes all of it again when the next name is looked up: who makes
-	generators while names are looked up, as ``install_path`` does, does n²/2 of that. Here the index stays, and what
-	was added is added to it. It is made anew when a name that is in it was changed.
+	Waf drops its index with each ``bld(...)``, and makes it anew when the next name is looked up. A wscript that makes
+	n generators and looks up a name between any two of them has Waf read n²/2 names. Here the index stays, and new
+	generators are added to it. It is made anew when a name in it was changed.
 	"""
 
 	name = "names"
@@ -38,22 +38,22 @@ class Names(patch.Patch):
 
 	def install(self) -> None:
 		self.replace("Build.BuildContext.get_tgen_by_name", get_tgen_by_name)
-		TaskGen.task_gen.set_name = set_name
-		TaskGen.task_gen.name = property(TaskGen.task_gen.get_name, set_name)
+		self.replace("TaskGen.task_gen.set_name", set_name)
+		self.replace("TaskGen.task_gen.name", property(TaskGen.task_gen.get_name, set_name))
 
 
 class Index:
-	"""The names of a build context's generators, as far as they were read."""
+	"""The generators of a build context by name, as far as they were read."""
 
 	def __init__(self) -> None:
 		self.found: Dict[str, TaskGen.task_gen] = {}
 		self.places: Dict[str, Tuple[int, int]] = {}
-		"""The group of each, and its place there: of two that have a name, the later one has it."""
+		"""The group of each, and its position there. If two have one name, the later one counts."""
 		self.read: List[Tuple[Group, int]] = []
-		"""The groups, and how much of each was read."""
+		"""The groups, and how many elements of each were read."""
 
 	def update(self, groups: List[Group]) -> bool:
-		"""Read what was added; not if something else has happened to the groups."""
+		"""Read what was added. Tell whether the groups have not changed otherwise."""
 		if len(groups) < len(self.read) or (self.places and not self.found):
 			return False
 		for number, group in enumerate(groups):
@@ -69,13 +69,13 @@ class Index:
 		try:
 			name = generator.name
 		except AttributeError:
-			return  # a task, which has none
+			return  # it is a task, which has no name
 		if name not in self.places or self.places[name] < place:
 			self.found[name] = generator
 			self.places[name] = place
 
 	def is_there(self, name: str, groups: List[Group]) -> bool:
-		"""What has this name is still where it was, if anything has it."""
+		"""Tell whether the generator of this name, if any, is still where it was."""
 		if name not in self.found:
 			return True
 		group, place = self.places[name]
@@ -111,8 +111,8 @@ class Rules(patch.Patch):
 	"""
 	The functions that are made of command lines.
 
-	Waf compiles the same text again for each ``bld(rule='...')`` that has it, for half a millisecond. Here equal texts
-	give one function.
+	Waf compiles the text of each ``bld(rule='...')``, which takes half a millisecond, even if it has compiled the same
+	text before. Here equal texts give one function.
 	"""
 
 	name = "rules"

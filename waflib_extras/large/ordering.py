@@ -1,5 +1,5 @@
 """
-In which order the tasks of a build group run: the same constraints as Waf's, found in a time that grows as they do.
+Patches for the order of a build group's tasks: Waf's constraints, found in a time proportional to their number.
 """
 
 from typing import Any, Dict, Iterator, List, Set, Tuple, Union
@@ -9,15 +9,15 @@ from waflib import Errors, Node, Runner, Task, Utils
 from ..hooks import patch
 
 Waiting = Union["Task.Task", "Task.TaskGroup"]
-"""What waits for tasks: a task, or a group of tasks on behalf of others."""
+"""A task, or a group of tasks, that waits for tasks."""
 
 
 class Precedence(patch.Patch):
 	"""
 	Which kinds of tasks go before which, by ``ext_in`` and ``ext_out``, ``before`` and ``after``.
 
-	Waf compares each kind with each. A kind is a class with its constraints, and each ``bld(rule=...)`` with a target
-	of its own makes a class: 10,000 rules are 50 million comparisons. Here they are looked up by word and by name.
+	Waf compares each kind with each other one. A kind is a class with its constraints, and each ``bld(rule=...)`` with
+	a target makes a class, so 10,000 rules are 50 million comparisons. Here kinds are looked up by word and by name.
 	"""
 
 	name = "precedence"
@@ -40,7 +40,7 @@ class Precedence(patch.Patch):
 			try:
 				words = [Words(kind[0]) for kind in kinds.values()]
 			except TypeError:
-				# something in these lists cannot be looked up
+				# a value in these lists cannot be hashed
 				stock(tasks)
 				return
 			lists = list(kinds.values())
@@ -51,7 +51,7 @@ class Precedence(patch.Patch):
 
 
 class Words:
-	"""What a kind of tasks says of its place."""
+	"""The constraints of a kind of tasks."""
 
 	__slots__ = ("after", "before", "ext_in", "ext_out", "name")
 
@@ -64,7 +64,7 @@ class Words:
 
 
 def find_pairs(kinds: List[List[Task.Task]], words: List[Words]) -> Iterator[Tuple[int, int]]:
-	"""The numbers of two kinds of which the first goes before the second."""
+	"""The pairs of kinds, by number, of which the first goes before the second."""
 	names: Dict[str, List[int]] = {}
 	makers: Dict[str, List[int]] = {}
 	before: Dict[str, List[int]] = {}
@@ -82,13 +82,13 @@ def find_pairs(kinds: List[List[Task.Task]], words: List[Words]) -> Iterator[Tup
 			found.update(names.get(word, ()))
 		found.discard(number)
 		for other in sorted(found):
-			# where each is to go before the other, Waf has the earlier one first
+			# if each has to go before the other, Waf puts the earlier one first
 			if other < number or not Task.is_before(kinds[number][0], kinds[other][0]):
 				yield other, number
 
 
 def follow(first: List[Task.Task], second: List[Task.Task]) -> None:
-	"""Let the tasks of the second kind run after those of the first, as Waf says it."""
+	"""Let the tasks of the second kind run after those of the first, in the way of this version of Waf."""
 	if len(first) < 2 or len(second) < 2:
 		for task in second:
 			task.run_after.update(first)
@@ -100,10 +100,10 @@ def follow(first: List[Task.Task], second: List[Task.Task]) -> None:
 
 class Files(patch.Patch):
 	"""
-	Which tasks make what others read.
+	Which tasks write files that others read.
 
-	Waf makes a set for each file that is read and for each that is written, only to find out which are both. Here
-	there is one table of who writes what; a set takes 200 bytes, which were 100 MB at 500,000 tasks.
+	Waf makes a set of 200 bytes for each file that is read and for each that is written, only to find the files that
+	are both. With 500,000 tasks these are 100 MB. Here there is one table of the tasks that write files.
 	"""
 
 	name = "files"
@@ -137,9 +137,9 @@ class Recursion(patch.Patch):
 	"""
 	The priority of a task, which is a sum over those that wait for it, and the search for cycles.
 
-	Waf calls itself for each of those, which ends with a RecursionError for a chain of a thousand tasks, as where many
-	add to one archive. It also sums over all that wait for a group of tasks once for each task in that group. Here is
-	a loop with a list of what is under way, and each sum is made once.
+	Waf's function calls itself for each task that waits, so a chain of a thousand tasks ends with a RecursionError. It
+	also computes the sum over all tasks that wait for a group once for each member of the group. Here a loop with a
+	stack computes each sum once.
 	"""
 
 	name = "recursion"
@@ -175,7 +175,7 @@ def prio_and_split(self: Runner.Parallel, tasks: List[Task.Task]) -> Tuple[List[
 
 
 def note_dependents(tasks: List[Task.Task], reverse: Dict[Task.Task, Set[Waiting]]) -> None:
-	"""Write down who waits for whom, and for a group of tasks that it does."""
+	"""Note for each task and group which ones wait for it."""
 	groups = set()
 	for task in tasks:
 		for other in task.run_after:
@@ -188,7 +188,7 @@ def note_dependents(tasks: List[Task.Task], reverse: Dict[Task.Task, Set[Waiting
 
 
 def rank(start: Task.Task, reverse: Dict[Task.Task, Set[Waiting]], sums: "Dict[Waiting, int]") -> None:
-	"""Compute the priority of a task and of all that wait for it."""
+	"""Compute the priorities of a task and of all that wait for it."""
 	if start not in reverse:
 		start.prio_order = start.tree_weight
 		start.visited = 2

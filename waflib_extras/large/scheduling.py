@@ -1,5 +1,5 @@
 """
-What Waf's scheduler does for each task, in a time that does not grow with the number of all tasks.
+Patches for Waf's scheduler: what it does for a task takes a time that does not grow with the number of all tasks.
 """
 
 import heapq
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 	from waflib.Build import BuildContext
 
 FEW = 8
-"""So many dependencies are looked through each time: to remember how far one came would take longer."""
+"""Up to so many dependencies are looked through each time, since remembering the place would take longer."""
 
 
 Waited = Union["Task.Task", "Task.TaskGroup"]
-"""What a task waits for."""
+"""A task, or a group of tasks, for which a task waits."""
 Key = Tuple[int, int]
-"""By which tasks are sorted, the most urgent first."""
+"""The key by which tasks are sorted, the most urgent first."""
 
 
 class Finished(patch.Patch):
 	"""
-	What becomes of the tasks that wait for one that has ended.
+	The tasks that wait for a task that has ended.
 
-	Waf looks through all dependencies of each of them, every time: a task that waits for n others, which end in their
-	order, takes n²/2 looks. Here a task that waits for many remembers which of them it was found waiting for, and how
-	far the search had come. That one also learns who waits for it: dependencies that came later need no search. And
-	the object with which a task was hashed, 300 bytes that nobody needs any more, is dropped.
+	Each time, Waf looks through all their dependencies. For a task with n dependencies that end one after the other,
+	these are n²/2 looks. Here a task with many dependencies remembers for which one it waits and how far the search had
+	come. That dependency notes the task, so that ones which were added later need no search. The object with which a
+	task was hashed is dropped, too; it has 300 bytes and is not needed any more.
 	"""
 
 	name = "finished"
@@ -64,14 +64,14 @@ def mark_finished(self: Runner.Parallel, tsk: Task.Task) -> None:
 
 
 def release(master: Runner.Parallel, task: Task.Task) -> None:
-	"""Have a task considered that waited for others, if they have all ended."""
+	"""Give a waiting task to the scheduler if its dependencies have all ended."""
 	if task in master.incomplete and is_free(master, task):
 		master.incomplete.remove(task)
 		master.outstanding.append(task)
 
 
 def is_free(master: Runner.Parallel, task: Task.Task) -> bool:
-	"""There is nothing more that it waits for."""
+	"""Tell whether a task waits for nothing any more."""
 	after = task.run_after
 	if len(after) > FEW:
 		searches = master.__dict__.setdefault("large_searches", {})
@@ -83,7 +83,7 @@ def is_free(master: Runner.Parallel, task: Task.Task) -> bool:
 			note_waiting(master, blocker, task)
 			return False
 		del searches[task]
-	# those that were added meanwhile, too
+	# this includes tasks that were added meanwhile
 	for other in after:
 		if not other.hasrun:
 			note_waiting(master, other, task)
@@ -92,13 +92,13 @@ def is_free(master: Runner.Parallel, task: Task.Task) -> bool:
 
 
 def note_waiting(master: Runner.Parallel, blocker: Waited, task: Task.Task) -> None:
-	"""Let a task have this one considered when it ends; a group of tasks knows who follows it."""
+	"""Note that a task waits for this one. A group of tasks knows its followers already."""
 	if not isinstance(blocker, Task.TaskGroup):
 		master.revdeps[blocker].add(task)
 
 
 class Search:
-	"""How far the dependencies of a task were looked through for one that has not ended."""
+	"""The search for a dependency of a task that has not ended. It remembers its place."""
 
 	__slots__ = ("blocker", "left")
 
@@ -107,19 +107,19 @@ class Search:
 		self.blocker: Optional[Waited] = next(self.left)
 
 	def advance(self) -> "Optional[Waited]":
-		"""What the task still waits for; none if it was the last."""
+		"""The next dependency that has not ended; None if there is none."""
 		while self.blocker is not None and self.blocker.hasrun:
 			self.blocker = next(self.left, None)
 		return self.blocker
 
 
 def hand_on(master: Runner.Parallel, task: Task.Task, semaphore: "Task.TaskSemaphore") -> None:
-	"""Let those run that waited for a semaphore of this task."""
+	"""Give the tasks that waited for this task's semaphore to the scheduler."""
 	try:
 		semaphore.release(task)
 	except KeyError:
 		return
-	# Waf 2.0 has both, and here means the one that asks the semaphore
+	# Waf 2.0 has both; _add_task is the one that asks the semaphore
 	add_task = getattr(master, "_add_task", master.add_task)
 	while semaphore.waiting and not semaphore.is_locked():
 		add_task(semaphore.waiting.pop())
@@ -127,11 +127,11 @@ def hand_on(master: Runner.Parallel, task: Task.Task, semaphore: "Task.TaskSemap
 
 class More(patch.Patch):
 	"""
-	Who waits for tasks that a task has made while it ran.
+	The tasks that wait for tasks which another one has made while it ran.
 
-	Waf looks for them among all tasks that have not run, for each task that makes others. Only those that wait for
-	the maker can know of what it made, and are looked at here. Should another one wait for it nevertheless, it will be
-	found when the maker's other dependents are (see ``finished``): only its weight in the priorities is not known.
+	Waf looks for them among all tasks that have not run. Here only the tasks that wait for the maker are looked at,
+	since only these can know what it has made. Should another task wait for it all the same, it is found when the
+	maker's other dependents are (see ``finished``); only the priorities do not count it.
 	"""
 
 	name = "more"
@@ -165,11 +165,11 @@ def add_more_tasks(self: Runner.Parallel, tsk: Task.Task) -> None:
 
 class Heap(patch.Patch):
 	"""
-	The tasks that may run, the most urgent first.
+	The heap of tasks that may run, the most urgent first.
 
-	Waf keeps them in a heap and asks both tasks for their priorities in each of its comparisons, 15 of them for each
-	of 20,000 tasks. Here those that come together, which are nearly all, are sorted once, and others have their
-	priority beside them in the heap. Equals keep the order in which they came.
+	Each comparison in Waf's heap asks two tasks for their priorities, and for 20,000 tasks there are 15 comparisons per
+	task. Here tasks that come together, which are nearly all, are sorted once. The heap for the others has their
+	priorities beside them. Tasks of equal priority keep their order.
 	"""
 
 	name = "heap"
@@ -197,7 +197,7 @@ def make_heap(
 		return getattr(task.priority, "__func__", None) is priority and task.__class__.__lt__ is less
 
 	class PriorityTasks(stock):
-		"""Like Waf's, and all of Waf's from when a task comes along that compares itself in its own way."""
+		"""Behaves as Waf's class, and becomes it when a task comes whose class has comparisons of its own."""
 
 		def __init__(self) -> None:
 			stock.__init__(self)
@@ -205,13 +205,13 @@ def make_heap(
 
 		def start(self) -> None:
 			self.together: List[Task.Task] = []
-			"""Sorted, the next one last."""
+			"""Tasks that came together: sorted, the next one last."""
 			self.single: List[Tuple[Key, int, Task.Task]] = []
 			self.numbers = itertools.count()
 			self.is_own = True
 
 		def give_up(self) -> None:
-			"""Do as Waf does from now on."""
+			"""Use Waf's heap from now on."""
 			if self.is_own:
 				tasks = list(self)
 				self.start()
@@ -262,9 +262,9 @@ class Messages(patch.Patch):
 	"""
 	The line that Waf writes when a task begins.
 
-	It goes through Python's logging, which makes a record with thread, process, time and the line of code for each of
-	them, and Waf prints the text alone. Here a record is a copy of one that was made before. Where anything but Waf's
-	own handler listens, it is as in Waf.
+	It goes through Python's logging, which makes a record with thread, process, time and line of code, of which Waf
+	prints the text only. Here each record is a copy of one that was made before. If there is any handler besides Waf's
+	own, nothing is changed.
 	"""
 
 	name = "messages"
@@ -311,7 +311,7 @@ def is_heard_by_waf_alone() -> bool:
 
 
 def make_record(text: str) -> logging.LogRecord:
-	"""A record as Waf has it made for a message of a task."""
+	"""A record such as logging makes it for a message of a task."""
 	extra = {"terminator": "", "c1": "", "c2": ""}
 	record: logging.LogRecord = Logs.log.makeRecord(
 		Logs.log.name, logging.INFO, Logs.__file__, 0, text, (), None, "info", extra
@@ -323,8 +323,8 @@ class Threads(patch.Patch):
 	"""
 	The threads in which tasks run.
 
-	Waf starts one for each task, which takes 0.1 ms and more than many a task that is Python's own. Here there are up
-	to -j of them that are kept. Where ``prefork`` is loaded, it does so.
+	Waf starts a thread per task. That takes 0.1 ms, which is longer than many tasks of Python code. Here up to -j
+	threads are kept. If ``prefork`` is loaded, it keeps the threads.
 	"""
 
 	name = "threads"
@@ -337,7 +337,7 @@ class Threads(patch.Patch):
 	}
 
 	def install(self) -> None:
-		# only while a build makes its scheduler: other tools look whether the class is Waf's own
+		# the class is replaced only while a scheduler is made, since other tools look whether it is Waf's own
 		stock = Runner.Parallel.__init__
 		spawner = Runner.Spawner
 
@@ -345,7 +345,7 @@ class Threads(patch.Patch):
 			if Runner.Spawner is not spawner:
 				stock(self, *args, **kw)
 				return
-			Runner.Spawner = Crew
+			Runner.Spawner = Workers
 			try:
 				stock(self, *args, **kw)
 			finally:
@@ -354,13 +354,13 @@ class Threads(patch.Patch):
 		self.replace("Runner.Parallel.__init__", __init__)
 
 
-class Crew:
-	"""Threads that take tasks as they come: one waits for the next task, the others run theirs or wait to be next."""
+class Workers:
+	"""Threads that take tasks. One waits for the next task; the others run theirs or wait for their turn."""
 
 	def __init__(self, master: Runner.Parallel) -> None:
 		self.master = master
 		self.turn = threading.Lock()
-		"""Held by who waits for a task, so that messages come in their order."""
+		"""Held by the thread that waits for a task, so that messages keep their order."""
 		self.alive = 1
 		if master.numjobs > 1:
 			self.start_thread()
@@ -371,12 +371,12 @@ class Crew:
 		thread.start()
 
 	def work(self) -> None:
-		"""What a thread does."""
+		"""The body of a thread."""
 		while True:
 			with self.turn:
 				task = self.master.ready.get()
 				if task is None:
-					# for the next one
+					# for the next thread
 					self.master.ready.put(None)
 					return
 				if not self.master.stop:
@@ -394,6 +394,6 @@ class Crew:
 			is_over = True
 		finally:
 			if not is_over:
-				# the task ends its thread, as with sys.exit
+				# the task ends its thread, as by sys.exit
 				self.start_thread()
 			self.master.out.put(task)

@@ -1,14 +1,14 @@
-"""Which patches are put in place, and what is said of them."""
+"""Chooses the patches that fit this Waf, and tells of them."""
 
 from typing import TYPE_CHECKING, Dict, Iterable, List, Optional, Sequence, Tuple, Type
 
-from waflib import Build, Context, Errors, Logs, Options
+from waflib import Context, Errors, Logs, Options
 
-from ..hooks import lifecycle, patch
+from ..hooks import entry, lifecycle, patch
 from . import database, digests, lookup, ordering, scheduling
 
 if TYPE_CHECKING:
-	from waflib.Configure import ConfigurationContext
+	from waflib.Build import BuildContext
 
 PATCHES: Tuple[Type[patch.Patch], ...] = (
 	ordering.Precedence,
@@ -23,7 +23,7 @@ PATCHES: Tuple[Type[patch.Patch], ...] = (
 	lookup.Rules,
 	digests.Folders,
 	digests.Outputs,
-	# replaces what the two below wrap
+	# replaces the function that the two below wrap
 	database.Database,
 	digests.Digests,
 	database.Collected,
@@ -31,13 +31,13 @@ PATCHES: Tuple[Type[patch.Patch], ...] = (
 
 
 class Large:
-	"""The patches of this process; one per process, as ``Build.large``."""
+	"""The patches of this process."""
 
 	def __init__(self) -> None:
 		self.patches: Optional[List[patch.Patch]] = None
-		"""Those in place; none before the first build has begun, when there are options."""
+		"""Those in place. It is None until the first build begins, since only then are the options known."""
 
-	def begin(self, bld: Build.BuildContext) -> None:
+	def begin(self, bld: "BuildContext") -> None:
 		if self.patches is None:
 			self.patches = []
 			chosen, reasons = choose(unwanted())
@@ -52,13 +52,13 @@ class Large:
 		for one in self.patches:
 			one.begin(bld)
 
-	def end(self, bld: Build.BuildContext, outcome: str) -> None:
+	def end(self, bld: "BuildContext", outcome: str) -> None:
 		for one in reversed(self.patches or ()):
 			one.end(bld)
 
 
 def choose(without: Iterable[str]) -> Tuple[List[patch.Patch], Dict[str, str]]:
-	"""The patches that fit this Waf, and by name why the others do not."""
+	"""The patches that fit this Waf, and for each other one, by its name, why it does not fit."""
 	chosen: List[patch.Patch] = []
 	reasons: Dict[str, str] = {}
 	sources = patch.Sources()
@@ -78,13 +78,13 @@ def choose(without: Iterable[str]) -> Tuple[List[patch.Patch], Dict[str, str]]:
 
 
 def is_strange(chosen: Sequence[patch.Patch], reasons: Dict[str, str]) -> bool:
-	"""No patch fits that replaces code of Waf, and not because it is not wanted."""
+	"""Tell whether no patch that replaces code of Waf fits, though the user has not left them all out."""
 	fits = any(one.known for one in chosen)
 	return not fits and any(reasons.get(cls.name) not in (None, "--no-large") for cls in PATCHES if cls.known)
 
 
 def unwanted() -> List[str]:
-	"""The names that the options leave out."""
+	"""The names of the patches that the option leaves out."""
 	known = [cls.name for cls in PATCHES]
 	wanted = [name for name in (getattr(Options.options, "no_large", None) or "").split(",") if name]
 	for name in wanted:
@@ -108,38 +108,27 @@ class LargeContext(Context.Context):
 
 
 def install() -> None:
-	"""Have the patches put in place when a build begins, once per process, however this file is loaded."""
-	if not hasattr(Build, "large"):
-		Build.large = large = Large()
-		build = lifecycle.find()
-		build.on_begin.append(large.begin)
-		build.on_end.append(large.end)
+	"""Have the patches put in place when a build begins."""
+	lifecycle.find().join("large", Large)
 
 
-def options(opt: Options.OptionsContext) -> None:
-	if not opt.parser.get_option("--no-large"):
-		group = opt.add_option_group("Options for large builds")
-		group.add_option(
-			"--no-large",
-			dest="no_large",
-			default="",
-			metavar="NAME,...",
-			help="leave out patches of Waf for large builds, or all; the command large lists them",
-		)
-	install()
+def add_options(opt: Options.OptionsContext) -> None:
+	group = opt.add_option_group("Options for large builds")
+	group.add_option(
+		"--no-large",
+		default="",
+		metavar="NAME,...",
+		help="leave out patches of Waf for large builds, or all; the command large lists them",
+	)
 
 
-def configure(conf: "ConfigurationContext") -> None:
-	install()
+options, configure, _ = entry.make_entries("--no-large", add_options, install)
 
 
-def setup(bld: Build.BuildContext) -> None:
-	"""Called in the build when the tool was loaded in ``configure`` only."""
-	build(bld)
+def build(bld: "BuildContext") -> None:
+	large = lifecycle.find().join("large", Large)
+	if large.patches is None:
+		large.begin(bld)  # the wscript has loaded the tool after this build had begun
 
 
-def build(bld: Build.BuildContext) -> None:
-	install()
-	if Build.large.patches is None:
-		# this build has begun without them
-		Build.large.begin(bld)
+setup = build

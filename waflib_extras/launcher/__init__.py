@@ -1,9 +1,9 @@
 """
-The ``waf`` command: Waf as PyPI has it (``waflib``, which brings no command of its own) with our tools in reach.
+The ``waf`` command: the ``waflib`` of PyPI, which has no command of its own, with our tools by their short names.
 
-It starts as Waf's own script ``waf-light`` does, and changes nothing else: ``$WAFDIR`` names a folder with another
-``waflib``, and a ``waflib`` in the current folder, which a project carries along, goes before the installed one.
-A project that loads ``resident`` has its command lines run by its resident process, if that is there.
+Apart from the tools it behaves as Waf's own script ``waf-light``. A ``waflib`` in the folder ``$WAFDIR``, or in the
+current folder if that is not set, is used instead of the installed one. If the project has a resident process, that
+runs the command line.
 """
 
 import os
@@ -13,20 +13,20 @@ INTERRUPTED = 68  # the status with which Waf itself answers Ctrl-C
 
 
 def find_own_waflib() -> str:
-	"""The folder whose ``waflib`` goes before the installed one, if there is one: that of ``$WAFDIR``, or this one."""
+	"""The folder with a ``waflib`` that is used instead of the installed one; empty if there is none."""
 	folder = os.environ.get("WAFDIR", "")
 	return os.path.abspath(folder) if os.path.exists(os.path.join(folder, "waflib")) else ""
 
 
 def prefer_own_waflib() -> None:
-	"""Let the ``waflib`` of ``$WAFDIR``, or of the current folder, be found before the installed one."""
+	"""Use the ``waflib`` of ``$WAFDIR``, or of the current folder, if there is one."""
 	folder = find_own_waflib()
 	if folder:
 		sys.path.insert(0, folder)
 
 
 def call_resident(cwd: str) -> None:
-	"""Leave it to the resident process of the project, and end with it, if there is one."""
+	"""If the project has a resident process, have it run the command line, and exit with its status."""
 	if not sys.platform.startswith("linux"):
 		return
 	# not a relative import: Waf's "distcheck" runs this file once more by its path when started with "python -m"
@@ -66,6 +66,6 @@ def main() -> None:
 		if (e.name or "").split(".")[0] != "waflib":
 			raise
 		sys.exit("waf: there is no waflib for %s: run %s -m pip install waflib" % (sys.executable, sys.executable))
-	# the version is the library's own, so that the check for a script and a library that differ holds for any of them
+	# Waf compares the version of the script with that of the library: we have none, and give the library's
 	wafdir = os.path.dirname(os.path.dirname(os.path.abspath(Context.__file__)))
 	Scripting.waf_entry_point(cwd, Context.WAFVERSION, wafdir)

@@ -1,8 +1,8 @@
 """
-The client of a resident Waf: it asks whether one holds this project, and has it run the command line.
+The client of a resident process: it looks for the one of this project, and has it run the command line.
 
-Whoever types ``waf`` waits for what is imported here, so this is little: ``_socket`` is what ``socket`` is made of and
-takes a tenth of its time. ``docs/resident.md`` has the exchange. Knows nothing of Waf.
+Each call of ``waf`` pays for what is imported here, so it is little: importing ``_socket`` takes a tenth of the time of
+``socket``. ``docs/resident.md`` has the exchange. It knows nothing of Waf.
 """
 
 import _socket
@@ -20,36 +20,36 @@ PREFIX = "resident-"
 SUFFIX = ".sock"
 
 ANSWER = b"A"  # what the command prints, and its status
-REFUSAL = b"R"  # why it is left to the caller
-STARTED = b"S"  # the process that runs it
-ENDED = b"E"  # its status
+REFUSAL = b"R"  # why the caller has to run the command line itself
+STARTED = b"S"  # the process that runs the command line
+ENDED = b"E"  # the status of that process
 HEAD = 5  # a letter and a length
 REQUEST_CAP = 1 << 24
 NUMBERS = 4  # of bytes, for a length
-MOST_DESCRIPTORS = 250  # that the kernel takes at once
+MOST_DESCRIPTORS = 250  # in one message; the kernel takes no more
 
 SO_PEERCRED = getattr(_socket, "SO_PEERCRED", 17)  # PyPy 3.9 does not name it
-TAKEN = 100  # seconds without a word until we do it ourselves
+TAKEN = 100  # seconds without an answer until we run the command line ourselves
 HARMLESS = frozenset(("_", "OLDPWD", "SHLVL", "WINDOWID"))
-"""Variables that shells and terminals set anew all the time, and nothing in a build depends on."""
+"""Variables that shells and terminals change all the time, and on which no build depends."""
 
-# commands that change what a resident is made from, and options that want a terminal or a process of their own
+# commands that change what a resident has read, and options that need a terminal or a process of their own
 OWN_COMMANDS = ("configure", "dist", "distclean", "distcheck")
 OWN_OPTIONS = ("--no-resident", "--pdb", "--profile", "--help", "-h", "--version", "--top", "-t", "--out", "-o")
 
 
 class Start(NamedTuple):
-	"""How this process was started, before Waf and wscripts have changed anything."""
+	"""How this process was started. Waf and wscripts change these values later."""
 
 	environ: Dict[str, str]
 	path: List[str]
 	argv: List[str]
 	waflib: str
-	"""The folder with a ``waflib`` that goes before the installed one, or nothing."""
+	"""The folder with the ``waflib`` that is used instead of the installed one; empty if there is none."""
 
 
-class Told:
-	"""What came of the call."""
+class Call:
+	"""What became of the call to the resident, for the end of this run."""
 
 	start: Optional[Start] = None
 	refusal = ""
@@ -59,7 +59,7 @@ class Told:
 
 
 def find_folder() -> str:
-	"""The folder of sockets, which is the engine's; nothing if it is not there, or could be somebody else's."""
+	"""The folder of sockets, which is the engine's; empty if it does not exist or other users can write to it."""
 	folder = os.environ.get("WAFD_RUNTIME_DIR") or ""
 	if not folder:
 		folder = os.environ.get("XDG_RUNTIME_DIR") or ""
@@ -73,7 +73,7 @@ def find_folder() -> str:
 
 
 def describe(start: Start) -> bytes:
-	"""Whatever a resident must have been started with to stand for this process."""
+	"""All properties of this process that a resident must share to run its command lines."""
 	environ = sorted(item for item in start.environ.items() if item[0] not in HARMLESS and item[0] != "PWD")
 	flags = [str(value) for value in (sys.flags, sorted(sys._xoptions.items()), sys.warnoptions)]
 	same = (VERSION, sys.executable, sys.prefix, sys.hexversion, start.waflib, list(start.path), flags, environ)
@@ -81,13 +81,13 @@ def describe(start: Start) -> bytes:
 
 
 def name_socket(described: bytes, project: str) -> str:
-	"""The file name of the socket of a project's resident; the resident compares what this only sums up."""
+	"""The file name of a project's socket. It has checksums only, so the resident compares the values."""
 	text = described + os.fsencode(project)
 	return "%s%08x%08x%s" % (PREFIX, zlib.crc32(text), zlib.adler32(text), SUFFIX)
 
 
 def dial(path: str) -> Optional[_socket.socket]:
-	"""A connection to the resident with this socket, which must be of our user; none if nobody listens."""
+	"""A connection to the resident with this socket; None if no process of our user listens."""
 	sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
 	try:
 		sock.connect(path)
@@ -101,7 +101,7 @@ def dial(path: str) -> Optional[_socket.socket]:
 
 
 def find_resident(start: Start, cwd: str) -> Optional[_socket.socket]:
-	"""A connection to the resident of the nearest folder, this one or one above, that has one."""
+	"""A connection to the resident of this folder, or else of the nearest one above that has a resident."""
 	folder = find_folder()
 	if not folder:
 		return None
@@ -124,7 +124,7 @@ def pack(kind: bytes, value: Any) -> bytes:
 
 
 def receive(sock: _socket.socket) -> Tuple[bytes, Any]:
-	"""The next message, with an empty letter when the other end is gone."""
+	"""The next message. Its letter is empty if the other end has closed the connection."""
 	gone = (b"", None)
 	head = receive_all(sock, HEAD)
 	if len(head) < HEAD:
@@ -148,14 +148,14 @@ def receive_all(sock: _socket.socket, size: int) -> bytes:
 
 
 def find_inherited() -> List[int]:
-	"""The descriptors that our commands get: the streams, and what we were given, as those of make's jobserver."""
+	"""The descriptors that our commands inherit: the streams, and others such as those of make's jobserver."""
 	found = [0, 1, 2]
 	for name in os.listdir("/proc/self/fd"):
 		try:
 			if int(name) > 2 and os.get_inheritable(int(name)):
 				found.append(int(name))
 		except OSError:
-			pass  # that of the folder itself
+			pass  # this was the descriptor of /proc/self/fd itself
 	return found[:MOST_DESCRIPTORS]
 
 
@@ -169,8 +169,8 @@ def send_request(sock: _socket.socket, start: Start, cwd: str) -> None:
 
 
 def call(cwd: str, waflib: str) -> Optional[int]:
-	"""Have the project's resident do it; the exit status, or none if this process is to do it itself."""
-	Told.start = start = Start(dict(os.environ), list(sys.path), list(sys.argv), waflib)
+	"""Have the project's resident run the command line. Returns its status, or None if this process has to run it."""
+	Call.start = start = Start(dict(os.environ), list(sys.path), list(sys.argv), waflib)
 	if os.environ.get(OFF) or not all(map(is_for_resident, sys.argv[1:])):
 		return None
 	sock = find_resident(start, cwd)
@@ -181,7 +181,7 @@ def call(cwd: str, waflib: str) -> Optional[int]:
 		send_request(sock, start, cwd)
 		kind, value = receive(sock)
 	except (OSError, ValueError, EOFError) as e:
-		Told.refusal = "the exchange failed: %s" % e
+		Call.refusal = "the exchange failed: %s" % e
 		return None
 	if kind == ANSWER:
 		chunks, status = value
@@ -189,7 +189,7 @@ def call(cwd: str, waflib: str) -> Optional[int]:
 		return int(status)
 	if kind == STARTED:
 		return attend(sock, value)
-	Told.refusal = value or "it left"
+	Call.refusal = value or "it left"
 	return None
 
 
@@ -207,21 +207,21 @@ def write_out(chunks: List[Tuple[int, bytes]]) -> None:
 			try:
 				data = data[os.write(fd, data) :]
 			except OSError:
-				return  # nobody reads it
+				return  # the reader has gone
 
 
 # ---- while a process of the resident runs the command
 
 
 def attend(sock: _socket.socket, child: int) -> int:
-	"""Pass signals on until the process ends, and end as it has."""
+	"""Pass signals on to the process until it ends, and end in the same way."""
 	import _signal  # type: ignore[import-not-found]  # the stubs have it as signal only
 
 	def send(number: int, _frame: object) -> None:
 		try:
 			sock.sendall(bytes((number,)))
 		except OSError:
-			pass  # its end is seen below
+			pass  # it has ended already, which is noticed below
 
 	def stop(number: int, frame: object) -> None:
 		send(number, frame)
@@ -244,14 +244,14 @@ def attend(sock: _socket.socket, child: int) -> int:
 	if -status != _signal.SIGKILL:
 		_signal.signal(-status, _signal.SIG_DFL)
 	os.kill(os.getpid(), -status)
-	return 128 - status  # a signal that does not end us
+	return 128 - status  # we have survived the signal
 
 
 def end_group(child: int) -> None:
-	"""End what a resident that is gone has left."""
+	"""End the processes that a lost resident has left."""
 	import _signal
 
 	try:
 		os.killpg(child, _signal.SIGKILL)
 	except OSError:
-		pass  # it has ended
+		pass  # it has ended already

@@ -12,14 +12,14 @@ PATIENCE = 20.0  # seconds for an answer
 
 
 class Status(TypedDict, total=False):
-	"""What a resident tells of itself: all of it, or nothing if it does not answer."""
+	"""The report of a resident; empty if it does not answer."""
 
 	project: str
 	pid: int
 	python: str
 	counts: Dict[str, int]
 	reason: str
-	"""Why the last run was not kept, or not answered."""
+	"""Why the last run was not stored or not answered."""
 	sketch: str
 	"""Why no run is begun ahead; empty if one is."""
 	memos: int
@@ -27,7 +27,7 @@ class Status(TypedDict, total=False):
 
 
 def find_all() -> Iterator[Tuple[str, _socket.socket]]:
-	"""The sockets of residents, and connections to those that listen."""
+	"""The sockets of residents, with connections to those that listen."""
 	folder = caller.find_folder()
 	for name in sorted(os.listdir(folder)) if folder else []:
 		if name.startswith(caller.PREFIX) and name.endswith(caller.SUFFIX):
@@ -38,7 +38,7 @@ def find_all() -> Iterator[Tuple[str, _socket.socket]]:
 
 
 def ask(sock: _socket.socket, question: str) -> Status:
-	"""What a resident tells; nothing if it does not."""
+	"""The answer of a resident; empty if there is none."""
 	request = marshal.dumps((question,))
 	try:
 		sock.settimeout(PATIENCE)
@@ -64,7 +64,7 @@ def is_above(project: str, cwd: str) -> bool:
 
 
 def main(words: List[str]) -> int:
-	"""Do what these options say."""
+	"""Run the options ``--resident-…``."""
 	cwd = os.getcwd()
 	for word in words:
 		if word == "--resident-list":

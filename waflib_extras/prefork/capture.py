@@ -1,8 +1,8 @@
 """
-Waf's own code for a task, on both sides of its command: run up to where the command would be, or on from its output.
+Runs Waf's own code for a task without its command: up to the command, or on from the command's output.
 
-What ``prefork`` has put in place of ``Utils.run_process`` asks the captor of its thread first. Knows nothing of when
-a command is run, and by whom.
+Our function in the place of ``Utils.run_process`` gives a command to the handler of its thread, if there is one. This
+file knows nothing of when and how a command is run.
 """
 
 import threading
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
 	from .tool import Command, Prefork
 
 Given = Dict[str, Any]
-"""What a call of Waf gives to ``Popen``, or to ``communicate``."""
+"""The arguments of a call of Waf's for ``Popen`` or ``communicate``."""
 Result = Tuple[int, Optional[bytes], Optional[bytes]]
-Captor = Callable[[object, Given, Given], Result]
-"""What takes a command in place of the engine."""
+Handler = Callable[[object, Given, Given], Result]
+"""A function that gets a command instead of the engine."""
 
 
 class Captured(BaseException):
-	"""Leaves ``process`` at the point where the command would run."""
+	"""Raised to leave ``process`` at the point where the command would run."""
 
 	__slots__ = ()
 
 
 def capture(prefork: "Prefork", task: "Task") -> Tuple[Optional[bytes], Optional[protocol.Environment]]:
-	"""The command that this task would run, and its environment; none if the task is over without one."""
+	"""The command that this task would run, and its environment; None if the task has ended without a command."""
 	captured: List[Union[Command, protocol.EngineError]] = []
-	captors = prefork.captors
+	handlers = prefork.handlers
 	ident = threading.get_ident()
 
-	def captor(cmd: object, kwargs: Given, cargs: Given) -> Result:
+	def handler(cmd: object, kwargs: Given, cargs: Given) -> Result:
 		if cmd is not getattr(task, "last_cmd", None) or cargs:
-			# the command of an expression within the command, or the arguments are in a file that is removed
-			del captors[ident]
+			# an expression in run_str has run another command, or the arguments are in a file that Waf removes later
+			del handlers[ident]
 			try:
 				return prefork.run_process(cmd, kwargs, cargs)
 			finally:
-				captors[ident] = captor
+				handlers[ident] = handler
 		try:
 			captured.append(prefork.encode(cmd, kwargs, cargs))
 		except protocol.EngineError as e:
-			# not from here: Waf makes an error of the task of any usual exception
+			# Waf would take any Exception from here for an error of the task
 			captured.append(e)
 		raise Captured
 
-	outer = captors.get(ident)
-	captors[ident] = captor
+	outer = handlers.get(ident)
+	handlers[ident] = handler
 	try:
 		task.process()
 	except Captured:
@@ -63,30 +63,30 @@ def capture(prefork: "Prefork", task: "Task") -> Tuple[Optional[bytes], Optional
 		return found.encoded, found.env
 	finally:
 		if outer is None:
-			del captors[ident]
+			del handlers[ident]
 		else:
-			captors[ident] = outer
+			handlers[ident] = outer
 	return None, None
 
 
 def log(prefork: "Prefork", task: "Task", code: int, out: bytes, err: bytes) -> None:
 	"""Have Waf decode and write the output of a command."""
-	captors = prefork.captors
+	handlers = prefork.handlers
 	ident = threading.get_ident()
-	outer = captors.get(ident)
-	captors[ident] = lambda cmd, kwargs, cargs: (code, out, err)
+	outer = handlers.get(ident)
+	handlers[ident] = lambda cmd, kwargs, cargs: (code, out, err)
 	try:
-		# a text, since Waf looks for the program of a list
+		# as str, since Waf searches the program of a list
 		prefork.hooks.stock.context_exec(Listener(task.generator.bld), "")
 	finally:
 		if outer is None:
-			del captors[ident]
+			del handlers[ident]
 		else:
-			captors[ident] = outer
+			handlers[ident] = outer
 
 
 class Listener:
-	"""What Waf's ``exec_command`` needs of a context to write a command's output, but not the command again."""
+	"""Stands in for a context in Waf's ``exec_command``, so that this writes the output but not the command."""
 
 	def __init__(self, context: "Context") -> None:
 		self.logger = Scribe(context.logger) if context.logger else None
@@ -96,7 +96,7 @@ class Listener:
 
 
 class Scribe:
-	"""A logger for output only: the command itself is in the log already."""
+	"""A logger for output only. The command itself is in the log already."""
 
 	def __init__(self, logger: "logging.Logger") -> None:
 		self.debug = logger.debug

@@ -1,14 +1,14 @@
 """
-One thread for all slots: what stands in for Waf's ``Runner.Spawner``, which starts a thread per task.
+Serves all slots with one thread. It stands in for Waf's ``Runner.Spawner``, which starts a thread per task.
 
-Waf's scheduler hands a task over with ``ready.put`` and takes it back with ``out.get``. The ``Dispatcher`` is both:
-``put`` submits the command of a plain task to the engine, and ``get`` waits for outcomes, all in the scheduler's own
-thread. Everything else, whose ``run`` is Python, goes to a few threads that are kept.
+Waf's scheduler hands a task over with ``ready.put`` and takes it back with ``out.get``. The ``Dispatcher`` is both
+queues: ``put`` submits the command of a plain task to the engine, and ``get`` waits for outcomes, in the thread of the
+scheduler. A task whose ``run`` is Python code goes to one of a few threads.
 
-A task is *plain* if all of it is Waf's own: a ``run`` compiled from a string, and nothing replaced on the way to
-``Utils.run_process``. Waf's code for it is not repeated here: ``process`` runs up to ``Utils.run_process``, where it is
-left by an exception, and runs again when there is an outcome, with a ``run`` that gives it. Most commands need not even
-that, since there is a ``recipe`` for them.
+A task is *plain* if its ``run`` was compiled from a string and nothing is replaced on the way to ``Utils.run_process``.
+Waf's code for it is not repeated here: ``process`` runs up to ``Utils.run_process``, where an exception leaves it, and
+runs once more when there is an outcome, with a ``run`` that returns it. Most commands do not need even that, since a
+``recipe`` makes them.
 """
 
 import collections
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRACE = 0.002
-"""Seconds for which short Python tasks may finish without waking the scheduler one by one."""
+"""For so many seconds, short tasks of Python code gather before the scheduler is woken."""
 AHEAD = 32
-"""Commands that a cache may have to answer beyond those that run: so it is never idle while Python is busy."""
+"""With a cache, so many more commands are submitted than may run, so that the cache is not idle while Python works."""
 FAR_AHEAD = 96
-"""The same while all that it has answered are hits."""
+"""The same as long as all answers are hits."""
 NAP = 0.002
-"""Seconds for which hits are left to gather: to be woken for each of them costs both sides more than the hit itself."""
+"""For so many seconds, hits gather. Waking up for each one costs both sides more than the hit."""
 BATCH = 4 << 10
-"""Bytes of commands that go to a cache with one call of the system."""
+"""Bytes of commands that are sent to a cache with one system call."""
 MOST_WORDS = 10000
-"""In the command of a task that is not run by Waf's code, which puts more of them into a file."""
+"""A command with more arguments is left to Waf's code, which puts them into a file."""
 TURN = 8
-"""So many tasks are handed to a cache before its answers are taken."""
+"""So many tasks are submitted to a cache before its answers are read."""
 
 
 class Dispatcher:
@@ -58,29 +58,29 @@ class Dispatcher:
 		self.jobs: int = master.numjobs
 		self.pipeline: Optional[pipeline.Pipeline] = None
 		self.waiting = Runner.PriorityTasks()
-		"""Plain tasks that were not submitted yet."""
+		"""Plain tasks that are not submitted yet."""
 		self.done: Deque[Task.Task] = collections.deque()
-		"""Tasks for ``get``."""
+		"""Tasks that ``get`` will return."""
 		self.unshown: Deque[Task.Task] = collections.deque()
-		"""Submitted ahead; the engine has not started them as far as we know, and their messages are not out."""
+		"""Tasks that were submitted ahead, and whose messages are not written yet."""
 		self.hidden: Set[Task.Task] = set()
-		"""The same tasks, to look them up."""
+		"""The same tasks as a set."""
 		self.running = 0
-		"""Commands that were submitted and shown."""
+		"""The number of tasks that were submitted and whose messages were written."""
 		self.unseen = 0
-		"""Tasks whose message is not out yet."""
+		"""The number of tasks whose message is not written yet."""
 		self.recording = self.build.recording
-		"""What notes tasks for the picture of a build; none while nobody wants one."""
+		"""What notes tasks for the picture of a build; None without ``--timeline``."""
 		self.is_cached = self.build.find_active_cache() is not None
 		self.turns = 0
 		self.are_hits = False
-		"""The last command that has ended was answered by a cache."""
+		"""Whether the last command that has ended was a hit."""
 		self.recipes: Dict[type, Optional[recipe.Recipe]] = {}
 		"""By task class."""
 		self.cancelled = False
 		self.threads: Optional[threads.Threads] = None
 		self.turn = threading.Lock()
-		"""Messages come one at a time, with numbers that rise."""
+		"""Held while a message is written, so that their numbers rise."""
 		self.messages = messages.Messages()
 		self.collector = gc_pause.Collector()
 		self.collector.slow_down()
@@ -88,11 +88,11 @@ class Dispatcher:
 	# ---- what Waf's scheduler calls
 
 	def qsize(self) -> int:
-		"""How many tasks of those handed over are not under way, from which Waf computes the numbers that it shows."""
+		"""The number of tasks that were put and not begun. Waf computes the numbers in its messages from it."""
 		return self.unseen
 
 	def put(self, task: Optional[Task.Task]) -> None:
-		"""Take a task to run; none when there will be no more."""
+		"""Take a task to run; None is the end."""
 		if task is None:
 			self.close()
 			return
@@ -109,7 +109,7 @@ class Dispatcher:
 			self.hand_to_thread(task)
 
 	def get(self) -> Task.Task:
-		"""Wait for a task that is done, or not run because the build stops."""
+		"""Wait for a task that has ended, or that is not run because the build stops."""
 		while not self.done:
 			if self.master.stop:
 				self.give_up_waiting()
@@ -121,7 +121,7 @@ class Dispatcher:
 	# ---- plain tasks
 
 	def is_plain(self, task: Task.Task) -> bool:
-		"""Nothing of what runs this task is other than Waf's own."""
+		"""Tell whether this task is plain."""
 		cls = task.__class__
 		stock = self.stock
 		context = task.generator.bld
@@ -140,8 +140,8 @@ class Dispatcher:
 		)
 
 	def limit(self) -> int:
-		"""How many commands the engine may have; beyond -j it has some to go on with while Python is busy."""
-		# with -v, and in a log, a command is written when it is submitted, which then is when it runs
+		"""How many commands may be submitted: more than -j, so that the engine has some while Python works."""
+		# with -v, or with a log, a command is written when it is submitted: so none is submitted ahead
 		if Logs.verbose or self.master.bld.logger:
 			return self.jobs
 		if self.are_hits:
@@ -149,7 +149,7 @@ class Dispatcher:
 		return self.jobs + (AHEAD if self.is_cached else max(2, self.jobs // 4))
 
 	def fill(self) -> None:
-		"""Submit what the engine may have."""
+		"""Submit as many commands as the engine may have."""
 		if not self.waiting or self.master.stop:
 			return
 		limit = self.limit()
@@ -165,7 +165,7 @@ class Dispatcher:
 					self.recording.note_sent(submitted)
 
 	def submit(self, task: Task.Task) -> None:
-		"""Have the engine run the command of this task."""
+		"""Submit the command of this task."""
 		ahead = self.running >= self.jobs
 		if not ahead:
 			self.show(task)
@@ -177,7 +177,7 @@ class Dispatcher:
 			if command is None:
 				command, env = capture.capture(self.prefork, task)
 			if command is None:
-				# it is done without a command, or failed before that
+				# the task ended without a command, or failed before it
 				if ahead:
 					self.show(task)
 				else:
@@ -203,7 +203,7 @@ class Dispatcher:
 			self.hidden.add(task)
 
 	def prepare(self, task: Task.Task) -> Optional[bytes]:
-		"""The command of this task, made without running Waf's code for it; none if that has to be run."""
+		"""The command of this task by its recipe; None if Waf's code has to make it."""
 		cls = task.__class__
 		if cls not in self.recipes:
 			self.recipes[cls] = recipe.find_recipe(cls)
@@ -220,7 +220,7 @@ class Dispatcher:
 		cwd = os.fsencode(folder.abspath())
 		encoded = protocol.encode_command(0, protocol.NULL, protocol.PIPE, protocol.PIPE, 0, cwd, words)
 		task.last_cmd = words
-		# as Task.process does it
+		# Task.process does so, too
 		bld.task_sigs.pop(task.uid(), None)
 		return encoded
 
@@ -232,7 +232,7 @@ class Dispatcher:
 			for answer in answers:
 				self.complete(*answer)
 			if not self.master.stop:
-				# the engine has gone on with what it had
+				# the engine has started the next commands that it had
 				while self.unshown and self.running < self.jobs:
 					self.reveal(self.unshown[0])
 		finally:
@@ -242,7 +242,7 @@ class Dispatcher:
 			self.give_up_waiting()
 
 	def reveal(self, task: Task.Task) -> None:
-		"""Show a task that was submitted ahead."""
+		"""Show the message of a task that was submitted ahead."""
 		if task is self.unshown[0]:
 			self.unshown.popleft()
 		else:
@@ -260,7 +260,7 @@ class Dispatcher:
 		told: Optional[protocol.Told] = None,
 		learned: "Optional[engine.Learned]" = None,
 	) -> None:
-		"""A command has ended: let Waf finish its task."""
+		"""Have Waf finish the task of a command that has ended."""
 		if self.recording is not None:
 			sent, heard = self.recording.sent.pop(task, 0.0), self.recording.clock()
 			if outcome is not None and outcome.verdict == protocol.RAN:
@@ -275,7 +275,7 @@ class Dispatcher:
 			self.reveal(task)
 		self.running -= 1
 		if outcome is None or outcome.verdict != protocol.RAN:
-			# Waf's own way, for which run_process knows all the reasons
+			# the task runs Waf's own way, and run_process notes the reason
 			if outcome is None and self.pipeline is not None and self.pipeline.failure:
 				self.prefork.note_failure(self.pipeline.failure)
 			self.hand_to_thread(task, True)
@@ -302,7 +302,7 @@ class Dispatcher:
 			self.done.append(task)
 
 	def give_up_waiting(self) -> None:
-		"""After an error: what has not begun is not run."""
+		"""Take back all tasks that have not begun, after an error."""
 		while self.waiting:
 			self.unseen -= 1
 			self.done.append(self.waiting.pop())
@@ -314,14 +314,14 @@ class Dispatcher:
 	# ---- all tasks
 
 	def show(self, task: Task.Task) -> None:
-		"""Write that this task runs now."""
+		"""Have the message written that this task runs now."""
 		with self.turn:
 			self.unseen -= 1
 			if not self.messages.take(task):
 				task.log_display(task.generator.bld)
 
 	def write(self) -> None:
-		"""Have everything written that is to be shown by now."""
+		"""Write all messages that are due."""
 		with self.turn:
 			self.messages.write()
 
@@ -331,7 +331,7 @@ class Dispatcher:
 		self.threads.put(task, shown)
 
 	def wait(self) -> None:
-		"""Until some task may be done."""
+		"""Wait until a task may have ended."""
 		threads, line = self.threads, self.pipeline
 		commands = 0 if line is None else len(line)
 		if line is not None and self.are_hits and commands > AHEAD:
@@ -351,7 +351,7 @@ class Dispatcher:
 	def wait_for_both(
 		self, threads: "threads.Threads", line: Optional[pipeline.Pipeline], timeout: Optional[float]
 	) -> bool:
-		"""Whether something was done in time."""
+		"""Wait for the engine and for threads. Tell whether a task has ended in time."""
 		if line is not None:
 			self.complete_all(self.hear(line, threads.bell, timeout))
 		else:
@@ -362,11 +362,11 @@ class Dispatcher:
 	def hear(
 		self, line: pipeline.Pipeline, bell: Optional[int] = None, timeout: Optional[float] = None
 	) -> List[pipeline.Answered]:
-		"""What the engine answers, or nothing if the bell rings first."""
+		"""Take the answers of the engine; there are none if the bell rings first."""
 		return self.idle(line.receive, True, bell, timeout)
 
 	def idle(self, wait: Callable[..., T], *args: object) -> T:
-		"""Call what waits; of that time Waf's own thread makes no use."""
+		"""Call a function that waits, and note the time as idle for the picture of the build."""
 		recording = self.recording
 		if recording is None:
 			return wait(*args)
@@ -377,7 +377,7 @@ class Dispatcher:
 			recording.waits.append((begun, recording.clock()))
 
 	def close(self) -> None:
-		"""Nothing will be put any more."""
+		"""Close the queues at the end of the build."""
 		self.collector.restore()
 		if self.threads is not None:
 			self.threads.close()

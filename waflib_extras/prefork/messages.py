@@ -1,5 +1,5 @@
 """
-What Waf writes when a task begins, for several tasks at once where several have ended at once.
+Writes the messages of several tasks that begin at the same time with one call.
 """
 
 from typing import TYPE_CHECKING, List
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class Messages:
-	"""Those that are to be written."""
+	"""The messages that are to be written."""
 
 	def __init__(self) -> None:
 		self.texts: List[str] = []
 		self.gathers = False
 
 	def begin(self, bld: "BuildContext") -> None:
-		"""Gather messages from now on, if they are lines of Waf's own, for the terminal or what stands for it."""
+		"""Gather messages from now on, if nothing has changed how Waf writes them."""
 		handlers = Logs.log.handlers
 		self.gathers = not (
 			bld.progress_bar
@@ -29,7 +29,7 @@ class Messages:
 		)
 
 	def take(self, task: Task.Task) -> bool:
-		"""Keep the message of a task until ``write``, unless it is one that Waf has to write itself."""
+		"""Keep the message of a task until ``write``, or have Waf write it if it is not a usual one."""
 		cls = task.__class__
 		if (
 			not self.gathers
@@ -45,12 +45,12 @@ class Messages:
 		return True
 
 	def write(self) -> None:
-		"""Write what there is, as ``Task.log_display`` does."""
+		"""Write all gathered messages, as ``Task.log_display`` does."""
 		if self.texts:
 			texts, self.texts = self.texts, []
 			Logs.info("".join(texts), extra={"terminator": "", "c1": "", "c2": ""})
 
 	def end(self) -> None:
-		"""Write what there is, and gather nothing any more."""
+		"""Write all gathered messages, and gather no more."""
 		self.gathers = False
 		self.write()

@@ -1,9 +1,9 @@
 """
-Being a good neighbour: how a build stands back for whatever else the machine has to do.
+The options by which a build leaves resources of the machine to others.
 
-The options change this process, Waf's own; the engine gives every command what its Waf has. What only the engine can
-do (tokens of a jobserver, a limit of load, the brake) goes to it as the frame ``policy``. ``docs/neighbour.md`` tells
-what each does to others.
+Some change this process of Waf's, and the engine gives each command what its Waf has. What only the engine can do
+(tokens of a jobserver, a limit of load, the brake) is sent to it in the frame ``policy``. ``docs/neighbour.md`` tells
+what each option does.
 """
 
 import ctypes
@@ -21,9 +21,9 @@ from ..client import protocol
 if TYPE_CHECKING:
 	from waflib.Options import OptionsContext
 
-SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # the numbers of Linux: PyPy does not name all of them
+SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # Linux's numbers; PyPy does not name all of them
 JOBSERVERS = ("auto", "pipe", "fifo", "no")
-MOST_PROCESSORS = 1024  # what the C library's own set holds
+MOST_PROCESSORS = 1024  # the size of the C library's cpu_set_t
 MOST_LOAD = 0xFFFFFFFF / 100
 
 Ends = Tuple[int, int]
@@ -31,50 +31,34 @@ T = TypeVar("T")
 
 
 class Policy(NamedTuple):
-	"""What the engine is told: a frame, and the descriptors that go with it."""
+	"""The frame ``policy`` for the engine, and the descriptors that go with it."""
 
 	frame: bytes
-	"""Empty when there is nothing to tell."""
+	"""Empty if there is nothing to tell."""
 	fds: Tuple[int, ...]
 
 
 def add_options(opt: "OptionsContext") -> None:
 	"""The options of this file, in the group of the tool that uses it."""
 	group = opt.add_option_group("Options for the sake of others on this machine")
-	group.add_option(
-		"--nice", dest="nice", default=None, metavar="N", help="run everything with this nice value, -20 to 19"
-	)
+	group.add_option("--nice", metavar="N", help="run everything with this nice value, -20 to 19")
 	group.add_option(
 		"--sched",
-		dest="sched",
-		default=None,
 		metavar="POLICY",
 		help="how the system schedules everything: normal, batch, or idle (only when nobody else wants to run)",
 	)
+	group.add_option("--processors", metavar="LIST", help="run everything on these only, as 0-3,6")
 	group.add_option(
-		"--processors", dest="processors", default=None, metavar="LIST", help="run everything on these only, as 0-3,6"
-	)
-	group.add_option(
-		"--load",
-		dest="load",
-		default=None,
-		metavar="N",
-		help="start no further command while N threads or more want to run on this machine",
+		"--load", metavar="N", help="start no further command while N threads or more want to run on this machine"
 	)
 	group.add_option(
 		"--jobserver",
-		dest="jobserver",
-		default=None,
 		metavar="FORM",
 		help="share the slots with make, ninja and compilers that commands start: auto, pipe or fifo;"
 		" no: also take no tokens of a make that runs Waf [default: only take tokens]",
 	)
 	group.add_option(
-		"--no-memory-brake",
-		dest="no_memory_brake",
-		default=False,
-		action="store_true",
-		help="start as many commands as ever when memory runs short",
+		"--no-memory-brake", action="store_true", help="start as many commands as ever when memory runs short"
 	)
 
 
@@ -137,7 +121,7 @@ def parse_jobserver(text: Optional[str]) -> Optional[str]:
 
 
 class Wishes(NamedTuple):
-	"""What commands inherit from us."""
+	"""What commands inherit from this process."""
 
 	nice: Optional[int]
 	scheduler: Optional[str]
@@ -145,7 +129,7 @@ class Wishes(NamedTuple):
 
 	@property
 	def wanted(self) -> bool:
-		"""Whether there is anything to change."""
+		"""Tell whether there is anything to change."""
 		return self != NO_WISHES
 
 
@@ -153,7 +137,7 @@ NO_WISHES = Wishes(None, None, None)
 
 
 def find_wishes(options: object) -> Wishes:
-	"""What the options ask for; a mistake is told before anything is changed."""
+	"""The values of the options. A mistake is an error before anything is changed."""
 	return Wishes(
 		parse_nice(getattr(options, "nice", None)),
 		parse_scheduler(getattr(options, "sched", None)),
@@ -162,7 +146,7 @@ def find_wishes(options: object) -> Wishes:
 
 
 def apply(wishes: Wishes) -> None:
-	"""Change this process, and so all that it starts from now on; what the system refuses is told, and left out."""
+	"""Change this process, and so all that it starts later. If the system refuses something, a warning says so."""
 	if wishes.processors is not None:
 		_attempt("--processors", "name some that this process may use", _set_processors, wishes.processors)
 	if wishes.scheduler is not None:
@@ -190,7 +174,7 @@ def _set_scheduler(name: str) -> None:
 def _set_processors(processors: Set[int]) -> None:
 	if hasattr(os, "sched_setaffinity"):
 		return os.sched_setaffinity(0, processors)
-	# PyPy has none
+	# PyPy has no such function
 	bits = sum(1 << number for number in processors).to_bytes(MOST_PROCESSORS // 8, "little")
 	if ctypes.CDLL(None, use_errno=True).sched_setaffinity(0, len(bits), bits):
 		number = ctypes.get_errno()
@@ -201,13 +185,13 @@ def _set_processors(processors: Set[int]) -> None:
 
 
 def check(options: object) -> None:
-	"""Tell mistakes before anything is started."""
+	"""Raise an error for a mistake in the options, before anything is started."""
 	parse_load(getattr(options, "load", None))
 	parse_jobserver(getattr(options, "jobserver", None))
 
 
 def find_policy(options: object, environ: Mapping[str, str], descriptors: bool) -> Policy:
-	"""The frame for the engine, empty if there is nothing to tell it; with descriptors if those can go with it."""
+	"""The frame for the engine, and its descriptors, if the connection can carry them."""
 	form = parse_jobserver(getattr(options, "jobserver", None))
 	load = parse_load(getattr(options, "load", None))
 	brake = 0 if not getattr(options, "no_memory_brake", False) else protocol.NO_BRAKE
@@ -215,7 +199,7 @@ def find_policy(options: object, environ: Mapping[str, str], descriptors: bool) 
 	ends = open_ends(auth) if descriptors else None
 	flags = brake | (protocol.TOKENS if ends else 0)
 	if form in ("auto", "pipe", "fifo"):
-		# commands find a caller's fifo by its path, as we do: there is nothing to hand down
+		# commands find a caller's fifo by its path, as we do, so no descriptor is needed
 		if not ends:
 			flags |= choose_form(form)
 		elif not auth.startswith("fifo:"):
@@ -248,17 +232,17 @@ def knows_fifo(make: str) -> bool:
 
 
 def find_auth(flags: str) -> str:
-	"""What ``MAKEFLAGS`` says of a jobserver; the last word of it counts."""
+	"""The jobserver that ``MAKEFLAGS`` names. If there are several, the last one counts."""
 	words: List[str] = flags.split(" -- ")[0].split()
 	found = [word.split("=", 1)[1] for word in words if re.match(r"--jobserver-(auth|fds)=", word)]
 	return found[-1] if found else ""
 
 
 def open_ends(auth: str) -> Optional[Ends]:
-	"""The ends of a caller's jobserver; none if there is none, or if it was not passed on to us."""
+	"""The descriptors of a caller's jobserver; empty if there is none, or if we have not inherited it."""
 	try:
 		if auth.startswith("fifo:"):
-			# for reading and writing: to open it for one of them alone can wait
+			# for reading and writing, since to open a fifo for one of them can block
 			both = os.open(auth[5:], os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
 			if stat.S_ISFIFO(os.fstat(both).st_mode):
 				return both, both
@@ -268,7 +252,7 @@ def open_ends(auth: str) -> Optional[Ends]:
 		if not match:
 			return None
 		ends = int(match.group(1)), int(match.group(2))
-		# make closes them for a recipe that it does not know to be a make ("+"): another file may have the number
+		# make closes them for a recipe without "+", and another file may have the number then
 		return ends if all(stat.S_ISFIFO(os.fstat(end).st_mode) for end in ends) else None
 	except (OSError, OverflowError):
 		return None

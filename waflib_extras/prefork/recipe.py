@@ -1,10 +1,10 @@
 """
-The command of a task without running Waf's code for it, where most of it is as in the task before.
+Makes the command of a task quickly, since most of its words are those of other tasks.
 
-Waf makes a function of a ``run_str`` such as ``${CXX} ${CXXFLAGS} ${SRC} -o ${TGT}``, which looks up every variable for
-every task. Here it is taken apart at its blanks: words with variables only are made once for an environment, and again
-when one of those is another; words with ``SRC`` or ``TGT`` for every task. Both are made by Waf's own functions for
-these words alone. There is no recipe where anything else has a say, or where ``run`` is not what Waf made of that text.
+Waf makes a function of a ``run_str`` such as ``${CXX} ${CXXFLAGS} ${SRC} -o ${TGT}``, which looks up each variable for
+each task. Here the text is split at its blanks. Words with variables only are made once per environment, and again if
+a variable changes. Words with ``SRC`` or ``TGT`` are made for each task. Both are made by functions that Waf makes of
+these words alone. There is no recipe if anything else matters, or if ``run`` is not what Waf made of that text.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ _NODES = r"\$\{(?:SRC|TGT)(?:\[\d+\]\.(?:abspath|bldpath|srcpath|relpath)\(\))?\
 FIXED = re.compile(r"(?:%s)+\Z" % _KNOWN)
 """A word with variables only."""
 VARYING = re.compile(r"(?:%s|%s)+\Z" % (_NODES, _KNOWN))
-"""One with the nodes of a task, too, as their paths."""
+"""A word with the paths of a task's nodes, and perhaps variables."""
 VARIABLE = re.compile(r"\$\{(\w+)(?::(\w+))?\}")
 OTHERS = ("PATH", "env")
-"""Variables that change how a command is run; there is no recipe where they are set."""
+"""Variables that change how a command is run. There is no recipe if one is set."""
 
 Values = List[Tuple["ConfigSet", List[object]]]
-"""Environments, and what they say of some names."""
+"""Environments, each with its values of some variables."""
 
 
-class Scene:
-	"""What Waf's function for some words sees of a task."""
+class CommandContext:
+	"""Stands in for a task when Waf's function makes words."""
 
 	colon = Task.Task.colon
 
@@ -49,26 +49,26 @@ class Scene:
 		return self.folder
 
 	def make(self, function: "Words", inputs: "Sequence[Named]", outputs: "Sequence[Named]") -> List[str]:
-		"""The words that a function of Waf makes."""
+		"""The words that a function of Waf's makes."""
 		self.inputs = inputs
 		self.outputs = outputs
 		function(self)
 		return self.last_cmd
 
 	def exec_command(self, cmd: List[str], **kwargs: object) -> None:
-		"""Nothing is run: the words are in ``last_cmd``."""
+		"""Run nothing. The words are in ``last_cmd``."""
 		pass
 
 
 class Part(NamedTuple):
-	"""Consecutive words: Waf's function for them, and whether they are other words for every task."""
+	"""Consecutive words: Waf's function for them, and whether they differ between tasks."""
 
 	make: "Words"
 	varies: bool
 
 
 class Mark:
-	"""Stands for a node, with a path that no node has."""
+	"""Stands in for a node, with a path that no node has."""
 
 	def __init__(self, kind: str) -> None:
 		self.kind = kind
@@ -81,32 +81,32 @@ class Mark:
 
 
 Named = Union[Node.Node, Mark]
-Words = Callable[[Scene], object]
-"""A function of Waf that makes words of a task."""
+Words = Callable[[CommandContext], object]
+"""A function of Waf's that makes words for a task."""
 
 
-class Batch:
-	"""What is the same for all tasks with one environment that run in one folder."""
+class Shared:
+	"""What all tasks share that have one environment and run in one folder."""
 
-	def __init__(self, values: Values, functions: List[Part], scene: Scene) -> None:
+	def __init__(self, values: Values, functions: List[Part], context: CommandContext) -> None:
 		self.values = values
-		self.scene = scene
-		self.parts = [part if part.varies else scene.make(part.make, [], []) for part in functions]
+		self.context = context
+		self.parts = [part if part.varies else context.make(part.make, [], []) for part in functions]
 		self.words: List[str] = []
-		self.places: Optional[List[Place]] = None
-		"""Of the paths in the words of a task with one input and one output; none if they are not that simple."""
+		self.slots: Optional[List[PathSlot]] = None
+		"""The paths in the words of a task with one input and one output; None if the words are not that simple."""
 		self.folders: Dict[Node.Node, str] = {}
-		"""By folder: what the paths of its nodes begin with where they are told as seen from ours."""
+		"""By folder: the beginning of its nodes' paths, relative to our folder."""
 		with contextlib.suppress(AttributeError, IndexError):
 			self.words = self.assemble([Mark("s")], [Mark("t")])
-			self.places = find_places(self.words)
+			self.slots = find_path_slots(self.words)
 
 	def make(self, inputs: List[Node.Node], outputs: List[Node.Node]) -> List[str]:
 		"""The words of a task."""
-		if self.places is None or len(inputs) != 1 or len(outputs) != 1:
+		if self.slots is None or len(inputs) != 1 or len(outputs) != 1:
 			return self.assemble(inputs, outputs)
 		words = self.words[:]
-		for place in self.places:
+		for place in self.slots:
 			node = (outputs if place.is_target else inputs)[0]
 			path = node.abspath() if place.is_absolute else self.find_path(node)
 			words[place.number] = place.before + path + place.after
@@ -115,19 +115,19 @@ class Batch:
 	def assemble(self, inputs: "Sequence[Named]", outputs: "Sequence[Named]") -> List[str]:
 		words: List[str] = []
 		for part in self.parts:
-			words += part if isinstance(part, list) else self.scene.make(part.make, inputs, outputs)
+			words += part if isinstance(part, list) else self.context.make(part.make, inputs, outputs)
 		return words
 
 	def find_path(self, node: Node.Node) -> str:
-		"""What ``path_from`` says of a node; for files that differ in their names only it differs in those."""
+		"""The same as ``path_from`` of a node, which differs only in the file name for the nodes of one folder."""
 		name, folder = node.name, node.parent
 		path: str
 		if hasattr(node, "children"):
-			path = node.path_from(self.scene.folder)
+			path = node.path_from(self.context.folder)
 			return path
 		before = self.folders.get(folder)
 		if before is None:
-			path = node.path_from(self.scene.folder)
+			path = node.path_from(self.context.folder)
 			if not path.endswith(name):
 				return path
 			before = self.folders[folder] = path[: len(path) - len(name)]
@@ -135,7 +135,7 @@ class Batch:
 		return path
 
 
-class Place(NamedTuple):
+class PathSlot(NamedTuple):
 	"""A path in a word."""
 
 	number: int
@@ -146,11 +146,11 @@ class Place(NamedTuple):
 
 
 PATH = re.compile("(.*?)/\0([st])([ra])(.*)\\Z", re.S)
-"""That of a mark in a word."""
+"""The path of a mark in a word."""
 
 
-def find_places(words: List[str]) -> Optional[List[Place]]:
-	"""Where the paths of marks are; none where there are two in one word."""
+def find_path_slots(words: List[str]) -> Optional[List[PathSlot]]:
+	"""The paths of marks; None if there are two in one word."""
 	places = []
 	for number, word in enumerate(words):
 		found = PATH.match(word)
@@ -158,38 +158,38 @@ def find_places(words: List[str]) -> Optional[List[Place]]:
 			before, kind, way, after = found.groups()
 			if "\0" in after:
 				return None
-			places.append(Place(number, before, after, kind == "t", way == "a"))
+			places.append(PathSlot(number, before, after, kind == "t", way == "a"))
 	return places
 
 
 class Recipe:
-	"""How the commands of a task class are made."""
+	"""Makes the commands of a task class."""
 
 	def __init__(self, parts: List[Part], names: Tuple[str, ...]) -> None:
 		self.parts = parts
 		self.names = names
-		self.batches: Dict[int, Batch] = {}
-		"""By the number of an environment, which stays its own since a batch keeps it."""
+		self.batches: Dict[int, Shared] = {}
+		"""By the id of an environment, which stays its own since the value refers to it."""
 
 	def make(self, task: Task.Task, folder: Node.Node) -> Optional[List[str]]:
-		"""The arguments of the command of this task that runs in a folder; none if Waf has to make it."""
+		"""The arguments of this task's command; None if Waf has to make them."""
 		env = task.env
 		while not env.table and hasattr(env, "parent"):
-			# as most tasks have it: with no variable of its own
+			# the environment of most tasks has no variable of its own
 			env = env.parent
 		batch = self.batches.get(id(env))
-		if batch is None or batch.scene.folder is not folder or not is_still(batch.values, self.names):
+		if batch is None or batch.context.folder is not folder or not is_still(batch.values, self.names):
 			values = read(env, self.names)
 			if any(task.env[name] for name in OTHERS) or not all(
 				is_plain(value) for _, says in values for value in says
 			):
 				return None
-			batch = self.batches[id(env)] = Batch(values, self.parts, Scene(env, task.generator, folder))
+			batch = self.batches[id(env)] = Shared(values, self.parts, CommandContext(env, task.generator, folder))
 		return batch.make(task.inputs, task.outputs)
 
 
 def read(env: "ConfigSet", names: Tuple[str, ...]) -> Values:
-	"""What an environment, and each one that it derives from, says of names; none where it says nothing."""
+	"""The values of variables in an environment, and in each one that it derives from; None where one has no value."""
 	values = []
 	while env is not None:
 		says = [list(value) if value.__class__ is list else value for value in map(env.table.get, names)]
@@ -199,7 +199,7 @@ def read(env: "ConfigSet", names: Tuple[str, ...]) -> Values:
 
 
 def is_still(values: Values, names: Tuple[str, ...]) -> bool:
-	"""Whether they say so now: projects change their variables while they build."""
+	"""Tell whether the values are still the same. Projects change variables while they build."""
 	child = None
 	for env, says in values:
 		if list(map(env.table.get, names)) != says or (child is not None and getattr(child, "parent", None) is not env):
@@ -209,7 +209,7 @@ def is_still(values: Values, names: Tuple[str, ...]) -> bool:
 
 
 def is_plain(value: object) -> bool:
-	"""A variable's value that is another one if it compares as another one."""
+	"""Tell whether comparing such a value shows each change of it."""
 	return (
 		value is None
 		or value.__class__ is str
@@ -218,7 +218,7 @@ def is_plain(value: object) -> bool:
 
 
 def find_recipe(cls: Type[Task.Task]) -> Optional[Recipe]:
-	"""The recipe of a task class, if there is one."""
+	"""The recipe of a task class; None if there cannot be one."""
 	text = getattr(cls, "orig_run_str", None)
 	if text.__class__ is not str or cls.colon is not Task.Task.colon or cls.get_cwd is not Task.Task.get_cwd:
 		return None
@@ -243,7 +243,7 @@ def find_recipe(cls: Type[Task.Task]) -> Optional[Recipe]:
 
 
 def split(text: str) -> List[str]:
-	"""The words of a ``run_str``, as Waf finds them."""
+	"""The words of a ``run_str``, split as Waf does it."""
 	words = [""]
 	for found in Task.reg_act_noshell.finditer(text):
 		if found.group("space"):
@@ -254,7 +254,7 @@ def split(text: str) -> List[str]:
 
 
 def is_same(one: types.CodeType, other: types.CodeType) -> bool:
-	"""Whether two functions were made of the same text."""
+	"""Tell whether two functions were made of the same text."""
 	return all(getattr(one, name) == getattr(other, name) for name in PARTS) and (
 		len(one.co_consts) == len(other.co_consts)
 		and all(
@@ -268,7 +268,7 @@ PARTS = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co
 
 
 def find_folder(task: Task.Task) -> Optional[Node.Node]:
-	"""The folder in which Waf runs the command of a task; none if it is not a usual one."""
+	"""The folder in which Waf runs the command of a task; None if it is not a usual one."""
 	if hasattr(task, "cwd"):
 		return None
 	bld = task.generator.bld

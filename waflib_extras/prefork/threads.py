@@ -1,7 +1,7 @@
 """
-The threads for tasks whose ``run`` is Python: few, kept, and waited for together with what the engine answers.
+Runs tasks of Python code in a few threads.
 
-Knows nothing of commands. What is done is given to the dispatcher, and a bell is rung for whoever waits.
+It knows nothing of commands. A task that has ended is given to the dispatcher, and a bell (a pipe) wakes it.
 """
 
 import os
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 	from .dispatcher import Dispatcher
 
 WORTH = 0.001
-"""Seconds: what a task takes that takes less is not even noted."""
+"""In seconds. The time of a task that takes less is not noted."""
 
 
 class Threads:
-	"""The threads for Python's own tasks: started when one is needed and none is idle, up to -j, and kept."""
+	"""The threads: up to -j, each started when a task comes and none is idle, and kept until the build ends."""
 
 	def __init__(self, dispatcher: "Dispatcher") -> None:
 		self.dispatcher = dispatcher
 		self.heap = Runner.PriorityTasks()
 		self.shown: Set[Task] = set()
-		"""Those whose message is out already."""
+		"""Tasks whose message is written already."""
 		self.lock = threading.Lock()
 		self.work = threading.Condition(self.lock)
 		self.alive = 0
 		self.idle = 0
 		self.count = 0
-		"""Tasks that were put and not delivered."""
+		"""The number of tasks that were put and not given back."""
 		self.closed = False
 		self.waiting = False
 		self.eager = False
@@ -66,7 +66,7 @@ class Threads:
 		thread.start()
 
 	def replace_thread(self) -> None:
-		"""A task has ended its thread, as with ``sys.exit``: there must be one for those that wait."""
+		"""Start another thread for waiting tasks when a task has ended its thread, as by ``sys.exit``."""
 		with self.lock:
 			needed = bool(self.heap)
 			if not needed:
@@ -75,7 +75,7 @@ class Threads:
 			self.start_thread()
 
 	def work_on(self) -> None:
-		"""What a thread does."""
+		"""The body of a thread."""
 		while True:
 			with self.lock:
 				while not self.heap:
@@ -107,7 +107,7 @@ class Threads:
 				if recording is None:
 					dispatcher.master.process_task(task)
 				else:
-					# here and not in a function of its own, which would cost as much as all of this
+					# not in a function of its own, whose call would double the cost
 					entry: List[Union[Task, float]] = [task, recording.clock(), 0.0]
 					recording.tasks.append(entry)
 					try:
@@ -129,7 +129,7 @@ class Threads:
 				os.write(self.rope, b"!")
 
 	def start_waiting(self, eager: bool) -> bool:
-		"""Have the bell rung for every task, or when there is no further one to run; not if one is done already."""
+		"""Have the bell rung for each task (``eager``) or for the last one, unless a task has ended already."""
 		with self.lock:
 			if self.dispatcher.done:
 				return False
@@ -154,7 +154,7 @@ class Threads:
 				os.close(self.rope)
 
 	def leave(self) -> None:
-		"""A thread ends; the last one after ``close`` closes the bell."""
+		"""End a thread. After ``close``, the last one closes the bell."""
 		self.alive -= 1
 		if not self.alive:
 			os.close(self.bell)

@@ -1,4 +1,4 @@
-"""The object that runs commands in Waf's place, and how it gets there."""
+"""The object that runs Waf's commands, and its installation."""
 
 import atexit
 import collections
@@ -15,15 +15,13 @@ from waflib import Context, Errors, Logs, Options, Runner, Utils
 from .. import timeline
 from ..client import engine, protocol
 from ..console import terminal
-from ..hooks import lifecycle, stock
+from ..hooks import entry, lifecycle, stock
 from . import capture, dispatcher, politeness
 from .capture import Given, Result
 
 if TYPE_CHECKING:
 	import subprocess
 
-	from waflib.Build import BuildContext
-	from waflib.Configure import ConfigurationContext
 	from waflib.Task import Task
 
 TOOL = "prefork"
@@ -31,7 +29,7 @@ PIPE = Utils.subprocess.PIPE
 DEVNULL = Utils.subprocess.DEVNULL
 STDOUT = Utils.subprocess.STDOUT
 
-# what we can send, and the values with which the others change nothing
+# arguments of Popen that a frame can express, and for the others the values that change nothing
 SENDABLE = frozenset(("cwd", "env", "shell", "stdin", "stdout", "stderr", "start_new_session"))
 HARMLESS: Dict[str, Tuple[object, ...]] = {
 	"bufsize": (None, -1, 0),
@@ -48,14 +46,14 @@ HARMLESS: Dict[str, Tuple[object, ...]] = {
 	"universal_newlines": (None, False),
 }
 LONGEST_TIMEOUT = 1e12  # seconds
-PAUSE = 0.01  # seconds until a command is tried again that could have no files
+PAUSE = 0.01  # seconds until a command is tried again for which too many files were open
 
 
 # ---- what a call of Waf means as a command of the engine
 
 
 class Command:
-	"""A call of ``Utils.run_process`` as the engine takes it; ``Unsendable`` if that cannot say what it says."""
+	"""A call of ``Utils.run_process`` as a command of the engine. Raises ``Unsendable`` if that is impossible."""
 
 	__slots__ = ("encoded", "env", "fds", "stderr", "stdout")
 
@@ -85,7 +83,7 @@ class Command:
 		)
 
 	def _choose_streams(self, kwargs: Given) -> int:
-		"""Where the three streams lead; returns that of standard input."""
+		"""Set where the streams lead, and return that of standard input."""
 		fds: List[int] = []
 		if _goes_to_pool(kwargs):
 			stdin = protocol.NULL
@@ -94,7 +92,7 @@ class Command:
 			if stdin == protocol.PIPE and not _communicates(kwargs):
 				raise protocol.Unsendable("a pipe as standard input that nobody writes to")
 			if fds and os.isatty(fds[0]):
-				# job control is about the processes of the terminal's own session, and the engine's are not
+				# job control needs a process of the terminal's own session, and the engine has another one
 				raise protocol.Unsendable("a terminal as standard input")
 		self.stdout = _choose_stream(kwargs.get("stdout"), 1, fds)
 		if kwargs.get("stderr") == STDOUT:
@@ -106,24 +104,24 @@ class Command:
 
 
 def _communicates(kwargs: Given) -> bool:
-	"""Waf calls ``communicate``, and not only ``wait``."""
+	"""Tell whether Waf calls ``communicate``, and not only ``wait``."""
 	return bool(kwargs.get("stdout") or kwargs.get("stderr"))
 
 
 def _goes_to_pool(kwargs: Given) -> bool:
-	"""Stock Waf gives it to its worker processes, with their null device as standard input."""
+	"""Tell whether Waf would give the command to a worker process, with the null device as standard input."""
 	return bool(kwargs.get("stdout") and kwargs.get("stderr") and "stdin" not in kwargs)
 
 
 def _check_others(kwargs: Given) -> None:
-	"""Refuse arguments of Popen that a frame has no place for, unless they say what holds anyway."""
+	"""Refuse arguments of Popen that a frame cannot express, unless their values change nothing."""
 	for name, value in kwargs.items():
 		if name not in SENDABLE and value not in HARMLESS.get(name, ()):
 			raise protocol.Unsendable("%s is given" % name)
 
 
 def _choose_stream(value: Any, inherited: int, fds: List[int]) -> int:
-	"""What the protocol calls this argument of Popen; descriptors are added to ``fds``."""
+	"""The protocol's value for this argument of Popen. Descriptors are added to ``fds``."""
 	if value is None:
 		value = inherited
 	elif value == PIPE:
@@ -156,24 +154,24 @@ def _find_input(kwargs: Given, cargs: Given) -> bytes:
 
 
 def _find_timeout(timeout: object, new_session: int) -> int:
-	"""In microseconds."""
+	"""The time-out in microseconds; 0 for none."""
 	if timeout is None:
 		return 0
 	if not isinstance(timeout, (int, float)) or not 0 < timeout < LONGEST_TIMEOUT:
 		raise protocol.Unsendable("a strange time-out")
 	if not new_session:
-		# Waf then kills the command alone and waits for its children; the engine would end them too
+		# Waf kills the command alone then, and waits for its children; the engine would end them, too
 		raise protocol.Unsendable("a time-out without a session of its own")
 	return int(timeout * 1e6) or 1
 
 
 def _find_environment(kwargs: Given) -> Optional[protocol.Environment]:
-	"""The variables, or none for our own."""
+	"""The variables; None for our own."""
 	env = kwargs.get("env")
 	if env is None or env is os.environ:
 		return None
 	if not env and _goes_to_pool(kwargs):
-		# Waf's workers take an empty one for none, and tasks pass "env=self.env.env", a list when it is not set
+		# Waf's workers take an empty one for None; tasks pass "env=self.env.env", which is an empty list if not set
 		return None
 	if not isinstance(env, Mapping):
 		raise protocol.Unsendable("an environment that is no dict")
@@ -195,7 +193,7 @@ def _find_folder(cwd: "Union[str, bytes, os.PathLike[str], None]") -> bytes:
 
 
 def _find_arguments(cmd: object, shell: object) -> Sequence[protocol.Argument]:
-	"""The arguments as Popen makes them of its own."""
+	"""The arguments as Popen would make them."""
 	if isinstance(cmd, (str, bytes)):
 		argv: Sequence[protocol.Argument] = [cmd]
 	elif isinstance(cmd, (list, tuple)):
@@ -213,7 +211,7 @@ def _find_arguments(cmd: object, shell: object) -> Sequence[protocol.Argument]:
 
 
 class Prefork:
-	"""What stands in for Waf's ``Utils.run_process``; one per process, as ``Build.runner`` of ``hooks``."""
+	"""Runs commands in the place of Waf's ``Utils.run_process``: one per process, ``Build.runner`` of ``hooks``."""
 
 	def __init__(self, build: lifecycle.Build) -> None:
 		self.hooks = stock.Hooks()
@@ -221,21 +219,22 @@ class Prefork:
 		self.run_stock: Callable[..., Result] = Utils.run_process
 		self.alloc_stock: Callable[..., None] = Utils.alloc_process_pool
 		self.is_off = False
-		"""Waf is left as it is. Somebody may still call us who has wrapped what was ours."""
-		self.captors: Dict[int, capture.Captor] = {}
-		"""By thread: what takes the next command in place of the engine."""
+		"""Waf is left as it is. Code that has wrapped our functions may still call them."""
+		self.handlers: Dict[int, capture.Handler] = {}
+		"""By thread: the function that gets the next command instead of the engine."""
 		self.session: Optional[engine.Session] = None
 		self.jobs: Optional[int] = None
-		"""The option from which the session was made; none before Waf has read the command line."""
+		"""The option ``-j`` when the session was made; None before Waf has read the command line."""
 		self.lock = threading.Lock()
 		self.reasons: Dict[str, int] = collections.Counter()
-		self.own = 0  # commands that run as Waf would run them
 		"""How often a command ran Waf's own way, by reason."""
+		self.own = 0
+		"""The number of commands that run Waf's own way now."""
 		self.running: Dict[int, Task] = {}
 		"""By thread: the task that it runs."""
 		self.wishes = politeness.NO_WISHES
 		self.policy: Optional[politeness.Policy] = None
-		"""What the engine is told; none before it was looked for."""
+		"""What the engine is told; None before that was found out."""
 		self.terminal = terminal.Terminal(build)
 		self.lost = ""
 		"""Why no command goes to the engine any more."""
@@ -250,7 +249,7 @@ class Prefork:
 			self.decide()
 
 	def decide(self) -> bool:
-		"""Now that there are options: leave Waf as it is if we are not wanted, or there is no engine."""
+		"""When the options are known, put Waf's functions back if we are not wanted or there is no engine."""
 		wanted = not getattr(Options.options, "no_prefork", False)
 		cache = self.build.cache
 		if wanted and cache is not None:
@@ -269,7 +268,7 @@ class Prefork:
 		return False
 
 	def begin_anew(self) -> None:
-		"""Decide again, and forget a session for which something else was decided."""
+		"""Close the session and decide again, since the options may have changed."""
 		with self.lock:
 			session, self.session = self.session, None
 		if session is not None:
@@ -277,7 +276,7 @@ class Prefork:
 		self.decide()
 
 	def make_spawner(self, master: Runner.Parallel) -> object:
-		"""In place of Waf's class, which would be a thread that starts a thread per task."""
+		"""Stands in for Waf's class, a thread that starts a thread per task."""
 		threads = getattr(Options.options, "threads", False)
 		if threads or not self.is_in_place() or Runner.Consumer is not self.hooks.stock.consumer:
 			return self.hooks.stock.spawner(master)
@@ -287,7 +286,7 @@ class Prefork:
 		return made
 
 	def is_in_place(self) -> bool:
-		"""Commands of Waf come to us, and we have an engine for them."""
+		"""Tell whether Waf's commands come to us and an engine runs them."""
 		return (
 			self.hooks.clean
 			and not self.lost
@@ -296,18 +295,18 @@ class Prefork:
 		)
 
 	def alloc_process_pool(self, n: int, force: bool = False) -> None:
-		"""In place of Waf's, which would start ``n`` workers: the engine needs none."""
+		"""Stands in for Waf's, which starts ``n`` workers. The engine needs none."""
 		if not self.decide():
 			self.alloc_stock(n, force)
 
 	def run_process(self, cmd: object, kwargs: Given, cargs: Optional[Given] = None) -> Result:
-		"""Run a command through the engine, or Waf's own way if that cannot be."""
+		"""Run a command through the engine, or Waf's own way if the engine cannot run it."""
 		if self.is_off:
 			return self.run_stock(cmd, kwargs, cargs)
 		cargs = cargs or {}
-		captor = self.captors.get(threading.get_ident()) if self.captors else None
-		if captor is not None:
-			return captor(cmd, kwargs, cargs)
+		handler = self.handlers.get(threading.get_ident()) if self.handlers else None
+		if handler is not None:
+			return handler(cmd, kwargs, cargs)
 		if self.lost:
 			return self.run_own_way(cmd, kwargs, cargs, self.lost)
 		if Utils.subprocess.Popen.__module__ != "subprocess":
@@ -330,12 +329,12 @@ class Prefork:
 			return self.run_own_way(cmd, kwargs, cargs, str(e))
 		if begun:
 			self.note_call(cmd, begun, outcome, heard)
-		# how long a task takes is told by who runs it
+		# how long the task takes is told elsewhere
 		self.build.tell(lifecycle.Ended(task, 0, outcome, *heard))
 		if Logs.verbose:
 			self.describe(cmd, outcome)
 		if outcome.verdict == protocol.NOT_STARTED:
-			# the exception for a missing program and the like differs between versions of Python: let it raise its own
+			# the exception for a missing program differs between versions of Python, so Python has to raise it
 			return self.run_own_way(cmd, kwargs, cargs, "not started by the engine: %s" % os.strerror(outcome.code))
 		if outcome.verdict == protocol.CANCELLED:
 			return self.run_own_way(cmd, kwargs, cargs, "cancelled by the engine")
@@ -346,19 +345,19 @@ class Prefork:
 		return outcome.code, stdout, stderr
 
 	def find_task(self, cmd: object, cache: lifecycle.Cache) -> "Optional[Task]":
-		"""The task of which this is the command, if it is one that may be cached."""
+		"""The task of this command, if it may be cached."""
 		task = self.running.get(threading.get_ident(), cache.solo)
 		return task if getattr(task, "last_cmd", None) is cmd else None
 
 	def note_call(self, cmd: object, begun: float, outcome: protocol.Outcome, heard: List[Any]) -> None:
-		"""For the picture of a build."""
+		"""Note a command for the picture of a build."""
 		recording = self.build.recording
 		if recording is not None:
 			task = recording.find_task(self.running.get(threading.get_ident()), cmd)
 			recording.calls.append((task, begun, recording.clock(), outcome, heard[0] if heard else None))
 
 	def run_own_way(self, cmd: object, kwargs: Given, cargs: Given, reason: str) -> Result:
-		"""As Waf does without its workers, but with what those would make of standard input and environment."""
+		"""Run a command as Waf does without workers, but with the streams and variables that workers would give it."""
 		with self.lock:
 			self.reasons[reason] += 1
 		if Logs.verbose:
@@ -374,7 +373,7 @@ class Prefork:
 				self.own -= 1
 
 	def run_when_files_are_left(self, cmd: object, kwargs: Given, cargs: Given) -> Result:
-		"""Where few files may be open, a command may have to wait until another has ended."""
+		"""Run a command. If too many files are open, wait until another command has ended."""
 		while True:
 			try:
 				result: Result = Utils.run_regular_process(cmd, kwargs, cargs)
@@ -385,11 +384,11 @@ class Prefork:
 			time.sleep(PAUSE)
 
 	def encode(self, cmd: object, kwargs: Given, cargs: Given) -> Command:
-		"""The command of a call of ``run_process``; ``Unsendable`` if the engine cannot take it."""
+		"""The command of a call of ``run_process``. Raises ``Unsendable`` if the engine cannot take it."""
 		return Command(cmd, kwargs, cargs)
 
 	def describe(self, cmd: object, outcome: protocol.Outcome) -> None:
-		"""For ``--zones=prefork``."""
+		"""Write a line about a command for ``--zones=prefork``."""
 		Logs.debug("prefork: %s", describe(cmd, outcome))
 
 	def find_session(self) -> engine.Session:
@@ -399,7 +398,7 @@ class Prefork:
 		return session
 
 	def open_session(self) -> engine.Session:
-		"""The session for the options as they are now."""
+		"""The session for the present options."""
 		with self.lock:
 			jobs = getattr(Options.options, "jobs", None)
 			if self.session is None or jobs != self.jobs:
@@ -419,7 +418,7 @@ class Prefork:
 			return self.session
 
 	def stand_back(self) -> None:
-		"""Do as the options ask, once; an engine comes first, or it would have less than other builds need."""
+		"""Change this process as the options ask, once. The engine starts before: it would inherit the changes."""
 		politeness.check(Options.options)
 		wishes, self.wishes = self.wishes, politeness.find_wishes(Options.options)
 		if wishes == self.wishes or not self.wishes.wanted:
@@ -430,14 +429,14 @@ class Prefork:
 		politeness.apply(self.wishes)
 
 	def find_policy(self) -> Tuple[bytes, Sequence[int]]:
-		"""What the engine is to be told of the build, for each of its connections."""
+		"""What the engine is told on each connection of the build."""
 		if self.policy is None:
-			# there is no way for descriptors over TCP, so there are no tokens either
+			# descriptors cannot be sent over TCP, so there can be no tokens either
 			self.policy = politeness.find_policy(Options.options, os.environ, find_transport() == engine.UNIX)
 		return self.policy
 
 	def note_failure(self, error: Exception) -> None:
-		"""Tell once if there is no engine any more, and do without from now on."""
+		"""Warn once if no engine can be used any more. From then on commands run Waf's own way."""
 		if isinstance(error, protocol.Unsendable):
 			return
 		refused = getattr(error, "why", 0)
@@ -447,11 +446,11 @@ class Prefork:
 			if self.lost:
 				return
 			self.lost = str(error)
-		# also where that is as it should be, in a container or under sudo: nothing else says why the build is slower
+		# also in a container or under sudo, where this is to be expected: it explains why the build is slower
 		Logs.warn("prefork: %s (going on without)", error)
 
 	def finish(self) -> None:
-		"""At exit: say what was saved, and for ``--zones=prefork`` what became of the commands; close the session."""
+		"""Called at exit: say what was saved, close the session, and for ``--zones=prefork`` tell how commands ran."""
 		self.terminal.finish()
 		session = self.session
 		if session is not None:
@@ -466,7 +465,7 @@ class Prefork:
 def make_expired(
 	cmd: object, timeout: float, stdout: Optional[bytes], stderr: Optional[bytes], communicates: bool
 ) -> Exception:
-	"""The exception of a time-out, with the arguments that it has when ``communicate``, or ``wait``, raises it."""
+	"""The exception of a time-out, with the arguments that ``communicate`` or ``wait`` gives it."""
 	expired: subprocess.TimeoutExpired
 	if not communicates:
 		expired = Utils.TimeoutExpired(cmd, timeout)
@@ -477,7 +476,7 @@ def make_expired(
 
 
 def describe(cmd: object, outcome: protocol.Outcome) -> str:
-	"""One line on a command that the engine ran."""
+	"""One line about a command that the engine ran."""
 	return "status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s" % (
 		outcome.code,
 		outcome.queued / 1e3,
@@ -489,19 +488,19 @@ def describe(cmd: object, outcome: protocol.Outcome) -> str:
 
 
 def find_transport() -> str:
-	"""How to talk to the engine."""
+	"""The transport by which we talk to the engine."""
 	transport = getattr(Options.options, "prefork_transport", None)
 	return transport or os.environ.get("WAF_PREFORK_TRANSPORT") or engine.UNIX
 
 
 def find_wishes() -> int:
-	"""What the options ask of the engine."""
+	"""The flags for the engine that the options ask for."""
 	pin = protocol.PIN if getattr(Options.options, "pin_process", False) else 0
 	return pin | (protocol.OWN_SLOTS if getattr(Options.options, "own_slots", False) else 0)
 
 
 def install() -> None:
-	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
+	"""Replace Waf's functions, once per process, however often and under whatever name the tool is loaded."""
 	build = lifecycle.find()
 	if os.environ.get("WAF_NO_PREFORK") or build.runner is not None or build.refusal:
 		return
@@ -515,54 +514,27 @@ def install() -> None:
 	runner.install()
 
 
-def options(opt: Options.OptionsContext) -> None:
+def add_options(opt: Options.OptionsContext) -> None:
 	timeline.options(opt)
-	if not opt.parser.get_option("--no-prefork"):
-		group = opt.add_option_group("Prefork options")
-		group.add_option(
-			"--no-prefork", dest="no_prefork", default=False, action="store_true", help="run commands Waf's own way"
-		)
-		group.add_option(
-			"--pin-process",
-			dest="pin_process",
-			default=False,
-			action="store_true",
-			help="bind each command to one processor",
-		)
-		group.add_option(
-			"--own-slots",
-			dest="own_slots",
-			default=False,
-			action="store_true",
-			help="do not share the processors with other builds: run -j commands whatever they do",
-		)
-		politeness.add_options(opt)
-		terminal.add_options(opt)
-		group.add_option(
-			"--threads",
-			dest="threads",
-			default=False,
-			action="store_true",
-			help="a thread per task, as Waf has it, and not one thread for all commands",
-		)
-		group.add_option(
-			"--prefork-transport",
-			dest="prefork_transport",
-			default=None,
-			choices=(engine.UNIX, engine.TCP),
-			help="how to talk to the engine: unix or tcp [default: unix]",
-		)
-	install()
+	group = opt.add_option_group("Prefork options")
+	group.add_option("--no-prefork", action="store_true", help="run commands Waf's own way")
+	group.add_option("--pin-process", action="store_true", help="bind each command to one processor")
+	group.add_option(
+		"--own-slots",
+		action="store_true",
+		help="do not share the processors with other builds: run -j commands whatever they do",
+	)
+	politeness.add_options(opt)
+	terminal.add_options(opt)
+	group.add_option(
+		"--threads", action="store_true", help="a thread per task, as Waf has it, and not one thread for all commands"
+	)
+	group.add_option(
+		"--prefork-transport",
+		choices=(engine.UNIX, engine.TCP),
+		help="how to talk to the engine: unix or tcp [default: unix]",
+	)
 
 
-def configure(conf: "ConfigurationContext") -> None:
-	install()
-
-
-def setup(bld: "BuildContext") -> None:
-	"""Called in the build when the tool was loaded in ``configure`` only."""
-	install()
-
-
-def build(bld: "BuildContext") -> None:
-	install()
+options, configure, setup = entry.make_entries("--no-prefork", add_options, install)
+build = setup

@@ -1,19 +1,20 @@
 """
-Keeps Waf ready in a process of its own, which answers at once for a build that has nothing to do.
+Keeps Waf ready in a resident process, which answers at once if a build has nothing to do.
 
 ::
 
 	def options(opt):
 		opt.load('resident')
 
-The first build leaves a process behind. The ``waf`` command of this package finds it the next time, and has it run the
-command line: in a process that is forked from it and has Waf imported already, or, where all that such a run looked
-at is as it was, without running anything. Whatever may change the answer is compared; ``docs/resident.md`` tells how.
+The first build leaves a process behind. The next time the ``waf`` command of this package has it run the command line.
+It forks a process, which has imported Waf already. If nothing has changed that the last such run has looked at, it
+answers without running anything. ``docs/resident.md`` tells what is compared, and how.
 
 Options: ``--no-resident``; ``waf --resident-list`` shows the processes of this user, and ``waf --resident-stop`` ends
 those of this project (``--resident-stop-all``: all).
 
-Environment variables: ``WAF_NO_RESIDENT`` (does without), ``WAF_RESIDENT_IDLE`` (seconds until it leaves).
+Environment variables: ``WAF_NO_RESIDENT`` (builds without it), ``WAF_RESIDENT_IDLE`` (seconds without a call until it
+ends).
 
 To troubleshoot, ``waf --zones=resident`` tells why the process did not answer, and ``waf --resident-list`` how often it
 did.
@@ -27,17 +28,12 @@ if TYPE_CHECKING:
 if "." in __name__:
 
 	def options(opt: "OptionsContext") -> None:
-		# the resident process itself has our other modules, and must begin without Waf
+		# imported here, since the resident process imports other modules of this folder before there is a Waf
 		from . import tool
 
 		tool.options(opt)
 
 else:
-	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
-	import importlib
-	import os
-	import sys
+	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
 
-	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-	sys.path.append(os.path.dirname(_folder))
-	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+	waflib_extras_alone.stand_in(__name__, __path__)

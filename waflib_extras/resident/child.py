@@ -1,8 +1,8 @@
 """
-A process that is forked to run a command line as its caller would.
+The forked process that runs a command line as its caller would.
 
-It takes the caller's place first: streams, descriptors, folder, environment and arguments. When it has ended, it tells
-the resident what it saw and printed.
+First it takes over what the caller has: streams, descriptors, folder, environment and arguments. When the command line
+has ended, it tells the resident what it has looked at and printed.
 """
 
 import array
@@ -25,6 +25,7 @@ from . import memo, witness
 if TYPE_CHECKING:
 	from _typeshed import ReadableBuffer
 
+TOOL = "resident"
 TOLD_OF_INPUT = frozenset(("__class__", "closed", "encoding", "errors", "flush", "isatty", "mode", "name"))
 
 
@@ -34,11 +35,11 @@ class Request(NamedTuple):
 	argv: List[str]
 	environ: Dict[str, str]
 	numbers: List[int]
-	"""Of the descriptors that come with it, the streams first."""
+	"""The numbers of the descriptors that come with the request, those of the streams first."""
 
 
-class Told(TypedDict, total=False):
-	"""What a child tells the resident when it has ended."""
+class ChildReport(TypedDict, total=False):
+	"""What a child tells the resident at its end."""
 
 	digests: Dict[str, Tuple[witness.Signature, bytes]]
 	memo: memo.Facts
@@ -47,11 +48,11 @@ class Told(TypedDict, total=False):
 
 
 class Stream(io.FileIO):
-	"""A standard stream that remembers what goes through it."""
+	"""A standard stream that remembers what is written to it."""
 
 	chunks: List[Tuple[int, bytes]] = []
 	is_held = False
-	"""It has nobody to write to yet."""
+	"""Whether output is held back, since there is no caller yet."""
 
 	def write(self, data: "ReadableBuffer") -> int:
 		if witness.Witness.active is not None or Stream.is_held:
@@ -62,7 +63,7 @@ class Stream(io.FileIO):
 
 
 class Input(io.TextIOWrapper):
-	"""Standard input, of which only some may be asked without a word."""
+	"""Standard input. If a run reads it, there is no memo of that run."""
 
 	def __getattribute__(self, name: str) -> object:
 		if name not in TOLD_OF_INPUT:
@@ -77,7 +78,7 @@ class Input(io.TextIOWrapper):
 
 
 def open_stream(fd: int, model: TextIO) -> TextIO:
-	"""A stream of Python as the interpreter makes it at its start; ``model`` is our own."""
+	"""A stream such as the interpreter makes it at its start, like ``model``, which is our own one."""
 	raw = Stream(fd, "rb" if fd == 0 else "wb", closefd=False)
 	raw.name = model.name
 	direct = getattr(model, "write_through", False)
@@ -95,7 +96,7 @@ def open_stream(fd: int, model: TextIO) -> TextIO:
 
 
 def take_streams() -> None:
-	"""Have streams of the caller's where ours were, and what Waf makes of a terminal when it is imported."""
+	"""Replace our streams by the caller's, and import those modules of Waf's again that look for a terminal."""
 	for fd, name in enumerate(("stdin", "stdout", "stderr")):
 		stream = open_stream(fd, getattr(sys, "__%s__" % name))
 		setattr(sys, name, stream)
@@ -108,7 +109,7 @@ def take_streams() -> None:
 
 
 class Digests:
-	"""Digests of files by their signatures, which spare reading those again that have not changed."""
+	"""The digests of files by their signatures, so that unchanged files are not read again."""
 
 	def __init__(self) -> None:
 		self.known: Dict[str, Tuple[witness.Signature, bytes]] = {}
@@ -116,11 +117,13 @@ class Digests:
 		self.mounts: Optional[memo.Mounts] = None
 		self.devices: Dict[int, bool] = {}
 		self.looked: Dict[str, Optional[witness.Signature]] = {}
-		"""Of files that were looked at just before the first task, for as long as nothing was done."""
+		"""The signatures of files that were looked at just before the first task. They hold until a task has run."""
 
 	def install(self) -> None:
-		"""Have Waf ask here first."""
+		"""Have Waf's ``h_file`` ask here first."""
 		from waflib import Utils
+
+		from ..hooks import lifecycle
 
 		stock: Callable[[object], bytes] = Utils.h_file
 		algorithm = Utils.md5
@@ -146,7 +149,7 @@ class Digests:
 			return digest
 
 		h_file.__doc__ = stock.__doc__
-		Utils.h_file = h_file
+		lifecycle.find().replace(TOOL, "Utils.h_file", h_file)
 
 	def trusts(self, device: int, place: str) -> bool:
 		"""Tell whether the times of files on this device can be trusted."""
@@ -163,7 +166,7 @@ class Digests:
 
 
 class Child:
-	"""The process that runs a command line as the caller's own would."""
+	"""Runs a command line as the caller's own process would."""
 
 	def __init__(self, request: Request, digests: Digests, why: str, seen: Optional["witness.Witness"] = None) -> None:
 		self.request = request
@@ -173,7 +176,7 @@ class Child:
 		self.times: List[str] = []
 
 	def run(self) -> int:
-		"""The exit status."""
+		"""Run the command line, and return its exit status."""
 		self.take_place()
 		from waflib import Context, Scripting
 
@@ -213,9 +216,13 @@ class Child:
 		take_streams()
 		from waflib import Utils
 
+		from ..hooks import lifecycle
+
 		self.digests.mounts = memo.Mounts.read()
 		self.digests.install()
-		Utils.alloc_process_pool = lambda n, force=False: None  # a worker is made for the first command that wants one
+		build = lifecycle.find()
+		# Waf makes a worker process for the first command that needs one
+		build.replace(TOOL, "Utils.alloc_process_pool", lambda n, force=False: None)
 		show = Utils.Timer.__str__
 
 		def note(timer: object) -> str:
@@ -223,13 +230,13 @@ class Child:
 			self.times.append(text)
 			return text
 
-		Utils.Timer.__str__ = note
+		build.replace(TOOL, "Utils.Timer.__str__", note)
 
-	def tell(self, status: int) -> Told:
-		"""What the resident shall know."""
+	def tell(self, status: int) -> ChildReport:
+		"""What the resident is told of this run."""
 		from waflib import Logs
 
-		told: Told = {"digests": self.digests.new}
+		told: ChildReport = {"digests": self.digests.new}
 		seen = self.seen
 		if status:
 			seen.hinder("the status %d" % status)
@@ -258,7 +265,7 @@ def caller_interrupted() -> int:
 
 
 def is_trusted(path: str) -> bool:
-	"""Tell whether code is the interpreter's, ours, or Waf's but for its extras."""
+	"""Tell whether code is the interpreter's, ours, or Waf's own without its extras."""
 	import waflib
 
 	waf = os.path.dirname(os.path.abspath(waflib.__file__)) + os.sep
@@ -268,7 +275,7 @@ def is_trusted(path: str) -> bool:
 
 
 def run_child(request: Request, digests: Digests, why: str, report: int, fds: List[int]) -> None:
-	"""All that a forked process does."""
+	"""The body of the forked process."""
 	status = 1
 	try:
 		begin_group()
@@ -285,7 +292,7 @@ def run_child(request: Request, digests: Digests, why: str, report: int, fds: Li
 
 
 def begin_group() -> None:
-	"""Be a process group of our own, which signals do to what they do to any."""
+	"""Begin a process group of our own, in which signals have their usual effect."""
 	os.setpgid(0, 0)
 	for number in (signal.SIGCHLD, signal.SIGTERM):
 		signal.signal(number, signal.SIG_DFL)
@@ -293,9 +300,9 @@ def begin_group() -> None:
 	signal.set_wakeup_fd(-1)
 
 
-def write_report(report: int, told: Told) -> None:
+def write_report(report: int, told: ChildReport) -> None:
 	try:
-		data = marshal.dumps(told)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
+		data = marshal.dumps(told)  # type: ignore[arg-type]  # for the stubs, a TypedDict is no dict
 	except ValueError:
 		data = marshal.dumps({"reason": "it asked the system with what cannot be kept"})
 	with open(report, "wb") as f:
@@ -303,7 +310,7 @@ def write_report(report: int, told: Told) -> None:
 
 
 def take_descriptors(report: int, fds: List[int], numbers: List[int]) -> int:
-	"""Have these descriptors under their numbers, and of all others only the report; its new number."""
+	"""Give these descriptors their numbers, and close all others but the report. Returns the report's new number."""
 	above = max(*fds, *numbers, *map(int, os.listdir("/proc/self/fd"))) + 1
 	high = [os.dup2(fd, above + count, inheritable=False) for count, fd in enumerate((report, *fds))]
 	os.closerange(3, above)
@@ -315,7 +322,7 @@ def take_descriptors(report: int, fds: List[int], numbers: List[int]) -> int:
 
 
 def receive_request(sock: socket.socket) -> Tuple[bytes, List[int]]:
-	"""What was sent with a length before it, and the descriptors that came with it."""
+	"""A message that begins with its length, and the descriptors that came with it."""
 	space = socket.CMSG_SPACE((caller.MOST_DESCRIPTORS + 1) * array.array("i").itemsize)
 	data, ancillary, _, _ = sock.recvmsg(1 << 16, space, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
 	fds = array.array("i")

@@ -1,7 +1,7 @@
 """
-What a run has seen and printed, kept to answer for it as long as all of that is as it was.
+Memos: what a run has looked at and printed. A memo answers for the run as long as nothing of that has changed.
 
-Pure but for looking at files; it has no idea of what Waf is. A memo is made of what ``marshal`` can carry.
+It does nothing but look at files, and knows nothing of Waf. A memo consists of values that ``marshal`` can write.
 """
 
 import os
@@ -12,20 +12,20 @@ from . import witness
 LOCAL = witness.names(
 	"bcachefs btrfs erofs ext2 ext3 ext4 f2fs jfs nilfs2 overlay ramfs reiserfs rootfs squashfs tmpfs xfs zfs"
 )
-"""File systems whose status is never an old one that was remembered, and shows every change."""
+"""File systems whose status is always up to date and shows each change."""
 
-KIND = 0o170000  # of a mode: the kind of file
+KIND = 0o170000  # the bits of a mode with the kind of file
 
 Chunk = Tuple[int, bytes]
 Piece = Tuple[int, Optional[bytes]]
-"""Bytes for a descriptor, or the place where the time that the run took is shown."""
+"""Bytes for a descriptor; None stands for the time that the run took."""
 
 
 T = TypeVar("T")
 
 
 class Facts(TypedDict):
-	"""What a run has seen, as a ``Witness`` has noted it, and what it printed."""
+	"""What a run has looked at, as its ``Witness`` has noted it, and what it has printed."""
 
 	files: Dict[str, Optional[witness.Signature]]
 	own: Dict[str, Optional[witness.Signature]]
@@ -38,17 +38,17 @@ class Facts(TypedDict):
 
 
 class Unkept(Exception):
-	"""Why a run is not kept."""
+	"""Raised if a run cannot be kept. The text is the reason."""
 
 	pass
 
 
 class Memo:
-	"""The facts of a run that only looked, and what it printed."""
+	"""The facts of a run that has changed nothing, and what it has printed."""
 
 	def __init__(self, told: Facts, project: str) -> None:
 		self.project = project
-		# a system call with a short path takes two thirds of the time
+		# a system call with a short path takes a third less time
 		self.files, self.near_files = part(told["files"], project)
 		self.kinds, self.near_kinds = part(told["kinds"], project)
 		self.own = told["own"]
@@ -59,7 +59,7 @@ class Memo:
 		self.pieces = told["pieces"]
 
 	def find_change(self) -> str:
-		"""What is not as it was, or nothing."""
+		"""What has changed; empty if nothing has."""
 		return (
 			self.find_near_change()
 			or find_changed_file(self.files)
@@ -72,7 +72,7 @@ class Memo:
 		)
 
 	def find_near_change(self) -> str:
-		"""The same of what is below the project's folder."""
+		"""The same for what is below the project's folder."""
 		try:
 			os.chdir(self.project)
 		except OSError:
@@ -83,7 +83,7 @@ class Memo:
 			os.chdir("/")
 
 	def lists_same(self, place: str, seen: witness.Listed) -> bool:
-		"""Tell whether a folder has the same files in the same order; its own times may differ then."""
+		"""Tell whether a folder has the same files in the same order. Its own times may differ."""
 		signature, names = seen
 		now = witness.signature_of(place)
 		if signature is not None and now == signature:
@@ -100,12 +100,12 @@ class Memo:
 		return True
 
 	def answer(self, seconds: float) -> List[Chunk]:
-		"""What it printed, with the time that it took now."""
+		"""What the run has printed, with the time of this call in it."""
 		return [(fd, show_time(seconds) if data is None else data) for fd, data in self.pieces]
 
 
 def find_changed_file(files: Dict[str, Optional[witness.Signature]]) -> str:
-	"""The first file whose signature is another one; most of a memo's time is here."""
+	"""The first file whose signature has changed. A memo spends most of its time here."""
 	stat, sign = witness.real_stat, witness.sign
 	for place, signature in files.items():
 		try:
@@ -132,7 +132,7 @@ def find_changed_kind(kinds: Dict[str, int]) -> str:
 
 
 def part(facts: Dict[str, T], project: str) -> Tuple[Dict[str, T], Dict[str, T]]:
-	"""Facts of what is elsewhere, and by their shorter paths those of what is below a folder."""
+	"""Split facts: those outside of a folder, and those below it, by their relative paths."""
 	start = project + os.sep
 	far: Dict[str, T] = {}
 	near: Dict[str, T] = {}
@@ -160,7 +160,7 @@ def find_changed(facts: Dict[str, T], look: Callable[[str], object]) -> str:
 
 
 def show_time(seconds: float) -> bytes:
-	"""As Waf shows it; a look at files takes less than a minute."""
+	"""A time as Waf shows it. Answers by a memo take less than a minute."""
 	return ("%.3fs" % seconds).encode()
 
 
@@ -169,9 +169,9 @@ def show_time(seconds: float) -> bytes:
 
 def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Facts:
 	"""
-	The facts of a witness, without what follows from others, and nothing that was printed.
+	The facts of a witness, without those that follow from others, and without output.
 
-	Raises ``Unkept`` where files are not to be trusted.
+	Raises ``Unkept`` if the status of a file cannot be trusted.
 	"""
 	places: Dict[int, str] = {}
 	for facts in (seen.files, seen.own):
@@ -203,7 +203,7 @@ def pack_facts(seen: "witness.Witness", mounts: "Mounts") -> Facts:
 
 
 def cut_pieces(chunks: Sequence[Chunk], times: Sequence[str]) -> List[Piece]:
-	"""What was printed, cut where it shows one of these times."""
+	"""What was printed, cut at the places where it has one of these times."""
 	joined: List[Chunk] = []
 	for fd, data in chunks:
 		if joined and joined[-1][0] == fd:
@@ -226,7 +226,7 @@ def cut_pieces(chunks: Sequence[Chunk], times: Sequence[str]) -> List[Piece]:
 
 
 class Mounts:
-	"""Which file system a path is on."""
+	"""The file systems of paths."""
 
 	def __init__(self, text: str) -> None:
 		self.kinds: Dict[str, str] = {}

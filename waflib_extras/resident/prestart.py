@@ -1,9 +1,10 @@
 """
-A run that is begun before anybody has asked for it, and that halts where Waf would begin with tasks.
+Begins a run before its call, and stops it where Waf would begin with tasks.
 
-A child of the resident does this: it runs the command line with a witness that ends the process *before* it does
-anything that could be noticed outside. When the call comes, it looks whether all that it saw is as it was, takes the
-caller's place and goes on; if not, it ends, and nothing has happened. ``docs/resident.md`` tells why that is safe.
+A child of the resident does this. It runs the command line with a witness that ends the process *before* it does
+anything that has an effect outside. When the call comes, the process checks that nothing has changed that it has looked
+at. If so, it takes over what the caller has, and goes on. If not, it ends without any effect. ``docs/resident.md``
+tells why that is safe.
 """
 
 import contextlib
@@ -30,19 +31,20 @@ if TYPE_CHECKING:
 	from waflib.Task import Task
 	from waflib.Utils import Timer
 
-READY = b"R"  # it has halted
-HINDERED = b"H"  # why it ends, when to try again, and the files with the code that did it
-GOING = b"G"  # it is the caller's now
-GIVEN_UP = b"U"  # what is not as it was
-LATER, SOON, NEXT = range(3)  # when to try again: when the code is another, in a moment, after the next build
-LONGEST = 30  # seconds until it must have halted
+READY = b"R"  # it waits for its call
+HINDERED = b"H"  # why it ends, when to try again, and the files with the code that is the reason
+GOING = b"G"  # it goes on for the caller
+GIVEN_UP = b"U"  # what has changed
+TOOL = "prestart"
+LATER, SOON, NEXT = range(3)  # try again: when the code has changed, soon, or after the next build
+LONGEST = 30  # seconds that a run may take up to its first task
 
 Shape = Union[bool, Tuple[int, ...]]
-"""Of a stream: whether it is a terminal, and if it is one with a size, that."""
+"""What a stream is: the size of its terminal, or whether it is a terminal at all."""
 
 
 class Watcher(witness.Witness):
-	"""A witness that ends the process before it does what cannot be taken back, as long as nobody has called."""
+	"""A witness that ends the process before it does anything with an effect, until the call has come."""
 
 	def __init__(self, refuse: Callable[..., None]) -> None:
 		super().__init__()
@@ -76,10 +78,11 @@ class Watcher(witness.Witness):
 
 class Checks(List[Callable[[], bool]]):
 	"""
-	Looks that a tool repeats when the run goes on, as ``bld.resident_checks``; only in a run that is begun ahead.
+	Functions by which tools check once more what they have looked at, called when the run goes on.
 
-	What a tool sees ``away`` from the witness need not be as it was for the run to go on. So it must add a function
-	that looks again, which is called before anything is done, tells whether all still holds, and does nothing else.
+	What a tool looks at within ``away`` is not recorded, so that the run can go on although it has changed. The tool
+	must therefore add a function that looks again and tells whether the run would still do the same. It is called
+	before anything else is done, and must do nothing else.
 	"""
 
 	@contextlib.contextmanager
@@ -91,7 +94,7 @@ class Checks(List[Callable[[], bool]]):
 			witness.Witness.active = seen
 
 	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]:
-		"""The status of many files, noted as one after the other would be."""
+		"""The status of many files, each noted as if it were asked alone."""
 		seen = witness.Witness.active
 		stat, sign = witness.real_stat, witness.sign
 		found: Dict[str, Optional[os.stat_result]] = {}
@@ -107,23 +110,23 @@ class Checks(List[Callable[[], bool]]):
 		return found
 
 
-class Halt:
-	"""The place where a run waits for its call."""
+class WaitingRun:
+	"""A run that waits for its call."""
 
 	runner: child.Child
-	"""What runs the command line."""
+	"""The object that runs the command line."""
 
 	def __init__(self, sock: socket.socket, project: str) -> None:
 		self.sock = sock
 		self.project = project
 		self.report = -1
-		"""Where the run's report goes; none before it was called."""
+		"""The descriptor for the run's report; -1 before the call."""
 		self.checks = Checks()
 		self.threads: List[threading.Thread] = []
-		"""Those of Waf's scheduler, which begin when the run goes on."""
+		"""The threads of Waf's scheduler. They start when the run goes on."""
 		self.timers: List[Timer] = []
 		self.own: List[int] = []
-		"""Descriptors that are ours."""
+		"""Our own descriptors, which the run may keep open."""
 		self.seen = Watcher(self.refuse)
 
 	# ---- what is told
@@ -132,7 +135,7 @@ class Halt:
 		self.sock.sendall(caller.pack(kind, value))
 
 	def refuse(self, reason: str, again: int = LATER) -> None:
-		"""End; nothing has been done yet."""
+		"""End the run, which has had no effect yet."""
 		witness.Witness.look_away()
 		codes = {code.co_filename for code in self.seen.codes}
 		with contextlib.suppress(OSError):
@@ -147,9 +150,12 @@ class Halt:
 	# ---- the way to it
 
 	def install(self) -> None:
-		"""Have Waf halt when it has its first tasks."""
+		"""Have Waf wait when it has its first tasks."""
 		from waflib import Build, Runner, Utils
 
+		from ..hooks import lifecycle
+
+		build = lifecycle.find()
 		iterate, begin, start = Build.BuildContext.get_build_iterator, Utils.Timer.__init__, threading.Thread.start
 
 		def get_build_iterator(bld: "BuildContext") -> "Iterator[List[Task]]":
@@ -157,8 +163,8 @@ class Halt:
 				if self.seen.is_ahead:
 					with self.ends_all():
 						self.wait(bld)
-					threading.Thread.start = start  # type: ignore[method-assign]  # as it was
-					Utils.Timer.__init__ = begin
+					threading.Thread.start = start  # type: ignore[method-assign]  # Python's own again
+					build.restore(TOOL)
 					for thread in self.threads:
 						start(thread)
 				yield tasks
@@ -172,15 +178,15 @@ class Halt:
 				self.refuse("starts a thread")
 			self.threads.append(thread)
 
-		Build.BuildContext.get_build_iterator = get_build_iterator
-		Build.BuildContext.resident_checks = self.checks
-		Utils.Timer.__init__ = note_timer
-		# a method is replaced, by a function that names its parameter otherwise
+		build.checks = self.checks
+		build.replace(TOOL, "Build.BuildContext.get_build_iterator", get_build_iterator)
+		build.replace(TOOL, "Utils.Timer.__init__", note_timer)
+		# mypy: a method is replaced, by a function whose parameter has another name
 		threading.Thread.start = hold_thread  # type: ignore[assignment,method-assign]
 
 	@contextlib.contextmanager
 	def ends_all(self) -> Iterator[None]:
-		"""Let no error reach Waf, which would write down what it has."""
+		"""Let no error reach Waf, which would store its database then."""
 		try:
 			yield
 		except BaseException as e:
@@ -191,7 +197,7 @@ class Halt:
 			self.give_up("it cannot go on: %s" % e)
 
 	def wait(self, bld: "BuildContext") -> None:
-		"""Halt until the call comes."""
+		"""WaitingRun until the call comes."""
 		witness.Witness.look_away()
 		reason = self.find_obstacle(bld)
 		if reason:
@@ -203,7 +209,7 @@ class Halt:
 			self.refuse(str(e))
 		cwd = os.getcwd()
 		place = os.stat(cwd)
-		os.chdir("/")  # so that file systems can be unmounted
+		os.chdir("/")  # so that the file system can be unmounted
 		gc.collect()
 		if hasattr(gc, "freeze"):
 			gc.freeze()
@@ -224,7 +230,7 @@ class Halt:
 		self.go_on(marshal.loads(data), fds)
 
 	def find_obstacle(self, bld: "BuildContext") -> str:
-		"""Why what is there now cannot be left and taken up again."""
+		"""Why the run cannot wait here and go on later; empty if it can."""
 		if not bld.cmd.startswith("build"):
 			return "the command %s is not one to begin ahead" % bld.cmd
 		if self.runner.times:
@@ -232,14 +238,14 @@ class Halt:
 		if len(os.listdir("/proc/self/task")) > 1:
 			return "it has started a thread"
 		for fd in map(int, os.listdir("/proc/self/fd")):
-			with contextlib.suppress(OSError):  # that of the folder itself is closed by now
+			with contextlib.suppress(OSError):  # the descriptor of the folder itself is closed by now
 				os.fstat(fd)
 				if fd not in self.own:
 					return "it keeps a file open: %s" % os.readlink("/proc/self/fd/%d" % fd)
 		return ""
 
 	def go_on(self, call: Tuple[Dict[str, str], List[int]], fds: List[int]) -> None:
-		"""Be the caller's from here."""
+		"""Take over what the caller has, and go on with the run."""
 		harmless, numbers = call
 		seen = self.seen
 		seen.is_ahead = False
@@ -252,7 +258,7 @@ class Halt:
 				self.give_up("what a tool has looked at changed")
 		witness.Witness.look_away()
 		self.runner.digests.looked = {path: found for path, found in seen.files.items() if path not in before}
-		# from here on there is no way back
+		# from here on the run cannot be given up
 		self.tell(GOING)
 		self.sock.detach()
 		self.report = child.take_descriptors(fds[0], fds[1:], numbers)
@@ -269,7 +275,7 @@ class Halt:
 
 
 def is_called_by(frame: Optional[FrameType], cls: type) -> bool:
-	"""Tell whether an object of a class is being made."""
+	"""Tell whether an object of this class is being made by one of these callers."""
 	while frame is not None:
 		if frame.f_code.co_name == "__init__" and isinstance(frame.f_locals.get("self"), cls):
 			return True
@@ -278,7 +284,7 @@ def is_called_by(frame: Optional[FrameType], cls: type) -> bool:
 
 
 def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
-	"""For each stream of a caller to come a terminal of its size or nothing, and what keeps these terminals open."""
+	"""A terminal of its size, or the null device, per stream of the future caller; and the terminals' other ends."""
 	streams, others = [], []
 	for shape in shapes:
 		if not shape:
@@ -295,27 +301,27 @@ def open_stand_ins(shapes: Tuple[Shape, ...]) -> Tuple[List[int], List[int]]:
 def run_ahead(
 	request: child.Request, shapes: Tuple[Shape, ...], digests: child.Digests, fd: int, project: str, why: str
 ) -> None:
-	"""All that a process does that begins a command line ahead of its call."""
+	"""The body of the process that begins a run ahead of its call."""
 	status = 1
-	halt = Halt(socket.socket(fileno=fd), project)
+	waiting = WaitingRun(socket.socket(fileno=fd), project)
 	try:
 		child.begin_group()
-		signal.alarm(LONGEST)  # ends it, even when the resident has ended
+		signal.alarm(LONGEST)  # ends this process even if the resident has ended
 		streams, others = open_stand_ins(shapes)
 		numbers = [0, 1, 2, *range(10, 10 + len(others))]
-		fd = child.take_descriptors(halt.sock.detach(), streams + others, numbers)
-		halt.sock = socket.socket(fileno=fd)
-		halt.own = [fd, *numbers]
-		run = halt.runner = child.Child(request, digests, why, halt.seen)
+		fd = child.take_descriptors(waiting.sock.detach(), streams + others, numbers)
+		waiting.sock = socket.socket(fileno=fd)
+		waiting.own = [fd, *numbers]
+		run = waiting.runner = child.Child(request, digests, why, waiting.seen)
 		child.Stream.is_held = True
-		halt.install()
+		waiting.install()
 		status = run.run()
-		if halt.report < 0:
-			halt.refuse("it ends before its first task", NEXT)
-		child.write_report(halt.report, run.tell(status))
+		if waiting.report < 0:
+			waiting.refuse("it ends before its first task", NEXT)
+		child.write_report(waiting.report, run.tell(status))
 	except BaseException as e:
-		if halt.report < 0:
-			halt.refuse("%s: %s" % (type(e).__name__, e), NEXT)
+		if waiting.report < 0:
+			waiting.refuse("%s: %s" % (type(e).__name__, e), NEXT)
 		with contextlib.suppress(BaseException):
 			os.write(2, traceback.format_exc().encode())
 		status = status or 1

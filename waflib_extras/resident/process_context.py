@@ -1,15 +1,15 @@
 """
-What decides in which circumstances a process runs, and how much of the machine is left.
+The rights and limits of a process, and the memory that the machine has left.
 
-A resident stands for a caller only where both are the same.
+A resident answers for a caller, or forks for it, only if both have the same rights and limits.
 """
 
 import os
 from typing import List, Tuple
 
-SCARCE = 0.05  # of the machine's memory: with less available it leaves
+SCARCE = 0.05  # of the machine's memory; if less is available, the resident ends
 
-# of the caller, as it must be for an answer to be right, and for a child to be what the caller would be
+# lines of /proc/PID/status: RIGHTS must be equal for an answer, and the others for a child, too
 RIGHTS = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
 BURDENS = ("Umask", "SigBlk", "SigIgn", "Cpus_allowed")
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
@@ -21,13 +21,13 @@ def read_status(pid: int, names: Tuple[str, ...]) -> List[str]:
 
 
 def read_rights(pid: int) -> List[str]:
-	"""What decides which files a process can see."""
+	"""The properties of a process that decide which files it can see."""
 	links = ["ns/" + name for name in NAMESPACES] + ["root"]
 	return read_status(pid, RIGHTS) + [os.readlink("/proc/%d/%s" % (pid, link)) for link in links]
 
 
 def read_burdens(pid: int) -> List[str]:
-	"""What a process hands on to the commands that it starts, besides what a child of ours is given."""
+	"""The properties that a process passes on to its commands, except those that a child of ours is given."""
 	texts = read_status(pid, BURDENS)
 	for name in ("limits", "cgroup", "oom_score_adj"):
 		with open("/proc/%d/%s" % (pid, name), encoding="utf-8", errors="replace") as f:

@@ -1,9 +1,9 @@
 """
-The resident process: Waf, imported and ready, that answers for command lines of one project or forks to run them.
+The resident process of a project. It has imported Waf, and answers command lines or forks to run them.
 
-One thread and one loop. A child is forked for each command line that is not answered from a memo, and has all that the
-caller has: its streams, folder, environment and arguments; where it cannot have it, the caller is refused and does it
-itself. ``docs/resident.md`` tells what is compared.
+It has one thread and one loop. If no memo answers a command line, it forks a child, which gets what the caller has:
+streams, folder, environment and arguments. If that is not possible, it refuses the call, and the caller runs the
+command line itself. ``docs/resident.md`` tells what is compared.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ from . import child, memo, prestart, process_context, sketch, witness
 if TYPE_CHECKING:
 	from ..launcher.residents import Status
 
-IDLE = 1800.0  # seconds without a call until it leaves
-TICK = 5.0  # seconds between looks at whether it is still wanted
+IDLE = 1800.0  # seconds without a call until it ends
+TICK = 5.0  # seconds between two looks whether it is still needed
 PATIENCE = 2.0  # seconds for a request to arrive
 MEMOS = 8
 MOST_RESIDENTS = 8
-UNFIT = 3  # refusals in a row until it leaves to one that fits
+UNFIT = 3  # refusals in succession until it ends, so that one that fits can start
 LETHAL = (signal.SIGTERM, signal.SIGKILL)
-LINGER = 2.0  # seconds from the first of these to the second
+LINGER = 2.0  # seconds between these two signals
 DIGESTS = 200_000  # digests of files that are kept
 
 
 class Unfit(Exception):
-	"""Why a call is refused."""
+	"""Raised if a call is refused. The text is the reason."""
 
 	pass
 
@@ -46,28 +46,28 @@ class Unfit(Exception):
 
 
 class Reader(witness.Witness):
-	"""A witness of our own start, of which only the files count: it may do what it likes besides."""
+	"""A witness of our own start. Only the files count; nothing that the start does is a hindrance."""
 
 	def hinder(self, reason: str) -> None:
 		pass
 
 	def find_fresh(self) -> str:
-		"""A file that was changed so late that a further change might not show."""
+		"""A file that was changed so lately that another change might not show; None if there is none."""
 		return next((place for place, found in self.files.items() if found and witness.is_fresh(found, self.began)), "")
 
 
 class Spec(TypedDict):
-	"""What a resident is for."""
+	"""What a resident is started with."""
 
 	project: str
 	described: bytes
-	"""What ``caller.describe`` says of the process that has started it."""
+	"""The result of ``caller.describe`` in the process that has started it."""
 	folder: str
-	"""Of its socket."""
+	"""The folder of its socket."""
 	path: List[str]
 	waflib: str
 	idle: float
-	"""Seconds without a call until it leaves."""
+	"""The seconds without a call until it ends."""
 
 
 class Work(NamedTuple):
@@ -79,11 +79,11 @@ class Work(NamedTuple):
 	request: child.Request
 	report: int
 	buried: List[float]
-	"""When it was told to end, its caller being gone."""
+	"""When it was sent signals to end, since its caller is gone."""
 
 
 class Call(NamedTuple):
-	"""A command line that is to be run."""
+	"""A command line that has to be run."""
 
 	sock: socket.socket
 	key: sketch.Key
@@ -110,12 +110,12 @@ class Keeper:
 		self.listener: Optional[socket.socket] = None
 		self.sketcher = sketch.Sketcher(self.project, self.digests)
 		self.calls: List[Call] = []
-		"""Those that a sketch was told of, and has not taken yet."""
+		"""Calls that a sketch was told of and has not accepted yet."""
 
 	# ---- its life
 
 	def prepare(self) -> None:
-		"""Import Waf, and note which files that took."""
+		"""Import Waf, and note which files were read for it."""
 		seen = Reader()
 		seen.begin()
 		if self.spec["waflib"]:
@@ -123,6 +123,8 @@ class Keeper:
 		from waflib import Build, Configure, Context, Options, Scripting  # noqa: F401
 
 		import waflib_extras
+
+		from ..hooks import lifecycle  # noqa: F401
 
 		waflib_extras.offer_tools()
 		seen.end()
@@ -199,7 +201,7 @@ class Keeper:
 		self.sketcher.drop()
 
 	def look_around(self) -> None:
-		"""Leave when nobody wants us any more."""
+		"""Leave when the resident is not needed any more."""
 		if self.leaving:
 			return
 		try:
@@ -267,7 +269,7 @@ class Keeper:
 			sock.close()
 
 	def respond(self, sock: socket.socket, pid: int, request: child.Request, fds: List[int]) -> None:
-		"""Answer from a memo, or fork; refuse where neither would be what the caller itself does."""
+		"""Answer from a memo, or fork. Refuse if neither would do what the caller would do."""
 		began = time.perf_counter()
 		try:
 			if request.described != self.described or len(fds) != len(request.numbers):
@@ -307,7 +309,7 @@ class Keeper:
 		self.begin(Call(sock, key, request, fds))
 
 	def begin(self, call: Call) -> None:
-		"""Have a command line run: by the process that has begun it already, or by one that begins now."""
+		"""Have a command line run, by the process that has begun it ahead or by a new one."""
 		if self.sketcher.is_fit() and self.sketcher.call(call.key, call.request, call.fds, self.open_report()):
 			self.calls.append(call)
 		else:
@@ -330,21 +332,21 @@ class Keeper:
 		self.start(pid, report, call)
 
 	def start(self, pid: int, report: int, call: Call) -> None:
-		"""A process runs the command line from now on."""
+		"""Note that a process runs the command line from now on."""
 		with contextlib.suppress(OSError):
 			os.setpgid(pid, pid)
 		self.works[pid] = Work(pid, call.sock, call.key, call.request, report, [])
 		call.sock.sendall(caller.pack(caller.STARTED, pid))
 
 	def sketch(self) -> None:
-		"""Begin a command line ahead of its call."""
+		"""Begin a run ahead of its call, if one is due."""
 		if process_context.is_memory_scarce(2 * process_context.SCARCE):
 			self.sketcher.give_up("memory is short")
 		elif self.sketcher.begin():
 			self.count("sketched")
 
 	def hear_sketch(self) -> None:
-		"""What became of a command line that was begun, or is to go on."""
+		"""Read what a sketch tells: it is ready, goes on, or has given up."""
 		call = self.calls[0] if self.calls else None
 		pid, report = self.sketcher.pid, self.sketcher.report
 		changed = self.sketcher.hear()
@@ -360,19 +362,19 @@ class Keeper:
 				self.count("thawed")
 				self.start(pid, report, call)
 		except OSError:
-			pass  # the caller has gone; its process hears of it
+			pass  # the caller has gone, which its process notices
 		finally:
 			self.let_go(call.sock, call.fds)
 
 	def forget_calls(self, fd: int) -> None:
-		"""A caller has gone before its command was begun."""
+		"""Forget the calls of a caller that has gone before its command was begun."""
 		for call in [call for call in self.calls if call.sock.fileno() == fd]:
 			self.sketcher.drop()
 			self.calls.remove(call)
 			self.let_go(call.sock, call.fds)
 
 	def hear(self, fd: int) -> None:
-		"""Signals from a caller, or its end."""
+		"""Read signals from a caller, or notice its end."""
 		for work in self.works.values():
 			if work.sock.fileno() == fd and not work.buried:
 				try:
@@ -387,7 +389,7 @@ class Keeper:
 					work.buried.append(time.monotonic())
 
 	def bury(self) -> None:
-		"""End what has not ended by itself."""
+		"""End those processes of lost callers that have not ended by themselves."""
 		for work in self.works.values():
 			if work.buried and time.monotonic() - work.buried[0] > LINGER:
 				send_signal(work.pid, LETHAL[1])
@@ -402,7 +404,7 @@ class Keeper:
 			self.last = time.monotonic()
 			code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 			if work.buried:
-				send_signal(pid, LETHAL[1])  # what it has left behind
+				send_signal(pid, LETHAL[1])  # ends the processes that it has left
 			with contextlib.suppress(OSError):
 				work.sock.sendall(caller.pack(caller.ENDED, code))
 			work.sock.close()
@@ -411,12 +413,12 @@ class Keeper:
 				self.sketcher.order(work.key, work.request)
 
 	def learn(self, work: Work) -> None:
-		"""Keep what a child has found out."""
+		"""Keep the memo and the digests of a child."""
 		with open(work.report, "rb") as f:
 			f.seek(0)
 			data = f.read()
 		try:
-			told: child.Told = marshal.loads(data) if data else {"reason": "it was ended"}
+			told: child.ChildReport = marshal.loads(data) if data else {"reason": "it was ended"}
 		except (ValueError, EOFError, TypeError):
 			told = {"reason": "its report is not understood"}
 		self.digests.known.update(told.get("digests", {}))
@@ -448,15 +450,15 @@ class Keeper:
 
 
 def send_signal(pid: int, number: int) -> None:
-	"""Signal a child and its commands, as a terminal does."""
+	"""Send a signal to a child and its commands, as a terminal does."""
 	try:
 		os.killpg(pid, number)
 	except (OSError, ValueError):
-		pass  # it has ended
+		pass  # it has ended already
 
 
 def is_gone(sock: socket.socket) -> bool:
-	"""Tell whether a caller has given up, so that nothing must be begun for it."""
+	"""Tell whether a caller has gone, so that nothing may be begun for it."""
 	sock.setblocking(False)
 	try:
 		return not sock.recv(1, socket.MSG_PEEK)
@@ -482,7 +484,7 @@ def make_key(request: child.Request, fds: List[int]) -> sketch.Key:
 
 
 def make_room(folder: str) -> None:
-	"""Have the oldest of too many residents leave."""
+	"""If there are too many residents, have the oldest one end."""
 	found = []
 	for name in os.listdir(folder):
 		if name.startswith(caller.PREFIX) and name.endswith(caller.SUFFIX):
@@ -491,7 +493,7 @@ def make_room(folder: str) -> None:
 				found.append((os.stat(path).st_mtime, path))
 	for _, path in sorted(found)[: max(len(found) - MOST_RESIDENTS + 1, 0)]:
 		with contextlib.suppress(OSError):
-			os.unlink(path)  # it sees that its socket is gone
+			os.unlink(path)  # the process notices that its socket is gone, and ends
 
 
 def main(spec: Spec) -> None:

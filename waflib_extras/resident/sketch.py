@@ -1,8 +1,8 @@
 """
-What the resident does about runs that are begun ahead of their calls: when, for which command line, and when no more.
+Decides when a run is begun ahead of its call, and for which command line.
 
-There is one at most, a *sketch*: the command line that ran last, begun anew as soon as what that has written is old
-enough to be trusted. ``halt`` is the other end.
+There is at most one such run, a *sketch*. It is of the command line that ran last, and begins as soon as the files that
+this has written are old enough to be trusted. ``prestart`` has the code that runs in the sketch's process.
 """
 
 import array
@@ -17,20 +17,20 @@ from typing import Dict, Final, List, NamedTuple, Optional, Set, Tuple
 from ..launcher import caller
 from . import child, prestart, process_context, witness
 
-REST = 0.12  # seconds after a build in which what it wrote might still be changed without showing
-TRIES = 5  # each waits twice as long as the one before
+REST = 0.12  # seconds after a build, within which a change of what it has written might not show
+TRIES = 5  # the pause before each is twice as long as the one before
 PATIENCE = 2.0  # seconds for a message that has begun to arrive
 REMEMBERED = 8  # command lines that cannot be begun ahead
-SHAPES: Final = 3  # where a key has the terminals
+SHAPES: Final = 3  # the position of the terminals in a key
 
 
 Key = Tuple[str, Tuple[str, ...], Tuple[Tuple[str, str], ...], Tuple[prestart.Shape, ...]]
-"""What must be equal for a run to be the same: its folder, arguments, variables, and the terminals of its streams."""
+"""What a run depends on: its folder, arguments, variables, and the terminals of its streams."""
 Files = Dict[str, Optional[witness.Signature]]
 
 
-class Order(NamedTuple):
-	"""A command line that is to be begun."""
+class Sketch(NamedTuple):
+	"""A command line that is to be begun ahead of its call."""
 
 	key: Key
 	request: child.Request
@@ -42,44 +42,44 @@ class Sketcher:
 	def __init__(self, project: str, digests: child.Digests) -> None:
 		self.project = project
 		self.digests = digests
-		self.wanted: Optional[Order] = None
+		self.wanted: Optional[Sketch] = None
 		self.last: Optional[Tuple[Key, child.Request]] = None
-		"""What was begun last: to be begun again after something else has run."""
+		"""The last command line that was begun. It is begun again after another one has run."""
 		self.pid = 0
 		self.sock: Optional[socket.socket] = None
-		"""To the process that has begun; none if there is no such process."""
-		self.order_of: Optional[Order] = None
-		"""What that has begun."""
+		"""The connection to the process of the sketch; None if there is none."""
+		self.order_of: Optional[Sketch] = None
+		"""What that process has begun."""
 		self.is_ready = False
 		self.report = -1
-		"""Of the call that it was told of; none before."""
+		"""The report of the call that it was told of; -1 before."""
 		self.ended: Set[int] = set()
 		self.hopeless: Dict[Key, Tuple[str, Files]] = {}
-		"""Why command lines cannot be begun ahead, and the code that says so, which may change."""
+		"""By command line that cannot be begun ahead: the reason, and the code that is the reason, which may change."""
 		self.reason = "nothing was built yet"
 
 	# ---- whether and when
 
 	def order(self, key: Key, request: child.Request) -> None:
-		"""Begin this one soon; if it is none to begin, the one before it."""
+		"""Begin this command line soon; or the one before, if this is not to be begun ahead."""
 		if not may_begin(request.argv):
 			if self.last is None:
 				return
 			key, request = self.last
 		self.last = key, request
-		self.wanted = Order(key, request, time.monotonic() + REST, 0)
+		self.wanted = Sketch(key, request, time.monotonic() + REST, 0)
 
 	def left(self) -> float:
-		"""Seconds until there is something to begin."""
+		"""The seconds until a run is to be begun."""
 		return self.wanted.due - time.monotonic() if self.wanted else float(1 << 20)
 
 	def has(self, key: Key) -> bool:
-		"""This command line was begun, or will be."""
+		"""Tell whether this command line was begun or will be."""
 		orders = (self.wanted, self.order_of)
 		return any(order is not None and order.key == key for order in orders) or self.is_hopeless(key)
 
 	def is_hopeless(self, key: Key) -> bool:
-		"""It could not be begun, and what it was that hindered it is as it was."""
+		"""Tell whether a command line could not be begun ahead, for a reason that has not changed."""
 		if key not in self.hopeless:
 			return False
 		reason, files = self.hopeless[key]
@@ -96,7 +96,7 @@ class Sketcher:
 	# ---- the process
 
 	def begin(self) -> bool:
-		"""Begin what is due; not if that cannot be."""
+		"""Begin the run that is due, if possible."""
 		self.drop()
 		order, self.wanted = self.wanted, None
 		if order is None or self.is_hopeless(order.key):
@@ -116,7 +116,7 @@ class Sketcher:
 		return True
 
 	def drop(self) -> None:
-		"""End what was begun."""
+		"""End the run that was begun."""
 		if self.sock is None:
 			return
 		with contextlib.suppress(OSError):
@@ -145,14 +145,14 @@ class Sketcher:
 	# ---- calls
 
 	def is_fit(self) -> bool:
-		"""What has begun runs in the circumstances in which we do, as who calls was found to."""
+		"""Tell whether the sketch's process still has our rights and limits, which the caller has, too."""
 		try:
 			return self.is_ready and process_context.read_burdens(self.pid) == process_context.read_burdens(os.getpid())
 		except (OSError, IndexError):
 			return False
 
 	def call(self, key: Key, request: child.Request, fds: List[int], report: int) -> bool:
-		"""Have the process take a call, if it has begun that command line; what it answers is heard later."""
+		"""Give a call to the process, if it has begun this command line. Its answer is read later."""
 		if not self.is_ready or self.sock is None or self.order_of is None or self.order_of.key != key:
 			os.close(report)
 			return False
@@ -171,7 +171,7 @@ class Sketcher:
 		return True
 
 	def hear(self) -> Optional[str]:
-		"""Hear what the process says; if it was called, why it does not go on, which is empty if it does."""
+		"""Read what the process tells. If it was called, returns why it does not go on; empty if it does."""
 		assert self.sock is not None and self.order_of is not None
 		try:
 			kind, value = caller.receive(self.sock)
@@ -183,7 +183,7 @@ class Sketcher:
 			self.reason = ""
 			return None
 		if kind == prestart.GOING:
-			# it is the caller's now, and the report and the process are those of that
+			# report and process belong to the caller from now on
 			self.sock.close()
 			self.sock = None
 			self.report = -1
@@ -200,8 +200,8 @@ class Sketcher:
 			self.note(order, "it was ended, or took too long", prestart.NEXT, {})
 		return None
 
-	def note(self, order: Order, reason: str, again: int, files: Files) -> None:
-		"""Remember why a command line could not be begun; try once more where that may be otherwise soon."""
+	def note(self, order: Sketch, reason: str, again: int, files: Files) -> None:
+		"""Remember why a command line could not be begun. Try again if the reason may vanish soon."""
 		self.reason = reason
 		if again == prestart.LATER:
 			self.hopeless[order.key] = reason, files
@@ -212,12 +212,12 @@ class Sketcher:
 			self.wanted = order._replace(due=time.monotonic() + REST * 2**tries, tries=tries)
 
 	def tell(self) -> str:
-		"""Why nothing is begun; empty if something is."""
+		"""Why no run is begun ahead; empty if one is."""
 		return "" if self.is_ready else self.reason
 
 
 def may_begin(argv: List[str]) -> bool:
-	"""Tell whether this is a build, and one of those that say nothing else than what they do."""
+	"""Tell whether this is a build without options such as ``-v`` that change its messages."""
 	words = argv[1:]
 	return all(
 		not (word.startswith("--zones") or word == "--verbose" or (word[1:2] != "-" and "v" in word))

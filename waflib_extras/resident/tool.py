@@ -19,23 +19,18 @@ watched.install()
 from waflib_extras.resident import server
 server.main(spec)
 """
-LONGEST = 96  # bytes of a socket's path, which the kernel holds 107 of, and some are for its process while it begins
+LONGEST = 96  # bytes of a socket's path; the kernel allows 107, and the socket has a longer name at first
 
 if TYPE_CHECKING:
 	from .server import Spec
 
 
-class State:
-	installed = False
-
-
 def options(opt: Options.OptionsContext) -> None:
-	if State.installed:
+	if opt.parser.get_option("--no-resident"):
 		return
-	State.installed = True
 	group = opt.add_option_group("resident options")
-	group.add_option("--no-resident", action="store_true", default=False, dest="no_resident", help="run Waf here")
-	# these never reach Waf, and are here for --help
+	group.add_option("--no-resident", action="store_true", help="run Waf here")
+	# the launcher handles these; they are here for --help
 	group.add_option("--resident-list", action="store_true", help="show the resident processes of this user")
 	group.add_option("--resident-stop", action="store_true", help="end those of this folder and above")
 	group.add_option("--resident-stop-all", action="store_true", help="end all of this user")
@@ -44,10 +39,10 @@ def options(opt: Options.OptionsContext) -> None:
 
 
 def leave_one() -> None:
-	"""Start the resident of this project, at the end of a run that was not made by one."""
-	start = caller.Told.start
-	if caller.Told.refusal:
-		Logs.debug("resident: done here: %s", caller.Told.refusal)
+	"""Start the resident of this project at the end of a run that no resident has made."""
+	start = caller.Call.start
+	if caller.Call.refusal:
+		Logs.debug("resident: done here: %s", caller.Call.refusal)
 	wanted = not getattr(Options.options, "no_resident", False) and not os.environ.get(caller.OFF)
 	if not wanted or not is_configured() or not sys.executable:
 		return
@@ -78,7 +73,7 @@ def is_configured() -> bool:
 
 
 def find_socket(folder: str, start: "caller.Start") -> str:
-	"""Where the resident of this project listens; nobody may, as after a crash."""
+	"""The path of the socket of this project's resident. A socket without a listener is removed."""
 	path = os.path.join(folder, caller.name_socket(caller.describe(start), Context.run_dir))
 	sock = caller.dial(path)
 	if sock is not None:
@@ -129,4 +124,4 @@ def run_keeper(spec: "Spec", start: "caller.Start") -> None:
 	except OSError as e:
 		Logs.warn("resident: %s: %s (going on without)", sys.executable, e.strerror)
 		return
-	process.returncode = 0  # it outlives us: nobody waits for it
+	process.returncode = 0  # it outlives this process, which does not wait for it

@@ -1,9 +1,9 @@
 """
-The functions and events through which a ``witness`` sees.
+The functions and events through which a ``witness`` notices what a run does.
 
-Two ways together see it all: audit events of the interpreter, for files that are opened, modules, processes and
-sockets; and functions of ``os`` and ``time`` that are replaced by objects which note and then call the real one.
-A function of ``os`` that is not known to be harmless hinders, so that one that is new does, too.
+Audit events of the interpreter tell of opened files, modules, processes and sockets. Functions of ``os`` and ``time``
+are replaced by objects that note the call and then call the real one. A function of ``os`` that is not known to be
+harmless hinders a memo, so that new functions of later versions do so, too.
 """
 
 import grp
@@ -21,7 +21,7 @@ from ..facts import answers
 from . import witness
 from .witness import Path, Witness, hinder, is_standard, kind_of, link_of, names, plain, sign
 
-# functions of os that tell of nothing outside, or of what a caller is compared in, or that only change this process
+# functions of os that tell nothing of the outside or only what is compared with the caller, or change this process
 PURE = names(
 	"""
 	WCOREDUMP WEXITSTATUS WIFCONTINUED WIFEXITED WIFSIGNALED WIFSTOPPED WSTOPSIG WTERMSIG _exit abort close closerange
@@ -32,18 +32,26 @@ PURE = names(
 	"""
 )
 REPEATED = frozenset(("access", "confstr", "cpu_count", "pathconf", "readlink", "sysconf", "uname"))
-"""Those that are asked again to see whether the answer is the same."""
+"""Functions that are called again later to see whether the answer has changed."""
 CLOCKS = names(
 	"""
 	asctime clock_gettime clock_gettime_ns ctime gmtime localtime monotonic monotonic_ns perf_counter perf_counter_ns
 	process_time process_time_ns sleep strftime thread_time thread_time_ns time time_ns
 	"""
 )
-TRUSTED_WITH_CLOCK = ("logging", "threading", "queue", "waflib.Utils")  # they show only what is known to be a time
-SIZES = tuple((fd, 0x5413) for fd in (0, 1, 2))  # TIOCGWINSZ of streams, whose size a memo is kept by
-LOOKS_FOR_LINKS = ("realpath", "_joinrealpath")  # functions of posixpath that ask for nothing else
-LOOKS_FOR_FOLDERS = ("waflib.Scripting",)  # whose only question to a folder's status is which one it is
-LOOKS_FOR_NAMES = ("importlib._bootstrap_external", "_frozen_importlib_external")  # … what files are in it
+TRUSTED_WITH_CLOCK = (
+	"logging",
+	"threading",
+	"queue",
+	"waflib.Utils",
+)  # they show only values that are known to be times
+SIZES = tuple((fd, 0x5413) for fd in (0, 1, 2))  # TIOCGWINSZ of the streams; the sizes are part of a memo's key
+LOOKS_FOR_LINKS = ("realpath", "_joinrealpath")  # functions of posixpath that ask for nothing but links
+LOOKS_FOR_FOLDERS = ("waflib.Scripting",)  # it asks for a folder's status only to identify it
+LOOKS_FOR_NAMES = (
+	"importlib._bootstrap_external",
+	"_frozen_importlib_external",
+)  # it asks for it only to see whether names have changed
 HARMLESS_EVENTS = names(
 	"""
 	builtins.id code.__new__ compile exec function.__new__ gc.get_objects gc.get_referents gc.get_referrers glob.glob
@@ -57,9 +65,9 @@ HARMLESS_EVENTS = names(
 
 class Watched:
 	"""
-	A function with a witness.
+	A function whose calls are noted.
 
-	An object, as a function of Python would become a method where a class keeps one of ``os`` as its attribute.
+	It is an object, since a function would become a method where a class has it as an attribute.
 	"""
 
 	__slots__ = ("__name__", "real")
@@ -170,7 +178,7 @@ class Listing(Watched):
 
 
 class Entry:
-	"""One of what ``os.scandir`` gives: what is asked of it is noted as if the system had been asked."""
+	"""An entry of ``os.scandir``. Questions to it are noted as if the system had been asked."""
 
 	__slots__ = ("name", "path", "real")
 
@@ -189,7 +197,7 @@ class Entry:
 		real = self.real
 		seen = Witness.active
 		if seen is not None:
-			# the system has told it with the name
+			# the system has told the kind with the name
 			kind = stat.S_IFLNK if real.is_symlink() else stat.S_IFDIR if real.is_dir() else 0
 			if not kind:
 				kind = stat.S_IFREG if real.is_file() else link_of(self.path)
@@ -224,7 +232,7 @@ class Entry:
 
 
 class Entries:
-	"""What ``os.scandir`` gives; the names have been noted."""
+	"""The result of ``os.scandir``, whose names were noted."""
 
 	def __init__(self, entries: Iterable["os.DirEntry[str]"]) -> None:
 		self.entries = map(Entry, entries)
@@ -262,7 +270,7 @@ class Move(Watched):
 
 
 class Open(Watched):
-	"""Opening is an audit event, which does not tell of the folder's descriptor."""
+	"""Notes ``dir_fd``, which the audit event of an opened file does not tell."""
 
 	real: Callable[..., int]
 
@@ -273,7 +281,7 @@ class Open(Watched):
 
 
 class Kind(Watched):
-	"""One of the questions of ``os.path`` of which the answer is yes or no."""
+	"""A function of ``os.path`` whose answer is yes or no."""
 
 	__slots__ = ("answer", "find", "links")
 
@@ -308,7 +316,7 @@ class Clock(Watched):
 
 
 class Status(Watched):
-	"""The status of a descriptor: of a stream it tells what a caller has made of it."""
+	"""The status of a descriptor. That of a stream depends on the caller."""
 
 	real: Callable[..., os.stat_result]
 
@@ -319,7 +327,7 @@ class Status(Watched):
 
 
 class Self(Watched):
-	"""The number of this process, which each line of a log asks for."""
+	"""The number of this process, which logging asks for in each record."""
 
 	real: Callable[..., int]
 
@@ -350,7 +358,7 @@ KINDS: Tuple[Tuple[str, Callable[[Path], int], Callable[[int], bool]], ...] = (
 
 
 def hear(event: str, args: Tuple[Any, ...]) -> None:
-	"""An audit event."""
+	"""Handle an audit event."""
 	seen = Witness.active
 	if seen is None:
 		return
@@ -367,7 +375,7 @@ def hear(event: str, args: Tuple[Any, ...]) -> None:
 
 
 def install() -> None:
-	"""Replace the functions, for the life of this process; nothing is noted yet."""
+	"""Replace the functions, as long as this process lives. Nothing is noted yet."""
 	replaced: Dict[int, Watched] = {}
 	for name, real in list(vars(posix).items()):
 		if callable(real) and not isinstance(real, (type, Watched)) and name not in PURE:
@@ -390,12 +398,12 @@ def install() -> None:
 	for supports in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
 		supports.update([replaced[id(real)] for real in supports if id(real) in replaced])
 	sys.addaudithook(hear)
-	answers.Hearer.hear = witness.see_inquiry
-	answers.Hearer.look_away = witness.Witness.looking_away
+	answers.Observer.hear = witness.see_program_call
+	answers.Observer.look_away = witness.Witness.looking_away
 
 
 def replace(holder: object, replaced: Dict[int, Watched], module: str) -> None:
-	"""Have what stands in for functions wherever a module, or a class of it, keeps one."""
+	"""Replace the functions in a module and in its classes."""
 	for name, value in list(vars(holder).items()):
 		if id(value) in replaced:
 			setattr(holder, name, replaced[id(value)])

@@ -1,11 +1,11 @@
 """
-What a process sees of the world: every file that it looks for, looks at, lists or reads, and whatever it does besides.
+Notes what a process looks at: each file that it looks for, lists or reads, and anything else that it does.
 
-A run that only looked gives the same answer again as long as everything that it saw is as it was; its facts are kept
-for that. Whatever else it does (writes, starts a process, reads the clock, asks the network …) hinders that, and the
-first such thing is the reason that is told.
+A run that has only looked gives the same answer again as long as nothing has changed that it has looked at. Anything
+else that it does (writing, starting a process, reading the clock, using the network) hinders a memo. The first such
+thing is told as the reason.
 
-``watched`` has the functions and events through which it is seen. Knows nothing of Waf.
+``watched`` has the functions and events through which this is noticed. It knows nothing of Waf.
 """
 
 import contextlib
@@ -17,14 +17,14 @@ import time
 from types import CodeType
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple, TypeVar, Union
 
-from ..facts import answers
+from ..facts import answers, stamps
 
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 Signature = Tuple[int, ...]
 Listed = Tuple[Optional[Signature], Optional[List[str]]]
-"""A folder, and what is in it; none where there is no folder."""
+"""The signature of a folder, and the names in it; None if there is no folder."""
 Question = Tuple[str, Tuple[Any, ...]]
-"""A function, or ``PROGRAM``, and what it was given."""
+"""A function, or ``PROGRAM``, and its arguments: a question that can be asked again."""
 K = TypeVar("K")
 V = TypeVar("V")
 real_stat = posix.stat
@@ -32,9 +32,7 @@ real_lstat = posix.lstat
 real_listdir = posix.listdir
 real_time_ns = time.time_ns
 
-JUST_NOW = 100_000_000  # ns: a file that was changed so late may be changed again without that showing in its times
-JUST_NOW_COARSE = 2_100_000_000  # the same where times have only whole seconds
-NO_CONTENT = ("/proc/", "/sys/", "/dev/")  # what is read there is not told by sizes and times
+NO_CONTENT = ("/proc/", "/sys/", "/dev/")  # the content of files there may change without their sizes and times
 
 
 def names(text: str) -> FrozenSet[str]:
@@ -42,9 +40,9 @@ def names(text: str) -> FrozenSet[str]:
 
 
 PROGRAM = "what a program tells"
-"""In place of a name, where a program was asked."""
+"""Stands for the name of the function if a program was asked."""
 
-# names by which code gets at what is not seen: the clock, chance, or the system without functions of os
+# names by which code can use what is not noticed: the clock, random numbers, or the system without functions of os
 UNSEEN_NAMES = names(
 	"""
 	_ctypes _io _posixsubprocess cffi crypt ctypes curses datetime dbm getpass grp posix pwd random readline resource
@@ -54,7 +52,7 @@ UNSEEN_NAMES = names(
 
 
 def sign(found: os.stat_result) -> Signature:
-	"""All of a file's status that shows a change, but when it was read last."""
+	"""All parts of a file's status that show a change. The time of the last access is not among them."""
 	return (
 		found.st_mode,
 		found.st_ino,
@@ -68,11 +66,11 @@ def sign(found: os.stat_result) -> Signature:
 	)
 
 
-CHANGED = 8  # where a signature has the time of the last change of any kind, which nobody can set
+CHANGED = 8  # the position in a signature of the time of the last change of any kind, which no program can set
 
 
 def signature_of(path: Path) -> Optional[Signature]:
-	"""The signature of what is there now, if anything is."""
+	"""The signature of the file at a path now; None if there is none."""
 	try:
 		return sign(real_stat(path))
 	except (OSError, ValueError):
@@ -80,7 +78,7 @@ def signature_of(path: Path) -> Optional[Signature]:
 
 
 def kind_of(path: Path) -> int:
-	"""Which kind of file is there now, 0 for none."""
+	"""The kind of the file at a path now; 0 if there is none."""
 	try:
 		return stat.S_IFMT(real_stat(path).st_mode)
 	except (OSError, ValueError):
@@ -88,7 +86,7 @@ def kind_of(path: Path) -> int:
 
 
 def folder_of(path: Path) -> Optional[Tuple[int, int]]:
-	"""Which folder is there now, if one is."""
+	"""The identity of the folder at a path now; None if there is none."""
 	try:
 		found = real_stat(path)
 	except (OSError, ValueError):
@@ -105,27 +103,26 @@ def link_of(path: Path) -> int:
 
 
 def is_fresh(signature: Signature, now: int) -> bool:
-	"""Tell whether it was changed so late that a further change might not show."""
-	changed = signature[CHANGED]
-	return changed > now - (JUST_NOW if changed % 1_000_000_000 else JUST_NOW_COARSE)
+	"""Tell whether a file was changed so lately that another change might not show."""
+	return stamps.is_recent(signature[CHANGED], now)
 
 
 def hinder(reason: str) -> None:
-	"""Note a reason, if anybody notes anything; another thread may have ended that just now."""
+	"""Note a hindrance, if there is an active witness."""
 	seen = Witness.active
 	if seen is not None:
 		seen.hinder(reason)
 
 
 class Witness:
-	"""The facts of one process, from ``begin`` to ``end``."""
+	"""Notes the facts of a process from ``begin`` to ``end``."""
 
 	active: Optional["Witness"] = None
 
 	def __init__(self) -> None:
 		self.files: Dict[str, Optional[Signature]] = {}
 		self.own: Dict[str, Optional[Signature]] = {}
-		"""Of links themselves."""
+		"""The signatures of links themselves."""
 		self.folders: Dict[str, Tuple[int, int]] = {}
 		self.kinds: Dict[str, int] = {}
 		self.links: Dict[str, int] = {}
@@ -146,14 +143,14 @@ class Witness:
 
 	@classmethod
 	def look_away(cls) -> Optional["Witness"]:
-		"""Note nothing until the witness that is returned is active again."""
+		"""Note nothing until the returned witness is made active again."""
 		seen, cls.active = cls.active, None
 		return seen
 
 	@classmethod
 	@contextlib.contextmanager
 	def looking_away(cls) -> Iterator[Optional["Witness"]]:
-		"""Note nothing meanwhile: a resident compares its callers' circumstances by itself."""
+		"""Note nothing within this context."""
 		seen = cls.look_away()
 		try:
 			yield seen
@@ -161,13 +158,13 @@ class Witness:
 			cls.active = seen
 
 	def hinder(self, reason: str) -> None:
-		"""Note why this run cannot stand for another one; nothing more needs to be seen."""
+		"""Note why there can be no memo of this run, and note nothing else from then on."""
 		if not self.hindrance:
 			self.hindrance = reason
 		self.end()
 
 	def place(self, path: Path) -> str:
-		"""The absolute path of one that was given; it stays as it is otherwise."""
+		"""The absolute path of a given one, not changed otherwise."""
 		path = os.fsdecode(path)
 		return path if path.startswith("/") else os.path.join(self.cwd, path)
 
@@ -176,7 +173,7 @@ class Witness:
 			self.hinder("changed while it was looked at: %s" % (key,))
 
 	def see_open(self, path: Union[Path, int], mode: Optional[str], flags: int) -> None:
-		"""A file is about to be opened."""
+		"""Note that a file is about to be opened."""
 		if isinstance(path, int):
 			return self.hinder("makes a stream of descriptor %d" % path)
 		place = self.place(path)
@@ -193,7 +190,7 @@ class Witness:
 		self.keep(self.files, place, signature)
 
 	def see_code(self, code: CodeType) -> None:
-		"""Code is about to be run; what it names is looked at when the run is over."""
+		"""Note code that is about to be run. The names in it are checked when the run is over."""
 		self.codes.append(code)
 
 	def see_list(self, path: Path, names: Optional[Sequence[Union[str, bytes]]]) -> None:
@@ -203,7 +200,7 @@ class Witness:
 		)
 
 	def see_names(self, path: Path) -> None:
-		"""A folder's status was asked for to learn whether other files are in it."""
+		"""Note that a folder's status was asked for to see whether its names have changed."""
 		if self.place(path) not in self.lists:
 			try:
 				names: Optional[Sequence[Union[str, bytes]]] = real_listdir(path)
@@ -212,7 +209,7 @@ class Witness:
 			self.see_list(path, names)
 
 	def find_hindrance(self, is_trusted: Callable[[str], bool]) -> str:
-		"""What hinders, when the run is over; trusted files use what is not seen for nothing that shows."""
+		"""The reason why there is no memo, when the run is over. Trusted code is not searched for names."""
 		for code in self.codes:
 			if not self.hindrance and not is_trusted(code.co_filename):
 				name = find_unseen(code)
@@ -226,7 +223,7 @@ class Witness:
 
 
 def find_unseen(code: CodeType) -> str:
-	"""A name in code by which it may get at what is not seen, if it has one."""
+	"""A name in code by which it can use what is not noticed; empty if there is none."""
 	for name in code.co_names:
 		if not UNSEEN_NAMES.isdisjoint(name.split(".")):
 			return name
@@ -251,17 +248,17 @@ def is_standard(path: str) -> bool:
 
 
 def plain(answer: object) -> object:
-	"""An answer as something that can be kept and compared."""
+	"""An answer as a value that can be stored and compared."""
 	if isinstance(answer, set):
 		return sorted(answer)
 	return tuple(answer) if isinstance(answer, tuple) else answer
 
 
 def ask_again(name: str, args: Tuple[Any, ...]) -> object:
-	"""The answer of a repeated function, or of a program, now."""
+	"""The present answer of a repeated function or of a program."""
 	try:
 		if name == PROGRAM:
-			return plain(answers.Inquiry(*args).ask())
+			return plain(answers.ProgramCall(*args).ask())
 		real = getattr(posix, name)
 		return plain(getattr(real, "real", real)(*args))
 	except OSError as e:
@@ -270,8 +267,8 @@ def ask_again(name: str, args: Tuple[Any, ...]) -> object:
 		return ("error", str(e))
 
 
-def see_inquiry(question: answers.Inquiry) -> answers.Answer:
-	"""A program is asked that only looks; that it is started concerns nobody."""
+def see_program_call(question: answers.ProgramCall) -> answers.Answer:
+	"""Note the output of a program that changes nothing. Starting it is no hindrance."""
 	with Witness.looking_away() as seen:
 		answer = question.ask()
 	if seen is not None:

@@ -1,5 +1,5 @@
 """
-What became of a recorded build: a row for each task and command, the lanes they ran in, and sums.
+Makes of a recorded build what is drawn: a row for each task and command, their lanes, and sums.
 """
 
 import bisect
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 	from . import meter
 
-# what a row is; the page and the trace have the same order
+# the kinds of rows; the page and the trace have the same order
 KINDS = ("hit", "miss", "not cacheable", "parked", "spawned", "Waf's own way", "Python", "failed", "cut off")
 HIT, MISS, UNCACHED, PARKED, SPAWNED, OWN_WAY, PYTHON, FAILED, CUT_OFF = range(len(KINDS))
-# how it was started
+# how a command was started
 WAYS = ("", "forked from a parked program", "started from its file")
 FAILURES = (1, 2, 3)  # Task.MISSING, CRASHED, EXCEPTION
 SKIPPED = 8
 LITTLE = 0.005
-"""Seconds of Python around a command that are not worth a row of their own; or a tenth of it."""
+"""Python code around a command has no row of its own if it takes less seconds than this, or less than a tenth."""
 
 
 class Row:
-	"""A task that ran, or a command that one has run, or that nobody's task has run."""
+	"""A task that ran, or a command of such a task, or a command outside of any task."""
 
 	__slots__ = (
 		"blocker",
@@ -64,18 +64,18 @@ class Row:
 		self.sent = start
 		self.heard = end
 		self.queued = 0.0
-		"""Seconds in the engine before it started."""
+		"""How long it waited in the engine before it started, in seconds."""
 		self.ready = 0.0
-		"""When all that it waits for had ended."""
+		"""When all its dependencies had ended."""
 		self.blocker = -1
-		"""The row of the last of those."""
+		"""The row of the dependency that ended last."""
 		self.pauses: Sequence[Tuple[float, float]] = ()
-		"""When a task of Python waited for a slot for its command."""
+		"""When a task of Python code waited until its command had a slot."""
 		self.owner = -1
-		"""The row of the task that has run this command; its time is a part of that one's."""
+		"""The row of the task that has run this command. The command's time is a part of the task's."""
 		self.processor = 0.0
 		self.peak = 0
-		"""KiB."""
+		"""The peak of its memory, in KiB."""
 		self.code = 0
 		self.words = ""
 		self.name = ""
@@ -84,7 +84,7 @@ class Row:
 
 	@property
 	def worked(self) -> float:
-		"""Seconds without those in which it waited for a slot."""
+		"""Its seconds without those in which it waited for a slot."""
 		return self.end - self.start - sum(end - begin for begin, end in self.pauses)
 
 	@property
@@ -94,12 +94,12 @@ class Row:
 
 class Lane(NamedTuple):
 	kind: str
-	"""slot, thread or cache"""
+	"""``slot``, ``thread`` or ``cache``."""
 	number: int
 
 
 class Built(NamedTuple):
-	"""A build that is over, as the page and the trace show it; times in seconds of one clock."""
+	"""A build that is over, as the page and the trace show it. All times are seconds of one clock."""
 
 	name: str
 	outcome: str
@@ -120,7 +120,7 @@ class Built(NamedTuple):
 
 
 def make_build(rec: "recording.Recording") -> Built:
-	"""All that is to be known of a recorded build; it keeps no task."""
+	"""The rows, lanes and sums of a recorded build. The result refers to no task."""
 	rows = collect(rec)
 	lanes = place(rows, rec.jobs)
 	tasks = [number for number, row in enumerate(rows) if row.is_task]
@@ -132,8 +132,8 @@ def make_build(rec: "recording.Recording") -> Built:
 		row.ready = link.ready or stage_begin(rec, row)
 	chain = [tasks[position] for position in graph.longest()]
 	busy = [make_span(rows[n], n) for n in tasks]
-	others = [(sample.at, sample.others) for sample in rec.gauge.samples]
-	scene = idle.Scene(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
+	others = [(sample.at, sample.others) for sample in rec.sampler.samples]
+	surroundings = idle.Circumstances(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
 	for row in rows:
 		describe(row)
 		row.task = None if row.is_task else ""
@@ -150,10 +150,10 @@ def make_build(rec: "recording.Recording") -> Built:
 		lanes=lanes,
 		chain=chain,
 		chain_seconds=sum(rows[n].worked for n in chain),
-		idle=idle.find_idle(scene, busy),
-		main=idle.find_main(scene),
-		samples=rec.gauge.samples,
-		doings=rec.gauge.doings,
+		idle=idle.find_idle(surroundings, busy),
+		main=idle.find_main(surroundings),
+		samples=rec.sampler.samples,
+		doings=rec.sampler.doings,
 		about=recording.describe_process(),
 	)
 
@@ -163,7 +163,7 @@ def make_span(row: Row, number: int) -> "idle.Span":
 
 
 def stage_begin(rec: "recording.Recording", row: Row) -> float:
-	"""When there was a task that waits for none."""
+	"""When a task could begin that has no dependency."""
 	return rec.posts[row.stage][1] if row.stage < len(rec.posts) else rec.begun
 
 
@@ -180,7 +180,7 @@ def find_chains(rec: "recording.Recording", rows: List[Row], tasks: List[int]) -
 
 
 def collect(rec: "recording.Recording") -> List[Row]:
-	"""A row for each thing that ran, in the order of their starts."""
+	"""A row for each task and command that ran, in the order of their starts."""
 	rows = [make_command(*each) for each in rec.commands]
 	calls: Dict[Task, List[Row]] = {}
 	strays = []
@@ -233,9 +233,9 @@ def make_command(
 	"""
 	The row of a command that the engine ran, or answered from its cache.
 
-	The engine tells how long it waited and ran, and not since when. A thread that waits for this command alone is
-	``prompt`` to hear of its end, but may have connected first, which takes long if an engine has to start. Waf's own
-	thread has sent it over a connection that is there, and hears of its end when there is time.
+	The engine tells how long the command waited and ran, but not when it began. A thread that waits for this command
+	alone hears of its end at once (``is_prompt``), but may have had to connect and to start an engine before. Waf's own
+	thread has sent the command over an open connection, and hears of its end when it has time.
 	"""
 	queued, wall = outcome.queued / 1e6, outcome.wall / 1e6
 	is_hit = told is not None and told.known == protocol.HIT
@@ -259,12 +259,12 @@ def make_command(
 
 
 def is_all(command: Row, begin: float, end: float) -> bool:
-	"""A task from begin to end is little more than its command."""
+	"""Tell whether a task takes hardly longer than its command."""
 	return (command.sent - begin) + (end - command.heard) <= max(LITTLE, 0.1 * (command.end - command.start))
 
 
 def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
-	"""The same time without overlaps."""
+	"""The same stretches of time, merged where they overlap."""
 	joined: List[Tuple[float, float]] = []
 	for begin, end in sorted(stretches):
 		if joined and begin <= joined[-1][1]:
@@ -275,13 +275,13 @@ def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
 
 
 def is_compiled(task: "Task") -> bool:
-	"""Waf made its ``run`` of a text, so that the task is little more than its command."""
+	"""Tell whether Waf made the task's ``run`` of a text, so that it does hardly more than run its command."""
 	code = getattr(getattr(task.__class__, "run", None), "__code__", None)
 	return code is not None and code.co_name == "f" and code.co_filename == "<string>"
 
 
 def describe(row: Row) -> None:
-	"""Say in words what a row is, now that the task is there still."""
+	"""Describe a row in words, as long as its task is known."""
 	task = row.task
 	if task.__class__ is str:
 		row.name, row.what = task, "command of no task"
@@ -294,7 +294,7 @@ def describe(row: Row) -> None:
 
 
 def find_path(node: "Node") -> str:
-	"""Where a node is, as seen from the build folder or the project."""
+	"""The path of a node, relative to the build folder or the project."""
 	try:
 		path: str = node.bldpath() if node.is_bld() else node.srcpath()
 		return path
@@ -306,7 +306,7 @@ def find_path(node: "Node") -> str:
 
 
 class Lanes:
-	"""Lanes of one kind: each row gets the first that is free."""
+	"""The lanes of one kind. Each row gets the first one that is free."""
 
 	def __init__(self, most: int) -> None:
 		self.most = most
@@ -321,7 +321,7 @@ class Lanes:
 		if free:
 			lane = heapq.heappop(free)
 		elif self.count >= self.most and busy and busy[0][0] < (row.start + row.end) / 2:
-			# there are no more: what seems to overlap is how late one has heard of an end
+			# all are taken: rows overlap where Waf heard of an end late
 			end, lane = heapq.heappop(busy)
 			row.start = min(end, row.end)
 		else:
@@ -332,7 +332,7 @@ class Lanes:
 
 
 def place(rows: List[Row], jobs: int) -> List[Lane]:
-	"""Give every row its lane: slots for commands, threads for Python, one for all hits."""
+	"""Give each row its lane: a slot for a command, a thread for Python code, and one lane for all hits."""
 	kinds: Dict[str, Lanes] = {"slot": Lanes(jobs), "thread": Lanes(1 << 30)}
 	places: List[Optional[Tuple[str, int]]] = []
 	has_hits = False

@@ -1,7 +1,7 @@
 """
-Who waited for whom: the graph of tasks as it was when a build began, and the longest chain through it.
+Which task waited for which: the graph of tasks as it was when a build began, and the longest chain through it.
 
-Pure: knows seconds and objects with ``run_after``, and no build.
+Pure: it knows seconds and objects with ``run_after``, and no build.
 """
 
 from typing import TYPE_CHECKING, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Waiting = Union["Task", "TaskGroup"]
 Heirs = Tuple["TaskGroup", Iterable["Task"]]
-"""A group of tasks, and those that wait for it."""
+"""A group of tasks, and the tasks that wait for it."""
 
 
 class Ran(NamedTuple):
@@ -22,29 +22,29 @@ class Ran(NamedTuple):
 	start: float
 	end: float
 	stage: int
-	"""The number of its build group; those of a group begin when all of the one before have ended."""
+	"""The number of its build group. The tasks of a group begin when all of the group before have ended."""
 	worked: float
-	"""Seconds, without those in which it waited for a slot."""
+	"""Its seconds, without those in which it waited for a slot."""
 
 
 class Link(NamedTuple):
-	"""What is known of a task, or of what stands between tasks."""
+	"""What is known of a task, or of a group of tasks between others."""
 
 	length: float
-	"""Seconds of the longest chain that ends with it."""
+	"""The length of the longest chain that ends with it, in seconds."""
 	before: int
-	"""The last one that ran in that chain before it, by number; -1 if it is the first."""
+	"""The number of the task before it in that chain; -1 if it is the first one."""
 	ready: float
-	"""When the last of those that it waits for had ended."""
+	"""When its last dependency ended."""
 	blocker: int
-	"""Which one that was; -1 if it waits for none."""
+	"""The number of that dependency; -1 if it has none."""
 
 
 NOTHING = Link(0.0, -1, 0.0, -1)
 
 
 class Chains:
-	"""Of tasks that ran, by their number."""
+	"""The chains of tasks that ran. Tasks are known by their numbers."""
 
 	def __init__(
 		self,
@@ -53,23 +53,23 @@ class Chains:
 		heirs: "Iterable[Heirs]",
 		makers: "Dict[Task, Task]",
 	) -> None:
-		"""``groups``: who is in a group of tasks; ``heirs``: groups and who waits for them; ``makers``: by task."""
+		"""``groups`` has the members of groups, ``heirs`` the tasks that wait for a group, ``makers`` is by task."""
 		self.ran = ran
 		self.groups = groups
 		self.makers = makers
 		self.numbers = {each.task: number for number, each in enumerate(ran)}
 		self.of: Dict[Task, List[TaskGroup]] = {}
-		"""By task: the groups of tasks that it waited for, which Waf has taken from it."""
+		"""By task: the groups that it waited for, which Waf has removed from the task."""
 		for group, waiting in heirs:
 			for task in waiting:
 				self.of.setdefault(task, []).append(group)
 		self.links: Dict[Waiting, Link] = {}
 		self.stage = NOTHING
-		"""What everything in this build group waits for."""
+		"""The link that everything in this build group waits for."""
 		self.measure()
 
 	def list_before(self, node: "Waiting") -> "Iterable[Waiting]":
-		"""What a task, or a group of tasks, waits for."""
+		"""The dependencies of a task or of a group."""
 		if node in self.groups:
 			return self.groups[node]
 		found = list(getattr(node, "run_after", ()))
@@ -79,7 +79,7 @@ class Chains:
 		return found
 
 	def measure(self) -> None:
-		"""Find the link of each task; those of a build group may rely on all groups before."""
+		"""Find the link of each task, build group by build group."""
 		longest = NOTHING
 		stage = 0
 		for number in sorted(range(len(self.ran)), key=lambda n: self.ran[n].stage):
@@ -93,7 +93,7 @@ class Chains:
 				longest = Link(longest.length, longest.before, each.end, number)
 
 	def find(self, node: "Waiting") -> Link:
-		"""The link of a node, and of all before it: without recursion, as chains are longer than Python's stack."""
+		"""The link of a node. It is found without recursion, as chains are longer than Python's stack."""
 		links, under_way = self.links, set()
 		left = [node]
 		while left:
@@ -119,7 +119,7 @@ class Chains:
 		for other in before:
 			link = self.links.get(other)
 			if link is None:
-				# it closes a circle
+				# the dependency closes a circle
 				continue
 			own = self.numbers.get(other)
 			if link.length > length or (link.length == length and last < 0):

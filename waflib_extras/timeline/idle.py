@@ -1,7 +1,7 @@
 """
-Which slots were idle, and why: what the others waited for, second by second.
+Which slots were idle, and why.
 
-Pure: knows spans of time and numbers, and no build.
+Pure: it knows spans of time and numbers, and no build.
 """
 
 import bisect
@@ -21,26 +21,26 @@ REASONS = (
 BEFORE, POSTING, BUSY, ENGINE, OTHERS, DEPENDENCY, TAIL, BETWEEN, AFTER = range(len(REASONS))
 MAIN = ("waiting", "busy", "posting", "wscripts", "database")
 NEAR = 1.5
-"""Seconds around a sample for which it tells what other builds do."""
+"""A sample tells for so many seconds around it what other builds do."""
 BRIEF = 0.0005
-"""Seconds without which nothing starts after a dependency has ended."""
+"""A task starts so many seconds after its dependency at the earliest."""
 
 
 class Span(NamedTuple):
-	"""A task that ran: it was sent, began and ended."""
+	"""A task that ran: when it was sent, began and ended."""
 
 	start: float
 	end: float
 	sent: float
 	number: int
 	blocker: int
-	"""The one that it waited for last; -1 for none."""
+	"""The number of the dependency that ended last; -1 for none."""
 	pauses: Sequence[Tuple[float, float]] = ()
-	"""When it waited in the engine, in the middle of its work."""
+	"""When it waited for the engine in the middle of its work."""
 
 
-class Scene(NamedTuple):
-	"""The build around them."""
+class Circumstances(NamedTuple):
+	"""The build around the tasks."""
 
 	begun: float
 	ended: float
@@ -49,21 +49,21 @@ class Scene(NamedTuple):
 	posts: List[Tuple[float, float]]
 	waits: List[Tuple[float, float]]
 	others: List[Tuple[float, int]]
-	"""Samples: when, and how many commands of other builds ran."""
+	"""Samples: the time, and the number of commands that ran for other builds."""
 
 
-# from when to when, so many slots, their reason, and the number of the task that was waited for or -1
+# from when, to when, how many slots, the reason, and the number of the task that was waited for (-1: none)
 Segment = Tuple[float, float, float, int, int]
 
 
 class Idle(NamedTuple):
 	segments: List[Segment]
 	busy: float
-	"""Seconds of slots that were used."""
+	"""The seconds of all slots that were in use."""
 
 
-def find_idle(scene: Scene, spans: List[Span]) -> Idle:
-	"""Every stretch in which fewer tasks ran than slots were there, with its reason."""
+def find_idle(build: Circumstances, spans: List[Span]) -> Idle:
+	"""Each stretch in which fewer tasks ran than there were slots, with its reason."""
 	spans = sorted(spans)
 	running = queued = waiting = posting = scheduled = 0
 	events: List[Tuple[float, int, int]] = []
@@ -73,19 +73,19 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 			events += ((span.sent, 1, 1), (span.start, 1, -1))
 		for begin, end in span.pauses:
 			events += ((begin, 0, -1), (begin, 1, 1), (end, 0, 1), (end, 1, -1))
-	for kind, stretches in enumerate((scene.waits, scene.posts, scene.schedules), 2):
+	for kind, stretches in enumerate((build.waits, build.posts, build.schedules), 2):
 		for begin, end in stretches:
 			events += ((begin, kind, 1), (end, kind, -1))
-	events.append((scene.ended, 0, 0))
+	events.append((build.ended, 0, 0))
 	events.sort()
-	judge = Judge(scene, spans)
+	judge = Judge(build, spans)
 	segments: List[Segment] = []
 	latest: Dict[Tuple[int, int, int], int] = {}
 	busy = 0.0
-	last = scene.begun
+	last = build.begun
 
 	def add(end: float, slots: int, reason: int, blamed: int) -> None:
-		"""Another stretch, or a longer one if this goes on with it."""
+		"""Add a stretch, or make the last one longer if it has the same reason."""
 		place = latest.get((slots, reason, blamed), -1)
 		if place >= 0 and segments[place][1] == last:
 			segments[place] = (segments[place][0], end, slots, reason, blamed)
@@ -95,9 +95,9 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 
 	for at, kind, change in events:
 		if at > last:
-			used = min(running, scene.jobs)
+			used = min(running, build.jobs)
 			busy += used * (at - last)
-			free = scene.jobs - used
+			free = build.jobs - used
 			if free:
 				late = min(free, queued) if scheduled else 0
 				if late:
@@ -120,16 +120,16 @@ def find_idle(scene: Scene, spans: List[Span]) -> Idle:
 
 
 class Judge:
-	"""Knows who is to blame."""
+	"""Finds the reason why slots were idle."""
 
-	def __init__(self, scene: Scene, spans: List[Span]) -> None:
-		self.scene = scene
+	def __init__(self, build: Circumstances, spans: List[Span]) -> None:
+		self.build = build
 		self.spans = spans
 		self.starts = [span.start for span in spans]
 		self.by_number = {span.number: span for span in spans}
 		self.ends = sorted((span.end, span.number) for span in spans)
-		self.times = [at for at, _ in scene.others]
-		self.first = scene.schedules[0][0] if scene.schedules else scene.ended
+		self.times = [at for at, _ in build.others]
+		self.first = build.schedules[0][0] if build.schedules else build.ended
 
 	def judge(self, begin: float, end: float, waiting: int, posting: int, scheduled: int) -> Tuple[int, int]:
 		if not scheduled:
@@ -145,7 +145,7 @@ class Judge:
 		following = self.spans[position]
 		blocker = self.by_number.get(following.blocker)
 		if blocker is None:
-			# all of a build group have to end, and nobody waits for one alone
+			# all tasks of a build group have to end before the next group
 			place = bisect.bisect_right(self.ends, (following.start, 1 << 60)) - 1
 			blocker = self.by_number[self.ends[place][1]] if place >= 0 else None
 		if blocker is None or blocker.end < end - BRIEF:
@@ -156,16 +156,16 @@ class Judge:
 		return bool(self.ends) and self.ends[-1][0] > at
 
 	def judge_engine(self, at: float) -> int:
-		"""Whether other builds have the slots that the engine does not give us."""
+		"""The reason while a command waits in the engine: whether other builds use the slots."""
 		place = bisect.bisect_left(self.times, at)
 		for near in (place - 1, place):
-			if 0 <= near < len(self.times) and abs(self.times[near] - at) < NEAR and self.scene.others[near][1]:
+			if 0 <= near < len(self.times) and abs(self.times[near] - at) < NEAR and self.build.others[near][1]:
 				return OTHERS
 		return ENGINE
 
 
 def sum_reasons(idle: Idle) -> List[Tuple[int, int, float]]:
-	"""Reason, whom it was waited for, and the seconds of slots: the largest first."""
+	"""By reason and task that was waited for: the seconds of idle slots, the largest first."""
 	sums: Dict[Tuple[int, int], float] = {}
 	for begin, end, slots, reason, who in idle.segments:
 		sums[reason, who] = sums.get((reason, who), 0.0) + slots * (end - begin)
@@ -173,7 +173,7 @@ def sum_reasons(idle: Idle) -> List[Tuple[int, int, float]]:
 
 
 def thin(segments: List[Segment], begun: float, ended: float, most: int) -> List[Segment]:
-	"""The same as no more than so many stretches of equal length, each with a mean of slots for each reason."""
+	"""At most so many stretches of equal length, each with the mean number of idle slots for each reason."""
 	if len(segments) <= most or ended <= begun:
 		return segments
 	count = most // len(REASONS)
@@ -193,24 +193,24 @@ def thin(segments: List[Segment], begun: float, ended: float, most: int) -> List
 
 
 def sum_main(stretches: List[Tuple[float, float, int]]) -> List[float]:
-	"""Seconds that Waf's own thread spent with each of ``MAIN``."""
+	"""The seconds that Waf's own thread spent with each activity of ``MAIN``."""
 	sums = [0.0] * len(MAIN)
 	for begin, end, doing in stretches:
 		sums[doing] += end - begin
 	return sums
 
 
-def find_main(scene: Scene) -> List[Tuple[float, float, int]]:
-	"""What Waf's own thread did: from when to when, and its number in ``MAIN``."""
+def find_main(build: Circumstances) -> List[Tuple[float, float, int]]:
+	"""What Waf's own thread did: from when to when, and the activity's number in ``MAIN``."""
 	events: List[Tuple[float, int, int]] = []
-	for kind, stretches in enumerate((scene.schedules, scene.posts, scene.waits)):
+	for kind, stretches in enumerate((build.schedules, build.posts, build.waits)):
 		for begin, end in stretches:
 			events += ((begin, kind, 1), (end, kind, -1))
 	events.sort()
-	events.append((scene.ended, 0, 0))
+	events.append((build.ended, 0, 0))
 	counts = [0, 0, 0]
 	found: List[Tuple[float, float, int]] = []
-	last, seen = scene.begun, False
+	last, seen = build.begun, False
 	for at, kind, change in events:
 		if at > last:
 			if not counts[0]:

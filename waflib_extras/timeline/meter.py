@@ -1,5 +1,5 @@
 """
-Samples taken beside a build that is drawn: memory, load, other builds, and what Waf's own thread is busy with.
+Samples taken while a build is recorded: memory, load, other builds, and what Waf's own thread does.
 """
 
 import json
@@ -12,13 +12,13 @@ from ..client import engine, protocol
 from ..hooks import lifecycle
 
 FIRST_STEP = 0.1
-"""Seconds between two samples; twice as many whenever there are too many of them."""
+"""Seconds between two samples. The time is doubled whenever there are too many of them."""
 MOST = 4096
 PACE = 1.0
-"""Seconds at least between two questions to the engine."""
+"""Seconds between two questions to the engine, at least."""
 PAGE = 1024.0 * 1024
 
-# what a function of Waf's, or of ours, says of the thread in which it is found; the innermost counts
+# by function of Waf's or of ours: what a thread does that is in it; the innermost function counts
 DOINGS = {
 	"scan": "scanning sources",
 	"compute_sig_implicit_deps": "scanning sources",
@@ -52,34 +52,34 @@ DOINGS = {
 class Sample(NamedTuple):
 	at: float
 	used: float
-	"""MiB of the machine's memory."""
+	"""The memory of the machine that is in use, in MiB."""
 	own: float
-	"""MiB of this process."""
+	"""The memory of this process, in MiB."""
 	busy: float
-	"""Processors of the machine that were busy since the sample before."""
+	"""The number of processors that were busy since the last sample."""
 	others: int
-	"""Commands of other builds that the engine runs."""
+	"""The number of commands that the engine runs for other builds."""
 
 
-class Gauge:
-	"""A thread that takes samples for as long as a build is drawn, and the samples."""
+class Sampler:
+	"""A thread that takes samples while a build is recorded, and the samples."""
 
 	def __init__(self, clock: Callable[[], float]) -> None:
 		self.clock = clock
 		self.samples: List[Sample] = []
 		self.doings: List[Tuple[float, str]] = []
-		"""When, and what Waf's own thread was seen to do."""
+		"""What Waf's own thread was seen to do, and when."""
 		self.step = FIRST_STEP
 		self.over = threading.Event()
 		self.ident = 0
 		self.before = (0.0, 0.0)
 		self.thread: Optional[threading.Thread] = None
-		self.line: Optional[Line] = None
+		self.other_builds: Optional[OtherBuilds] = None
 
 	def begin(self, prefork: Optional[lifecycle.Runner]) -> None:
 		self.ident = threading.get_ident()
 		if prefork is not None:
-			self.line = Line(prefork)
+			self.other_builds = OtherBuilds(prefork)
 		self.take()
 		self.thread = threading.Thread(target=self.work)
 		self.thread.daemon = True
@@ -90,8 +90,8 @@ class Gauge:
 		if self.thread is not None:
 			self.thread.join()
 		self.take()
-		if self.line is not None:
-			self.line.close()
+		if self.other_builds is not None:
+			self.other_builds.close()
 
 	def work(self) -> None:
 		while not self.over.wait(self.step):
@@ -105,16 +105,18 @@ class Gauge:
 	def take(self) -> None:
 		now = self.clock()
 		used, own = read_memory()
-		self.samples.append(Sample(now, used, own, self.read_busy(now), self.line.ask(now) if self.line else 0))
+		self.samples.append(
+			Sample(now, used, own, self.read_busy(now), self.other_builds.ask(now) if self.other_builds else 0)
+		)
 
 	def read_busy(self, now: float) -> float:
-		"""Processors that were busy since the last time."""
+		"""The number of processors that were busy since the last call."""
 		spent = read_spent()
 		(then, before), self.before = self.before, (now, spent)
 		return (spent - before) / (now - then) if then and now > then else 0.0
 
 	def look(self) -> str:
-		"""What Waf's own thread does, by the innermost function that says so."""
+		"""What Waf's own thread does, by the innermost function that tells it."""
 		frame = sys._current_frames().get(self.ident)
 		while frame is not None:
 			doing = DOINGS.get(frame.f_code.co_name)
@@ -132,13 +134,13 @@ class Client(TypedDict):
 
 
 class Report(TypedDict):
-	"""What we want to know of what the engine tells of itself."""
+	"""The part of the engine's report that we read."""
 
 	sessions: List[Client]
 
 
-class Line:
-	"""A connection to the engine by which one learns what other builds do."""
+class OtherBuilds:
+	"""A connection to the engine that asks it about other builds."""
 
 	def __init__(self, prefork: lifecycle.Runner) -> None:
 		self.prefork = prefork
@@ -148,7 +150,7 @@ class Line:
 		self.others = 0
 
 	def ask(self, now: float) -> int:
-		"""How many commands of other builds run; the last answer, if that was not long ago."""
+		"""The number of commands that run for other builds; the last answer again if that is recent."""
 		session = self.prefork.session
 		if now - self.asked < PACE or session is None or not session.engine:
 			return self.others
@@ -159,7 +161,7 @@ class Line:
 				self.connection = self.session.take()
 			self.others = count_others(read_report(self.connection), os.getpid())
 		except (protocol.EngineError, OSError, ValueError):
-			# a picture is no reason to trouble a build
+			# the build must not suffer from its picture
 			self.close()
 			self.others = 0
 		return self.others
@@ -172,7 +174,7 @@ class Line:
 
 
 def read_report(connection: engine.Connection) -> Report:
-	"""What the engine tells of itself."""
+	"""The engine's report."""
 	sock = connection.sock
 	sock.settimeout(PACE)
 	sock.sendall(protocol.encode_status(), engine.MSG_NOSIGNAL)
@@ -196,7 +198,7 @@ def count_others(report: Report, own: int) -> int:
 
 
 def read_memory() -> Tuple[float, float]:
-	"""MiB that the machine and this process use; zeros where nobody tells."""
+	"""The memory that the machine and this process use, in MiB; zeros where the system does not tell."""
 	try:
 		with open("/proc/meminfo", "rb") as f:
 			fields = dict(line.split(b":", 1) for line in f.read().splitlines())
@@ -209,7 +211,7 @@ def read_memory() -> Tuple[float, float]:
 
 
 def read_spent() -> float:
-	"""Seconds that all processors of the machine have been busy."""
+	"""The time that the processors of the machine have been busy, in seconds."""
 	try:
 		with open("/proc/stat", "rb") as f:
 			ticks = [int(word) for word in f.readline().split()[1:9]]

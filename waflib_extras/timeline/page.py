@@ -1,12 +1,12 @@
 """
 The page of a timeline: one file, with all that it needs.
 
-Its script and style are texts of Python, since a Waf that was bundled with our tools has no other files.
+Its script and style are texts in Python files, since a Waf that was bundled with our tools has no other files.
 """
 
 from . import page_style, page_tables, page_view
 
-# nothing is loaded from anywhere: the browser itself is told so
+# the page loads nothing, and tells the browser to forbid it
 HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -37,7 +37,7 @@ BODY = """\
 <label class="grow"><span>Filter</span> <input id="filter" type="search" autocomplete="off" spellcheck="false"
  placeholder="target, file, kind of task"></label>
 <output id="matches" for="filter"></output>
-<label><span>Colours</span> <select id="colours"><option value="kind">what became of it</option>
+<label><span>Colors</span> <select id="colors"><option value="kind">what became of it</option>
 <option value="way">how it was started</option><option value="what">kind of task</option></select></label>
 <label><input id="chain-on" type="checkbox"> longest chain</label>
 <span class="buttons" role="group" aria-label="Zoom">
@@ -73,7 +73,7 @@ FOOT = """\
 
 def make_page(data: str) -> str:
 	"""The text of the page that shows this JSON."""
-	# in a script, only this could end it
+	# only these could end the script
 	safe = data.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 	parts = (HEAD, page_style.STYLE, BODY, safe, "</script>\n<script>\n", page_view.SCRIPT, page_tables.SCRIPT, FOOT)
 	return "".join(parts)

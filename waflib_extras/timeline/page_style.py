@@ -1,4 +1,4 @@
-"""How the page of a timeline looks, by day and by night, on a desk and on a phone."""
+"""The style of a timeline's page: light and dark, for wide and narrow screens."""
 
 STYLE = """\
 :root {

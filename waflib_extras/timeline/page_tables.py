@@ -1,4 +1,4 @@
-"""The script of a timeline's page, second part: what one does with mouse, fingers and keys, words and tables."""
+"""The script of a timeline's page, second part: mouse, touch and keys, words and tables."""
 
 SCRIPT = r"""
 // ---- words
@@ -62,7 +62,7 @@ function select(row) {
 	draw();
 }
 
-// ---- mouse, fingers, keys
+// ---- mouse, touch, keys
 
 const fingers = new Map();
 let pinch = null, dragged = false;
@@ -171,7 +171,7 @@ for (const [id, act] of Object.entries({
 	in: KEYS["+"], out: KEYS["-"], left: KEYS.ArrowLeft, right: KEYS.ArrowRight, fit,
 })) $(id).addEventListener("click", act);
 
-// ---- filter and colours
+// ---- filter and colors
 
 function filter(text) {
 	const rows = page.rows, build = page.build;
@@ -201,13 +201,13 @@ $("filter").addEventListener("input", event => {
 	clearTimeout(typed);
 	typed = setTimeout(() => filter(event.target.value), page.rows.n > 20000 ? 150 : 0);
 });
-$("colours").addEventListener("change", event => { page.colours = event.target.value; fillLegend(); draw(); });
+$("colors").addEventListener("change", event => { page.colors = event.target.value; fillLegend(); draw(); });
 $("chain-on").addEventListener("change", event => { page.chain = event.target.checked; draw(); });
 
 function fillLegend() {
 	const rows = page.rows, sums = new Map();
 	const names = {kind: i => data.kinds[rows.kind[i]], what: i => page.build.classes[rows.what[i]] || "task",
-		way: i => rows.kind[i] === 0 ? "hit" : data.ways[rows.way[i]] || "in Waf"}[page.colours];
+		way: i => rows.kind[i] === 0 ? "hit" : data.ways[rows.way[i]] || "in Waf"}[page.colors];
 	for (let i = 0; i < rows.n; i++) {
 		const name = names(i), sum = sums.get(name) || {count: 0, spent: 0, row: i};
 		sum.count++;
@@ -217,7 +217,7 @@ function fillLegend() {
 	const sorted = [...sums].sort((a, b) => b[1].spent - a[1].spent).slice(0, 14);
 	$("legend").replaceChildren(...sorted.map(([name, sum]) => {
 		const item = make("li"), dot = make("i");
-		dot.style.background = colour(sum.row);
+		dot.style.background = color(sum.row);
 		item.append(dot, name + ": " + sum.count.toLocaleString("en") + (sum.spent ? ", " + seconds(sum.spent) : ""));
 		return item;
 	}));
@@ -260,7 +260,7 @@ function fillLongest() {
 	const all = rows.length.reduce((sum, each, i) => sum + (rows.isTask[i] ? each : 0), 0);
 	$("longest-words").textContent = numbers.length > 50 ? "50 of " + numbers.length.toLocaleString("en") : "";
 	fill("longest", ["what", "took", "share", "memory"], numbers.slice(0, 50).map(i => [
-		dotted(colour(i), link(i)), seconds(rows.length[i]), share(rows.length[i], all),
+		dotted(color(i), link(i)), seconds(rows.length[i]), share(rows.length[i], all),
 		rows.peak[i] ? (rows.peak[i] / 1024).toFixed(0) + " MiB" : ""]));
 }
 
@@ -276,7 +276,7 @@ function fillChain() {
 		const gap = last < 0 ? rows.start[row] - page.build.begun : rows.start[row] - rows.end[last];
 		last = row;
 		const took = rows.length[row] - rows.paused[row];
-		return [dotted(colour(row), link(row)), seconds(took), share(took, length), seconds(gap)];
+		return [dotted(color(row), link(row)), seconds(took), share(took, length), seconds(gap)];
 	}));
 }
 
@@ -337,7 +337,7 @@ function fillSummary() {
 		"; " + build.outcome);
 }
 
-// ---- the beginning
+// ---- start
 
 function choose(number) {
 	const build = data.builds[number];

@@ -1,4 +1,4 @@
-"""The script of a timeline's page, first part: the data, and the lanes that are drawn of them."""
+"""The script of a timeline's page, first part: the data and the lanes."""
 
 SCRIPT = r"""
 "use strict";
@@ -37,7 +37,7 @@ function unpack(build) {
 	return to;
 }
 
-const page = {build: null, rows: null, from: 0, to: 1, selected: -1, filter: "", colours: "kind", chain: false};
+const page = {build: null, rows: null, from: 0, to: 1, selected: -1, filter: "", colors: "kind", chain: false};
 let palette = {}, width = 0, height = 0, laneHeight = 16, gutter = GUTTER;
 
 function readPalette() {
@@ -51,14 +51,14 @@ function readPalette() {
 	palette.ways = [palette.kinds[6], palette.kinds[3], palette.kinds[4]];
 }
 
-function colour(i) {
+function color(i) {
 	const rows = page.rows;
-	if (page.colours === "way") return rows.kind[i] === 0 ? palette.kinds[0] : palette.ways[rows.way[i]];
-	if (page.colours === "what") return "hsl(" + (rows.what[i] * 137.5 % 360) + " 58% 52%)";
+	if (page.colors === "way") return rows.kind[i] === 0 ? palette.kinds[0] : palette.ways[rows.way[i]];
+	if (page.colors === "what") return "hsl(" + (rows.what[i] * 137.5 % 360) + " 58% 52%)";
 	return palette.kinds[rows.kind[i]];
 }
 
-/* Black on light colours, white on others. */
+/* Black on light colors, white on others. */
 function inkOn(style) {
 	const parts = style.match(/^#(..)(..)(..)$/);
 	if (!parts) return "#ffffff";
@@ -66,7 +66,7 @@ function inkOn(style) {
 	return .3 * r + .59 * g + .11 * b > 140 ? "#10161d" : "#ffffff";
 }
 
-// ---- where things are
+// ---- positions
 
 const inner = () => Math.max(1, width - gutter);
 const xOf = at => gutter + (at - page.from) / (page.to - page.from) * inner();
@@ -105,7 +105,7 @@ function reveal(row) {
 	$("frame").scrollIntoView({block: "nearest"});
 }
 
-/* The first row of a lane that ends after a time: rows of a lane do not overlap, but for hits, which take no time. */
+/* The first row of a lane that ends after a time. Rows of a lane do not overlap, except hits, which take no time. */
 function firstAfter(list, at) {
 	let low = 0, high = list.length;
 	while (low < high) {
@@ -191,14 +191,14 @@ function drawAxis() {
 	}
 }
 
-/* Many short ones within one pixel are one pixel, with the colour of the longest of them. */
+/* Many short rows within one pixel are drawn as one, in the color of the longest. */
 function drawLane(lane) {
 	const rows = page.rows, list = rows.lanes[lane], y = yOf(lane), gap = laneHeight > 6 ? 1 : 0;
 	const high = laneHeight - gap, scale = inner() / (page.to - page.from);
 	let pixel = -1, best = -1, bestMatch = 0;
 	const flush = () => {
 		if (best < 0) return;
-		pen.fillStyle = bestMatch ? colour(best) : palette.dim;
+		pen.fillStyle = bestMatch ? color(best) : palette.dim;
 		pen.fillRect(pixel, y, 1, high);
 		best = -1;
 	};
@@ -224,17 +224,17 @@ function drawLane(lane) {
 
 function drawRow(row, left, wide, y, high) {
 	const rows = page.rows, x = Math.max(gutter, left), end = Math.min(width, left + wide), matches = rows.match[row];
-	pen.fillStyle = matches ? colour(row) : palette.dim;
+	pen.fillStyle = matches ? color(row) : palette.dim;
 	pen.fillRect(x, y, Math.max(1, end - x - (wide > 4 ? 1 : 0)), high);
 	if (!matches) return;
 	if (rows.way[row] === 1 && high > 8 && wide > 4) {
-		/* a parked program: a lighter edge */
+		/* a parked program has a lighter edge */
 		pen.fillStyle = "rgba(255, 255, 255, .55)";
 		pen.fillRect(x, y, Math.max(1, end - x - 1), 2);
 	}
 	if (high >= 11 && end - x > 34) {
 		const text = page.build.names[row], room = Math.floor((end - x - 8) / 6);
-		pen.fillStyle = inkOn(colour(row));
+		pen.fillStyle = inkOn(color(row));
 		pen.textAlign = "left";
 		pen.fillText(text.length > room ? text.slice(0, Math.max(1, room - 1)) + "…" : text, x + 4, y + high / 2 + 1);
 	}
@@ -291,7 +291,7 @@ function drawIdle(top) {
 		if (start > page.to) break;
 		if (start + length < page.from) continue;
 		const x = Math.max(gutter, xOf(start)), part = high * Math.min(1, slots / jobs);
-		/* the lowest place that those which still go on leave free; times are rounded */
+		/* the lowest level that is free of rows which still run; times are rounded */
 		active = active.filter(each => each.until > start + 1).sort((a, b) => a.below - b.below);
 		let below = 0;
 		for (const each of active) {

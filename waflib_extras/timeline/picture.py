@@ -11,12 +11,12 @@ from waflib import Errors
 from . import analysis, idle, page, trace
 
 MOST_SEGMENTS = 20000
-"""So many stretches of idle slots are drawn; the sums are of all of them."""
+"""At most so many stretches of idle slots are drawn. The sums are those of all."""
 MICRO = 1e6
 
 
 def write(base: str, builds: List["analysis.Built"]) -> str:
-	"""Write both files, each replaced when the new one is whole; returns the line that names them."""
+	"""Write both files, each to another name first, and return the line that names them."""
 	origin = builds[0].begun
 	try:
 		replace(base + ".html", [page.make_page(json.dumps(make_data(builds, origin), separators=(",", ":")))])
@@ -40,7 +40,7 @@ def replace(path: str, parts: Iterable[str]) -> None:
 
 
 class Words:
-	"""Texts by their number, each once."""
+	"""A table of texts, each once."""
 
 	def __init__(self) -> None:
 		self.numbers: Dict[str, int] = {}
@@ -82,9 +82,9 @@ def make_build(build: "analysis.Built", origin: float) -> Dict[str, object]:
 		"way": [row.way for row in rows],
 		"queued": [micro(row.queued) for row in rows],
 		"waited": [max(0, micro(row.start - row.ready)) if row.is_task else 0 for row in rows],
-		# how many rows before this one is that which it waited for last; 0 for none
+		# how many rows above is the dependency that ended last; 0 for none
 		"blocker": [n - row.blocker if row.blocker >= 0 else 0 for n, row in enumerate(rows)],
-		# the same for the task that has run this command; 0 for a task itself, -1 for a command of none
+		# how many rows above is the task of this command; 0 for a task itself, -1 for a command without one
 		"owner": [n - row.owner if row.owner >= 0 else 0 if row.is_task else -1 for n, row in enumerate(rows)],
 		"processor": [micro(row.processor) for row in rows],
 		"peak": [row.peak for row in rows],
@@ -124,12 +124,12 @@ def micro(seconds: float) -> int:
 
 
 def compact(values: List[int]) -> Union[int, List[int]]:
-	"""One number for a column in which all are the same."""
+	"""A column of values; a single one if all are equal."""
 	return values[0] if values and values.count(values[0]) == len(values) else values
 
 
 def count_doings(doings: Iterable[Tuple[float, str]]) -> List[Tuple[str, int]]:
-	"""What Waf's own thread was seen to do, the most frequent first."""
+	"""How often Waf's own thread was seen to do what, the most frequent first."""
 	counts: Dict[str, int] = {}
 	for _, doing in doings:
 		counts[doing] = counts.get(doing, 0) + 1

@@ -1,5 +1,7 @@
 """
-What is noted while a build runs, for its picture: as little as possible per task, and read only when all is over.
+Notes for the picture of a build, taken while it runs.
+
+Notes are as few as possible per task, and are read when the build is over.
 """
 
 import os
@@ -23,15 +25,14 @@ TOOL = "timeline"
 clock = time.perf_counter
 
 Entry = List[Any]
-"""A task that a thread has run, when it began and when it ended, which is 0 while it runs."""
+"""A task that a thread has run, when it began, and when it ended (0: it still runs)."""
 
 
 class Recording:
 	"""
-	Of one build. All times are those of ``clock``.
+	The notes of one build. All times are those of ``clock``.
 
-	``runner``, ``threads`` and ``prefork`` write into these lists themselves: a call per task would cost more
-	than what it notes.
+	``prefork`` writes into these lists itself, since a call per task would cost more than the note.
 	"""
 
 	def __init__(self, bld: "BuildContext") -> None:
@@ -40,48 +41,48 @@ class Recording:
 		self.begun = clock()
 		self.ended = 0.0
 		self.processor = time.process_time()
-		"""Seconds of processor that this process took before; in the end, those of the build."""
+		"""The processor time of this process in seconds, at first before the build; in the end, that of the build."""
 		self.outcome = ""
 		self.jobs = 0
 		self.total = 0
-		"""Tasks, whether or not there was anything to do for them."""
+		"""The number of tasks, including those that were up to date."""
 		self.tasks: List[Entry] = []
-		"""Those that a thread ran, from its first step to its last: task, begin, end, which is 0 while it runs."""
+		"""The tasks that a thread ran: task, begin, end (0: it still runs)."""
 		self.commands: List[Tuple[Task.Task, float, float, Outcome, Optional[Told]]] = []
-		"""Those that Waf's own thread sent: task, when it was sent and when heard of, outcome, words of the cache."""
+		"""Commands that Waf's own thread sent: task, when sent, when its outcome came, outcome, words of the cache."""
 		self.sent: Dict[Task.Task, float] = {}
-		"""Those that have no outcome yet, and when they were sent."""
+		"""Tasks whose commands have no outcome yet, and when they were sent."""
 		self.calls: List[Tuple[Union[Task.Task, str], float, float, Outcome, Optional[Told]]] = []
-		"""Commands that a thread waited for, with the task that it ran, or a text for what no task ran."""
+		"""Commands that a thread waited for, with its task, or with a text if it ran no task."""
 		self.current: Dict[int, Task.Task] = {}
-		"""By thread: the task that it runs, where Waf runs it."""
+		"""By thread: the task that it runs, if Waf runs it."""
 		self.waits: List[Tuple[float, float]] = []
 		"""When Waf's own thread had nothing to do."""
 		self.posts: List[Tuple[float, float]] = []
-		"""When it made the tasks of a build group."""
+		"""When Waf's own thread made the tasks of a build group."""
 		self.schedules: List[Tuple[float, float]] = []
-		"""From when to when there was a scheduler."""
+		"""From when to when a scheduler was at work."""
 		self.groups: Dict[Task.TaskGroup, Tuple[Task.Task, ...]] = {}
-		"""Groups of tasks that others wait for, which Waf takes apart while it builds."""
+		"""The members of groups of tasks that others wait for. Waf empties these groups while it builds."""
 		self.heirs: List[Heirs] = []
-		"""Such a group, and the tasks that wait for it."""
-		self.gauge = meter.Gauge(clock)
+		"""Such groups, each with the tasks that wait for it."""
+		self.sampler = meter.Sampler(clock)
 
 	def begin(self) -> None:
-		"""Put what notes in its place."""
+		"""Replace those functions of Waf's that have to note something."""
 		build = lifecycle.find()
 		build.recording = self
 		build.replace(TOOL, "Runner.Parallel.start", self.make_start(Runner.Parallel.start))
 		if hasattr(Task, "TaskGroup"):
 			build.replace(TOOL, "Task.TaskGroup.__init__", self.make_group(Task.TaskGroup.__init__))
-		self.gauge.begin(build.runner)
+		self.sampler.begin(build.runner)
 
 	def end(self, outcome: str) -> None:
-		"""Leave everything as it was."""
+		"""Put back what was replaced, and close the record."""
 		self.ended = clock()
 		self.outcome = outcome
 		self.processor = time.process_time() - self.processor
-		self.gauge.end()
+		self.sampler.end()
 		build = lifecycle.find()
 		build.recording = None
 		build.restore(TOOL)
@@ -97,7 +98,7 @@ class Recording:
 	def make_start(self, stock: Callable[..., None]) -> Callable[..., None]:
 		def start(master: Runner.Parallel) -> None:
 			if master.bld is not self.bld:
-				# a test of configure, or a build within this one
+				# this is a test of configure, or a build within this one
 				stock(master)
 				return
 			begun = clock()
@@ -114,7 +115,7 @@ class Recording:
 		return start
 
 	def watch_posts(self, groups: Iterator[List[Task.Task]]) -> Iterator[List[Task.Task]]:
-		"""Note when tasks are made, which is when the next group of them is asked for."""
+		"""Note when tasks are made: Waf makes them when it asks for the next group."""
 		while True:
 			begun = clock()
 			tasks = next(groups, None)
@@ -124,7 +125,7 @@ class Recording:
 			yield tasks
 
 	def watch(self, master: Runner.Parallel) -> None:
-		"""Note what Waf's own threads do, or, with -j1, its only one."""
+		"""Note what Waf's own threads do; with -j1 there is only one."""
 		stock, tasks, current, ident = master.process_task, self.tasks, self.current, threading.get_ident
 
 		def process_task(task: Task.Task) -> None:
@@ -151,14 +152,14 @@ class Recording:
 			master.out.get = wait
 
 	def note_sent(self, tasks: List[Task.Task]) -> None:
-		"""Commands that were sent just now, which may be some time after they were made."""
+		"""Note that the commands of these tasks were sent now. They may have been made some time before."""
 		now = clock()
 		for task in tasks:
 			if task in self.sent:
 				self.sent[task] = now
 
 	def find_task(self, known: Optional[Task.Task], cmd: object) -> Union[Task.Task, str]:
-		"""Who runs a command: the task of this thread, or the words of a command that no task runs."""
+		"""The task of this thread, which runs a command; or the words of a command that no task runs."""
 		task = known or self.current.get(threading.get_ident())
 		if task is not None:
 			return task
@@ -167,7 +168,7 @@ class Recording:
 
 
 def describe_process() -> Dict[str, str]:
-	"""What made the picture."""
+	"""The programs and the machine that the build ran on."""
 	from waflib import Context
 
 	name = "PyPy" if "__pypy__" in sys.builtin_module_names else "CPython"

@@ -1,16 +1,16 @@
-"""Has builds recorded and drawn whose user asks for it."""
+"""The option ``--timeline``, by which builds are recorded and drawn."""
 
 import errno
 import gc
 import os
 from typing import TYPE_CHECKING, List, Optional
 
-from waflib import Build, Context, Errors, Logs, Options
+from waflib import Context, Errors, Logs, Options
 
-from ..hooks import lifecycle
+from ..hooks import entry, lifecycle
 
 if TYPE_CHECKING:
-	from waflib.Configure import ConfigurationContext
+	from waflib.Build import BuildContext
 
 	from .analysis import Built
 	from .recording import Recording
@@ -19,17 +19,17 @@ ENDINGS = (".html", ".json")
 
 
 class Timeline:
-	"""The picture of this process's builds; one per process, as ``Build.timeline``."""
+	"""The picture of the builds of this process."""
 
 	def __init__(self) -> None:
 		self.base = ""
-		"""What the files are called, without their endings."""
+		"""The path of the files, without their endings."""
 		self.finished: List[Built] = []
 		"""One for each build that is over, oldest first."""
 		self.recording: Optional[Recording] = None
-		"""Of the build that is under way."""
+		"""That of the build that is under way."""
 
-	def begin(self, bld: Build.BuildContext) -> None:
+	def begin(self, bld: "BuildContext") -> None:
 		"""Record a build that is to be drawn. A build within another one is a part of that."""
 		given = getattr(Options.options, "timeline", None)
 		if not given or self.recording is not None:
@@ -41,8 +41,8 @@ class Timeline:
 		self.recording = recording.Recording(bld)
 		self.recording.begin()
 
-	def end(self, bld: Build.BuildContext, outcome: str) -> None:
-		"""A build is over."""
+	def end(self, bld: "BuildContext", outcome: str) -> None:
+		"""Draw the build that is over, if it was recorded."""
 		recording = self.recording
 		if recording is None or recording.bld is not bld:
 			return
@@ -51,8 +51,8 @@ class Timeline:
 		self.draw(recording)
 
 	def draw(self, recording: "Recording") -> None:
-		"""Write what there is of a build that is over, beside those before it."""
-		# nothing of all that is made here is garbage, and the graph of tasks is large
+		"""Write the files anew, with the build that is over beside those before it."""
+		# the collector would find no garbage here, and the graph of tasks that it walks through is large
 		is_collecting = gc.isenabled()
 		gc.disable()
 		try:
@@ -89,35 +89,19 @@ def find_base(given: str) -> str:
 
 
 def install() -> None:
-	"""Have builds looked at for which the option is given, once per process, however this file is loaded."""
-	build = lifecycle.find()
-	if not hasattr(Build, "timeline"):
-		Build.timeline = timeline = Timeline()
-		build.on_begin.append(timeline.begin)
-		build.on_end.append(timeline.end)
+	"""Have each build recorded for which the option is given."""
+	lifecycle.find().join("timeline", Timeline)
 
 
-def options(opt: Options.OptionsContext) -> None:
-	if not opt.parser.get_option("--timeline"):
-		group = opt.add_option_group("Timeline options")
-		group.add_option(
-			"--timeline",
-			dest="timeline",
-			default="",
-			metavar="FILE",
-			help="draw what ran when: FILE.html for a browser, FILE.json for Perfetto",
-		)
-	install()
+def add_options(opt: Options.OptionsContext) -> None:
+	group = opt.add_option_group("Timeline options")
+	group.add_option(
+		"--timeline",
+		default="",
+		metavar="FILE",
+		help="draw what ran when: FILE.html for a browser, FILE.json for Perfetto",
+	)
 
 
-def configure(conf: "ConfigurationContext") -> None:
-	install()
-
-
-def setup(bld: Build.BuildContext) -> None:
-	"""Called in the build when the tool was loaded in ``configure`` only."""
-	install()
-
-
-def build(bld: Build.BuildContext) -> None:
-	install()
+options, configure, setup = entry.make_entries("--timeline", add_options, install)
+build = setup

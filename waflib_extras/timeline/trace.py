@@ -15,8 +15,8 @@ CHAIN_LANE = 2
 FIRST_LANE = 10
 MICRO = 1e6
 MOST = 20000
-"""So many stretches of idle slots, and of Waf's own thread; of that, the longest."""
-encode = json.encoder.encode_basestring_ascii  # json.dumps of a text, without all that decides that it is one
+"""At most so many stretches of idle slots, and as many of Waf's own thread, of which the longest are taken."""
+encode = json.encoder.encode_basestring_ascii  # quicker than json.dumps, for texts only
 TITLES = {"slot": "slot %d", "thread": "thread %d", "cache": "cache"}
 
 
@@ -79,7 +79,7 @@ class Writer:
 			self.name_thread(FIRST_LANE + number, title % lane.number if "%" in title else title)
 
 	def write_row(self, row: "analysis.Row", lane: int) -> None:
-		"""By hand, as there may be a hundred thousand."""
+		"""Write an event without ``json``, as there may be a hundred thousand of them."""
 		start = self.micro(row.start)
 		kind = '"X","dur":%.1f' % (self.micro(row.end) - start)
 		if row.kind == analysis.HIT:
@@ -142,5 +142,5 @@ class Writer:
 			levels.setdefault(end, 0)
 		for begin, _, slots, _, _ in segments:
 			levels[begin] += slots
-		for moment in sorted(levels):
-			self.put(ph="C", tid=0, ts=self.micro(moment), name="idle slots", args={"idle": round(levels[moment], 2)})
+		for at in sorted(levels):
+			self.put(ph="C", tid=0, ts=self.micro(at), name="idle slots", args={"idle": round(levels[at], 2)})

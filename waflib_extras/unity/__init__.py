@@ -1,5 +1,5 @@
 """
-Compiles whole groups of C or C++ files at once, where nobody can notice.
+Compiles groups of C or C++ files together, if the result is the same as that of compiling each file alone.
 
 To enable it for all targets::
 
@@ -24,20 +24,15 @@ compiled alone.
 Options: ``--batchsize``, ``--unity=on|off|auto``, ``--unity-still``, ``--unity-explain``. ``docs/unity.md`` has the
 details.
 
-To troubleshoot, ``waf --unity-explain`` tells what became of each target and why files are compiled alone,
-``waf --zones=unity`` tells it as it happens; ``waf --unity=off`` does without.
+To troubleshoot, ``waf --unity-explain`` tells for each target what is compiled together and why files are compiled
+alone. ``waf --zones=unity`` tells it as it happens. ``waf --unity=off`` compiles each file alone.
 """
 
 if "." in __name__:
-	from .tool import build, options
+	from .tool import build, configure, options
 else:
-	# Waf has loaded this folder alone, with tooldir=: the tool is the one of the package around it
-	import importlib
-	import os
-	import sys
+	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
 
-	_folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-	sys.path.append(os.path.dirname(_folder))
-	sys.modules[__name__] = importlib.import_module("%s.%s" % (os.path.basename(_folder), __name__))
+	waflib_extras_alone.stand_in(__name__, __path__)
 
-__all__ = ["build", "options"]
+__all__ = ["build", "configure", "options"]

@@ -1,5 +1,5 @@
 """
-The tasks of ``unity``: one writes the file that includes a batch, one compiles it, and more come if it is parted.
+The tasks of ``unity``: one writes the file that includes a batch, one compiles it, and others what is set apart.
 """
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Type
@@ -12,11 +12,11 @@ from . import bisect, grouping
 if TYPE_CHECKING:
 	from waflib.Node import Node
 
-	from .unit import Place, Unit
+	from .unit import Position, Unit
 
 
 class unity(Task.Task):
-	"""Writes the file that includes a batch. What it depends on is that text, and it knows it without a scan."""
+	"""Writes the file that includes a batch. It depends on the text of that file only."""
 
 	color = "BLUE"
 
@@ -44,10 +44,10 @@ _classes: Dict[Tuple[Type[Task.Task], bool], Type[Task.Task]] = {}
 
 def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 	"""
-	The class of tasks that compile a batch, made of the one that compiles a file.
+	The class of tasks that compile a batch, derived from the class that compiles a file.
 
-	It has the same name, for those who order tasks by it, and is not registered: ``cxx`` stays what it was. All that it
-	replaces is how the command is executed and how headers are found, so that what others know of ``cxx`` holds for it.
+	It has the same name, since wscripts order tasks by it, and is not registered, so that ``cxx`` is not changed. It
+	replaces only how the command is executed and how headers are found.
 	"""
 	key = base, can_tell
 	if key not in _classes:
@@ -65,17 +65,17 @@ def find_batch_class(base: Type[Task.Task], can_tell: bool) -> Type[Task.Task]:
 
 
 def scan_batch(task: Task.Task) -> "Tuple[List[Node], List[str]]":
-	"""In place of Waf's scanner: the plan was made of all these files."""
+	"""Stands in for Waf's scanner. The plan was made of all these files."""
 	unit: Unit = task.unity
 	files, headers = unit.target.plan["files"], unit.target.plan["headers"]
 	paths = {files[number] for i in task.members for number in headers[i]}
 	return [unit.nodes[i] for i in task.members] + [
-		unit.book.find_node(unit.gen.bld, path) for path in sorted(paths)
+		unit.remembered.find_node(unit.gen.bld, path) for path in sorted(paths)
 	], []
 
 
 def get_more_tasks(task: Task.Task) -> Optional[List[Task.Task]]:
-	"""Asked by Waf's scheduler in its own thread when a batch is compiled: tasks for what was set apart."""
+	"""The tasks for sources that were set apart. Waf's scheduler asks for them when a batch is compiled."""
 	if task.apart and "made" not in task.__dict__:
 		task.made = [make_apart(task, i) for i in task.apart]
 	made: Optional[List[Task.Task]] = task.__dict__.get("made")
@@ -83,7 +83,7 @@ def get_more_tasks(task: Task.Task) -> Optional[List[Task.Task]]:
 
 
 def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
-	"""In place of ``exec_command``: compile a batch, and part it if it does not compile."""
+	"""Stands in for ``exec_command``. Compile a batch, and split it if that fails."""
 	batch: Type[Task.Task] = type(task)
 	parent: Type[Task.Task] = batch.__mro__[1]
 	base: Callable[..., int] = parent.exec_command
@@ -96,30 +96,30 @@ def exec_batch(task: Task.Task, cmd: object, **kw: Any) -> int:
 	):
 		return base(task, cmd, **kw)
 	cmd.extend(task.unity.find_maps())
-	return bisect.Parting(task, cmd, kw).compile()
+	return bisect.Bisection(task, cmd, kw).compile()
 
 
 def make_apart(task: Task.Task, i: int) -> Task.Task:
-	"""A task for a source that was in a batch; whoever waits for the batch waits for it, and gets what it makes."""
+	"""A task for a source that was in a batch. Tasks that wait for the batch wait for it, too, and get its output."""
 	unit: Unit = task.unity
 	bld = task.generator.bld
 	gen = unit.gen
 	new = unit.make_single(unit.nodes[i])
 	new.env = task.env
 	node = new.outputs[0]
-	places = gen.unity_places
-	places[node] = unit.places[i]
-	# the batch may have lost what gave it its place
-	places[task.outputs[0]] = unit.places[grouping.find_place(task.kept, unit.starts)]
-	gen.compiled_tasks.sort(key=lambda each: places[each.outputs[0]])
+	positions = gen.unity_positions
+	positions[node] = unit.positions[i]
+	# the source that gave the batch its position may have been set apart
+	positions[task.outputs[0]] = unit.positions[grouping.find_position(task.kept, unit.starts)]
+	gen.compiled_tasks.sort(key=lambda each: positions[each.outputs[0]])
 	for group in bld.groups:
 		for other in group:
 			for user in getattr(other, "tasks", [other]):
-				wait_for(user, task, new, places)
+				wait_for(user, task, new, positions)
 	return new
 
 
-def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, places: "Dict[Node, Place]") -> None:
+def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, positions: "Dict[Node, Position]") -> None:
 	if user is new or user is task:
 		return
 	for before in list(user.run_after):
@@ -129,8 +129,8 @@ def wait_for(user: Task.Task, task: Task.Task, new: Task.Task, places: "Dict[Nod
 			before.prev.add(new)
 	if task.outputs[0] in user.inputs:
 		user.run_after.add(new)
-		slots = [k for k, node in enumerate(user.inputs) if node in places]
-		ours = sorted([user.inputs[k] for k in slots] + new.outputs[:1], key=places.__getitem__)
+		slots = [k for k, node in enumerate(user.inputs) if node in positions]
+		ours = sorted([user.inputs[k] for k in slots] + new.outputs[:1], key=positions.__getitem__)
 		user.inputs.insert(slots[-1] + 1, new.outputs[0])
 		for k, node in zip([*slots, slots[-1] + 1], ours):
 			user.inputs[k] = node

@@ -1,5 +1,5 @@
 """
-What a batch of ``unity`` does when it is compiled: it compiles, or is parted until the rest of it does.
+Compiles a batch of ``unity``. If that fails, sources are set apart until the rest compiles.
 """
 
 import os
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 SAMPLE = 3
-"""So many files of a target are compiled alone as well, to find out what it gains."""
+"""So many files of a target are also compiled alone, to measure what is gained."""
 TICK = 12 * 10**6
-"""Nanoseconds after which the time of a file tells that it was not changed again."""
+"""In nanoseconds. A later change of a file gives it another time."""
 ERROR = re.compile(r"^(.*?):\d+(?::\d+)?: (?:fatal )?error\b", re.MULTILINE)
 PLACE = re.compile(r"^(?:In file included from |\s+from )?([^\s:][^:\n]*):\d+", re.MULTILINE)
 
 
 Given = Dict[str, Any]
-"""What a task gives to ``Popen`` for its command."""
+"""The arguments of a task's command for ``Popen``."""
 
 
 class Attempt:
-	"""What came of a compile, which is not shown before it is known to be the last one."""
+	"""The result of a compile. Only that of the last one is shown."""
 
 	def __init__(self, task: Task.Task, cmd: List[str], kw: Given) -> None:
 		self.lines: List[Tuple[str, str]] = []
@@ -42,7 +42,7 @@ class Attempt:
 		return "".join(text for _, text in self.lines)
 
 	def show(self, bld: "BuildContext") -> None:
-		"""As Waf does it."""
+		"""Write the output as Waf does."""
 		for stream, text in self.lines:
 			if bld.logger:
 				if stream == "out":
@@ -59,7 +59,7 @@ def sys_stream(name: str) -> TextIO:
 
 
 class Standin:
-	"""A task for Waf's ``exec_command``, which runs its command for a context that only listens."""
+	"""Stands in for a task and its context in Waf's ``exec_command``, and keeps the output."""
 
 	def __init__(self, task: Task.Task, attempt: Attempt) -> None:
 		self.__dict__.update(task=task, generator=self, bld=self, logger=self, attempt=attempt)
@@ -84,8 +84,8 @@ class Standin:
 		self.attempt.lines.append(("err", text[len("err: ") :]))
 
 
-class Parting:
-	"""One batch: compiles it, and finds out who does not go with the others if it fails."""
+class Bisection:
+	"""Compiles one batch. If that fails, finds the sources that do not compile with the others."""
 
 	def __init__(self, task: Task.Task, cmd: List[str], kw: Given) -> None:
 		self.task = task
@@ -97,7 +97,7 @@ class Parting:
 		self.apart: List[int] = []
 		self.last: Tuple[List[int], Optional[Attempt]] = ([], None)
 		self.broken: Optional[Attempt] = None
-		"""A source does not compile even alone, and the build is to stop at that."""
+		"""The attempt with a source that does not compile even alone, if the build has to stop there."""
 
 	def compile(self) -> int:
 		members = self.task.members
@@ -116,7 +116,7 @@ class Parting:
 			self.attempt(self.kept)
 		self.settle(attempt)
 		last = self.last[1]
-		assert last is not None  # there was an attempt
+		assert last is not None  # there was at least one attempt
 		return self.end(last)
 
 	def end(self, attempt: Attempt) -> int:
@@ -127,11 +127,11 @@ class Parting:
 		return bool(getattr(self.bld.producer, "stop", False))
 
 	def sort(self, members: Sequence[int]) -> List[int]:
-		"""In the order of the batch."""
+		"""Sort members in the order of the batch."""
 		return [i for i in self.task.members if i in members]
 
 	def attempt(self, members: Sequence[int]) -> bool:
-		"""Compile these; tell whether that worked."""
+		"""Compile these members. Tell whether that has worked."""
 		members = self.sort(members)
 		self.write(members)
 		attempt = self.run()
@@ -142,11 +142,11 @@ class Parting:
 		node = self.task.inputs[0]
 		node.write(self.unit.write(members, self.task.writer))
 		if "wafcc_began" in self.task.__dict__:
-			# the cache's tool would take it for an input that somebody changed under the compiler
+			# otherwise wafcc would take it for an input that was changed while the compiler ran
 			self.task.wafcc_began = os.stat(node.abspath()).st_ctime_ns
 
 	def run(self) -> Attempt:
-		"""Run the command; where it is cached not in the tick in which its input was written, or it is not kept."""
+		"""Run the command. If it is cached, wait until the input is old enough for its result to be stored."""
 		if "wafcc_began" in self.task.__dict__:
 			written = os.stat(self.task.inputs[0].abspath()).st_ctime_ns
 			left = (written + TICK - time.time_ns()) / 1e9
@@ -155,7 +155,7 @@ class Parting:
 		return Attempt(self.task, self.cmd, dict(self.kw))
 
 	def find_kept(self, members: List[int], whole: Attempt) -> None:
-		"""Sort the members into those that compile together and those that are set apart."""
+		"""Split the members into those that compile together and those that are set apart."""
 		suspects = self.find_named(whole.text, ERROR)
 		if suspects and self.is_broken(suspects[0]):
 			return
@@ -167,7 +167,7 @@ class Parting:
 			self.try_parts(members)
 
 	def try_parts(self, members: List[int]) -> None:
-		"""They do not all compile with what is kept: try each half of them."""
+		"""Try each half of members that do not all compile with the kept ones."""
 		if self.broken:
 			return
 		if len(members) == 1:
@@ -187,11 +187,11 @@ class Parting:
 				self.set_apart(part[0])
 
 	def is_broken(self, member: int) -> bool:
-		"""A source does not compile alone either, and that is what is to be shown."""
+		"""Tell whether a source does not compile even alone, and the build has to stop there."""
 		return not self.attempt([member]) and self.note_broken()
 
 	def note_broken(self) -> bool:
-		"""The last attempt was of a single source: stop at its error, unless the build goes on after errors."""
+		"""Stop at the error of the last attempt, that of a single source, unless the build goes on after errors."""
 		if not self.bld.keep:
 			self.broken = self.last[1]
 		return self.broken is not None
@@ -201,7 +201,7 @@ class Parting:
 			self.apart.append(member)
 
 	def find_named(self, text: str, pattern: Pattern[str]) -> List[int]:
-		"""The members that messages of the compiler name in such places, or the headers of which they name."""
+		"""The members that the compiler's messages name in such positions, or whose headers they name."""
 		spelled = {self.unit.spell(i): i for i in self.task.members}
 		spelled.update({"./" + path: i for path, i in list(spelled.items())})
 		found: Dict[int, None] = {}
@@ -211,12 +211,12 @@ class Parting:
 		return list(found)
 
 	def settle(self, whole: Attempt) -> None:
-		"""Remember who was set apart, and have Waf's records say what was compiled in the end."""
+		"""Remember the sources that were set apart, and correct Waf's records of the batch."""
 		task, bld = self.task, self.bld
 		starts = self.unit.starts
 		early = [i for i in self.apart if i in starts]
 		if early:
-			# what comes later of this may not run before it
+			# later sources with such code may not run before it
 			self.apart += [i for i in self.kept if i in starts and i > min(early)]
 			kept = [i for i in self.kept if i not in self.apart]
 			if kept != self.kept:
@@ -239,17 +239,17 @@ class Parting:
 	# ---- what a target gains
 
 	def is_sampled(self) -> bool:
-		"""Nobody knows yet, and it is to be known."""
+		"""Tell whether the gain has still to be measured."""
 		if getattr(Options.options, "unity", None) != AUTO or self.unit.target.times:
 			return False
-		with self.unit.book.lock:
+		with self.unit.remembered.lock:
 			if self.unit.sampled:
 				return False
 			self.unit.sampled = True
 			return True
 
 	def sample(self, members: List[int]) -> List[float]:
-		"""The seconds that some members take alone."""
+		"""Measure how many seconds some members take alone."""
 		step = max(len(members) // SAMPLE, 1)
 		times: List[float] = []
 		for member in members[::step][:SAMPLE]:
@@ -264,10 +264,9 @@ class Parting:
 
 def sign_again(task: Task.Task) -> None:
 	"""
-	Have the signature of a task say what its input is by now.
+	Compute the signature of a task again, since its input was written again.
 
-	What a batch depends on beside it is not scanned again: that it is what more files depended on does no harm, and we
-	are in a thread.
+	Its headers are not scanned again: too many dependencies do no harm, and this is not Waf's own thread.
 	"""
 	bld = task.generator.bld
 	task.m = Utils.md5(task.hcode)

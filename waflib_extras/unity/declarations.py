@@ -1,7 +1,7 @@
 """
-Where a reader of C or C++ is among braces and namespaces, and what is declared there.
+Tracks braces and namespaces while C or C++ is read, and collects what is declared.
 
-Knows nothing of directives, nor of how a text becomes tokens.
+It knows nothing of directives, nor of how a text becomes tokens.
 """
 
 from typing import Dict, List, Tuple
@@ -16,7 +16,7 @@ State = Tuple[List[str], int, int, str, int, List[str]]
 
 
 class Declarations:
-	"""Those of a file as far as its ``Reader`` has got, which has us take each brace and each declaration's end."""
+	"""The declarations of a file, as far as its ``Reader`` has read. It reports braces and the ends of declarations."""
 
 	def __init__(self) -> None:
 		self.alone = self.own = self.starts = ""
@@ -26,11 +26,11 @@ class Declarations:
 		self.spaces: Dict[str, None] = {}
 		self.stack: List[str] = []
 		self.inside = 0
-		"""Braces that are no namespace's."""
+		"""The number of open braces that are not of namespaces."""
 		self.parens = 0
 		self.space = ""
 		self.hidden = 0
-		"""Anonymous namespaces around us."""
+		"""The number of open anonymous namespaces."""
 		self.decl: List[str] = []
 
 	def save(self) -> State:
@@ -51,7 +51,7 @@ class Declarations:
 			self.inside += 1
 
 	def find_kind(self) -> str:
-		"""What a brace at file scope opens."""
+		"""The kind of what a brace at file scope opens."""
 		decl = self.decl
 		words = [word for word in decl if word != "inline"]
 		if words[:1] == ["namespace"]:
@@ -97,7 +97,7 @@ class Declarations:
 			self.decl.append(token)
 
 	def take_local(self, token: str) -> None:
-		"""What follows ``static`` within braces: in a function of which each unit has its own, it has that, too."""
+		"""Take what follows ``static`` within braces. Each unit has its own variable if it has its own function."""
 		is_shared = "t" in self.stack or not (self.hidden or "static" in self.decl)
 		if token not in ("const", "constexpr") and not is_shared:
 			self.own = self.own or "a static variable in a function"
@@ -115,7 +115,7 @@ class Declarations:
 		is_template = decl[0] == "template"
 		if is_template:
 			if decl[1:2] != ["<"]:
-				return  # an instantiation
+				return  # it is an instantiation
 			decl = decl[end_of_angle(decl, 1) :]
 		decl = strip_angles(decl)
 		if not decl:
@@ -143,7 +143,7 @@ class Declarations:
 		if "operator" in decl and decl[decl.index("operator") - 1] != "::":
 			self.operator = "any" if is_template else self.operator or "one"
 		if first in TYPES and "{" not in decl and sum(word not in KEYWORDS for word in decl if WORD.match(word)) < 2:
-			return  # it only says that there is one
+			return  # it only declares that there is one
 		is_hidden = is_template or not HIDING.isdisjoint(decl)
 		if TYPES.intersection(decl) and "{" in decl and "=" not in decl[: decl.index("{")]:
 			self.take_tag(decl)
@@ -158,11 +158,11 @@ class Declarations:
 				self.own = self.own or name
 
 	def find_start(self, decl: List[str]) -> None:
-		"""Whether a declaration may make something run before ``main``."""
+		"""Note if a declaration may have code run before ``main``."""
 		if {"typedef", "constexpr", "constinit"}.intersection(decl):
 			return
 		if "=" not in decl and ("extern" in decl or (decl[-1] == "{" and "(" in decl)):
-			return  # a declaration, or a function with its body
+			return  # it is a declaration, or a function with its body
 		if decl[0] not in KEYWORDS and decl[1:2] == ["("]:
 			self.starts = decl[0]
 			return
@@ -173,7 +173,7 @@ class Declarations:
 			self.starts = types[-1] if types else decl[0]
 
 	def take_tag(self, decl: List[str]) -> None:
-		"""A class, struct, union or enum with its body."""
+		"""Take a class, struct, union or enum with its body."""
 		head = strip_groups(decl[: decl.index("{")])
 		if ":" in head:
 			head = head[: head.index(":")]

@@ -1,7 +1,7 @@
 """
-The tokens of one declaration: without what is in brackets of some kind, and the names that it declares.
+Reads the tokens of one declaration: removes what is in brackets, and finds the names that it declares.
 
-Pure, and knows nothing of where in a file the declaration is.
+Pure. It does not know where in a file the declaration is.
 """
 
 from typing import Container, List, Optional, Tuple
@@ -10,7 +10,7 @@ from .tokens import ATTRIBUTES, KEYWORDS, WORD
 
 
 def strip_groups(decl: List[str], only: Optional[Container[str]] = None) -> List[str]:
-	"""Without what is between parentheses and brackets; with ``only``, such groups after these words."""
+	"""The tokens without groups in parentheses and brackets; with ``only``, without those after these words."""
 	found: List[str] = []
 	depth = 0
 	for word in decl:
@@ -24,7 +24,7 @@ def strip_groups(decl: List[str], only: Optional[Container[str]] = None) -> List
 
 
 def end_of_angle(decl: List[str], start: int) -> int:
-	"""Where what a ``<`` opens ends."""
+	"""The position where the group ends that a ``<`` opens."""
 	depth = 0
 	for i in range(start, len(decl)):
 		if decl[i] == "<":
@@ -37,7 +37,7 @@ def end_of_angle(decl: List[str], start: int) -> int:
 
 
 def strip_angles(decl: List[str]) -> List[str]:
-	"""Without arguments of templates, up to the value."""
+	"""The tokens up to the value, without template arguments."""
 	if "<" not in decl:
 		return decl
 	found: List[str] = []
@@ -54,7 +54,7 @@ def strip_angles(decl: List[str]) -> List[str]:
 
 
 def is_mutable(decl: List[str]) -> bool:
-	"""A variable that is declared so can be changed."""
+	"""Tell whether a variable with this declaration can be changed."""
 	end = decl.index("=") if "=" in decl else len(decl)
 	stars = [i for i in range(end) if decl[i] == "*"]
 	if stars:
@@ -63,7 +63,7 @@ def is_mutable(decl: List[str]) -> bool:
 
 
 def declarators(decl: List[str]) -> List[Tuple[str, bool]]:
-	"""The names that a declaration declares, and whether of functions; none that were declared elsewhere."""
+	"""The names that a declaration declares, and whether each is a function. Names declared elsewhere are left out."""
 	found: List[Tuple[str, bool]] = []
 	name, name_at, seen, done, i = "", 0, 0, False, 0
 	while i < len(decl):
@@ -83,7 +83,7 @@ def declarators(decl: List[str]) -> List[Tuple[str, bool]]:
 			i = end
 			continue
 		if word == ":" and "(" in decl[:i]:
-			return found  # a constructor with what it makes its members of
+			return found  # a constructor with initializers of members
 		if word in ("=", "[", ",", ":", "{"):
 			if not done and name and seen > 1 and decl[name_at - 1] != "::":
 				found.append((name, False))
@@ -104,7 +104,7 @@ def declarators(decl: List[str]) -> List[Tuple[str, bool]]:
 
 
 def end_of_group(decl: List[str], start: int) -> int:
-	"""Where what a parenthesis or bracket opens ends."""
+	"""The position where the group ends that a parenthesis or bracket opens."""
 	depth = 0
 	for i in range(start, len(decl)):
 		if decl[i] in ("(", "["):

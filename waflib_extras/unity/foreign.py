@@ -1,5 +1,5 @@
 """
-What a header of the system says; there are many and they are long, so they are only searched, not read.
+Searches headers of the system. They are many and long, so they are not read as those of the project are.
 
 Pure: a text goes in, what was found comes out.
 """
@@ -15,15 +15,15 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"][^>"\n]+)', re.
 
 
 class Foreign(NamedTuple):
-	"""What a header of the system says; it is not doubted that it keeps to itself otherwise."""
+	"""What was found in a header of the system. Apart from this, it is taken to disturb no other file."""
 
 	includes: List[str]
 	macros: str
-	"""Those that it may define or take away."""
+	"""The macros that it may define or undefine."""
 	asked: str
-	"""What its conditions ask for."""
+	"""The macros that its conditions test."""
 	words: str
-	"""Every identifier."""
+	"""All identifiers."""
 
 
 def read_foreign(text: str) -> Foreign:

@@ -1,9 +1,9 @@
 """
-Which sources are compiled together.
+Decides which sources are compiled together.
 
 Pure: names, weights and facts go in, groups come out, the same on every machine. First the list is cut where the names
-say so, so that a new name changes the group that it falls into and hardly any other; then each group is parted into
-pieces of those that cannot notice each other.
+alone decide, so that a new name hardly changes any group but its own. Then each group is split into pieces, whose
+sources cannot affect each other.
 """
 
 import hashlib
@@ -12,15 +12,15 @@ from typing import Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequen
 from . import declarations, names
 
 UNIT = 1 << 16
-"""What a group may weigh."""
+"""The weight of a group at most."""
 LEAST = UNIT * 2 // 5
-"""What it weighs at least, where there is enough."""
+"""The weight of a group at least, if there are enough sources."""
 SMALL, LARGE = 64 << 10, 512 << 10
-"""Bytes of sources in a group: at least, where there are so many, and at most."""
+"""The size of a group's sources in bytes: at least, if there are enough, and at most."""
 MANY = 16
-"""So many groups a build has before they get larger than the least: there are machines with many slots."""
+"""Groups get larger than the smallest size only if a build has so many, since machines may have many slots."""
 FIXED = 256
-"""Bytes that a file counts beside its own."""
+"""Each file counts so many bytes more than it has."""
 
 
 # ---- where the list is cut
@@ -28,9 +28,9 @@ FIXED = 256
 
 def weigh(sizes: Sequence[int], most: int, others: int = 1) -> List[int]:
 	"""
-	The weights of files of these sizes, of which a group may have so many; coarse, so that edits change nothing.
+	The weights of files of these sizes. They are coarse, so that edits do not change them.
 
-	The build has so many times as many sources as are here.
+	A group may have at most ``most`` files. The build has ``others`` times as many sources as are here.
 	"""
 	rounded = [1 << (size + FIXED).bit_length() for size in sizes]
 	share = 1 << (max(sum(rounded) * others // MANY, 1) - 1).bit_length()
@@ -42,8 +42,8 @@ def cut(keys: Sequence[str], weights: Sequence[int]) -> List[range]:
 	"""
 	Cut a list into groups of at most ``UNIT``, unless a single item weighs more.
 
-	Of the places where a group could end, it ends before the name whose digest is the highest. After an insertion, the
-	cuts that follow fall on the same names again as soon as one of them does.
+	A group ends before the name with the highest digest, of all names before which it could end. So after an insertion
+	the next cuts fall on the same names again as soon as one of them does.
 	"""
 	groups = []
 	start = 0
@@ -72,11 +72,11 @@ def rank(key: str) -> bytes:
 	return hashlib.md5(key.encode("utf-8", "surrogateescape")).digest()
 
 
-# ---- who may be in a piece with whom
+# ---- which sources may share a piece
 
 
-class Left(NamedTuple):
-	"""A name that somebody in a piece has left."""
+class LeftName(NamedTuple):
+	"""A name that a source in a piece leaves behind."""
 
 	kind: str
 	space: str
@@ -87,7 +87,7 @@ MACRO = "m"
 
 
 class File(NamedTuple):
-	"""A source or header of the project, with its facts taken apart."""
+	"""A source or header of the project, with its facts parsed."""
 
 	path: str
 	facts: names.Facts
@@ -96,13 +96,13 @@ class File(NamedTuple):
 	spaces: Set[str]
 	quals: Set[str]
 	hidden: Set[str]
-	"""The names that it declares for itself."""
+	"""The names that it declares for itself only."""
 	declared: Set[str]
 	tags: Set[str]
-	left: List[Tuple[str, Left]]
-	"""What it leaves behind but macros, by name."""
+	left: List[Tuple[str, LeftName]]
+	"""The names that it leaves behind, without macros."""
 	is_plain: bool
-	"""None of the facts says that it is to be treated in another way than most."""
+	"""None of its facts needs special treatment."""
 
 
 def open_facts(path: str, facts: names.Facts) -> File:
@@ -121,49 +121,49 @@ def open_facts(path: str, facts: names.Facts) -> File:
 		{name for kind, _, name in leaves if kind != declarations.EXTERNAL},
 		{name for _, _, name in leaves},
 		set(facts.tags.split()),
-		[(name, Left(kind, space, path)) for kind, space, name in leaves],
+		[(name, LeftName(kind, space, path)) for kind, space, name in leaves],
 		not (facts.alone or facts.last or facts.operator or facts.own or facts.usings),
 	)
 
 
 def is_starting(facts: names.Facts, is_cxx: bool) -> bool:
-	"""Something of a file may run before ``main``."""
+	"""Tell whether code of a file may run before ``main``."""
 	return (is_cxx and bool(facts.starts)) or "constructor" in facts.words.split()
 
 
 class Source(NamedTuple):
-	"""A source with all that it includes of the project."""
+	"""A source with all headers of the project that it includes."""
 
 	file: File
 	headers: Dict[str, File]
 	systems: Dict[str, FrozenSet[str]]
-	"""What it includes of others, with the macros that this defines."""
+	"""The other headers that it includes, with the macros that they define."""
 	is_found: bool
-	"""All that it includes is there already."""
+	"""Whether all headers that it includes exist already."""
 	prelude: str
-	"""What changes how headers are read, before the last of them."""
+	"""The directives before its last include that change how headers are read."""
 	features: str
-	"""What the headers of the system are asked for."""
+	"""The macros by which it controls headers of the system."""
 	usings: Set[str]
 	early: List[str]
-	"""Where something is used: headers that could as well be included before all else, as a compiler names them."""
+	"""If it has a using directive: the headers that could come before everything else, by the compiler's names."""
 	is_early: bool
-	"""All its headers could."""
+	"""Whether all its headers could be included before everything else."""
 	odd: List[File]
-	"""Those of its headers that are not plain."""
+	"""Its headers that are not plain."""
 
 	@property
 	def kind(self) -> Tuple[str, str, Tuple[str, ...]]:
-		"""Only those with the same are in a piece."""
+		"""Only sources with the same kind share a piece."""
 		return self.prelude, self.features, tuple(sorted(self.usings))
 
 	def starts(self, is_cxx: bool) -> bool:
-		"""Something of it may run before ``main``, so that its place among others is heard of."""
+		"""Tell whether code of it may run before ``main``, so that its position matters."""
 		return is_starting(self.file.facts, is_cxx)
 
 	@property
 	def alone(self) -> str:
-		"""Why it has to be compiled alone."""
+		"""Why it has to be compiled alone; empty if it has not."""
 		for file in self.odd:
 			if file.facts.alone:
 				return "%s (in a header)" % file.facts.alone
@@ -171,7 +171,7 @@ class Source(NamedTuple):
 
 	@property
 	def last(self) -> str:
-		"""Why nothing may come after it."""
+		"""Why nothing may come after it; empty if anything may."""
 		for file in self.odd:
 			if file.facts.last:
 				return "%s (in a header)" % file.facts.last
@@ -186,7 +186,7 @@ class Source(NamedTuple):
 
 	@property
 	def macros(self) -> List[str]:
-		"""What it defines, to be taken back after it."""
+		"""The macros that it defines, which are undefined after it."""
 		return [name for name, text in self.file.facts.macros.items() if text]
 
 
@@ -196,27 +196,27 @@ class Piece:
 	def __init__(self, is_cxx: bool, can_push: bool = True) -> None:
 		self.is_cxx = is_cxx
 		self.can_push = can_push
-		"""The compiler can put macros aside and take them back."""
+		"""Whether the compiler can save and restore macros."""
 		self.members: List[Source] = []
 		self.files: Set[str] = set()
 		self.systems: Set[str] = set()
 		self.foreign: Set[str] = set()
-		"""The macros of the system that somebody has included."""
+		"""The macros of included headers of the system."""
 		self.own: Set[str] = set()
-		"""Headers with something that each of us should have for itself."""
+		"""Headers with something that each source must have for itself."""
 		self.reach: Dict[str, Set[str]] = {}
-		"""Of each file the headers that came with it."""
+		"""By file: the headers that came with it."""
 		self.has_start = False
-		self.left: Dict[str, List[Left]] = {}
+		self.left: Dict[str, List[LeftName]] = {}
 		self.known: Set[str] = set()
-		"""The names that are left."""
+		"""The names that are left behind."""
 		self.hidden: Set[str] = set()
 		self.greedy: Set[str] = set()
-		"""Headers with operators that could be meant by anybody."""
+		"""Headers with operators that any source could use."""
 		self.closed = ""
 
 	def find_objection(self, source: Source) -> str:
-		"""Why a source cannot come next, or nothing."""
+		"""Why a source cannot come next; empty if it can."""
 		if self.closed:
 			return self.closed
 		if not self.greedy <= source.headers.keys():
@@ -235,7 +235,7 @@ class Piece:
 		return ""
 
 	def find_noticed(self, source: Source, file: File, spaces: Set[str]) -> str:
-		"""What a file of a source would notice of those before it."""
+		"""What of the sources before would affect a file of a source."""
 		for name in sorted(self.foreign.intersection(file.words)):
 			if not any(name in macros for macros in source.systems.values()):
 				return "%s, which headers of the system define that it does not include" % name
@@ -249,9 +249,9 @@ class Piece:
 					return "%s, which %s leaves" % (name, left.owner)
 		return ""
 
-	def is_noticed(self, source: Source, file: File, name: str, left: Left, spaces: Set[str]) -> bool:
+	def is_noticed(self, source: Source, file: File, name: str, left: LeftName, spaces: Set[str]) -> bool:
 		if has_guarded(source, left.owner):
-			return False  # it would be there without the others as well
+			return False  # the source includes it itself
 		if left.kind == MACRO:
 			return True
 		is_seen = left.space in file.spaces or left.space in spaces or not file.quals.isdisjoint(left.space.split("::"))
@@ -264,7 +264,7 @@ class Piece:
 		if left.kind == declarations.EXTERNAL:
 			if not self.is_cxx:
 				return name in file.hidden
-			# unless it comes from a header that both include, it is an overload that the source does not know of
+			# it is an overload that the source does not know, unless both include its header
 			both = self.reach[left.owner].intersection(source.headers)
 			return not any(name in source.headers[header].declared for header in both)
 		return True
@@ -294,45 +294,45 @@ class Piece:
 		self.closed = "after %s, which %s" % (source.file.path, reason) if reason else ""
 
 	def find_end(self, source: Source) -> str:
-		"""Why nothing may come after this source, or nothing."""
+		"""Why nothing may come after this source; empty if anything may."""
 		return source.last or ("defines macros" if source.macros and not self.can_push else "")
 
 	def leave(self, file: File, macros: Iterable[str]) -> None:
 		for name, left in file.left:
 			self.left.setdefault(name, []).append(left)
 		for name in macros:
-			self.left.setdefault(name, []).append(Left(MACRO, "", file.path))
+			self.left.setdefault(name, []).append(LeftName(MACRO, "", file.path))
 		self.known.update(file.declared)
 		self.known.update(macros)
 
 
 def has_guarded(source: Source, path: str) -> bool:
-	"""A source includes this file, which is read once."""
+	"""Tell whether a source includes this file, which is guarded against being read twice."""
 	header = source.headers.get(path)
 	return header is not None and bool(header.facts.guard)
 
 
 class Entry(NamedTuple):
-	"""What becomes one object."""
+	"""Sources that become one object."""
 
 	place: int
-	"""The objects are linked in the order of these."""
+	"""The position by which the objects are ordered for the linker."""
 	members: List[int]
 	anchor: int
-	"""The first of those that belong together, by which they are named; -1 where a source belongs to no others."""
+	"""The first source of a piece, which names it; -1 for a source that is compiled alone."""
 	early: List[str]
 
 
 class Plan(NamedTuple):
-	"""What becomes of the sources of a target."""
+	"""The plan for the sources of a target."""
 
 	entries: List[Entry]
 	macros: Dict[str, List[str]]
-	"""By the place of a source in the list, what is to be taken back after it."""
+	"""By the position of a source in the list: the macros to be undefined after it."""
 	reasons: Dict[str, str]
-	"""Why a source is alone, or the first of another piece."""
+	"""Why a source is compiled alone, or is the first one of another piece."""
 	starts: List[int]
-	"""Those of which something may run before ``main``."""
+	"""The sources with code that may run before ``main``."""
 
 
 def plan(
@@ -347,11 +347,12 @@ def plan(
 	others: int = 1,
 ) -> Plan:
 	"""
-	Which sources are compiled together: first those of a kind are cut into groups, then each joins the first piece of
-	its group that has nothing against it. Those that are ``away`` keep their place, for when they come back.
+	Decide which sources are compiled together.
 
-	What runs before ``main`` runs in the order of the list, as if each were compiled alone. The ``keys`` are names of
-	the sources that are the same wherever the project lies; the build has ``others`` times as many sources.
+	The sources of a kind are cut into groups, and each joins the first piece of its group that has no objection. Those
+	that are ``away`` keep their position for when they come back. Code that runs before ``main`` runs in the order of
+	the list, as if each source were compiled alone. The ``keys`` are names of the sources that do not depend on where
+	the project lies. The build has ``others`` times as many sources.
 	"""
 	cuts = find_cuts(keys or [source.file.path for source in sources], sources, weigh(sizes, most, others), groups)
 	away = set(away)
@@ -361,7 +362,7 @@ def plan(
 	latest: Optional[Piece] = None
 	starting = {i for i, source in enumerate(sources) if source.starts(is_cxx)}
 	ends = {i for i, source in enumerate(sources) if Piece(is_cxx, can_push).find_end(source) and i not in starting}
-	# those after which nothing may come are put at the ends
+	# sources after which nothing may come are put at the ends
 	for i in [*(i for i in range(len(sources)) if i not in ends), *sorted(ends)]:
 		source = sources[i]
 		reason = source.alone
@@ -387,7 +388,7 @@ def plan(
 
 
 def find_piece(pieces: Sequence[Piece], source: Source, latest: Optional[Piece]) -> Tuple[int, str]:
-	"""The number of the first piece that a source can join; or that of a new one, and why it is in no other."""
+	"""The number of the first piece that a source can join; or of a new one, and why it cannot join the others."""
 	reason = ""
 	for number, piece in enumerate(pieces):
 		objection = piece.find_objection(source)
@@ -400,19 +401,19 @@ def find_piece(pieces: Sequence[Piece], source: Source, latest: Optional[Piece])
 
 
 def find_entries(sources: Sequence[Source], members: List[int], starting: Set[int], away: Set[int]) -> List[Entry]:
-	"""What becomes of a piece when some of it are away."""
+	"""The entries of a piece some of whose sources are away."""
 	if len(members) == 1:
 		return [Entry(members[0], members, -1, [])]
 	present = [i for i in members if i not in away]
 	entries = [Entry(i, [i], -1, []) for i in members if i in away]
 	if present:
 		early = [path for i in present for path in sources[i].early]
-		entries.append(Entry(find_place(present, starting), present, min(members), list(dict.fromkeys(early))))
+		entries.append(Entry(find_position(present, starting), present, min(members), list(dict.fromkeys(early))))
 	return entries
 
 
-def find_place(members: Sequence[int], starting: Iterable[int]) -> int:
-	"""Where the object of these is linked: where the first of them is that runs before ``main``, if any does."""
+def find_position(members: Sequence[int], starting: Iterable[int]) -> int:
+	"""The position of an object: that of its first source with code that runs before ``main``, if there is one."""
 	return min((i for i in members if i in starting), default=min(members))
 
 
@@ -436,18 +437,18 @@ def find_cuts(
 
 
 class Frame(NamedTuple):
-	"""What a target wants around each include."""
+	"""What a target has around each include."""
 
 	before: str = ""
 	after: str = ""
 	unique: str = ""
-	"""The name of a macro that is another identifier for each."""
+	"""The name of a macro that is a different identifier for each."""
 
 
 def write_text(
 	members: Sequence[Tuple[str, str, Sequence[str]]], early: Sequence[str], frame: Frame, comment: str = ""
 ) -> str:
-	"""The file that includes these: how a compiler is to name each, what is to tell it from others, its macros."""
+	"""The text of the file that includes these sources."""
 	lines = [comment] if comment else []
 	lines += ['#include "%s"' % escape(path) for path in early]
 	for path, key, macros in members:

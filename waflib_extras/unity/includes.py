@@ -1,8 +1,8 @@
 """
-What sources include: files of the project are found where a compiler would look for them, and read once.
+Finds what sources include. Files of the project are searched as a compiler does it, and read once.
 
-Knows nothing of Waf. What lies outside of the project is told by its name only; what is made during the build is not
-looked at, since it may not be there yet.
+It knows nothing of Waf. Files outside of the project are known by name only. Files that the build makes are not looked
+at, since they may not exist yet.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ from . import grouping, names, tokens
 from .foreign import Foreign, read_foreign
 
 Include = Tuple[Optional[Tuple[str, str]], str]
-"""Where it leads, and in which folder that was looked for; and how it is written, with the quote before it."""
+"""The file and the folder where it was found; and the include as it is written, with the quote before it."""
 Record = List[Any]
-"""Of a file, as ``marshal`` keeps it: its stamp, the digest of a file of the project, and its facts."""
+"""What is stored of a file: its stamp, its digest if it is of the project, and its facts."""
 SEARCH_SECONDS = 30.0
 
 
@@ -29,15 +29,15 @@ def digest_of(path: str) -> str:
 		return ""
 
 
-class Shelf:
-	"""The facts of files, remembered from build to build."""
+class KnownFiles:
+	"""The facts of files, which are stored from build to build."""
 
 	def __init__(self, saved: Optional[Dict[str, Record]] = None) -> None:
 		self.saved: Dict[str, Record] = {} if saved is None else saved
 		"""By path: stamp, digest, facts."""
 		self.open: Dict[str, grouping.File] = {}
 		self.new: Dict[str, Record] = {}
-		"""What was not known before."""
+		"""The records that are new."""
 
 	def digest(self, path: str) -> str:
 		self.file(path)
@@ -78,7 +78,7 @@ class Shelf:
 
 
 def ask_search(compiler: List[str], language: str) -> List[str]:
-	"""The folders in which a compiler looks for headers of the system."""
+	"""The folders in which a compiler searches headers of the system."""
 	command = [*compiler, "-E", "-v", "-x", language, os.devnull]
 	try:
 		done = subprocess.run(
@@ -99,7 +99,7 @@ def ask_search(compiler: List[str], language: str) -> List[str]:
 
 
 class System:
-	"""The headers of the system, as a compiler finds them that searches these folders."""
+	"""The headers of the system, as a compiler finds them in these folders."""
 
 	def __init__(self, saved: Optional[Dict[str, Record]], folders: Sequence[str]) -> None:
 		self.saved: Dict[str, Record] = {} if saved is None else saved
@@ -125,7 +125,7 @@ class System:
 		return self.files[path]
 
 	def reach(self, include: str) -> FrozenSet[str]:
-		"""All files that an include could lead to, also with what those include."""
+		"""All files to which an include could lead, directly or through other headers."""
 		found = self.reached.get(include)
 		if found is None:
 			seen: Set[str] = set()
@@ -140,7 +140,7 @@ class System:
 		return found
 
 	def find_stamps(self, includes: Iterable[str]) -> Dict[str, Optional[stamps.Stamp]]:
-		"""Of all files that these could lead to."""
+		"""The stamps of all files to which these could lead."""
 		paths = frozenset().union(*map(self.reach, includes))
 		return {path: self.saved[path][0] for path in sorted(paths)}
 
@@ -153,7 +153,7 @@ class System:
 		return path in self.files or os.path.isfile(path)
 
 	def told(self, include: str, field: str) -> FrozenSet[str]:
-		"""The ``macros``, ``asked`` or ``words`` of all that an include leads to."""
+		"""The ``macros``, ``asked`` or ``words`` of all headers to which an include leads."""
 		key = include, field
 		if key not in self.sets:
 			texts = [getattr(self.read(path), field).split() for path in self.reach(include)]
@@ -162,11 +162,11 @@ class System:
 
 
 class Finder:
-	"""Finds includes as a compiler does that has these folders to search, of those in the project."""
+	"""Finds the includes that are in the project, as a compiler does that searches these folders."""
 
 	def __init__(
 		self,
-		shelf: Shelf,
+		known_files: KnownFiles,
 		system: System,
 		folders: Sequence[str],
 		top: str,
@@ -174,25 +174,25 @@ class Finder:
 		made: Iterable[str],
 		listed: Dict[str, FrozenSet[str]],
 	) -> None:
-		self.shelf = shelf
+		self.known_files = known_files
 		self.system = system
 		self.folders = folders
 		self.top = top + os.sep
 		self.out = out + os.sep
 		self.made: FrozenSet[str] = frozenset(made)
-		"""Files of the build folder that are there before the build."""
+		"""Files of the build folder that exist before the build."""
 		self.found: Dict[Tuple[str, str], Optional[Tuple[str, str]]] = {}
 		self.direct: Dict[str, List[Include]] = {}
 		self.parted: Dict[str, Tuple[List[str], Set[str]]] = {}
 		self.listed = listed
-		"""What is in folders, as it was when one of its names was looked for."""
+		"""The names in folders, as they were when one was searched first."""
 		self.systems: Set[str] = set()
 		"""The includes that lead out of the project."""
 		self.missed: Dict[str, Set[str]] = {}
-		"""By folder: the names that were looked for there in vain. One that appears may be included instead."""
+		"""By folder: the names that were not found there. If one appears, it may be included instead."""
 
 	def find(self, folder: str, include: str) -> Optional[Tuple[str, str]]:
-		"""The path of a file that is included, and the folder in which it was looked for; none if it is not ours."""
+		"""The path of an included file, and the folder where it was found; None if it is not of the project."""
 		key = (folder if include[0] == '"' else "", include)
 		try:
 			return self.found[key]
@@ -213,7 +213,7 @@ class Finder:
 		return None
 
 	def is_there(self, path: str) -> bool:
-		"""Whether a path leads to a file. Most do not, and a folder that was listed once tells so."""
+		"""Tell whether a path leads to a file. Folders are listed once, since most paths do not."""
 		folder, _, name = path.rpartition(os.sep)
 		names = self.listed.get(folder)
 		if names is None:
@@ -222,18 +222,18 @@ class Finder:
 			except OSError:
 				names = frozenset()
 			self.listed[folder] = names
-		return name in names and (path in self.shelf.open or os.path.isfile(path))
+		return name in names and (path in self.known_files.open or os.path.isfile(path))
 
 	def includes(self, file: grouping.File) -> List[Include]:
-		"""Where each include of a file leads, and how it is written."""
+		"""For each include of a file, where it leads and how it is written."""
 		if file.path not in self.direct:
 			folder = os.path.dirname(file.path)
 			self.direct[file.path] = [(self.find(folder, include), include) for include in file.facts.includes]
 		return self.direct[file.path]
 
 	def source(self, path: str, relative: str) -> grouping.Source:
-		"""A source with what it includes; ``relative`` is the folder that compilers run in."""
-		file = self.shelf.file(path)
+		"""A source with what it includes. ``relative`` is the folder in which compilers run."""
+		file = self.known_files.file(path)
 		headers, systems = self.reach(file, self.includes(file))
 		self.systems |= systems
 		odd = [header for header in headers.values() if not header.is_plain]
@@ -261,7 +261,7 @@ class Finder:
 		while left:
 			path = left.pop()
 			if path not in headers and path != file.path:
-				headers[path] = header = self.shelf.open.get(path) or self.shelf.file(path)
+				headers[path] = header = self.known_files.open.get(path) or self.known_files.file(path)
 				if header.facts.includes:
 					if path not in self.parted:
 						self.parted[path] = part_includes(self.includes(header))
@@ -271,7 +271,7 @@ class Finder:
 		return headers, systems
 
 	def find_prelude(self, file: grouping.File) -> str:
-		"""What comes before an include that heeds it, with the includes before that, if there is anything."""
+		"""The directives before an include that may change it, with the includes between them."""
 		parts = file.facts.prelude
 		if not any(part.__class__ is str for part in parts):
 			return ""
@@ -285,7 +285,7 @@ class Finder:
 		return "\n".join(each if isinstance(each, str) else file.facts.includes[each] for each in parts[:end])
 
 	def is_heeded(self, directive: str, file: grouping.File, includes: List[Include]) -> bool:
-		"""Whether what is included after a directive could be another without it."""
+		"""Tell whether a directive could change what is included after it."""
 		includes = [each for each in includes if not self.is_text(each[0])]
 		if directive.startswith("pragma"):
 			return bool(includes)
@@ -296,14 +296,14 @@ class Finder:
 		)
 
 	def is_text(self, found: Optional[Tuple[str, str]]) -> bool:
-		"""A file that is made to be included again and again, and includes nothing itself."""
+		"""Tell whether a file is made to be included several times, and includes nothing itself."""
 		if found is None:
 			return False
-		facts = self.shelf.file(found[0]).facts
+		facts = self.known_files.file(found[0]).facts
 		return not facts.guard and not facts.includes
 
 	def find_features(self, file: grouping.File, headers: Dict[str, grouping.File], systems: Set[str]) -> str:
-		"""Macros of the project that the system's headers ask for, and whether those come first."""
+		"""The macros of the project that headers of the system test, and whether these headers come first."""
 		if not systems:
 			return ""
 		found = [
@@ -317,14 +317,14 @@ class Finder:
 		return "\n".join(found)
 
 	def find_early(self, file: grouping.File, relative: str) -> Tuple[List[str], bool]:
-		"""The paths of headers that a source includes in any case, and whether those are all that it includes."""
+		"""The paths of headers that a source always includes, and whether these are all its includes."""
 		early = []
 		is_early = True
 		for number, (found, include) in enumerate(self.includes(file)):
 			if number in file.facts.optional:
 				is_early = is_early and found is None
 			elif found is not None:
-				if not self.shelf.file(found[0]).facts.guard:
+				if not self.known_files.file(found[0]).facts.guard:
 					is_early = False
 				else:
 					early.append(os.path.join(os.path.relpath(found[1], relative), include[1:]))
@@ -332,5 +332,5 @@ class Finder:
 
 
 def part_includes(includes: List[Include]) -> Tuple[List[str], Set[str]]:
-	"""Those that lead to files of the project, and the names of the others."""
+	"""Split includes: those that lead to files of the project, and the names of the others."""
 	return [found[0] for found, _ in includes if found], {include for found, include in includes if not found}

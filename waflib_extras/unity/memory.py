@@ -1,8 +1,8 @@
 """
-What unity builds remember in the build folder: facts, plans of targets, who did not go together, who is edited.
+What ``unity`` stores in the build folder: facts of files, plans of targets, and the sources that are compiled alone.
 
-Two files: a small one that each build reads, and one with all facts, which is read when a plan has to be made anew.
-Both are written whole and put in place at once; one that cannot be read is as if it were not there.
+There are two files. Each build reads a small one. The other one has all facts, and is read when a plan has to be made
+anew. Both are written under another name and renamed. A file that cannot be read is treated as if it did not exist.
 """
 
 import hashlib
@@ -16,14 +16,12 @@ from typing import (
 	TYPE_CHECKING,
 	Any,
 	Callable,
-	ContextManager,
 	Dict,
 	FrozenSet,
 	Iterable,
 	List,
 	Mapping,
 	Optional,
-	Protocol,
 	Set,
 	Tuple,
 	TypedDict,
@@ -38,26 +36,27 @@ if TYPE_CHECKING:
 	from waflib.Node import Node
 	from waflib.TaskGen import task_gen
 
+	from ..hooks import lifecycle
 	from . import planning
 
 FORMAT = 5
-ENCODING = 2  # of marshal, which all interpreters know, and which is ten times as fast as JSON
+ENCODING = 2  # the version of marshal's format, which all interpreters know; ten times as fast as JSON
 VERSION = "%d.%d" % (FORMAT, names.VERSION)
 PLANS, FACTS = ".unity-plans", ".unity-facts"
 MANY_EDITED = 3
-"""So many sources of a target may change at once and be taken for edited; more are an update from elsewhere."""
+"""If at most so many sources of a target change at once, they count as edited. More are taken for an update."""
 RESTED_BUILDS = 10
-"""After so many builds in which others of its target changed, a source that did not is back with them."""
+"""An edited source returns to the others after so many builds in which only others of its target have changed."""
 RESTED_SECONDS = 8 * 3600
-"""So it is after this time."""
+"""It also returns after so many seconds."""
 
 
 Entry = Tuple[int, List[int], int, List[str]]
-"""A ``grouping.Entry`` as ``marshal`` keeps it."""
+"""A ``grouping.Entry`` in a form that ``marshal`` can write."""
 
 
 class Plan(TypedDict):
-	"""What becomes of the sources of a target: a ``grouping.Plan``, and which headers it was made of."""
+	"""The plan for a target's sources: a ``grouping.Plan``, and the headers that it depends on."""
 
 	entries: List[Entry]
 	macros: Dict[str, List[str]]
@@ -65,14 +64,14 @@ class Plan(TypedDict):
 	starts: List[int]
 	files: List[str]
 	headers: List[Optional[List[int]]]
-	"""Of each source, the numbers of ``files``; none where a header was not found."""
+	"""For each source the numbers of its headers in ``files``; None if a header was not found."""
 
 
 class Saved(TypedDict, total=False):
-	"""What is remembered of a target."""
+	"""What is stored of a target."""
 
 	key: str
-	"""Of the plan; what follows up to ``plan`` is there as soon as there is one."""
+	"""The key of the plan. The fields from here to ``plan`` are set when there is a plan."""
 	stamps: Dict[str, Optional[stamps.Stamp]]
 	missed: Dict[str, List[str]]
 	digests: Dict[str, str]
@@ -83,18 +82,18 @@ class Saved(TypedDict, total=False):
 
 
 class Facts(TypedDict):
-	"""All that is known of files."""
+	"""The file with the facts of files."""
 
 	facts: int
-	"""The version of what reads them."""
+	"""The version of the code that reads them."""
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
 	folders: Dict[str, List[str]]
-	"""Where a compiler looks for headers."""
+	"""The folders in which a compiler searches headers."""
 
 
 class News(TypedDict):
-	"""What one ledger has found out, for another one."""
+	"""What one process has found out, for another one."""
 
 	files: Dict[str, includes.Record]
 	systems: Dict[str, includes.Record]
@@ -103,18 +102,8 @@ class News(TypedDict):
 	is_new: bool
 
 
-class Checks(Protocol):
-	"""What the resident process gives to a build that it has begun before anybody asked for it."""
-
-	def away(self) -> ContextManager[None]: ...
-
-	def append(self, check: Callable[[], bool]) -> None: ...
-
-	def look_at(self, paths: Iterable[str]) -> Dict[str, Optional[os.stat_result]]: ...
-
-
-class Ledger:
-	"""All that is remembered of one build folder."""
+class BuildMemory:
+	"""All that is stored of one build folder."""
 
 	def __init__(self, folder: str) -> None:
 		self.folder = folder
@@ -123,29 +112,29 @@ class Ledger:
 		"""By target and language."""
 		self.is_new = False
 		self.has_new = False
-		"""There are facts that the shelf does not call new."""
+		"""Whether there are new facts besides those in ``known_files``."""
 		self.planned: Set[str] = set()
-		"""The targets of new plans."""
+		"""The targets whose plans are new."""
 		self.facts: Optional[Facts] = None
-		self.shelf: Optional[includes.Shelf] = None
+		self.known_files: Optional[includes.KnownFiles] = None
 		self.systems: Dict[str, includes.System] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
-		"""Of files as they were when this build first looked: headers are in the plans of many targets."""
+		"""The stamps of files when this build first looked, since many plans depend on the same headers."""
 		self.nodes: Dict[str, Node] = {}
 		self.collector = gc_pause.Collector()
 		self.sources = 0
 		self.listed: Tuple[int, Dict[str, FrozenSet[str]]] = (-1, {})
 		self.ahead: Optional[planning.Ahead] = None
-		"""Who makes plans of targets before their turn, if anybody does."""
+		"""The processes that make plans of targets before their turn, if any."""
 		self.told: List[str] = []
-		"""What is shown when the build ends."""
+		"""The lines that are shown when the build ends."""
 		self.look = stamps.of_file
 		self.read = read_content
 		self.list = list_folder
 		self.lists: Dict[str, FrozenSet[str]] = {}
-		"""What is in folders, as it was when this build first looked for plans."""
+		"""The names in folders when this build first checked plans."""
 		self.held: List[Tuple[Target, str, bool]] = []
-		"""The targets of which the plan was found to hold, and what for."""
+		"""The targets whose plans still hold, with the arguments of that check."""
 
 	def target(self, name: str) -> "Target":
 		return Target(self, name, self.plans.setdefault(name, {}))
@@ -156,14 +145,14 @@ class Ledger:
 		return self.stamps[path]
 
 	def has_any(self, folder: str, names: Iterable[str]) -> bool:
-		"""Whether a file with one of these names is in a folder by now."""
+		"""Tell whether a file with one of these names is in a folder now."""
 		if folder not in self.lists:
 			self.lists[folder] = self.list(folder)
 		found = self.lists[folder].intersection(names)
 		return any(os.path.isfile(os.path.join(folder, name)) for name in found)
 
-	def looks_away(self, checks: Checks) -> None:
-		"""Have the resident let the build go on from here although files have changed, if all plans still hold."""
+	def looks_away(self, checks: "lifecycle.Checks") -> None:
+		"""Have a resident let the build go on although files have changed, if all plans still hold."""
 
 		def look(path: str) -> Optional[stamps.Stamp]:
 			with checks.away():
@@ -181,7 +170,7 @@ class Ledger:
 		checks.append(lambda: self.holds_still(checks.look_at))
 
 	def holds_still(self, look_at: Callable[[Iterable[str]], Dict[str, Optional[os.stat_result]]]) -> bool:
-		"""Look at all files again: what was planned is what would be planned now."""
+		"""Look at all files again, and tell whether the plans would be the same now."""
 		before, self.look, self.read = self.stamps, stamps.of_file, read_content
 		self.list, self.lists = list_folder, {}
 		found = look_at(before)
@@ -192,28 +181,28 @@ class Ledger:
 		)
 
 	def find_facts(self) -> Facts:
-		"""All facts; they are read when they are first asked for."""
+		"""The facts of files, read at the first call."""
 		if self.facts is None:
 			self.facts = read(os.path.join(self.folder, FACTS))
 			if self.facts is None or self.facts.get("facts") != names.VERSION:
 				self.facts = {"facts": names.VERSION, "files": {}, "systems": {}, "folders": {}}
 		return self.facts
 
-	def open_facts(self) -> includes.Shelf:
-		if self.shelf is None:
-			self.shelf = includes.Shelf(self.find_facts()["files"])
-		return self.shelf
+	def open_facts(self) -> includes.KnownFiles:
+		if self.known_files is None:
+			self.known_files = includes.KnownFiles(self.find_facts()["files"])
+		return self.known_files
 
 	def system(self, folders: List[str]) -> includes.System:
 		self.open_facts()
 		key = os.pathsep.join(folders)
 		if key not in self.systems:
-			# one file says the same to all compilers
+			# a header has the same facts for all compilers
 			self.systems[key] = includes.System(self.find_facts()["systems"], folders)
 		return self.systems[key]
 
 	def find_search(self, compiler: List[str], language: str) -> List[str]:
-		"""Where a compiler looks for headers; it is asked once."""
+		"""The folders in which a compiler searches headers. It is asked once."""
 		self.open_facts()
 		known = self.find_facts()["folders"]
 		program = stamps.of_file(shutil.which(compiler[0]) or compiler[0]) if compiler else None
@@ -224,13 +213,13 @@ class Ledger:
 		return known[key]
 
 	def find_listed(self, group: int) -> Dict[str, FrozenSet[str]]:
-		"""What is in folders, for all targets of a group: between two groups tasks run, and may make files."""
+		"""The names in folders, for all targets of a group. Between two groups, tasks run and may make files."""
 		if self.listed[0] != group:
 			self.listed = group, {}
 		return self.listed[1]
 
 	def count_sources(self, bld: "BuildContext") -> int:
-		"""The sources of all that is built, as far as they are known before any of it is."""
+		"""The number of all sources, as far as they are known before the build."""
 		if not self.sources:
 			gens = [each for group in bld.groups for each in group if hasattr(each, "features")]
 			self.sources = sum(map(count_sources, gens))
@@ -242,7 +231,7 @@ class Ledger:
 		return self.nodes[path]
 
 	def take_new(self) -> News:
-		"""The facts and plans that have come since this was asked last, for another ledger of the same build folder."""
+		"""The facts and plans since the last call, for another process with the same build folder."""
 		new = [self.open_facts().new, *(system.new for system in self.systems.values())]
 		told: News = {
 			"files": dict(new[0]),
@@ -268,12 +257,12 @@ class Ledger:
 		self.has_new |= told["is_new"]
 
 	def save(self) -> None:
-		"""Write down what is new."""
+		"""Store what is new."""
 		with self.lock:
 			if self.is_new:
 				self.is_new = False
 				write(os.path.join(self.folder, PLANS), self.plans)
-			if self.shelf is not None and (self.has_new or self.take_new()["is_new"]):
+			if self.known_files is not None and (self.has_new or self.take_new()["is_new"]):
 				self.has_new = False
 				write(os.path.join(self.folder, FACTS), self.find_facts())
 
@@ -294,31 +283,31 @@ def list_folder(folder: str) -> FrozenSet[str]:
 
 
 def count_sources(gen: "task_gen") -> int:
-	"""The sources that a task generator is given."""
+	"""The number of sources that a task generator is given."""
 	try:
 		return len(gen.to_list(getattr(gen, "source", [])))
-	except TypeError:  # a node
+	except TypeError:  # it is a node
 		return 1
 
 
 class Target:
-	"""What is remembered of the sources of one language in a target."""
+	"""What is stored of the sources of one language in a target."""
 
-	def __init__(self, ledger: Ledger, name: str, saved: Saved) -> None:
-		self.ledger = ledger
+	def __init__(self, remembered: BuildMemory, name: str, saved: Saved) -> None:
+		self.remembered = remembered
 		self.name = name
 		self.saved = saved
 
 	@property
 	def plan(self) -> Plan:
-		"""Not before there is one."""
+		"""The plan, if there is one."""
 		return self.saved["plan"]
 
 	def holds(self, key: str, now: float, is_cxx: bool) -> bool:
-		"""The plan is the one for what is there now, and nobody comes back."""
+		"""Tell whether the plan still holds, and no edited source returns to the others."""
 		if self.saved.get("key") != key:
 			return False
-		if any(self.ledger.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
+		if any(self.remembered.has_any(folder, missed) for folder, missed in self.saved["missed"].items()):
 			return False
 		changed = self.find_changed()
 		edited = self.saved["edited"]
@@ -328,26 +317,26 @@ class Target:
 			return False
 		if changed and not self.follow(changed, edited, is_cxx):
 			return False
-		self.ledger.held.append((self, key, is_cxx))
+		self.remembered.held.append((self, key, is_cxx))
 		return True
 
 	def find_changed(self) -> List[str]:
-		"""The files whose content is another; one that may be the same is read, and known by its stamp from then on."""
-		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.ledger.stamp
+		"""The files whose content has changed. If only the stamp has changed, it is updated."""
+		saved, digests, stamp = self.saved["stamps"], self.saved["digests"], self.remembered.stamp
 		changed = []
 		for path in [path for path, known in saved.items() if stamp(path) != known]:
-			# before it is read, so that a later change shows
+			# taken before the file is read, so that a later change shows
 			settled = stamps.settle(stamp(path))
-			content = self.ledger.read(path) if settled and path in digests else None
+			content = self.remembered.read(path) if settled and path in digests else None
 			if content is None or hashlib.md5(content).hexdigest() != digests[path]:
 				changed.append(path)
 			elif settled != saved[path]:
 				saved[path] = settled
-				self.ledger.is_new = True
+				self.remembered.is_new = True
 		return changed
 
 	def follow(self, changed: List[str], edited: Dict[str, Tuple[int, float]], is_cxx: bool) -> bool:
-		"""Keep the plan if only files have changed that are compiled alone by now, and that stay in their turn."""
+		"""Keep the plan if only files have changed that are compiled alone and keep their position."""
 		plan = self.saved["plan"]
 		sources = list(self.saved["digests"])
 		digests = {}
@@ -355,8 +344,8 @@ class Target:
 		for path in changed:
 			if path not in edited:
 				return False
-			found[path] = stamps.settle(self.ledger.stamp(path))
-			content = self.ledger.read(path)
+			found[path] = stamps.settle(self.remembered.stamp(path))
+			content = self.remembered.read(path)
 			if content is None or found[path] is None:
 				return False
 			facts = names.read_facts(content.decode("latin-1"))
@@ -366,7 +355,7 @@ class Target:
 		self.saved["stamps"].update(found)
 		self.saved["digests"].update(digests)
 		self.saved["edited"] = edited
-		self.ledger.is_new = True
+		self.remembered.is_new = True
 		return True
 
 	def keep(
@@ -377,36 +366,36 @@ class Target:
 		files: List[str],
 		plan: Plan,
 	) -> None:
-		shelf = finder.shelf
-		# headers that were too fresh are read again once
-		fresh = [path for path in files if stamps.is_unsettled(shelf.stamp(path))]
+		known_files = finder.known_files
+		# headers that were too fresh are read once more
+		fresh = [path for path in files if stamps.is_unsettled(known_files.stamp(path))]
 		self.saved["key"] = key
 		self.saved["stamps"] = {
 			**finder.system.find_stamps(finder.systems),
-			**{path: shelf.stamp(path) for path in files},
+			**{path: known_files.stamp(path) for path in files},
 		}
 		self.saved["missed"] = {folder: sorted(missed) for folder, missed in finder.missed.items()}
-		self.saved["digests"] = {path: shelf.digest(path) for path in [*sources, *fresh]}
+		self.saved["digests"] = {path: known_files.digest(path) for path in [*sources, *fresh]}
 		self.saved["plan"] = plan
-		self.ledger.planned.add(self.name)
-		self.ledger.is_new = True
+		self.remembered.planned.add(self.name)
+		self.remembered.is_new = True
 
-	def find_away(self, shelf: includes.Shelf, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
-		"""The sources that are compiled alone for now, with the reason."""
+	def find_away(self, known_files: includes.KnownFiles, sources: List[str], is_adaptive: bool) -> Dict[str, str]:
+		"""The sources that are compiled alone for now, with the reasons."""
 		away = dict.fromkeys(self.find_apart(), "does not compile with others")
-		edited = self.find_edited(shelf, sources) if is_adaptive else {}
+		edited = self.find_edited(known_files, sources) if is_adaptive else {}
 		if edited != self.saved.get("edited"):
 			self.saved["edited"] = edited
-			self.ledger.is_new = True
+			self.remembered.is_new = True
 		away.update((path, "is being edited") for path in edited)
 		return away
 
-	def find_edited(self, shelf: includes.Shelf, sources: List[str]) -> Dict[str, Tuple[int, float]]:
-		"""Who changes lately: how many builds ago, counting those in which others changed, and when."""
+	def find_edited(self, known_files: includes.KnownFiles, sources: List[str]) -> Dict[str, Tuple[int, float]]:
+		"""The sources that were edited lately: how many builds ago, of those in which others have changed, and when."""
 		now = time.time()
 		known = self.saved.get("digests", {})
 		edited = {path: (edit[0], edit[1]) for path, edit in self.saved.get("edited", {}).items() if path in sources}
-		changed = [path for path in sources if path in known and known[path] != shelf.digest(path)]
+		changed = [path for path in sources if path in known and known[path] != known_files.digest(path)]
 		for path, (builds, when) in list(edited.items()):
 			edited[path] = (builds + bool(changed), when)
 			if is_rested(*edited[path], now):
@@ -416,28 +405,28 @@ class Target:
 		return edited
 
 	def find_apart(self) -> List[str]:
-		"""Who did not compile with others, as long as they are what they were."""
+		"""The sources that did not compile with others, as long as all of them are unchanged."""
 		apart = self.saved.get("apart", {})
 		for path, digests in list(apart.items()):
 			if any(includes.digest_of(each) != digest for each, digest in digests.items()):
 				del apart[path]
-				self.ledger.is_new = True
+				self.remembered.is_new = True
 		return list(apart)
 
 	def set_apart(self, path: str, others: List[str]) -> None:
-		"""Remember that a source does not compile with these others; its plan is made anew next time."""
+		"""Remember that a source does not compile with these others. The plan is made anew the next time."""
 		digests = {each: includes.digest_of(each) for each in [path, *others]}
-		with self.ledger.lock:
+		with self.remembered.lock:
 			self.saved.setdefault("apart", {})[path] = digests
 			self.saved["key"] = ""
-			self.ledger.is_new = True
+			self.remembered.is_new = True
 
 	# ---- what it gains
 
 	def note_times(self, alone: float, together: float, count: int) -> None:
-		with self.ledger.lock:
+		with self.remembered.lock:
 			self.saved["times"] = [alone, together, count]
-			self.ledger.is_new = True
+			self.remembered.is_new = True
 
 	@property
 	def times(self) -> Optional[List[float]]:
@@ -449,7 +438,7 @@ def is_rested(builds: int, when: float, now: float) -> bool:
 
 
 def read(path: str) -> Any:
-	"""What was written to a file, if that is there and whole."""
+	"""The content of a file, if it exists and is complete."""
 	try:
 		with open(path, "rb") as f:
 			head, content = f.readline(), f.read()
@@ -459,8 +448,8 @@ def read(path: str) -> Any:
 
 
 def write(path: str, found: Mapping[str, object]) -> None:
-	"""Put a file in its place at once."""
-	content = marshal.dumps(found, ENCODING)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
+	"""Write a file under another name, and rename it."""
+	content = marshal.dumps(found, ENCODING)  # type: ignore[arg-type]  # for the stubs, a TypedDict is no dict
 	folder, name = os.path.split(path)
 	os.makedirs(folder, exist_ok=True)
 	handle, temporary = tempfile.mkstemp(prefix=name, dir=folder)
@@ -474,6 +463,6 @@ def write(path: str, found: Mapping[str, object]) -> None:
 
 
 def head_of(content: bytes) -> bytes:
-	"""The first line of a file, which tells what follows."""
+	"""The first line of a file, which identifies its content."""
 	head = "unity %d %s\n" % (FORMAT, hashlib.md5(content).hexdigest())
 	return head.encode()

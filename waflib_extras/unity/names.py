@@ -1,8 +1,8 @@
 """
-What a C or C++ file leaves behind for whoever is compiled after it in the same unit, and what it would notice itself.
+Finds what a C or C++ file leaves behind for the next file of the same unit, and by what it would be affected itself.
 
-Pure: a text goes in, facts come out. It is read in one pass and without its preprocessor being run: both sides of an
-``#if`` count. Where that is not certain enough, the facts say that the file is to stand alone, or last, and why.
+Pure: a text goes in, facts come out. The text is read in one pass without a preprocessor, so both sides of an ``#if``
+count. If that is not certain enough, the facts tell that the file has to be compiled alone, or last, and why.
 """
 
 import re
@@ -12,10 +12,10 @@ from .declarations import Declarations, State
 from .tokens import COMMENT, KEYWORDS, RAW, TOKEN, TYPES, WORD
 
 VERSION = 1
-"""Of the facts: those of another one are not read."""
+"""The version of the facts. Those of another version are not read."""
 
 PLAIN_INCLUDE = re.compile(r'#include ("[^"\n]+(?=")|<[^>\n]+(?=>)).$')
-"""Nearly all of them."""
+"""The usual form of an include."""
 INCLUDES = re.compile(
 	r"""
 	(?:[ \t]*\n|//[^\n\\]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/[ \t]*\n)*
@@ -23,7 +23,7 @@ INCLUDES = re.compile(
 	""",
 	re.VERBOSE,
 )
-"""A file often begins with a comment and many of them."""
+"""The usual beginning of a file: a comment and many includes."""
 INCLUDE_OF_MANY = re.compile(r'("[^"\n]+(?=")|<[^>\n]+(?=>)).\n')
 OPT_OUT = re.compile(r"\bunity: *alone\b")
 ODD_SPELLING = re.compile(r"\?\?[=/'()!<>-]|<%|<:|%:")
@@ -56,42 +56,42 @@ ALONE_WORDS = {
 
 
 class Facts(NamedTuple):
-	"""What one file says; all of it plain, so that it can be kept by ``marshal``."""
+	"""The facts of one file, in a form that ``marshal`` can write."""
 
 	includes: List[str]
-	"""As written, with the quote or bracket that they begin with."""
+	"""The includes as written, with the quote or bracket at their beginning."""
 	leaves: List[str]
-	"""Names at file scope: their kind, namespace and name, parted by blanks."""
+	"""Names at file scope: kind, namespace and name, separated by blanks."""
 	macros: Dict[str, str]
-	"""Those that it defines or takes away, with the text, and none where it asks first whether there is one."""
+	"""The macros that it defines or undefines, with the text; empty if it first tests whether there is one."""
 	prelude: List[Union[str, int]]
-	"""Directives that change how headers are read, and between them the numbers of its includes."""
+	"""Directives that change how headers are read, with the numbers of includes between them."""
 	words: str
-	"""Every identifier that is not only a member of something."""
+	"""All identifiers except those in ``members``."""
 	members: str
-	"""The others."""
+	"""The identifiers that occur only as members."""
 	usings: List[str]
-	"""What it uses at the scope of a file or namespace, with that namespace."""
+	"""Its using directives and declarations at the scope of the file or of a namespace, with that namespace."""
 	optional: List[int]
-	"""The numbers of those of its includes that depend on a condition."""
+	"""The numbers of its includes that depend on a condition."""
 	spaces: str
-	"""Namespaces that it opens."""
+	"""The namespaces that it opens."""
 	quals: str
-	"""What stands before ``::``."""
+	"""The names before ``::``."""
 	guard: str
-	"""What keeps it from being read twice, or nothing."""
+	"""The guard against being read twice; empty if there is none."""
 	alone: str
-	"""Why it has to be compiled alone, or nothing."""
+	"""Why it has to be compiled alone; empty if it has not."""
 	last: str
-	"""Why nothing may come after it, or nothing."""
+	"""Why nothing may come after it; empty if anything may."""
 	takes: str
-	"""A macro of others that it takes away, or nothing."""
+	"""A macro of other files that it undefines; empty if there is none."""
 	tags: str
-	"""What it names as a class, struct, union or enum."""
+	"""The names of classes, structs, unions and enums in it."""
 	own: str
-	"""Something that each who includes it has for itself and may change, or nothing."""
+	"""Something of which each including file has its own copy that it may change; empty if there is none."""
 	starts: str
-	"""Something that may run before ``main``, in C++, or nothing."""
+	"""Something that may run before ``main`` in C++; empty if there is nothing."""
 	operator: str
 	"""``one`` if it declares operators at the scope of a file or namespace, ``any`` if one is a template."""
 
@@ -100,7 +100,7 @@ def read_facts(text: str) -> Facts:
 	"""The facts of a file, whose bytes were decoded as Latin-1."""
 	try:
 		return Reader(text).facts()
-	except LookupError:  # no compiler understands it either, or we have not thought of it
+	except LookupError:  # neither a compiler nor we can read it
 		return Reader("").facts()._replace(alone="is not understood")
 
 
@@ -132,11 +132,11 @@ class Reader(Declarations):
 		self.walk()
 
 	def take_first_includes(self, text: str) -> str:
-		"""Take those with which a file begins, all at once; what is left of it."""
+		"""Take the includes at the beginning of a file with one expression. Returns the rest of the text."""
 		begin = INCLUDES.match(text)
 		if not begin or OPT_OUT.search(text, 0, begin.start(1)) or ODD_SPELLING.search(text, 0, begin.end()):
 			return text
-		if "/*" in begin.group(1):  # a comment, for who reads it token by token
+		if "/*" in begin.group(1):  # a comment, which is left to the tokens
 			return text
 		self.includes = INCLUDE_OF_MANY.findall(begin.group(1))
 		self.prelude = list(range(len(self.includes)))
@@ -144,7 +144,7 @@ class Reader(Declarations):
 		return text[begin.end() :]
 
 	def code(self) -> str:
-		"""Without strings, in which there may be anything."""
+		"""The tokens without the content of strings."""
 		return "".join(token for token in self.tokens if token[-1] not in "\"'")
 
 	def walk(self) -> None:
@@ -203,7 +203,7 @@ class Reader(Declarations):
 		self.find_prelude_end()
 		return Facts(
 			self.includes,
-			# what a macro of its own makes of a name is another one
+			# a macro of its own may stand for another name
 			[leaf for leaf in self.leaves if leaf.rpartition(" ")[2] not in self.macros],
 			self.macros,
 			self.prelude,
@@ -224,7 +224,7 @@ class Reader(Declarations):
 		)
 
 	def find_prelude_end(self) -> None:
-		"""What comes after the last include changes no header."""
+		"""Remove directives after the last include, which change no header."""
 		while self.prelude and not isinstance(self.prelude[-1], int):
 			self.prelude.pop()
 
@@ -259,7 +259,7 @@ class Reader(Declarations):
 			self.alone = self.alone or "has a #line"
 
 	def find_guard(self) -> None:
-		"""The usual way to keep a header from being read twice."""
+		"""Find the usual guard against being read twice."""
 		if len(self.first_directives) == 2:
 			opening, defining = self.first_directives
 			names = WORD.findall(opening)
@@ -268,7 +268,7 @@ class Reader(Declarations):
 				self.guard = names[-1]
 
 	def is_guarded(self) -> bool:
-		"""Nothing comes after the end of the guard."""
+		"""Tell whether nothing comes after the end of the guard."""
 		return bool(self.tokens) and self.tokens[-1].strip()[1:].strip().startswith("endif")
 
 	def take_include(self, word: str, rest: str) -> None:

@@ -1,9 +1,9 @@
 """
-Plans of targets whose turn comes later: processes that are forked make them while this one goes on.
+Has forked processes plan targets whose turn comes later, while this process goes on.
 
-Each begins with the last of its targets, so that it meets us where it has got to; nobody waits for anybody. What it
-has found is used only where it is the plan for what is there when the turn of its target has come; the rest is planned
-here as if nobody had been asked. Knows nothing of how a target is planned.
+Each begins with the last of its targets, so that it meets this process, and no process waits for another. A plan is
+used only if it is valid when the turn of its target comes. All other targets are planned here. This file knows nothing
+of how a target is planned.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 	from waflib.TaskGen import task_gen
 
 LEAST = 200
-"""So many sources are worth a process."""
-NUMBERS = 4  # of bytes, for a length
+"""A process is started for so many sources."""
+NUMBERS = 4  # bytes of a length
 
 
 class Helper:
@@ -34,7 +34,7 @@ class Helper:
 		self.read = 0
 
 	def take(self) -> List[memory.News]:
-		"""What it has left since we looked last."""
+		"""The plans that it has written since the last call."""
 		found = []
 		size = os.fstat(self.file).st_size
 		while self.read + NUMBERS <= size:
@@ -46,7 +46,7 @@ class Helper:
 		return found
 
 	def drop(self) -> None:
-		"""Nobody needs it any more."""
+		"""End the process, which is not needed any more."""
 		os.close(self.file)
 		with contextlib.suppress(OSError):
 			os.kill(self.pid, signal.SIGKILL)
@@ -56,21 +56,20 @@ class Helper:
 class Ahead:
 	"""The helpers of one build."""
 
-	def __init__(self, book: memory.Ledger, make: Callable[["task_gen"], None]) -> None:
-		self.book = book
+	def __init__(self, remembered: memory.BuildMemory, make: Callable[["task_gen"], None]) -> None:
+		self.remembered = remembered
 		self.make = make
-		"""Makes the plans of a task generator, and leaves them in the book."""
+		"""Makes the plans of a task generator and adds them to ``remembered``."""
 		self.helpers: List[Helper] = []
 		self.misses = 0
 		self.count = 0
-		"""Plans that others have made."""
+		"""The number of plans that helpers have made."""
 
 	def note_miss(self, gen: "task_gen") -> None:
 		"""
-		A target has to be planned here.
+		Note that a target has to be planned here.
 
-		A single one is what somebody edits. With the second one it is likely that others follow, and those are shared
-		out.
+		A single one may have been edited. After the second one it is likely that others follow, which helpers plan.
 		"""
 		self.misses += 1
 		if self.misses == 2:
@@ -83,7 +82,7 @@ class Ahead:
 			try:
 				self.helpers.append(self.fork([gens[i] for i in reversed(share)]))
 			except OSError:
-				return  # there may be no more processes, or files
+				return  # the system may allow no more processes or files
 
 	def fork(self, gens: List["task_gen"]) -> Helper:
 		file = make_file()
@@ -97,19 +96,19 @@ class Ahead:
 		return Helper(pid, file)
 
 	def be_helper(self, gens: List["task_gen"], file: int) -> None:
-		"""All that a forked process does."""
+		"""The body of a forked process."""
 		parent = os.getppid()
 		try:
 			signal.signal(signal.SIGINT, signal.SIG_DFL)
 			gc.disable()
-			self.book.ahead = None
-			self.book.open_facts()
-			self.book.take_new()
+			self.remembered.ahead = None
+			self.remembered.open_facts()
+			self.remembered.take_new()
 			for gen in gens:
-				with contextlib.suppress(Exception):  # a source that is not there, or not yet
+				with contextlib.suppress(Exception):  # a source may not exist yet
 					self.make(gen)
-				new = self.book.take_new()
-				data = marshal.dumps(new, memory.ENCODING)  # type: ignore[arg-type]  # in the stubs a TypedDict is no dict
+				new = self.remembered.take_new()
+				data = marshal.dumps(new, memory.ENCODING)  # type: ignore[arg-type]  # for the stubs, a TypedDict is no dict
 				view = memoryview(len(data).to_bytes(NUMBERS, "big") + data)
 				while view:
 					view = view[os.write(file, view) :]
@@ -119,21 +118,21 @@ class Ahead:
 			os._exit(0)
 
 	def fetch(self) -> bool:
-		"""Have what was found since the last time; tell whether there was anything."""
+		"""Take what helpers have found since the last call. Tell whether there was anything."""
 		found = [told for helper in self.helpers for told in helper.take()]
 		for told in found:
-			self.book.put_new(told)
+			self.remembered.put_new(told)
 			self.count += len(told["plans"])
 		return bool(found)
 
 	def end(self) -> None:
-		"""The build is over, or no more of it is planned."""
+		"""End all helpers."""
 		while self.helpers:
 			self.helpers.pop().drop()
 
 
 def make_file() -> int:
-	"""A file that nobody else has."""
+	"""A file without a name."""
 	if hasattr(os, "memfd_create"):
 		with contextlib.suppress(OSError):
 			return os.memfd_create("unity")
@@ -142,7 +141,7 @@ def make_file() -> int:
 
 
 def find_followers(gen: "task_gen") -> "List[task_gen]":
-	"""The task generators of its group whose turn comes after it."""
+	"""The task generators of the same group whose turn comes later."""
 	bld = gen.bld
 	group = bld.groups[bld.current_group]
 	if gen not in group:
@@ -152,13 +151,13 @@ def find_followers(gen: "task_gen") -> "List[task_gen]":
 
 
 def find_processes(bld: "BuildContext") -> int:
-	"""How many may work at once."""
+	"""The number of processes that may work at the same time."""
 	affinity = getattr(os, "sched_getaffinity", None)
 	return min(getattr(bld, "jobs", 1), len(affinity(0)) if affinity else os.cpu_count() or 1)
 
 
 def part(weights: Sequence[int], count: int) -> List[List[int]]:
-	"""The numbers of a list, parted into so many runs of about the same weight."""
+	"""Split a list into so many parts of about the same weight. Returns the numbers of their elements."""
 	runs: List[List[int]] = [[] for _ in range(count)]
 	whole = sum(weights) or 1
 	before = 0

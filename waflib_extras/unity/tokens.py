@@ -1,5 +1,5 @@
 """
-What the text of a C or C++ file is made of: its tokens, and the words that mean something to the language.
+The tokens of C and C++, and the keywords that matter here.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Which sources go together, and where Waf meets the groups."""
+"""Takes the sources of targets, and makes tasks of the groups that are compiled together."""
 
 import fnmatch
 import functools
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Dict, List
 
 from waflib import Build, Logs, Options, TaskGen
 
-from ..hooks import lifecycle
+from ..hooks import entry, lifecycle
 from . import bisect, planning, unit
 
 if TYPE_CHECKING:
@@ -23,49 +23,28 @@ ON, OFF, AUTO = "on", "off", bisect.AUTO
 HOOKS = (("waflib.Tools.c", "c_hook"), ("waflib.Tools.cxx", "cxx_hook"))
 
 
-# ---- what Waf calls
+# ---- options and features
 
 
-def options(opt: Options.OptionsContext) -> None:
-	install()
-	if opt.parser.get_option("--batchsize"):
-		return
+def add_options(opt: Options.OptionsContext) -> None:
 	group = opt.add_option_group("Unity options")
 	group.add_option(
 		"--batchsize",
-		dest="batchsize",
 		type=int,
 		default=MAX_BATCH,
 		help="default unity batch size (0 disables unity builds) [default: %d]" % MAX_BATCH,
 	)
 	group.add_option(
 		"--unity",
-		dest="unity",
-		default=None,
 		choices=(ON, OFF, AUTO),
 		help="compile files together everywhere, nowhere, or where that gains [default: as the project says]",
 	)
-	group.add_option(
-		"--unity-still",
-		dest="unity_still",
-		default=False,
-		action="store_true",
-		help="leave files that are being edited with the others",
-	)
+	group.add_option("--unity-still", action="store_true", help="leave files that are being edited with the others")
 	group.add_option(
 		"--unity-explain",
-		dest="unity_explain",
-		default=False,
 		action="store_true",
 		help="tell of each target what is compiled together, and why files are not",
 	)
-
-	install()
-
-
-def build(bld: Build.BuildContext) -> None:
-	install()
-	bld.unity_everywhere = True
 
 
 @TaskGen.taskgen_method
@@ -80,13 +59,13 @@ def batch_size(self: TaskGen.task_gen) -> int:
 @TaskGen.feature("*")
 @TaskGen.before("process_source")
 def collect_unity(self: TaskGen.task_gen) -> None:
-	"""Have the sources of a target planned as soon as all of them are known."""
+	"""Have the sources of a target planned when all of them are known."""
 	if not is_wanted(self):
 		return
 	collector = Collector(self)
-	book = unit.find_ledger(self.bld)
-	if book.ahead is None:
-		book.ahead = planning.Ahead(book, plan_early)
+	remembered = unit.find_memory(self.bld)
+	if remembered.ahead is None:
+		remembered.ahead = planning.Ahead(remembered, plan_early)
 	stock = self.process_source
 
 	def process_source() -> None:
@@ -109,13 +88,13 @@ def is_wanted(gen: TaskGen.task_gen) -> bool:
 		and choice != OFF
 		and gen.batch_size() > 1
 		and not {"c", "cxx"}.isdisjoint(features)
-		# there each source has to be seen with a command of its own
+		# clangdb needs a command for each source
 		and not gen.bld.cmd.startswith("clangdb")
 	)
 
 
 def plan_early(gen: TaskGen.task_gen) -> None:
-	"""Make the plans of a task generator that is not posted yet, in a process that ends afterwards."""
+	"""Make the plans of a task generator that is not posted yet. A forked process does this."""
 	if is_wanted(gen):
 		for each in Collector(gen).foresee():
 			each.find_plan()
@@ -125,12 +104,12 @@ def plan_early(gen: TaskGen.task_gen) -> None:
 
 
 class Collector:
-	"""Takes the sources of a task generator from the hooks that would make a task of each."""
+	"""Takes the sources of a task generator before Waf's hooks make a task of each."""
 
 	def __init__(self, gen: TaskGen.task_gen) -> None:
 		self.gen = gen
 		self.taken: Dict[str, List[unit.Taken]] = {"c": [], "cxx": []}
-		"""By language: where its object is to be, the node, the hook."""
+		"""By language: for each source the position of its object, the node, and Waf's hook."""
 
 	def begin(self) -> None:
 		self.outer = self.gen.__dict__.get("mappings")
@@ -149,7 +128,7 @@ class Collector:
 			self.gen.mappings = self.outer
 
 	def foresee(self) -> List[unit.Unit]:
-		"""The units of a task generator whose turn has not come, as far as they can be told."""
+		"""The units of a task generator that is not posted yet, as far as they are known."""
 		self.begin()
 		gen = self.gen
 		for node in gen.to_nodes(gen.source):
@@ -166,7 +145,7 @@ class Collector:
 			hook(gen, node)
 
 	def may_join(self, node: "Node") -> bool:
-		"""It is there to be read, and nobody wants it alone."""
+		"""Tell whether a source exists and the project does not want it to be compiled alone."""
 		bld = self.gen.bld
 		excluded = self.gen.to_list(getattr(self.gen, "unity_exclude", []))
 		names = (node.name, node.path_from(self.gen.path))
@@ -176,29 +155,29 @@ class Collector:
 		):
 			return False
 		is_made = node.is_bld() and (bld.bldnode is not bld.srcnode or node in bld.node_sigs)
-		return not is_made and unit.find_ledger(bld).stamp(node.abspath()) is not None
+		return not is_made and unit.find_memory(bld).stamp(node.abspath()) is not None
 
 	def make_tasks(self) -> None:
-		"""Make tasks of what was taken, and have them where they would be, if each had been made at once."""
+		"""Make tasks of the sources that were taken, and put them where Waf would have put them."""
 		gen = self.gen
 		before = list(getattr(gen, "compiled_tasks", ()))
-		places: Dict[Task, unit.Place] = {task: (i, 1, 0) for i, task in enumerate(before)}
+		positions: Dict[Task, unit.Position] = {task: (i, 1, 0) for i, task in enumerate(before)}
 		for language, taken in self.taken.items():
 			if len(taken) < 2:
 				for place, node, hook in taken:
 					hook(gen, node)
-					places[gen.compiled_tasks[-1]] = place
+					positions[gen.compiled_tasks[-1]] = place
 				continue
 			planned = unit.Unit(gen, language, taken)
 			for number, task in planned.make_tasks():
-				places[task] = planned.places[number]
-		if places:
-			gen.compiled_tasks.sort(key=places.__getitem__)
-			gen.unity_places = {task.outputs[0]: place for task, place in places.items()}
+				positions[task] = planned.positions[number]
+		if positions:
+			gen.compiled_tasks.sort(key=positions.__getitem__)
+			gen.unity_positions = {task.outputs[0]: place for task, place in positions.items()}
 
 
 def install() -> None:
-	"""Have what is remembered written down when a build ends, however it does; once per process."""
+	"""Have what is to be stored written when a build ends, in whatever way."""
 	build = lifecycle.find()
 	if any(one.tool == TOOL for one in build.replaced):
 		return
@@ -207,15 +186,25 @@ def install() -> None:
 		try:
 			stock(bld)
 		finally:
-			book = bld.__dict__.get("unity_ledger")
-			if book is not None:
-				if book.ahead is not None:
-					book.ahead.end()
-					if book.ahead.count and getattr(Options.options, "unity_explain", False):
-						book.told.append("unity: %d targets were planned by other processes" % book.ahead.count)
-				book.save()
-				book.collector.restore()
-				for line in book.told:
+			remembered = bld.__dict__.get("unity_memory")
+			if remembered is not None:
+				if remembered.ahead is not None:
+					remembered.ahead.end()
+					if remembered.ahead.count and getattr(Options.options, "unity_explain", False):
+						remembered.told.append(
+							"unity: %d targets were planned by other processes" % remembered.ahead.count
+						)
+				remembered.save()
+				remembered.collector.restore()
+				for line in remembered.told:
 					Logs.info(line)
 
 	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)
+
+
+options, configure, _ = entry.make_entries("--batchsize", add_options, install)
+
+
+def build(bld: Build.BuildContext) -> None:
+	install()
+	bld.unity_everywhere = True

@@ -1,5 +1,5 @@
 """
-The sources of one language in a target of ``unity``: planned, and made to tasks.
+Plans the sources of one language in a target of ``unity``, and makes tasks of them.
 """
 
 import hashlib
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 	from waflib.TaskGen import task_gen
 
 WORTH = 0.8
-"""To compile files together shall take at most this part of the time that they take alone."""
+"""Files are compiled together if that takes at most this part of the time that they take alone."""
 PUSHING = ("gcc", "clang", "icc", "clang++")
-"""Compilers that can put a macro aside and take it back."""
+"""Compilers that can save and restore a macro."""
 CLANG_MAPS = 10
-"""The version of clang that knows ``-fmacro-prefix-map``."""
+"""The first version of clang with ``-fmacro-prefix-map``."""
 
-Place = Tuple[int, int, int]
-"""By this the objects of a target are ordered."""
+Position = Tuple[int, int, int]
+"""The key by which the objects of a target are ordered."""
 Hook = Callable[["task_gen", "Node"], object]
-"""What Waf would have make a task of a source."""
-Taken = Tuple[Place, "Node", Hook]
+"""Waf's function that makes a task of a source."""
+Taken = Tuple[Position, "Node", Hook]
 
 
 class Unit:
@@ -38,19 +38,19 @@ class Unit:
 	def __init__(self, gen: "task_gen", language: str, taken: Sequence[Taken]) -> None:
 		self.gen = gen
 		self.language = language
-		self.places = [place for place, _, _ in taken]
+		self.positions = [place for place, _, _ in taken]
 		self.nodes = [node for _, node, _ in taken]
 		self.hook = taken[0][2]
 		self.sampled = False
-		"""Some of them were compiled alone, to find out what is gained."""
+		"""Whether some of them were compiled alone, to measure what is gained."""
 		bld = gen.bld
 		self.name = "%s %d %s" % (gen.path.path_from(bld.srcnode), gen.idx, language)
-		self.book = find_ledger(bld)
-		self.target = self.book.target(self.name)
+		self.remembered = find_memory(bld)
+		self.target = self.remembered.target(self.name)
 		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
 
 	def make_tasks(self) -> "List[Tuple[int, Task]]":
-		"""The tasks, with the places of what they compile."""
+		"""The tasks, each with the number of its first source."""
 		made = []
 		plan = self.find_plan()
 		choice = self.choose(plan)
@@ -61,16 +61,16 @@ class Unit:
 			return made
 		self.macros = plan["macros"]
 		self.starts = set(plan["starts"])
-		for place, members, anchor, early in plan["entries"]:
+		for position, members, anchor, early in plan["entries"]:
 			if anchor < 0:
-				made.append((place, self.make_single(self.nodes[members[0]])))
+				made.append((position, self.make_single(self.nodes[members[0]])))
 			else:
-				made.append((place, self.make_batch(members, anchor, early)))
+				made.append((position, self.make_batch(members, anchor, early)))
 		tell(self, plan, choice)
 		return made
 
 	def choose(self, plan: memory.Plan) -> bool:
-		"""Whether to compile together what could be."""
+		"""Tell whether the plan is worth it: whether to compile sources together."""
 		times = self.target.times
 		return getattr(Options.options, "unity", None) != bisect.AUTO or not times or times[1] <= times[0] * WORTH
 
@@ -83,7 +83,7 @@ class Unit:
 		bld = gen.bld
 		key = "%s\n%s" % (self.name, self.nodes[anchor].path_from(bld.srcnode))
 		name = "unity_%d_%s.%s" % (gen.idx, hashlib.md5(key.encode()).hexdigest()[:12], self.language)
-		# where compilers run, so that they name sources as if they were given them: __FILE__ is the same
+		# in the folder where compilers run, so that __FILE__ is the same as for a source that is compiled alone
 		node = bld.bldnode.make_node(name)
 		writer = gen.create_task("unity", [self.nodes[i] for i in members], [node])
 		writer.frame = self.frame()
@@ -101,7 +101,7 @@ class Unit:
 		return task
 
 	def can_tell(self, members: List[int]) -> bool:
-		"""We know what a batch depends on, so that Waf need not look for it; the cache's tool has its own way."""
+		"""Tell whether the dependencies of a batch are known, so that Waf need not search them."""
 		is_cached = lifecycle.find().find_active_cache() is not None
 		headers = self.target.plan["headers"]
 		return not is_cached and not c_preproc.go_absolute and all(headers[i] is not None for i in members)
@@ -113,7 +113,7 @@ class Unit:
 		)
 
 	def write(self, members: Sequence[int], writer: "Task") -> str:
-		"""The text that has these compiled."""
+		"""The text of the file that includes these sources."""
 		gen = self.gen
 		return grouping.write_text(
 			[(self.spell(i), self.nodes[i].path_from(gen.bld.srcnode), self.macros.get(str(i), ())) for i in members],
@@ -122,7 +122,7 @@ class Unit:
 		)
 
 	def spell(self, i: int) -> str:
-		"""What a compiler calls this source."""
+		"""The name by which a compiler knows this source."""
 		path: str = self.nodes[i].path_from(self.gen.get_cwd())
 		return path
 
@@ -133,8 +133,8 @@ class Unit:
 		groups = self.find_groups()
 		folders = find_folders(self.gen)
 		adaptive = not getattr(Options.options, "unity_still", False)
-		# coarse, as what others do shall seldom change how ours are cut
-		self.others = 1 << max(self.book.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
+		# coarse, so that changes of other targets seldom change how this one is cut
+		self.others = 1 << max(self.remembered.count_sources(self.gen.bld) // len(paths), 1).bit_length() - 1
 		key = [paths, groups, folders, self.gen.batch_size(), adaptive, self.can_push(), self.language, memory.VERSION]
 		key.append(self.others)
 		digest = hashlib.md5(repr(key).encode("utf-8", "surrogateescape")).hexdigest()
@@ -146,7 +146,7 @@ class Unit:
 		return self.target.holds(digest, time.time(), self.language == "cxx")
 
 	def is_planned_ahead(self, digest: str) -> bool:
-		helpers = self.book.ahead
+		helpers = self.remembered.ahead
 		if helpers is None:
 			return False
 		if helpers.fetch() and self.holds(digest):
@@ -156,23 +156,23 @@ class Unit:
 
 	def make_plan(self, digest: str, paths: List[str], groups: List[str], folders: List[str], adaptive: bool) -> None:
 		bld = self.gen.bld
-		self.book.collector.slow_down()
-		shelf = self.book.open_facts()
+		self.remembered.collector.slow_down()
+		known_files = self.remembered.open_facts()
 		made = [path for env in bld.all_envs.values() for path in env[Build.CFG_FILES]]
 		finder = includes.Finder(
-			shelf,
-			self.book.system(self.book.find_search(self.find_compiler(), self.language)),
+			known_files,
+			self.remembered.system(self.remembered.find_search(self.find_compiler(), self.language)),
 			folders,
 			bld.srcnode.abspath(),
 			bld.bldnode.abspath(),
 			made,
-			self.book.find_listed(bld.current_group),
+			self.remembered.find_listed(bld.current_group),
 		)
 		sources = [finder.source(path, self.gen.get_cwd().abspath()) for path in paths]
-		away = self.target.find_away(shelf, paths, adaptive)
+		away = self.target.find_away(known_files, paths, adaptive)
 		plan = grouping.plan(
 			sources,
-			[shelf.size(path) for path in paths],
+			[known_files.size(path) for path in paths],
 			self.gen.batch_size(),
 			self.language == "cxx",
 			[i for i, path in enumerate(paths) if path in away],
@@ -183,7 +183,7 @@ class Unit:
 		)
 		reasons = {**plan.reasons, **{str(i): away[path] for i, path in enumerate(paths) if path in away}}
 		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
-		# a header that is nowhere may be made in the build: Waf has to look for it then
+		# a header that does not exist may be made in the build: Waf has to search it then
 		numbers = {path: number for number, path in enumerate(files)}
 		found: memory.Plan = {
 			"entries": [(entry.place, entry.members, entry.anchor, entry.early) for entry in plan.entries],
@@ -215,7 +215,7 @@ class Unit:
 		return words
 
 	def find_maps(self) -> List[str]:
-		"""What keeps clang from writing ``./`` before the names of sources."""
+		"""The option that keeps clang from writing ``./`` before the names of sources."""
 		env = self.gen.env
 		prefix = "CXX" if self.compiler == "cxx" else "CC"
 		version = (env.CC_VERSION or ("0",))[0]
@@ -226,7 +226,7 @@ class Unit:
 
 
 def find_folders(gen: "task_gen") -> List[str]:
-	"""Where compilers look for the headers of a target, as far as this is known before its ``use`` is processed."""
+	"""The folders where compilers search a target's headers, as far as known before ``use`` is processed."""
 	bld = gen.bld
 	found = list(gen.to_incnodes(gen.to_list(getattr(gen, "includes", [])) + gen.env.INCLUDES))
 	seen: Set[str] = set()
@@ -246,26 +246,26 @@ def find_folders(gen: "task_gen") -> List[str]:
 	return list(dict.fromkeys(node.abspath() for node in found))
 
 
-def find_ledger(bld: Build.BuildContext) -> memory.Ledger:
-	book: Optional[memory.Ledger] = bld.__dict__.get("unity_ledger")
-	if book is None:
-		book = bld.unity_ledger = memory.Ledger(bld.variant_dir)
-		# a batch may have its headers looked for in a thread, for which Waf's own caches are not made
+def find_memory(bld: Build.BuildContext) -> memory.BuildMemory:
+	remembered: Optional[memory.BuildMemory] = bld.__dict__.get("unity_memory")
+	if remembered is None:
+		remembered = bld.unity_memory = memory.BuildMemory(bld.variant_dir)
+		# Waf may search a batch's headers in a thread, and its own caches are not made for threads
 		bld.preproc_cache_node, bld.preproc_cache_lines = {}, {}
-		checks = getattr(bld, "resident_checks", None)
+		checks = lifecycle.find().checks
 		if checks is not None:
-			book.looks_away(checks)
-	return book
+			remembered.looks_away(checks)
+	return remembered
 
 
 def tell(unit: Unit, plan: memory.Plan, chosen: bool) -> None:
-	"""What became of the sources of a target, for those who ask."""
+	"""Tell how the sources of a target are compiled, for ``--unity-explain`` and ``--zones=unity``."""
 	explain = getattr(Options.options, "unity_explain", False)
 	if not explain and not Logs.verbose:
 		return
 	for line in explanation(unit, plan, chosen):
 		if explain:
-			unit.book.told.append(line)
+			unit.remembered.told.append(line)
 		else:
 			Logs.debug("unity: %s", line)
 

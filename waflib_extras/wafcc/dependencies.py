@@ -1,8 +1,8 @@
 """
-What tasks depend on, as the engine tells it, in place of what Waf finds out by scanning and hashing.
+The dependencies of tasks, as the engine tells them. Waf would find them by scanning and hashing.
 
-These functions stand in for methods of Waf. A task that goes its own way, or of which the engine has nothing to tell,
-is left to Waf.
+These functions replace methods of Waf's. Waf itself handles a task that has replaced such a method, or of which the
+engine tells nothing.
 """
 
 import os
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 	from waflib.Node import Node
 
 Manual = Union["Node", bytes, Callable[[], bytes]]
-"""What ``add_manual_dependency`` takes."""
+"""An argument of ``add_manual_dependency``."""
 TOOL = "wafcc"
 SAVED = "wafcc_facts"
-"""The attribute of a build context that Waf keeps for us with its own; ``wafcc_inputs`` was that of files only."""
+"""The attribute of a build context that Waf stores for us in its database."""
 GAP = 20
 LOCK = threading.Lock()
 OBJECTS = (".o", ".obj", ".os")
 COARSE = 5 if sys.platform.startswith("linux") else None
-"""On Linux, the clock by which files are stamped; Python has no name for it."""
+"""The clock by which Linux stamps files. Python has no name for it."""
 
 
 class Stock:
-	"""Waf as it was when we came."""
+	"""Waf's own methods."""
 
 	status: Callable[[Task.Task], int]
 	post_run: Callable[[Task.Task], None]
@@ -51,29 +51,29 @@ def find_cacher() -> Cacher:
 	return cacher
 
 
-def find_book(bld: Build.BuildContext) -> inputs.Book:
-	book: Optional[inputs.Book] = bld.__dict__.get("wafcc_book")
-	if book is None:
-		book = bld.wafcc_book = inputs.Book(getattr(bld, SAVED, None))
+def find_memory(bld: Build.BuildContext) -> inputs.InputMemory:
+	memory: Optional[inputs.InputMemory] = bld.__dict__.get("wafcc_memory")
+	if memory is None:
+		memory = bld.wafcc_memory = inputs.InputMemory(getattr(bld, SAVED, None))
 		if not hasattr(bld, "cache_sig"):
 			bld.cache_sig = {}
-	return book
+	return memory
 
 
 def find_environment(task: Task.Task) -> checks.Environment:
-	"""The variables of a task's command, as Waf gives them to it."""
+	"""The variables that Waf gives to a task's command."""
 	environment: checks.Environment = task.env.env or os.environ
 	return environment
 
 
 def find_folder(task: Task.Task) -> bytes:
-	"""The folder that a task's command runs in."""
+	"""The folder in which a task's command runs."""
 	folder = task.get_cwd()
 	return os.fsencode(folder if isinstance(folder, str) else folder.abspath())
 
 
 def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
-	"""What a task depends on, but for what its command reads; and what that made of it, for who depends on that."""
+	"""A digest of the task's result, and of what it depends on besides the inputs of its command."""
 	bld = task.generator.bld
 	task.m = Utils.md5(task.hcode)
 	update = task.m.update
@@ -87,14 +87,14 @@ def sign(task: Task.Task, result: bytes, numbers: bytes) -> bytes:
 	if settings is not None and settings.extra:
 		update(settings.extra)
 	update(find_folder(task))
-	for value in find_book(bld).find_circumstances(numbers):
+	for value in find_memory(bld).find_circumstances(numbers):
 		update(value)
 	update(result)
 	return task.m.digest()
 
 
 def find_manual(task: Task.Task, manual: Mapping["Node", Iterable["Manual"]]) -> Iterator[bytes]:
-	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that give bytes."""
+	"""The values of ``add_manual_dependency``: nodes, bytes, or functions that return bytes."""
 	for node in task.inputs + task.outputs:
 		for value in manual.get(node, ()):
 			if hasattr(value, "get_bld_sig"):
@@ -104,7 +104,7 @@ def find_manual(task: Task.Task, manual: Mapping["Node", Iterable["Manual"]]) ->
 
 
 def runnable_status(task: Task.Task) -> int:
-	"""In place of Waf's: a task of which we know what it depended on need not be scanned."""
+	"""Stands in for Waf's. A task with a record need not be scanned."""
 	cacher = find_cacher()
 	flags = cacher.find_flags(task)
 	if not flags & protocol.INPUTS:
@@ -119,37 +119,37 @@ def runnable_status(task: Task.Task) -> int:
 			return Task.ASK_LATER
 		if other.hasrun < Task.SKIPPED:
 			return Task.CANCEL_ME
-	book = find_book(bld)
-	status = find_status(task, bld, book, task.uid())
+	memory = find_memory(bld)
+	status = find_status(task, bld, memory, task.uid())
 	if status == Task.RUN_ME:
 		for node in task.dep_nodes:
-			# as it is before the command runs
+			# hashed before the command runs
 			node.get_bld_sig()
 		task.wafcc_began = time.time_ns() if COARSE is None else time.clock_gettime_ns(COARSE)
 		cacher.solo = task
 	return status
 
 
-def find_status(task: Task.Task, bld: Build.BuildContext, book: inputs.Book, uid: bytes) -> int:
-	record = book.records.get(uid)
+def find_status(task: Task.Task, bld: Build.BuildContext, memory: inputs.InputMemory, uid: bytes) -> int:
+	record = memory.records.get(uid)
 	if record is None:
-		# it was not run yet, and may do so, unless it has to be found out for which of the generated files it must wait
-		is_new = uid not in bld.task_sigs and book.is_in_order(task)
-		if is_new and book.is_active:
+		# it runs for the first time, and may do so now unless it must wait for generated files that it could read
+		is_new = uid not in bld.task_sigs and memory.is_in_order(task)
+		if is_new and memory.is_active:
 			return Task.RUN_ME
 		status = Stock.status(task)
-		return Task.RUN_ME if status == Task.SKIP_ME and is_doubtful(task, book, uid) else status
+		return Task.RUN_ME if status == Task.SKIP_ME and is_doubtful(task, memory, uid) else status
 	numbers, result, stamps = record
-	holds = book.holds(record, task)
+	holds = memory.holds(record, task)
 	if holds is None:
 		return Task.ASK_LATER
-	holds = holds and book.fits(record, find_environment(task), find_folder(task))
+	holds = holds and memory.fits(record, find_environment(task), find_folder(task))
 	if not holds or bld.task_sigs.get(uid) != sign(task, result, numbers):
 		if not holds:
-			lifecycle.find().changed[task] = [book.texts[number] for number in sorted(book.mine)]
+			lifecycle.find().changed[task] = [memory.texts[number] for number in sorted(memory.mine)]
 		if Logs.verbose:
-			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else book.tell())
-		return Task.RUN_ME if book.is_in_order(task) else Stock.status(task)
+			Logs.debug("wafcc: %s: %s", task, "its command is another" if holds else memory.tell())
+		return Task.RUN_ME if memory.is_in_order(task) else Stock.status(task)
 	for node, stamp in zip(task.outputs, stamps):
 		if bld.node_sigs.get(node) != uid:
 			return Task.RUN_ME
@@ -162,19 +162,19 @@ def find_status(task: Task.Task, bld: Build.BuildContext, book: inputs.Book, uid
 	return Task.RUN_ME if task.always_run else Task.SKIP_ME
 
 
-def is_doubtful(task: Task.Task, book: inputs.Book, uid: bytes) -> bool:
+def is_doubtful(task: Task.Task, memory: inputs.InputMemory, uid: bytes) -> bool:
 	"""
-	Whether a task may depend on more than Waf knows, and nobody has said on what.
+	Tell whether a task may depend on more than Waf knows, and the engine has not told on what.
 
-	It asked to be cached for all that its command looks at. Of links Waf knows what they depend on.
+	Such a task asked to be cached with all that its command looks at. Waf knows the dependencies of links.
 	"""
 	if not find_cacher().find_flags(task) & protocol.FACTS or isinstance(task, ccroot.link_task):
 		return False
-	return uid in book.doubts or (book.is_active and lifecycle.find().is_running_commands())
+	return uid in memory.doubts or (memory.is_active and lifecycle.find().is_running_commands())
 
 
 def post_run(task: Task.Task) -> None:
-	"""In place of Waf's: remember what the engine has told of a task."""
+	"""Stands in for Waf's, and makes a record of what the engine has told of a task."""
 	learned = task.__dict__.pop("wafcc_learned", None)
 	began = task.__dict__.pop("wafcc_began", None)
 	if learned is None or not write_down(task, *learned):
@@ -182,12 +182,12 @@ def post_run(task: Task.Task) -> None:
 
 
 def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bool:
-	"""Make a record of a task; not if it has not made what it should."""
+	"""Make a record of a task, unless one of its outputs is missing."""
 	bld = task.generator.bld
 	uid = task.uid()
 	stamps = []
 	result = told.result
-	book = find_book(bld)
+	memory = find_memory(bld)
 	for node in task.outputs:
 		try:
 			stamps.append(inputs.stamp(os.stat(node.abspath())))
@@ -196,9 +196,9 @@ def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bo
 		bld.node_sigs[node] = uid
 		bld.cache_sig[node] = result
 	with LOCK:
-		numbers = book.number_all(texts, told.numbers)
-	book.records[uid] = (numbers, result, tuple(stamps))
-	book.doubts.discard(uid)
+		numbers = memory.number_all(texts, told.numbers)
+	memory.records[uid] = (numbers, result, tuple(stamps))
+	memory.doubts.discard(uid)
 	bld.task_sigs[uid] = sign(task, result, numbers)
 	for table in (bld.imp_sigs, bld.node_deps, bld.raw_deps):
 		if table:
@@ -210,14 +210,14 @@ def write_down(task: Task.Task, texts: List[bytes], told: protocol.Inputs) -> bo
 
 
 def forget(task: Task.Task, began: Optional[int]) -> None:
-	"""Let Waf find out what a task depends on that has run; what changed meanwhile makes it run again."""
+	"""Have Waf find the dependencies of a task that has run. If one has changed meanwhile, the task runs again."""
 	bld = task.generator.bld
 	uid = task.uid()
-	book = bld.__dict__.get("wafcc_book")
-	if book is not None:
-		is_doubtful_now = is_doubtful(task, book, uid)
-		if book.records.pop(uid, None) is not None or is_doubtful_now:
-			book.doubts.add(uid)
+	memory = bld.__dict__.get("wafcc_memory")
+	if memory is not None:
+		is_doubtful_now = is_doubtful(task, memory, uid)
+		if memory.records.pop(uid, None) is not None or is_doubtful_now:
+			memory.doubts.add(uid)
 	since = began if "cache_sig" not in task.__dict__ else None
 	Stock.post_run(task)
 	if since is not None and any(has_changed(node, since) for node in task.inputs + bld.node_deps.get(uid, [])):
@@ -232,7 +232,7 @@ def has_changed(node: "Node", began: int) -> bool:
 
 
 def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
-	"""In place of Waf's: have generated files made before tasks run of which nobody knows whether they read them."""
+	"""Stands in for Waf's. Generated files are made before tasks that might read them."""
 	for tasks in Stock.iterate(bld):
 		if tasks:
 			prepare(bld, tasks)
@@ -241,10 +241,10 @@ def get_build_iterator(bld: Build.BuildContext) -> Iterator[List[Task.Task]]:
 
 def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 	cacher = find_cacher()
-	book = find_book(bld)
-	book.is_active = cacher.active
+	memory = find_memory(bld)
+	memory.is_active = cacher.active
 	if cacher.active:
-		# how many tasks Waf hands out for each that may run: all that the cache may have, and some to choose from
+		# how many tasks Waf hands out per slot: as many as the cache may have, and some to choose from
 		Runner.GAP = max(Runner.GAP, GAP + dispatcher.FAR_AHEAD // max(bld.jobs, 1))
 	users, makers = [], []
 	for task in tasks:
@@ -254,11 +254,11 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 				continue
 		if task.outputs:
 			makers.append(task)
-	book.expect(tasks)
+	memory.expect(tasks)
 	producers = [task for task in makers if not isinstance(task, ccroot.link_task)]
-	book.begin_group(tasks if producers else None, find_ancestors(producers))
+	memory.begin_group(tasks if producers else None, find_ancestors(producers))
 	if producers:
-		waiting = [task for task in users if book.is_in_order(task)]
+		waiting = [task for task in users if memory.is_in_order(task)]
 		if waiting:
 			group = Task.TaskGroup(set(producers), set(waiting))
 			for task in waiting:
@@ -266,7 +266,7 @@ def prepare(bld: Build.BuildContext, tasks: List[Task.Task]) -> None:
 
 
 def find_ancestors(tasks: List[Task.Task]) -> Set[Task.Task]:
-	"""Tasks that have to run before one of these, and these."""
+	"""These tasks, and all that have to run before them."""
 	found: Set[Task.Task] = set()
 	left = list(tasks)
 	while left:
@@ -278,15 +278,15 @@ def find_ancestors(tasks: List[Task.Task]) -> Set[Task.Task]:
 
 
 def store(bld: Build.BuildContext) -> None:
-	"""In place of Waf's: keep our records with it."""
-	book = bld.__dict__.get("wafcc_book")
-	if book is not None:
-		setattr(bld, SAVED, book.save())
+	"""Stands in for Waf's, and stores our records in the same database."""
+	memory = bld.__dict__.get("wafcc_memory")
+	if memory is not None:
+		setattr(bld, SAVED, memory.save())
 	Stock.store(bld)
 
 
 def install() -> None:
-	"""Put these functions in the place of Waf's."""
+	"""Replace Waf's methods by these functions."""
 	Build.SAVED_ATTRS.append(SAVED)
 	replace = lifecycle.find().replace
 	Stock.status = replace(TOOL, "Task.Task.runnable_status", runnable_status)

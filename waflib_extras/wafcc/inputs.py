@@ -1,10 +1,10 @@
 """
-What the tasks of a build depended on when they ran, and whether all of it is as it was.
+Remembers what the tasks of a build depended on when they ran, and finds out whether that has changed.
 
-Pure but for looking at files; knows nothing of Waf and of the engine. An input is a text that the engine made: a file
-and what the system said of it, where a link leads, what a folder lists, names that were not there, variables
-(``docs/protocol.md`` has them all). Most tasks share most of their inputs, so texts are numbered, a task has numbers
-only, and each text is held against the files once per build.
+It does nothing but look at files, and knows nothing of Waf and of the engine. An input is a text that the engine has
+made: a file and its status, the target of a link, the names in a folder, names that did not exist, or variables
+(``docs/protocol.md`` has them all). Most tasks share most of their inputs. So texts are numbered, a task has numbers
+only, and each text is checked once per build.
 """
 
 import array
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ENCODE = os.fsencode
 FORMAT = 2
-"""Of what is kept; what has another one is forgotten, and its tasks run again."""
+"""The format of what is stored. Records of another format are dropped, and their tasks run again."""
 OBJECTS = (b".o", b".obj", b".os")
 NUMBER = struct.calcsize("I")
 
@@ -28,26 +28,26 @@ NUMBER = struct.calcsize("I")
 Stamp = Tuple[int, int, int, int]
 Record = Tuple[bytes, bytes, Tuple[Stamp, ...]]
 """
-Of a task that has run: the numbers of its inputs, the digest of all that it made, the stamp of each output. The first
-number is that of its variables. No class, since Waf stores it, and must be able to read it without us.
+The record of a task that has run: the numbers of its inputs, the digest of its outputs, and the stamp of each output.
+The first number is that of its variables. It is no class, since Waf stores it and must read it without our tools.
 """
 
 
 def stamp(found: os.stat_result) -> Stamp:
-	"""Whatever changes a file changes this."""
+	"""The stamp of a file, which any change of it changes."""
 	return (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
 
 
-class Book:
+class InputMemory:
 	"""The records of one build folder."""
 
 	def __init__(self, saved: Optional[Dict[str, Any]] = None) -> None:
 		self.is_active = False
-		"""Commands are asked of the cache in this build."""
+		"""Whether commands are looked up in the cache in this build."""
 		self.seen: Optional[Set[Task]] = None
-		"""The tasks that wait for all generated files, or need not; none if no files are generated."""
+		"""The tasks that wait for all generated files, or need not; None if no files are generated."""
 		self.before: Set[Task] = set()
-		"""Tasks that generated files wait for."""
+		"""The tasks for which generated files wait."""
 		saved = saved or {}
 		self.read(saved if saved.get("format") == FORMAT else {})
 
@@ -55,31 +55,31 @@ class Book:
 		self.texts: List[bytes] = saved.get("texts", [])
 		self.records: Dict[bytes, Record] = saved.get("records", {})
 		self.doubts: Set[bytes] = saved.get("doubts", set())
-		"""Tasks that have run without anybody telling what they depended on, though they asked for that."""
+		"""Tasks that asked to be cached, and have run without the engine telling what they depended on."""
 		self.numbers: Dict[bytes, int] = {text: number for number, text in enumerate(self.texts)}
 		self.inherited = len(self.texts)
 		self.suspects: Optional[Set[int]] = None
-		"""Texts that do not hold, or of which it is not known yet; none before anybody looked."""
+		"""Texts that do not hold, or that are not checked yet; None before the first check."""
 		self.makers: Dict[int, Task] = {}
-		"""What makes the files of these texts in this build: they are looked at when it is done."""
+		"""The tasks that make the files of these texts in this build. A text is checked when its task is done."""
 		self.places: Optional[Dict[checks.Place, List[int]]] = None
 		self.look = checks.Look()
 		self.variables: Dict[Tuple[int, int, bytes], Tuple[bool, checks.Environment]] = {}
-		"""By number, environment and folder: whether variables are as they were, and the environment."""
+		"""By number, environment and folder: whether the variables are unchanged, and the environment."""
 		self.circumstances: Dict[int, List[bytes]] = {}
 		self.values: Dict[bytes, bytes] = {}
-		"""Of circumstances, by their names."""
+		"""The values of items about the process, by their names."""
 		self.waiting: Dict[Task, Set[Task]] = {}
-		"""Tasks that wait for those that make what they read, as far as these had not run."""
+		"""By task: the tasks that make its inputs and have not run yet."""
 		self.local: List[int] = []
 		self.told: Optional[List[bytes]] = None
 		self.mine: Set[int] = set()
-		"""What did not hold of the record that was asked for last."""
+		"""The texts of the last checked record that did not hold."""
 
 	# ---- what was learned
 
 	def number_all(self, texts: List[bytes], numbers: Sequence[int]) -> bytes:
-		"""Our numbers for those of a connection, as bytes; ``texts`` is the list of that connection."""
+		"""Translate the numbers of a connection, whose list is ``texts``, into ours, as bytes."""
 		if self.told is not texts:
 			self.told, self.local = texts, []
 		local = self.local
@@ -95,13 +95,13 @@ class Book:
 			self.texts.append(text)
 			self.places = None
 		elif self.suspects:
-			# somebody has just seen it hold
+			# the engine has just checked it
 			self.suspects.discard(number)
 			self.makers.pop(number, None)
 		return number
 
 	def save(self) -> Dict[str, Any]:
-		"""All of it, without texts that no task needs any more."""
+		"""All records to be stored, without texts that no task needs any more."""
 		if self.inherited and len(self.texts) > self.inherited:
 			self.pack()
 		return {"format": FORMAT, "texts": self.texts, "records": self.records, "doubts": self.doubts}
@@ -118,7 +118,7 @@ class Book:
 	# ---- what holds
 
 	def holds(self, record: Record, task: "Optional[Task]" = None) -> Optional[bool]:
-		"""Whether all files of a task are as they were; none while one of them is still to be made."""
+		"""Tell whether all files of a task are unchanged; None while one of them is still to be made."""
 		suspects = self.suspects
 		if suspects is None:
 			known = [number for number in range(len(self.texts)) if number not in self.makers]
@@ -138,7 +138,7 @@ class Book:
 				else:
 					early.append(number)
 		if early:
-			# they are made again after this task
+			# the files are made again after this task
 			self.look.forget()
 			mine.difference_update(set(early) - self.find_changed(early))
 		if ready:
@@ -152,20 +152,20 @@ class Book:
 		return not mine
 
 	def fits(self, record: Record, environment: checks.Environment, folder: bytes) -> bool:
-		"""Whether the variables are as they were, for a command in this folder."""
+		"""Tell whether the variables are unchanged for a command in this folder."""
 		number = int.from_bytes(record[0][:NUMBER], sys.byteorder)
 		key = number, id(environment), folder
 		known = self.variables.get(key)
 		if known is None:
 			holds = checks.fits(self.texts[number], environment, folder)
-			# with the environment, so that its number stays its own
+			# refers to the environment, so that no other object gets its id
 			known = self.variables[key] = holds, environment
 		if not known[0]:
 			self.mine = {number}
 		return known[0]
 
 	def find_circumstances(self, numbers: bytes) -> List[bytes]:
-		"""What a command asked for of its process that is no variable, as it is now."""
+		"""The present values of the items about the process that a command asked for."""
 		number = int.from_bytes(numbers[:NUMBER], sys.byteorder)
 		names = self.circumstances.get(number)
 		if names is None:
@@ -176,12 +176,12 @@ class Book:
 		return [self.values[name] for name in names]
 
 	def find_changed(self, numbers: Iterable[int]) -> Set[int]:
-		"""Those that do not hold."""
+		"""The numbers of those texts that do not hold."""
 		texts, is_so = self.texts, self.look.is_so
 		return {number for number in numbers if not is_so(texts[number])}
 
 	def tell(self) -> str:
-		"""What did not hold of the record that was asked for last, for people."""
+		"""Say for the user why the last checked record did not hold."""
 		for number in sorted(self.mine):
 			return checks.tell(self.texts[number])
 		return "nothing has changed"
@@ -189,16 +189,16 @@ class Book:
 	# ---- what is made by other tasks
 
 	def begin_group(self, tasks: "Optional[Iterable[Task]]", before: "Set[Task]") -> None:
-		"""These tasks are next: generated files wait for those of ``before``; no tasks if no files are generated."""
+		"""Begin with these tasks; None if no files are generated. Generated files wait for the tasks ``before``."""
 		self.seen = None if tasks is None else set(tasks)
 		self.before = before
 
 	def is_in_order(self, task: "Task") -> bool:
-		"""It runs after all generated files that it could read."""
+		"""Tell whether a task runs after all generated files that it could read are made."""
 		return self.seen is None or (task in self.seen and task not in self.before)
 
 	def expect(self, tasks: Iterable["Task"]) -> None:
-		"""These tasks make files: what is known of those is looked at when they are done."""
+		"""Note that these tasks make files. Texts about these files are checked when the tasks are done."""
 		if not self.texts:
 			return
 		trails = checks.Trails()
@@ -215,7 +215,7 @@ class Book:
 						self.suspects.add(number)
 
 	def find(self, place: checks.Place) -> List[int]:
-		"""Texts about a place."""
+		"""The numbers of texts about a place."""
 		if self.places is None:
 			trails = checks.Trails()
 			self.places = {}
@@ -225,7 +225,7 @@ class Book:
 		return self.places.get(place, [])
 
 	def must_wait(self, task: "Optional[Task]", maker: "Task") -> bool:
-		"""Whether a task can wait for one that makes what it read; not if that waits for the task."""
+		"""Tell whether a task can wait for the maker of its input. It cannot if the maker waits for the task."""
 		left, seen = [maker], set()
 		while left:
 			other = left.pop()
@@ -240,6 +240,6 @@ class Book:
 
 
 def find_earlier(task: "Task") -> "Iterable[Task]":
-	"""What a task, or a group of tasks, has to wait for."""
+	"""The tasks for which a task, or a group of tasks, waits."""
 	earlier: Iterable[Task] = task.prev if hasattr(task, "prev") else task.run_after
 	return earlier

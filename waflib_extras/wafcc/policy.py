@@ -1,5 +1,5 @@
 """
-Which commands of a build are cached, and what came of it.
+Decides which commands of a build are cached, and counts hits and misses.
 """
 
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 KNOWN = ("uncached", "hit", "miss")
 UNSTORED = "; not stored: "
-"""In what the engine says of a miss."""
+"""In the words of the engine about a miss."""
 IF_SMALL = 256
-"""Beside the flags of the protocol: cached if it is small, though nobody has asked for that."""
+"""A flag besides those of the protocol: cached if it is small, even if the project has not asked for it."""
 SMALL = 16 << 20
 COMPILES = ("asm", "c", "cxx", "d", "fc", "gas", "gchx", "nasm", "winrc")
 
-# of Task.Task: who has replaced one of them decides by other means than we do what a task depends on
+# methods of Task.Task: a class that replaces one of them finds its dependencies in its own way
 METHODS = (
 	"are_implicit_nodes_ready",
 	"compute_sig_implicit_deps",
@@ -38,25 +38,25 @@ OWN = frozenset((*METHODS, "scan", "sig_vars", "run", "process", "exec_command")
 
 
 class Cacher:
-	"""What decides which commands are cached, and hears what came of them; one per process."""
+	"""Decides which commands are cached, and counts what became of them. There is one per process."""
 
 	def __init__(self) -> None:
 		self.settings: Optional[Settings] = None
 		self.active = False
 		self.failure = ""
-		"""Why the settings are not known."""
+		"""Why the settings could not be read."""
 		self.told = False
 		self.kinds: Dict[type, int] = {}
-		"""The flags of a task class."""
+		"""The flags by task class."""
 		self.counts = [0, 0, 0]
 		self.unstored = 0
 		self.saved = 0
-		"""Processor time in microseconds that the commands of hits took when they ran."""
+		"""The processor time in microseconds that the commands of hits took when they ran."""
 		self.solo: Optional[Task.Task] = None
 		"""With -j1, the task that runs next."""
 
 	def decide(self) -> None:
-		"""Now that there are options: find out whether and how commands are to be cached."""
+		"""When the options are known, find out whether and how commands are cached."""
 		self.active = False
 		self.failure = ""
 		engine.Chosen.forget()
@@ -73,13 +73,13 @@ class Cacher:
 		self.active = True
 
 	def tell_failure(self) -> None:
-		"""Once, and only if there is an engine: otherwise that is told."""
+		"""Warn once why there is no cache. Without an engine, another warning has said so."""
 		if self.failure and not self.told:
 			self.told = True
 			Logs.warn("wafcc: %s (going on without the cache)", self.failure)
 
 	def introduce(self) -> bytes:
-		"""The frame that a connection begins with."""
+		"""The frame about caching that is sent first on each connection."""
 		settings = self.settings
 		if settings is None or not self.active:
 			return protocol.EMPTY
@@ -92,7 +92,7 @@ class Cacher:
 		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store)
 
 	def find_flags(self, task: Task.Task) -> int:
-		"""How the command of this task is to be cached; once for each, when all tasks are there."""
+		"""The flags for the command of this task, which are found once per task."""
 		flags: Optional[int] = task.__dict__.get("wafcc_flags")
 		if flags is None:
 			flags = task.wafcc_flags = self.find_new_flags(task)
@@ -114,7 +114,7 @@ class Cacher:
 		return kind if OWN.isdisjoint(task.__dict__) else kind & ~protocol.INPUTS
 
 	def mark(self, task: Task.Task, command: bytes) -> bytes:
-		"""The command of this task with its flags."""
+		"""The command of this task with its flags set."""
 		flags = self.find_flags(task) if self.active else 0
 		if flags & IF_SMALL:
 			flags = flags & ~IF_SMALL if is_small(task) else 0
@@ -122,12 +122,12 @@ class Cacher:
 			return command
 		command = bytes((command[0] | flags,)) + command[1:]
 		if flags & protocol.FACTS:
-			# of a compile its arguments tell; of others what a shared store has may write these files and nothing else
+			# the arguments of a compile tell its outputs; other entries of a shared store may write these files only
 			command = protocol.declare_outputs(command, [node.abspath() for node in task.outputs])
 		return command
 
 	def hear(self, ended: lifecycle.Ended) -> None:
-		"""What the cache did for a task."""
+		"""Count what the cache did for a task."""
 		task, told = ended.task, ended.told
 		if task is None or told is None:
 			return
@@ -144,14 +144,14 @@ class Cacher:
 			task.wafcc_learned = ended.learned
 
 	def finish(self) -> None:
-		"""At exit: say for ``--zones=wafcc`` what became of the commands."""
+		"""Called at exit: tell for ``--zones=wafcc`` how many commands were hits and misses."""
 		if Logs.verbose and Logs.log and sum(self.counts):
 			uncached, hits, misses = self.counts
 			Logs.debug("wafcc: %d hits, %d misses, %d uncached", hits, misses, uncached)
 
 
 def find_kind(cls: Type[Task.Task]) -> int:
-	"""How commands of a task class are cached, apart from what single tasks say."""
+	"""The flags for commands of a task class, apart from the wishes of single tasks."""
 	asked = getattr(cls, "cache", None)
 	if asked:
 		return find_joining(cls)
@@ -163,12 +163,12 @@ def find_kind(cls: Type[Task.Task]) -> int:
 
 
 def find_joining(cls: Type[Task.Task]) -> int:
-	"""The flags of a task that asked to be cached."""
+	"""The flags for tasks that ask to be cached."""
 	return protocol.CACHED | protocol.FACTS | find_learning(cls)
 
 
 def find_learning(cls: Type[Task.Task]) -> int:
-	"""We can say what a task depends on if it runs one command, and asks nobody else."""
+	"""``INPUTS`` for a class whose tasks run one command and use Waf's methods, so that the engine knows all inputs."""
 	if not stock.is_compiled(cls.run) or (cls.scan is not None and cls.scan is not c_preproc.scan):
 		return 0
 	is_usual = all(getattr(cls, name) is getattr(Task.Task, name) for name in METHODS)
@@ -176,7 +176,7 @@ def find_learning(cls: Type[Task.Task]) -> int:
 
 
 def is_small(task: Task.Task) -> bool:
-	"""What goes into a static library is so little that it does not cost much to keep another one of each build."""
+	"""Tell whether the members of a static library are so small that storing a copy for each build costs little."""
 	try:
 		return sum(os.stat(node.abspath()).st_size for node in task.inputs) <= SMALL
 	except OSError:

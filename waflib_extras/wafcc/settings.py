@@ -1,7 +1,7 @@
 """
-The settings that hold for the cache in a build: those of the program ``wafcc``, and Waf's options above them.
+The settings of the cache in a build: those of the program ``wafcc``, which Waf's options override.
 
-Knows of Waf only how it writes to a terminal; ``docs/wafcc.md`` tells what each setting means.
+It knows of Waf only how it writes to a terminal. ``docs/wafcc.md`` tells what each setting means.
 """
 
 import hashlib
@@ -34,14 +34,14 @@ class Settings(NamedTuple):
 	bases: Tuple[bytes, ...]
 	namespace: bytes
 	extra: bytes
-	"""Of the files that every command depends on."""
+	"""A digest of the files on which all commands depend."""
 	folder: str
-	"""Of the engine that keeps the store."""
+	"""The runtime folder of the engine that has the store."""
 	store: bytes
 
 
 def find_variables(options: object, environ: Mapping[str, str]) -> Dict[str, str]:
-	"""The environment in which the settings are what the options say."""
+	"""The environment in which ``wafcc`` has the settings of the options."""
 	variables = dict(environ)
 	for _, variable, metavar, _ in OPTIONS:
 		value = getattr(options, variable.lower(), None)
@@ -88,7 +88,7 @@ def parse_settings(text: bytes) -> Settings:
 
 
 def read_extra(paths: str) -> bytes:
-	"""Something that is another if one of these files is."""
+	"""A value that changes if one of these files changes."""
 	told = protocol.EMPTY
 	for path in filter(None, paths.split(os.pathsep)):
 		try:
@@ -101,7 +101,7 @@ def read_extra(paths: str) -> bytes:
 
 
 def find_terminal() -> Optional[Tuple[int, int]]:
-	"""Columns and rows of the terminal that messages go to with colours, if they do."""
+	"""Columns and rows of the terminal to which messages go with colors; zeros if they do not."""
 	if not Logs.colors_lst["USE"]:
 		return None
 	try:

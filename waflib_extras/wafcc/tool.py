@@ -1,21 +1,16 @@
-"""Puts the cache in place, and its options."""
+"""Installs the cache, and adds its options."""
 
 import atexit
-from typing import TYPE_CHECKING
 
 from waflib import Options
 
 from .. import prefork
-from ..hooks import lifecycle
+from ..hooks import entry, lifecycle
 from . import dependencies, policy, settings
-
-if TYPE_CHECKING:
-	from waflib.Build import BuildContext
-	from waflib.Configure import ConfigurationContext
 
 
 def install() -> None:
-	"""Put us in Waf's place, once per process, however often and under whatever name this file is loaded."""
+	"""Install the cache once per process, however often and under whatever name the tool is loaded."""
 	prefork.install()
 	build = lifecycle.find()
 	if build.runner is None or build.cache is not None:
@@ -28,24 +23,13 @@ def install() -> None:
 		build.runner.begin_anew()
 
 
-def options(opt: Options.OptionsContext) -> None:
+def add_options(opt: Options.OptionsContext) -> None:
 	prefork.options(opt)
-	if not opt.parser.get_option("--no-wafcc"):
-		group = opt.add_option_group("Cache options")
-		for name, variable, metavar, text in settings.OPTIONS:
-			kind = {"metavar": metavar} if metavar else {"action": "store_true"}
-			group.add_option(name, dest=variable.lower(), default=None, help=text, **kind)
-	install()
+	group = opt.add_option_group("Cache options")
+	for name, variable, metavar, text in settings.OPTIONS:
+		kind = {"metavar": metavar} if metavar else {"action": "store_true"}
+		group.add_option(name, dest=variable.lower(), help=text, **kind)
 
 
-def configure(conf: "ConfigurationContext") -> None:
-	install()
-
-
-def setup(bld: "BuildContext") -> None:
-	"""Called in the build when the tool was loaded in ``configure`` only."""
-	install()
-
-
-def build(bld: "BuildContext") -> None:
-	install()
+options, configure, setup = entry.make_entries("--no-wafcc", add_options, install)
+build = setup

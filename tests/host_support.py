@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ContextManager, Dict, Iterator, List
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE
+from cache_support import COMPILERS, PATIENCE
 from conftest import ROOT, list_processes
-from serve_lab import TOKEN, Server, wait_until
-from tier_lab import PATIENT, Machine
+from serve_support import TOKEN, Server, wait_until
+from tier_support import PATIENT, Machine
 
 sys.path.insert(0, str(ROOT / "utils"))
 
@@ -154,7 +154,7 @@ class HostLab:
 
 
 @pytest.fixture
-def host_lab(engine: str, tmp_path: pathlib.Path) -> Iterator[HostLab]:
+def host_support(engine: str, tmp_path: pathlib.Path) -> Iterator[HostLab]:
 	"""A server and three machines on a line that is perfect; all of it is gone when the test ends."""
 	reason = missing_hosts()
 	if reason:

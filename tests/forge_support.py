@@ -7,10 +7,10 @@ import pathlib
 import subprocess
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
-from cache_lab import PATIENCE
+from cache_support import PATIENCE
 from room_server import Room
-from tier_lab import RedisServer
 from tier_servers import S3, BazelRemote, Nginx, ValueServer, fields
+from tier_support import RedisServer
 
 from utils.benchmark.service import find_example, missing_example
 

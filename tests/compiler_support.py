@@ -63,7 +63,7 @@ def even_out(text: str) -> str:
 	return re.sub(r"^(# \S+) [\d.]+ [\d.]+$", r"\1", text, flags=re.M)
 
 
-class Yard:
+class Comparison:
 	"""A folder in which a command is run plainly, or by the engine, each time with fresh sources."""
 
 	def __init__(self, base: pathlib.Path, wafcc: str) -> None:
@@ -152,16 +152,18 @@ def find_program(known: Dict[str, dict], name: str) -> str:
 	return next((file for file in known if re.fullmatch(rf"(\S+-)?{re.escape(name)}", file)), "")
 
 
-def judge_programs(yard: Yard, engine: str, commands: List[List[str]], parts: Sequence[str] = ()) -> Dict[str, dict]:
+def judge_programs(
+	comparison: Comparison, engine: str, commands: List[List[str]], parts: Sequence[str] = ()
+) -> Dict[str, dict]:
 	"""Run commands until the engine has made up its mind about all programs that they have it run, and about the parts
 	of a driver, which are seen when it runs parked."""
 	# a trial may run beside the commands that follow
-	other = yard.base / "other"
+	other = comparison.base / "other"
 	other.mkdir(exist_ok=True)
 	known: Dict[str, dict] = {}
 	for _ in range(100):
 		for command in commands:
-			yard.run(command, {"TMPDIR": str(other)}, True)
+			comparison.run(command, {"TMPDIR": str(other)}, True)
 		before, known = known, read_parking(engine)
 		seen = sorted(before) == sorted(known) and all(find_program(known, part) for part in parts)
 		if seen and all(p["state"] in ("parked", "refused") for p in known.values()):
@@ -170,12 +172,14 @@ def judge_programs(yard: Yard, engine: str, commands: List[List[str]], parts: Se
 
 
 @pytest.fixture
-def yard(engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
+def comparison(
+	engine: str, runtime: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> Comparison:
 	"""A folder for compilers, and an engine that parks every program at first sight, whatever that saves."""
 	monkeypatch.setenv("WAFD_PARK", "proved")
 	monkeypatch.setenv("WAFD_PARK_AFTER", "1")
 	subprocess.run([engine, "start"], check=True, timeout=30, stdout=subprocess.DEVNULL)
-	return Yard(tmp_path, str(pathlib.Path(engine).with_name("wafcc")))
+	return Comparison(tmp_path, str(pathlib.Path(engine).with_name("wafcc")))
 
 
 def split(options: str) -> List[str]:
@@ -183,8 +187,8 @@ def split(options: str) -> List[str]:
 	return [word.strip("'") for word in re.findall(r"'[^']*'|\S+", options)]
 
 
-def compare(yard: Yard, cases: List[Tuple[List[str], Dict[str, str]]]) -> None:
+def compare(comparison: Comparison, cases: List[Tuple[List[str], Dict[str, str]]]) -> None:
 	"""Fail with all commands that leave something else when they are run parked."""
-	found = [(argv, env, yard.find_difference(argv, env)) for argv, env in cases]
+	found = [(argv, env, comparison.find_difference(argv, env)) for argv, env in cases]
 	wrong = [f"{' '.join(argv)} {env or ''}: {words}" for argv, env, words in found if words]
 	assert not wrong, f"{len(wrong)} of {len(found)}:\n" + "\n".join(wrong)

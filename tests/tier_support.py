@@ -16,7 +16,7 @@ import time
 from typing import Callable, Iterator, List, Optional, Tuple
 
 import pytest
-from cache_lab import COMPILERS, PATIENCE, Lab
+from cache_support import COMPILERS, PATIENCE, Lab
 from conftest import list_processes, wait_until_gone
 
 Handler = Callable[[socket.socket], None]
