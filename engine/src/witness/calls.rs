@@ -1,6 +1,6 @@
 //! What each call of the kernel tells, by its number: the table of the second witness.
 //!
-//! The other side of what `engine/park/watch.c`, `clock.c` and `told.c` note of functions. Whatever is not in the table is not
+//! The other side of what `engine/park/watch.c`, `clock.c` and `system_info.c` note of functions. Whatever is not in the table is not
 //! known to be harmless.
 
 use crate::observe::trace::record::{BLIND_CALL, BLIND_PLACE, BLIND_SHARED, BLIND_TALK};
