@@ -1,13 +1,13 @@
-//! From a stream of bytes to frames: keeps what has arrived until a frame is whole.
+//! Splits a stream of bytes into frames: keeps what has arrived until a frame is complete.
 //!
-//! Pure. A length is believed only below the cap, and memory grows only with bytes that have really come.
+//! Pure. A length is accepted only below the cap, and memory grows only with bytes that have really come.
 
 use super::fields::Malformed;
 
-/// What is kept allocated when nothing waits.
+/// How many bytes stay allocated while no data is waiting.
 const KEPT: usize = 1 << 16;
 
-/// Bytes that arrived and were not taken yet.
+/// Bytes that have arrived and have not been taken yet.
 pub struct Inbox {
     bytes: Vec<u8>,
     taken: usize,
@@ -35,7 +35,7 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame: its kind and body, without its length.
+    /// The next complete frame: its kind and body, without its length.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
         let waiting = &self.bytes[self.taken..];
         let Some((head, rest)) = waiting.split_first_chunk::<4>() else {
@@ -56,12 +56,12 @@ impl Inbox {
         Ok(Some(&self.bytes[start..start + length]))
     }
 
-    /// True while a frame has begun and has not ended.
+    /// Whether a frame has begun and is not complete yet.
     pub fn is_partial(&self) -> bool {
         self.taken < self.bytes.len()
     }
 
-    /// Gives memory back after a large frame.
+    /// Frees memory after a large frame.
     pub fn trim(&mut self) {
         if !self.is_partial() {
             self.bytes.clear();

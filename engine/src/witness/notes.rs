@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::observe::trace::record::HEAD;
-use crate::observe::trace::{BERTH, FULL};
+use crate::observe::trace::{FULL, REGION_SIZE};
 
 /// A trace region of the engine's arena.
 pub struct Notes {
@@ -44,12 +44,12 @@ impl Notes {
             .open(OsStr::from_bytes(parts.next()?))
             .ok()?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let offset = i64::from(trace_region) * BERTH as i64;
+        let offset = i64::from(trace_region) * REGION_SIZE as i64;
         // SAFETY: a fresh mapping, which is never unmapped.
         let place = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                BERTH,
+                REGION_SIZE,
                 access,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
@@ -78,8 +78,8 @@ impl Notes {
     fn make_room(&self, size: usize) -> Option<u32> {
         let next = |now: u64| {
             let place = now as u32;
-            let is_open = (now >> 32) as u32 == self.generation && place as usize <= BERTH;
-            let fits = size <= BERTH.saturating_sub(place as usize);
+            let is_open = (now >> 32) as u32 == self.generation && place as usize <= REGION_SIZE;
+            let fits = size <= REGION_SIZE.saturating_sub(place as usize);
             let next = if fits { place + size as u32 } else { FULL };
             is_open.then_some(u64::from(self.generation) << 32 | u64::from(next))
         };
@@ -88,7 +88,7 @@ impl Notes {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, next)
             .ok()?;
         let place = before as u32;
-        (size <= BERTH - place as usize).then_some(place)
+        (size <= REGION_SIZE - place as usize).then_some(place)
     }
 
     /// The token of an exec, which is the record's place; 0 if it could not be noted.
