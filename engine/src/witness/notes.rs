@@ -1,4 +1,4 @@
-//! Appends records to a command's trace region, as `engine/park/record.c` does: the traced program cannot do so itself.
+//! Appends records to a command's trace region, like `engine/park/record.c`: the traced program cannot do so itself.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,12 +16,12 @@ pub struct Notes {
     generation: u32,
 }
 
-/// What a record says; see `struct wafpark_record`.
+/// The content of a record; see `struct wafpark_record`.
 #[derive(Default)]
 pub struct Note<'a> {
     pub kind: u16,
     pub process: i32,
-    /// As of a system call.
+    /// In the form of a system call's result.
     pub result: i64,
     pub detail: u32,
     pub token: u32,
@@ -33,7 +33,7 @@ pub struct Note<'a> {
 const ALIGNMENT: usize = 8;
 
 impl Notes {
-    /// By the value of `WAFPARK_TRACE`, which also tells the token with which the next program begins.
+    /// From the value of `WAFPARK_TRACE`, which also has the token with which the next program begins.
     pub fn open(trace: &[u8]) -> Option<(Notes, u32)> {
         let mut parts = trace.rsplitn(4, |b| *b == b':');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u32>().ok();
@@ -64,7 +64,7 @@ impl Notes {
         (is_mapped && notes.is_ours()).then_some((notes, token))
     }
 
-    /// It has not gone to another command.
+    /// Whether the region still belongs to this command.
     fn is_ours(&self) -> bool {
         (self.cursor().load(Ordering::Acquire) >> 32) as u32 == self.generation
     }
@@ -74,7 +74,7 @@ impl Notes {
         unsafe { AtomicU64::from_ptr(self.place.cast()) }
     }
 
-    /// Room for a record; none if the trace region is full or no longer ours.
+    /// Reserves room for a record. None if the trace region is full, or no longer ours.
     fn make_room(&self, size: usize) -> Option<u32> {
         let next = |now: u64| {
             let place = now as u32;
@@ -91,7 +91,7 @@ impl Notes {
         (size <= REGION_SIZE - place as usize).then_some(place)
     }
 
-    /// The token of an exec, which is the record's place; 0 if it could not be noted.
+    /// The token of an exec, which is the record's place; 0 if it was not noted.
     pub fn write(&self, note: &Note, is_exec: bool) -> u32 {
         let size = (HEAD as usize + note.first.len() + note.second.len()).next_multiple_of(ALIGNMENT);
         let Some(place) = self.make_room(size) else { return 0 };
