@@ -41,7 +41,7 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const PAUSE: Duration = Duration::from_millis(1);
 /// One at a time; what a killed process was about to write spoils a trace region for good.
-const BERTHS: usize = 8;
+const REGIONS: usize = 8;
 
 fn main() -> Outcome<()> {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
@@ -80,7 +80,7 @@ fn open() -> Outcome<Arena> {
     let own = std::env::current_exe()?;
     let witness = own.ancestors().nth(2).map(|folder| folder.join("wafd"));
     let file = witness.and_then(|path| fs::File::open(path).ok());
-    Ok(Arena::new(BERTHS)?.with_witness(file.map(OwnedFd::from)))
+    Ok(Arena::new(REGIONS)?.with_witness(file.map(OwnedFd::from)))
 }
 
 fn observe(

@@ -1,10 +1,9 @@
-/* The first steps of `wafcc COMPILER …`, before libc has begun: asks the engine, and ends when its answer is all there is to do.
+/* The first steps of `wafcc COMPILER …`, before libc has begun. They ask the engine. If its answer is a hit, the process ends here.
  *
- * libc asks the processor many questions before `main`; on a virtual machine each of them takes microseconds, and all
- * together they take longer than a hit. So this runs at the program's entry, with system calls and memory of its own, by what
- * an earlier call has written on a card (src/wafcc/card.rs): where the engine is, what it is to be told, and which files must
- * be as they were then for that to hold. Whatever is not as usual is left to the program itself, which begins as if
- * nothing had been; a wait that takes long is handed on to it. */
+ * libc asks the processor many questions before `main`. On a virtual machine each of them takes microseconds, and all together take longer
+ * than a hit. So this code runs at the program's entry, with its own system calls and memory. It uses a card that an earlier call has written
+ * (src/wafcc/card.rs). The card says where the engine is, what to send to it, and which files must be unchanged since then. In unusual cases
+ * this code returns, and the program begins normally. If the answer takes long, the program goes on with the open connection. */
 #define _GNU_SOURCE
 #include "../park/system.h"
 
@@ -26,12 +25,12 @@
 #define PATH 4096
 #define CARD 16384
 #define CARD_NAME "/wafd-" VERSION ".card-"
-#define MOST (1ul << 20)
-/* Microseconds: what takes longer is waited for by the program. */
+#define MOST_BYTES (1ul << 20)
+/* Time-outs in microseconds, for the answer and for sending. After the first one, the program itself goes on waiting. */
 #define ANSWERED 500000
 #define SENT 50000
 
-/* What the program goes on with: a connection over which the command was asked for, and what has come over it. */
+/* Handed on to the program: a connection over which the command was sent, and the bytes that have come over it. */
 struct wafcc_front {
 	int socket;
 	uint32_t size;
@@ -46,12 +45,12 @@ struct card {
 	unsigned char bytes[CARD];
 };
 
-/* All memory of ours. What is used of it lies in as few pages as can be: the kernel makes each when it is touched, which takes as long as
- * a thousand instructions. */
+/* All memory of this code. What is used lies in as few pages as possible: the kernel makes each page when it is touched, which takes as long
+ * as a thousand instructions. */
 static struct {
 	struct iovec parts[PARTS];
 	unsigned count_of_parts;
-	/* Who calls us, and one: nought is not known yet. */
+	/* The user's number plus one; 0 means that it is not known yet. */
 	long user;
 	unsigned char hello[128], before_environment[17], before_folder[32], before_argv[8], after[4];
 	union {
@@ -63,16 +62,16 @@ static struct {
 	unsigned char processors[1024];
 	struct card card;
 	union {
-		/* A name that is looked at. */
+		/* At first: a path that is checked. */
 		char path[PATH];
-		/* After that, where we are. */
+		/* After that: the current folder. */
 		unsigned char folder[PATH];
-		/* And when all is said, the answer. */
+		/* When everything is sent: the answer. */
 		unsigned char answer[32768];
 	} room;
-} our;
+} memory;
 
-/* ---- what libc would have */
+/* ---- functions that libc would have */
 
 static size_t length(const char *text) {
 	size_t n = 0;
@@ -122,25 +121,25 @@ static const char *variable(char **environment, const char *name) {
 	return "";
 }
 
-#define NOTHING 0xcbf29ce484222325u
+#define EMPTY_HASH 0xcbf29ce484222325u
 
-/* FNV-1a, as src/settings/place.rs has it. */
-static uint64_t mix(uint64_t known, char byte) {
-	return (known ^ (unsigned char)byte) * 0x100000001b3u;
+/* One step of FNV-1a, as in src/settings/place.rs. */
+static uint64_t add_to_hash(uint64_t hash, char byte) {
+	return (hash ^ (unsigned char)byte) * 0x100000001b3u;
 }
 
-/* Over the variables on which the card may depend, as src/wafcc/card.rs has it. */
+/* A digest of the variables on which the card may depend, as in src/wafcc/card.rs. */
 static uint64_t digest(char **environment) {
-	uint64_t known = NOTHING;
+	uint64_t hash = EMPTY_HASH;
 	for (; *environment; environment++) {
 		const char *text = *environment;
 		if (!begins(text, "WAFCC_") && !begins(text, "WAFD_") && !begins(text, "XDG_") && !begins(text, "HOME="))
 			continue;
 		do
-			known = mix(known, *text);
+			hash = add_to_hash(hash, *text);
 		while (*text++);
 	}
-	return known;
+	return hash;
 }
 
 static int append(char *path, size_t *size, const char *text) {
@@ -153,9 +152,9 @@ static int append(char *path, size_t *size, const char *text) {
 }
 
 static long user(void) {
-	if (!our.user)
-		our.user = SYSTEM(SYS_geteuid) + 1;
-	return our.user - 1;
+	if (!memory.user)
+		memory.user = SYSTEM(SYS_geteuid) + 1;
+	return memory.user - 1;
 }
 
 static int append_user(char *path, size_t *size) {
@@ -175,7 +174,7 @@ static int append_digest(char *path, size_t *size, uint64_t number) {
 	return append(path, size, name);
 }
 
-/* The folder in which cards are: where engines are without a store of their own. */
+/* The folder of cards: the runtime folder of an engine that has the default store. */
 static int find_folder(char *path, size_t *size, char **environment) {
 	const char *own = variable(environment, "WAFD_RUNTIME_DIR"), *session = variable(environment, "XDG_RUNTIME_DIR");
 	*size = 0;
@@ -194,14 +193,14 @@ static int is_ours_alone(const char *path) {
 }
 
 static const unsigned char *take(size_t size) {
-	struct card *card = &our.card;
+	struct card *card = &memory.card;
 	if (size > card->size - card->at)
 		return 0;
 	card->at += size;
 	return card->bytes + card->at - size;
 }
 
-/* A number of bytes and so many of them; a text ends with a zero. */
+/* Takes a number of bytes, and then that many bytes. A text ends with a zero byte. */
 static const unsigned char *take_bytes(uint32_t *size) {
 	const unsigned char *head = take(4);
 	if (!head)
@@ -217,7 +216,7 @@ static const char *take_text(void) {
 }
 
 static int read_card(char **environment) {
-	char *path = our.room.path;
+	char *path = memory.room.path;
 	size_t size = 0;
 	if (!find_folder(path, &size, environment) || path[0] != '/' || !is_ours_alone(path))
 		return 0;
@@ -226,21 +225,21 @@ static int read_card(char **environment) {
 	long file = SYSTEM(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (file < 0)
 		return 0;
-	long got = SYSTEM(SYS_read, file, our.card.bytes, CARD);
+	long got = SYSTEM(SYS_read, file, memory.card.bytes, CARD);
 	SYSTEM(SYS_close, file);
-	our.card.size = got > 0 && got < CARD ? (size_t)got : 0;
-	our.card.at = 0;
+	memory.card.size = got > 0 && got < CARD ? (size_t)got : 0;
+	memory.card.at = 0;
 	const unsigned char *magic = take(8);
 	return magic && begins((const char *)magic, MAGIC);
 }
 
-/* Whether the card itself is in this folder, which was looked at then. */
+/* Whether the card itself is in this folder, which has then been checked already. */
 static int has_card(const char *folder) {
-	return begins(our.room.path, folder) && begins(our.room.path + length(folder), CARD_NAME);
+	return begins(memory.room.path, folder) && begins(memory.room.path + length(folder), CARD_NAME);
 }
 
-/* A file that was looked at for the card is as it was: 0 not there, 1 a file, 2 a folder. */
-static int holds(void) {
+/* Whether the next file of the card is unchanged. Its first byte is 0 if it was not there, 1 for a file, 2 for a folder. */
+static int is_next_unchanged(void) {
 	const unsigned char *was = take(1 + 7 * 8);
 	const char *path = take_text();
 	if (!was || !path)
@@ -264,35 +263,35 @@ static int exists(const char *path) {
 	return SYSTEM(SYS_newfstatat, AT_FDCWD, path, &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* A call before us has noted that the engine could not be reached, as src/wafcc/trouble.rs does. */
-static int is_troubled(const char *folder) {
-	char *path = our.room.path;
+/* Whether an earlier call has noted that the engine could not be reached (src/wafcc/trouble.rs). */
+static int has_trouble_note(const char *folder) {
+	char *path = memory.room.path;
 	size_t size = 0;
 	if (!append(path, &size, folder) || !append(path, &size, "/wafd-" VERSION ".trouble") || exists(path))
 		return 1;
-	uint64_t known = NOTHING;
+	uint64_t hash = EMPTY_HASH;
 	for (const char *c = folder; *c; c++)
-		known = mix(known, *c);
+		hash = add_to_hash(hash, *c);
 	size = 0;
 	return !append(path, &size, "/tmp/wafcc-") || !append_user(path, &size) || !append(path, &size, "/trouble-") ||
-	       !append_digest(path, &size, known) || exists(path);
+	       !append_digest(path, &size, hash) || exists(path);
 }
 
-/* ---- what is asked */
+/* ---- the question */
 
-/* Strings that follow each other in memory, as the kernel has laid them there. */
-static int in_a_row(char **strings, size_t *count, size_t *size) {
+/* Counts strings and their bytes. False if they do not follow each other in memory, as the kernel has put them there. */
+static int measure_strings(char **strings, size_t *count, size_t *size) {
 	for (*count = 0, *size = 0; strings[*count]; ++*count) {
 		if (strings[*count] != strings[0] + *size)
 			return 0;
 		*size += length(strings[*count]) + 1;
-		if (*size > MOST)
+		if (*size > MOST_BYTES)
 			return 0;
 	}
 	return *count > 0;
 }
 
-/* Only what is surely for a cache, and prints to nobody's terminal: the program knows what to do with all else. */
+/* Whether this call is surely a compile, and prints to no terminal. All other calls are left to the program. */
 static int is_usual(int count, char **argv, char **environment) {
 	if (count < 3)
 		return 0;
@@ -324,7 +323,7 @@ static int is_usual(int count, char **argv, char **environment) {
 	       SYSTEM(SYS_ioctl, 0, TIOCGWINSZ, &size) < 0 && SYSTEM(SYS_ioctl, 2, TIOCGWINSZ, &size) < 0;
 }
 
-/* Whom we belong to: all commands of one parent are one build. */
+/* Makes the session's number and name from the parent process: all commands of one parent are one build. */
 static size_t name_session(unsigned char session[16], char name[64]) {
 	char path[32] = "/proc/", stat[1024];
 	char number[12] = {0};
@@ -347,7 +346,7 @@ static size_t name_session(unsigned char session[16], char name[64]) {
 		open++;
 	while (close > 0 && stat[close] != ')')
 		close--;
-	/* The start is the twentieth word after the name. */
+	/* The start time is the twentieth word after the name. */
 	uint64_t start = 0;
 	long word = 0, c = close + 1;
 	while (c < got && word < 20)
@@ -368,8 +367,8 @@ static size_t name_session(unsigned char session[16], char name[64]) {
 }
 
 static uint32_t processors(void) {
-	unsigned char *set = our.processors;
-	long size = SYSTEM(SYS_sched_getaffinity, 0, sizeof our.processors, set);
+	unsigned char *set = memory.processors;
+	long size = SYSTEM(SYS_sched_getaffinity, 0, sizeof memory.processors, set);
 	uint32_t count = 0;
 	for (long i = 0; i < size; i++)
 		for (unsigned bits = set[i]; bits; bits &= bits - 1)
@@ -377,21 +376,21 @@ static uint32_t processors(void) {
 	return count ? count : 1;
 }
 
-static void add(const void *bytes, size_t size) {
-	our.parts[our.count_of_parts].iov_base = (void *)(uintptr_t)bytes;
-	our.parts[our.count_of_parts++].iov_len = size;
+static void add_part(const void *bytes, size_t size) {
+	memory.parts[memory.count_of_parts].iov_base = (void *)(uintptr_t)bytes;
+	memory.parts[memory.count_of_parts++].iov_len = size;
 }
 
-/* All that is to be said, in one message. */
-static int say(int socket, char **argv, char **environment, const unsigned char *caching, size_t caching_size) {
-	unsigned char *hello = our.hello, *before_environment = our.before_environment, *before_folder = our.before_folder;
-	unsigned char *before_argv = our.before_argv, *folder = our.room.folder;
+/* Sends greeting, environment, settings and command in one message. */
+static int send_command(int socket, char **argv, char **environment, const unsigned char *caching, size_t caching_size) {
+	unsigned char *hello = memory.hello, *before_environment = memory.before_environment, *before_folder = memory.before_folder;
+	unsigned char *before_argv = memory.before_argv, *folder = memory.room.folder;
 	size_t variables, variables_size, words, words_size;
-	if (!in_a_row(environment, &variables, &variables_size) || !in_a_row(argv + 1, &words, &words_size))
+	if (!measure_strings(environment, &variables, &variables_size) || !measure_strings(argv + 1, &words, &words_size))
 		return 0;
 	char name[64];
 	size_t name_size = name_session(hello + 13, name);
-	long folder_size = SYSTEM(SYS_getcwd, folder, sizeof our.room.folder);
+	long folder_size = SYSTEM(SYS_getcwd, folder, sizeof memory.room.folder);
 	if (!name_size || folder_size < 2 || folder[0] != '/')
 		return 0;
 	folder_size--;
@@ -405,44 +404,44 @@ static int say(int socket, char **argv, char **environment, const unsigned char 
 	put32(hello + 45, (uint32_t)name_size);
 	copy(hello + 49, name, name_size);
 	put32(hello, (uint32_t)(45 + name_size));
-	add(hello, 49 + name_size);
+	add_part(hello, 49 + name_size);
 	put32(before_environment, (uint32_t)(1 + 4 + 8 + variables_size));
 	before_environment[4] = 2;
 	put32(before_environment + 5, 0);
 	put32(before_environment + 9, (uint32_t)variables);
 	put32(before_environment + 13, (uint32_t)variables_size);
-	add(before_environment, sizeof our.before_environment);
-	add(environment[0], variables_size);
-	add(caching, caching_size);
+	add_part(before_environment, sizeof memory.before_environment);
+	add_part(environment[0], variables_size);
+	add_part(caching, caching_size);
 	put32(before_folder, (uint32_t)(1 + 4 + 4 + 4 + 8 + 4 + (size_t)folder_size + 8 + words_size + 4));
 	copy(before_folder + 4, "\3\0\0\0\0\0\0\0\0\2\2\1\1", 13);
 	put32(before_folder + 25, (uint32_t)folder_size);
-	add(before_folder, 29);
-	add(folder, (size_t)folder_size);
+	add_part(before_folder, 29);
+	add_part(folder, (size_t)folder_size);
 	put32(before_argv, (uint32_t)words);
 	put32(before_argv + 4, (uint32_t)words_size);
-	add(before_argv, sizeof our.before_argv);
-	add(argv[1], words_size);
-	add(our.after, sizeof our.after);
-	/* Standard input goes along. */
-	struct cmsghdr *head = &our.control.head;
+	add_part(before_argv, sizeof memory.before_argv);
+	add_part(argv[1], words_size);
+	add_part(memory.after, sizeof memory.after);
+	/* Standard input is sent with the message. */
+	struct cmsghdr *head = &memory.control.head;
 	head->cmsg_level = SOL_SOCKET;
 	head->cmsg_type = SCM_RIGHTS;
 	head->cmsg_len = CMSG_LEN(sizeof(int));
-	struct msghdr *message = &our.message;
-	message->msg_iov = our.parts;
-	message->msg_iovlen = our.count_of_parts;
+	struct msghdr *message = &memory.message;
+	message->msg_iov = memory.parts;
+	message->msg_iovlen = memory.count_of_parts;
 	message->msg_control = head;
-	message->msg_controllen = sizeof our.control;
+	message->msg_controllen = sizeof memory.control;
 	size_t all = 0;
-	for (unsigned i = 0; i < our.count_of_parts; i++)
-		all += our.parts[i].iov_len;
-	/* What does not fit at once is rare, and a cut message is an engine's to forget. */
+	for (unsigned i = 0; i < memory.count_of_parts; i++)
+		all += memory.parts[i].iov_len;
+	/* A message that does not fit is rare. The engine forgets a part of a message when the connection ends. */
 	return SYSTEM(SYS_sendmsg, socket, message, MSG_NOSIGNAL) == (long)all;
 }
 
-static long reach(const char *path) {
-	struct sockaddr_un *address = &our.address;
+static long connect_to(const char *path) {
+	struct sockaddr_un *address = &memory.address;
 	address->sun_family = AF_UNIX;
 	if (length(path) >= sizeof address->sun_path)
 		return -1;
@@ -459,12 +458,12 @@ static long reach(const char *path) {
 	return -1;
 }
 
-/* ---- what is answered */
+/* ---- the answer */
 
 static void print(int stream, const unsigned char *bytes, size_t size) {
 	while (size) {
 		long written = SYSTEM(SYS_write, stream, bytes, size);
-		/* A reader that has gone is no error of the command. */
+		/* It is no error of the command if its reader is gone. */
 		if (written < 0 && written != -EINTR)
 			return;
 		if (written > 0) {
@@ -477,7 +476,7 @@ static void print(int stream, const unsigned char *bytes, size_t size) {
 __attribute__((noreturn)) static void end_as(int32_t code) {
 	if (code >= 0)
 		leave(code);
-	/* No core: the command has left its own. */
+	/* No core dump: the command has already made its own. */
 	struct rlimit none = {0, 0};
 	struct {
 		void (*handler)(int);
@@ -491,42 +490,42 @@ __attribute__((noreturn)) static void end_as(int32_t code) {
 	leave(128 - code);
 }
 
-enum told { WAITS, RAN, OTHERWISE };
+enum progress { INCOMPLETE, COMPLETE, UNUSUAL };
 
-/* Whether all has come that a command has left; prints it then. */
-static enum told look(const unsigned char *bytes, size_t size, int prints, int32_t *code) {
+/* Reads the frames that have come, up to the outcome of the command. With `prints`, prints the output in them. */
+static enum progress read_frames(const unsigned char *bytes, size_t size, int prints, int32_t *code) {
 	for (size_t at = 0; at + 5 <= size;) {
 		const unsigned char *frame = bytes + at + 4;
 		size_t more = u32(bytes + at), most = size - at - 4;
 		if (more > most)
-			return more > (8u << 20) ? OTHERWISE : WAITS;
+			return more > (8u << 20) ? UNUSUAL : INCOMPLETE;
 		switch (frame[0]) {
 		case 0x81:
 		case 0x87:
 			break;
 		case 0x83:
 			if (more < 10 || u32(frame + 6) != more - 10)
-				return OTHERWISE;
+				return UNUSUAL;
 			if (prints)
 				print(frame[5] == 1 ? 1 : 2, frame + 10, more - 10);
 			break;
 		case 0x84:
 			if (more < 11 || frame[5] != 0)
-				return OTHERWISE;
+				return UNUSUAL;
 			*code = (int32_t)u32(frame + 7);
-			return RAN;
+			return COMPLETE;
 		default:
-			return OTHERWISE;
+			return UNUSUAL;
 		}
 		at += 4 + more;
 	}
-	return WAITS;
+	return INCOMPLETE;
 }
 
-/* Waits for the answer and ends with it. Returns if the program is to do all itself, or to wait on. */
-static void listen_to(int socket) {
-	unsigned char *bytes = our.room.answer;
-	size_t size = 0, most = sizeof our.room.answer;
+/* Waits for the answer, and ends the process with it. Returns if the program must do everything itself, or go on waiting. */
+static void await_answer(int socket) {
+	unsigned char *bytes = memory.room.answer;
+	size_t size = 0, most = sizeof memory.room.answer;
 	for (;;) {
 		if (size == most) {
 			long larger = SYSTEM(SYS_mmap, 0, 4 * most, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -549,18 +548,18 @@ static void listen_to(int socket) {
 			break;
 		size += (size_t)got;
 		int32_t code = 0;
-		enum told told = look(bytes, size, 0, &code);
-		if (told == RAN) {
-			look(bytes, size, 1, &code);
+		enum progress progress = read_frames(bytes, size, 0, &code);
+		if (progress == COMPLETE) {
+			read_frames(bytes, size, 1, &code);
 			end_as(code);
 		}
-		if (told == OTHERWISE)
+		if (progress == UNUSUAL)
 			break;
 	}
 	SYSTEM(SYS_close, socket);
 }
 
-/* Called at the program's entry with what the kernel has left on the stack. */
+/* Called at the program's entry. `stack` is the stack as the kernel has left it. */
 HIDDEN void wafcc_front_begin(long *stack);
 HIDDEN void wafcc_front_begin(long *stack) {
 	int count = (int)stack[0];
@@ -572,16 +571,16 @@ HIDDEN void wafcc_front_begin(long *stack) {
 	const unsigned char *caching = take_bytes(&caching_size), *watched = take(4);
 	if (!folder || !path || !caching || !watched)
 		return;
-	if (!(has_card(folder) || is_ours_alone(folder)) || is_troubled(folder))
+	if (!(has_card(folder) || is_ours_alone(folder)) || has_trouble_note(folder))
 		return;
 	for (uint32_t left = u32(watched); left; left--)
-		if (!holds())
+		if (!is_next_unchanged())
 			return;
-	long socket = reach(path);
+	long socket = connect_to(path);
 	if (socket < 0)
 		return;
-	if (say((int)socket, argv, environment, caching, caching_size))
-		listen_to((int)socket);
+	if (send_command((int)socket, argv, environment, caching, caching_size))
+		await_answer((int)socket);
 	else
 		SYSTEM(SYS_close, socket);
 }

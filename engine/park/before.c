@@ -1,7 +1,7 @@
-/* What a program does before its main, while it is not yet known for whom it will do it.
+/* What a program does before its main, when its command is not known yet.
  *
- * The variables that it reads decide for which commands the parked program may stand; what else depends on the command
- * (its files, its locale, its process, its folder) must not have been asked for at all. */
+ * The variables that it reads decide for which commands the parked program may be used. It must not have asked for anything else that
+ * depends on the command: files, the locale, its process number, its folder. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -50,7 +50,7 @@ static void note_name(const char *name, size_t length) {
 		names[names_size++] = name[i];
 }
 
-/* Of the environment, order and all: FNV-1a. */
+/* The FNV-1a digest of the environment, including the order of its entries. */
 static uint64_t digest_environment(void) {
 	uint64_t digest = 0xcbf29ce484222325u;
 	for (char **entry = environ; entry && *entry; entry++)
@@ -62,13 +62,13 @@ static uint64_t digest_environment(void) {
 	return digest;
 }
 
-/* A command has asked for what its program asked for before it was parked. */
+/* Records for a command the variables that its program read before it was parked. */
 HIDDEN void wafpark_note_names(void) {
 	for (uint32_t at = 0; at < names_size; at += length_of(names + at) + 1)
 		wafpark_note_word(WAFPARK_ASK, 0, names + at);
 }
 
-/* Tells the engine what was seen; from now on nothing is. */
+/* Reports to the engine what was seen. After this, nothing more is noted here. */
 HIDDEN void wafpark_report_ready(int control) {
 	struct wafpark_ready ready = {WAFPARK_MAGIC, sizeof ready + names_size, obstacle, names_size, digest_environment()};
 	struct iovec parts[] = {{&ready, sizeof ready}, {names, names_size}};
@@ -78,7 +78,7 @@ HIDDEN void wafpark_report_ready(int control) {
 		leave(127);
 }
 
-/* ---- the functions that are watched; each does what libc's does */
+/* ---- the functions that are watched; each does the same as libc's */
 
 EXPORT char *getenv(const char *name) {
 	size_t length = length_of(name);
@@ -94,7 +94,7 @@ EXPORT char *getenv(const char *name) {
 	return NULL;
 }
 
-/* A program with more rights than its caller is never parked, so that nothing is withheld from it. */
+/* A program with more rights than its caller is never parked, so no variable needs to be hidden from it. */
 EXPORT char *secure_getenv(const char *name) {
 	return getenv(name);
 }

@@ -1,4 +1,4 @@
-/* What gives a command another result at another time: clocks, dates, randomness, and others whom it talks to. */
+/* Functions that may give a command a different result each time: clocks, dates, randomness, and communication with other processes. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -16,12 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static void say(enum wafpark_kind kind) {
+static void note_event(enum wafpark_kind kind) {
 	if (wafpark_watch)
 		wafpark_note_word(kind, 0, "");
 }
 
-static int settle(long result) {
+static int set_errno(long result) {
 	if (result < 0 && result > -4096) {
 		errno = (int)-result;
 		return -1;
@@ -34,7 +34,7 @@ static int settle(long result) {
 	if (!real)                                                                                                               \
 		*(void **)(&real) = wafpark_find(#name);
 
-/* ---- clocks. libc chooses its `time` and `gettimeofday` when it is loaded, so that they cannot be found. */
+/* ---- clocks. libc selects its `time` and `gettimeofday` when it is loaded, so they cannot be found by name. */
 
 static int is_calendar(clockid_t clock) {
 	return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI || clock == CLOCK_REALTIME_ALARM;
@@ -42,17 +42,17 @@ static int is_calendar(clockid_t clock) {
 
 static int read_clock(clockid_t clock, struct timespec *now) {
 	REAL(int, clock_gettime, (clockid_t, struct timespec *))
-	return real ? real(clock, now) : settle(SYSTEM(SYS_clock_gettime, clock, now));
+	return real ? real(clock, now) : set_errno(SYSTEM(SYS_clock_gettime, clock, now));
 }
 
 EXPORT int clock_gettime(clockid_t clock, struct timespec *now) {
-	say(is_calendar(clock) ? WAFPARK_TIME : WAFPARK_MEASURE);
+	note_event(is_calendar(clock) ? WAFPARK_TIME : WAFPARK_MEASURE);
 	return read_clock(clock, now);
 }
 
 EXPORT time_t time(time_t *place) {
 	struct timespec now;
-	say(WAFPARK_TIME);
+	note_event(WAFPARK_TIME);
 	read_clock(CLOCK_REALTIME_COARSE, &now);
 	if (place)
 		*place = now.tv_sec;
@@ -60,11 +60,11 @@ EXPORT time_t time(time_t *place) {
 }
 
 EXPORT int gettimeofday(struct timeval *restrict place, void *restrict zone) {
-	say(WAFPARK_TIME);
-	return settle(SYSTEM(SYS_gettimeofday, place, zone));
+	note_event(WAFPARK_TIME);
+	return set_errno(SYSTEM(SYS_gettimeofday, place, zone));
 }
 
-/* glibc has it for programs that were linked long ago; its header has none. */
+/* glibc has this function for programs that were linked long ago. No header declares it. */
 struct timeb_of_old {
 	time_t seconds;
 	unsigned short milliseconds;
@@ -73,23 +73,23 @@ struct timeb_of_old {
 EXPORT int ftime(struct timeb_of_old *place);
 EXPORT int ftime(struct timeb_of_old *place) {
 	struct timespec now;
-	say(WAFPARK_TIME);
+	note_event(WAFPARK_TIME);
 	read_clock(CLOCK_REALTIME, &now);
 	*place = (struct timeb_of_old){now.tv_sec, (unsigned short)(now.tv_nsec / 1000000), 0, 0};
 	return 0;
 }
 
 EXPORT int timespec_get(struct timespec *now, int base) {
-	say(WAFPARK_TIME);
+	note_event(WAFPARK_TIME);
 	return base == TIME_UTC && read_clock(CLOCK_REALTIME, now) == 0 ? base : 0;
 }
 
-/* ---- dates: what compilers make of a time only when they are about to write it */
+/* ---- dates. Compilers call these only when they are about to write the time into an output. */
 
 #define DATE(result, name, parameters, arguments)                                                                            \
 	EXPORT result name parameters {                                                                                          \
 		REAL(result, name, parameters)                                                                                       \
-		say(WAFPARK_DATE);                                                                                                   \
+		note_event(WAFPARK_DATE);                                                                                                   \
 		wafpark_note_zone();                                                                                                 \
 		return real arguments;                                                                                               \
 	}
@@ -103,13 +103,13 @@ DATE(char *, ctime_r, (const time_t *restrict when, char *restrict text), (when,
 /* ---- randomness */
 
 EXPORT ssize_t getrandom(void *place, size_t size, unsigned flags) {
-	say(WAFPARK_RANDOM);
+	note_event(WAFPARK_RANDOM);
 	long result = SYSTEM(SYS_getrandom, place, size, flags);
-	return result < 0 ? settle(result) : result;
+	return result < 0 ? set_errno(result) : result;
 }
 
 EXPORT int getentropy(void *place, size_t size) {
-	say(WAFPARK_RANDOM);
+	note_event(WAFPARK_RANDOM);
 	if (size > 256) {
 		errno = EIO;
 		return -1;
@@ -117,13 +117,13 @@ EXPORT int getentropy(void *place, size_t size) {
 	for (size_t have = 0; have < size;) {
 		long more = SYSTEM(SYS_getrandom, (char *)place + have, size - have, 0);
 		if (more < 0 && more != -EINTR)
-			return settle(more);
+			return set_errno(more);
 		have += more > 0 ? (size_t)more : 0;
 	}
 	return 0;
 }
 
-/* In glibc since 2.36; a program that has found them has them. */
+/* In glibc since 2.36. Only programs whose libc has these functions call them. */
 EXPORT uint32_t arc4random(void);
 EXPORT uint32_t arc4random(void) {
 	uint32_t number = 0;
@@ -139,7 +139,7 @@ EXPORT uint32_t arc4random_uniform(uint32_t bound);
 EXPORT uint32_t arc4random_uniform(uint32_t bound) {
 	if (bound < 2)
 		return 0;
-	const uint32_t unfair = -bound % bound; /* so many of the lowest numbers would favour some results */
+	const uint32_t unfair = -bound % bound; /* this many of the lowest numbers would favor some results */
 	for (;;) {
 		uint32_t number = arc4random();
 		if (number >= unfair)
@@ -147,7 +147,7 @@ EXPORT uint32_t arc4random_uniform(uint32_t bound) {
 	}
 }
 
-/* ---- others */
+/* ---- other processes */
 
 EXPORT int connect(int socket, __CONST_SOCKADDR_ARG address, socklen_t size) {
 	REAL(int, connect, (int, __CONST_SOCKADDR_ARG, socklen_t))
@@ -175,7 +175,7 @@ TALK(int, getaddrinfo,
 TALK(struct hostent *, gethostbyname, (const char *name), (name), 1, NULL)
 TALK(struct hostent *, gethostbyname2, (const char *name, int family), (name, family), 1, NULL)
 
-/* libc's own log: what is written there is told to others. */
+/* libc's system log, which other processes read. */
 #define LOG(name, parameters, last, forwarded, more, arguments)                                                               \
 	void forwarded more;                                                                                                     \
 	EXPORT void forwarded more {                                                                                             \
@@ -196,9 +196,9 @@ LOG(syslog, (int level, const char *last, ...), last, vsyslog, (int level, const
 LOG(__syslog_chk, (int level, int flag, const char *last, ...), last, __vsyslog_chk,
     (int level, int flag, const char *last, va_list list), (level, flag, last, list))
 
-/* System calls that tell a program nothing which is not noted elsewhere: of open files, its own memory, threads, signals and
- * rights. Whatever is not here is not known to be harmless. */
-static int tells_nothing(long number) {
+/* System calls that tell a program nothing that is not recorded elsewhere: about open files, its own memory, threads, signals and rights.
+ * A call that is not in this list is not known to be harmless. */
+static int is_harmless(long number) {
 	switch (number) {
 	case SYS_read: case SYS_write: case SYS_readv: case SYS_writev: case SYS_pread64: case SYS_pwrite64:
 	case SYS_lseek: case SYS_close: case SYS_fstat: case SYS_fsync: case SYS_fdatasync: case SYS_ftruncate:
@@ -236,39 +236,39 @@ static int tells_nothing(long number) {
 	return 0;
 }
 
-/* What others of these functions note. */
-static int is_told(long number, long first) {
+/* Records a system call as the function of libc does that makes the same call. False if there is none. */
+static int note_call(long number, long first) {
 	switch (number) {
 	case SYS_clock_gettime:
-		say(is_calendar((clockid_t)first) ? WAFPARK_TIME : WAFPARK_MEASURE);
+		note_event(is_calendar((clockid_t)first) ? WAFPARK_TIME : WAFPARK_MEASURE);
 		return 1;
 #ifdef SYS_time
 	case SYS_time:
 #endif
 	case SYS_gettimeofday:
-		say(WAFPARK_TIME);
+		note_event(WAFPARK_TIME);
 		return 1;
 	case SYS_clock_getres:
 	case SYS_getrusage:
 	case SYS_times:
 	case SYS_sysinfo:
-		say(WAFPARK_MEASURE);
+		note_event(WAFPARK_MEASURE);
 		return 1;
 	case SYS_getrandom:
-		say(WAFPARK_RANDOM);
+		note_event(WAFPARK_RANDOM);
 		return 1;
 	case SYS_getpid:
 	case SYS_getppid:
 	case SYS_gettid:
 	case SYS_getpgid:
 	case SYS_getsid:
-		say(WAFPARK_NUMBER);
+		note_event(WAFPARK_NUMBER);
 		return 1;
 	}
 	return 0;
 }
 
-/* libc's own takes its arguments from where these are, whether they were given or not. */
+/* Like libc's, this reads six arguments, whether the caller has passed that many or not. */
 EXPORT long syscall(long number, ...) {
 	va_list list;
 	va_start(list, number);
@@ -279,7 +279,7 @@ EXPORT long syscall(long number, ...) {
 		errno = ENOSYS;
 		return -1;
 	}
-	if (wafpark_watch && !tells_nothing(number) && !is_told(number, a))
+	if (wafpark_watch && !is_harmless(number) && !note_call(number, a))
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
 	long result = SYSTEM6(number, a, b, c, d, e, f);
 	if (result < 0 && result > -4096) {

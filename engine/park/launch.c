@@ -1,6 +1,6 @@
-/* How a process starts programs: noted, and with an environment from which they are observed too.
+/* Functions by which a process starts programs. They are recorded, and the programs get an environment with which they are observed, too.
  *
- * The children of vfork run in their parent's memory: what is put together here is on the stack. */
+ * Children of vfork run in their parent's memory, so everything is put together on the stack. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LONGEST 4096
-#define MOST_VARIABLES 8192 /* of an environment that is passed on; the program of a larger one is not observed */
+#define LONGEST_PATH 4096
+#define MOST_VARIABLES 8192 /* with a larger environment, a program is not observed */
 #define MOST_ARGUMENTS 65536
 
 extern char **environ;
@@ -37,42 +37,42 @@ static size_t count_of(char *const *list) {
 	return count;
 }
 
-/* The value, if the entry is of this variable; `name` ends with the equals sign. */
+/* The value, if the entry is for this variable, otherwise NULL. `name` ends with an equals sign. */
 static const char *value_in(const char *entry, const char *name) {
 	while (*name && *entry == *name)
 		entry++, name++;
 	return *name ? NULL : entry;
 }
 
-/* "LD_PRELOAD=ours:theirs" */
+/* Writes "LD_PRELOAD=ours:theirs". */
 static int put_before(char *place, const char *theirs) {
 	size_t size = 0;
-	for (const char *at = wafpark_preload_entry; *at && size < LONGEST - 2; at++)
+	for (const char *at = wafpark_preload_entry; *at && size < LONGEST_PATH - 2; at++)
 		place[size++] = *at;
 	place[size++] = ':';
-	while (*theirs && size < LONGEST - 1)
+	while (*theirs && size < LONGEST_PATH - 1)
 		place[size++] = *theirs++;
 	place[size] = 0;
 	return !*theirs;
 }
 
-/* Room for an environment that is passed on. */
-#define PASSED(env) count_of(env) > MOST_VARIABLES ? 1 : count_of(env) + 3
+/* The number of entries that an environment needs when it is passed on. */
+#define PASSED_SIZE(env) count_of(env) > MOST_VARIABLES ? 1 : count_of(env) + 3
 
-/* What is put into it. */
+/* The entries that are added to it. */
 struct passed {
-	char preload[LONGEST], trace[LONGEST];
+	char preload[LONGEST_PATH], trace[LONGEST_PATH];
 };
 
-/* The start of a program: the token with which it is to begin, and whether it can be observed at all. */
+/* The start of a program: the token with which it must begin, and how it can be observed. */
 struct start {
 	uint32_t token;
-	int is_seen;
-	int is_static; /* it is observed by the second witness, if there is one */
+	int is_observed;
+	int is_static; /* the second witness observes it, if there is one */
 	int is_wrapper;
 };
 
-/* "WAFPARK_TRACE=arena:region:generation:token" */
+/* Writes "WAFPARK_TRACE=arena:region:generation:token". */
 static void put_trace(char *place, uint32_t token) {
 	char digits[10];
 	int count = 0;
@@ -93,16 +93,16 @@ static int is_first(const char *library, const char *list) {
 	return !*library && (!*list || *list == ':' || *list == ' ');
 }
 
-/* `env` with what makes a program observed, in `list` and `passed`; or as it is. A program that cannot be observed gets none
- * of it, since it would find variables of ours. */
+/* Returns `env` with the entries that make a program observed, put together in `list` and `passed`. A program that cannot be observed gets
+ * `env` unchanged, because it would find variables of ours. */
 static char *const *pass_on(const struct start *start, char *const *env, char **list, struct passed *passed) {
 	const char *ours = wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1, *theirs;
 	char *entry = wafpark_preload_entry;
 	size_t count = 0;
-	if (wafpark_watch != WAFPARK_WATCH_ON || !(start->is_seen || start->is_wrapper) || count_of(env) > MOST_VARIABLES)
+	if (wafpark_watch != WAFPARK_WATCH_ON || !(start->is_observed || start->is_wrapper) || count_of(env) > MOST_VARIABLES)
 		return env;
 	for (; env && *env; env++) {
-		if (start->is_seen && (theirs = value_in(*env, "LD_PRELOAD="))) {
+		if (start->is_observed && (theirs = value_in(*env, "LD_PRELOAD="))) {
 			if (is_first(ours, theirs))
 				entry = *env;
 			else if (*theirs && put_before(passed->preload, theirs))
@@ -110,7 +110,7 @@ static char *const *pass_on(const struct start *start, char *const *env, char **
 		} else if (!value_in(*env, WAFPARK_TRACE "="))
 			list[count++] = *env;
 	}
-	if (start->is_seen)
+	if (start->is_observed)
 		list[count++] = entry;
 	put_trace(passed->trace, start->token);
 	list[count++] = passed->trace;
@@ -118,7 +118,7 @@ static char *const *pass_on(const struct start *start, char *const *env, char **
 	return list;
 }
 
-/* Takes an entry out of the environment, or only our library out of the list of those that are preloaded. */
+/* False if an entry of the environment must be removed. From a list of preloaded libraries, only ours is removed, in place. */
 static int is_kept(char *entry) {
 	const char *ours = wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1;
 	char *value = (char *)(uintptr_t)value_in(entry, "LD_PRELOAD=");
@@ -136,7 +136,7 @@ static int is_kept(char *entry) {
 	return 1;
 }
 
-/* A program sees the environment that it would have had. */
+/* Restores the environment that the program would have without us. */
 HIDDEN void wafpark_hide(char **env) {
 	char **to = env;
 	for (char **from = env; from && *from; from++)
@@ -162,8 +162,8 @@ static int is_path(const char *name) {
 	return *name;
 }
 
-/* Notes where libc will look for a program; the path at which it is, or the name if it is nowhere. */
-static const char *look_along(const char *name, char buffer[LONGEST]) {
+/* Records where libc will look for a program. Returns its path, or the name if it is in no folder. */
+static const char *search_path(const char *name, char buffer[LONGEST_PATH]) {
 	const char *at = "/bin:/usr/bin";
 	if (is_path(name))
 		return name;
@@ -175,11 +175,11 @@ static const char *look_along(const char *name, char buffer[LONGEST]) {
 	wafpark_note_word(WAFPARK_ASK, 0, "PATH");
 	for (;; at++) {
 		size_t size = 0;
-		for (; *at && *at != ':' && size < LONGEST - 2; at++)
+		for (; *at && *at != ':' && size < LONGEST_PATH - 2; at++)
 			buffer[size++] = *at;
 		if (size)
 			buffer[size++] = '/';
-		for (const char *c = name; *c && size < LONGEST - 1; c++)
+		for (const char *c = name; *c && size < LONGEST_PATH - 1; c++)
 			buffer[size++] = *c;
 		buffer[size] = 0;
 		if (is_program(buffer))
@@ -197,7 +197,7 @@ static struct start note_start(int folder, const char *path) {
 		const uint64_t identity = wafpark_inspect(folder, path, &start.is_static);
 		start.token = wafpark_note_execute(folder, path, identity);
 		start.is_wrapper = (start.is_static || !identity) && wafpark_is_wrapper(folder, path);
-		start.is_seen = start.token && identity && !start.is_static && wafpark_is_library_there();
+		start.is_observed = start.token && identity && !start.is_static && wafpark_is_library_there();
 		start.is_static &= start.token && !start.is_wrapper;
 	}
 	return start;
@@ -210,28 +210,28 @@ static int note_refusal(long result, const char *path) {
 	return -1;
 }
 
-/* A program that is started below the second witness: what is executed in its place. */
+/* For a program that the second witness observes: what is executed in its place. */
 struct witnessed {
 	char path[64];
 	struct passed passed;
 };
 
-/* Words of ours before the arguments of a program. */
-#define OURS 3
-#define WITNESSED(argv) count_of(argv) > MOST_ARGUMENTS ? 1 : count_of(argv) + OURS + 1
+/* The number of words before the arguments of the program: witness, "witness", path. */
+#define WITNESS_WORDS 3
+#define WITNESSED_SIZE(argv) count_of(argv) > MOST_ARGUMENTS ? 1 : count_of(argv) + WITNESS_WORDS + 1
 
-/* The witness needs more than a small program: where addresses are limited, it could not begin. */
+/* The witness needs more address space than a small program. With a low limit, it could not begin. */
 static int has_room(void) {
 	uint64_t limit[2];
 	return SYSTEM(SYS_prlimit64, 0, RLIMIT_AS, NULL, limit) == 0 && limit[0] >= WAFPARK_WITNESS_ROOM;
 }
 
-/* Whether it is: `words` are its command line then, and `list` its environment. */
+/* Whether the second witness can observe this program. If so, `words` becomes the command line to execute, and `list` its environment. */
 static int find_witness(const struct start *start, const char *path, char *const *argv, char *const *env, char **words, char **list,
                         struct witnessed *witnessed) {
-	/* It gets the place in which it is to note, and not the library: as our wrapper does. */
+	/* Like our wrapper, it gets the place for its records, but not the library. */
 	const struct start as_wrapper = {.token = start->token, .is_wrapper = 1};
-	size_t count = OURS;
+	size_t count = WITNESS_WORDS;
 	if (!start->is_static || !argv || !argv[0] || count_of(argv) > MOST_ARGUMENTS || !has_room() ||
 	    !wafpark_find_witness(witnessed->path) || SYSTEM(SYS_faccessat, AT_FDCWD, path, X_OK) != 0 ||
 	    pass_on(&as_wrapper, env, list, &witnessed->passed) == env)
@@ -245,20 +245,20 @@ static int find_witness(const struct start *start, const char *path, char *const
 	return 1;
 }
 
-/* Returns if it cannot be started so. */
+/* Returns if the program cannot be started in this way. */
 __attribute__((noinline)) static void execute_witnessed(const struct start *start, const char *path, char *const *argv,
                                                         char *const *env) {
-	char *words[WITNESSED(argv)], *list[PASSED(env)];
+	char *words[WITNESSED_SIZE(argv)], *list[PASSED_SIZE(env)];
 	struct witnessed witnessed;
 	if (find_witness(start, path, argv, env, words, list, &witnessed))
 		SYSTEM(SYS_execve, witnessed.path, words, list);
 }
 
 __attribute__((noinline)) static int execute(const char *path, char *const *argv, char *const *env) {
-	char *list[PASSED(env)];
+	char *list[PASSED_SIZE(env)];
 	struct passed passed;
 	const struct start start = note_start(AT_FDCWD, path);
-	wafpark_offer(path, argv, env, start.token);
+	wafpark_offer_exec(path, argv, env, start.token);
 	execute_witnessed(&start, path, argv, env);
 	return note_refusal(SYSTEM(SYS_execve, path, argv, pass_on(&start, env, list, &passed)), path);
 }
@@ -271,22 +271,22 @@ EXPORT int execv(const char *path, char *const argv[]) {
 	return execute(path, argv, environ);
 }
 
-/* The engine looks along PATH, as this would; what it does not have parked is left to libc. */
+/* The engine searches along PATH, as libc would. A program that the engine does not run is left to libc. */
 static int execute_found(const char *name, char *const *argv, char *const *env) {
 	REAL(int, execvpe, (const char *, char *const *, char *const *))
-	char *list[PASSED(env)], buffer[LONGEST];
+	char *list[PASSED_SIZE(env)], buffer[LONGEST_PATH];
 	struct passed passed;
 	struct start start = {0};
 	const char *path = name;
 	if (wafpark_watch == WAFPARK_WATCH_ON) {
-		path = look_along(name, buffer);
-		/* One that is not found is looked for by the engine, too. */
+		path = search_path(name, buffer);
+		/* If it is not found here, the engine searches for it, too. */
 		if (path == buffer || is_path(name))
 			start = note_start(AT_FDCWD, path);
 		else
 			wafpark_note_execute(AT_FDCWD, path, 0);
 	}
-	wafpark_offer(name, argv, env, start.token);
+	wafpark_offer_exec(name, argv, env, start.token);
 	execute_witnessed(&start, path, argv, env);
 	real(name, argv, pass_on(&start, env, list, &passed));
 	return note_refusal(-errno, path);
@@ -300,7 +300,7 @@ EXPORT int execvpe(const char *name, char *const argv[], char *const env[]) {
 	return execute_found(name, argv, env);
 }
 
-static int refuse(void) {
+static int fail_with_enosys(void) {
 	errno = ENOSYS;
 	return -1;
 }
@@ -321,11 +321,11 @@ HIDDEN const char *wafpark_path_of_file(int file, char path[40]) {
 
 EXPORT int fexecve(int file, char *const argv[], char *const env[]) {
 	REAL(int, fexecve, (int, char *const *, char *const *))
-	char *list[PASSED(env)], path[40];
+	char *list[PASSED_SIZE(env)], path[40];
 	struct passed passed;
 	struct start start = {0};
 	if (wafpark_runs_nothing())
-		return refuse();
+		return fail_with_enosys();
 	if (file >= 0)
 		start = note_start(AT_FDCWD, wafpark_path_of_file(file, path));
 	real(file, argv, pass_on(&start, env, list, &passed));
@@ -333,11 +333,11 @@ EXPORT int fexecve(int file, char *const argv[], char *const env[]) {
 }
 
 EXPORT int execveat(int folder, const char *name, char *const argv[], char *const env[], int flags) {
-	char *list[PASSED(env)], link[40];
+	char *list[PASSED_SIZE(env)], link[40];
 	struct passed passed;
 	const int is_file = (flags & AT_EMPTY_PATH) && folder >= 0 && !name[0];
 	if (wafpark_runs_nothing())
-		return refuse();
+		return fail_with_enosys();
 	const char *path = is_file ? wafpark_path_of_file(folder, link) : name;
 	const struct start start = note_start(is_file ? AT_FDCWD : folder, path);
 	const long result = SYSTEM(SYS_execveat, folder, name, argv, pass_on(&start, env, list, &passed), flags);
@@ -347,7 +347,7 @@ EXPORT int execveat(int folder, const char *name, char *const argv[], char *cons
 	return -1;
 }
 
-/* The arguments of the forms that take them one by one. */
+/* Collects the arguments of the functions that take them one by one. */
 #define GATHER(first, argv)                                                                                                  \
 	size_t count = 1;                                                                                                        \
 	va_list list;                                                                                                            \
@@ -388,7 +388,7 @@ typedef int spawn_function(pid_t *, const char *, const posix_spawn_file_actions
 static int spawn(spawn_function *real, const char *path, pid_t *child, const char *name,
                  const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes, char *const *argv,
                  char *const *env) {
-	char *words[WITNESSED(argv)], *list[PASSED(env)];
+	char *words[WITNESSED_SIZE(argv)], *list[PASSED_SIZE(env)];
 	struct passed passed;
 	struct witnessed witnessed;
 	if (wafpark_runs_nothing())
@@ -412,12 +412,12 @@ EXPORT int posix_spawn(pid_t *restrict child, const char *restrict path, const p
 EXPORT int posix_spawnp(pid_t *restrict child, const char *restrict name, const posix_spawn_file_actions_t *restrict actions,
                         const posix_spawnattr_t *restrict attributes, char *const argv[restrict], char *const env[restrict]) {
 	REAL(int, posix_spawnp, (pid_t *, const char *, const posix_spawn_file_actions_t *, const posix_spawnattr_t *, char *const *, char *const *))
-	char buffer[LONGEST];
-	const char *path = wafpark_watch == WAFPARK_WATCH_ON ? look_along(name, buffer) : name;
+	char buffer[LONGEST_PATH];
+	const char *path = wafpark_watch == WAFPARK_WATCH_ON ? search_path(name, buffer) : name;
 	return spawn(real, path, child, name, actions, attributes, argv, env);
 }
 
-/* A child of posix_spawn goes into a folder before it opens what it is told to. */
+/* Set if a child of posix_spawn changes its folder before it opens files. */
 static int spawns_elsewhere;
 
 EXPORT int posix_spawn_file_actions_addchdir_np(posix_spawn_file_actions_t *restrict actions, const char *restrict path) {
@@ -444,9 +444,9 @@ EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict
 	return real(actions, number, path, flags, mode);
 }
 
-/* libc gives the shell the environment that it finds: for that long it is the one that is passed on. */
+/* libc gives its own `environ` to the shell. So `environ` is replaced during the call. */
 #define WITH_SHELL(call)                                                                                                     \
-	char **kept = environ, *list[PASSED(kept)];                                                                              \
+	char **kept = environ, *list[PASSED_SIZE(kept)];                                                                              \
 	struct passed passed;                                                                                                    \
 	const struct start start = note_start(AT_FDCWD, "/bin/sh");                                                              \
 	environ = (char **)(uintptr_t)pass_on(&start, kept, list, &passed);                                                      \
@@ -457,7 +457,7 @@ EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *restrict
 EXPORT int system(const char *command) {
 	REAL(int, system, (const char *))
 	if (wafpark_runs_nothing())
-		return refuse();
+		return fail_with_enosys();
 	if (wafpark_watch != WAFPARK_WATCH_ON || !command)
 		return real(command);
 	WITH_SHELL(int status = real(command))
@@ -467,7 +467,7 @@ EXPORT int system(const char *command) {
 EXPORT FILE *popen(const char *command, const char *mode) {
 	REAL(FILE *, popen, (const char *, const char *))
 	if (wafpark_runs_nothing())
-		return refuse(), NULL;
+		return fail_with_enosys(), NULL;
 	if (wafpark_watch != WAFPARK_WATCH_ON)
 		return real(command, mode);
 	WITH_SHELL(FILE *pipe = real(command, mode))
@@ -478,14 +478,14 @@ EXPORT FILE *popen(const char *command, const char *mode) {
 
 /* ---- libraries */
 
-/* By this name, too: the loader may know the same file by another. */
+/* Records a library under the name that the program uses: the loader may know the same file by another name. */
 static void note_library(const char *path) {
 	struct stat status;
 	const long result = SYSTEM(SYS_newfstatat, AT_FDCWD, path, &status, 0);
 	wafpark_note(result == 0 && S_ISREG(status.st_mode) ? WAFPARK_LOAD : WAFPARK_FIND, result, 0, AT_FDCWD, path);
 }
 
-/* libc looks at who calls it: so this is left before libc's own is entered, and what came of it is noted later. */
+/* libc looks at its caller's address. So this function ends with a tail call, and the loaded libraries are recorded later. */
 EXPORT void *dlopen(const char *path, int flags) {
 	REAL(void *, dlopen, (const char *, int))
 	const int is_named = path && is_path(path);
@@ -495,7 +495,7 @@ EXPORT void *dlopen(const char *path, int flags) {
 	return real(path, flags);
 }
 
-/* A library that goes before anything else is noted. */
+/* A library may be unloaded before anything else is recorded. */
 EXPORT int dlclose(void *library) {
 	REAL(int, dlclose, (void *))
 	wafpark_note_loads_left();
@@ -504,7 +504,7 @@ EXPORT int dlclose(void *library) {
 
 EXPORT void *dlmopen(Lmid_t space, const char *path, int flags) {
 	REAL(void *, dlmopen, (Lmid_t, const char *, int))
-	/* dl_iterate_phdr does not go there. */
+	/* dl_iterate_phdr does not show other namespaces. */
 	if (wafpark_watch)
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_CALL, "");
 	return real(space, path, flags);
@@ -519,6 +519,6 @@ EXPORT void _Exit(int status) {
 	_exit(status);
 }
 
-__attribute__((destructor)) static void end(void) {
+__attribute__((destructor)) static void note_last_loads(void) {
 	wafpark_note_loads_left();
 }

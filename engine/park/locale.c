@@ -1,7 +1,7 @@
-/* What libc reads by itself for languages and time zones, where that is not the system's own: the files are noted that it looks for.
+/* Records the files that libc looks for by itself for languages and time zones, if they are not the system's own.
  *
- * Which these are depends on the locale, on variables, and on folders that the program names, each of which may come last. So they are
- * noted when any of them changes. */
+ * Which files these are depends on the locale, on variables, and on folders that the program names, in any order. So they are recorded
+ * whenever one of these changes. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -16,7 +16,7 @@
 
 #define LONGEST 4096
 #define PART 64 /* bytes of each part of a locale's name */
-#define DOMAINS 8 /* so many catalogs with folders of their own are followed */
+#define DOMAINS 8 /* how many catalogs with folders of their own are followed */
 
 #define REAL(result, name, parameters)                                                                                       \
 	static result(*real) parameters;                                                                                         \
@@ -45,7 +45,7 @@ static const char *value_of(const char *name) {
 	return value ? value : "";
 }
 
-/* A path that is put together; `end` is its zero. */
+/* A path that is being put together. `end` points at its zero byte. */
 struct path {
 	char *end;
 	char text[LONGEST];
@@ -61,19 +61,19 @@ static void add_text(struct path *path, const char *text) {
 	add(path, text, length_of(text));
 }
 
-/* A file that libc opens to read it, if it is there. */
+/* Records a file that libc reads if it is there. */
 static void note_read(const char *path) {
 	wafpark_note(WAFPARK_OPEN, SYSTEM(SYS_faccessat, AT_FDCWD, path, R_OK), O_RDONLY, AT_FDCWD, path);
 }
 
-/* ---- the names that libc makes of a locale's: language[_territory][.codeset][@modifier], with parts left out */
+/* ---- the names that libc derives from a locale: language[_territory][.codeset][@modifier], with parts left out */
 
 struct name {
 	char language[PART], territory[PART], codeset[PART], modifier[PART], plain[PART];
 };
 
-/* Up to one of these marks. */
-static const char *take(char part[PART], const char *from, const char *end, const char *marks) {
+/* Copies text up to one of these marks. */
+static const char *take_until(char part[PART], const char *from, const char *end, const char *marks) {
 	uint32_t size = 0;
 	for (; from < end; from++) {
 		for (const char *mark = marks; *mark; mark++)
@@ -85,8 +85,8 @@ static const char *take(char part[PART], const char *from, const char *end, cons
 	return from;
 }
 
-/* "UTF-8" is looked for as "utf8", too, and "8859-1" as "iso88591". */
-static void make_plain(char plain[PART], const char *codeset) {
+/* libc also searches for "UTF-8" as "utf8", and for "8859-1" as "iso88591". */
+static void normalize_codeset(char plain[PART], const char *codeset) {
 	uint32_t size = 0;
 	int has_letters = 0;
 	for (const char *c = codeset; *c; c++)
@@ -100,15 +100,15 @@ static void make_plain(char plain[PART], const char *codeset) {
 
 static struct name name_of(const char *from, const char *end) {
 	struct name name = {0};
-	from = take(name.language, from, end, "_.@");
+	from = take_until(name.language, from, end, "_.@");
 	if (from < end && *from == '_')
-		from = take(name.territory, from + 1, end, ".@");
+		from = take_until(name.territory, from + 1, end, ".@");
 	if (from < end && *from == '.')
-		from = take(name.codeset, from + 1, end, "@");
+		from = take_until(name.codeset, from + 1, end, "@");
 	if (from < end)
-		take(name.modifier, from + 1, end, "");
+		take_until(name.modifier, from + 1, end, "");
 	if (name.codeset[0])
-		make_plain(name.plain, name.codeset);
+		normalize_codeset(name.plain, name.codeset);
 	return name;
 }
 
@@ -119,7 +119,7 @@ static void add_part(struct path *path, char mark, const char *part) {
 
 typedef void visit(struct path *, const void *);
 
-/* Each name below the folder with which the path begins. */
+/* Visits each name below the folder with which the path begins. */
 static void visit_names(struct path *path, const char *from, const char *end, visit *each, const void *data) {
 	const struct name name = name_of(from, end);
 	char *const start = path->end;
@@ -142,7 +142,7 @@ static void visit_names(struct path *path, const char *from, const char *end, vi
 	path->end = start;
 }
 
-/* Texts with one of these marks between them. */
+/* Visits the names of each locale in a list with one of these marks as separator. */
 static void visit_list(struct path *path, const char *list, const char *marks, visit *each, const void *data) {
 	for (const char *at = list; *at;) {
 		const char *end = at;
@@ -155,7 +155,7 @@ static void visit_list(struct path *path, const char *list, const char *marks, v
 	}
 }
 
-/* Folders with colons between them. */
+/* Visits folders with colons between them. */
 static void visit_folders(const char *folders, void (*each)(const char *folder, uint32_t size, const char *what), const char *what) {
 	while (*folders) {
 		uint32_t size = 0;
@@ -173,7 +173,7 @@ static struct domain {
 	char name[PART], folder[LONGEST];
 } domains[DOMAINS];
 
-/* The system's own follow from variables, which are facts of every command: docs/observing.md. */
+/* The system's own catalogs follow from variables that are facts of every command: docs/observing.md. */
 static int is_of_system(const char *folder) {
 	return begins(folder, "/usr/share/locale") || begins(folder, "/usr/lib/locale");
 }
@@ -205,12 +205,14 @@ static void note_domains(void) {
 			note_domain(&domains[i]);
 }
 
-static void keep_domain(const char *name, const char *folder) {
+static void follow_domain(const char *name, const char *folder) {
 	unsigned at = 0;
 	while (at < DOMAINS && domains[at].name[0] && !is_same(domains[at].name, name))
 		at++;
-	if (at == DOMAINS || length_of(name) >= PART || length_of(folder) >= LONGEST)
-		return wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_WALK, "");
+	if (at == DOMAINS || length_of(name) >= PART || length_of(folder) >= LONGEST) {
+		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_WALK, "");
+		return;
+	}
 	for (uint32_t i = 0; i <= length_of(name); i++)
 		domains[at].name[i] = name[i];
 	for (uint32_t i = 0; i <= length_of(folder); i++)
@@ -222,11 +224,11 @@ EXPORT char *bindtextdomain(const char *domain, const char *folder) {
 	REAL(char *, bindtextdomain, (const char *, const char *))
 	char *result = real ? real(domain, folder) : NULL;
 	if (wafpark_watch && domain && *domain && folder && !is_of_system(folder))
-		keep_domain(domain, folder);
+		follow_domain(domain, folder);
 	return result;
 }
 
-/* ---- locales: where LOCPATH is set, libc looks there first */
+/* ---- locales: if LOCPATH is set, libc looks there first */
 
 static void note_categories(struct path *path, const void *unused) {
 	static const char *const categories[] = {"CTYPE", "NUMERIC", "TIME", "COLLATE", "MONETARY", "MESSAGES", "MESSAGES/SYS_LC_MESSAGES",
@@ -248,7 +250,7 @@ static void note_locale(const char *folder, uint32_t size, const char *locale) {
 	struct path path = {path.text, ""};
 	add(&path, folder, size);
 	add_text(&path, "/");
-	/* "LC_CTYPE=de_DE;LC_TIME=…" names several: their categories are looked for in vain, which does no harm. */
+	/* "LC_CTYPE=de_DE;LC_TIME=…" names several locales. The names of the categories are visited, too, which does no harm. */
 	visit_list(&path, locale, ";=", note_categories, NULL);
 	for (unsigned i = 0; i < sizeof variables / sizeof *variables && !*locale; i++) {
 		const char *value = value_of(variables[i]);
@@ -278,7 +280,7 @@ EXPORT locale_t newlocale(int categories, const char *locale, locale_t base) {
 	return real ? real(categories, locale, base) : NULL;
 }
 
-/* Which of them changes does not matter here. */
+/* It does not matter here which variable of a language changes. */
 EXPORT int setenv(const char *name, const char *value, int replaces) {
 	REAL(int, setenv, (const char *, const char *, int))
 	const int result = real ? real(name, value, replaces) : -1;
@@ -290,12 +292,12 @@ EXPORT int setenv(const char *name, const char *value, int replaces) {
 EXPORT int putenv(char *entry) {
 	REAL(int, putenv, (char *))
 	const int result = real ? real(entry) : -1;
-	if (entry && begins(entry, "LANG"))
+	if (begins(entry, "LANG"))
 		note_domains();
 	return result;
 }
 
-/* Lists of modules that convert text; in a folder of lists libc reads all. */
+/* Records the lists of modules that convert text. If there is a folder of lists, libc reads all of it. */
 static void note_modules(const char *folder, uint32_t size, const char *unused) {
 	struct path path = {path.text, ""};
 	add(&path, folder, size);
@@ -309,7 +311,7 @@ static void note_modules(const char *folder, uint32_t size, const char *unused) 
 		wafpark_note_word(WAFPARK_BLIND, WAFPARK_BLIND_WALK, "");
 }
 
-/* The modules are libraries, and noted as such when libc has loaded them. */
+/* The modules are libraries. They are recorded as such when libc has loaded them. */
 EXPORT void *iconv_open(const char *to, const char *from);
 EXPORT void *iconv_open(const char *to, const char *from) {
 	REAL(void *, iconv_open, (const char *, const char *))
@@ -326,8 +328,11 @@ HIDDEN void wafpark_note_zone(void) {
 	zone += *zone == ':';
 	if (!wafpark_watch || !*zone)
 		return;
-	if (*zone == '/')
-		return begins(zone, "/usr/share/zoneinfo/") ? (void)0 : note_read(zone);
+	if (*zone == '/') {
+		if (!begins(zone, "/usr/share/zoneinfo/"))
+			note_read(zone);
+		return;
+	}
 	const char *folder = value_of("TZDIR");
 	if (!*folder)
 		return;

@@ -1,7 +1,7 @@
-/* Gives a command large pages where it asks for large memory: gcc's collector takes two megabytes at a time and then touches
- * them page by page, which costs a small compile some hundred page faults.
+/* Gives a command large pages for large allocations. gcc's collector allocates two megabytes at a time and then touches them page by page,
+ * which costs a small compile some hundred page faults.
  *
- * Only in commands of parked programs, only as advice, and only where the system lets programs ask ("madvise"). */
+ * This is done only in commands of parked programs, only as advice, and only if the system lets programs ask for it ("madvise"). */
 #define _GNU_SOURCE
 #include "park.h"
 #include "system.h"
@@ -12,10 +12,10 @@
 
 #define LARGE (2ul << 20)
 
-static int on;
+static int is_enabled;
 
 HIDDEN void wafpark_enlarge_pages(void) {
-	on = 1;
+	is_enabled = 1;
 }
 
 EXPORT void *mmap(void *address, size_t size, int protection, int flags, int file, off_t offset) {
@@ -26,7 +26,7 @@ EXPORT void *mmap(void *address, size_t size, int protection, int flags, int fil
 	}
 	const int wanted = MAP_PRIVATE | MAP_ANONYMOUS, other = MAP_FIXED | MAP_STACK | MAP_NORESERVE | MAP_HUGETLB | MAP_GROWSDOWN;
 	int is_plain = (flags & (wanted | other)) == wanted && (protection & PROT_WRITE);
-	if (on && is_plain && size >= LARGE && size < 2 * LARGE && place % (long)LARGE == 0)
+	if (is_enabled && is_plain && size >= LARGE && size < 2 * LARGE && place % (long)LARGE == 0)
 		SYSTEM(SYS_madvise, place, LARGE, MADV_HUGEPAGE);
 	return (void *)place;
 }

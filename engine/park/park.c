@@ -24,11 +24,11 @@ typedef int start_function(main_function *, int, char **, void (*)(void), void (
 HIDDEN char **wafpark_first_environment;
 static main_function *real_main;
 
-/* Where requests arrive, and the pointers into them; the child has them as its arguments and environment. */
+/* A request as it arrived, and pointers into it, which are the child's arguments and environment. */
 static struct {
 	char *packet;
 	char **pointers;
-} desk;
+} incoming;
 
 static struct {
 	volatile int32_t *entries;
@@ -42,13 +42,13 @@ static void *map(size_t size, int flags, int file) {
 	return (void *)address;
 }
 
-/* Takes a packet and up to three descriptors; leaves when the engine is gone. */
+/* Receives a packet and up to three descriptors. Ends the process when the engine is gone. */
 static long receive(int control, int files[3], int *count) {
 	union {
 		struct cmsghdr header;
 		char space[CMSG_SPACE(3 * sizeof(int))];
 	} rights;
-	struct iovec part = {desk.packet, WAFPARK_PACKET};
+	struct iovec part = {incoming.packet, WAFPARK_PACKET};
 	struct msghdr message = {
 		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &rights, .msg_controllen = sizeof rights};
 	long size = SYSTEM(SYS_recvmsg, control, &message, MSG_CMSG_CLOEXEC);
@@ -66,19 +66,19 @@ static long receive(int control, int files[3], int *count) {
 
 static void receive_welcome(int control) {
 	int files[3], count;
-	const struct wafpark_welcome *welcome = (const void *)desk.packet;
+	const struct wafpark_welcome *welcome = (const void *)incoming.packet;
 	long size = receive(control, files, &count);
-	if (size <= (long)sizeof *welcome || welcome->magic != WAFPARK_MAGIC || desk.packet[size - 1] || !count)
+	if (size <= (long)sizeof *welcome || welcome->magic != WAFPARK_MAGIC || incoming.packet[size - 1] || !count)
 		leave(127);
 	roster.size = welcome->roster;
 	roster.entries = map(roster.size, MAP_SHARED, files[0]);
 	if (welcome->arena && count > 1)
-		wafpark_take_arena(files[1], welcome->arena, desk.packet + sizeof *welcome);
+		wafpark_take_arena(files[1], welcome->arena, incoming.packet + sizeof *welcome);
 	for (int i = 0; i < count; i++)
 		SYSTEM(SYS_close, files[i]);
 }
 
-/* Standard streams are the null device while the program is parked; the socket came as standard input. */
+/* The control socket came as standard input. While the program is parked, its standard streams are the null device. */
 static int free_streams(void) {
 	int control = (int)SYSTEM(SYS_fcntl, 0, F_DUPFD_CLOEXEC, CONTROL);
 	int null = (int)SYSTEM(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC, 0);
@@ -90,8 +90,8 @@ static int free_streams(void) {
 	return control;
 }
 
-/* Points at `count` strings that follow each other; returns where they end. */
-static char *list(char *at, const char *end, uint32_t count, char ***pointers) {
+/* Writes pointers to `count` strings that follow each other. Returns where the strings end. */
+static char *index_strings(char *at, const char *end, uint32_t count, char ***pointers) {
 	for (uint32_t i = 0; i < count; i++) {
 		*(*pointers)++ = at;
 		while (at < end && *at)
@@ -102,43 +102,43 @@ static char *list(char *at, const char *end, uint32_t count, char ***pointers) {
 	return at;
 }
 
-static int is_sound(const struct wafpark_request *request, long size, int count) {
+static int is_valid(const struct wafpark_request *request, long size, int count) {
 	if (size < (long)sizeof *request || request->magic != WAFPARK_MAGIC || request->size != size || count != 3)
 		return 0;
 	uint64_t strings = (uint64_t)request->path + request->folder + request->argv + request->env + request->route;
 	return sizeof *request + strings == request->size && request->argc && request->argc + request->envc <= WAFPARK_STRINGS &&
-	       desk.packet[size - 1] == 0 && ((uint64_t)request->entry + 1) * sizeof(int32_t) <= roster.size;
+	       incoming.packet[size - 1] == 0 && ((uint64_t)request->entry + 1) * sizeof(int32_t) <= roster.size;
 }
 
 static void read_request(struct wafpark_child *child) {
 	const struct wafpark_request *request = child->request;
-	char *at = desk.packet + sizeof *request, **pointers = desk.pointers;
-	const char *end = desk.packet + request->size;
+	char *at = incoming.packet + sizeof *request, **pointers = incoming.pointers;
+	const char *end = incoming.packet + request->size;
 	child->path = at;
 	child->folder = at += request->path;
 	at += request->folder;
 	child->argv = pointers;
-	list(at, end, request->argc, &pointers);
+	index_strings(at, end, request->argc, &pointers);
 	at += request->argv;
 	child->env = pointers;
-	list(at, end, request->envc, &pointers);
+	index_strings(at, end, request->envc, &pointers);
 	child->route = at + request->env;
 }
 
-/* Forks for each request; returns in the children only.
+/* Forks for each request. Returns in the children only.
  *
- * They are the engine's children, and not ours: it gets the status, and the kernel's word on what they took. */
+ * By CLONE_PARENT they are the engine's children, so that the kernel reports their status and resource use to the engine. */
 static void serve(int control, struct wafpark_child *child) {
 	int engine = (int)SYSTEM(SYS_getppid);
 	for (;;) {
 		int count;
 		long size = receive(control, child->streams, &count);
-		child->request = (const struct wafpark_request *)(void *)desk.packet;
-		if (!is_sound(child->request, size, count))
+		child->request = (const struct wafpark_request *)(void *)incoming.packet;
+		if (!is_valid(child->request, size, count))
 			leave(127);
 		long pid = SYSTEM(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
 		if (pid == 0) {
-			wafpark_stay_with(engine);
+			wafpark_end_with_engine(engine);
 			return;
 		}
 		if (pid < 0)
@@ -153,8 +153,8 @@ static int parked_main(int argc, char **argv, char **env) {
 	(void)argc, (void)argv, (void)env;
 	if (environ != wafpark_first_environment)
 		wafpark_see_obstacle(WAFPARK_ENVIRONMENT);
-	desk.packet = map(WAFPARK_PACKET, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	desk.pointers = map((WAFPARK_STRINGS + 2) * sizeof(char *), MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	incoming.packet = map(WAFPARK_PACKET, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	incoming.pointers = map((WAFPARK_STRINGS + 2) * sizeof(char *), MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	int control = free_streams();
 	receive_welcome(control);
 	if (!wafpark_find_thread())
@@ -172,7 +172,7 @@ static int parked_main(int argc, char **argv, char **env) {
 		leave(127);
 	}
 	read_request(&child);
-	wafpark_become(&child);
+	wafpark_adopt_command(&child);
 	return real_main((int)child.request->argc, child.argv, child.env);
 }
 
@@ -183,7 +183,7 @@ static int observed_main(int argc, char **argv, char **env) {
 	return real_main(argc, argv, env);
 }
 
-static int is_to_park(void) {
+static int must_park(void) {
 	for (char **entry = environ; entry && *entry; entry++) {
 		const char *at = *entry, *name = WAFPARK_VARIABLE "=";
 		while (*name && *at == *name)
@@ -194,7 +194,7 @@ static int is_to_park(void) {
 	return 0;
 }
 
-/* Before glibc 2.34 `init` runs the program's own constructors, and musl passes what it likes: all goes on as it came. */
+/* Before glibc 2.34 `init` runs the program's own constructors, and musl passes other arguments. All are passed on unchanged. */
 EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void (*init)(void), void (*fini)(void),
                              void (*rtld_fini)(void), void *stack_end);
 EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void (*init)(void), void (*fini)(void),
@@ -205,7 +205,7 @@ EXPORT int __libc_start_main(main_function *program, int argc, char **argv, void
 		leave(127);
 	real_main = program;
 	wafpark_first_environment = argv + argc + 1;
-	int parks = is_to_park();
+	int parks = must_park();
 	wafpark_before_main = parks;
 	main_function *entry = parks ? parked_main : wafpark_is_observed() ? observed_main : program;
 	return start(entry, argc, argv, init, fini, rtld_fini, stack_end);

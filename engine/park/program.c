@@ -1,7 +1,7 @@
-/* What the kernel will start for a path: by its first bytes, as the kernel itself tells programs.
+/* Finds out what the kernel will start for a path, from its first bytes, like the kernel itself.
  *
- * A program that starts is observed if the loader loads this library into it, or by the second witness if it has no loader. What is made
- * for another kind of processor, or cannot be read, is not observed, and must not find our variables either: the loader of
+ * A program is observed by this library if it has a loader, which loads the library, and by the second witness if it has none. A program
+ * for another kind of processor, or one that cannot be read, is not observed. It must not find our variables either: the loader of
  * another kind of processor would complain about them on standard error. */
 #define _GNU_SOURCE
 #include "park.h"
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 
 #define HEAD 256 /* the kernel reads no more of a script's first line */
-#define SCRIPTS 5 /* an interpreter may be a script itself; the kernel gives up after so many */
-#define PARTS 8 /* so many of a program's headers are read at once */
+#define SCRIPTS 5 /* an interpreter may be a script itself; the kernel gives up after this many */
+#define PARTS 8 /* how many of a program's headers are read at once */
 
 #if defined(__x86_64__)
 #define MACHINE EM_X86_64
@@ -23,7 +23,7 @@
 #define MACHINE EM_AARCH64
 #endif
 
-/* A file that is to be executed, and its beginning. */
+/* A file that will be executed, and its beginning. */
 struct program {
 	int file;
 	uint64_t identity;
@@ -35,7 +35,7 @@ struct program {
 	} head;
 };
 
-/* Anything else than a plain file is not opened: a pipe would block. */
+/* Opens only plain files: a pipe would block. */
 static int open_program(int folder, const char *path, struct program *program) {
 	struct stat status;
 	if (SYSTEM(SYS_newfstatat, folder, path, &status, 0) < 0 || !S_ISREG(status.st_mode))
@@ -67,7 +67,7 @@ static enum loading find_loading(const struct program *program) {
 			return LOADED;
 	}
 	const int has_capabilities = SYSTEM(SYS_fgetxattr, program->file, "security.capability", NULL, 0) > 0;
-	/* The kernel gives rights only to programs that are not traced. */
+	/* A traced program would not get the rights that its file gives it. */
 	return program->changes_user || has_capabilities ? NOT_KNOWN : STATIC;
 }
 
@@ -76,10 +76,10 @@ static int is_elf(const struct program *program) {
 	return program->size > SELFMAG && bytes[0] == ELFMAG0 && bytes[1] == ELFMAG1 && bytes[2] == ELFMAG2 && bytes[3] == ELFMAG3;
 }
 
-/* The interpreter of a script, which ends with a zero then; NULL if it cannot be told. */
+/* The interpreter of a script, with a zero byte at its end. NULL if it cannot be found out. */
 static const char *find_interpreter(struct program *program) {
 	char *at = program->head.bytes, *end = at + program->size;
-	/* Text without such a line is what libc has a shell execute, for those who search along PATH. */
+	/* libc lets a shell execute text without such a line, if the caller searches along PATH. */
 	if (program->size < 3 || at[0] != '#' || at[1] != '!')
 		return "/bin/sh";
 	at += 2;
@@ -94,7 +94,7 @@ static const char *find_interpreter(struct program *program) {
 	return path;
 }
 
-/* Notes the interpreters on the way. */
+/* Records the interpreters on the way. */
 static uint64_t inspect(int folder, const char *path, int depth, int *is_static) {
 	struct program program;
 	if (!open_program(folder, path, &program))
@@ -115,8 +115,8 @@ static uint64_t inspect(int folder, const char *path, int depth, int *is_static)
 	return found;
 }
 
-/* Our own wrapper is linked statically. It must know that it runs in an observed command: it would ask for the result of a command that
- * waits for it. */
+/* Our own wrapper is linked statically, so it is not observed. It must still learn that it runs inside an observed command: otherwise it would
+ * ask for the result of a command that waits for the wrapper. */
 HIDDEN int wafpark_is_wrapper(int folder, const char *path) {
 	char link[40], real[4096];
 	const int file = (int)SYSTEM(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);

@@ -1,9 +1,9 @@
-/* Notes what an observed process does, in memory that it shares with the engine.
+/* Records what an observed process does, in memory that it shares with the engine.
  *
- * A record is appended in two steps, so that all processes and threads of a command can do so at once: the cursor is moved
- * by compare and exchange, which fails if the region has gone to another command in the meantime; and the first word of the
- * record is written last. A process that was killed between them leaves a gap that the engine sees. Paths are noted as they
- * were given, if the engine knows the folder of the process: else they are made absolute here. */
+ * A record is appended in two steps, so that all processes and threads of a command can do so at once. First the cursor is moved by compare
+ * and exchange, which fails if the region belongs to another command by now. The first word of the record is written last. If a process is
+ * killed between these steps, it leaves a gap, which the engine notices. Paths are recorded as they were given, if the engine knows the
+ * folder of the process. Otherwise they are made absolute here. */
 #define _GNU_SOURCE
 #include "record.h"
 #include "park.h"
@@ -15,29 +15,29 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define LONGEST 4096
-#define MARKS 512 /* libraries of a program that can be parked */
+#define LONGEST_PATH 4096
+#define MARKS 512 /* the most libraries that a parked program may have */
 
 extern char **environ;
 
 HIDDEN enum wafpark_watch wafpark_watch = WAFPARK_WATCH_UNKNOWN;
-HIDDEN char wafpark_trace_entry[LONGEST], wafpark_preload_entry[LONGEST];
+HIDDEN char wafpark_trace_entry[LONGEST_PATH], wafpark_preload_entry[LONGEST_PATH];
 
 static struct wafpark_log *arena_log;
 static uint32_t region, generation;
-/* Of a parked program: where the arena is, as a place in `wafpark_trace_entry`, after which region and generation follow. */
+/* The arena of a parked program. `end` is the place in `wafpark_trace_entry` where region and generation follow. */
 static struct {
 	char *place, *end;
 	size_t size;
 } arena;
-static int observed; /* the process whose folder the engine was told; not its forks */
-static int expects_loads, did_before;
+static int process_with_known_folder; /* the process whose folder the engine knows; its forks are not meant */
+static int expects_loads, acted_before_parking;
 static uint64_t noted_once;
 static unsigned known_objects;
 static char expected_library[256];
 static uint64_t library_identity;
 
-/* A text of a record in two parts, with a slash between them if there are two. */
+/* A text of a record: one part, or two parts with a slash between them. */
 struct text {
 	const char *head, *tail;
 	uint32_t head_size, tail_size;
@@ -69,7 +69,7 @@ static char *put_text(char *to, const struct text *text) {
 
 /* ---- appending */
 
-/* Room for a record; none if the region is full or no longer ours. */
+/* Reserves room for a record. NULL if the region is full, or no longer ours. */
 static struct wafpark_record *make_room(uint32_t size) {
 	uint64_t now = __atomic_load_n(&arena_log->cursor, __ATOMIC_RELAXED), next;
 	uint32_t place;
@@ -83,7 +83,7 @@ static struct wafpark_record *make_room(uint32_t size) {
 	return next == WAFPARK_FULL ? NULL : (void *)((char *)arena_log + place);
 }
 
-/* What a record says beside its texts. */
+/* The contents of a record without its texts. */
 struct note {
 	enum wafpark_kind kind;
 	long result;
@@ -91,7 +91,7 @@ struct note {
 	uint64_t identity;
 };
 
-/* A record's place in the region, or 0. An exec's token is this place in units of eight bytes. */
+/* Returns the record's place in the region, or 0. The token of an exec is this place in units of eight bytes. */
 static uint32_t append_note(const struct note *note, const struct text *first, const struct text *second) {
 	uint32_t first_size = size_of(first), second_size = second ? size_of(second) : 0;
 	uint32_t size = ((uint32_t)sizeof(struct wafpark_record) + first_size + second_size + 7) & ~7u;
@@ -156,36 +156,36 @@ static char *put_number(char *to, uint64_t number) {
 	return to;
 }
 
-/* The path behind an open file, or a size that is no size. */
+/* Writes the path of an open file. Returns its size, or an error. */
 static long read_file(int file, char *buffer) {
 	char link[40];
 	char *end = put_number(put_bytes(link, "/proc/self/fd/", 14), (uint32_t)file);
 	*end = 0;
-	return SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST);
+	return SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST_PATH);
 }
 
-/* A path that we make absolute holds for this folder only, whoever asked for it. */
-static void note_place(void) {
+/* A path that the library makes absolute is right for this folder only. So the folder counts for the command. */
+static void note_folder_counts(void) {
 	const struct text none = {0};
 	append(WAFPARK_LOCATE, 0, 1, &none, NULL);
 }
 
-/* The folder from which a relative path is meant; an empty one if the engine knows it. */
-static int find_head(int folder, struct text *text, char *buffer) {
+/* Writes the folder to which a relative path refers into the head of a text. The head stays empty if the engine knows the folder. */
+static int find_folder(int folder, struct text *text, char *buffer) {
 	long size;
 	if (!text->tail_size || text->tail[0] == '/')
 		return 1;
 	if (folder == AT_FDCWD) {
-		if ((int)SYSTEM(SYS_getpid) == observed)
+		if ((int)SYSTEM(SYS_getpid) == process_with_known_folder)
 			return 1;
-		size = SYSTEM(SYS_getcwd, buffer, LONGEST) - 1;
+		size = SYSTEM(SYS_getcwd, buffer, LONGEST_PATH) - 1;
 	} else
 		size = read_file(folder, buffer);
-	if (size <= 0 || size >= LONGEST || buffer[0] != '/')
+	if (size <= 0 || size >= LONGEST_PATH || buffer[0] != '/')
 		return 0;
 	text->head = buffer;
 	text->head_size = (uint32_t)size;
-	note_place();
+	note_folder_counts();
 	return 1;
 }
 
@@ -198,16 +198,16 @@ static void note_blindness(enum wafpark_blindness why) {
 	append(WAFPARK_BLIND, 0, why, &none, NULL);
 }
 
-__attribute__((noinline)) static uint32_t note_far(const struct note *note, int folder, struct text *path) {
-	char buffer[LONGEST];
-	if (find_head(folder, path, buffer))
+__attribute__((noinline)) static uint32_t note_relative(const struct note *note, int folder, struct text *path) {
+	char buffer[LONGEST_PATH];
+	if (find_folder(folder, path, buffer))
 		return append_note(note, path, NULL);
 	if (note->result >= 0)
 		note_blindness(WAFPARK_BLIND_FOLDER);
 	return 0;
 }
 
-/* ---- names that lead elsewhere */
+/* ---- names that the kernel resolves differently for each process */
 
 static const char *after(const char *path, const char *start) {
 	while (*start && *path == *start)
@@ -226,7 +226,7 @@ static int is_end(const char *at) {
 	return at && (!*at || *at == '/');
 }
 
-/* Where the part of a path ends that the kernel resolves by a process's own state: an open file, its folder, its root. */
+/* The end of the part of a path that the kernel resolves by a process's own state: an open file, its folder, its root. NULL for other paths. */
 static const char *end_of_state(const char *path) {
 	const char *at, *rest;
 	if ((at = after(path, "/dev/fd/")))
@@ -252,9 +252,9 @@ static const char *end_of_state(const char *path) {
 	return NULL;
 }
 
-/* The path of the file itself, in `buffer`, for a path by way of a process's state. NULL for all others, and where an open
+/* If a path goes through a process's state, writes the path of the file itself into `buffer`. Returns NULL for other paths, and if the open
  * file has no path: a pipe, a socket. */
-__attribute__((noinline)) static const char *follow_state(const char *path, char buffer[LONGEST]) {
+__attribute__((noinline)) static const char *follow_state(const char *path, char buffer[LONGEST_PATH]) {
 	char link[64];
 	const char *end = end_of_state(path);
 	if (!end || (size_t)(end - path) >= sizeof link)
@@ -267,8 +267,8 @@ __attribute__((noinline)) static const char *follow_state(const char *path, char
 	else if (number && end - number < 20)
 		*put_bytes(put_bytes(link, "/proc/self/fd/", 14), number, (uint32_t)(end - number)) = 0;
 	const uint32_t rest = length_of(end);
-	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST);
-	if (size <= 0 || (uint64_t)size + rest >= LONGEST || buffer[0] != '/')
+	const long size = SYSTEM(SYS_readlinkat, AT_FDCWD, link, buffer, LONGEST_PATH);
+	if (size <= 0 || (uint64_t)size + rest >= LONGEST_PATH || buffer[0] != '/')
 		return NULL;
 	put_bytes(buffer + size, end, rest + 1);
 	return buffer;
@@ -282,16 +282,16 @@ static int is_watched(void) {
 	if (wafpark_watch == WAFPARK_WATCH_UNKNOWN)
 		wafpark_start_watch();
 	if (wafpark_watch == WAFPARK_WATCH_PARKING)
-		did_before = 1;
+		acted_before_parking = 1;
 	if (wafpark_watch == WAFPARK_WATCH_ON && expects_loads)
 		note_loads();
 	return wafpark_watch == WAFPARK_WATCH_ON;
 }
 
-/* A path that only this process can follow is noted as the one that it leads to. Programs that read such a link are told
- * an absolute path. */
+/* A path that only this process can follow is recorded as the path to which it leads. A program that reads such a link gets an absolute path, so
+ * the command's folder counts. */
 __attribute__((noinline)) static uint32_t note_state(const struct note *note, const char *path) {
-	char buffer[LONGEST];
+	char buffer[LONGEST_PATH];
 	const char *real = follow_state(path, buffer);
 	const int reads_link = note->kind == WAFPARK_LINK || (note->kind == WAFPARK_LOOK && !note->detail) || note->kind == WAFPARK_RESOLVE;
 	if (real && reads_link) {
@@ -299,7 +299,7 @@ __attribute__((noinline)) static uint32_t note_state(const struct note *note, co
 		append(WAFPARK_LOCATE, 0, 0, &none, NULL);
 	}
 	if (real && !(reads_link && !*end_of_state(path))) {
-		note_place();
+		note_folder_counts();
 		path = real;
 	}
 	const struct text text = text_of(path);
@@ -309,12 +309,12 @@ __attribute__((noinline)) static uint32_t note_state(const struct note *note, co
 static uint32_t note_path(const struct note *note, int folder, const char *path) {
 	if (!path || note->result == -14 /* EFAULT: there is nothing to read */ || !is_watched())
 		return 0;
-	/* Interpreters seed and measure before they open the first file; what comes later is another matter. */
+	/* Interpreters use randomness and clocks before they open their first file. Later uses are recorded once more. */
 	if (note->kind == WAFPARK_OPEN && note->result >= 0)
 		noted_once = 0;
 	struct text text = text_of(path);
 	if (path[0] != '/')
-		return note_far(note, folder, &text);
+		return note_relative(note, folder, &text);
 	if (end_of_state(path))
 		return note_state(note, path);
 	return append_note(note, &text, NULL);
@@ -332,14 +332,14 @@ HIDDEN uint32_t wafpark_note_execute(int folder, const char *path, uint64_t iden
 	return note_path(&(struct note){.kind = WAFPARK_EXECUTE, .identity = identity}, folder, path) / 8;
 }
 
-/* A fork's folder is told by the kernel, which knows it only as long as it is the one from which the path is meant. */
+/* For a fork, the kernel names the folder. It must be asked before the change of folder, because a relative path refers to the old one. */
 HIDDEN long wafpark_enter(const char *path) {
-	char buffer[LONGEST];
+	char buffer[LONGEST_PATH];
 	struct text text = {0};
 	int is_told = 0;
 	if (path && path[0] && wafpark_watch && is_watched()) {
 		text = text_of(path);
-		is_told = end_of_state(path) ? 0 : find_head(AT_FDCWD, &text, buffer);
+		is_told = end_of_state(path) ? 0 : find_folder(AT_FDCWD, &text, buffer);
 	}
 	const long result = SYSTEM(SYS_chdir, path);
 	if (is_told)
@@ -353,23 +353,23 @@ HIDDEN long wafpark_enter(const char *path) {
 
 HIDDEN void wafpark_note_two(enum wafpark_kind kind, long result, int from_folder, const char *from, int to_folder,
                              const char *to) {
-	char from_buffer[LONGEST], to_buffer[LONGEST];
+	char from_buffer[LONGEST_PATH], to_buffer[LONGEST_PATH];
 	if (!from || !to || result == -14 || !is_watched())
 		return;
 	struct text first = text_of(from), second = text_of(to);
-	if (find_head(from_folder, &first, from_buffer) && find_head(to_folder, &second, to_buffer))
+	if (find_folder(from_folder, &first, from_buffer) && find_folder(to_folder, &second, to_buffer))
 		append(kind, result, 0, &first, &second);
 	else if (result >= 0)
 		note_blindness(WAFPARK_BLIND_FOLDER);
 }
 
-/* What says no more when it is said again is said once. */
+/* Kinds that give no new information the second time are recorded once. */
 HIDDEN void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const char *word) {
 	const uint64_t bit = 1ull << kind, once = 1ull << WAFPARK_TIME | 1ull << WAFPARK_DATE | 1ull << WAFPARK_RANDOM
 	                                          | 1ull << WAFPARK_MEASURE | 1ull << WAFPARK_NUMBER;
 	wafpark_start_watch();
 	if (kind == WAFPARK_ASK && wafpark_watch == WAFPARK_WATCH_PARKING)
-		return; /* before.c has its name */
+		return; /* before.c notes the name */
 	if ((noted_once & bit) || !is_watched())
 		return;
 	noted_once |= bit & once;
@@ -378,13 +378,13 @@ HIDDEN void wafpark_note_word(enum wafpark_kind kind, uint32_t detail, const cha
 }
 
 HIDDEN void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t detail, int file) {
-	char buffer[LONGEST];
+	char buffer[LONGEST_PATH];
 	if (result == -9 /* EBADF */ || !is_watched())
 		return;
 	long size = read_file(file, buffer);
 	const struct text path = {NULL, buffer, 0, (uint32_t)size};
-	if (size > 0 && size < LONGEST && buffer[0] == '/') {
-		note_place();
+	if (size > 0 && size < LONGEST_PATH && buffer[0] == '/') {
+		note_folder_counts();
 		append_note(&(struct note){.kind = kind, .result = result, .detail = detail, .identity = wafpark_identity_of_file(file)}, &path,
 		            NULL);
 	} else
@@ -393,7 +393,7 @@ HIDDEN void wafpark_note_file(enum wafpark_kind kind, long result, uint32_t deta
 
 /* ---- libraries */
 
-/* What the kernel tells a program at its start. */
+/* A value of the auxiliary vector, which the kernel passes to a program at its start. */
 static unsigned long ask_kernel(unsigned long what) {
 	static unsigned long (*ask)(unsigned long);
 	if (!ask)
@@ -401,7 +401,7 @@ static unsigned long ask_kernel(unsigned long what) {
 	return ask ? ask(what) : 0;
 }
 
-/* The kernel's own object has a name and no file. Its name alone says nothing: a library's may begin like it. */
+/* The kernel's own object has a name and no file. It is known by its address: a library may have the same name. */
 static int is_of_kernel(const struct dl_phdr_info *object) {
 	static uintptr_t place;
 	if (!place && !(place = (uintptr_t)ask_kernel(AT_SYSINFO_EHDR)))
@@ -414,14 +414,14 @@ static int is_of_kernel(const struct dl_phdr_info *object) {
 	return 0;
 }
 
-/* The files of a parked program's libraries as they were when it was parked, in the order in which they are loaded, and the
+/* The state of the files of a parked program's libraries when it was parked, in the order in which they were loaded, and then of the
  * loader's own lists. */
 static struct mark {
 	uint64_t identity, digest;
 } marks[MARKS];
 static unsigned marked, marks_noted;
-static const char *const lists[] = {"/etc/ld.so.cache", "/etc/ld.so.preload"};
-enum { LISTS = sizeof lists / sizeof *lists };
+static const char *const loader_lists[] = {"/etc/ld.so.cache", "/etc/ld.so.preload"};
+enum { LISTS = sizeof loader_lists / sizeof *loader_lists };
 
 static struct mark mark_of(const char *path) {
 	struct stat status;
@@ -436,7 +436,7 @@ static int has_file(const struct dl_phdr_info *object) {
 	return object->dlpi_name && object->dlpi_name[0] && !is_of_kernel(object);
 }
 
-/* Of what is looked at: one after the other, until one does not fit. */
+/* Called for each file in turn, until it returns false. */
 typedef int mark_function(unsigned at, struct mark mark);
 
 static int set_mark(unsigned at, struct mark mark) {
@@ -462,13 +462,13 @@ static int walk_object(struct dl_phdr_info *object, size_t size, void *data) {
 	return has_file(object) && !walk->visit(walk->at++, mark_of(object->dlpi_name));
 }
 
-/* By the paths under which the loader has found them, so that a link that leads elsewhere by now is seen, too. */
+/* Uses the paths under which the loader has found the libraries, so that a link that now leads elsewhere is noticed, too. */
 static int walk_libraries(mark_function *visit) {
 	struct walk walk = {visit, 0};
 	if (dl_iterate_phdr(walk_object, &walk))
 		return 0;
 	for (unsigned i = 0; i < LISTS; i++)
-		if (!visit(walk.at++, mark_of(lists[i])))
+		if (!visit(walk.at++, mark_of(loader_lists[i])))
 			return 0;
 	return 1;
 }
@@ -481,8 +481,8 @@ HIDDEN int wafpark_has_same_libraries(void) {
 	return walk_libraries(is_as_marked);
 }
 
-/* What is mapped counts: a path may mean another file since the program was parked. What it loads later is not marked: the last
- * marks are those of the lists. */
+/* The mapped file counts: since the program was parked, the path may have come to mean another file. Libraries that are loaded later have no
+ * mark: the last marks are those of the lists. */
 static uint64_t identity_of_object(const struct dl_phdr_info *object) {
 	return marks_noted + LISTS < marked ? marks[marks_noted++].identity : identity_of_path(object->dlpi_name);
 }
@@ -501,12 +501,12 @@ static int note_object(struct dl_phdr_info *object, size_t size, void *data) {
 		if (path.tail[0] == '/')
 			append_note(&note, &path, NULL);
 		else
-			note_far(&note, AT_FDCWD, &path);
+			note_relative(&note, AT_FDCWD, &path);
 	}
 	return 0;
 }
 
-/* The last part of a path is this name. */
+/* Whether the last part of a path is this name. */
 static int ends_with_name(const char *path, const char *name) {
 	const uint32_t size = length_of(path), wanted = length_of(name);
 	if (size < wanted || (size > wanted && path[size - wanted - 1] != '/'))
@@ -522,16 +522,16 @@ static int is_expected(struct dl_phdr_info *object, size_t size, void *data) {
 	return object->dlpi_name && ends_with_name(object->dlpi_name, data);
 }
 
-/* ---- where the loader looks for libraries: one that newly appears there is loaded in the place of another */
+/* ---- where the loader looks for libraries: a library that newly appears there would be loaded in the place of another one */
 
-/* A folder of those, and after so many objects come the libraries that it may have looked for there. */
+/* A folder in which the loader searches. Only libraries after the first `known` objects are new, and may have been searched there. */
 struct search {
 	const char *folder;
 	uint32_t size;
 	unsigned known;
 };
 
-/* What a folder may have for some kinds of processors only; versions of glibc before 2.37 look for the others, too. */
+/* Subfolders for certain kinds of processors. glibc from 2.37 on uses the first one only. */
 static const char *const kinds[] = {"glibc-hwcaps", "tls", "haswell", "x86_64", "atomics"};
 
 static int is_same_text(const char *one, const char *other) {
@@ -540,13 +540,13 @@ static int is_same_text(const char *one, const char *other) {
 	return *one == *other;
 }
 
-/* Where the first of them has its libraries. */
+/* The subfolders of the first one. */
 static const char *const levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2"};
 
-/* A name in a folder, unless that is what has been found: whether it is there. */
+/* Looks for a name in a folder and records that, unless it is the library that was found. Returns whether it is there. */
 static int note_candidate(const struct search *search, const char *name, const char *found) {
-	char path[LONGEST];
-	if (search->size + length_of(name) + 2 > LONGEST) {
+	char path[LONGEST_PATH];
+	if (search->size + length_of(name) + 2 > LONGEST_PATH) {
 		note_blindness(WAFPARK_BLIND_WALK);
 		return 0;
 	}
@@ -584,9 +584,11 @@ static void note_libraries(const char *folder, uint32_t size, unsigned known) {
 }
 
 __attribute__((noinline)) static void note_levels(const char *folder, uint32_t size, unsigned known) {
-	char path[LONGEST];
-	if (size + 64 > LONGEST)
-		return note_blindness(WAFPARK_BLIND_WALK);
+	char path[LONGEST_PATH];
+	if (size + 64 > LONGEST_PATH) {
+		note_blindness(WAFPARK_BLIND_WALK);
+		return;
+	}
 	char *end = put_bytes(path, folder, size);
 	*end++ = '/';
 	end = put_bytes(end, kinds[0], length_of(kinds[0]));
@@ -605,23 +607,23 @@ static void note_folder(const char *folder, uint32_t size, unsigned known) {
 	note_libraries(folder, size, known);
 }
 
-/* "$ORIGIN/../lib", for an object of this folder: none for another name, which few use. */
-static uint32_t expand(const char *from, uint32_t size, const char *origin, char place[LONGEST]) {
+/* Expands "$ORIGIN/../lib" for an object of this folder. Returns 0 for other variables, which are rare. */
+static uint32_t expand(const char *from, uint32_t size, const char *origin, char place[LONGEST_PATH]) {
 	static const char *const names[] = {"$ORIGIN", "${ORIGIN}"};
 	const char *rest = NULL;
 	for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
 		if (after(from, names[i]) && length_of(names[i]) <= size)
 			rest = after(from, names[i]);
 	const uint32_t head = rest ? length_of(origin) : 0, tail = rest ? size - (uint32_t)(rest - from) : size;
-	if (head + tail >= LONGEST || (!rest && size && from[0] == '$'))
+	if (head + tail >= LONGEST_PATH || (!rest && size && from[0] == '$'))
 		return 0;
 	put_bytes(put_bytes(place, origin, head), rest ? rest : from, tail);
 	return head + tail;
 }
 
-/* Folders with colons between them; an empty one is where the process is. */
+/* Records the search in folders with colons between them. An empty one means the current folder. */
 static void note_folders(const char *list, const char *origin, unsigned known) {
-	char place[LONGEST];
+	char place[LONGEST_PATH];
 	for (;; list++) {
 		uint32_t size = 0;
 		while (list[size] && list[size] != ':' && list[size] != ';')
@@ -635,9 +637,9 @@ static void note_folders(const char *list, const char *origin, unsigned known) {
 	}
 }
 
-/* Which folders an object names for the libraries that it needs. */
+/* Records the search in the folders that an object names for its libraries. */
 static int note_object_folders(struct dl_phdr_info *object, size_t size, void *data) {
-	char origin[LONGEST];
+	char origin[LONGEST_PATH];
 	const char *texts = NULL;
 	uint64_t lists[2] = {0, 0};
 	(void)size;
@@ -656,8 +658,8 @@ static int note_object_folders(struct dl_phdr_info *object, size_t size, void *d
 	}
 	if (!texts || !(lists[0] || lists[1]))
 		return 0;
-	long end = object->dlpi_name && object->dlpi_name[0] ? 0 : SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", origin, LONGEST);
-	if (!end && length_of(object->dlpi_name) < LONGEST)
+	long end = object->dlpi_name && object->dlpi_name[0] ? 0 : SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", origin, LONGEST_PATH);
+	if (!end && length_of(object->dlpi_name) < LONGEST_PATH)
 		end = put_bytes(origin, object->dlpi_name, length_of(object->dlpi_name)) - origin;
 	while (end > 0 && origin[end - 1] != '/')
 		end--;
@@ -690,7 +692,7 @@ static void note_loads(void) {
 }
 
 HIDDEN void wafpark_expect_loads(const char *name) {
-	/* One that is still expected is looked for first. */
+	/* Loads that are still expected are recorded first. */
 	wafpark_note_loads_left();
 	const uint32_t size = name ? length_of(name) : 0;
 	if (size && size < sizeof expected_library)
@@ -705,7 +707,7 @@ HIDDEN void wafpark_note_loads_left(void) {
 
 /* ---- the beginning */
 
-/* The library's own file, as the loader was told it. */
+/* Finds the path by which the loader was told to load this library. */
 static int find_library(struct dl_phdr_info *object, size_t size, void *data) {
 	(void)size;
 	for (int i = 0; i < object->dlpi_phnum; i++) {
@@ -722,7 +724,7 @@ static int find_library(struct dl_phdr_info *object, size_t size, void *data) {
 static int write_preload_entry(void) {
 	const char *library = NULL;
 	dl_iterate_phdr(find_library, (void *)&library);
-	if (!library || length_of(library) + sizeof "LD_PRELOAD=" > LONGEST)
+	if (!library || length_of(library) + sizeof "LD_PRELOAD=" > LONGEST_PATH)
 		return 0;
 	char *at = put_bytes(wafpark_preload_entry, "LD_PRELOAD=", 11);
 	at = put_bytes(at, library, length_of(library));
@@ -731,7 +733,7 @@ static int write_preload_entry(void) {
 	return 1;
 }
 
-/* A program for which the loader does not find it would complain: the engine that has it open may be gone. */
+/* If the loader does not find the library, it prints a warning. The path may be gone when the engine has ended. */
 HIDDEN int wafpark_is_library_there(void) {
 	return library_identity && identity_of_path(wafpark_preload_entry + sizeof "LD_PRELOAD=" - 1) == library_identity;
 }
@@ -748,13 +750,13 @@ HIDDEN const char *wafpark_find_value(const char *name) {
 	return NULL;
 }
 
-/* Libraries that are to be loaded first, and are not there: the loader says so, and goes on. */
+/* Records libraries that LD_PRELOAD names and that are not there. The loader reports them and goes on. */
 static void note_preloads(void) {
 	const char *at = wafpark_find_value("LD_PRELOAD");
 	while (at && *at) {
-		char name[LONGEST];
+		char name[LONGEST_PATH];
 		uint32_t size = 0, slashes = 0;
-		for (; at[size] && at[size] != ':' && at[size] != ' ' && size < LONGEST - 1; size++)
+		for (; at[size] && at[size] != ':' && at[size] != ' ' && size < LONGEST_PATH - 1; size++)
 			slashes += at[size] == '/';
 		*put_bytes(name, at, size) = 0;
 		at += size;
@@ -769,20 +771,20 @@ static void note_preloads(void) {
 	}
 }
 
-/* A log that is full, or of another command by now, takes nothing more. */
+/* Records the start of a program. A region that is full, or belongs to another command by now, takes no record. */
 static void note_beginning(const struct text *program, const struct text *folder, int parent, uint32_t token) {
-	observed = (int)SYSTEM(SYS_getpid);
+	process_with_known_folder = (int)SYSTEM(SYS_getpid);
 	const struct note note = {
 		.kind = WAFPARK_BEGIN, .detail = (uint32_t)parent, .token = token, .identity = identity_of_path("/proc/self/exe")};
 	append_note(&note, program, folder);
 	note_loads();
 	note_preloads();
-	/* What audits the loader is loaded where we do not see it. */
+	/* Libraries of LD_AUDIT are loaded into a namespace that we do not see. */
 	if (wafpark_find_value("LD_AUDIT"))
 		note_blindness(WAFPARK_BLIND_CALL);
 }
 
-static int is_ours(void) {
+static int is_region_ours(void) {
 	return __atomic_load_n(&arena_log->cursor, __ATOMIC_ACQUIRE) >> 32 == generation;
 }
 
@@ -798,7 +800,7 @@ static int map_log(const char *path) {
 	return 1;
 }
 
-/* Reads a number from its end back to the colon before it, and makes the text end there. */
+/* Reads the number at the end of a text, and cuts it off together with the colon before it. */
 static int cut_number(char *text, uint32_t *number) {
 	uint32_t length = length_of(text), value = 0, factor = 1;
 	while (length && text[length - 1] >= '0' && text[length - 1] <= '9') {
@@ -813,9 +815,9 @@ static int cut_number(char *text, uint32_t *number) {
 }
 
 static int open_log(const char *value, uint32_t *token) {
-	char path[LONGEST];
+	char path[LONGEST_PATH];
 	uint32_t size = length_of(value);
-	if (size + sizeof WAFPARK_TRACE "=" + sizeof ":4294967295" > LONGEST)
+	if (size + sizeof WAFPARK_TRACE "=" + sizeof ":4294967295" > LONGEST_PATH)
 		return 0;
 	put_bytes(path, value, size + 1);
 	if (!cut_number(path, token))
@@ -825,22 +827,22 @@ static int open_log(const char *value, uint32_t *token) {
 	return cut_number(path, &generation) && cut_number(path, &region) && map_log(path);
 }
 
-static void watch_this(const char *value) {
-	char program[LONGEST], folder[LONGEST];
+static void begin_watch(const char *value) {
+	char program[LONGEST_PATH], folder[LONGEST_PATH];
 	uint32_t token;
-	if (!open_log(value, &token) || !write_preload_entry() || !is_ours())
+	if (!open_log(value, &token) || !write_preload_entry() || !is_region_ours())
 		return;
-	long program_size = SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", program, LONGEST);
-	long folder_size = SYSTEM(SYS_getcwd, folder, LONGEST) - 1;
-	if (program_size <= 0 || program_size >= LONGEST || folder_size <= 0)
+	long program_size = SYSTEM(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", program, LONGEST_PATH);
+	long folder_size = SYSTEM(SYS_getcwd, folder, LONGEST_PATH) - 1;
+	if (program_size <= 0 || program_size >= LONGEST_PATH || folder_size <= 0)
 		return;
 	wafpark_watch = WAFPARK_WATCH_ON;
 	note_beginning(&(struct text){NULL, program, 0, (uint32_t)program_size},
 	               &(struct text){NULL, folder, 0, (uint32_t)folder_size}, (int)SYSTEM(SYS_getppid), token);
-	/* A program that the loader runs, as a command of its own, is not the one that the kernel tells of. */
+	/* If the loader is called as a program, the kernel reports the loader, and not the program that it runs. */
 	if (!ask_kernel(AT_BASE))
 		note_blindness(WAFPARK_BLIND_LOADER);
-	/* By which path the engine has started it, and if that is a script, by which its interpreter. */
+	/* The path by which the engine has started the program and, if it is a script, its interpreter. */
 	const char *called = (const char *)ask_kernel(AT_EXECFN);
 	if (!token && called) {
 		wafpark_note_found(WAFPARK_LOAD, 0, 0, AT_FDCWD, called, identity_of_path(called));
@@ -849,17 +851,17 @@ static void watch_this(const char *value) {
 	}
 }
 
-/* Libraries of the program may call what is watched before libc has an environment. */
+/* Libraries of the program may call watched functions before libc has an environment. Then this is decided later. */
 __attribute__((constructor)) HIDDEN void wafpark_start_watch(void) {
 	if (wafpark_watch != WAFPARK_WATCH_UNKNOWN || !environ)
 		return;
 	const char *value = wafpark_find_value(WAFPARK_TRACE);
 	wafpark_watch = wafpark_find_value(WAFPARK_VARIABLE) ? WAFPARK_WATCH_PARKING : WAFPARK_WATCH_OFF;
 	if (value && wafpark_watch == WAFPARK_WATCH_OFF)
-		watch_this(value);
+		begin_watch(value);
 }
 
-/* Beside the arena, among the files that the engine has open: "WAFPARK_TRACE=/proc/1/fd/2:region:generation". */
+/* The witness is another open file of the engine, beside the arena: "WAFPARK_TRACE=/proc/1/fd/2:region:generation". */
 HIDDEN int wafpark_find_witness(char path[64]) {
 	const char *arena_path = wafpark_trace_entry + sizeof WAFPARK_TRACE;
 	uint32_t size = 0, folder = 0;
@@ -882,7 +884,7 @@ HIDDEN int wafpark_is_observed(void) {
 HIDDEN void wafpark_take_arena(int file, uint32_t regions, const char *path) {
 	const uint32_t length = length_of(path), numbers = 3 * sizeof ":4294967295";
 	const size_t size = (size_t)regions * WAFPARK_REGION;
-	if (sizeof WAFPARK_TRACE + length + numbers > LONGEST || !write_preload_entry())
+	if (sizeof WAFPARK_TRACE + length + numbers > LONGEST_PATH || !write_preload_entry())
 		return;
 	long place = SYSTEM(SYS_mmap, NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
 	if (place < 0 && place > -4096)
@@ -893,8 +895,8 @@ HIDDEN void wafpark_take_arena(int file, uint32_t regions, const char *path) {
 	arena.end = put_bytes(arena.end, path, length);
 }
 
-/* Other commands' regions are no business of this one. */
-static void keep_log(void) {
+/* Keeps the command's own region mapped, and unmaps those of other commands. */
+static void keep_region(void) {
 	const size_t start = (size_t)region * WAFPARK_REGION, end = start + WAFPARK_REGION;
 	arena_log = (void *)(arena.place + start);
 	if (start)
@@ -919,14 +921,14 @@ HIDDEN void wafpark_watch_child(const struct wafpark_child *child) {
 		SYSTEM(SYS_munmap, arena.place, arena.size);
 		return;
 	}
-	keep_log();
-	if (!is_ours())
+	keep_region();
+	if (!is_region_ours())
 		return;
 	wafpark_watch = WAFPARK_WATCH_ON;
 	const struct text program = text_of(child->path), folder = text_of(child->folder);
 	note_beginning(&program, &folder, request->asker ? request->asker : (int)SYSTEM(SYS_getppid), request->token);
 	wafpark_note_names();
-	if (did_before)
+	if (acted_before_parking)
 		note_blindness(WAFPARK_BLIND_BEFORE);
 }
 

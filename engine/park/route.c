@@ -1,9 +1,9 @@
 /* Sends what a command would exec to the engine, which may have that program parked: the gcc driver's cc1plus and as.
  *
- * The process that would have become the program waits instead, and ends as the program did. So this stands only where
- * nobody could tell the difference: in drivers of compilers, which tell nobody of their children; no pipes between the parts of a command, the same session, one thread that waits. In
- * all other cases, and whenever the engine says so, the real exec happens. It runs in a child of vfork, which shares its
- * parent's memory: nothing of that is changed. */
+ * The process that would have become the program waits instead, and ends as the program did. This is done only if no process can notice the
+ * difference: in drivers of compilers, which pass on no process numbers of their children, without pipes between the parts of a command, in
+ * the same session, with one thread that waits. In all other cases, and whenever the engine says so, the real exec happens. The code runs in
+ * a child of vfork, which shares its parent's memory: it changes nothing there. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -29,8 +29,8 @@ static struct {
 
 #define NOT_RUN 127
 
-/* Where a request is put together. */
-struct letter {
+/* A request that is being put together. */
+struct packet {
 	struct wafpark_request *request;
 	char *at, *end;
 };
@@ -39,7 +39,7 @@ static int is_pipe(const struct stat *stream) {
 	return S_ISFIFO(stream->st_mode) || S_ISSOCK(stream->st_mode);
 }
 
-static int look_at(int stream, struct stat *found) {
+static int read_status(int stream, struct stat *found) {
 #ifdef SYS_fstat
 	return SYSTEM(SYS_fstat, stream, found) == 0;
 #else
@@ -56,7 +56,7 @@ HIDDEN void wafpark_route(const char *address, const struct wafpark_request *req
 	for (uint32_t i = 0; i < length; i++)
 		router.address.sun_path[i] = address[i];
 	for (int i = 0; i < 3; i++)
-		if (!look_at(i, &router.streams[i]))
+		if (!read_status(i, &router.streams[i]))
 			return;
 	router.length = length;
 	router.engine = request->engine;
@@ -66,11 +66,12 @@ HIDDEN void wafpark_route(const char *address, const struct wafpark_request *req
 	router.on = 1;
 }
 
-/* A pipe that the command did not have from the start connects its parts, which then must run at once. */
+/* False if a stream is a pipe that the command did not have at its start. Such a pipe connects parts of the command, which must then run at the
+ * same time. */
 static int are_streams_plain(void) {
 	for (int i = 0; i < 3; i++) {
 		struct stat now;
-		if (!look_at(i, &now))
+		if (!read_status(i, &now))
 			return 0;
 		int is_known = 0;
 		for (int j = 0; j < 3; j++)
@@ -81,33 +82,33 @@ static int are_streams_plain(void) {
 	return 1;
 }
 
-static int add_text(struct letter *letter, const char *text, uint32_t *size) {
+static int add_text(struct packet *packet, const char *text, uint32_t *size) {
 	do {
-		if (letter->at == letter->end)
+		if (packet->at == packet->end)
 			return 0;
-		*letter->at++ = *text;
+		*packet->at++ = *text;
 		++*size;
 	} while (*text++);
 	return 1;
 }
 
-static int add_list(struct letter *letter, char *const *list, uint32_t *count, uint32_t *size) {
+static int add_list(struct packet *packet, char *const *list, uint32_t *count, uint32_t *size) {
 	for (; *list; list++, ++*count)
-		if (!add_text(letter, *list, size))
+		if (!add_text(packet, *list, size))
 			return 0;
 	return 1;
 }
 
-static int add_folder(struct letter *letter) {
-	long size = SYSTEM(SYS_getcwd, letter->at, letter->end - letter->at);
-	if (size <= 0 || letter->at[0] != '/')
+static int add_folder(struct packet *packet) {
+	long size = SYSTEM(SYS_getcwd, packet->at, packet->end - packet->at);
+	if (size <= 0 || packet->at[0] != '/')
 		return 0;
-	letter->at += size;
-	letter->request->folder = (uint32_t)size;
+	packet->at += size;
+	packet->request->folder = (uint32_t)size;
 	return 1;
 }
 
-/* What exec would pass on; handlers of signals become the default by it, ignored ones stay ignored. */
+/* Reads what exec would pass on. An exec resets handled signals to their default; ignored ones stay ignored. */
 static int read_context(struct wafpark_context *context) {
 	for (int i = 0; i < WAFPARK_LIMITS; i++)
 		if (SYSTEM(SYS_prlimit64, 0, i, NULL, context->limits[i]) < 0)
@@ -122,31 +123,31 @@ static int read_context(struct wafpark_context *context) {
 	context->policy = (int32_t)SYSTEM(SYS_sched_getscheduler, 0);
 	SYSTEM(SYS_sched_getparam, 0, &context->priority);
 	context->io_priority = (int32_t)SYSTEM(SYS_ioprio_get, 1, 0);
-	/* No compiler changes its own. */
+	/* No compiler changes its own score. */
 	context->score = router.score;
 	context->umask = (uint32_t)SYSTEM(SYS_umask, 0777);
 	SYSTEM(SYS_umask, context->umask);
 	return SYSTEM(SYS_sched_getaffinity, 0, WAFPARK_PROCESSORS, context->processors) > 0;
 }
 
-static int compose(struct letter *letter, const char *path, char *const *argv, char *const *env, uint32_t token) {
-	struct wafpark_request *request = letter->request;
+static int compose(struct packet *packet, const char *path, char *const *argv, char *const *env, uint32_t token) {
+	struct wafpark_request *request = packet->request;
 	request->magic = WAFPARK_MAGIC;
 	request->flags = WAFPARK_JOIN | (uint32_t)router.has_score;
 	request->group = (int32_t)SYSTEM(SYS_getpgid, 0);
 	request->asker = (int32_t)SYSTEM(SYS_getpid);
 	wafpark_tell_log(request, token);
-	letter->at = (char *)(request + 1);
-	letter->end = (char *)request + WAFPARK_PACKET;
-	if (!add_text(letter, path, &request->path) || !add_folder(letter) ||
-	    !add_list(letter, argv, &request->argc, &request->argv) || !add_list(letter, env, &request->envc, &request->env) ||
+	packet->at = (char *)(request + 1);
+	packet->end = (char *)request + WAFPARK_PACKET;
+	if (!add_text(packet, path, &request->path) || !add_folder(packet) ||
+	    !add_list(packet, argv, &request->argc, &request->argv) || !add_list(packet, env, &request->envc, &request->env) ||
 	    request->argc + request->envc > WAFPARK_STRINGS || !read_context(&request->context))
 		return 0;
-	request->size = (uint32_t)(letter->at - (char *)request);
+	request->size = (uint32_t)(packet->at - (char *)request);
 	return 1;
 }
 
-static int send_letter(int connection, const struct wafpark_request *request) {
+static int send_packet(int connection, const struct wafpark_request *request) {
 	union {
 		struct cmsghdr header;
 		char space[CMSG_SPACE(3 * sizeof(int))];
@@ -162,12 +163,12 @@ static int send_letter(int connection, const struct wafpark_request *request) {
 	return SYSTEM(SYS_sendmsg, connection, &message, MSG_NOSIGNAL) == request->size;
 }
 
-/* Ends as the program did that ran for us. */
+/* Ends this process like the program that ran in its place. */
 static void end_like(int status) {
 	int signal = status & 0x7f;
 	if (signal) {
 		const uint64_t action[4] = {0}, no_core[2] = {0, 0}, mask = 0;
-		/* It has left its core already. */
+		/* The program itself has already dumped its core. */
 		SYSTEM(SYS_prlimit64, 0, RLIMIT_CORE, no_core, NULL);
 		SYSTEM(SYS_rt_sigaction, signal, action, NULL, sizeof(uint64_t));
 		SYSTEM(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
@@ -176,18 +177,18 @@ static void end_like(int status) {
 	leave(signal ? 128 + signal : status >> 8 & 0xff);
 }
 
-/* Returns if the program is to be executed here. An engine that goes away after it has taken a command had its guardian
- * end that, and us with it: so a connection that ends without an answer before that says that nothing runs. */
+/* Returns if the program must be executed here. If the engine ends after it has taken the command, its guardian ends the command and this
+ * process, too. So if the connection ends without an answer while this process still lives, the engine runs nothing for it. */
 static void ask_engine(const char *path, char *const *argv, char *const *env, uint32_t token) {
-	struct letter letter;
+	struct packet packet;
 	long place = SYSTEM(SYS_mmap, NULL, WAFPARK_PACKET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (place < 0 && place > -4096)
 		return;
-	letter.request = (struct wafpark_request *)place;
+	packet.request = (struct wafpark_request *)place;
 	int connection = (int)SYSTEM(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (connection >= 0 && compose(&letter, path, argv, env, token) &&
+	if (connection >= 0 && compose(&packet, path, argv, env, token) &&
 	    SYSTEM(SYS_connect, connection, &router.address, offsetof(struct sockaddr_un, sun_path) + router.length) == 0 &&
-	    send_letter(connection, letter.request)) {
+	    send_packet(connection, packet.request)) {
 		struct wafpark_routed routed;
 		long size;
 		do
@@ -201,7 +202,7 @@ static void ask_engine(const char *path, char *const *argv, char *const *env, ui
 	SYSTEM(SYS_munmap, place, WAFPARK_PACKET);
 }
 
-static int is_given(char *const *argv, const char *wanted) {
+static int has_argument(char *const *argv, const char *wanted) {
 	for (; *argv; argv++) {
 		const char *a = *argv, *b = wanted;
 		while (*a && *a == *b)
@@ -212,10 +213,10 @@ static int is_given(char *const *argv, const char *wanted) {
 	return 0;
 }
 
-/* A child that its command has made for this, whose parent waits and is told times by nobody else. The command itself must
- * become what it executes: others know its process. */
-static int is_wanted(const char *path, char *const *argv, char *const *env) {
-	return router.on && SYSTEM(SYS_getpid) != router.command && path && path[0] && argv && argv[0] && env && !is_given(argv, "-time") &&
+/* Only a child that the driver has made for this exec is routed. Its parent waits for it, and must not need its times (`-time`). The driver's own
+ * process must become what it executes, because other processes know its number. */
+static int can_be_routed(const char *path, char *const *argv, char *const *env) {
+	return router.on && SYSTEM(SYS_getpid) != router.command && path && path[0] && argv && argv[0] && env && !has_argument(argv, "-time") &&
 	       SYSTEM(SYS_getsid, 0) == SYSTEM(SYS_getsid, router.engine) && are_streams_plain();
 }
 
@@ -223,8 +224,8 @@ HIDDEN int wafpark_runs_nothing(void) {
 	return router.runs_nothing;
 }
 
-/* ccXXXXXX.s, as drivers draw the names of what is between their parts. */
-static int is_drawn(const char *path) {
+/* ccXXXXXX.s: a random name, as drivers make them for files between their parts. */
+static int is_temporary_name(const char *path) {
 	const char *name = strrchr(path, '/');
 	name = name ? name + 1 : path;
 	if (name[0] != 'c' || name[1] != 'c')
@@ -235,16 +236,16 @@ static int is_drawn(const char *path) {
 	return name[8] == '.';
 }
 
-/* A driver whose part has failed removes its output. One that only tells has the names of a command that was there: what that has made is
- * not its own. */
-HIDDEN int wafpark_keeps(const char *path) {
-	return router.runs_nothing && path && !is_drawn(path);
+/* A driver whose part has failed removes its output. A driver that runs nothing has the file names of an earlier command, whose outputs it must
+ * not remove. */
+HIDDEN int wafpark_keeps_file(const char *path) {
+	return router.runs_nothing && path && !is_temporary_name(path);
 }
 
-/* A driver that only tells what it would do: it has the names of a command that was there, and must not write what that has
- * written, even if the engine ends meanwhile. */
-HIDDEN void wafpark_offer(const char *path, char *const *argv, char *const *env, uint32_t token) {
-	if (is_wanted(path, argv, env))
+/* If the driver only has to report what it would run, it must never execute anything, even if the engine ends meanwhile: it has the file names of
+ * an earlier command, and its parts would overwrite that command's outputs. */
+HIDDEN void wafpark_offer_exec(const char *path, char *const *argv, char *const *env, uint32_t token) {
+	if (can_be_routed(path, argv, env))
 		ask_engine(path, argv, env, token);
 	if (router.runs_nothing)
 		leave(NOT_RUN);

@@ -1,7 +1,7 @@
-/* Finds what a name means in the other loaded objects, as dlsym(RTLD_NEXT) would.
+/* Finds the definition of a name in the other loaded objects, as dlsym(RTLD_NEXT) would.
  *
- * dlsym itself was in a library of its own before glibc 2.34: to refer to it would keep programs without that library from
- * starting at all. dl_iterate_phdr is in every libc. */
+ * Before glibc 2.34, dlsym was in a library of its own. If this library referred to dlsym, programs without that library could not start.
+ * dl_iterate_phdr is in every libc. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "system.h"
@@ -15,7 +15,7 @@ struct search {
 	void *found;
 };
 
-/* An object's tables; libc leaves the addresses in them as they are in the file, or makes them absolute. */
+/* An object's tables. Depending on libc, the addresses in them are as in the file, or absolute. */
 struct tables {
 	uintptr_t base;
 	const ElfW(Sym) * symbols;
@@ -65,7 +65,7 @@ static void read_tables(struct tables *tables, const ElfW(Dyn) * entry) {
 	}
 }
 
-/* The highest bit of its version says that a symbol is there for old programs only. */
+/* If the highest bit of its version is set, a symbol is there for old programs only. */
 static int is_meant(const struct tables *tables, uint32_t i, const char *name) {
 	const ElfW(Sym) *symbol = tables->symbols + i;
 	int is_default = !tables->versions || !(tables->versions[i] & 0x8000);

@@ -1,6 +1,6 @@
-/* The functions by which programs come to know of files: each does what libc's does, and is noted.
+/* The functions by which programs use files. Each does the same as libc's, and is recorded.
  *
- * Where libc does nothing but a system call, ours does the same call; the rest forwards to libc's own. */
+ * If libc's function only makes a system call, ours makes the same call. The others forward to libc's own. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -39,7 +39,7 @@ enum { FORWARDED(NUMBER) count_of_forwarded };
 static const char *const forwarded_names[] = {FORWARDED(NAME)};
 static void *forwarded[count_of_forwarded];
 
-static void *find(int number) {
+static void *find_real(int number) {
 	if (!forwarded[number])
 		forwarded[number] = wafpark_find(forwarded_names[number]);
 	return forwarded[number];
@@ -47,23 +47,23 @@ static void *find(int number) {
 
 HIDDEN void wafpark_find_watched(void) {
 	for (int i = 0; i < count_of_forwarded; i++)
-		find(i);
+		find_real(i);
 }
 
-/* libc's own `name`; where it has none, the caller fails. */
+/* Finds libc's own `name`. If there is none, the caller fails. */
 #define REAL(result, name, parameters, failure)                                                                              \
-	result(*real) parameters = (result(*) parameters)(uintptr_t)find(number_of_##name);                                      \
+	result(*real) parameters = (result(*) parameters)(uintptr_t)find_real(number_of_##name);                                      \
 	if (!real) {                                                                                                             \
 		errno = ENOSYS;                                                                                                      \
 		return failure;                                                                                                      \
 	}
 
-/* What a call came to, as of a system call. */
-static long outcome(int failed) {
+/* The result of a function of libc in the form of a system call's. */
+static long result_of(int failed) {
 	return failed ? -errno : 0;
 }
 
-static long settle(long result) {
+static long set_errno(long result) {
 	if (result < 0 && result > -4096) {
 		errno = (int)-result;
 		return -1;
@@ -77,16 +77,16 @@ static mode_t mode_of(int flags, va_list *list) {
 	return flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(*list, mode_t) : 0;
 }
 
-/* What is to be made if it is not there, and kept if it is: whether it is there. Whoever looks so shortly before it is opened sees
- * what libc will see. */
-static uint32_t tell_new(int folder, const char *path, int flags) {
+/* A file that is opened with O_CREAT alone is made if it is not there, and kept if it is. So we look whether it is there, right before it is
+ * opened. For a new file, O_EXCL is added to the flags that are recorded. */
+static uint32_t flags_to_note(int folder, const char *path, int flags) {
 	const int makes = O_CREAT, others = O_EXCL | O_TRUNC;
 	const int may_be_new = wafpark_watch && path && (flags & makes) && !(flags & others);
 	const int is_new = may_be_new && SYSTEM(SYS_faccessat, folder, path, F_OK) == -ENOENT;
 	return (uint32_t)(is_new ? flags | O_EXCL : flags);
 }
 
-/* What an open file is, where it counts: what is only written to is the command's own. */
+/* The identity of an open file. 0 if the file is only written to: then it is the command's own output. */
 static uint64_t identity_of(int file, uint32_t flags) {
 	return wafpark_watch && file >= 0 && (flags & O_ACCMODE) != O_WRONLY ? wafpark_identity_of_file(file) : 0;
 }
@@ -95,12 +95,12 @@ static void note_open(int file, uint32_t flags, int folder, const char *path) {
 	const int error = errno;
 	struct stat status;
 	if (file >= 0 && (flags & O_PATH)) {
-		/* Its status can be asked for, where it leads can be read, and it can be opened again: all by the file itself. */
+		/* Through such a descriptor, a program can get the status, read a link, and open the file again. */
 		wafpark_note_found(WAFPARK_LOOK, 0, !(flags & O_NOFOLLOW), folder, path, wafpark_identity_of_file(file));
 		if ((flags & O_NOFOLLOW) && SYSTEM(SYS_newfstatat, file, "", &status, AT_EMPTY_PATH) == 0 && S_ISLNK(status.st_mode))
 			wafpark_note(WAFPARK_LINK, 0, 0, folder, path);
 	} else
-		wafpark_note_found(WAFPARK_OPEN, outcome(file < 0), flags, folder, path, identity_of(file, flags));
+		wafpark_note_found(WAFPARK_OPEN, result_of(file < 0), flags, folder, path, identity_of(file, flags));
 	errno = error;
 }
 
@@ -111,10 +111,10 @@ static void note_open(int file, uint32_t flags, int folder, const char *path) {
 		mode_t mode = mode_of(flags, &list);                                                                                 \
 		va_end(list);                                                                                                        \
 		REAL(int, name, (const char *, int, ...), -1)                                                                        \
-		const uint32_t told = tell_new(AT_FDCWD, path, flags);                                                               \
+		const uint32_t noted_flags = flags_to_note(AT_FDCWD, path, flags);                                                               \
 		int file = real(path, flags, mode);                                                                                  \
 		if (wafpark_watch)                                                                                                   \
-			note_open(file, told, AT_FDCWD, path);                                                                           \
+			note_open(file, noted_flags, AT_FDCWD, path);                                                                           \
 		return file;                                                                                                         \
 	}
 OPEN(open)
@@ -131,25 +131,25 @@ OPEN(__open64)
 		mode_t mode = mode_of(flags, &list);                                                                                 \
 		va_end(list);                                                                                                        \
 		REAL(int, name, (int, const char *, int, ...), -1)                                                                   \
-		const uint32_t told = tell_new(folder, path, flags);                                                                 \
+		const uint32_t noted_flags = flags_to_note(folder, path, flags);                                                                 \
 		int file = real(folder, path, flags, mode);                                                                          \
 		if (wafpark_watch)                                                                                                   \
-			note_open(file, told, folder, path);                                                                             \
+			note_open(file, noted_flags, folder, path);                                                                             \
 		return file;                                                                                                         \
 	}
 OPENAT(openat)
 OPENAT(openat64)
 
-/* An int function of a path that is noted as one thing. */
+/* A function of a path that returns int and makes one record. */
 #define PATH(kind, detail, folder, name, parameters, arguments)                                                              \
 	EXPORT int name parameters;                                                                                              \
 	EXPORT int name parameters {                                                                                             \
 		REAL(int, name, parameters, -1)                                                                                      \
-		if ((kind) == WAFPARK_REMOVE && wafpark_keeps(path))                                                                 \
+		if ((kind) == WAFPARK_REMOVE && wafpark_keeps_file(path))                                                                 \
 			return 0;                                                                                                        \
 		int result = real arguments;                                                                                         \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note(kind, outcome(result < 0), (uint32_t)(detail), folder, path);                                       \
+			wafpark_note(kind, result_of(result < 0), (uint32_t)(detail), folder, path);                                       \
 		return result;                                                                                                       \
 	}
 
@@ -180,11 +180,11 @@ PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkstemps64, (char *path, int suffix), (path,
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkostemps, (char *path, int suffix, int flags), (path, suffix, flags))
 PATH(WAFPARK_OPEN, FRESH, AT_FDCWD, mkostemps64, (char *path, int suffix, int flags), (path, suffix, flags))
 PATH(WAFPARK_FIND, 0, folder, faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags))
-/* Where the kernel need not be asked, libc goes by the file's mode. */
+/* Where the kernel need not be asked, libc uses the file's mode. */
 PATH(WAFPARK_LOOK, 1, AT_FDCWD, eaccess, (const char *path, int mode), (path, mode))
 PATH(WAFPARK_LOOK, 1, AT_FDCWD, euidaccess, (const char *path, int mode), (path, mode))
 PATH(WAFPARK_REMOVE, 0, AT_FDCWD, remove, (const char *path), (path))
-/* A file that is changed in another way than by its content is one that is written. */
+/* A change of a file's attributes is recorded as if the file were written. */
 PATH(WAFPARK_OPEN, O_WRONLY, folder, fchmodat, (int folder, const char *path, mode_t mode, int flags), (folder, path, mode, flags))
 struct timeval;
 struct timespec;
@@ -194,7 +194,7 @@ PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, utime, (const char *path, const struct ut
 PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, lutimes, (const char *path, const struct timeval times[2]), (path, times))
 PATH(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, lchmod, (const char *path, mode_t mode), (path, mode))
 
-/* An open file is changed. If it was opened to be written to, that has been noted. */
+/* An open file is changed. If it was opened for writing, that has already been recorded. */
 static void note_change(long result, int file) {
 	const int error = errno;
 	const long flags = SYSTEM(SYS_fcntl, file, F_GETFL);
@@ -207,7 +207,7 @@ static void note_change(long result, int file) {
 	EXPORT int name parameters {                                                                                             \
 		REAL(int, name, parameters, -1)                                                                                      \
 		int result = real arguments;                                                                                         \
-		note_change(outcome(result < 0), file);                                                                              \
+		note_change(result_of(result < 0), file);                                                                              \
 		return result;                                                                                                       \
 	}
 CHANGE(futimens, (int file, const struct timespec times[2]), (file, times))
@@ -216,28 +216,28 @@ CHANGE(futimes, (int file, const struct timeval times[2]), (file, times))
 EXPORT int fchmod(int file, mode_t mode) {
 	long result = SYSTEM(SYS_fchmod, file, mode);
 	note_change(result, file);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
 EXPORT int fchown(int file, uid_t user, gid_t group) {
 	long result = SYSTEM(SYS_fchown, file, user, group);
 	note_change(result, file);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
 static int is_empty(const char *path) {
 	return !path || !path[0];
 }
 
-/* Without a path it is the open file that is changed. */
+/* Without a path, the open file is changed. */
 #define CHANGE_AT(name, parameters, arguments)                                                                               \
 	EXPORT int name parameters {                                                                                             \
 		REAL(int, name, parameters, -1)                                                                                      \
 		int result = real arguments;                                                                                         \
 		if (is_empty(path))                                                                                                  \
-			note_change(outcome(result < 0), folder);                                                                        \
+			note_change(result_of(result < 0), folder);                                                                        \
 		else if (wafpark_watch)                                                                                              \
-			wafpark_note(WAFPARK_OPEN, outcome(result < 0), O_WRONLY, folder, path);                                         \
+			wafpark_note(WAFPARK_OPEN, result_of(result < 0), O_WRONLY, folder, path);                                         \
 		return result;                                                                                                       \
 	}
 CHANGE_AT(utimensat, (int folder, const char *path, const struct timespec times[2], int flags), (folder, path, times, flags))
@@ -256,13 +256,13 @@ static int flags_of(const char *mode) {
 
 /* The descriptor of a stream. */
 static int file_of(FILE *stream) {
-	int (*real)(FILE *) = (int (*)(FILE *))(uintptr_t)find(number_of_fileno);
+	int (*real)(FILE *) = (int (*)(FILE *))(uintptr_t)find_real(number_of_fileno);
 	return stream && real ? real(stream) : -1;
 }
 
 static void note_stream(FILE *stream, uint32_t flags, const char *path) {
 	const int error = errno;
-	wafpark_note_found(WAFPARK_OPEN, outcome(!stream), flags, AT_FDCWD, path, identity_of(file_of(stream), flags));
+	wafpark_note_found(WAFPARK_OPEN, result_of(!stream), flags, AT_FDCWD, path, identity_of(file_of(stream), flags));
 	errno = error;
 }
 
@@ -270,10 +270,10 @@ static void note_stream(FILE *stream, uint32_t flags, const char *path) {
 	EXPORT FILE *name(const char *path, const char *mode) {                                                                  \
 		REAL(FILE *, name, (const char *, const char *), NULL)                                                               \
 		wafpark_see_obstacle(WAFPARK_FILES);                                                                                 \
-		const uint32_t told = tell_new(AT_FDCWD, path, flags_of(mode));                                                      \
+		const uint32_t noted_flags = flags_to_note(AT_FDCWD, path, flags_of(mode));                                                      \
 		FILE *file = real(path, mode);                                                                                       \
 		if (wafpark_watch)                                                                                                   \
-			note_stream(file, told, path);                                                                                   \
+			note_stream(file, noted_flags, path);                                                                                   \
 		return file;                                                                                                         \
 	}
 FOPEN(fopen)
@@ -296,44 +296,44 @@ FREOPEN(freopen64)
 
 /* ---- looking */
 
-/* Without a path it is the open file that is asked for. */
-static int settle_look(long result, int folder, const char *path, int flags, uint64_t identity) {
+/* Without a path, the status of an open file is read, which is not recorded. */
+static int finish_stat(long result, int folder, const char *path, int flags, uint64_t identity) {
 	if (wafpark_watch && path && result != -EFAULT && path[0])
 		wafpark_note_found(WAFPARK_LOOK, result, !(flags & AT_SYMLINK_NOFOLLOW), folder, path, identity);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
-static int look(int folder, const char *path, void *status, int flags) {
+static int read_status(int folder, const char *path, void *status, int flags) {
 	const struct stat *found = status;
 	const long result = SYSTEM(SYS_newfstatat, folder, path, status, flags);
-	return settle_look(result, folder, path, flags, result ? 0 : wafpark_identity(found->st_dev, found->st_ino));
+	return finish_stat(result, folder, path, flags, result ? 0 : wafpark_identity(found->st_dev, found->st_ino));
 }
 
 EXPORT int stat(const char *path, struct stat *status) {
-	return look(AT_FDCWD, path, status, 0);
+	return read_status(AT_FDCWD, path, status, 0);
 }
 EXPORT int stat64(const char *path, struct stat64 *status) {
-	return look(AT_FDCWD, path, status, 0);
+	return read_status(AT_FDCWD, path, status, 0);
 }
 EXPORT int lstat(const char *path, struct stat *status) {
-	return look(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+	return read_status(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
 }
 EXPORT int lstat64(const char *path, struct stat64 *status) {
-	return look(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+	return read_status(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
 }
 EXPORT int fstatat(int folder, const char *path, struct stat *status, int flags) {
-	return look(folder, path, status, flags);
+	return read_status(folder, path, status, flags);
 }
 EXPORT int fstatat64(int folder, const char *path, struct stat64 *status, int flags) {
-	return look(folder, path, status, flags);
+	return read_status(folder, path, status, flags);
 }
 
-/* As programs call them that were made for glibc before 2.33; on these machines there is only one version of it. */
+/* Programs that were linked with glibc before 2.33 call these. On these processors there is only one version. */
 #define OLD_STAT(name, flags)                                                                                                \
 	EXPORT int name(int version, const char *path, void *status);                                                            \
 	EXPORT int name(int version, const char *path, void *status) {                                                           \
 		(void)version;                                                                                                       \
-		return look(AT_FDCWD, path, status, flags);                                                                          \
+		return read_status(AT_FDCWD, path, status, flags);                                                                          \
 	}
 OLD_STAT(__xstat, 0)
 OLD_STAT(__xstat64, 0)
@@ -344,7 +344,7 @@ OLD_STAT(__lxstat64, AT_SYMLINK_NOFOLLOW)
 	EXPORT int name(int version, int folder, const char *path, void *status, int flags);                                     \
 	EXPORT int name(int version, int folder, const char *path, void *status, int flags) {                                    \
 		(void)version;                                                                                                       \
-		return look(folder, path, status, flags);                                                                            \
+		return read_status(folder, path, status, flags);                                                                            \
 	}
 OLD_STATAT(__fxstatat)
 OLD_STATAT(__fxstatat64)
@@ -356,11 +356,11 @@ EXPORT int statx(int folder, const char *path, int flags, unsigned mask, struct 
 		const uint64_t major = status->stx_dev_major, minor = status->stx_dev_minor;
 		identity = wafpark_identity((minor & 0xff) | (major & 0xfff) << 8 | (minor & ~(uint64_t)0xff) << 12, status->stx_ino);
 	}
-	return settle_look(result, folder, path, flags, identity);
+	return finish_stat(result, folder, path, flags, identity);
 }
 
 EXPORT int access(const char *path, int mode) {
-	/* The call that libc would make: a system may refuse the one and not the other. */
+	/* Makes the call that libc would make: a system may refuse one of them and not the other. */
 #ifdef SYS_access
 	long result = SYSTEM(SYS_access, path, mode);
 #else
@@ -368,10 +368,10 @@ EXPORT int access(const char *path, int mode) {
 #endif
 	if (wafpark_watch)
 		wafpark_note(WAFPARK_FIND, result, 0, AT_FDCWD, path);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
-/* A text that was cut off says nothing of the whole. */
+/* A target that was cut off gets no digest. */
 static void note_link(long result, int folder, const char *path, const char *text, size_t room) {
 	const int is_whole = result > 0 && (size_t)result < room;
 	wafpark_note_found(WAFPARK_LINK, result, 0, folder, path, is_whole ? wafpark_digest(text, (uint64_t)result) : 0);
@@ -381,7 +381,7 @@ static long read_link(int folder, const char *path, char *buffer, size_t size) {
 	long result = SYSTEM(SYS_readlinkat, folder, path, buffer, size);
 	if (wafpark_watch && path && result != -EFAULT && path[0])
 		note_link(result, folder, path, buffer, size);
-	return settle(result);
+	return set_errno(result);
 }
 
 EXPORT ssize_t readlink(const char *path, char *buffer, size_t size) {
@@ -412,7 +412,7 @@ static void note_resolved(const char *result, const char *path) {
 	uint64_t size = 0;
 	while (result && result[size])
 		size++;
-	wafpark_note_found(WAFPARK_RESOLVE, outcome(!result), 0, AT_FDCWD, path, result ? wafpark_digest(result, size) : 0);
+	wafpark_note_found(WAFPARK_RESOLVE, result_of(!result), 0, AT_FDCWD, path, result ? wafpark_digest(result, size) : 0);
 }
 
 EXPORT char *realpath(const char *path, char *resolved) {
@@ -444,8 +444,8 @@ EXPORT DIR *opendir(const char *path) {
 	REAL(DIR *, opendir, (const char *), NULL)
 	DIR *result = real(path);
 	if (wafpark_watch) {
-		int (*folder_of)(DIR *) = (int (*)(DIR *))(uintptr_t)find(number_of_dirfd);
-		wafpark_note_found(WAFPARK_LIST, outcome(!result), 0, AT_FDCWD, path,
+		int (*folder_of)(DIR *) = (int (*)(DIR *))(uintptr_t)find_real(number_of_dirfd);
+		wafpark_note_found(WAFPARK_LIST, result_of(!result), 0, AT_FDCWD, path,
 		                   result && folder_of ? wafpark_identity_of_file(folder_of(result)) : 0);
 	}
 	return result;
@@ -455,7 +455,7 @@ EXPORT DIR *fdopendir(int file) {
 	REAL(DIR *, fdopendir, (int), NULL)
 	DIR *result = real(file);
 	if (wafpark_watch)
-		wafpark_note_file(WAFPARK_LIST, outcome(!result), 0, file);
+		wafpark_note_file(WAFPARK_LIST, result_of(!result), 0, file);
 	return result;
 }
 
@@ -463,7 +463,7 @@ EXPORT ssize_t getdents64(int file, void *buffer, size_t size) {
 	REAL(ssize_t, getdents64, (int, void *, size_t), -1)
 	ssize_t result = real(file, buffer, size);
 	if (wafpark_watch)
-		wafpark_note_file(WAFPARK_LIST, outcome(result < 0), 0, file);
+		wafpark_note_file(WAFPARK_LIST, result_of(result < 0), 0, file);
 	return result;
 }
 
@@ -472,7 +472,7 @@ EXPORT ssize_t getdents64(int file, void *buffer, size_t size) {
 		REAL(ssize_t, name, (int, char *, size_t, offset *), -1)                                                             \
 		ssize_t result = real(file, buffer, size, base);                                                                     \
 		if (wafpark_watch)                                                                                                   \
-			wafpark_note_file(WAFPARK_LIST, outcome(result < 0), 0, file);                                                   \
+			wafpark_note_file(WAFPARK_LIST, result_of(result < 0), 0, file);                                                   \
 		return result;                                                                                                       \
 	}
 GETDIRENTRIES(getdirentries, off_t)
@@ -506,7 +506,7 @@ PATH(WAFPARK_LIST, 0, AT_FDCWD, scandir64,
 GLOB(glob, glob_t)
 GLOB(glob64, glob64_t)
 
-/* Walks of the C library's own: with whatever arguments, all of them in registers. */
+/* Functions with which libc walks through folders. Their arguments differ, but all are in registers. */
 #define WALK(name)                                                                                                           \
 	EXPORT void *name(void *a, void *b, void *c, void *d);                                                                   \
 	EXPORT void *name(void *a, void *b, void *c, void *d) {                                                                  \
@@ -526,17 +526,17 @@ WALK(wordexp)
 /* ---- folders */
 
 EXPORT int chdir(const char *path) {
-	return (int)settle(wafpark_enter(path));
+	return (int)set_errno(wafpark_enter(path));
 }
 
 EXPORT int fchdir(int file) {
 	long result = SYSTEM(SYS_fchdir, file);
 	if (wafpark_watch)
 		wafpark_note_file(WAFPARK_ENTER, result, 0, file);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
-static void note_locating(void) {
+static void note_folder_counts(void) {
 	wafpark_see_obstacle(WAFPARK_PROCESS);
 	if (wafpark_watch)
 		wafpark_note_word(WAFPARK_LOCATE, 0, "");
@@ -544,32 +544,32 @@ static void note_locating(void) {
 
 EXPORT char *getcwd(char *buffer, size_t size) {
 	REAL(char *, getcwd, (char *, size_t), NULL)
-	note_locating();
+	note_folder_counts();
 	return real(buffer, size);
 }
 EXPORT char *__getcwd_chk(char *buffer, size_t size, size_t room);
 EXPORT char *__getcwd_chk(char *buffer, size_t size, size_t room) {
 	REAL(char *, __getcwd_chk, (char *, size_t, size_t), NULL)
-	note_locating();
+	note_folder_counts();
 	return real(buffer, size, room);
 }
 EXPORT char *__getwd_chk(char *buffer, size_t room);
 EXPORT char *__getwd_chk(char *buffer, size_t room) {
 	REAL(char *, __getwd_chk, (char *, size_t), NULL)
-	note_locating();
+	note_folder_counts();
 	return real(buffer, room);
 }
-/* libc believes PWD, if that leads here. */
+/* libc returns PWD if it leads to the current folder. */
 EXPORT char *get_current_dir_name(void) {
 	REAL(char *, get_current_dir_name, (void), NULL)
 	struct stat status;
-	const char *told = wafpark_find_value("PWD");
-	note_locating();
-	if (wafpark_watch && told) {
+	const char *pwd = wafpark_find_value("PWD");
+	note_folder_counts();
+	if (wafpark_watch && pwd) {
 		const int error = errno;
 		wafpark_note_word(WAFPARK_ASK, 0, "PWD");
 		stat(".", &status);
-		stat(told, &status);
+		stat(pwd, &status);
 		errno = error;
 	}
 	return real();
@@ -577,7 +577,7 @@ EXPORT char *get_current_dir_name(void) {
 EXPORT char *getwd(char *buffer);
 EXPORT char *getwd(char *buffer) {
 	REAL(char *, getwd, (char *), NULL)
-	note_locating();
+	note_folder_counts();
 	return real(buffer);
 }
 
@@ -585,12 +585,12 @@ EXPORT char *getwd(char *buffer) {
 
 #define CALL(kind, detail, folder, name, parameters, ...)                                                                    \
 	EXPORT int name parameters {                                                                                             \
-		if ((kind) == WAFPARK_REMOVE && wafpark_keeps(path))                                                                 \
+		if ((kind) == WAFPARK_REMOVE && wafpark_keeps_file(path))                                                                 \
 			return 0;                                                                                                        \
 		long result = SYSTEM(__VA_ARGS__);                                                                                   \
 		if (wafpark_watch)                                                                                                   \
 			wafpark_note(kind, result, detail, folder, path);                                                                \
-		return (int)settle(result);                                                                                          \
+		return (int)set_errno(result);                                                                                          \
 	}
 CALL(WAFPARK_REMOVE, 0, AT_FDCWD, unlink, (const char *path), SYS_unlinkat, AT_FDCWD, path, 0)
 CALL(WAFPARK_REMOVE, 0, folder, unlinkat, (int folder, const char *path, int flags), SYS_unlinkat, folder, path, flags)
@@ -610,7 +610,7 @@ CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, chown, (const char *path, uid_t user, gid
 CALL(WAFPARK_OPEN, O_WRONLY, AT_FDCWD, lchown, (const char *path, uid_t user, gid_t group), SYS_fchownat, AT_FDCWD, path, user, group, AT_SYMLINK_NOFOLLOW)
 CALL(WAFPARK_OPEN, O_WRONLY, folder, fchownat, (int folder, const char *path, uid_t user, gid_t group, int flags), SYS_fchownat, folder, path, user, group, flags)
 
-/* As programs call them that were made for glibc before 2.33. */
+/* Programs that were linked with glibc before 2.33 call these. */
 EXPORT int __xmknod(int version, const char *path, mode_t mode, dev_t *device);
 EXPORT int __xmknod(int version, const char *path, mode_t mode, dev_t *device) {
 	(void)version;
@@ -626,17 +626,17 @@ EXPORT char *mkdtemp(char *path) {
 	REAL(char *, mkdtemp, (char *), NULL)
 	char *result = real(path);
 	if (wafpark_watch)
-		wafpark_note(WAFPARK_MAKE, outcome(!result), 0, AT_FDCWD, path);
+		wafpark_note(WAFPARK_MAKE, result_of(!result), 0, AT_FDCWD, path);
 	return result;
 }
 
 static int move(int from_folder, const char *from, int to_folder, const char *to, unsigned flags) {
-	if (wafpark_keeps(from))
+	if (wafpark_keeps_file(from))
 		return 0;
 	long result = SYSTEM(SYS_renameat2, from_folder, from, to_folder, to, flags);
 	if (wafpark_watch)
 		wafpark_note_two(WAFPARK_RENAME, result, from_folder, from, to_folder, to);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
 EXPORT int rename(const char *from, const char *to) {
@@ -649,33 +649,33 @@ EXPORT int renameat2(int from_folder, const char *from, int to_folder, const cha
 	return move(from_folder, from, to_folder, to, flags);
 }
 
-/* A second name for a file: as if one were read and the other written. */
-static int join(int from_folder, const char *from, int to_folder, const char *to, int flags) {
+/* A second name for a file is recorded as if one file were read and the other written. */
+static int add_link(int from_folder, const char *from, int to_folder, const char *to, int flags) {
 	long result = SYSTEM(SYS_linkat, from_folder, from, to_folder, to, flags);
 	if (wafpark_watch && from && from[0]) {
 		wafpark_note(WAFPARK_OPEN, result, O_RDONLY, from_folder, from);
 		wafpark_note(WAFPARK_OPEN, result, O_WRONLY | O_CREAT | O_EXCL, to_folder, to);
 	} else if (wafpark_watch)
 		wafpark_note(WAFPARK_OPEN, result, O_WRONLY | O_CREAT | O_EXCL, to_folder, to);
-	return (int)settle(result);
+	return (int)set_errno(result);
 }
 
 EXPORT int link(const char *from, const char *to) {
-	return join(AT_FDCWD, from, AT_FDCWD, to, 0);
+	return add_link(AT_FDCWD, from, AT_FDCWD, to, 0);
 }
 EXPORT int linkat(int from_folder, const char *from, int to_folder, const char *to, int flags) {
-	return join(from_folder, from, to_folder, to, flags);
+	return add_link(from_folder, from, to_folder, to, flags);
 }
 
-/* ---- what a file system is like: how much of it is free is another thing each time */
+/* ---- the state of a file system: its free space is different each time */
 
 struct statfs;
 struct statfs64;
 struct statvfs;
 struct statvfs64;
 
-/* libselinux asks at its start whether the kernel has a file system for it. */
-static int is_made_up(const char *path) {
+/* libselinux asks at its start whether the kernel has a file system for it below /sys. */
+static int is_below_sys(const char *path) {
 	return path[0] == '/' && path[1] == 's' && path[2] == 'y' && path[3] == 's' && path[4] == '/';
 }
 
@@ -683,7 +683,7 @@ static void note_system(long result, const char *path) {
 	if (!wafpark_watch || result == -EFAULT)
 		return;
 	wafpark_note(WAFPARK_LOOK, result, 1, AT_FDCWD, path);
-	if (result >= 0 && !is_made_up(path))
+	if (result >= 0 && !is_below_sys(path))
 		wafpark_note_word(WAFPARK_TIME, 0, "");
 }
 
@@ -692,7 +692,7 @@ static void note_system(long result, const char *path) {
 	EXPORT int name(const char *path, struct type *found) {                                                                  \
 		long result = SYSTEM(SYS_statfs, path, found);                                                                       \
 		note_system(result, path);                                                                                           \
-		return (int)settle(result);                                                                                          \
+		return (int)set_errno(result);                                                                                          \
 	}
 STATFS(statfs, statfs)
 STATFS(statfs64, statfs64)
@@ -703,19 +703,19 @@ STATFS(__statfs, statfs)
 	EXPORT int name(const char *restrict path, struct type *restrict found) {                                                \
 		REAL(int, name, (const char *, struct type *), -1)                                                                   \
 		int result = real(path, found);                                                                                      \
-		note_system(outcome(result < 0), path);                                                                              \
+		note_system(result_of(result < 0), path);                                                                              \
 		return result;                                                                                                       \
 	}
 STATVFS(statvfs, statvfs)
 STATVFS(statvfs64, statvfs64)
 
-/* `grep -r` asks of each folder which kind of file system it is on: from those of which more is known it is a measure. */
+/* `grep -r` asks for the kind of file system of each folder. So this is recorded as a measurement only. */
 #define FSTATFS(name, type)                                                                                                  \
 	EXPORT int name(int file, struct type *found);                                                                           \
 	EXPORT int name(int file, struct type *found) {                                                                          \
 		if (wafpark_watch)                                                                                                   \
 			wafpark_note_word(WAFPARK_MEASURE, 0, "");                                                                       \
-		return (int)settle(SYSTEM(SYS_fstatfs, file, found));                                                                \
+		return (int)set_errno(SYSTEM(SYS_fstatfs, file, found));                                                                \
 	}
 FSTATFS(fstatfs, statfs)
 FSTATFS(fstatfs64, statfs64)
@@ -731,7 +731,7 @@ FSTATFS(fstatfs64, statfs64)
 FSTATVFS(fstatvfs, statvfs)
 FSTATVFS(fstatvfs64, statvfs64)
 
-/* Some of it depends on which kind of file system that is. */
+/* Some of these values depend on the kind of file system. */
 EXPORT long pathconf(const char *path, int name) {
 	REAL(long, pathconf, (const char *, int), -1)
 	if (wafpark_watch && (name == _PC_LINK_MAX || name == _PC_2_SYMLINKS || name == _PC_FILESIZEBITS))
@@ -741,7 +741,7 @@ EXPORT long pathconf(const char *path, int name) {
 	return real(path, name);
 }
 
-/* A key of a file's device and inode. */
+/* A key made of a file's device and inode. */
 EXPORT int ftok(const char *path, int project);
 EXPORT int ftok(const char *path, int project) {
 	struct stat status;
@@ -750,7 +750,7 @@ EXPORT int ftok(const char *path, int project) {
 	return (int)((uint32_t)(status.st_ino & 0xffff) | (uint32_t)(status.st_dev & 0xff) << 16 | ((uint32_t)project & 0xff) << 24);
 }
 
-/* ---- names by chance: libc looks at some until one is free */
+/* ---- random names: libc tries some until one is free */
 
 #define TEMPORARY_FILE(name)                                                                                                 \
 	EXPORT FILE *name(void) {                                                                                                \
@@ -762,7 +762,7 @@ EXPORT int ftok(const char *path, int project) {
 TEMPORARY_FILE(tmpfile)
 TEMPORARY_FILE(tmpfile64)
 
-/* Whether there is such a folder, where libc looks for one. */
+/* libc looks whether this folder exists. */
 static void note_folder(const char *folder) {
 	struct stat status;
 	if (wafpark_watch && folder && *folder)
@@ -787,7 +787,7 @@ TEMPORARY_NAME(tempnam, (const char *folder, const char *start), (folder, start)
 TEMPORARY_NAME(tmpnam, (char place[L_tmpnam]), (place), note_folder("/tmp"))
 TEMPORARY_NAME(tmpnam_r, (char place[L_tmpnam]), (place), note_folder("/tmp"))
 
-/* Where it finds no name, libc takes the first character of the last one away. */
+/* If libc finds no free name, it sets the first character of the last one to zero. */
 EXPORT char *mktemp(char *path) {
 	REAL(char *, mktemp, (char *), NULL)
 	const char first = path[0];
@@ -814,7 +814,7 @@ EXPORT FILE *setmntent(const char *path, const char *mode) {
 	return file;
 }
 
-/* A name without a slash is looked for along NLSPATH. */
+/* libc searches for a name without a slash along NLSPATH. */
 EXPORT void *catopen(const char *name, int flags);
 EXPORT void *catopen(const char *name, int flags) {
 	REAL(void *, catopen, (const char *, int), (void *)-1)
@@ -828,7 +828,7 @@ EXPORT void *catopen(const char *name, int flags) {
 	return real(name, flags);
 }
 
-/* A child that shares its folder with us would take us with it. */
+/* If a child shares its current folder with this process, its chdir changes ours. */
 EXPORT int clone(int (*function)(void *), void *stack, int flags, void *argument, ...) {
 	REAL(int, clone, (int (*)(void *), void *, int, void *, ...), -1)
 	va_list list;

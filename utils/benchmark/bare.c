@@ -1,8 +1,8 @@
 /*
  * bare JOBS FILE: run the commands of a file, one per line, JOBS at once.
  *
- * Nothing is done but what no build system can do without: start a command, wait for one. So it shows how fast commands
- * can be dispatched when each is started anew. Words are separated by blanks; nothing is quoted.
+ * It does only what every build system must do: start a command, wait for one. So it shows how fast commands can be
+ * dispatched when each is started anew. Words are separated by blanks; there are no quotes.
  */
 #include <errno.h>
 #include <limits.h>
@@ -57,7 +57,7 @@ split(char *line, char *words[WORDS])
 	return count;
 }
 
-/* where a program is; it is looked for only when it is another than before, as none of the commands needs that again */
+/* the path of a program; PATH is searched only when the name is not the same as last time */
 static const char *
 find(const char *name)
 {
@@ -82,7 +82,7 @@ find(const char *name)
 	return NULL;
 }
 
-/* wait for one command; whether it failed */
+/* wait for one command; true if it failed */
 static int
 await_one(void)
 {
@@ -115,7 +115,7 @@ main(int argc, char *argv[])
 			failed += await_one();
 			running--;
 		}
-		/* of all ways to start a command the one that copies nothing of us */
+		/* this way to start a command copies nothing of this process */
 		error = posix_spawn(&pid, find(words[0]), NULL, NULL, words, environ);
 		if (error)
 			fail("start", words[0], error);

@@ -1,9 +1,9 @@
 /*
  * usher REPORT COMMAND ARGUMENT...
  *
- * Starts a command, waits for it, writes the largest resident set of it and of all it has waited for to REPORT, in KiB,
- * and ends as it did. Until a process calls exec it has the memory of whoever started it, and the kernel counts that as
- * its own: what Python starts never seems smaller than Python. This program is so small that it does not show.
+ * Starts a command and waits for it. Writes to REPORT, in KiB, the largest resident set of the command and of all processes for which it
+ * has waited, and ends as it did. Until a process calls exec, it has the memory of the process that started it, and the kernel counts that
+ * as its own. So a program that Python starts never seems smaller than Python. This program is small enough not to matter.
  */
 #include <errno.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 static volatile pid_t child;
 
-/* What would end us is for the command, which may be in a group of its own. */
+/* A signal that would end this process is passed on to the command, which may be in a process group of its own. */
 static void forward(int number)
 {
 	if (child > 0)

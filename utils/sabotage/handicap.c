@@ -35,7 +35,7 @@ static const struct name limits[] = {
 	{"STACK", RLIMIT_STACK}, {"MEMLOCK", RLIMIT_MEMLOCK}, {"CORE", RLIMIT_CORE},
 };
 
-/* Calls that are refused by name; scene.py writes calls.h, with those that this processor has. */
+/* The calls that can be refused by name. scene.py writes calls.h, with those that this processor has. */
 static const struct name calls_known[] = {
 #include "calls.h"
 };
@@ -45,7 +45,7 @@ static int fail(const char *what) {
 	return 125;
 }
 
-/* NAME=NUMBER, both limits. */
+/* Sets a limit from NAME=NUMBER, both soft and hard. */
 static int limit(char *text) {
 	char *value = strchr(text, '=');
 	if (!value)
@@ -62,7 +62,7 @@ static int limit(char *text) {
 	return -1;
 }
 
-/* The number of a call. */
+/* The number of a system call. */
 static long find(const char *name) {
 	for (size_t i = 0; i < sizeof calls_known / sizeof *calls_known; i++)
 		if (!strcmp(calls_known[i].name, name))
@@ -71,7 +71,7 @@ static long find(const char *name) {
 	return -1;
 }
 
-/* The numbers of calls, each answered with one error. */
+/* Installs a filter that answers these system calls with an error. */
 static int refuse(const long *calls, int count, int error) {
 	struct sock_filter code[2 * MOST + 4];
 	unsigned short n = 0;
@@ -85,7 +85,7 @@ static int refuse(const long *calls, int count, int error) {
 	}
 	code[n] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog program = {(unsigned short)(n + 1), code};
-	/* without the privilege for it, a filter may only be had by giving up others */
+	/* without the privilege to install a filter, a process must give up gaining others */
 	if (!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
 		return 0;
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

@@ -1,4 +1,4 @@
-//! What content is known by: BLAKE3, which is fast enough to look at every byte that a build reads.
+//! Content is identified by its BLAKE3 digest. BLAKE3 is fast enough to read every byte that a build reads.
 
 use std::fmt;
 use std::fs::File;
@@ -15,7 +15,7 @@ impl Digest {
         Digest(*blake3::hash(bytes).as_bytes())
     }
 
-    /// Of all that is left to read in a file.
+    /// The digest of all that is left to read in a file.
     pub fn of_file(file: &File) -> io::Result<Digest> {
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(file)?;

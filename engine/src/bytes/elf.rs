@@ -1,4 +1,4 @@
-//! Programs as files: whether one is an ELF file of this kind of processor, and whether a loader starts it.
+//! Reads from a program's file whether it is an ELF file for this kind of processor, and whether a loader starts it.
 //!
 //! The other side of `engine/park/program.c`.
 
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// As ELF files number the processors.
+/// The numbers that ELF files use for processors.
 #[cfg(target_arch = "x86_64")]
 pub const MACHINE: u16 = 62;
 #[cfg(target_arch = "aarch64")]
@@ -14,19 +14,19 @@ pub const MACHINE: u16 = 183;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub const MACHINE: u16 = 0;
 
-/// So many bytes of a file tell what it is.
+/// How many bytes at its beginning are needed to classify a file.
 pub const HEAD: usize = 64;
-/// For 64 bits, the lowest byte first.
+/// The marks of a 64-bit file, little-endian.
 const MAGIC: &[u8] = b"\x7fELF\x02\x01";
 const INTERPRETER: u32 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Its loader loads libraries into it, ours among them.
+    /// A loader starts it, and loads libraries into it, ours included.
     Loaded,
-    /// Nothing is loaded into it.
+    /// A static program: nothing is loaded into it.
     Static,
-    /// Of another kind of processor, or damaged.
+    /// It is for another kind of processor, or damaged.
     Foreign,
 }
 
@@ -39,7 +39,7 @@ pub fn is_native(head: &[u8]) -> bool {
     head.starts_with(MAGIC) && short(head, 18) == Some(MACHINE)
 }
 
-/// By the table of its segments, of which one may name a loader.
+/// Reads the table of segments, one of which may name a loader.
 pub fn kind(file: &File, head: &[u8]) -> io::Result<Kind> {
     let (Some(start), Some(size), Some(count)) = (long(head, 32), short(head, 54), short(head, 56)) else {
         return Ok(Kind::Foreign);

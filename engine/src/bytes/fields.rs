@@ -1,9 +1,10 @@
-//! Fields of a frame, of whichever protocol: each is bounded by its frame, and nothing is allocated that has not come.
+//! Fields of a frame, in either protocol. Each field must end within its frame, and memory is allocated only for bytes that
+//! have come.
 //!
 //! Pure. Numbers are little-endian. A frame is its length, a byte for its kind, and fields up to its end; `frame` cuts a
 //! stream into frames.
 
-/// Bytes that are no frame of ours; says why.
+/// Why bytes are not a valid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -17,7 +18,7 @@ impl std::error::Error for Malformed {}
 
 type Result<T> = std::result::Result<T, Malformed>;
 
-/// What of a frame was not read yet.
+/// The rest of a frame, which has not been read yet.
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -76,7 +77,7 @@ impl<'a> Reader<'a> {
         Ok((self.u16()?, self.u16()?))
     }
 
-    /// All that is left.
+    /// All bytes that are left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

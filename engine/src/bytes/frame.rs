@@ -1,12 +1,12 @@
-//! From a stream of bytes to frames: keeps what has arrived until a frame is whole.
+//! Splits a stream of bytes into frames: keeps what has arrived until a frame is complete.
 //!
-//! Pure. A length is believed only below the cap, and memory grows only with bytes that have really come.
+//! Pure. A length is accepted only below the cap, and memory grows only with bytes that have really come.
 
 use super::fields::Malformed;
 
 /// The largest frame before both sides have greeted each other: a stranger makes nobody allocate more.
 pub const GREETING_CAP: usize = 4096;
-/// What is kept allocated when nothing waits.
+/// How many bytes stay allocated while no data is waiting.
 const KEPT: usize = 1 << 16;
 
 /// What the frame that the bytes begin with says of its length.
@@ -24,7 +24,7 @@ pub fn first(bytes: &[u8], cap: usize) -> Result<Option<&[u8]>, Malformed> {
     }
 }
 
-/// Bytes that arrived and were not taken yet.
+/// Bytes that have arrived and have not been taken yet.
 pub struct Inbox {
     bytes: Vec<u8>,
     taken: usize,
@@ -52,19 +52,19 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame.
+    /// The next complete frame: its kind and body, without its length.
     pub fn take(&mut self) -> Result<Option<&[u8]>, Malformed> {
         let frame = first(&self.bytes[self.taken..], self.cap)?;
         self.taken += frame.map_or(0, |frame| 4 + frame.len());
         Ok(frame)
     }
 
-    /// True while a frame has begun and has not ended.
+    /// Whether a frame has begun and is not complete yet.
     pub fn is_partial(&self) -> bool {
         self.taken < self.bytes.len()
     }
 
-    /// Gives memory back after a large frame.
+    /// Frees memory after a large frame.
     pub fn trim(&mut self) {
         if !self.is_partial() {
             self.bytes.clear();

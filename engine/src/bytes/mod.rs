@@ -1,6 +1,6 @@
 //! Bytes and texts: digests, fields of a message, frames of a stream, numbers for people, what an ELF file says of itself.
 //!
-//! Knows nobody: no file, no socket, no command.
+//! It knows no file, no socket and no command.
 
 pub mod digest;
 pub mod elf;

@@ -1,7 +1,7 @@
 //! Paths as text: in JSON, in messages, and where people read them. Paths are bytes, and need not be UTF-8.
 //!
-//! A path that is UTF-8 is its own text. In any other, each byte that is not part of a character is `\xHH`, and so is each
-//! backslash: two paths have the same text only if one of them spells the other out.
+//! A UTF-8 path is its own text. In other paths, each byte that is not part of a character is written as `\xHH`, and so is
+//! each backslash. So two paths have the same text only if one of them contains the other's escapes literally.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -24,14 +24,14 @@ pub fn show(bytes: impl AsRef<OsStr>) -> String {
     text
 }
 
-/// The bytes in hexadecimal, where the text alone does not tell them.
+/// The bytes in hexadecimal, if the text alone does not determine them.
 pub fn exact(path: &Path) -> Option<String> {
     let bytes = path.as_os_str().as_bytes();
     let hex = || bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     path.to_str().is_none().then(hex)
 }
 
-/// What `exact` has told.
+/// Reads what `exact` has written.
 pub fn read_exact(hex: &str) -> Option<PathBuf> {
     let digits = hex.as_bytes();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();

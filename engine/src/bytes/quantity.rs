@@ -1,11 +1,11 @@
-//! Sizes and ages as people write them, in ccache's manner.
+//! Sizes and ages as people write them, with ccache's syntax.
 
 const UNITS: [(char, u32); 4] = [('k', 1), ('m', 2), ('g', 3), ('t', 4)];
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// `5G`, `500Mi`, `1.5TiB`, `100kB`: bytes. A bare number counts gigabytes, as for ccache; 0 is no limit.
+/// `5G`, `500Mi`, `1.5TiB`, `100kB` in bytes. A number without a unit means gigabytes, as for ccache. 0 means no limit.
 pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a size; write it like 5G, 500M or 2GiB");
     let end = text
@@ -14,7 +14,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(end);
     let number: f64 = number.parse().map_err(|_| wrong())?;
     let bytes = number * factor(unit.trim()).ok_or_else(wrong)?;
-    // Beyond that a double counts no single bytes, and no disk has them.
+    // Above this, a double cannot represent each byte, and no disk has that many.
     if bytes < 2f64.powi(53) {
         Ok(bytes as u64)
     } else {

@@ -1,7 +1,7 @@
-//! Texts with places for names in them.
+//! Texts with placeholders for names.
 //!
-//! Pure. What differs from command to command is a *name*; a text is what stays, with the places where names go. It is
-//! learned from one with stand-ins for the names, which occur nowhere else.
+//! Pure. A *name* is what differs between commands. A text is what stays, with the places where names go. It is learned
+//! from a text in which the names are placeholders that occur nowhere else.
 
 /// The names of one command, by their numbers.
 pub type Names = Vec<Vec<u8>>;
@@ -36,7 +36,7 @@ impl Text {
         self
     }
 
-    /// The text in which these names stand.
+    /// The text with these names in their places.
     pub fn learn(text: &[u8], names: &[Vec<u8>]) -> Text {
         let mut learned = Text::default();
         let (mut rest, mut plain) = (text, 0);
@@ -64,14 +64,14 @@ impl Text {
         pieces.collect::<Vec<_>>().concat()
     }
 
-    /// It has a place for this name.
+    /// Whether the text has a place for this name.
     pub fn has_name(&self, number: usize) -> bool {
         self.pieces
             .iter()
             .any(|piece| matches!(piece, Piece::Name(name) if *name == number))
     }
 
-    /// Some plain part of it holds this.
+    /// Whether some fixed part of the text contains this.
     pub fn holds(&self, part: &[u8]) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Plain(text) => text.windows(part.len()).any(|window| window == part),

@@ -1,14 +1,14 @@
-//! Sources that have a compiler compare when files were written: `#pragma GCC dependency "FILE"`.
+//! Finds sources that make a compiler compare the times of files: `#pragma GCC dependency "FILE"`.
 //!
-//! Pure. A text too many costs hits where files are newer than they were, one too few may cost a wrong one: so comments and
-//! strings count as well.
+//! Pure. If a text is found that has no effect, some hits are lost. If one is missed, a hit may be wrong. So comments and
+//! strings are searched as well.
 
 use crate::observe::access::Bytes;
 
 const NAME: &[u8] = b"dependency";
 const SPACES: [&[u8]; 2] = [b"GCC", b"clang"];
 
-/// Whether a text may have a compiler do so.
+/// Whether a text may make a compiler do so.
 pub fn compares_times(text: &[u8]) -> bool {
     if is_made_by_tools(text) {
         return false;
@@ -30,11 +30,11 @@ pub fn compares_times(text: &[u8]) -> bool {
             return true;
         }
     }
-    // A macro may bring both together.
+    // A macro may combine both.
     is_named && find(text, b"_Pragma").is_some()
 }
 
-/// Whether a word of a command line does, or has sources read in a way that is not known here.
+/// Whether a word of a command line does so, or makes the compiler read sources in a way that is not known here.
 pub fn word_compares_times(word: &[u8]) -> bool {
     find(word, NAME).is_some_and(|at| word[..at].contains(&b'='))
         || word.starts_with(b"-finput-charset")
@@ -45,7 +45,7 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
 }
 
-/// Objects, archives and precompiled headers: what compiled them has compared.
+/// Objects, archives and precompiled headers: the compile that made them has done the comparison.
 fn is_made_by_tools(text: &[u8]) -> bool {
     const MAGIC: [&[u8]; 5] = [b"\x7fELF", b"!<arch>\n", b"gpch", b"CPCH", b"BC\xc0\xde"];
     MAGIC.iter().any(|magic| text.starts_with(magic))
@@ -70,10 +70,10 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
-/// The text with lines joined that end with a backslash, if any does.
+/// The text with those lines joined that end with a backslash, if there are any.
 fn joined(text: &[u8]) -> Option<Bytes> {
     let mut all = Bytes::new();
-    // From where nothing is copied yet.
+    // The start of the part that is not copied yet.
     let mut start = 0;
     for (end, _) in text.iter().enumerate().filter(|(_, b)| **b == b'\n') {
         let kept = text[start..end].iter().rposition(|b| !is_blank(*b) || *b == b'\n');
@@ -90,7 +90,7 @@ fn joined(text: &[u8]) -> Option<Bytes> {
     Some(all)
 }
 
-/// Horspool's search: of most places in a long text only every tenth is looked at.
+/// Horspool's search: in a long text, it looks at only every tenth byte or so.
 fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let last = wanted.len() - 1;
     let mut skips = [wanted.len(); 256];

@@ -1,9 +1,10 @@
-//! What the driver of a command would have done itself, foretold: it ran once for all commands of a shape (`crate::park`), was
-//! observed, and need not run again.
+//! Predicts what the driver of a command would have done itself. It ran once for all commands of a shape (`crate::park`),
+//! was observed, and need not run again.
 //!
-//! A *diary* tells what it did before, between and after its parts, with places for the names of one command. Whatever it
-//! found that no name of a command leads to is kept with it: where that is another by now, the driver might do otherwise, and
-//! nothing may be concluded. Believed only if it foretells to the last access what the driver did for other names.
+//! A *diary* has the driver's accesses before, between and after its parts, with placeholders for the names of one command.
+//! It also keeps what the driver found at paths that no name of a command determines. If such a thing has changed, the
+//! driver might act differently, and the diary says nothing. It is used only if it has predicted, to the last access, what
+//! the driver did for other names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -21,10 +22,10 @@ use super::world::View;
 use crate::bytes::text::{Names, Text};
 use crate::observe::access::{Access, Bytes, What};
 
-/// What observed processes are called that never were: no process has such a number.
+/// The numbers of processes in a diary. No real process has such a number.
 const FIRST: u32 = u32::MAX;
 
-/// What something was that a driver has found.
+/// What the driver found at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Seen {
     /// Read or executed.
@@ -33,7 +34,7 @@ pub enum Seen {
     Kind(Kind),
     /// Without links.
     Real(Bytes),
-    /// What a link says.
+    /// The target of a link.
     Target(Bytes),
     Absent,
     Failed(Errno),
@@ -43,28 +44,28 @@ pub enum Seen {
 struct Deed {
     access: Access,
     texts: Vec<Text>,
-    /// None of what the command itself names, or what says nothing of the world.
+    /// None for a path that the command itself names, and for an access that says nothing about the file system.
     seen: Option<Seen>,
 }
 
 #[derive(Debug)]
 pub struct Diary {
-    /// What it did before each of its parts, and after the last.
+    /// The accesses before each of the parts, and after the last one.
     chapters: Vec<Vec<Deed>>,
-    /// Something is not as it was.
+    /// Something has changed.
     is_past: AtomicBool,
 }
 
-/// What was observed of a driver, and what it had been given.
+/// A driver's observed accesses, and the names that it had been given.
 pub struct Observed {
     pub accesses: Vec<Access>,
-    /// Those of the line, the file between its parts, and its folder.
+    /// The names in the command line, the file between the parts, and the folder.
     pub names: Names,
-    /// What the last part makes: whether that is there already makes no difference to a driver.
+    /// The output of the last part. It makes no difference to a driver whether it already exists.
     pub output: Bytes,
 }
 
-/// A driver's doing for one command.
+/// A driver's actions for one command.
 #[derive(Debug, Clone)]
 pub struct Telling {
     pub diary: Arc<Diary>,
@@ -72,7 +73,7 @@ pub struct Telling {
 }
 
 impl Observed {
-    /// As all runs have it: processes are told by the order in which they come.
+    /// In the form that all runs have in common: processes are numbered in order of appearance.
     fn even_out(&self) -> Vec<Access> {
         let mut processes = Vec::new();
         let mut number = |process: u32| {
@@ -86,7 +87,7 @@ impl Observed {
         let even = |access: &Access| {
             let mut access = access.clone();
             access.process = number(access.process);
-            // What was found is compared with what `Seen` keeps of it.
+            // What was found is compared through `Seen`.
             access.identity = 0;
             match &mut access.what {
                 What::Begin { parent, .. } => *parent = 0,
@@ -102,7 +103,7 @@ impl Observed {
 }
 
 impl Diary {
-    /// From a run with stand-ins for the names; `stand_in` is what all of them hold.
+    /// From a run with placeholders as names. Each of them contains `stand_in`.
     pub fn learn(observed: &Observed, stand_in: &[u8], parts: usize) -> Result<Diary, String> {
         let folder = observed.names.len() - 1;
         let between = folder.saturating_sub(1);
@@ -141,19 +142,19 @@ impl Diary {
         })
     }
 
-    /// Another command of the shape has its driver do this very much.
+    /// Whether the driver of another command of the shape does exactly this.
     pub fn foretells(&self, observed: &Observed) -> bool {
         self.tell(&observed.names).concat() == observed.even_out()
     }
 
-    /// The first access that it does not foretell, for the log.
+    /// The first access that was not predicted, for the log.
     pub fn find_otherwise(&self, observed: &Observed) -> Option<(Option<Access>, Option<Access>)> {
         let (told, real) = (self.tell(&observed.names).concat(), observed.even_out());
         let at = (0..told.len().max(real.len())).find(|at| told.get(*at) != real.get(*at))?;
         Some((told.get(at).cloned(), real.get(at).cloned()))
     }
 
-    /// What is there for the driver of a command, where the command itself does not name it.
+    /// What the driver of a command finds at paths that the command itself does not name.
     pub fn look(&self, names: &[Bytes], view: &mut View) -> Vec<Option<Seen>> {
         let folder = names.len() - 1;
         let mut look = |deed: &Deed| {
@@ -169,7 +170,7 @@ impl Diary {
         self.chapters.iter().flatten().map(&mut look).collect()
     }
 
-    /// Takes down what the driver has found.
+    /// Keeps what the driver has found.
     pub fn keep(&mut self, seen: Vec<Option<Seen>>) -> Result<(), String> {
         for (deed, seen) in self.chapters.iter_mut().flatten().zip(seen) {
             if seen.as_ref().is_some_and(|seen| !seen.agrees_with(deed)) {
@@ -188,13 +189,13 @@ impl Diary {
         self.chapters.iter().map(fill).collect()
     }
 
-    /// Something that it tells is not so any more: it is to be learned anew.
+    /// Something has changed, so the course must be learned anew.
     pub fn is_past(&self) -> bool {
         self.is_past.load(Ordering::Relaxed)
     }
 }
 
-/// What a driver may do so that it is known what it does for other names.
+/// What a driver may do so that its actions for other names can be predicted.
 fn require_plain(access: &Access, is_between: bool, is_named: bool) -> Result<(), String> {
     let is_plain = match &access.what {
         What::Begin { .. }
@@ -235,7 +236,7 @@ impl Deed {
 }
 
 impl Seen {
-    /// What an access finds now; nothing of one that says nothing of the world.
+    /// What an access finds now. None for accesses that say nothing about the file system.
     fn of(access: &Access, view: &mut View) -> Option<Seen> {
         let (given, follows) = match &access.what {
             What::Begin { program, .. } => (program, true),
@@ -265,7 +266,8 @@ impl Seen {
         Some(found.unwrap_or_else(Seen::Failed))
     }
 
-    /// The driver has found the same. What it finds at a path that is meant from its folder, another command may not find.
+    /// Whether the driver has found the same. A path relative to the driver's folder may lead to something else for another
+    /// command.
     fn agrees_with(&self, deed: &Deed) -> bool {
         let error = i32::from(deed.access.error);
         let is_of_folder = match &deed.access.what {
@@ -285,7 +287,8 @@ impl Seen {
 }
 
 impl Telling {
-    /// All that the command did, with what its driver would have done. Each part must have been observed from its beginning.
+    /// All that the command did, including what its driver would have done. Each part must have been observed from its
+    /// beginning.
     pub fn complete(&self, parts: Vec<Vec<Access>>) -> Vec<Access> {
         let chapters = self.diary.tell(&self.names);
         if chapters.len() != parts.len() + 1 {
@@ -306,7 +309,7 @@ impl Telling {
         together.collect()
     }
 
-    /// The program that begins in the driver's stead.
+    /// The program that begins in place of the driver.
     pub fn first_part(&self) -> Option<PathBuf> {
         let last = self.diary.chapters.first()?.last()?;
         match last.fill(&self.names).what {
@@ -315,7 +318,7 @@ impl Telling {
         }
     }
 
-    /// The driver would have found all as it did; if not, the diary is not believed any more.
+    /// Whether the driver would have found everything unchanged. If not, the diary is not used any more.
     pub fn holds(&self, view: &mut View) -> bool {
         let now = self.diary.look(&self.names, view);
         let mut deeds = self.diary.chapters.iter().flatten();

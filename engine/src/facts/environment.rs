@@ -1,4 +1,4 @@
-//! A command's variables, to be asked for by name.
+//! A command's variables, to be looked up by name.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -8,8 +8,8 @@ use super::exception::is_asked_by_libc;
 use crate::bytes::digest::Digest;
 use crate::wire::Strings;
 
-/// What a command has of its client beside its variables, under names that no variable can have: they begin with an equals sign.
-/// Made when it is asked for, which is seldom.
+/// What a command gets from its client besides its variables, under names that no variable can have, because they begin
+/// with an equals sign. It is made when it is needed, which is seldom.
 #[derive(Clone)]
 pub struct Circumstances(Arc<dyn Fn() -> Vec<(&'static str, String)> + Send + Sync>);
 
@@ -31,17 +31,17 @@ impl fmt::Debug for Circumstances {
     }
 }
 
-/// One copy of all, since it is made for each command and asked for a few of its variables.
+/// One copy of all variables, because it is made for each command, and only a few of its variables are read.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     text: Vec<u8>,
-    /// Sorted by name; of a name that is there twice the first counts, as for `getenv`.
+    /// Sorted by name. If a name is there twice, the first one counts, as for `getenv`.
     variables: Vec<Variable>,
     circumstances: Circumstances,
     told: OnceCell<Vec<(&'static str, String)>>,
 }
 
-/// Where one is in the text.
+/// The place of one variable in the text.
 #[derive(Debug, Clone, Copy)]
 struct Variable {
     start: usize,
@@ -49,8 +49,8 @@ struct Variable {
     end: usize,
 }
 
-/// What says nothing to a program of any kind: where its shell was, and how many others may run beside it; and these are
-/// said to us.
+/// Variables that mean nothing to any program: where its shell was, and how many commands may run beside it. The last ones
+/// are for us.
 pub const SILENT: [&[u8]; 8] = [
     b"_",
     b"SHLVL",
@@ -62,9 +62,9 @@ pub const SILENT: [&[u8]; 8] = [
     b"NINJA_STATUS",
 ];
 
-/// Under this name facts have the terminal among the variables: none can be called so.
+/// Facts have the terminal under this name among the variables. No variable can have it.
 pub const TERMINAL: &[u8] = b"=terminal";
-/// And so what is found on standard input.
+/// The same for what is on standard input.
 pub const INPUT: &[u8] = b"=input";
 
 pub const OURS: [&[u8]; 2] = [b"WAFCC_", b"WAFD_"];
@@ -104,7 +104,7 @@ impl Environment {
         self.told.get_or_init(|| (self.circumstances.0)())
     }
 
-    /// The same with something more that can be asked for.
+    /// The same with another value that can be looked up.
     pub fn with(mut self, name: &[u8], value: Option<Vec<u8>>) -> Environment {
         let Some(value) = value else { return self };
         let start = self.text.len();
@@ -133,7 +133,7 @@ impl Environment {
         }
     }
 
-    /// What libc asks for inside itself and is hardly ever set, as one value; `None` if nothing of it is.
+    /// The variables that libc reads internally and that are hardly ever set, as one value. `None` if none of them is set.
     pub fn for_libc(&self) -> Option<Vec<u8>> {
         let all = self
             .variables
@@ -149,7 +149,7 @@ impl Environment {
         all.map(|found| (found.name(&self.text), found.value(&self.text)))
     }
 
-    /// All that a program may have seen: not `PWD` where it says only what the folder says.
+    /// All variables that a program may have used, without `PWD` if it only names the folder.
     pub fn telling<'a>(&'a self, folder: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let tells = move |(name, value): &(&[u8], &[u8])| {
             !(is_silent(name) || *name == b"PWD" && super::path::trimmed(value) == folder)
@@ -162,7 +162,7 @@ impl Environment {
             .filter(tells)
     }
 
-    /// Of the names of all that is telling.
+    /// The digest of the names of all these variables.
     pub fn names(&self, folder: &[u8]) -> Digest {
         let names: Vec<_> = self.telling(folder).map(|(name, _)| name).collect();
         Digest::of(&names.join(&0))

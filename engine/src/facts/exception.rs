@@ -1,8 +1,8 @@
-//! Paths and variables that are special to how commands are judged: tables, each line with its reason.
+//! Paths and variables with a special meaning for facts: tables, each line with its reason.
 
-/// What libc asks inside itself, where it is not observed.
+/// Variables that libc reads internally, where this is not observed.
 pub const ALWAYS_ASKED: [&[u8]; 16] = [
-    // The loader asks.
+    // The loader reads these.
     b"LD_LIBRARY_PATH",
     b"LD_PRELOAD",
     b"LANG",
@@ -21,17 +21,17 @@ pub const ALWAYS_ASKED: [&[u8]; 16] = [
     b"PATH",
 ];
 
-/// Under this name facts have all further variables for libc, those that are set: none can be called so.
+/// Facts have all further variables for libc that are set under this name. No variable can have it.
 pub const LIBC: &[u8] = b"=libc";
 
-/// What libc and the loader ask inside themselves and is hardly ever set, of glibc and musl.
+/// Variables that libc and the loader read internally and that are hardly ever set, of glibc and musl.
 pub const LIBC_NAMES: [&[u8]; 16] = [
     // Locales, messages and character sets.
     b"LOCPATH",
     b"MUSL_LOCPATH",
     b"OUTPUT_CHARSET",
     b"GCONV_PATH",
-    // Command lines, and what is said of them.
+    // Command lines, and messages about them.
     b"POSIXLY_CORRECT",
     b"ARGP_HELP_FMT",
     b"MSGVERB",
@@ -40,7 +40,7 @@ pub const LIBC_NAMES: [&[u8]; 16] = [
     b"TZDIR",
     b"DATEMSK",
     b"GETCONF_DIR",
-    // Names of hosts.
+    // Host names.
     b"RES_OPTIONS",
     b"LOCALDOMAIN",
     b"HOSTALIASES",
@@ -49,28 +49,29 @@ pub const LIBC_NAMES: [&[u8]; 16] = [
 ];
 pub const LIBC_PREFIXES: [&[u8]; 4] = [b"LD_", b"MALLOC_", b"GLIBC_", b"RESOLV_"];
 
-/// Whether libc or the loader may ask for this variable inside itself, and no fact has its name.
+/// Whether libc or the loader may read this variable internally, and it has no fact of its own.
 pub fn is_asked_by_libc(name: &[u8]) -> bool {
     let is_asked = LIBC_NAMES.contains(&name) || LIBC_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     is_asked && !ALWAYS_ASKED.contains(&name)
 }
 
-/// Where temporary files go: their names do not show in what compilers make. `TMPDIR` is therefore asked for by nobody
-/// that is known, and counts for everybody else.
+/// The folders for temporary files. Their names do not show in what compilers make. So `TMPDIR` is not recorded for known
+/// compilers, and counts for all other programs.
 pub const TEMPORARY: [&[u8]; 4] = [b"TMPDIR", b"TMP", b"TEMP", b"TEMPDIR"];
 pub const TEMPORARY_FOLDERS: [&[u8]; 3] = [b"/tmp", b"/var/tmp", b"/usr/tmp"];
 
-/// What it is to a command that uses it.
+/// What a special path means to a command that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
-    /// Says nothing of what a command makes.
+    /// It says nothing about what a command makes.
     Harmless,
     Random,
-    /// How large the machine is, for allocators and thread pools: harmless to whoever is known to ask for that.
+    /// It says how large the machine is, for allocators and thread pools. This is harmless for programs that are known to
+    /// ask for it.
     Machine,
-    /// What kind of processor it is, among what changes all the time.
+    /// The kind of processor, among values that change all the time.
     Processor,
-    /// Says another thing each time, or something that only this machine knows.
+    /// It is different each time, or known to this machine only.
     Device,
 }
 
@@ -78,7 +79,7 @@ const HARMLESS: [&[u8]; 6] = [
     b"/dev/null",
     b"/dev/zero",
     b"/dev/full",
-    // Where its own program is, which is a fact in any case, and how its memory is laid out.
+    // The path of the program itself, which is a fact in any case, and the layout of its memory.
     b"/proc/self/exe",
     b"/proc/self/maps",
     b"/proc/filesystems",
@@ -95,7 +96,7 @@ const MACHINE: [&[u8]; 7] = [
 ];
 const MADE_UP: [&[u8]; 3] = [b"/dev", b"/proc", b"/sys"];
 
-/// Of an absolute path, if it is special.
+/// For an absolute path: what is special about it.
 pub fn special(path: &[u8]) -> Option<Special> {
     let is_in = |folder: &&[u8]| super::path::below(folder, path).is_some();
     if HARMLESS.contains(&path) || HARMLESS_FOLDERS.iter().any(is_in) {

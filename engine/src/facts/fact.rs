@@ -1,6 +1,7 @@
-//! What a command's result depends on: one thing that was so when it ran, and how it is found out whether it still is.
+//! One thing on which a command's result depends: what it was when the command ran, and how to find out whether it still
+//! is.
 //!
-//! A fact is checked, written down and put into words here and nowhere else, so that the three cannot drift apart.
+//! A fact is checked, written and put into words in this file only, so that the three cannot differ.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,12 +14,12 @@ use super::processor::PROCESSOR;
 use super::world::View;
 use crate::bytes::digest::Digest;
 
-/// What something is, to whom does not read it.
+/// The kind of a thing, for programs that do not read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
     File,
-    /// A plain file that someone may execute.
+    /// A plain file that some user may execute.
     Program,
     Folder,
     Link,
@@ -27,25 +28,26 @@ pub enum Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fact {
-    /// A variable had this value, or was not there.
+    /// A variable had this value, or was not set.
     Variable { name: Vec<u8>, value: Option<Vec<u8>> },
     /// The environment had these names.
     Names { digest: Digest },
-    /// The command asked where it is: the folder's name counts.
+    /// The command asked for its folder: the folder's name counts.
     Folder { path: Vec<u8> },
     /// A file was read, executed or loaded.
     File { path: Path, digest: Digest },
-    /// Files of the same content: compilers include only one of those that are one file, or equally old.
+    /// Files with the same content. Compilers leave out an include if it is the same file as an earlier one, or equally
+    /// old.
     Twins { twins: Vec<Twin> },
-    /// Something was looked at and was of this kind. Folders are numbered as they come: compilers search one folder once,
-    /// whatever it is called.
+    /// Something was looked at, and was of this kind. Folders are numbered in order of appearance, because compilers search
+    /// one folder once, whatever it is called.
     There {
         path: Path,
         kind: Kind,
         follows: bool,
         number: u32,
     },
-    /// Something was looked at by a program of which nobody knows what it looks for.
+    /// Something was looked at by a program of which it is not known what it looks for.
     Status {
         path: Path,
         follows: bool,
@@ -54,30 +56,30 @@ pub enum Fact {
         seconds: i64,
         nanoseconds: u32,
     },
-    /// A link was asked where it leads.
+    /// The target of a link was read.
     Target { path: Path, text: Vec<u8> },
-    /// A path was resolved. Where the name of the command's folder does not matter, relative to that.
+    /// A path was resolved. If the name of the command's folder does not matter, the result is relative to that folder.
     Resolved { path: Path, real: Path },
-    /// A folder was listed, perhaps by a program that may go by the order in which names come.
+    /// A folder was listed, perhaps by a program that uses the order of names.
     Listing { path: Path, digest: Digest, in_order: bool },
     /// Something was looked for and was not there.
     Absent { path: Path, follows: bool },
-    /// Something could not be had for another reason.
+    /// Access to something failed for another reason.
     Refused { path: Path, opens: bool, error: u16 },
 }
 
-/// One of several files of the same content. Files and times are numbered as they come, so that who is whom of all pairs is told
-/// by a number each.
+/// One of several files with the same content. Files and times are numbered in order of appearance, so that one number per
+/// file says for all pairs whether they are the same.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Twin {
     pub path: Path,
-    /// Which file it is.
+    /// The number of the file.
     pub file: u32,
-    /// In which second it was written, which is as exact as a compiler is.
+    /// The number of the second in which it was written. Compilers compare whole seconds.
     pub second: u32,
 }
 
-/// A fact that holds no more.
+/// A fact that is not true any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Variable {
@@ -102,7 +104,7 @@ pub enum Change {
         was: Kind,
         is: Kind,
     },
-    /// Another of the folders is the same folder as this one, or is not any more.
+    /// Another of the folders has become the same as this one, or is not the same any more.
     Number {
         path: String,
     },
@@ -126,13 +128,13 @@ pub enum Change {
     Vanished {
         path: String,
     },
-    /// It was refused for one reason, and now is for another, or is not.
+    /// Access was refused for one reason, and is now refused for another, or not at all.
     Refusal {
         path: String,
         was: u16,
         is: Option<u16>,
     },
-    /// It was there, and cannot be had now.
+    /// It was there, and cannot be read now.
     Unreadable {
         path: String,
         error: u16,
@@ -230,8 +232,8 @@ impl Fact {
         }
     }
 
-    /// What is looked at by a program of which nobody knows what it looks for. A folder's size and time tell of what is in it, and the
-    /// command's own results may be.
+    /// The status of something for a program of which it is not known what it looks for. The size and time of a folder
+    /// depend on the files in it, which may be the command's own results, so they are left out.
     pub fn status(path: Path, follows: bool, view: &mut View) -> Result<Fact, Errno> {
         let is = if follows {
             view.status(&path)?
@@ -264,7 +266,7 @@ impl Fact {
         Ok(Fact::Twins { twins })
     }
 
-    /// The path that it is about, if it is about one.
+    /// The path of the fact, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => None,
@@ -282,7 +284,7 @@ impl Fact {
 }
 
 impl Fact {
-    /// All paths in it.
+    /// All paths of the fact.
     pub fn paths(&mut self) -> Vec<&mut Path> {
         match self {
             Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => Vec::new(),
@@ -339,7 +341,8 @@ fn check_kind(path: &Path, was: Kind, follows: bool, number: u32, view: &mut Vie
 
 type Identity = (u64, u64);
 
-/// Each is the same file, and as old, as the first of its number, and those first ones all differ: so every pair is as it was.
+/// Whether each file is the same file, and as old, as the first one with its numbers, and all those first ones differ. Then
+/// every pair is as it was.
 fn check_twins(twins: &[Twin], view: &mut View) -> Result<(), Change> {
     let (mut files, mut seconds) = (Firsts::default(), Firsts::default());
     let mut compare = || {
@@ -371,7 +374,7 @@ impl From<Change> for Unlike {
     }
 }
 
-/// The first of each number, and at which place it came.
+/// The first file with each number, and its position.
 struct Firsts<T>(Vec<(T, usize)>);
 
 impl<T> Default for Firsts<T> {
@@ -420,7 +423,7 @@ fn number_of(error: Errno) -> u16 {
 struct Words<'a>(&'a [u8]);
 
 impl fmt::Display for Words<'_> {
-    /// In quotes, and not at length.
+    /// In quotes, and shortened.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const ENOUGH: usize = 60;
         let text = String::from_utf8_lossy(self.0);

@@ -1,8 +1,8 @@
-//! What one request, or several that were there together, finds of the world: each thing is asked for once, however its
+//! What one request, or several that arrived together, finds in the file system. Each thing is looked at once, however its
 //! path is spelled.
 //!
-//! Compilers look into the same few folders by paths such as `/usr/lib/gcc/…/12/../../../../include`. Where the folder before
-//! a `..` is known without links, what is behind it is known by a shorter path, and was mostly asked for already.
+//! Compilers look into the same few folders by paths such as `/usr/lib/gcc/…/12/../../../../include`. If the folder before
+//! a `..` is known to be no link, the rest has a shorter path, which was mostly looked at already.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -20,9 +20,9 @@ use super::path::{below, split};
 use super::status::Status;
 use super::world::World;
 
-/// Paths of a usual compile.
+/// The number of paths of a usual compile.
 const ROOM: usize = 128;
-/// The kernel resolves what has more links behind each other, or is longer than this: it knows where that must end.
+/// Paths with more links in a row, or longer than this, are left to the kernel, which knows where they must end.
 const LINKS: usize = 8;
 const NAMES: usize = 64;
 
@@ -38,16 +38,16 @@ pub enum FolderNames {
 /// By path.
 type Known<T> = HashMap<Vec<u8>, T, FxBuildHasher>;
 
-/// What was found since it began: it serves requests that had arrived before, and no later ones.
+/// What was found since the view began. It serves requests that had arrived before that, and no later ones.
 pub struct FileView {
     began: Instant,
-    /// Nobody is served by it any more; only its room is of use.
+    /// No request is served by it any more. Only its allocated memory is kept.
     is_over: bool,
-    /// Of names themselves, links among them.
+    /// The status of names themselves, links included.
     names: Known<Result<Status, Errno>>,
-    /// Of what links lead to.
+    /// The status of what links lead to.
     targets: Known<Result<Status, Errno>>,
-    /// What links say.
+    /// The targets of links.
     links: Known<Result<Vec<u8>, Errno>>,
     folders: Known<FolderNames>,
     /// Folders by their real paths.
@@ -60,11 +60,11 @@ pub struct FileView {
 enum Spelling<'p> {
     /// Each name follows the one before.
     Plain,
-    /// A slash at the end: what is before it must be a folder.
+    /// A slash at the end: the part before it must be a folder.
     Folder(&'p [u8]),
     /// The folder above this one.
     Above(&'p [u8]),
-    /// A name in a folder that is spelled otherwise.
+    /// A name in a folder that has another spelling.
     Crooked(&'p [u8], &'p [u8]),
 }
 
@@ -107,7 +107,7 @@ impl FileView {
         }
     }
 
-    /// Serves nobody from now on, and forgets all.
+    /// Ends the view, and forgets everything.
     pub fn end(&mut self) {
         self.is_over = true;
         self.names.clear();
@@ -125,7 +125,7 @@ impl FileView {
         self
     }
 
-    /// This one, if it began when the request that arrived then was there already; otherwise another that begins now.
+    /// Keeps this view, if it began when the next request had already arrived. Otherwise a new view begins now.
     pub fn for_request(known: Option<FileView>, arrived: Instant) -> FileView {
         match known {
             Some(moment) if !moment.is_over && arrived <= moment.began => moment,
@@ -151,7 +151,7 @@ impl FileView {
         found
     }
 
-    /// Of what the path leads to. One look serves both: what is no link is what it leads to.
+    /// The status of what the path leads to. One look is enough for both: a path that is no link leads to itself.
     pub fn status(&mut self, path: &[u8]) -> Result<Status, Errno> {
         if let Some(found) = self.targets.get(path) {
             return *found;
@@ -163,7 +163,7 @@ impl FileView {
         self.status_behind(path)
     }
 
-    /// The same of what is likely a link.
+    /// The same for a path that is likely to be a link.
     pub fn status_behind(&mut self, path: &[u8]) -> Result<Status, Errno> {
         if let Some(found) = self.targets.get(path) {
             return *found;
@@ -192,7 +192,7 @@ impl FileView {
         Ok(join(&folder, name))
     }
 
-    /// The real path of the folder above, if one may go there.
+    /// The real path of the folder above, if the folder may be searched.
     fn above(&mut self, folder: &[u8]) -> Result<Vec<u8>, Errno> {
         let folder = self.resolved_folder(folder, LINKS)?;
         self.above_real(folder)
@@ -208,7 +208,7 @@ impl FileView {
         Ok(above.to_vec())
     }
 
-    /// What a link says.
+    /// The target of a link.
     pub fn link(&mut self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         if let Some(known) = self.links.get(path) {
             return known.clone();
@@ -218,7 +218,8 @@ impl FileView {
         found
     }
 
-    /// Without links, and only if it is there. Folder by folder: those of one command have most of their way in common.
+    /// The path without links, if it exists. It is resolved folder by folder, because the paths of one command have most
+    /// folders in common.
     pub fn resolved(&mut self, path: &[u8]) -> Result<Vec<u8>, Errno> {
         self.resolved_within(path, LINKS)
     }
@@ -270,7 +271,7 @@ impl FileView {
         Ok(found)
     }
 
-    /// What the path leads to, by its real path.
+    /// The status of what the path leads to, by its real path.
     pub fn found(&mut self, path: &[u8]) -> Result<(Vec<u8>, Status), Errno> {
         let real = self.resolved(path)?;
         let status = self.status_of_name(&real)?;
@@ -286,7 +287,7 @@ impl FileView {
         if let Some(folder_names) = self.folders.get(folder) {
             return folder_names.clone();
         }
-        // What is below something that is missing is missing: whole families of folders are looked for in vain.
+        // If a folder is missing, everything below it is. Compilers look in vain for whole families of folders.
         let above = split(folder).filter(|(above, _)| *above != folder);
         let is_missing = above.is_some_and(|(above, name)| match self.folders.get(above) {
             Some(FolderNames::Missing) => true,
@@ -310,7 +311,7 @@ impl FileView {
         folder_names
     }
 
-    /// Whether a file is known not to be there, by the names in its folder.
+    /// Whether the list of its folder shows that a file is not there.
     pub fn surely_lacks(&mut self, path: &[u8], world: &World) -> bool {
         let Some((folder, name)) = split(path) else {
             return false;
@@ -332,7 +333,7 @@ pub fn status(path: &[u8]) -> Result<Status, Errno> {
     fs::stat(path).map(Status::from)
 }
 
-/// Of a link itself.
+/// The status of a link itself.
 pub fn status_of_name(path: &[u8]) -> Result<Status, Errno> {
     fs::lstat(path).map(Status::from)
 }

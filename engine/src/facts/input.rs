@@ -1,4 +1,4 @@
-//! What a command finds on its standard input, as far as can be told without reading it.
+//! What a command finds on its standard input, as far as this can be found out without reading it.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,19 +9,19 @@ use crate::bytes::digest::Digest;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Input {
-    /// It is at its end, whoever reads it.
+    /// It is at its end, for every reader.
     #[default]
     Nothing,
     Text(Digest),
-    /// A terminal, or something that may have more to say.
+    /// A terminal, or something else from which more may come.
     Unknown,
 }
 
 impl Input {
-    /// How `Unknown` is told.
+    /// How `Unknown` is reported.
     pub const UNKNOWN: &'static str = "unknown";
 
-    /// As a fact has it.
+    /// The value in a fact.
     pub fn tell(&self) -> String {
         match self {
             Input::Nothing => "nothing".to_owned(),
@@ -54,7 +54,7 @@ fn is_at_its_end(file: BorrowedFd) -> rustix::io::Result<bool> {
     match FileType::from_raw_mode(status.st_mode) {
         FileType::CharacterDevice => Ok((major(status.st_rdev), minor(status.st_rdev)) == NULL),
         FileType::RegularFile => Ok(rustix::fs::tell(file)? >= status.st_size as u64),
-        // Nobody is left who could write into it; `make` gives such a one to all but one of its commands.
+        // No writer is left. `make` gives such a pipe to all of its commands except one.
         FileType::Fifo => {
             let mut polled = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
             rustix::event::poll(&mut polled, Some(&Timespec::default()))?;

@@ -1,22 +1,22 @@
-//! What a program or library can do by instructions of its own, past the C library: system calls, random numbers, the clock,
-//! the kind of processor.
+//! What a program or library can do by its own instructions, without the C library: system calls, random numbers, the
+//! clock, the kind of processor.
 //!
-//! Pure. The instructions of a file are decoded one after the other, as they would run: their bytes alone are found by
-//! chance in constants and addresses. What is no instruction is stepped over byte by byte.
+//! Pure. The instructions of a file are decoded one after the other, in the order in which they would run. A search for
+//! their bytes would also find constants and addresses. Bytes that are no instruction are skipped one by one.
 
 use crate::bytes::elf;
 
-/// Of a whole file.
+/// The abilities found in a whole file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// System calls that may tell something.
+    /// System calls that may tell the program something.
     pub calls: bool,
     pub random: bool,
     pub clock: bool,
     pub processor: bool,
 }
 
-/// Libraries whose calls are those before which ours stands, and the loader.
+/// Libraries whose calls are intercepted by our library, and the loader.
 const WATCHED: [&str; 12] = [
     "libc.so",
     "ld-linux",
@@ -31,13 +31,13 @@ const WATCHED: [&str; 12] = [
     "libutil.so",
     "libwafpark.so",
 ];
-/// Its random numbers come through `std::random_device`, before which ours stands too.
+/// Its random numbers are used through `std::random_device`, which our library intercepts, too.
 const STANDARD_LIBRARY: &str = "libstdc++.so";
 
-/// The first has tables among its code, which look like calls and are none; the other waits and wakes.
+/// The first one has tables in its code that look like calls. The other one waits and wakes.
 const QUIET: [&str; 2] = ["libcrypto.so", "libgomp.so"];
 
-/// What the machine code of an ELF file can do; nothing of what is no such file of this machine.
+/// The abilities of an ELF file's machine code. None if the file is not for this machine.
 pub fn find(bytes: &[u8]) -> Findings {
     let Some(file) = Elf::of(bytes) else {
         return Findings::default();
@@ -55,7 +55,7 @@ pub fn find(bytes: &[u8]) -> Findings {
     findings
 }
 
-/// A file for 64 bits, the lowest byte first.
+/// A little-endian 64-bit file.
 struct Elf<'a> {
     bytes: &'a [u8],
 }
@@ -91,7 +91,7 @@ impl<'a> Elf<'a> {
         self.bytes.get(at..end)
     }
 
-    /// Where the entries of a table are: its place, how large each is, and how many they are.
+    /// The entries of a table: its place, the size of each, and how many there are.
     fn table(&self, place: usize, size: usize) -> Vec<usize> {
         let read = || Some((self.long(place)?, self.short(size)?, self.short(size + 2)?));
         let Some((start, size, count)) = read() else {
@@ -105,7 +105,7 @@ impl<'a> Elf<'a> {
         self.table(32, 54)
     }
 
-    /// Its executable sections, or, where it has no list of them, its executable segments.
+    /// Its executable sections or, if it has no list of them, its executable segments.
     fn code(&self) -> Vec<&'a [u8]> {
         let section = |at: usize| {
             let is_code = self.word(at + 4)? == SECTION_PROGRAM && self.long(at + 8)? & SECTION_EXECUTABLE != 0;
@@ -122,7 +122,7 @@ impl<'a> Elf<'a> {
         self.segments().into_iter().filter_map(segment).collect()
     }
 
-    /// Where an address is in the file.
+    /// The place of an address in the file.
     fn place(&self, address: u64) -> Option<u64> {
         self.segments().into_iter().find_map(|at| {
             let (start, size) = (self.long(at + 16)?, self.long(at + 32)?);
@@ -131,7 +131,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// By which name programs ask for it, if it is a library.
+    /// The name by which programs refer to it, if it is a library.
     fn soname(&self) -> Option<&'a str> {
         let segments = self.segments();
         let at = segments.into_iter().find(|at| self.word(*at) == Some(DYNAMIC))?;
@@ -153,15 +153,15 @@ mod machine {
 
     use super::Findings;
 
-    /// A clock that is read so shortly before a pause says for how long to spin: libc's locks have it.
+    /// If the clock is read this shortly before a pause, it decides how long to spin. libc's locks do so.
     const SPIN: u32 = 16;
 
     pub fn sweep(code: &[u8], findings: &mut Findings) {
         let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
-        // The number in eax, as long as it is known: set in this straight line.
+        // The number in eax, while it is known: it was set in this straight line of code.
         let mut number = None;
-        // Instructions since the clock was read, as long as that may be for a pause.
+        // The number of instructions since the clock was read, as long as a pause may follow.
         let mut since = None;
         while decoder.can_decode() {
             since = since.map(|since| since + 1);
@@ -183,7 +183,7 @@ mod machine {
                     continue;
                 }
                 Mnemonic::Syscall => findings.calls |= !number.is_some_and(tells_nothing),
-                // Of 32 bits, with numbers of its own; or of another system.
+                // A call of 32-bit programs, which has other numbers, or of another system.
                 Mnemonic::Sysenter => findings.calls = true,
                 Mnemonic::Int if instruction.immediate8() == 0x80 => findings.calls = true,
                 Mnemonic::Rdrand | Mnemonic::Rdseed => findings.random = true,
@@ -205,7 +205,7 @@ mod machine {
         matches!(instruction.op0_register(), Register::EAX | Register::RAX)
     }
 
-    /// Programs of old C libraries read the clock at addresses that are the same in all processes, and make no call.
+    /// Programs of old C libraries read the clock at addresses that are the same in all processes, without a call.
     fn is_old_clock(instruction: &Instruction) -> bool {
         const PAGE: u64 = 0xffff_ffff_ff60_0000;
         const SIZE: u64 = 0x1000;
@@ -228,7 +228,7 @@ mod machine {
         }
     }
 
-    /// What is not surely another register counts as this one.
+    /// Unless it is surely another register, it counts as this one.
     fn writes_number(instruction: &Instruction) -> bool {
         let first = instruction.op0_register().full_register();
         let is_other = instruction.op0_kind() == OpKind::Register && first != Register::RAX && first != Register::None;
@@ -253,7 +253,7 @@ mod machine {
             && !matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test)
     }
 
-    /// Waiting, waking, and leaving the processor: what threads do who share memory.
+    /// Waiting, waking, and giving up the processor: what threads do that share memory.
     fn tells_nothing(number: u32) -> bool {
         const HARMLESS: [i64; 5] = [
             libc::SYS_futex,

@@ -1,4 +1,5 @@
-//! A folder's names, in little room: enough to say that a name is not among them, and that they are still the same.
+//! The names in a folder, in little memory: enough to say that a name is not among them, and whether they are still the
+//! same.
 
 use std::io;
 
@@ -11,11 +12,11 @@ use super::status::Status;
 use crate::bytes::digest::Digest;
 
 pub struct Listing {
-    /// Numbers made of the names, sorted: eight bytes each, where names would take forty.
+    /// Hashes of the names, sorted. Each has eight bytes, where a name would take forty.
     marks: Box<[u64]>,
-    /// Of the sorted names with their kinds.
+    /// The digest of the sorted names with their kinds.
     pub digest: Digest,
-    /// Of the same in the order in which the file system tells them.
+    /// The same in the order in which the file system lists them.
     pub order: Digest,
 }
 
@@ -62,7 +63,7 @@ impl Listing {
         }
     }
 
-    /// Surely not among the names. Where two names make the same number, it is not sure.
+    /// Whether a name is surely not there. If two names have the same hash, this is not sure.
     pub fn lacks(&self, name: &[u8]) -> bool {
         self.marks.binary_search(&mark(name)).is_err()
     }
@@ -83,11 +84,11 @@ fn digest(names: &[(Vec<u8>, Kind)]) -> Digest {
         text.extend_from_slice(name);
         text.push(0);
     }
-    // Not BLAKE3: a client looks by itself whether a folder lists the same.
+    // Not BLAKE3, because a client computes this digest itself.
     Digest(Sha256::digest(&text).into())
 }
 
-/// A listing does not tell programs from other files.
+/// A listing does not distinguish programs from other files.
 fn plain(kind: Kind) -> Kind {
     match kind {
         Kind::Program => Kind::File,
@@ -95,7 +96,7 @@ fn plain(kind: Kind) -> Kind {
     }
 }
 
-/// FNV-1a: short for short names. Who finds two names with one number gains a `stat`.
+/// FNV-1a, which is quick for short names. If somebody finds two names with one hash, this costs a `stat`.
 fn mark(name: &[u8]) -> u64 {
     let step = |mark: u64, byte: &u8| (mark ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
     name.iter().fold(0xcbf2_9ce4_8422_2325, step)

@@ -1,6 +1,6 @@
-//! Facts, and the world that they are held against: files, folders, variables and the processor, each looked at once.
+//! Facts, and the world with which they are compared: files, folders, variables and the processor, each looked at once.
 //!
-//! It knows accesses only as far as a driver's can be foretold (`diary`), and nothing of keys, entries and stores.
+//! The room knows accesses only to predict those of a driver (`diary`). It knows nothing of keys, entries and stores.
 
 pub mod dated;
 pub mod diary;

@@ -1,31 +1,31 @@
-//! Paths as facts hold them: relative to the command's own folder or to a base folder where the command named them so,
-//! so that two checkouts can share.
+//! Paths in the form that facts have. They are relative to the command's folder or to a base folder, if the command named
+//! them so. Then two checkouts can share the fact.
 //!
-//! Pure. Links and `..` are left alone: what a path leads to is the file system's to say, each time anew.
+//! Pure. Links and `..` are left alone: the file system resolves them, each time anew.
 
 use std::fmt;
 
 /// The longest path of a system call.
 pub const LONGEST: usize = 4096;
 
-/// What a path begins at.
+/// The start of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Root {
     Absolute,
-    /// Was given relative to the folder that the command began in.
+    /// It was given relative to the folder in which the command began.
     Folder,
-    /// Was given as a name that begins with the base folder's.
+    /// It was given as a name that begins with the base folder's.
     Base,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Path {
     pub root: Root,
-    /// Without a slash at its beginning, unless the root is `Absolute`. Ends with one if only a folder would do.
+    /// Without a slash at its beginning, unless the root is `Absolute`. With one at its end, if it must be a folder.
     pub rest: Vec<u8>,
 }
 
-/// Where a command is, and which folder's name does not matter.
+/// The command's folder, and the folder whose name does not matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     folder: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Both absolute. The root folder, and a base that is none, make no base.
+    /// Both are absolute. The root folder is not accepted as a base.
     pub fn new(folder: &[u8], base: Option<&[u8]>) -> Place {
         let plain = |path: &[u8]| trimmed(&tidy(path)).to_vec();
         let base = base.map(plain).filter(|base| base.len() > 1 && base[0] == b'/');
@@ -51,7 +51,7 @@ impl Place {
         self.base.as_deref()
     }
 
-    /// A path as a process gave it that is in the folder `at`.
+    /// A path as a process in the folder `at` gave it.
     pub fn path(&self, at: &Path, given: &[u8]) -> Path {
         if given.first() == Some(&b'/') {
             return self.rooted(tidy(given));
@@ -80,7 +80,7 @@ impl Place {
         }
     }
 
-    /// A resolved name, relative to where the command is if it lies there.
+    /// A resolved name, relative to the command's folder if it is below it.
     pub fn relative(&self, absolute: &[u8]) -> Path {
         match below(&self.folder, absolute) {
             Some(rest) => Path {
@@ -97,7 +97,7 @@ impl Place {
         match path.root {
             Root::Absolute => {}
             Root::Folder => name.extend_from_slice(&self.folder),
-            // An entry made with a base is not found without one: bases are part of what entries are found by.
+            // An entry that was made with a base is found only with a base: bases are part of the key.
             Root::Base => name.extend_from_slice(self.base.as_deref().unwrap_or(b"/no-base-folder")),
         }
         if path.root != Root::Absolute && !path.rest.is_empty() && !name.ends_with(b"/") {
@@ -112,7 +112,7 @@ impl Place {
         name
     }
 
-    /// For people: as it was given.
+    /// The path as it was given, for people.
     pub fn show(&self, path: &Path) -> String {
         let name = match path.root {
             Root::Folder if !path.rest.is_empty() => path.rest.clone(),
@@ -123,7 +123,7 @@ impl Place {
 }
 
 impl Path {
-    /// The folder that a command begins in.
+    /// The folder in which a command begins.
     pub fn here() -> Path {
         Path {
             root: Root::Folder,
@@ -144,7 +144,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// Without what leads nowhere: `//`, `/./`. `x/..` stays: x may be a link, or may not be there.
+/// Without parts that lead nowhere: `//`, `/./`. `x/..` stays: x may be a link, or may not exist.
 pub fn tidy(path: &[u8]) -> Vec<u8> {
     let mut tidied = Vec::with_capacity(path.len() + 1);
     if path.first() == Some(&b'/') {
@@ -157,14 +157,14 @@ pub fn tidy(path: &[u8]) -> Vec<u8> {
         tidied.extend_from_slice(part);
         tidied.push(b'/');
     }
-    // `x/` and `x/.` are refused where x is a file, which x is not.
+    // `x/` and `x/.` are refused if x is a file.
     if !path.ends_with(b"/") && !path.ends_with(b"/.") && tidied.len() > 1 {
         tidied.pop();
     }
     tidied
 }
 
-/// Without a slash at the end, unless that is all.
+/// Without a slash at the end, unless the path is `/`.
 pub fn trimmed(path: &[u8]) -> &[u8] {
     match path {
         [start @ .., b'/'] if !start.is_empty() => start,
@@ -172,14 +172,14 @@ pub fn trimmed(path: &[u8]) -> &[u8] {
     }
 }
 
-/// The folder that a name is in, and the name in it, if it has one: neither `..` nor a name that ends with a slash is one.
+/// The folder and the last name of a path, if it has one: neither `..` nor a name with a slash at its end is one.
 pub fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|b| *b == b'/')?;
     let (folder, name) = (&path[..at.max(1)], &path[at + 1..]);
     (!matches!(name, b"" | b"." | b"..")).then_some((folder, name))
 }
 
-/// What follows a folder's name in a path below it, or is it.
+/// The rest of a path after a folder's name, if it is below that folder, or is the folder.
 pub fn below<'a>(folder: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(folder)?;
     match rest {

@@ -1,23 +1,23 @@
-//! What a program can learn of this machine's processor by instructions that nobody sees: features, model, caches.
+//! What a program can learn about this machine's processor by instructions that are not seen: features, model, caches.
 //!
-//! It is a fact like a variable, so that entries and `--explain` know it by name. Machines with the same text have processors
-//! that no compiler tells apart.
+//! It is a fact like a variable, so that entries and `--explain` know it by name. Machines with the same text have
+//! processors that no compiler distinguishes.
 
 use std::sync::OnceLock;
 
 use crate::bytes::digest::Digest;
 
-/// Under this name facts have the processor among the variables: none can be called so.
+/// Facts have the processor under this name among the variables. No variable can have it.
 pub const PROCESSOR: &[u8] = b"=processor";
-/// A variable: commands that depend on the processor share results only where it says the same.
+/// A variable. Commands that depend on the processor share results only between machines where it has the same value.
 pub const NAMED: &[u8] = b"WAFCC_PROCESSOR";
 
-/// A short text, with what this user calls such machines.
+/// A short text, which includes the user's name for such machines.
 pub fn tell(name: Option<&[u8]>) -> Vec<u8> {
     static TOLD: OnceLock<String> = OnceLock::new();
     let told = TOLD.get_or_init(|| {
         let mut all = all();
-        // Programs may run on any, and results may tell on which.
+        // Programs may run on any processor, and results may depend on which one.
         all.sort();
         all.dedup();
         let model = all.first().map_or("", |processor| processor.model.as_str());
@@ -31,14 +31,14 @@ pub fn tell(name: Option<&[u8]>) -> Vec<u8> {
 }
 
 /// Whether a word of a command line asks for this machine's processor: `-march=native`, `-mcpu=native+crypto`,
-/// `-Wa,-march=native`. A word too many costs nothing on one machine.
+/// `-Wa,-march=native`. Accepting too many words costs nothing on one machine.
 pub fn is_asked_by(word: &[u8]) -> bool {
     const SEPARATORS: &[u8] = b"=,:+ ";
     word.split(|byte| SEPARATORS.contains(byte))
         .any(|part| part == b"native")
 }
 
-/// Whether a file tells gcc or clang of further options: what these are is not known here.
+/// Whether a file gives gcc or clang further options, which are not known here.
 pub fn may_be_asked_by(file: &[u8]) -> bool {
     file.ends_with(b"specs") || file.ends_with(b".cfg") || file.ends_with(b".spec")
 }
@@ -56,7 +56,7 @@ mod machine {
     use super::Processor;
 
     const EXTENDED: u32 = 0x8000_0000;
-    /// Leaves without what a processor calls itself, how many there are, and how warm they are.
+    /// The leaves that are read, without those about the processor's own number, the number of processors, and temperature.
     const PLAIN: [u32; 10] = [
         2,
         0x19,
@@ -69,12 +69,12 @@ mod machine {
         EXTENDED + 7,
         EXTENDED + 0x21,
     ];
-    /// Those that have parts.
+    /// The leaves that have subleaves.
     const DIVIDED: [(u32, u32); 6] = [(7, 4), (0x0d, 2), (0x14, 2), (0x1d, 2), (0x1e, 2), (0x24, 2)];
     const MOST_CACHES: u32 = 16;
     const OWN_STATE: u32 = 1 << 27;
 
-    /// Each may be of another kind; a thread of its own visits them.
+    /// The processors may be of different kinds. A separate thread visits each of them.
     pub fn all() -> Vec<Processor> {
         let visit = || {
             let Ok(allowed) = rustix::thread::sched_getaffinity(None) else {
@@ -110,7 +110,7 @@ mod machine {
         let is_there = |leaf: u32| leaf <= if leaf < EXTENDED { first.eax } else { extended.eax };
         add(first);
         let one = ask(1);
-        // Its number, and how many share its cache, differ from one to the next.
+        // Its own number, and how many processors share its cache, differ between processors.
         let ebx = one.ebx & 0xffff;
         add(CpuidResult { ebx, ..one });
         for leaf in PLAIN.into_iter().filter(|leaf| is_there(*leaf)) {
@@ -119,7 +119,7 @@ mod machine {
         for (leaf, parts) in DIVIDED.into_iter().filter(|(leaf, _)| is_there(*leaf)) {
             for part in 0..parts {
                 let found = __cpuid_count(leaf, part);
-                // How much room the state takes that is in use.
+                // The size of the state that is in use.
                 let ebx = if leaf == 0x0d { 0 } else { found.ebx };
                 add(CpuidResult { ebx, ..found });
             }
@@ -130,7 +130,7 @@ mod machine {
                 if cache.eax & 0x1f == 0 {
                     break;
                 }
-                // Without how many share it.
+                // Without the number of processors that share it.
                 let eax = cache.eax & 0x3fff;
                 add(CpuidResult { eax, ..cache });
             }
@@ -173,7 +173,7 @@ mod machine {
 mod machine {
     use super::Processor;
 
-    /// What the kernel tells of each, and which features it lets programs use.
+    /// What the kernel reports about each processor, and which features it lets programs use.
     pub fn all() -> Vec<Processor> {
         const TOLD: [&str; 6] = [
             "CPU implementer",

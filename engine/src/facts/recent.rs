@@ -1,7 +1,7 @@
-//! A map that keeps what was used lately, and never more than its room.
+//! A map that keeps what was used lately, with a limited size.
 //!
-//! Two generations instead of a list of uses: what was not asked for while half the room filled up goes. Shared by threads:
-//! each key has its shard.
+//! It has two generations instead of a list of uses. A value that is not used while half of the room fills up is dropped.
+//! Threads share it: each key belongs to a shard.
 
 use std::hash::{BuildHasher, Hash};
 use std::mem;
@@ -13,7 +13,7 @@ const SHARDS: usize = 16;
 
 pub struct Recent<K, V> {
     shards: [Mutex<Generations<K, V>>; SHARDS],
-    /// Of one generation of one shard.
+    /// The room of one generation of one shard.
     room: usize,
 }
 
@@ -38,7 +38,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Recent<K, V> {
 
     fn shard(&self, key: &K) -> MutexGuard<'_, Generations<K, V>> {
         let number = FxBuildHasher.hash_one(key) as usize % SHARDS;
-        // Nothing in here is ever half changed.
+        // A panic leaves no value here half changed.
         self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
     }
 

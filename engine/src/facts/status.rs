@@ -1,17 +1,17 @@
-//! What the file system says of a file without its content being read, and when it can be trusted to say so.
+//! What the file system reports about a file without its content being read, and when this can be trusted.
 
 use rustix::fs::{FileType, Stat};
 
 use super::fact::Kind;
 
-/// A moment by the clock that the kernel stamps files with.
+/// A moment on the clock with which the kernel stamps files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {
     pub seconds: i64,
     pub nanoseconds: u32,
 }
 
-/// Whatever is written to the file from a moment on shows in this, if the moment is later than its `changed`.
+/// The status of a file. A write after a given moment changes it, if that moment is later than `changed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
     pub device: u64,
@@ -19,14 +19,14 @@ pub struct Status {
     pub size: u64,
     pub mode: u32,
     pub links: u64,
-    /// When the content was written, as its owner likes it.
+    /// When the content was written. The file's owner can set this time.
     pub written: Stamp,
-    /// When anything of it changed, as the kernel knows it.
+    /// When anything of the file changed, according to the kernel.
     pub changed: Stamp,
 }
 
 impl Stamp {
-    /// By the coarse clock, as the stamps of files are: a file that is written to from now on has no earlier stamp.
+    /// The present, by the coarse clock, like the stamps of files. A write from now on has no earlier stamp.
     pub fn now() -> Stamp {
         Stamp::of_clock(libc::CLOCK_REALTIME_COARSE)
     }
@@ -42,11 +42,11 @@ impl Stamp {
         }
     }
 
-    /// Waits until whatever was stamped before is older than now.
+    /// Waits until all earlier stamps are in the past.
     pub fn wait_for_next() {
-        // Since Linux 6.13 a file that somebody has looked at is stamped by the fine clock, which is ahead of the coarse one.
+        // Since Linux 6.13, a file whose status was read is stamped by the fine clock, which is ahead of the coarse one.
         let start = Stamp::of_clock(libc::CLOCK_REALTIME);
-        // A clock that is set back meanwhile keeps nobody.
+        // If the clock is set back meanwhile, the wait still ends.
         for _ in 0..50 {
             if Stamp::now() > start {
                 return;
@@ -55,7 +55,7 @@ impl Stamp {
         }
     }
 
-    /// Earlier than a moment of the clock, even if whole seconds are all that the file system keeps.
+    /// Earlier than a moment of the clock, even if the file system keeps whole seconds only.
     pub fn is_before(self, moment: Stamp) -> bool {
         if self.nanoseconds == 0 {
             self.seconds < moment.seconds
@@ -73,13 +73,13 @@ impl Stamp {
 }
 
 impl Status {
-    /// Was left alone from the moment on. The time of the content does not count: it can be set to anything, but not without
-    /// a change of the other.
+    /// Whether the file was left alone from this moment on. The time of the content does not count: it can be set to any
+    /// value, but not without a change of the other one.
     pub fn is_older(&self, moment: Stamp) -> bool {
         self.changed.is_before(moment)
     }
 
-    /// By which it is told from other files; see `Access::identity`.
+    /// The file's identity; see `Access::identity`.
     pub fn identity(&self) -> u64 {
         crate::observe::access::identity(self.device, self.inode)
     }

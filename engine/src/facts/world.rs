@@ -1,7 +1,8 @@
-//! What is there now: the state of files and folders, with what was learned of them before, as long as it surely holds.
+//! The present state of files and folders, and what was learned of them before, as long as that surely holds.
 //!
-//! A `World` lives as long as the engine and is shared by threads. It keeps the digests of files and the names in folders,
-//! known by device, inode, size and both times. What was changed in the tick of the clock in which it was read, or later, may
+//! A `World` lives as long as the engine, and threads share it. It keeps the digests of files and the names in folders,
+//! known by device, inode, size and both times. A file that was changed in the tick of the clock in which it was read, or
+//! later, may change again without a new stamp, so it is not kept. A `View` is the world as one command finds it.
 //! change again without a trace: it is not kept. A `View` is the world as one command would find it.
 
 use std::hash::{BuildHasher, RandomState};
@@ -26,7 +27,7 @@ use super::status::{Stamp, Status};
 use crate::bytes::digest::Digest;
 use crate::observe::known_programs::Family;
 
-/// How much a world remembers; some 200 bytes per file, and eight per name in a folder.
+/// How much a world remembers: some 200 bytes per file, and eight per name in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
     pub files: usize,
@@ -46,19 +47,19 @@ type Identity = (u64, u64);
 
 pub struct World {
     digests: Recent<Identity, (Status, Digest)>,
-    /// Whether files have compilers compare when others were written.
+    /// Whether files make compilers compare the times of other files.
     dated: Recent<Identity, (Status, bool)>,
-    /// What programs and libraries can do by instructions of their own.
+    /// What programs and libraries can do by their own instructions.
     instructions: Recent<Identity, (Status, Findings)>,
-    /// Whether programs have what those of a family have in them, for the family that was asked for last.
+    /// Whether programs have the marks of a family, for the family that was asked for last.
     marks: Recent<Identity, (Status, &'static Family, bool)>,
     folders: Recent<Identity, (Status, Arc<Listing>)>,
-    /// Paths of what was a link when it was last looked at, by their hashes: no more than a hint.
+    /// Hashes of paths that were links when they were last looked at. This is only a hint.
     links: Recent<u64, ()>,
     hasher: RandomState,
 }
 
-/// File systems that stamp every change by this machine's clock and tell names by their bytes. On others (the network's,
+/// File systems that stamp every change by this machine's clock, and compare names byte by byte. On others (the network's,
 /// /proc, FUSE, FAT) nothing is remembered, and names are looked up one by one.
 const TRUSTED: [u32; 6] = [
     0x0000_ef53, // ext2, ext3, ext4
@@ -68,15 +69,15 @@ const TRUSTED: [u32; 6] = [
     0x794c_7630, // overlay
     0xf2f5_2010, // f2fs
 ];
-/// Of a folder in which `A` is `a`, from linux/fs.h.
+/// The flag of a folder for which `A` is `a`, from linux/fs.h.
 const CASEFOLD: u32 = 0x4000_0000;
-/// A folder that changes all the time, as one of objects does, is read anew more often than it pays.
+/// A folder that changes all the time, such as one of objects, would be read too often.
 const QUIET_SECONDS: i64 = 2;
-/// No compiler reads one that is longer.
+/// Compilers read no larger source.
 const LONGEST_SOURCE: u64 = 1 << 30;
-/// No program is, either.
+/// No program is larger.
 const LARGEST_PROGRAM: u64 = 1 << 28;
-/// So often a file may change under our eyes.
+/// How often a file may change while we read it.
 const ATTEMPTS: usize = 3;
 
 impl World {
@@ -92,7 +93,8 @@ impl World {
         }
     }
 
-    /// Of what a path leads to. What was a link once likely still is, and not looked at itself.
+    /// The status of what the path leads to. What was a link once is likely to be one still, so the link itself is not
+    /// looked at.
     fn status(&self, path: &[u8], files: &mut FileView) -> Result<Status, Errno> {
         let key = self.hasher.hash_one(path);
         if self.links.get(&key).is_some() {
@@ -104,7 +106,7 @@ impl World {
         files.status(path)
     }
 
-    /// Of a plain file at a path of which this is the status, with the status that the content had.
+    /// The digest of a plain file with this status, together with the status that the content had.
     pub fn digest(&self, path: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
         match self.digests.get(&(status.device, status.inode)) {
             Some((known, digest)) if known == *status => Ok((known, digest)),
@@ -112,7 +114,7 @@ impl World {
         }
     }
 
-    /// What a plain file holds that stands where an output is to be, if it has this size, these rights, and no other name.
+    /// The content of a plain file in an output's place, if it has this size, this mode, and no other name.
     pub fn digest_of_output(&self, path: &std::path::Path, size: u64, mode: u32) -> Option<Digest> {
         let path = path.as_os_str().as_bytes();
         let status = status_of_name(path).ok()?;
@@ -125,7 +127,7 @@ impl World {
     }
 
     fn read_digest(&self, path: &[u8]) -> io::Result<(Status, Digest)> {
-        // Not blocking: it may have become a pipe meanwhile.
+        // Non-blocking, because it may have become a pipe meanwhile.
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         for _ in 0..ATTEMPTS {
             let file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
@@ -146,7 +148,7 @@ impl World {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// What a program or library of this status can do by instructions of its own; of one that cannot be read that is not known.
+    /// What a program or library with this status can do by its own instructions. If it cannot be read, this is not known.
     pub fn instructions(&self, path: &[u8], status: &Status) -> Option<Findings> {
         match self.instructions.get(&(status.device, status.inode)) {
             Some((known, found)) if known == *status => Some(found),
@@ -167,7 +169,7 @@ impl World {
         Ok(Some(found))
     }
 
-    /// Whether a program of this status is of a family, by what is in its file; one that cannot be read is not.
+    /// Whether the file of a program with this status has the marks of a family. If it cannot be read, it has none.
     pub fn is_marked(&self, path: &[u8], status: &Status, family: &'static Family) -> bool {
         match self.marks.get(&(status.device, status.inode)) {
             Some((known, asked, is_marked)) if known == *status && asked == family => is_marked,
@@ -190,7 +192,7 @@ impl World {
         Ok(is_marked)
     }
 
-    /// A plain file, if it is the one of this status still, and whether a later change would show.
+    /// Opens a plain file, if it still has this status. Also says whether a later change would show.
     fn read_whole(&self, path: &[u8], status: &Status) -> io::Result<(Option<Vec<u8>>, bool)> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mut file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
@@ -202,7 +204,7 @@ impl World {
         Ok((is_same.then_some(bytes), is_lasting))
     }
 
-    /// Whether a plain file of this status has a compiler compare when files were written; one that cannot be read does.
+    /// Whether a plain file with this status makes a compiler compare the times of files. If it cannot be read, it does.
     pub fn compares_times(&self, path: &[u8], status: &Status) -> bool {
         match self.dated.get(&(status.device, status.inode)) {
             Some((known, compares)) if known == *status => compares,
@@ -223,7 +225,7 @@ impl World {
         Ok(compares)
     }
 
-    /// A folder's names, if they can be told from its status: kept ones, or read now.
+    /// A folder's names, if its status shows each change: names that were kept, or read now.
     pub fn names(&self, path: &[u8], status: &Status) -> Option<Arc<Listing>> {
         match self.folders.get(&(status.device, status.inode)) {
             Some((known, listing)) if known == *status => Some(listing),
@@ -235,7 +237,7 @@ impl World {
     fn read_names(&self, path: &[u8]) -> io::Result<Option<Arc<Listing>>> {
         let (folder, start) = (open_folder(path)?, Stamp::now());
         let before = Status::from(fs::fstat(&folder)?);
-        // A folder that may not be searched lets nobody know what it lacks.
+        // In a folder that may not be searched, nothing can be said about missing names.
         let is_searched = fs::accessat(CWD, path, fs::Access::EXEC_OK, AtFlags::empty()).is_ok();
         if !before.is_older(start) || !is_searched || !is_trusted(&folder) || folds_case(&folder) {
             return Ok(None);
@@ -249,7 +251,7 @@ impl World {
         Ok(Some(listing))
     }
 
-    /// So many files and folders are remembered.
+    /// How many files and folders are remembered.
     pub fn size(&self) -> (usize, usize) {
         (self.digests.len(), self.folders.len())
     }
@@ -274,13 +276,13 @@ fn folds_case(folder: impl AsFd) -> bool {
     fs::ioctl_getflags(folder).is_ok_and(|flags| flags.bits() & CASEFOLD != 0)
 }
 
-/// The world at one moment, as one command would find it.
+/// The world at one moment, as one command finds it.
 pub struct View<'w> {
     world: &'w World,
     files: FileView,
     pub place: &'w Place,
     pub environment: &'w Environment,
-    /// The names of the folder that was asked for last: absences come folder by folder.
+    /// The names of the folder that was asked for last. Absences are grouped by folder.
     last: (Vec<u8>, FolderNames),
     /// Folders in the order in which an entry names them.
     numbers: Vec<Identity>,
@@ -307,12 +309,12 @@ impl<'w> View<'w> {
         }
     }
 
-    /// For the next request of those that were there when it began.
+    /// The files that were seen, for the next request of those that had arrived when the view began.
     pub fn end(self) -> FileView {
         self.files
     }
 
-    /// Of what the path leads to.
+    /// The status of what the path leads to.
     pub fn status(&mut self, path: &Path) -> Result<Status, Errno> {
         self.place.write(path, &mut self.name);
         self.files.status(&self.name)
@@ -323,7 +325,7 @@ impl<'w> View<'w> {
         self.files.status_of_name(&self.name)
     }
 
-    /// Of a plain file's content.
+    /// The digest of a plain file's content.
     pub fn digest(&mut self, path: &Path) -> Result<(Status, Digest), Errno> {
         self.place.write(path, &mut self.name);
         let status = self.world.status(&self.name, &mut self.files)?;
@@ -334,12 +336,12 @@ impl<'w> View<'w> {
         found.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
-    /// The same of a file of which the status is known.
+    /// The same for a file whose status is known.
     pub fn digest_of(&self, name: &[u8], status: &Status) -> io::Result<(Status, Digest)> {
         self.world.digest(name, status)
     }
 
-    /// Whether a file that was read has a compiler compare when files were written.
+    /// Whether a file that was read makes a compiler compare the times of files.
     pub fn compares_times(&mut self, path: &Path) -> bool {
         self.place.write(path, &mut self.name);
         match self.world.status(&self.name, &mut self.files) {
@@ -348,7 +350,7 @@ impl<'w> View<'w> {
         }
     }
 
-    /// What a program or library can do by instructions of its own.
+    /// What a program or library can do by its own instructions.
     pub fn instructions(&mut self, path: &Path) -> Option<Findings> {
         self.place.write(path, &mut self.name);
         let status = self.world.status(&self.name, &mut self.files).ok()?;
@@ -358,7 +360,7 @@ impl<'w> View<'w> {
             .then(|| self.world.instructions(&self.name, &status))?
     }
 
-    /// Whether a program is of a family, by what is in its file.
+    /// Whether a program's file has the marks of a family.
     pub fn is_marked(&mut self, program: &[u8], family: &'static Family) -> bool {
         match self.files.status(program) {
             Ok(status) if status.kind().is_plain() => self.world.is_marked(program, &status, family),
@@ -366,7 +368,7 @@ impl<'w> View<'w> {
         }
     }
 
-    /// Whether each change of a file with this status shows in that.
+    /// Whether each change of a file with this status changes the status.
     pub fn is_stamped(&mut self, name: &[u8], status: &Status) -> bool {
         if let Some((_, is_trusted)) = self.devices.iter().find(|(device, _)| *device == status.device) {
             return *is_trusted;
@@ -376,7 +378,7 @@ impl<'w> View<'w> {
         is_trusted
     }
 
-    /// Whether a name that a folder lacks would be among those that it lists, for a client that lists it.
+    /// Whether a list of the folder, made by a client, would show a name that is missing now.
     pub fn shows_lack(&mut self, folder: &[u8], name: &[u8]) -> bool {
         match self.files.folder_names(folder, self.world) {
             FolderNames::Missing => true,
@@ -388,7 +390,7 @@ impl<'w> View<'w> {
         }
     }
 
-    /// Nothing is there, not even a link that leads nowhere if links are not followed.
+    /// Whether nothing is there; if links are not followed, not even a link that leads nowhere.
     pub fn lacks(&mut self, path: &Path, follows: bool) -> Result<(), Kind> {
         self.place.write(path, &mut self.name);
         let slashes = self.name.iter().rev().take_while(|b| **b == b'/').count();
@@ -419,7 +421,7 @@ impl<'w> View<'w> {
         }
     }
 
-    /// A folder's names and kinds, read now or known to be the same as then.
+    /// A folder's names and kinds, read now or known to be unchanged.
     pub fn listing(&mut self, path: &Path) -> Result<Arc<Listing>, Errno> {
         let status = self.status(path)?;
         if let Some(listing) = self.world.names(&self.name, &status) {
@@ -445,7 +447,7 @@ impl<'w> View<'w> {
         self.files.real(folder)
     }
 
-    /// With what opening it for reading fails, if it does.
+    /// The error when the file is opened for reading, if there is one.
     pub fn refusal(&mut self, path: &Path, opens: bool) -> Option<Errno> {
         self.place.write(path, &mut self.name);
         if opens {
@@ -461,7 +463,7 @@ impl<'w> View<'w> {
         self.numbers.clear();
     }
 
-    /// The same number for the same folder, by whatever path it was reached; in the order in which they come.
+    /// The number of a folder, the same by whatever path it was reached. Folders are numbered in order of appearance.
     pub fn number(&mut self, status: &Status) -> u32 {
         let identity = (status.device, status.inode);
         let known = self.numbers.iter().position(|known| *known == identity);

@@ -13,7 +13,7 @@ use super::regular;
 /// The engine's version, which is also part of every name below.
 pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
-/// What `sun_path` holds, less its terminating zero.
+/// The bytes that fit into `sun_path`, without its terminating zero.
 const SOCKET_PATH_CAP: usize = 107;
 
 #[derive(Debug, Clone)]
@@ -24,7 +24,7 @@ pub struct Folder {
 const JOBS: &str = "jobs-";
 
 impl Folder {
-    /// Where the environment says that it is; nothing is made or checked yet.
+    /// The folder that the environment names. Nothing is made or checked yet.
     pub fn from_environment() -> Folder {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let path = if let Some(path) = set("WAFD_RUNTIME_DIR") {
@@ -60,7 +60,7 @@ impl Folder {
         self.check()
     }
 
-    /// The folder is ours alone, and its socket's name fits into a socket's address.
+    /// Whether the folder belongs to this user alone, and its socket's name fits into a socket's address.
     pub fn check(&self) -> Result<(), String> {
         let shown = self.path.display();
         let found = fs::symlink_metadata(&self.path).map_err(|e| format!("runtime folder {shown}: {e}"))?;
@@ -80,7 +80,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Its socket's name does not fit into a socket's address.
+    /// Whether the name of its socket is too long for a socket's address.
     pub fn is_too_long(&self) -> bool {
         self.socket().as_os_str().as_bytes().len() > SOCKET_PATH_CAP
     }
@@ -97,12 +97,12 @@ impl Folder {
         self.file("sock")
     }
 
-    /// What `wafcc` has found out for the next call with these variables.
+    /// The card: what `wafcc` has found out for the next call with these variables.
     pub fn card(&self, variables: u64) -> PathBuf {
         self.file(&format!("card-{variables:016x}"))
     }
 
-    /// Why `wafcc` could not reach the engine, as long as that was a short time ago.
+    /// The note that says why `wafcc` could not reach the engine, as long as that was a short time ago.
     pub fn trouble(&self) -> PathBuf {
         self.file("trouble")
     }
@@ -119,12 +119,12 @@ impl Folder {
         self.file("tcp")
     }
 
-    /// The fifo of a jobserver, by a number of its own.
+    /// The fifo of a jobserver; each has a number of its own.
     pub fn jobserver(&self, number: u64) -> PathBuf {
         self.file(&format!("{JOBS}{number}"))
     }
 
-    /// What the names of all those begin with.
+    /// The beginning of the names of all these fifos.
     pub fn jobserver_prefix() -> String {
         format!("wafd-{ENGINE}.{JOBS}")
     }
@@ -139,27 +139,27 @@ impl Folder {
         self.file("trial")
     }
 
-    /// A page that leads to that of the dashboard with this process.
+    /// A page that redirects to the dashboard's page of this process.
     pub fn door(&self, process: u32) -> PathBuf {
         self.file(&format!("dashboard-{process}.html"))
     }
 
-    /// What trials have shown.
+    /// The verdicts of trials.
     pub fn verdicts(&self) -> PathBuf {
         self.file("verdicts")
     }
 
-    /// Where parked programs send what they would exec.
+    /// The socket to which parked programs send what they would exec.
     pub fn route(&self) -> PathBuf {
         self.file("route")
     }
 
-    /// Where a parked driver asks that is told how its parts ended; the number is its own.
+    /// The socket at which a parked driver asks when it is told how its parts ended. Each has a number of its own.
     pub fn answering(&self, number: u64) -> PathBuf {
         self.file(&format!("desk{number}"))
     }
 
-    /// A link that leads to the store that the engine here keeps.
+    /// A link to the store that the engine of this folder keeps.
     pub fn store(&self) -> PathBuf {
         self.file("store")
     }
@@ -172,7 +172,7 @@ impl Folder {
         self.file("log.old")
     }
 
-    /// What the token file says: port and token.
+    /// The content of the token file: port and token.
     pub fn read_token(&self) -> io::Result<(u16, String)> {
         let text = regular::read_to_string(&self.token())?;
         let parsed = text.trim_end().split_once(' ');

@@ -9,7 +9,7 @@ pub fn write(out: &mut impl Write, record: &Record<'_>) -> io::Result<()> {
     writeln!(out, "{} {:5} {}", now(), record.level(), record.args())
 }
 
-/// By libc, which knows the time zone; a crate for it takes longer to compile than all of ours.
+/// Uses libc, which knows the time zone. A crate for it takes longer to compile than our own code.
 fn now() -> String {
     let mut text = [0u8; 32];
     // SAFETY: libc writes within the buffers that it is given; strftime ends what it writes with a zero.

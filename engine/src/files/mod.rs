@@ -1,4 +1,5 @@
-//! Files of our own: the runtime folder, how a file is opened safely, the lines of a log. It does not know what stands in them.
+//! Files of our own: the runtime folder, how a file is opened safely, the lines of a log. The room does not know what the
+//! files contain.
 
 pub mod folder;
 pub mod logbook;

@@ -1,7 +1,7 @@
-//! Opens files that are to be regular ones of this user, and nothing else: a FIFO, a socket or a device in their place
-//! could have us wait for ever, and another user's file, or one behind a link, could tell us anything.
+//! Opens regular files of this user, and nothing else. A FIFO, a socket or a device in their place could block for ever. A
+//! file of another user, or behind a link, could contain anything.
 //!
-//! What is something else is an error that names it, and so a miss where a file of the store was wanted.
+//! Anything else is an error that names the file. If a file of the store was wanted, that is a miss.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -11,16 +11,16 @@ use std::path::Path;
 
 use rustix::fs::{openat, Mode, OFlags};
 
-/// An engine's own files are not larger, but for those of the store, whose readers have limits of their own.
+/// Limit for an engine's own files. Those of the store have readers with limits of their own.
 const CAP: u64 = 64 << 20;
 
-/// Where a file of ours is to be made: what else is there has to go, but for a folder, and what is ours becomes open to us. For
-/// folders of ours alone.
+/// Makes room for a file of ours. Anything else at its path is removed, unless it is a folder, and a file of ours gets
+/// readable and writable for its owner. To be used in folders that belong to us alone.
 pub fn make_way(path: &Path) {
     let Ok(found) = fs::symlink_metadata(path) else {
         return;
     };
-    // The next call tells why it is not so.
+    // If this fails, the next call reports why.
     if !found.is_file() {
         let _ = fs::remove_file(path);
     } else if found.mode() & OPEN != OPEN {
@@ -28,20 +28,20 @@ pub fn make_way(path: &Path) {
     }
 }
 
-/// To be read and written by its owner.
+/// Opens for reading and writing by its owner.
 const OPEN: u32 = 0o600;
 
-/// A file of ours, to be read.
+/// Opens a file of ours for reading.
 pub fn open(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().read(true), path)
 }
 
-/// A file of ours, made if it is not there, to be written to at its end.
+/// Opens a file of ours for appending, and makes it if it is not there.
 pub fn append(path: &Path) -> io::Result<File> {
     open_with(OpenOptions::new().append(true).create(true), path)
 }
 
-/// A file of ours whose content means nothing, made if it is not there.
+/// Opens a file of ours whose content has no meaning, and makes it if it is not there.
 pub fn open_lock(path: &Path) -> io::Result<File> {
     open_with(
         OpenOptions::new().read(true).write(true).create(true).truncate(false),
@@ -49,7 +49,7 @@ pub fn open_lock(path: &Path) -> io::Result<File> {
     )
 }
 
-/// With what the options say besides; what is made is for this user alone.
+/// Opens with further options. A new file is for this user alone.
 pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let file = options
         .mode(OPEN)
@@ -58,13 +58,13 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     checked(file)
 }
 
-/// A file of ours in a folder, to be read.
+/// Opens a file of ours in a folder for reading.
 pub fn open_at(folder: impl AsFd, name: &str) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     checked(openat(folder, name, flags, Mode::empty())?.into())
 }
 
-/// A file that its user names, wherever links lead and whoever has it; only, it does not have us wait.
+/// Opens a file that its user names, behind any links and with any owner, without blocking.
 pub fn open_named(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -76,7 +76,7 @@ pub fn open_named(path: &Path) -> io::Result<File> {
     }
 }
 
-/// All that a file of ours holds.
+/// The whole content of a file of ours.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let size = open(path)?.take(CAP + 1).read_to_end(&mut bytes)?;

@@ -1,7 +1,7 @@
-//! What an observed command did that its result may depend on, in the order in which each process did it.
+//! The accesses of an observed command on which its result may depend, in the order in which each process made them.
 //!
-//! Paths are as the process gave them: relative ones belong to the folder in which it was, and neither links nor `..` are
-//! resolved. A process of which no `Begin` is told (a fork) has absolute paths only.
+//! Paths are as the process gave them. Relative paths refer to the folder of the process, and neither links nor `..` are
+//! resolved. A process without a `Begin` (a fork) has absolute paths only.
 
 pub type Bytes = Vec<u8>;
 
@@ -11,18 +11,18 @@ pub struct Access {
     pub what: What,
     /// 0, or the `errno` with which it failed.
     pub error: u16,
-    /// Of what was found: of a file as `identity` makes it, of a link's target or a resolved path as `identity_of_text`. 0 if
-    /// that is not known.
+    /// The identity of what was found: of a file as `identity` makes it, of a link's target or a resolved path as
+    /// `identity_of_text` does. 0 if it is not known.
     pub identity: u64,
 }
 
-/// Tells one file from another: the other side of `wafpark_identity` in `engine/park/record.c`.
+/// A number that differs between files: the other side of `wafpark_identity` in `engine/park/record.c`.
 pub fn identity(device: u64, inode: u64) -> u64 {
     let mixed = inode.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ device.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
     mixed.max(1)
 }
 
-/// Tells one text from another: FNV-1a, as in `wafpark_digest`.
+/// A number that differs between texts: FNV-1a, as in `wafpark_digest`.
 pub fn identity_of_text(text: &[u8]) -> u64 {
     let step = |digest: u64, byte: &u8| (digest ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     text.iter().fold(0xcbf2_9ce4_8422_2325, step).max(1)
@@ -30,15 +30,15 @@ pub fn identity_of_text(text: &[u8]) -> u64 {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// A program begins in this process; an `Execute` came before, unless the command begins with it.
+    /// A program begins in this process. An `Execute` comes before, unless the command begins with it.
     Begin {
         program: Bytes,
         folder: Bytes,
         parent: u32,
-        /// By the second witness, which sees all calls of the kernel and no variables.
+        /// The second witness observes it, which sees all system calls and no variables.
         is_traced: bool,
     },
-    /// It executes this program, itself or in a child that it makes for that.
+    /// The process executes this program, itself or in a child that it makes for this.
     Execute {
         path: Bytes,
     },
@@ -81,15 +81,16 @@ pub enum What {
     },
     /// It asks in which folder it is.
     Locate,
-    /// A path that it gave by a descriptor, or in a fork, is told as an absolute one, and is meant for this folder only.
+    /// The program gave a path by a descriptor, or in a fork. It is recorded as an absolute path, and is right for this
+    /// folder only.
     Anchor,
     /// It asks for the time.
     Time,
-    /// It makes a date of a time; compilers do so only to write it into their results.
+    /// It converts a time to a date. Compilers do so only to write it into their results.
     Date,
     /// It asks for randomness.
     Random,
-    /// It asks how long it, or the machine, runs, or how busy that is.
+    /// It asks how long it or the machine has run, or how busy the machine is.
     Measure,
     /// It asks for the number of a process.
     Number,
@@ -104,7 +105,7 @@ pub enum What {
     Make {
         path: Bytes,
     },
-    /// It did something that cannot be observed, for this reason: nothing is known of the command.
+    /// It did something that cannot be observed, for this reason. So nothing is known of the command.
     Blind {
         why: &'static str,
     },
@@ -145,10 +146,10 @@ impl What {
 pub struct Mode {
     pub reads: bool,
     pub writes: bool,
-    /// It is made if it is not there.
+    /// The file is made if it is not there.
     pub creates: bool,
-    /// It is made, or the opening fails.
+    /// The file is made, or the opening fails.
     pub exclusive: bool,
-    /// What it held is gone.
+    /// The previous content is removed.
     pub truncates: bool,
 }

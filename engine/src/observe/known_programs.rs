@@ -1,38 +1,39 @@
-//! What is known of programs: which of the things that they are seen to do cannot show in what they make. By the names of
-//! their files. A program that is not in the table, or has none of its family's marks, is a stranger: all that it does counts.
+//! What is known of programs: which of their actions cannot show in what they make. Programs are looked up by file name.
+//! For a program that is not in the table, or has none of its family's marks, every access counts.
 
 use super::access::Bytes;
 
-/// When the clock and random numbers do not show in what a program makes: it seeds with them, or measures.
+/// When uses of the clock and of random numbers do not show in what a program makes: it seeds tables, or measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seeds {
     Never,
-    /// Before it opens the first file: its script, or what it needs to read one.
+    /// Until it opens its first file: its script, or a file that it needs to read one.
     First,
     Always,
 }
 
-/// When it goes by how old or large a file is that it opens, or by its rights: these are told to whoever opens it.
+/// When the results may depend on the age, size or mode of a file that the program opens. A program can read these from an
+/// open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     Never,
-    /// If it is not told to leave them out.
+    /// Unless an option tells it to leave them out.
     Archived,
     Always,
 }
 
-/// Why nothing is known of those whose calls nobody sees.
+/// The reason why nothing is known of programs whose calls are not seen.
 pub const OWN_CALLS: &str = "it makes system calls of its own";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramRules {
     pub seeds: Seeds,
     pub times: Times,
-    /// It looks at things only for what they are, if times make no difference to it.
+    /// It looks only at the kind of things, if times make no difference to it.
     pub looks: bool,
-    /// Neither its results nor the names of its temporary files make a difference to it.
+    /// Its results and the names of its temporary files make no difference to it.
     pub compiles: bool,
-    /// It knows of variables by asking for them one by one.
+    /// It reads variables only one by one, by name.
     pub asks: bool,
     /// It may read its standard input.
     pub listens: bool,
@@ -46,7 +47,7 @@ pub const UNKNOWN: ProgramRules = ProgramRules {
     asks: false,
     listens: true,
 };
-/// Random numbers are for names of temporary files and of sections; see docs/cacheable.md.
+/// Random numbers are used for the names of temporary files and of sections; see docs/cacheable.md.
 pub const COMPILER: ProgramRules = ProgramRules {
     seeds: Seeds::Always,
     times: Times::Never,
@@ -55,7 +56,7 @@ pub const COMPILER: ProgramRules = ProgramRules {
     asks: true,
     listens: false,
 };
-/// As compilers are, but that it may be told to write a random number, and for some systems the time.
+/// Like a compiler, except that an option can make it write a random number and, for some systems, the time.
 const LINKER: ProgramRules = ProgramRules {
     seeds: Seeds::Never,
     ..COMPILER
@@ -65,39 +66,40 @@ const ARCHIVER: ProgramRules = ProgramRules {
     compiles: false,
     ..LINKER
 };
-/// Makes something of what is in files.
+/// Programs that compute something from the content of files.
 const READER: ProgramRules = ProgramRules {
     times: Times::Never,
     looks: true,
     asks: true,
     ..UNKNOWN
 };
-/// Has all variables, and may ask for anything in its own words.
+/// Programs that get all variables, and may ask for anything by system calls of their own.
 pub const SCRIPT: ProgramRules = ProgramRules {
     looks: false,
     asks: false,
     ..READER
 };
-/// Chooses at random how it lays out its tables, and has a module that asks for the time when it is loaded.
+/// It uses randomness for the layout of its tables, and has a module that reads the time when it is loaded.
 const PYTHON: ProgramRules = ProgramRules {
     seeds: Seeds::First,
     ..SCRIPT
 };
 
-/// Its runtime seeds its tables, and measures all the time; what it makes a date of is asked for on its own. Of the machine it asks
-/// how large that is, for its threads and its heap.
+/// Its runtime seeds its tables, and measures all the time. Dates are asked for separately. Of the machine, it asks for the
+/// size, for its threads and its heap.
 pub const GO: ProgramRules = ProgramRules {
     seeds: Seeds::First,
     ..UNKNOWN
 };
 
-/// Programs that are known by their names, and by what is written in them: a name alone says little of a program that did not
+/// Programs are known by their names and by marks in their files: a name alone says little about a program that did not
 /// come with the system.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Family {
     names: &'static [&'static str],
     pub rules: ProgramRules,
-    /// Each of its programs has one of these in its file. Where none is known, the system's own programs are believed only.
+    /// Each program of the family has one of these marks in its file. If no mark is known, only the system's own programs
+    /// are recognized.
     pub marks: &'static [&'static str],
 }
 
@@ -180,7 +182,7 @@ impl Family {
         let last = |name: &str| name.rsplit('-').next().unwrap_or(name).to_owned();
         let plain = unversioned(&name);
         let of = |name: &str| FAMILIES.iter().find(|family| family.names.contains(&name));
-        // Only tool chains have a target's name before their own.
+        // Only tool chains have the name of a target before their own.
         let of_chain = |name: String| of(&name).filter(|family| !family.rules.listens);
         let found = of(&name).or_else(|| of(&plain));
         found
@@ -190,14 +192,14 @@ impl Family {
 }
 
 impl ProgramRules {
-    /// As the name of a program's file says.
+    /// The rules for the name of a program's file.
     pub fn of(program: &[u8]) -> ProgramRules {
         Family::of(program).map_or(UNKNOWN, |family| family.rules)
     }
 }
 
-/// Whether `ar` leaves out when its members were written. Where it does not and writes an index, it asks for the time: so
-/// if it asks for none, an index is proof that it leaves them out by default.
+/// Whether `ar` leaves out the times of its members. If it includes them, and writes an index, it reads the clock. So an
+/// index without a reading of the clock proves that it leaves them out by default.
 pub fn archives_no_times(argv: &[&[u8]]) -> bool {
     let Some(letters) = argv.get(1) else { return false };
     let letters = letters.strip_prefix(b"-").unwrap_or(letters);
@@ -206,13 +208,13 @@ pub fn archives_no_times(argv: &[&[u8]]) -> bool {
     makes && letters.iter().all(|letter| b"rqcsDSv".contains(letter)) && (has(b'D') || !has(b'S'))
 }
 
-/// A library that makes system calls of its own, where nobody sees them.
+/// A library that makes system calls by its own instructions, which are not seen.
 pub fn hides_calls(library: &[u8]) -> bool {
     let name = library.rsplit(|b| *b == b'/').next().unwrap_or(library);
     name.starts_with(b"liburing.so")
 }
 
-/// Whether a program was made by Go, which makes system calls of its own: it says so in a note.
+/// Whether a program was made by Go, which makes system calls by its own instructions. A note in the file says so.
 pub fn is_of_go(program: &[u8]) -> bool {
     use std::io::Read;
     use std::os::unix::ffi::OsStrExt;
@@ -220,7 +222,7 @@ pub fn is_of_go(program: &[u8]) -> bool {
     let mut head: Bytes = Vec::new();
     let file = std::fs::File::open(std::ffi::OsStr::from_bytes(program));
     let read = file.and_then(|file| file.take(HEAD).read_to_end(&mut head));
-    // Size of the name, size of what follows, and the kind; then the name.
+    // The size of the name, the size of what follows, and the kind; then the name.
     const NOTE: &[u8] = b"\x04\0\0\0";
     let is_note = |window: &[u8]| window.starts_with(NOTE) && window.ends_with(b"Go\0\0");
     read.is_ok() && head.starts_with(b"\x7fELF") && head.windows(16).any(is_note)
@@ -253,7 +255,7 @@ mod tests {
         }
     }
 
-    /// Each family that is believed outside of the system's folders knows the programs of this machine by their marks.
+    /// The marks of each family that is recognized outside of the system's folders are in this machine's programs.
     #[test]
     fn what_came_with_the_system_has_a_mark_of_its_family() {
         for program in ["gcc", "as", "ld", "ar", "sed", "grep", "sort"] {

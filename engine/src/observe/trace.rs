@@ -1,10 +1,10 @@
-//! What observed commands note of themselves: the other side of `engine/park/record.h`.
+//! The records that observed commands make: the other side of `engine/park/record.h`.
 //!
 //! ```text
 //! arena ─► trace region, one per command ─► variables ─► libwafpark.so notes ─► records ─► accesses
 //! ```
 //!
-//! The memory belongs to the commands as much as to us: nothing that is found in it is believed. Knows nothing of what the
+//! The commands can write to this memory as well as we can, so nothing in it is trusted. The room does not know what the
 //! accesses mean.
 
 pub mod program;
@@ -30,20 +30,22 @@ use self::record::{Record, HEAD};
 use super::access::{Access, Bytes, What};
 
 /// Bytes of a trace region; a page that is never written takes no memory.
-pub const BERTH: usize = 4 << 20;
-/// As many as commands can run at once (`process/guardian.rs`), and as many again that wait to be stored: 64 GiB of addresses.
-const BERTHS: usize = 16 << 10;
-/// Where addresses are limited, the arena takes one part of this many, but never less than `FEWEST` trace regions.
+pub const REGION_SIZE: usize = 4 << 20;
+/// As many regions as commands can run at once (`process/guardian.rs`), and as many again for commands that wait to be
+/// stored: 64 GiB of address space.
+const MOST_REGIONS: usize = 16 << 10;
+/// If address space is limited, the arena takes this fraction of it, but at least `FEWEST` trace regions.
 const SHARE: u64 = 4;
 const FEWEST: usize = 64;
-/// What a trace region keeps in memory for the next command. Regions above the first `FEWEST` are seldom used, and keep less.
+/// How much memory a trace region keeps for the next command. Regions above the first `FEWEST` are seldom used, and keep
+/// less.
 const KEPT: usize = 1 << 20;
 const KEPT_ABOVE: usize = 16 << 10;
-/// Where the first record is.
+/// The place of the first record.
 const FIRST: u32 = 16;
-/// Where the witness is told, as the number of a file that we have open: -1 of none.
+/// The place of the witness's descriptor: the number of a file that we have open, or -1.
 const WITNESS: usize = 8;
-/// A cursor's place when something could not be noted.
+/// The cursor's place when a record did not fit.
 pub const FULL: u32 = u32::MAX;
 const ALIGNMENT: u32 = 8;
 
@@ -51,37 +53,37 @@ const GAP: &str = "what it does was not noted to the end";
 const DAMAGED: &str = "what it noted is damaged";
 const OVERFLOW: &str = "it does more than can be noted";
 const OUTLIVED: &str = "a process of it still runs";
-/// Memory that all observed commands share with us.
+/// Memory that all observed commands share with the engine.
 #[derive(Clone)]
 pub struct Arena {
     memory: Arc<Memory>,
 }
 
-/// Where a command is to note what it does; by default nowhere.
+/// Where a command puts its records; by default nowhere.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
     pub trace_region: u32,
-    /// 0 of none.
+    /// 0 for none.
     pub generation: u32,
-    /// Of the exec by which the program starts; 0 if the engine starts it.
+    /// The token of the exec by which the program starts; 0 if the engine starts it.
     pub token: u32,
 }
 
-/// The part of it in which one command notes what it does.
+/// The part of the arena for the records of one command.
 pub struct TraceRegion {
     memory: Arc<Memory>,
     number: usize,
     generation: u32,
     /// Where the records of each further part of the command begin.
     marks: Vec<u32>,
-    /// The program that is started for each part, where that is known.
+    /// The program that is started for each part, if it is known.
     started: Vec<Option<PathBuf>>,
     is_finished: bool,
 }
 
 struct Memory {
     file: OwnedFd,
-    /// The program that looks on where the library cannot: `wafd` itself.
+    /// The program that observes where the library cannot: `wafd` itself.
     witness: Option<OwnedFd>,
     place: *mut u8,
     trace_regions: usize,
@@ -94,22 +96,22 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 struct Free {
-    /// The lowest goes first, so that a build with few commands at once writes to few pages.
+    /// The lowest free region is taken first, so that a build with few commands at once writes to few pages.
     trace_regions: BinaryHeap<Reverse<usize>>,
-    /// Each reservation has its own, so that a process of an earlier command is told apart.
+    /// Each reservation has its own generation, so that processes of an earlier command are recognized.
     generation: u32,
 }
 
 impl Arena {
-    /// One that has a trace region for each command that can run at once. All of it is only addresses: a file in memory takes pages
-    /// when they are written, and is not accounted before.
+    /// An arena with a trace region for each command that can run at once. At first this is only address space: a file in
+    /// memory takes pages when they are written, and is not accounted before.
     pub fn open(witness: Option<OwnedFd>) -> io::Result<Arena> {
         let limit = getrlimit(Resource::As).current.unwrap_or(u64::MAX);
-        let share = usize::try_from(limit / SHARE / BERTH as u64).unwrap_or(BERTHS);
-        let mut trace_regions = share.clamp(FEWEST, BERTHS);
+        let share = usize::try_from(limit / SHARE / REGION_SIZE as u64).unwrap_or(MOST_REGIONS);
+        let mut trace_regions = share.clamp(FEWEST, MOST_REGIONS);
         loop {
             match Arena::new(trace_regions) {
-                // Something else limits addresses or the sizes of files.
+                // Another limit applies, to address space or to the size of files.
                 Err(error) if trace_regions > FEWEST => debug!("an arena of {trace_regions} slots: {error}"),
                 made => return Ok(made?.with_witness(witness)),
             }
@@ -119,7 +121,7 @@ impl Arena {
 
     pub fn new(trace_regions: usize) -> io::Result<Arena> {
         let file = memfd_create("wafpark", MemfdFlags::CLOEXEC)?;
-        let size = trace_regions * BERTH;
+        let size = trace_regions * REGION_SIZE;
         ftruncate(&file, size as u64)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a fresh mapping, which nobody else has.
@@ -141,7 +143,7 @@ impl Arena {
         Ok(Arena { memory: memory.into() })
     }
 
-    /// Programs that the library cannot observe are started below this one: see `crate::witness`.
+    /// Programs that the library cannot observe are started below this witness: see `crate::witness`.
     pub fn with_witness(mut self, witness: Option<OwnedFd>) -> Arena {
         if let Some(memory) = Arc::get_mut(&mut self.memory) {
             memory.witness = witness;
@@ -157,12 +159,12 @@ impl Arena {
         self.memory.trace_regions
     }
 
-    /// Where programs find it.
+    /// The path by which programs open the arena.
     pub fn path(&self) -> String {
         self.memory.path()
     }
 
-    /// A trace region for a command; none if all are taken.
+    /// Reserves a trace region for a command. None if all are taken.
     pub fn reserve(&self) -> Option<TraceRegion> {
         let mut free = self.memory.free();
         let Reverse(number) = free.trace_regions.pop()?;
@@ -195,7 +197,7 @@ impl Memory {
     }
 }
 
-/// By which others can open a file of ours.
+/// The path by which other processes can open a file of ours.
 fn path_of(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
@@ -203,12 +205,12 @@ fn path_of(file: &OwnedFd) -> String {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: our own mapping; nobody has a trace region any more.
-        unsafe { libc::munmap(self.place.cast(), self.trace_regions * BERTH) };
+        unsafe { libc::munmap(self.place.cast(), self.trace_regions * REGION_SIZE) };
     }
 }
 
 impl TraceRegion {
-    /// For a parked program.
+    /// Where a parked program puts its records.
     pub fn place(&self) -> Place {
         Place {
             trace_region: self.number as u32,
@@ -217,8 +219,8 @@ impl TraceRegion {
         }
     }
 
-    /// What a program needs in its environment to be observed; `theirs` are the libraries that it is to preload anyway.
-    /// They replace variables of these names.
+    /// The variables that a program needs in order to be observed. `theirs` are the libraries that it preloads anyway. They
+    /// replace variables of the same names.
     pub fn variables(&self, library: &[u8], theirs: Option<&[u8]>) -> [Bytes; 2] {
         let mut preload = [b"LD_PRELOAD=", library].concat();
         if let Some(theirs) = theirs.filter(|theirs| !theirs.is_empty()) {
@@ -245,36 +247,37 @@ impl TraceRegion {
         unsafe { AtomicU32::from_ptr(self.at(WITNESS).cast()).store(number as u32, Ordering::Relaxed) };
     }
 
-    /// This program is started next, an absolute path: what it notes counts only if it is this file that has begun. A program that is not
-    /// observed may start another one that is.
+    /// This program is started next, by an absolute path. Its records count only if this very file has begun. A program
+    /// that is not observed may start another one that is.
     pub fn expect(&mut self, program: Option<PathBuf>) {
         self.started.resize(self.marks.len(), None);
         self.started.push(program);
     }
 
-    /// The first part that was started is another program than was foreseen.
+    /// The first part was started with this program, and not with the expected one.
     pub fn expect_first(&mut self, program: Option<PathBuf>) {
         self.started.splice(..self.started.len().min(1), [program]);
     }
 
-    /// What is noted from now on is another part's: the one before has ended.
+    /// Records from now on belong to another part, because the previous one has ended.
     pub fn mark(&mut self) {
         let cursor = self.cursor().load(Ordering::Acquire);
         let is_ours = (cursor >> 32) as u32 == self.generation;
         self.marks.push(if is_ours { cursor as u32 } else { FULL });
     }
 
-    /// What the command did; it has ended.
+    /// What the command did. It must have ended.
     pub fn finish(self) -> Vec<Access> {
         self.finish_parts().concat()
     }
 
-    /// The same, part by part. Whatever could not be observed is told at the end.
+    /// The same, part by part. What could not be observed is reported at the end.
     pub fn finish_parts(self) -> Vec<Vec<Access>> {
         self.read(Reader::find_unseen)
     }
 
-    /// The same of one that has executed nothing, though it noted that it would: it was told that all had been done.
+    /// The same for a driver that has recorded an exec and executed nothing, because it was told that everything had been
+    /// done.
     pub fn finish_idle(self) -> Vec<Access> {
         self.read(Reader::find_unbegun).concat()
     }
@@ -311,9 +314,9 @@ impl TraceRegion {
     }
 
     fn at(&self, offset: usize) -> *mut u8 {
-        debug_assert!(offset < BERTH);
+        debug_assert!(offset < REGION_SIZE);
         // SAFETY: within the trace region, and so within the mapping.
-        unsafe { self.memory.place.add(self.number * BERTH + offset) }
+        unsafe { self.memory.place.add(self.number * REGION_SIZE + offset) }
     }
 
     fn cursor(&self) -> &AtomicU64 {
@@ -321,10 +324,10 @@ impl TraceRegion {
         unsafe { AtomicU64::from_ptr(self.at(0).cast()) }
     }
 
-    /// Takes no more records; where they end.
+    /// Stops further records. Returns where they end.
     fn close(&self) -> u32 {
         let cursor = self.cursor().swap(0, Ordering::AcqRel);
-        // Whoever can write into it could have written another one.
+        // A process that can write into the region could have changed the cursor.
         if (cursor >> 32) as u32 == self.generation {
             cursor as u32
         } else {
@@ -336,17 +339,17 @@ impl TraceRegion {
         let kept = if self.number < FEWEST { KEPT } else { KEPT_ABOVE };
         if end as usize > kept {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            let start = self.number * BERTH + kept;
-            // What is not given back now is used again later.
-            let _ = fallocate(&self.memory.file, flags, start as u64, (BERTH - kept) as u64);
+            let start = self.number * REGION_SIZE + kept;
+            // What is not freed now is freed when the region is used again.
+            let _ = fallocate(&self.memory.file, flags, start as u64, (REGION_SIZE - kept) as u64);
         }
         self.memory.free().trace_regions.push(Reverse(self.number));
     }
 
-    /// A process that was killed while it noted something, or that is about to go on, may yet write there: then the trace region
-    /// is not used again.
+    /// A process that was killed during a record, or that is about to continue, may still write there. Then the trace
+    /// region is not used again.
     fn decode(&self, end: u32, reader: &mut Reader) -> Option<&'static str> {
-        if end as usize > BERTH {
+        if end as usize > REGION_SIZE {
             return Some(OVERFLOW);
         }
         let (mut place, mut marks) = (FIRST, self.marks.iter().peekable());
@@ -362,11 +365,11 @@ impl TraceRegion {
                 return Some(why);
             }
         }
-        // Of a part that noted nothing, nothing is known.
+        // Nothing is known of a part without records.
         marks.next().map(|_| UNSEEN)
     }
 
-    /// A copy of what is there: the memory may change while we look at it.
+    /// A copy of the records: the memory may change while we read it.
     fn record(&self, place: u32, end: u32) -> Result<Record, &'static str> {
         if (end - place) < HEAD || place % ALIGNMENT != 0 {
             return Err(DAMAGED);
@@ -395,7 +398,7 @@ impl TraceRegion {
 }
 
 impl Drop for TraceRegion {
-    /// Who drops it has not started a command.
+    /// Dropping it means that no command was started.
     fn drop(&mut self) {
         if !self.is_finished {
             let end = self.close();
@@ -404,7 +407,7 @@ impl Drop for TraceRegion {
     }
 }
 
-/// What a process does that outlives its command is not seen.
+/// The actions of a process that outlives its command are not seen.
 fn find_survivor(accesses: &[Access]) -> Option<&'static str> {
     let processes: BTreeSet<u32> = accesses.iter().map(|access| access.process).collect();
     processes.into_iter().any(runs).then_some(OUTLIVED)

@@ -1,7 +1,8 @@
-//! When fewer commands start: the memory of the machine runs short, or it is busier than a build wants it to be.
+//! Decides when fewer commands start: the memory of the machine runs short, or the machine is busier than a build wants it
+//! to be.
 //!
-//! `Gauges` reads, `judge` decides and is pure, `Brake` remembers between two readings. Nothing is read while nobody
-//! wants to start a second command.
+//! `Gauges` reads, `judge` decides and is pure, `Brake` remembers between two readings. Nothing is read unless a second
+//! command could start.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -9,31 +10,31 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How old a reading of memory may be: the kernel makes its averages anew every two seconds.
+/// How old a reading of memory may be. The kernel computes its averages every two seconds.
 const MEMORY_AGE: Duration = Duration::from_millis(250);
-/// A reading that tells nothing of now any more.
+/// An older reading says nothing about the present any more.
 const STALE: Duration = Duration::from_secs(2);
-/// How old a count of runnable threads may be; what was started since is added.
+/// How old a count of runnable threads may be. Commands that were started since are added.
 const LOAD_AGE: Duration = Duration::from_millis(20);
-/// When to look again while commands wait because of what was read.
+/// When to look again while commands wait because of a reading.
 pub const AGAIN: Duration = Duration::from_millis(100);
 
-/// Percent of ten seconds in which somebody waited for memory: above the first the brake takes, below the second it
-/// is released.
+/// The share of ten seconds, in percent, in which some process waited for memory. The brake takes above the first value,
+/// and is released below the second.
 const PRESSURE: (f64, f64) = (10.0, 5.0);
-/// The least memory that is left to others, in KiB and in percent of all.
+/// The least memory that must stay available, in KiB and in percent of all memory.
 const FLOOR: (u64, u64) = (256 << 10, 3);
-/// By how much more there must be, in percent of the floor, for the brake to be released.
+/// How much more memory must be available, in percent of that floor, for the brake to be released.
 const RELEASE: u64 = 125;
 
-/// Where the kernel tells of itself.
+/// The folder in which the kernel reports about itself.
 pub struct Gauges {
     pressure: PathBuf,
     memory: PathBuf,
     load: PathBuf,
 }
 
-/// A reading; what could not be read is not there.
+/// A reading. What could not be read is None.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Memory {
     /// `some avg10`, in percent.
@@ -65,7 +66,7 @@ impl fmt::Display for Strain {
 }
 
 impl Gauges {
-    /// Those of a folder that is `/proc`, or looks like it.
+    /// The gauges of a folder that is `/proc`, or looks like it.
     pub fn below(folder: &Path) -> Gauges {
         Gauges {
             pressure: folder.join("pressure/memory"),
@@ -88,7 +89,7 @@ impl Gauges {
         }
     }
 
-    /// Threads that run or want to, without the one that asks.
+    /// The threads that run, or are ready to run, without the one that asks.
     pub fn runnable(&self) -> Option<usize> {
         let text = fs::read_to_string(&self.load).ok()?;
         let (runnable, _) = text.split(' ').nth(3)?.split_once('/')?;
@@ -96,7 +97,7 @@ impl Gauges {
     }
 }
 
-/// What we want of /proc/meminfo are its first lines.
+/// The fields that we need are in the first lines of /proc/meminfo.
 fn start_of(path: &Path) -> String {
     let mut buffer = [0; 512];
     let n = File::open(path)
@@ -149,7 +150,7 @@ pub struct Brake {
     strain: Option<(Strain, Instant)>,
     load_read: Option<Instant>,
     runnable: Option<usize>,
-    /// How often it took, and for how long before now.
+    /// How often the brake took, and for how long before the present time.
     times: u64,
     past: Duration,
 }
@@ -168,7 +169,7 @@ impl Brake {
         }
     }
 
-    /// Why a session that runs something already should wait because of memory.
+    /// Why a session that already runs a command must wait because of memory.
     pub fn memory(&mut self, now: Instant) -> Option<Strain> {
         if self.off {
             return None;
@@ -194,7 +195,7 @@ impl Brake {
         self.strain.map(|(strain, _)| strain)
     }
 
-    /// Why a session that wants at most so many runnable threads on the machine should wait.
+    /// Why a session must wait that wants at most this many runnable threads on the machine.
     pub fn load(&mut self, most: f64, now: Instant) -> Option<Hold> {
         if is_old(self.load_read, LOAD_AGE, now) {
             self.load_read = Some(now);
@@ -204,7 +205,7 @@ impl Brake {
         (runnable as f64 >= most).then_some(Hold::Load { runnable, most })
     }
 
-    /// A command starts, which a reading before it knows nothing of.
+    /// A command starts. Earlier readings do not include it.
     pub fn started(&mut self) {
         if let Some(runnable) = &mut self.runnable {
             *runnable += 1;
@@ -215,8 +216,8 @@ impl Brake {
         self.off
     }
 
-    /// The strain as it was read last and how long it has lasted, how often there was one, and seconds in all.
-    /// A strain that nobody has looked at for a while is none: whoever starts something will look.
+    /// The strain at the last reading and how long it has lasted, how often there was one, and seconds in all. If nobody
+    /// has read the gauges for a while, no strain is reported: the next start will read them.
     pub fn history(&self, now: Instant) -> (Option<(Strain, Duration)>, u64, f64) {
         let fresh = !is_old(self.memory_read, STALE, now);
         let current = self

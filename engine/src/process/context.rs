@@ -14,7 +14,7 @@ use super::place::field;
 use super::spawn::IOPRIO_WHO_PROCESS;
 
 const LIMITS: usize = 16;
-/// As many bytes as a set of processors has.
+/// The size of a set of processors, in bytes.
 pub const PROCESSORS: usize = 128;
 // Numbers of capabilities, from linux/capability.h.
 const CAP_SYS_NICE: u32 = 23;
@@ -31,7 +31,7 @@ pub enum Adjustment {
     Personality(libc::c_ulong),
     OutOfMemoryScore(String),
     ControlGroup(Arc<OwnedFd>),
-    /// The command has this descriptor too, under the number that it has here.
+    /// The command gets this descriptor too, under the same number.
     Inherit(Arc<OwnedFd>),
 }
 
@@ -51,7 +51,8 @@ pub struct Context {
     capabilities: u64,
 }
 
-/// A context in the form of C: a part of `engine/park/park.h`, by which a parked program is told what its command inherits.
+/// A context in the form of a C structure: the part of `engine/park/park.h` that tells a parked program what its command
+/// inherits.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Block {
@@ -67,7 +68,7 @@ pub struct Block {
     pub processors: [u8; PROCESSORS],
 }
 
-/// Reads contexts of one process again and again, through files that it keeps open.
+/// Reads contexts of one process again and again, through files that stay open.
 pub struct Reader {
     pid: i32,
     status: File,
@@ -101,7 +102,7 @@ impl Reader {
             let value = field(&status, name).unwrap_or("0");
             u64::from_str_radix(value, radix).unwrap_or(0)
         };
-        // Python ignores these two for itself, and its subprocess gives them back their defaults.
+        // Python ignores these two signals for itself, and its subprocess module resets them to their defaults.
         let restored = bit(libc::SIGPIPE) | bit(libc::SIGXFSZ);
         Ok(Context {
             umask: number("Umask", 8) as u32,
@@ -129,12 +130,12 @@ pub fn umask_of(pid: u32) -> io::Result<u32> {
 }
 
 impl Context {
-    /// Whether a command may have so many bytes of addresses.
+    /// Whether a command may use this much address space.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.limits[libc::RLIMIT_AS as usize].0 >= bytes
     }
 
-    /// What of it a program can come to know, under names that no variable has.
+    /// The values that a program can find out, under names that no variable has.
     pub fn tell(&self) -> Vec<(&'static str, String)> {
         let limits = self.limits.map(|(soft, hard)| format!("{soft:x}-{hard:x}"));
         vec![
@@ -145,7 +146,7 @@ impl Context {
         ]
     }
 
-    /// What a child of a process with the context `own` must change to have this one.
+    /// The changes by which a child of a process with the context `own` gets this one.
     pub fn adjustments(&self, own: &Context) -> Vec<Adjustment> {
         let mut list = Vec::new();
         for (resource, (ours, wanted)) in own.limits.iter().zip(&self.limits).enumerate() {
@@ -178,7 +179,7 @@ impl Context {
         list
     }
 
-    /// What a child of a process with the context `own` has not the right to change to this one, if anything.
+    /// The first change that a child of a process with the context `own` has no right to make, if any.
     pub fn beyond(&self, own: &Context) -> Option<&'static str> {
         let may_raise = own.capabilities & 1 << CAP_SYS_RESOURCE != 0;
         let may_hurry = own.capabilities & 1 << CAP_SYS_NICE != 0;
@@ -199,12 +200,12 @@ impl Context {
         (!may_hurry && changes && hurries).then_some("its scheduling is above the engine's")
     }
 
-    /// The same but for the umask, for a process of which no more than that is asked.
+    /// The same except for the umask, for a process of which only the umask was asked.
     pub fn with_umask(&self, umask: u32) -> Context {
         Context { umask, ..self.clone() }
     }
 
-    /// The same for programs that are nobody's yet: no signal ignored or blocked.
+    /// The same for programs that do not belong to a client yet: no signal is ignored or blocked.
     pub fn plain(&self) -> Context {
         Context {
             ignored: 0,
@@ -217,7 +218,7 @@ impl Context {
         self.personality
     }
 
-    /// All of it that a parked program is told.
+    /// The whole context in the form for a parked program.
     pub fn block(&self) -> Block {
         let mut block = Block {
             ignored: self.ignored,
@@ -235,8 +236,7 @@ impl Context {
         block
     }
 
-    /// How much it stands back, as the nice value of a whole group says it: only ever down, and all the way for those
-    /// that run when nobody else does.
+    /// The nice value of a whole group that matches this context. It is never below 0, and 19 for the idle policy.
     pub fn courtesy(&self) -> i32 {
         if self.scheduler.0 == libc::SCHED_IDLE {
             return 19;
@@ -253,7 +253,7 @@ impl Context {
 /// The resource by which the kernel lays out a program's memory.
 pub const STACK: usize = libc::RLIMIT_STACK as usize;
 
-/// An adjustment of the stack: soft and hard limit.
+/// An adjustment of the soft and hard limit of the stack.
 pub fn stack(limit: [u64; 2]) -> Adjustment {
     let limit = libc::rlimit64 {
         rlim_cur: limit[0],
@@ -271,7 +271,7 @@ pub fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// "0-3,8" as numbers.
+/// Parses "0-3,8".
 fn processors(list: &str) -> Vec<usize> {
     let mut found = Vec::new();
     for part in list.split(',') {
@@ -292,7 +292,7 @@ fn set_of(processors: &[usize]) -> libc::cpu_set_t {
     }
 }
 
-/// A set as bytes, as the kernel takes it.
+/// A set in the form of bytes, as the kernel takes it.
 pub fn write_set(set: &libc::cpu_set_t, bytes: &mut [u8; PROCESSORS]) {
     // SAFETY: an array of bits of just this size.
     *bytes = unsafe { std::mem::transmute::<libc::cpu_set_t, [u8; PROCESSORS]>(*set) };

@@ -1,7 +1,7 @@
-//! Panics. Each is a mistake of ours, and ends the whole process, except where one of many peers is served: there it ends
-//! what that peer asked for, and the others do not notice.
+//! Panics. Each panic is a mistake of ours, and ends the whole process. The exception is code that serves one of many
+//! peers: there it ends only what that peer asked for.
 //!
-//! Without this a thread that panics would end alone, and whatever waits for it would wait for ever.
+//! Otherwise a thread that panics would end alone, and others would wait for it for ever.
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
@@ -15,7 +15,7 @@ thread_local! {
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on a panic that is not contained ends the process by SIGABRT, after it was told of.
+/// After this call, a panic that is not contained is logged, and ends the process by SIGABRT.
 pub fn end_process_on_panic() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -26,7 +26,7 @@ pub fn end_process_on_panic() {
     }));
 }
 
-/// What `act` returns; nothing if it panics. What it was changing is to be dropped then.
+/// The result of `act`; None if it panics. The caller must then drop what `act` was changing.
 pub fn contain<T>(act: impl FnOnce() -> T) -> Option<T> {
     let was_contained = IS_CONTAINED.replace(true);
     let done = panic::catch_unwind(AssertUnwindSafe(act));
@@ -42,7 +42,7 @@ mod tests {
 
     const INNER: &str = "process::fault::tests::panics_in_a_process_of_its_own";
 
-    /// Run by the test below, in a process that it ends.
+    /// The test below runs this in a process that it ends.
     #[test]
     #[ignore = "it ends its process"]
     fn panics_in_a_process_of_its_own() {

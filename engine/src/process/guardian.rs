@@ -1,13 +1,13 @@
-//! The guardian: a process that outlives the engine by a moment, and cleans up after one that did not end by itself.
+//! The guardian: a process that outlives the engine by a moment, and cleans up if the engine did not end by itself.
 //!
-//! It is the parent of the engine and holds the life lock with it. The engine notes in shared memory which commands run;
-//! should it be killed, the guardian kills their process groups, and the lock is free only then. So a client that has
-//! started another engine never runs a command beside a remnant of itself. Commands that an engine left on purpose, like
-//! a server that one started in the background, are none of its business.
+//! It is the parent of the engine, and holds the life lock together with it. The engine notes in shared memory which
+//! commands run. If the engine is killed, the guardian kills their process groups, and only then is the lock free. So a
+//! client that has started another engine never runs a command beside a remnant of itself. The guardian does not touch
+//! processes that a command started in the background on purpose, such as a server.
 //!
-//! The engine watches its guardian, too: should that be killed, the engine makes a stand-in, a child of its own that holds
-//! the life lock and does the same. Only one difference remains: what the killed engine has left is no child of the
-//! stand-in, so that it looks whether a group is as old as it must be before it kills it.
+//! The engine watches its guardian, too. If the guardian is killed, the engine makes a stand-in, a child of its own that
+//! holds the life lock and does the same. There is one difference: processes that the killed engine leaves are no children
+//! of the stand-in. So it kills a group only if the group is old enough to be the engine's.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,17 +24,17 @@ use super::processes::{self, Process};
 use super::roster::{is_drawn, Remains, Roster};
 use super::spawn::{set_disposition, SIGNALS};
 
-/// The parts of compilers that have files between them, of which the driver has drawn the name.
+/// The parts of compilers that have temporary files between them, whose names the driver has chosen.
 const PARTS: [&[u8]; 5] = [b"cc1", b"cc1plus", b"f951", b"lto1", b"as"];
-/// Killed processes are gone within milliseconds; one that the kernel cannot kill is not waited for.
+/// Killed processes are gone within milliseconds. One that the kernel cannot kill is not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// So many seconds after its last note an engine has started no further process.
+/// How many seconds after its last entry an engine has surely started no further process.
 const LATEST: u64 = 10;
 
-/// In the engine: who watches it.
+/// The engine's view of its guardian.
 pub struct Guardian {
     process: i32,
-    /// The lock that says that an engine lives, for stand-ins.
+    /// The lock that says that an engine lives, to be handed to stand-ins.
     life: Option<OwnedFd>,
 }
 
@@ -47,12 +47,12 @@ impl Guardian {
         }
     }
 
-    /// What tells of its end. An error says that it has ended, or cannot be watched.
+    /// A descriptor that reports its end. An error means that it has ended, or cannot be watched.
     pub fn watch(&self) -> io::Result<OwnedFd> {
         open_process(self.process)
     }
 
-    /// It has ended: makes another.
+    /// The guardian has ended: makes another one.
     pub fn replace(&mut self, roster: &Roster) -> io::Result<OwnedFd> {
         // A stand-in that has ended was a child of ours.
         reap_one(self.process);
@@ -80,7 +80,7 @@ impl Guardian {
             libc::sigprocmask(libc::SIG_SETMASK, &all, ptr::null_mut());
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
         }
-        // Whoever waits for the end of something of the engine's must not wait for ours.
+        // A process that waits for the end of one of the engine's descriptors must not wait for this one.
         let locks = [
             self.life.as_ref().map(AsRawFd::as_raw_fd),
             roster.lock().map(AsRawFd::as_raw_fd),
@@ -100,8 +100,8 @@ impl Guardian {
     }
 }
 
-/// Before an engine starts: ends what another has left that was killed with its guardian. False if they live, though the caller
-/// holds the life lock: somebody has cleared their runtime folder.
+/// Before an engine starts: ends what another engine has left that was killed together with its guardian. False if engine
+/// or guardian live although the caller holds the life lock: then their runtime folder was cleared.
 pub fn clean_after_another(name: &Path) -> bool {
     let Some(remains) = Remains::find(name) else {
         return false;
@@ -113,7 +113,7 @@ pub fn clean_after_another(name: &Path) -> bool {
     true
 }
 
-/// Whether a group of this number is the engine's still, and not another one that has got its number.
+/// Whether a group with this number is still the engine's, and not another one that got the same number.
 fn is_left(group: i32, remains: &Remains, there: &[Process]) -> bool {
     let Some((_, since)) = remains.groups.iter().find(|(one, _)| *one == group) else {
         return false;
@@ -127,8 +127,8 @@ fn is_left(group: i32, remains: &Remains, there: &[Process]) -> bool {
     }
 }
 
-/// What is between the parts of compilers. Their drivers, which would remove it, are killed, and asking them to end would be worse: they
-/// remove their output, too, which somebody else may have made anew by then.
+/// The temporary files between the parts of compilers. Their drivers, which would remove them, are killed. Asking the
+/// drivers to end would be worse: they also remove their output, which another run may have made anew by then.
 fn find_temporary_files(groups: &[i32]) -> Vec<PathBuf> {
     let there = processes::list();
     let ours = there.iter().filter(|process| groups.contains(&process.group));
@@ -144,7 +144,7 @@ fn temporary_file_of(process: i32) -> Option<PathBuf> {
     Some(Path::new(OsStr::from_bytes(found)).to_path_buf())
 }
 
-/// Kills the groups, and removes their files. `settle` takes those from the list that are gone.
+/// Kills the groups, and removes their files. `settle` removes from the list those that are gone.
 fn end_groups(remains: &Remains, mut settle: impl FnMut(&mut Vec<i32>)) {
     let mut groups: Vec<i32> = remains.groups.iter().map(|(group, _)| *group).collect();
     settle(&mut groups);
@@ -163,7 +163,7 @@ fn end_groups(remains: &Remains, mut settle: impl FnMut(&mut Vec<i32>)) {
         settle(&mut groups);
     }
     for path in remains.files.iter().chain(&found) {
-        // Its part may have done so.
+        // The part itself may already have removed it.
         let _ = std::fs::remove_file(path);
     }
 }
@@ -171,15 +171,15 @@ fn end_groups(remains: &Remains, mut settle: impl FnMut(&mut Vec<i32>)) {
 /// Signals that the guardian passes on to the engine.
 const PASSED_ON: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// In a guardian: says who holds the lock with the engine.
+/// In a guardian: writes its number into the lock that it shares with the engine.
 pub fn sign(life: impl AsFd) {
     let text = format!("{}\n", std::process::id());
     let life = life.as_fd();
-    // Best effort: without it, one that is stopped is waited for.
+    // Best effort: without the number, a stopped guardian cannot be woken, and is waited for.
     let _ = rustix::fs::ftruncate(life, 0).and_then(|()| rustix::io::pwrite(life, text.as_bytes(), 0));
 }
 
-/// The guardian that has signed last.
+/// The guardian that has written its number last.
 pub fn holder(life: impl AsFd) -> Option<Pid> {
     let mut text = [0; 16];
     let size = rustix::io::pread(life, &mut text, 0).ok()?;
@@ -187,7 +187,7 @@ pub fn holder(life: impl AsFd) -> Option<Pid> {
     Pid::from_raw(text.strip_suffix('\n')?.parse().ok()?)
 }
 
-/// Waits for the engine to end and cleans up. Returns the engine's exit status. The signals are blocked by `prepare`.
+/// Waits for the engine to end, and cleans up. Returns the engine's exit status. `prepare` has blocked the signals.
 pub fn watch(engine: i32, roster: &Roster) -> i32 {
     let signals = awaited();
     loop {
@@ -208,7 +208,7 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
                     };
                 }
                 Ok(_) => {}
-                // A system that lets nobody wait for children has them stay as they are.
+                // If the system lets no process wait for children, they stay as they are.
                 Err(error) if error.raw_os_error() != Some(libc::ECHILD) && !processes::lives(engine) => {
                     clean_up(roster);
                     return 1;
@@ -219,8 +219,8 @@ pub fn watch(engine: i32, roster: &Roster) -> i32 {
     }
 }
 
-/// Before the engine is forked: orphans of commands come to us rather than to init, so that we see them end; and no
-/// signal is missed, whatever whoever started us did with them.
+/// Before the engine is forked: makes orphans of commands our children instead of init's, so that we see them end. And
+/// makes sure that no signal is missed, whatever the parent process has set up.
 pub fn prepare() -> io::Result<()> {
     // SAFETY: changes a flag and the signals of this process.
     unsafe {
@@ -230,22 +230,22 @@ pub fn prepare() -> io::Result<()> {
         }
         match libc::sigprocmask(libc::SIG_SETMASK, &awaited(), ptr::null_mut()) {
             0 => Ok(()),
-            // It would not hear of the engine's end.
+            // Otherwise it would not learn of the engine's end.
             _ => Err(io::Error::last_os_error()),
         }
     }
 }
 
-/// In the engine: the guardian's signals are not its own. Commands get those of their clients.
+/// In the engine: undoes the guardian's changes to signals. Commands get the signals of their clients.
 pub fn release_signals() {
     // SAFETY: changes the signals of this process.
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
-        // A command that does not read its input is no reason to die.
+        // The engine must not die because a command does not read its input.
         set_disposition(libc::SIGPIPE, libc::SIG_IGN);
-        // Nor is a limit on the size of files: what is written into the store then fails.
+        // Nor because of a limit on the size of files: writing into the store fails then.
         set_disposition(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
@@ -268,7 +268,7 @@ fn reap() -> io::Result<(i32, i32)> {
     let mut status = 0;
     // SAFETY: the kernel writes the status to where we have it.
     match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
-        // None has yet.
+        // No child has ended yet.
         0 => Err(io::Error::from_raw_os_error(libc::ECHILD)),
         pid if pid > 0 => Ok((pid, status)),
         _ => Err(io::Error::last_os_error()),
@@ -296,7 +296,7 @@ fn close_all_but(kept: impl Iterator<Item = i32>) {
     }
 }
 
-/// In the guardian: all of them are children of ours, or become so.
+/// In the guardian: all of them are its children, or become so.
 fn clean_up(roster: &Roster) {
     let remains = roster.remains();
     end_groups(&remains, |groups| {

@@ -1,22 +1,22 @@
-//! How many more processes this user may have: an engine must not take from builds what they need themselves.
+//! How many more processes this user may have. An engine must not take processes that builds need themselves.
 //!
-//! The kernel counts threads as processes. Root has no such limit, and a limit of other kinds, such as a control group's,
-//! shows when a thread or a process cannot be made.
+//! The kernel counts threads as processes. Root has no such limit. Other limits, such as a control group's, show only when
+//! a thread or a process cannot be made.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::process::{getrlimit, Resource};
 
-/// With less than this the engine would take what even one compile needs.
+/// With less than this, the engine would take what even one compile needs.
 const LEAST: u64 = 12;
-/// With less than this it does without threads and programs that only make it faster.
+/// With less than this, the engine does without threads and programs that only make it faster.
 const AMPLE: u64 = 96;
 
-/// Descriptors for an engine that does nothing, and for a command or two.
+/// The descriptors for an idle engine, and for a command or two.
 const DESCRIPTORS: u64 = 40;
 
-/// Why there is no room for an engine at all, and the remedy.
+/// Why there is no room for an engine at all, and what to do about it.
 pub fn lacks() -> Option<String> {
     if let Headroom::None(left) = Headroom::find() {
         return Some(format!(
@@ -34,13 +34,13 @@ pub fn lacks() -> Option<String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Headroom {
     Ample,
-    /// So many processes are left.
+    /// How many processes are left.
     Scarce(u64),
     None(u64),
 }
 
 impl Headroom {
-    /// As it is now.
+    /// The present state.
     pub fn find() -> Headroom {
         let limit = getrlimit(Resource::Nproc).current;
         match limit {
@@ -62,7 +62,7 @@ impl Headroom {
     }
 }
 
-/// The processes and threads of this user.
+/// The number of this user's processes and threads.
 fn count() -> u64 {
     let user = rustix::process::getuid().as_raw();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -70,7 +70,7 @@ fn count() -> u64 {
         let is_process = entry.file_name().as_encoded_bytes()[0].is_ascii_digit();
         is_process && entry.metadata().is_ok_and(|found| found.uid() == user)
     });
-    // A folder has a link for each folder in it, and two of its own; the kernel counts threads so.
+    // A folder's link count is the number of folders in it plus two. So the kernel shows the number of threads.
     let threads = ours.map(|entry| fs::metadata(entry.path().join("task")).map_or(1, |found| found.nlink() - 2));
     threads.sum()
 }

@@ -1,9 +1,9 @@
 //! Tokens of a jobserver, GNU make's way of sharing slots between programs: one byte in a pipe is one more command.
 //!
-//! A `Pool` is somebody else's (a `make` that runs our build) or ours (for a `make` that our build runs); the rules are
-//! the same. A session's first command is covered by the token that the session is itself; each further one takes a byte
-//! before it starts, and the same byte goes back. Nothing here ever waits, and no flag of a description that others share
-//! is changed: we open our own. Knows nothing of sessions and commands.
+//! A `Pool` is a jobserver of another program (a `make` that runs our build), or our own (for a `make` that our build
+//! runs). The rules are the same. The session itself is the token for its first command. Each further command takes a byte
+//! before it starts, and the same byte goes back. Nothing here ever waits. We open our own file descriptions, so that flags
+//! of descriptions that others share do not change. This file knows nothing of sessions and commands.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -17,45 +17,45 @@ use crate::wire::{Form, Strings};
 
 const TOKEN: u8 = b'+';
 
-/// What is ours of a jobserver that we made.
+/// Additional data of a jobserver that we made.
 struct Served {
     /// How many tokens there are in all.
     size: usize,
-    /// Removed in the end.
+    /// The fifo, which is removed in the end.
     path: Option<PathBuf>,
 }
 
 pub struct Pool {
     read: OwnedFd,
     write: OwnedFd,
-    /// What we took: make gives its tokens no meaning today, but asks for the same bytes back.
+    /// The bytes that we took. make gives its tokens no meaning today, but requires the same bytes back.
     held: Vec<u8>,
     served: Option<Served>,
     handed: Option<Handed>,
-    /// epoll tells when there may be a token.
+    /// epoll reports when there may be a token.
     pub watched: bool,
 }
 
-/// How commands get to know of a jobserver.
+/// How commands learn of a jobserver.
 struct Handed {
     /// `--jobserver-auth`'s value.
     auth: String,
     jobs: usize,
-    /// What commands inherit, under our own numbers.
+    /// The descriptors that commands inherit, under our own numbers.
     inherited: Vec<Arc<OwnedFd>>,
-    /// The last environment that it was written into, and what came of it.
+    /// The last environment that was rewritten, and the result.
     last: Option<(Arc<Strings>, Arc<Strings>)>,
 }
 
 impl Pool {
-    /// Somebody else's jobserver, by its two ends; `hand_down` lets commands have those ends too.
+    /// The jobserver of another program, by its two ends. `hand_down` gives commands these ends, too.
     pub fn borrow(read: OwnedFd, write: OwnedFd, hand_down: Option<usize>) -> io::Result<Pool> {
         let mut pool = Pool::open(&read, &write)?;
         pool.handed = hand_down.map(|jobs| Handed::pipe(read, write, jobs));
         Ok(pool)
     }
 
-    /// A jobserver of our own for `jobs` commands; a fifo gets the path.
+    /// A jobserver of our own for `jobs` commands. A fifo gets this path.
     pub fn serve(form: Form, jobs: usize, path: PathBuf) -> io::Result<Pool> {
         let mut pool = match form {
             Form::Pipe => {
@@ -93,7 +93,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens descriptions of our own, so that ours never wait and the others' do as their owners want it.
+    /// Opens our own descriptions, so that ours never block, and the others stay as their owners want them.
     fn open(read: &OwnedFd, write: &OwnedFd) -> io::Result<Pool> {
         let again = |fd: &OwnedFd, access| {
             let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
@@ -129,12 +129,12 @@ impl Pool {
         }
     }
 
-    /// Gives back what is more than these commands need.
+    /// Gives back the tokens that this many commands do not need.
     pub fn settle(&mut self, running: usize) {
         while self.held.len() > running.saturating_sub(1) {
             self.give_back();
         }
-        // Nobody of the build runs: a token that is missing now was lost by a program that was killed.
+        // No command of the build runs. So a token that is missing now was lost by a program that was killed.
         if running == 0 {
             self.refill();
         }
@@ -146,7 +146,7 @@ impl Pool {
         }
     }
 
-    /// Only a pipe that holds 65536 tokens, or that nobody can read any more, takes none.
+    /// A write fails only if the pipe is full with 65536 tokens, or has no reader any more.
     fn put(&self, tokens: &[u8]) {
         while let Err(rustix::io::Errno::INTR) = rustix::io::write(&self.write, tokens) {}
     }
@@ -159,17 +159,17 @@ impl Pool {
         self.put(&vec![TOKEN; size]);
     }
 
-    /// Tokens that we hold.
+    /// How many tokens we hold.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Tokens that are there for the taking.
+    /// How many tokens can be taken.
     pub fn free(&self) -> usize {
         rustix::io::ioctl_fionread(&self.read).unwrap_or(0) as usize
     }
 
-    /// It is ours, and so many tokens there are.
+    /// Whether it is our own, and how many tokens it has.
     pub fn size(&self) -> Option<usize> {
         self.served.as_ref().map(|served| served.size)
     }
@@ -178,7 +178,7 @@ impl Pool {
         self.read.as_fd()
     }
 
-    /// What a command inherits, and the environment that says so; `None` when commands are told nothing.
+    /// The descriptors that a command inherits, and the environment that names them. `None` when commands are told nothing.
     pub fn hand(&mut self, env: &Arc<Strings>) -> Option<(Vec<Arc<OwnedFd>>, Arc<Strings>)> {
         let handed = self.handed.as_mut()?;
         let known = handed.last.as_ref().filter(|(from, _)| Arc::ptr_eq(from, env));
@@ -208,7 +208,7 @@ impl Drop for Pool {
             self.give_back();
         }
         if let Some(Served { path: Some(path), .. }) = &self.served {
-            // Somebody may have cleaned the folder.
+            // The folder may have been cleared.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -224,7 +224,7 @@ fn tell(env: &Strings, jobs: usize, auth: &str) -> Strings {
     others.map(<[u8]>::to_vec).chain([new]).collect()
 }
 
-/// Make's own order: letters without a dash, options, and variables after `--`.
+/// Make's own order: letters without a dash, then options, then variables after `--`.
 fn make_flags(old: &str, jobs: usize, auth: &str) -> String {
     let (options, variables) = match old.split_once("-- ") {
         Some((options, variables)) => (options, Some(variables)),
@@ -246,7 +246,7 @@ fn make_flags(old: &str, jobs: usize, auth: &str) -> String {
     flags
 }
 
-/// Removes fifos that an engine which was killed has left.
+/// Removes the fifos of an engine that was killed.
 pub fn sweep(folder: &Path, prefix: &str) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries.filter(|e| e.file_name().to_string_lossy().starts_with(prefix)) {

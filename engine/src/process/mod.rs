@@ -1,6 +1,6 @@
 //! Processes: how one is started, what it inherits, who cleans up after it, and how many there may be.
 //!
-//! It does not know why a command runs, nor what is parked, cached or asked by whom.
+//! The room does not know why a command runs, which client wants it, or what is parked or cached.
 
 pub mod brake;
 pub mod context;

@@ -1,4 +1,4 @@
-//! Which processor a pinned command gets: the one with the fewest.
+//! Selects the processor of a pinned command: the one with the fewest commands.
 //!
 //! Pure.
 
@@ -10,7 +10,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Takes the freest of the processors that the command may use.
+    /// Takes the processor with the fewest commands of those that the command may use.
     pub fn take(&mut self, allowed: &[usize]) -> Option<usize> {
         let count = |p: &usize| self.counts.get(p).copied().unwrap_or(0);
         let freest = *allowed.iter().min_by_key(|p| count(p))?;

@@ -1,6 +1,6 @@
-//! Where a process lives: what a command of its own would inherit and the engine cannot give it.
+//! Where a process lives: what its commands would inherit, and the engine cannot give them.
 //!
-//! A client in another namespace, root folder, or with other rights than the engine is refused, and runs its commands
+//! A client in another namespace or root folder, or with other rights than the engine, is refused, and runs its commands
 //! itself. What the engine *can* give (umask, limits …) is in `context`.
 
 use std::fs::{self, File, OpenOptions};
@@ -22,7 +22,7 @@ const RIGHTS: [&str; 10] = [
     "NoNewPrivs",
     "Seccomp",
 ];
-/// Those of which nought means that there is none.
+/// Values for which 0 means that there is none.
 const CONFINING: [&str; 2] = ["NoNewPrivs", "Seccomp"];
 const ROOT: &str = "root folder";
 const LABEL: &str = "security label";
@@ -54,14 +54,14 @@ impl Place {
         Ok(Place { traits, cgroup })
     }
 
-    /// Whether a process sees the same files as we do, and files that we make are as if it made them: enough to look
-    /// something up for it.
+    /// Whether a process sees the same files as we do, and files that we make look as if it had made them. This is enough
+    /// to look something up for it.
     pub fn shows(&self, pid: u32) -> Result<(), String> {
         let ours = |name: &str| self.traits.iter().find(|known| known.0 == name).map(|known| &known.1);
         let proc = format!("/proc/{pid}");
         let root = fs::metadata(format!("{proc}/root/.")).map_err(|e| unseen(pid, &e))?;
         let mut theirs = vec![(ROOT, root_of(&root)), (NAMESPACES[0], namespace(&proc, NAMESPACES[0]))];
-        // Where no label can be read, there are none.
+        // If no label can be read, the system has none.
         if ours(LABEL).is_some_and(|label| !label.is_empty()) {
             theirs.push((LABEL, label_of(&proc)));
         }
@@ -71,14 +71,15 @@ impl Place {
         }
     }
 
-    /// Whether a process at `other` only lacks what confines us.
+    /// Whether a process at `other` differs only in being less confined than we are.
     pub fn is_cell_beside(&self, other: &Place) -> bool {
         let pairs = self.traits.iter().zip(&other.traits);
         let mut unlike = pairs.filter(|(ours, theirs)| ours != theirs).peekable();
         unlike.peek().is_some() && unlike.all(|((name, _), (_, theirs))| CONFINING.contains(name) && theirs == "0")
     }
 
-    /// Whether commands for a process at `other` can be run from here: the control group to move them to, if another.
+    /// Whether commands for a process at `other` can be run from here. If so, and if its control group is another one, the
+    /// group to which they must be moved.
     pub fn serves(&self, other: &Place) -> Result<Option<Arc<OwnedFd>>, String> {
         for ((name, ours), (_, theirs)) in self.traits.iter().zip(&other.traits) {
             if ours != theirs {
@@ -112,7 +113,8 @@ fn label_of(proc: &str) -> String {
     fs::read_to_string(format!("{proc}/attr/current")).unwrap_or_default()
 }
 
-/// The list to which a command writes itself to enter a control group; version 2 only, as 1 has several at a time.
+/// The file to which a command writes itself to enter a control group. Only for version 2: with version 1, a process is in
+/// several groups at a time.
 fn open_cgroup(cgroup: &str) -> Option<File> {
     let path = cgroup.strip_prefix("0::")?.strip_suffix('\n')?;
     if path.contains('\n') {

@@ -1,22 +1,22 @@
-//! The system's processes, and when they began.
+//! The processes of the system, and when they began.
 
-/// As `/proc` tells of it.
+/// A process, as `/proc` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     pub number: i32,
     pub group: i32,
-    /// When it began, as `uptime` counts.
+    /// When it began, on the same clock as `uptime`.
     pub began: u64,
 }
 
-/// All that run, but for those that have ended and wait to be reaped.
+/// All processes, except those that have ended and wait to be reaped.
 pub fn list() -> Vec<Process> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter_map(read).collect()
 }
 
-/// Whether one runs: not one that has ended and waits to be reaped.
+/// Whether a process runs. One that has ended and waits to be reaped does not.
 pub fn lives(number: i32) -> bool {
     read(number).is_some()
 }
@@ -35,14 +35,14 @@ fn read(number: i32) -> Option<Process> {
     })
 }
 
-/// Since the machine was started, in the ticks in which the kernel tells when processes began.
+/// The time since the machine was started, in the ticks in which the kernel reports when processes began.
 pub fn uptime() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let ticks = ticks();
     time.tv_sec as u64 * ticks + time.tv_nsec as u64 * ticks / 1_000_000_000
 }
 
-/// In a second.
+/// Ticks per second.
 pub fn ticks() -> u64 {
     // SAFETY: asks for a number.
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64
@@ -61,7 +61,7 @@ mod tests {
         let found = list().into_iter().find(|process| process.number == number).unwrap();
         assert!((before..=uptime()).contains(&found.began), "{before} {found:?}");
         child.kill().unwrap();
-        // A zombie counts no more; that it is one may take a moment.
+        // A zombie does not count. The process may need a moment to become one.
         let deadline = Instant::now() + Duration::from_secs(30);
         while list().iter().any(|process| process.number == number) {
             assert!(Instant::now() < deadline);

@@ -1,16 +1,16 @@
 //! Has the kernel let a thread run soon after it wakes.
 //!
-//! Who wakes beside compilers would wait for the end of a slice of theirs, some milliseconds, although it needs some
-//! microseconds; meanwhile another processor has nothing to do. From Linux 6.12 on a thread that asks for short slices
-//! runs sooner, and gets no more than its share by that; older kernels take no notice.
+//! Beside compilers, a thread that wakes would wait some milliseconds for the end of a compiler's slice, although it needs
+//! only microseconds, and another processor may have nothing to do. From Linux 6.12 on, a thread that asks for short slices
+//! runs sooner, and gets no more than its share. Older kernels ignore the request.
 
 use log::debug;
 
 const SLICE: u64 = 100_000; // nanoseconds, the shortest there is
-/// What is forked gets slices as usual, and would lose a raised priority.
+/// Forked processes get slices of the usual length, and would lose a raised priority.
 const RESET_ON_FORK: u64 = 1;
 
-/// The kernel's `struct sched_attr`, as it was first.
+/// The first version of the kernel's `struct sched_attr`.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -24,7 +24,7 @@ struct Attributes {
     period: u64,
 }
 
-/// For a thread by its number; zero is the caller. One whose priority somebody has raised stays as it is.
+/// For the thread with this number; 0 is the caller. A thread whose priority was raised stays as it is.
 pub fn make_prompt(thread: i32) {
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>() as u32;

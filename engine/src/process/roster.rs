@@ -6,9 +6,9 @@
 //!   its guardian  the next engine, where engine and guardian were killed
 //! ```
 //!
-//! It is a file of `/dev/shm`, which is memory; where there is none, it is memory without a name, and only the guardian can read it.
-//! The file is locked as long as engine or guardian live, and no other engine reads it then. The life lock is not enough: somebody may
-//! clear the runtime folder, and the next engine makes another life lock there.
+//! It is a file of `/dev/shm`, which is memory. Without `/dev/shm` it is memory without a name, and only the guardian can
+//! read it. The file is locked as long as engine or guardian live, and no other engine reads it then. The life lock is not
+//! enough for that: a user may clear the runtime folder, and then the next engine makes another life lock there.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -27,15 +27,15 @@ use super::processes::uptime;
 use crate::files::folder::ENGINE;
 use crate::files::regular;
 
-/// How many commands can be noted; those above it have only the kernel's parent-death signal.
+/// How many commands can be noted. Further commands have only the kernel's parent-death signal.
 const ENTRIES: usize = 8192;
-/// So many files can be noted, of paths that are shorter than this.
+/// How many files can be noted. Their paths must be shorter than this.
 const FILES: usize = 512;
 const PATH: usize = 256;
 
 const PROCESSES_SIZE: usize = ENTRIES * size_of::<AtomicI32>();
 const SINCE_SIZE: usize = ENTRIES * size_of::<AtomicU64>();
-/// What parked programs see of it.
+/// The part that parked programs see.
 const SHARED: usize = 2 * PROCESSES_SIZE;
 const LAST_AT: usize = SHARED + SINCE_SIZE;
 const FILES_AT: usize = LAST_AT + size_of::<AtomicU64>();
@@ -45,19 +45,19 @@ const SHARED_MEMORY: &str = "/dev/shm";
 
 pub struct Roster {
     entries: &'static [AtomicI32],
-    /// When each was taken, and when the last one was.
+    /// When each place was taken, and when the last one was taken.
     since: &'static [AtomicU64],
     last: &'static AtomicU64,
     free: Vec<usize>,
     memory: OwnedFd,
     name: Option<PathBuf>,
-    /// A handle of its own: parked programs hold the other one.
+    /// A handle of its own, because parked programs hold the other one.
     lock: Option<File>,
     tickets: Arc<Tickets>,
     litter: Arc<Litter>,
 }
 
-/// A place for what a thread of the engine runs for itself, one at a time.
+/// A place for processes that a thread of the engine runs for itself, one at a time.
 #[derive(Clone, Copy)]
 pub struct OwnPlace {
     number: usize,
@@ -66,42 +66,42 @@ pub struct OwnPlace {
     last: &'static AtomicU64,
 }
 
-/// Another part of that memory: for what runs in the process group of a command, which the guardian needs not know.
+/// Another part of the memory: for processes in the group of a command, which the guardian need not know.
 pub struct Tickets {
     places: &'static [AtomicI32],
     free: Mutex<Vec<usize>>,
 }
 
-/// One of them, until it is dropped.
+/// One of these places, until it is dropped.
 pub struct Ticket {
     tickets: Arc<Tickets>,
     number: usize,
 }
 
-/// Temporary files that somebody has to remove if we are killed.
+/// Temporary files that the guardian must remove if the engine is killed.
 pub struct Litter {
     paths: &'static [[AtomicU8; PATH]],
     free: Mutex<Vec<usize>>,
 }
 
-/// One of them, until it is dropped.
+/// One of these files, until it is dropped.
 pub struct Piece {
     litter: Arc<Litter>,
     number: usize,
 }
 
-/// What an engine has left.
+/// What a killed engine has left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Remains {
-    /// Process groups, and when each place was taken.
+    /// Process groups, and when the place of each was taken.
     pub groups: Vec<(i32, u64)>,
-    /// When the last of them was.
+    /// When the last place was taken.
     pub last: u64,
     pub files: Vec<PathBuf>,
 }
 
 impl OwnPlace {
-    /// Before a process is started, which is written there at once.
+    /// To be called before a process is started. Its number is written there at once.
     pub fn take(&self) -> (usize, &'static AtomicI32) {
         let now = uptime();
         self.since.store(now, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl OwnPlace {
         (self.number, self.process)
     }
 
-    /// Before the process is reaped.
+    /// To be called before the process is reaped.
     pub fn strike(&self) {
         self.process.store(0, Ordering::Release);
     }
@@ -126,7 +126,7 @@ impl Tickets {
 }
 
 impl Ticket {
-    /// Its place in the whole of the memory.
+    /// The index of the place in the whole memory.
     pub fn number(&self) -> usize {
         ENTRIES + self.number
     }
@@ -145,7 +145,7 @@ impl Drop for Ticket {
 }
 
 impl Litter {
-    /// A file that was just made; none if there is no room for its path.
+    /// Notes a file that was just made. None if there is no room for its path.
     pub fn note(self: &Arc<Self>, path: &Path) -> Option<Piece> {
         let bytes = path.as_os_str().as_bytes();
         let (first, rest) = bytes.split_first().filter(|_| bytes.len() < PATH)?;
@@ -154,7 +154,7 @@ impl Litter {
         for (to, byte) in place[1..].iter().zip(rest.iter().chain(&[0])) {
             to.store(*byte, Ordering::Relaxed);
         }
-        // With its first byte it is there.
+        // The first byte makes the entry valid.
         place[0].store(*first, Ordering::Release);
         Some(Piece {
             litter: self.clone(),
@@ -178,7 +178,7 @@ impl Drop for Piece {
 }
 
 impl Roster {
-    /// A new one under this name, which nobody else uses.
+    /// A new roster under this name, which no other process uses.
     pub fn new(name: Option<PathBuf>) -> io::Result<Roster> {
         let named = name.and_then(|name| Some((make(&name).ok()?, lock(&name).ok()?, name)));
         let (memory, lock, name) = match named {
@@ -220,12 +220,12 @@ impl Roster {
         })
     }
 
-    /// What says that somebody looks after it.
+    /// The lock that says that an engine or a guardian looks after it.
     pub fn lock(&self) -> Option<&File> {
         self.lock.as_ref()
     }
 
-    /// The memory itself and its size, for programs that are to note themselves.
+    /// The memory and its size, for programs that note themselves.
     pub fn share(&self) -> io::Result<(OwnedFd, usize)> {
         Ok((self.memory.as_fd().try_clone_to_owned()?, SHARED))
     }
@@ -238,7 +238,7 @@ impl Roster {
         self.litter.clone()
     }
 
-    /// A place for a command's process, which whoever starts it writes there at once.
+    /// A place for a command's process. The code that starts the process writes its number there at once.
     pub fn reserve(&mut self) -> Option<(usize, &'static AtomicI32)> {
         let entry = self.free.pop()?;
         let now = uptime();
@@ -258,13 +258,13 @@ impl Roster {
         })
     }
 
-    /// A place that is taken, for the next process of its command.
+    /// A place that is already taken, for the next process of its command.
     pub fn place(&self, entry: usize) -> (usize, &'static AtomicI32) {
         self.last.store(uptime(), Ordering::Relaxed);
         (entry, &self.entries[entry])
     }
 
-    /// Before the process is reaped: afterwards its number may be another's.
+    /// To be called before the process is reaped. Afterwards its number may belong to another process.
     pub fn strike(&mut self, entry: usize) {
         self.entries[entry].store(0, Ordering::Release);
         self.free.push(entry);
@@ -282,14 +282,14 @@ impl Roster {
         }
     }
 
-    /// The engine has ended, and nothing of it is left.
+    /// To be called when the engine has ended, and nothing of it is left.
     pub fn remove(&self) {
         self.name.iter().for_each(|name| drop(fs::remove_file(name)));
     }
 }
 
 impl Remains {
-    /// What is noted under a name by an engine that has ended; none if the engine or its guardian live.
+    /// The entries under the name of an engine that has ended. None if the engine or its guardian live.
     pub fn find(name: &Path) -> Option<Remains> {
         let file = match lock(name) {
             Ok(file) => file,
@@ -316,14 +316,14 @@ impl Remains {
     }
 }
 
-/// Whether it is a path as drivers draw them.
+/// Whether a path has the form that drivers use for temporary files.
 pub fn is_drawn(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let letters = name.strip_prefix(b"cc").and_then(|name| name.strip_suffix(b".s"));
     path.starts_with(b"/") && letters.is_some_and(|it| it.len() == 6 && it.iter().all(u8::is_ascii_alphanumeric))
 }
 
-/// Where the roster of the engine of a runtime folder is.
+/// The path of the roster for the engine of a runtime folder.
 pub fn name_of(folder: &Path) -> PathBuf {
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;
     for byte in folder.as_os_str().as_bytes() {
@@ -333,7 +333,7 @@ pub fn name_of(folder: &Path) -> PathBuf {
     Path::new(SHARED_MEMORY).join(format!("wafd-{ENGINE}-{user}-{digest:016x}"))
 }
 
-/// With all of its memory: a page that cannot be had later would end the engine.
+/// Allocates all of the memory at once: if a page could not be had later, the engine would crash.
 fn make(name: &Path) -> io::Result<File> {
     if rustix::fs::statfs(name.parent().unwrap_or(name))?.f_type != TMPFS {
         return Err(io::ErrorKind::Unsupported.into());
@@ -344,7 +344,7 @@ fn make(name: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Another handle of the file, which keeps everybody else's away.
+/// Opens another handle of the file, and locks all others out.
 fn lock(name: &Path) -> io::Result<File> {
     let file = regular::open(name)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;

@@ -1,4 +1,4 @@
-//! What each of our programs does first that serves until it is stopped.
+//! The first steps of each of our programs that serves until it is stopped.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -22,7 +22,7 @@ pub fn open_signals() -> io::Result<OwnedFd> {
     }
 }
 
-/// As many descriptors as we may have: a command needs up to four, a connection one.
+/// Raises the limit of descriptors as far as allowed: a command needs up to four, a connection one.
 pub fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;

@@ -21,7 +21,7 @@ use crate::wire::{Step, Strings};
 const STACK: usize = 128 << 10;
 const DEFAULT_PATH: &[u8] = b"/bin:/usr/bin";
 
-/// Everything that makes a command.
+/// All that makes a command.
 pub struct Launch<'a> {
     pub argv: &'a Strings,
     pub env: &'a Strings,
@@ -30,9 +30,9 @@ pub struct Launch<'a> {
     pub new_session: bool,
     pub context: &'a Context,
     pub adjustments: &'a [Adjustment],
-    /// Where the child notes its process, before it can have children that would be missed.
+    /// Where the child notes its process, before it can have children that the guardian would miss.
     pub roster_entry: Option<&'a AtomicI32>,
-    /// Where it notes what it does if it runs in a parked program; a spawned one is told by its environment.
+    /// The region for its records, if it runs in a parked program. A spawned command has it in its environment.
     pub log: Place,
     /// Adjustments of this command alone.
     pub own: [Option<Adjustment>; 3],
@@ -44,7 +44,7 @@ pub struct Child {
     pub pidfd: OwnedFd,
 }
 
-/// Why none does.
+/// Why a command could not be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotStarted {
     pub step: Step,
@@ -60,7 +60,7 @@ impl NotStarted {
     }
 }
 
-/// Where children run until they are programs; one a thread is enough, since the thread waits that long.
+/// The stack of a child until it has executed its program. One per thread is enough, because the thread waits that long.
 pub struct Spawner {
     stack: *mut libc::c_void,
     engine: libc::pid_t,
@@ -69,7 +69,7 @@ pub struct Spawner {
 // SAFETY: the memory is its own, and whoever has it may use it.
 unsafe impl Send for Spawner {}
 
-/// What the child reads and, on failure, writes.
+/// Values that the child reads and, on failure, writes.
 struct Plan<'a> {
     launch: &'a Launch<'a>,
     programs: &'a [CString],
@@ -127,7 +127,7 @@ impl Spawner {
         }
         // SAFETY: the kernel made this descriptor for us.
         let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-        // The child wrote it, behind the compiler's back.
+        // The child has written it, which the compiler does not see.
         // SAFETY: the plan is alive, and the child no longer shares our memory.
         match unsafe { ptr::read_volatile(&plan.failure) } {
             None => Ok(Child { pid, pidfd }),
@@ -146,12 +146,12 @@ impl Drop for Spawner {
     }
 }
 
-/// Status and use of resources of a child that has ended.
+/// Status and resource use of a child that has ended.
 #[derive(Debug, Default, Clone)]
 pub struct Ended {
-    /// As `waitpid` tells it.
+    /// In the form of `waitpid`.
     pub status: i32,
-    /// Exit status, or minus the signal.
+    /// The exit status, or minus the signal.
     pub code: i32,
     pub user: u64,
     pub system: u64,
@@ -159,7 +159,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Adds what a part of the same command took.
+    /// Adds the use of a part of the same command.
     pub fn include(&mut self, part: &Ended) {
         self.user += part.user;
         self.system += part.system;
@@ -167,14 +167,15 @@ impl Ended {
     }
 }
 
-/// A child has ended, and well; it is not reaped.
+/// Whether a child has ended with status 0. It is not reaped.
 pub fn has_succeeded(pidfd: &OwnedFd) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     let status = waitid(WaitId::PidFd(pidfd.as_fd()), options);
     status.is_ok_and(|status| status.is_some_and(|status| status.exit_status() == Some(0)))
 }
 
-/// Whether a child's status can be taken. Until a tracer has taken it, the child has ended, and we cannot know how.
+/// Whether a child's status can be taken. While a tracer has not taken it yet, the child has ended, but its status is not
+/// available.
 pub fn can_be_collected(pidfd: &OwnedFd) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     // An error would be the same the next time.
@@ -215,8 +216,8 @@ fn wait(pid: i32, flags: i32) -> Option<Ended> {
     })
 }
 
-/// The process groups that have a living member besides their leader. The kernel tells only by the list of all
-/// processes, which is why this is asked for cancelled commands alone.
+/// The process groups that have a living member besides their leader. The kernel offers only the list of all processes, so
+/// this is asked for canceled commands only.
 pub fn followed_groups() -> HashSet<i32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -253,7 +254,7 @@ pub fn candidates(name: &[u8], env: &Strings) -> Vec<CString> {
 }
 
 fn c_string(bytes: &[u8]) -> CString {
-    // Decoding has refused zero bytes already; a name cut short would only not be found.
+    // Decoding has already refused zero bytes. A name that was cut off would only not be found.
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     CString::new(&bytes[..end]).unwrap_or_default()
 }
@@ -293,13 +294,13 @@ fn prepare(plan: &Plan<'_>) -> Result<(), NotStarted> {
     let launch = plan.launch;
     // SAFETY: system calls on numbers and on memory of the plan.
     unsafe {
-        // Should engine and guardian both be killed, the command goes with them.
+        // If engine and guardian are both killed, the kernel kills the command.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if let Some(roster_entry) = launch.roster_entry {
             roster_entry.store(libc::getpid(), Ordering::Release);
         }
-        // An engine that was killed before this would neither take us with it nor have its guardian see our note.
-        // Where the system does not say who our parent is, we go on.
+        // If the engine was killed before that call, the kernel does not kill this child, and the guardian may not see the
+        // entry. If the kernel refuses to name the parent, the child goes on.
         let parent = libc::getppid();
         if parent > 0 && parent != plan.engine {
             libc::_exit(127);
@@ -355,7 +356,7 @@ pub const IOPRIO_WHO_PROCESS: i32 = 1;
 /// How many signals the kernel knows.
 pub const SIGNALS: i32 = 64;
 
-/// Says what a signal does by default, by the kernel's own call: libc's keeps two signals for itself.
+/// Sets a signal's action by the kernel's own call, because libc keeps two signals for itself.
 ///
 /// # Safety
 /// As for `sigaction`; only for `SIG_DFL` and `SIG_IGN`.
@@ -366,7 +367,7 @@ pub unsafe fn set_disposition(signal: i32, disposition: libc::sighandler_t) {
     libc::syscall(libc::SYS_rt_sigaction, signal, action, none, size_of::<u64>());
 }
 
-/// The engine ignores two signals and blocks what it waits for; the command has what its client has.
+/// The engine ignores two signals and blocks those that it reads. The command gets what its client has.
 unsafe fn signals(context: &Context) {
     set_disposition(libc::SIGPIPE, libc::SIG_DFL);
     set_disposition(libc::SIGXFSZ, libc::SIG_DFL);
@@ -387,7 +388,7 @@ unsafe fn signals(context: &Context) {
     );
 }
 
-/// Tries the candidates as `execvp` does; returns only if none could be run.
+/// Tries the candidates like `execvp`. Returns only if none could be run.
 fn exec(plan: &Plan<'_>) -> NotStarted {
     let mut kept = 0;
     let mut last = libc::ENOENT;

@@ -1,4 +1,4 @@
-//! A terminal that only passes bytes on: for commands whose messages look as they would on the client's own.
+//! A terminal that only passes bytes on, for commands whose messages must look as on the client's own terminal.
 
 use std::ffi::CStr;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::wire::Size;
 
-/// The size of the terminal that this is, if it is one.
+/// The size of the terminal, if the descriptor is one.
 pub fn size_of(file: BorrowedFd<'_>) -> Option<Size> {
     let mut size = MaybeUninit::<libc::winsize>::zeroed();
     // SAFETY: the kernel writes one of these, or fails.
@@ -53,7 +53,7 @@ pub fn open(size: Size) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, terminal))
 }
 
-/// What is written comes out as it is.
+/// Output is passed on unchanged.
 fn set_up(terminal: &OwnedFd, size: Size) -> io::Result<()> {
     let size = libc::winsize {
         ws_col: size.columns,

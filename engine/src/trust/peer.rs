@@ -1,10 +1,10 @@
-//! Who is at the other end of a Unix socket, by the kernel's word.
+//! The process at the other end of a Unix socket, as the kernel reports it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Who is at the other end; process 0 if it lives in a namespace that is not within ours, which rustix's type for it cannot
-/// be.
+/// The process at the other end. Its number is 0 if it lives in a namespace outside ours, which rustix's type cannot
+/// represent.
 pub fn peer_of(socket: impl AsFd) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of_val(&peer) as libc::socklen_t;

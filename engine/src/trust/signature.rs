@@ -1,6 +1,6 @@
 //! Signatures of entries that machines share: Ed25519 over the key under which an entry is found, and all of its bytes. `docs/entry-format.md`.
 //!
-//! Knows files of keys and nothing of settings, tiers or facts. No secret is shown, also not by an error.
+//! The room knows files of keys, and nothing of settings, tiers or facts. No secret is printed, not even in an error.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -15,22 +15,23 @@ use ring::signature::{Ed25519KeyPair, KeyPair, UnparsedPublicKey, ED25519};
 use crate::bytes::digest::Digest;
 
 const MAGIC: &[u8; 4] = b"wfg\x01";
-/// What is signed begins with this, so that it is nothing else that somebody signs with the same key.
+/// All signed bytes begin with this, so that a signature of the same key for another purpose is never valid here.
 const DOMAIN: &[u8] = b"waflib-extras: an entry of wafcc, signed; version 1\n";
 const SIGNATURE: usize = 64;
 const PUBLIC: &str = "ed25519:";
 const SECRET: &str = "ed25519-secret:";
-/// No file of keys is larger.
+/// Limit for a file of keys.
 const CAP: u64 = 1 << 20;
 
-/// Who may have signed. As text `ed25519:` and 64 hexadecimal digits.
+/// A public key. As text: `ed25519:` and 64 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey(pub [u8; PublicKey::SIZE]);
 
 impl PublicKey {
     pub const SIZE: usize = 32;
 
-    /// Points of small order, for which anybody can make signatures: no pair of keys has one, but a line of zeros is one.
+    /// Points of small order, for which anybody can make signatures. No real pair of keys has one, but a line of zeros
+    /// does.
     fn is_weak(&self) -> bool {
         let mut point = self.0;
         point[31] &= 0x7f;
@@ -39,7 +40,7 @@ impl PublicKey {
     }
 }
 
-/// Their encodings, also those that are not the usual ones, without the sign.
+/// Their encodings without the sign, including the unusual ones.
 const WEAK: [&str; 7] = [
     "0000000000000000000000000000000000000000000000000000000000000000",
     "0100000000000000000000000000000000000000000000000000000000000000",
@@ -52,7 +53,7 @@ const WEAK: [&str; 7] = [
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its digits are written as those of digests are.
+        // The digits are written in the same way as those of digests.
         write!(f, "{PUBLIC}{}", Digest(self.0))
     }
 }
@@ -85,7 +86,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// Who signs.
+/// A private key.
 pub struct Signer(Ed25519KeyPair);
 
 impl Signer {
@@ -93,7 +94,7 @@ impl Signer {
         Ed25519KeyPair::from_seed_unchecked(seed).ok().map(Signer)
     }
 
-    /// The private key in a file that nobody else may read.
+    /// Reads the private key from a file that no other user may read.
     pub fn load(path: &Path) -> Result<Signer, String> {
         let told = path.display();
         let (file, text) = read(path)?;
@@ -117,14 +118,14 @@ impl Signer {
         PublicKey(key)
     }
 
-    /// An entry that is found under a key, with a signature.
+    /// Signs an entry that is found under this key.
     pub fn seal(&self, key: &Digest, entry: &[u8]) -> Vec<u8> {
         let signature = self.0.sign(&message(key, entry));
         [&MAGIC[..], &self.public().0, signature.as_ref(), entry].concat()
     }
 }
 
-/// Makes a pair; its private half is in a new file that only its owner may read.
+/// Makes a pair of keys. The private one is written to a new file that only its owner may read.
 pub fn create(path: &Path) -> Result<PublicKey, String> {
     let told = path.display();
     let mut seed = [0; 32];
@@ -152,7 +153,7 @@ fn message(key: &Digest, entry: &[u8]) -> Vec<u8> {
     [DOMAIN, &key.0, entry].concat()
 }
 
-/// An entry as it is handed round: with a signature, or without one.
+/// An entry as it is exchanged between machines, with or without a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sealed<'a> {
     signature: Option<(PublicKey, &'a [u8])>,
@@ -160,7 +161,7 @@ pub struct Sealed<'a> {
 }
 
 impl<'a> Sealed<'a> {
-    /// Whatever is no signature is taken for an entry.
+    /// Bytes without a signature are taken as an entry.
     pub fn read(bytes: &'a [u8]) -> Sealed<'a> {
         let signed = bytes.strip_prefix(MAGIC).and_then(|rest| {
             let (key, rest) = rest.split_first_chunk::<{ PublicKey::SIZE }>()?;
@@ -178,7 +179,7 @@ impl<'a> Sealed<'a> {
         self.signature.map(|(key, _)| key)
     }
 
-    /// Whether it was signed as it is, to be found under this key.
+    /// Whether the signature is valid for this entry and this key.
     pub fn is_genuine(&self, key: &Digest) -> bool {
         self.signature.is_some_and(|(public, signature)| {
             let public = UnparsedPublicKey::new(&ED25519, public.0);
@@ -187,17 +188,17 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Whose entries are taken.
+/// The keys whose entries are accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Trust {
     #[default]
     Anyone,
     Keys(Vec<PublicKey>),
-    /// It is not known whose, for a reason: so nobody's.
+    /// The keys could not be read, for this reason. So no entry is accepted.
     Nobody(String),
 }
 
-/// Why an entry is not taken.
+/// Why an entry is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distrust {
     Unsigned,
@@ -218,7 +219,7 @@ impl Distrust {
 }
 
 impl Trust {
-    /// Public keys and absolute paths of files of them, with blanks between. A mistake means that nobody is trusted.
+    /// Reads public keys and absolute paths of key files, separated by blanks. With a mistake in them, no key is trusted.
     pub fn load(text: &str) -> Trust {
         match find_keys(text) {
             Ok(None) => Trust::Anyone,
@@ -227,7 +228,7 @@ impl Trust {
         }
     }
 
-    /// Whether this one may have signed.
+    /// Whether this key is trusted.
     pub fn allows(&self, signer: Option<PublicKey>) -> Result<(), Distrust> {
         match (self, signer) {
             (Trust::Anyone, _) => Ok(()),
@@ -238,7 +239,7 @@ impl Trust {
         }
     }
 
-    /// Whether an entry that was found under this key may be taken.
+    /// Whether an entry that was found under this key may be accepted.
     pub fn check(&self, key: &Digest, sealed: &Sealed<'_>) -> Result<(), Distrust> {
         self.allows(sealed.signer())?;
         match self {
@@ -248,12 +249,12 @@ impl Trust {
     }
 }
 
-/// Whether the setting names keys and files, whatever is in these.
+/// Whether the setting has the form of keys and files. Their content is not checked.
 pub fn check_trusted(text: &str) -> Result<(), String> {
     words(text).try_for_each(|word| word.map(drop))
 }
 
-/// Whether it names the file of a private key.
+/// Whether the setting has the form of a private key's file.
 pub fn check_place(text: &str) -> Result<(), String> {
     match text.is_empty() || Path::new(text).is_absolute() {
         true => Ok(()),
@@ -306,7 +307,7 @@ fn meant(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.is_empty())
 }
 
-/// A plain file's text; what would block, such as a pipe, is none.
+/// The text of a plain file. A pipe or another file that would block has none.
 fn read(path: &Path) -> Result<(File, String), String> {
     let told = path.display();
     let mut options = OpenOptions::new();
@@ -336,7 +337,7 @@ mod tests {
         Digest::of(b"a command")
     }
 
-    /// A file that is gone at the end.
+    /// A file that is removed at the end.
     struct Made(PathBuf);
 
     impl Made {
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// Of RFC 8032, 7.1, the first test: what others make of a seed is what we make.
+    /// The first test of RFC 8032, 7.1: from the same seed we make the same key and signature.
     #[test]
     fn the_key_of_a_seed_is_that_of_the_standard() {
         let seed = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
@@ -384,7 +385,7 @@ mod tests {
         }
     }
 
-    /// A signature of the neutral point and zero: for a point of small order it is right for one message in eight, or more.
+    /// The signature with the neutral point and zero is valid for a point of small order for one message in eight, or more.
     #[test]
     fn a_key_for_which_anybody_can_sign_is_none() {
         let mut signature = [0; SIGNATURE];
@@ -400,7 +401,7 @@ mod tests {
                 let bytes = [&MAGIC[..], &weak.0, &signature, &entry].concat();
                 assert!(!Sealed::read(&bytes).is_genuine(&key()), "{digits}");
             }
-            // Encodings that are not the usual ones are refused by some versions of the library.
+            // Some versions of the library refuse unusual encodings.
             assert!(
                 forged.is_some() || digits.starts_with("ed") || digits.starts_with("ee"),
                 "{digits}"

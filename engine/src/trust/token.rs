@@ -21,16 +21,16 @@ impl Token {
         &self.0
     }
 
-    /// Compares without telling by its time where the difference is.
+    /// Compares in constant time.
     pub fn admits(&self, shown: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(shown).into()
     }
 
-    /// Writes the file whole or not at all.
+    /// Writes the whole file, or nothing.
     pub fn publish(&self, folder: &Folder, port: u16) -> io::Result<()> {
         let path = folder.token();
         let fresh = path.with_extension("tcp.new");
-        // What an engine that was killed left behind may not be ours to write through.
+        // The file of a killed engine may not be safe to write to.
         let _ = fs::remove_file(&fresh);
         let mut file = OpenOptions::new()
             .write(true)

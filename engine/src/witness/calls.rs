@@ -1,14 +1,14 @@
-//! What each call of the kernel tells, by its number: the table of the second witness.
+//! The table of the second witness: what each system call tells, by its number.
 //!
-//! The other side of what `engine/park/watch.c`, `clock.c` and `told.c` note of functions. Whatever is not in the table is not
-//! known to be harmless.
+//! The other side of what `engine/park/watch.c`, `clock.c` and `system_info.c` record of functions. A call that is not in
+//! the table is not known to be harmless.
 
 use crate::observe::trace::record::{BLIND_CALL, BLIND_PLACE, BLIND_SHARED, BLIND_TALK};
 
-/// Which argument it is, from 0.
+/// The position of an argument, from 0.
 pub type Argument = usize;
 
-/// A path of a call, meant from a folder: an argument that is a descriptor, or the process's own folder.
+/// A path argument, and the folder to which it refers: an argument that is a descriptor, or the process's own folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     pub folder: Option<Argument>,
@@ -17,13 +17,13 @@ pub struct Name {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// It tells nothing that is not told elsewhere.
+    /// It tells nothing that is not recorded elsewhere.
     Harmless,
-    /// Flags are an argument, or these.
+    /// The flags are an argument, or these.
     Open(Name, Flags),
-    /// Its status, in a `stat` at this argument; whether links are followed is said by flags, or always so.
+    /// The status is in a `stat` at this argument. Flags say whether links are followed, or it is always so.
     Look(Name, Argument, Option<Argument>, bool),
-    /// The same in a `statx`.
+    /// The same with a `statx`.
     LookMore(Name, Argument, Argument),
     Find(Name),
     Link(Name, Argument, Argument),
@@ -35,13 +35,13 @@ pub enum Call {
     Join(Name, Name),
     Remove(Name),
     Make(Name),
-    /// A file is changed in another way than by its content.
+    /// Attributes of a file are changed, and not its content.
     Change(Name),
     ChangeFile(Argument),
     System(Name),
     Execute(Name),
     Map,
-    /// A new thread or process, with these flags; or with those at the place to which the argument points.
+    /// A new thread or process. The flags are these, or are at the place to which the argument points.
     Split(Argument),
     SplitMore(Argument),
     Clock(Argument),
@@ -52,14 +52,14 @@ pub enum Call {
     /// The number of a thread.
     Thread,
     Kill,
-    /// It has ended.
+    /// The process ends.
     End,
-    /// Nothing is known any more, for a reason of `enum wafpark_blindness`.
+    /// Nothing more can be known, for a reason of `enum wafpark_blindness`.
     Blind(u32),
-    /// Attributes of a file, and whether links are followed: blind if there are any.
+    /// Attributes of a file are read; says whether links are followed. The command is blind if there are any.
     Attributes(Name, bool),
     AttributesOfFile,
-    /// They are changed: blind if that is done.
+    /// Attributes are changed. The command is blind if that succeeds.
     Mark(Name, bool),
     MarkFile,
 }
@@ -67,7 +67,7 @@ pub enum Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flags {
     In(Argument),
-    /// At the beginning of what this argument points to.
+    /// The value at the beginning of what this argument points to.
     At(Argument),
     These(i32),
 }
@@ -83,7 +83,7 @@ const fn from(folder: Argument) -> Name {
     }
 }
 
-/// By its number, as 64-bit programs of this machine call it.
+/// The call with this number, as 64-bit programs of this machine use it.
 pub fn find(number: i64) -> Call {
     #[cfg(target_arch = "x86_64")]
     if let Some(call) = find_old(number) {
@@ -176,7 +176,7 @@ pub fn find(number: i64) -> Call {
     }
 }
 
-/// Those that newer machines no longer have.
+/// Calls that newer kinds of processors do not have.
 #[cfg(target_arch = "x86_64")]
 fn find_old(number: i64) -> Option<Call> {
     Some(match number {
@@ -215,7 +215,7 @@ fn find_old(number: i64) -> Option<Call> {
     })
 }
 
-/// They are of open files, the process's own memory, threads, signals and rights.
+/// They concern open files, the process's own memory, threads, signals and rights.
 fn is_harmless(number: i64) -> bool {
     const HARMLESS: &[i64] = &[
         libc::SYS_read,

@@ -1,4 +1,4 @@
-//! What is in the memory of a process that is traced, and in its entries of `/proc`.
+//! Reads the memory of a traced process, and its entries in `/proc`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use crate::observe::access::{identity, Bytes};
 pub const LONGEST: usize = 4096;
 const PAGE: usize = 4096;
 
-/// As many bytes as are there, at most `size`.
+/// As many bytes as can be read, at most `size`.
 pub fn read(process: i32, address: u64, size: usize) -> Bytes {
     let mut bytes = vec![0; size];
     let local = libc::iovec {
@@ -28,12 +28,12 @@ pub fn read(process: i32, address: u64, size: usize) -> Bytes {
     bytes
 }
 
-/// A text up to its zero. None if it goes on for longer than a path may, or is not there.
+/// A text up to its zero byte. None if it is longer than a path may be, or cannot be read.
 pub fn text(process: i32, address: u64) -> Option<Bytes> {
     let mut text = Bytes::new();
     while address != 0 && text.len() < LONGEST {
         let at = address + text.len() as u64;
-        // Not beyond the page's end: what follows may not be there.
+        // Reads only to the page's end: the next page may not be there.
         let left = PAGE - at as usize % PAGE;
         let part = read(process, at, left.min(512));
         if let Some(end) = part.iter().position(|byte| *byte == 0) {
@@ -53,8 +53,9 @@ pub fn number(process: i32, address: u64) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// A fresh program is told of the kernel's own object, by which it reads the clock without a call. It is to find none: then it
-/// calls the kernel, and is seen. `stack` is the stack as the kernel has laid it out for the program.
+/// The kernel tells a new program the address of its own object, with which the program can read the clock without a call.
+/// The program must not find it. Then it makes system calls, which are seen. `stack` is the stack as the kernel has laid it
+/// out for the program.
 pub fn hide_clock(process: i32, stack: u64) -> Option<()> {
     let mut at = stack + 8 * (number(process, stack)? + 2);
     while number(process, at)? != 0 {
@@ -82,18 +83,18 @@ pub fn hide_clock(process: i32, stack: u64) -> Option<()> {
     (count == word.len() as isize).then_some(())
 }
 
-/// Something of a process in `/proc`.
+/// Reads an entry of a process in `/proc`.
 pub fn entry(process: i32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{process}/{name}"))
 }
 
-/// Where a link of a process leads: its folder, its program, an open file.
+/// Where a link of a process leads: its folder, its program, or an open file.
 pub fn link(process: i32, name: &str) -> Option<Bytes> {
     let target = fs::read_link(entry(process, name)).ok()?;
     Some(target.as_os_str().as_bytes().to_vec()).filter(|path| path.starts_with(b"/"))
 }
 
-/// Of the file to which a path of ours leads; 0 if that cannot be told.
+/// The identity of the file at one of our paths; 0 if it cannot be found out.
 pub fn identity_of(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |status| identity(status.dev(), status.ino()))
 }

@@ -5,8 +5,8 @@
 //!                                                        └─► the tracer, a child of init ─► notes in the command's trace region
 //! ```
 //!
-//! It sees all calls of the kernel, and none of what a program does by itself: all of its variables count. It costs nothing where it
-//! is not needed. Where tracing is not allowed the program runs all the same, unseen, and the command is not stored.
+//! It sees all system calls, and nothing of what a program does by itself, so all of its variables count. It costs nothing
+//! where it is not needed. Where tracing is not allowed, the program runs unobserved, and the command is not stored.
 
 mod calls;
 mod memory;
@@ -29,17 +29,17 @@ use crate::wire::Strings;
 
 /// The first word of its command line.
 pub const WORD: &CStr = c"witness";
-/// Bytes of addresses with which it can begin: as `WAFPARK_WITNESS_ROOM` has it.
+/// The address space that it needs to begin, as `WAFPARK_WITNESS_ROOM`.
 pub const ROOM: u64 = 1 << 30;
 const VARIABLE: &[u8] = b"WAFPARK_TRACE=";
-/// A program that somebody is about to finish writing cannot be executed yet.
+/// A program that another process still has open for writing cannot be executed yet.
 const ATTEMPTS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
-/// So long the tracer may take to begin.
+/// How long the tracer may take to begin.
 const PATIENCE: c_int = 5_000; // milliseconds
 const NOT_FOUND: c_int = 127;
 
-/// Becomes the program that `argv` names after our own words; its arguments follow. Returns if that cannot be.
+/// Becomes the program that `argv` names after our own words, followed by its arguments. Returns if that fails.
 ///
 /// # Safety
 /// As the system calls `main`: two lists of strings that end with a zero. Nothing has set up signals or threads yet.
@@ -71,7 +71,7 @@ pub unsafe fn launch(argv: *const *const c_char) -> c_int {
     NOT_FOUND
 }
 
-/// The environment as the program is to have it, and what was put into it for us.
+/// The program's environment, and the variable that was put into it for us.
 fn take_environment() -> (Vec<*const c_char>, Option<Vec<u8>>) {
     extern "C" {
         static environ: *const *const c_char;
@@ -92,7 +92,8 @@ fn take_environment() -> (Vec<*const c_char>, Option<Vec<u8>>) {
     (kept, trace)
 }
 
-/// Has this process traced by another one that is not its child: the program must not find a child that it has not made.
+/// Lets another process trace this one. The tracer must not be a child of this process: the program must not find a child
+/// that it has not made.
 fn observe(program: &CStr, trace: &[u8]) -> Option<()> {
     let (notes, token) = Notes::open(trace)?;
     let mut ends: [RawFd; 2] = [-1; 2];
@@ -104,7 +105,7 @@ fn observe(program: &CStr, trace: &[u8]) -> Option<()> {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
             return None;
         }
-        // Where only parents may trace.
+        // For systems where only a parent may trace.
         libc::prctl(libc::PR_SET_PTRACER, libc::c_ulong::MAX, 0, 0, 0);
         let child = libc::fork();
         if child == 0 {
@@ -115,7 +116,7 @@ fn observe(program: &CStr, trace: &[u8]) -> Option<()> {
         }
         libc::close(ends[1]);
         if child > 0 {
-            // If the ends of children are ignored, this says that there is none.
+            // If the ends of children are ignored, `wait` reports that there is none.
             libc::waitpid(child, ptr::null_mut(), 0);
             wait_for(ends[0]);
         }
@@ -125,7 +126,7 @@ fn observe(program: &CStr, trace: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Until something comes, or the other end is closed.
+/// Waits until something comes, or the other end is closed.
 fn wait_for(file: RawFd) {
     let mut polled = libc::pollfd {
         fd: file,
@@ -136,7 +137,7 @@ fn wait_for(file: RawFd) {
     unsafe { libc::poll(&mut polled, 1, PATIENCE) };
 }
 
-/// The tracer: holds nothing open that the program's readers would wait for, and goes down with no terminal.
+/// The tracer. It holds nothing open for whose end the program's readers would wait, and does not end with a terminal.
 fn trace_process(process: i32, mut tracer: Tracer, told: RawFd) -> ! {
     // SAFETY: plain system calls; files are open as long as they are used.
     unsafe {
@@ -156,7 +157,7 @@ fn trace_process(process: i32, mut tracer: Tracer, told: RawFd) -> ! {
     }
 }
 
-/// The program and its arguments as they are started below the witness, which is at this path.
+/// The command line with which a program is started below the witness, which has this path.
 pub fn command(witness: &str, program: &[u8], argv: &Strings) -> Strings {
     let ours = [witness.as_bytes(), WORD.to_bytes(), program];
     ours.into_iter().chain(argv.iter()).collect()

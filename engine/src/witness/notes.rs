@@ -1,4 +1,4 @@
-//! Appends records to a command's trace region, as `engine/park/record.c` does: the traced program cannot do so itself.
+//! Appends records to a command's trace region, like `engine/park/record.c`: the traced program cannot do so itself.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::observe::trace::record::HEAD;
-use crate::observe::trace::{BERTH, FULL};
+use crate::observe::trace::{FULL, REGION_SIZE};
 
 /// A trace region of the engine's arena.
 pub struct Notes {
@@ -16,12 +16,12 @@ pub struct Notes {
     generation: u32,
 }
 
-/// What a record says; see `struct wafpark_record`.
+/// The content of a record; see `struct wafpark_record`.
 #[derive(Default)]
 pub struct Note<'a> {
     pub kind: u16,
     pub process: i32,
-    /// As of a system call.
+    /// In the form of a system call's result.
     pub result: i64,
     pub detail: u32,
     pub token: u32,
@@ -33,7 +33,7 @@ pub struct Note<'a> {
 const ALIGNMENT: usize = 8;
 
 impl Notes {
-    /// By the value of `WAFPARK_TRACE`, which also tells the token with which the next program begins.
+    /// From the value of `WAFPARK_TRACE`, which also has the token with which the next program begins.
     pub fn open(trace: &[u8]) -> Option<(Notes, u32)> {
         let mut parts = trace.rsplitn(4, |b| *b == b':');
         let mut number = || std::str::from_utf8(parts.next()?).ok()?.parse::<u32>().ok();
@@ -44,12 +44,12 @@ impl Notes {
             .open(OsStr::from_bytes(parts.next()?))
             .ok()?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let offset = i64::from(trace_region) * BERTH as i64;
+        let offset = i64::from(trace_region) * REGION_SIZE as i64;
         // SAFETY: a fresh mapping, which is never unmapped.
         let place = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                BERTH,
+                REGION_SIZE,
                 access,
                 libc::MAP_SHARED,
                 file.as_raw_fd(),
@@ -64,7 +64,7 @@ impl Notes {
         (is_mapped && notes.is_ours()).then_some((notes, token))
     }
 
-    /// It has not gone to another command.
+    /// Whether the region still belongs to this command.
     fn is_ours(&self) -> bool {
         (self.cursor().load(Ordering::Acquire) >> 32) as u32 == self.generation
     }
@@ -74,12 +74,12 @@ impl Notes {
         unsafe { AtomicU64::from_ptr(self.place.cast()) }
     }
 
-    /// Room for a record; none if the trace region is full or no longer ours.
+    /// Reserves room for a record. None if the trace region is full, or no longer ours.
     fn make_room(&self, size: usize) -> Option<u32> {
         let next = |now: u64| {
             let place = now as u32;
-            let is_open = (now >> 32) as u32 == self.generation && place as usize <= BERTH;
-            let fits = size <= BERTH.saturating_sub(place as usize);
+            let is_open = (now >> 32) as u32 == self.generation && place as usize <= REGION_SIZE;
+            let fits = size <= REGION_SIZE.saturating_sub(place as usize);
             let next = if fits { place + size as u32 } else { FULL };
             is_open.then_some(u64::from(self.generation) << 32 | u64::from(next))
         };
@@ -88,10 +88,10 @@ impl Notes {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, next)
             .ok()?;
         let place = before as u32;
-        (size <= BERTH - place as usize).then_some(place)
+        (size <= REGION_SIZE - place as usize).then_some(place)
     }
 
-    /// The token of an exec, which is the record's place; 0 if it could not be noted.
+    /// The token of an exec, which is the record's place; 0 if it was not noted.
     pub fn write(&self, note: &Note, is_exec: bool) -> u32 {
         let size = (HEAD as usize + note.first.len() + note.second.len()).next_multiple_of(ALIGNMENT);
         let Some(place) = self.make_room(size) else { return 0 };

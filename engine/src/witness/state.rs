@@ -1,11 +1,11 @@
-//! Names that the kernel resolves by a process's own state: an open file, its folder, its root.
+//! Paths that the kernel resolves by the state of a process: an open file, its folder, its root.
 //!
-//! The other side of `follow_state` in `engine/park/record.c`, for another process than our own.
+//! The other side of `follow_state` in `engine/park/record.c`, for a process other than our own.
 
 use super::memory::link;
 use crate::observe::access::Bytes;
 
-/// A path by way of a process's state.
+/// A path through the state of a process.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ByState {
     /// The entry of its `/proc` folder that is a link: `fd/3`, `cwd`, `root`.
@@ -57,12 +57,12 @@ impl ByState {
         of_folder(b"cwd").or_else(|| of_folder(b"root"))
     }
 
-    /// It is the link itself.
+    /// Whether the path is the link itself.
     pub fn is_link(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// Where it leads; none for what has no path, as a pipe.
+    /// The path to which it leads. None if there is no path, as for a pipe.
     pub fn follow(&self, process: i32) -> Option<Bytes> {
         Some([link(process, &self.entry)?, self.rest.clone()].concat())
     }

@@ -4,8 +4,8 @@
 //! the kernel stops a thread ─► what its call tells (`calls`) ─► the call is done ─► what came of it ─► notes
 //! ```
 //!
-//! When something happens of which nothing can be known, that is noted, and all threads are let go: they are not held up for nothing.
-//! They go on alone, too, if we are killed.
+//! When something happens after which nothing more can be known, this is noted, and all threads are released, so that they
+//! are not slowed down for nothing. They also run on if the tracer is killed.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -27,53 +27,53 @@ use crate::observe::known_programs::is_of_go;
 use crate::observe::trace::program;
 use crate::observe::trace::record as kind;
 
-/// What the kernel is to tell of.
+/// The events that the kernel reports.
 const WISHES: c_int = libc::PTRACE_O_TRACESYSGOOD
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
     | libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXIT;
-/// Of a stop at a call.
+/// The mark of a stop at a system call.
 const AT_CALL: c_int = libc::SIGTRAP | 0x80;
-/// So long a thread may take to be let go.
+/// How long releasing a thread may take.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// The kernel's `rename` that lets two names change places.
+/// The flag of the kernel's `rename` that exchanges two names.
 const EXCHANGE: u64 = 2;
 /// A `stat` begins with device and inode.
 const STATUS: usize = 16;
-/// What libc asks the kernel for when it first allocates: it makes freeing twice show.
+/// What libc asks the kernel for when it first allocates memory: a random key, with which it detects a double free.
 const KEY: [u64; 2] = [8, libc::GRND_NONBLOCK as u64];
-/// A stack is not larger than this, as far as a buffer in the frame of a caller goes.
+/// The largest distance of a buffer in a caller's frame from the stack pointer.
 const NEAR: u64 = 8 << 20;
 
 /// A process, by the number of its first thread.
 #[derive(Default)]
 struct Process {
-    /// A program began in it, in a folder that was told: its relative paths need not be made absolute.
+    /// A program began in it, in a folder that was recorded, so its relative paths need not be made absolute.
     is_begun: bool,
     is_go: bool,
-    /// Its libc has drawn its allocator's key.
+    /// Its libc has read its allocator's random key.
     has_key: bool,
     threads: usize,
-    /// It has called that it ends, or all of its threads have.
+    /// It has made the call that ends it, or all of its threads have ended.
     has_ended: bool,
-    /// What says no more when it is said again, by bits.
+    /// Kinds that give no new information the second time, as bits.
     said: u64,
-    /// The exec that it is in: its token.
+    /// The token of the exec that it is making.
     token: u32,
 }
 
-/// A path as it is noted, made of what a call was given.
-struct Told {
+/// A path in the form in which it is noted, made from the argument of a call.
+struct NotedPath {
     text: Bytes,
-    /// It was made absolute, and is meant for this folder only.
+    /// It was made absolute, and is right for this folder only.
     is_placed: bool,
-    /// It was a link of the process's own state.
+    /// It was a link that belongs to the process's state.
     is_state: bool,
 }
 
-/// A thread, and the call in which it is.
+/// A thread, and the system call that it is making.
 #[derive(Default)]
 struct Thread {
     process: i32,
@@ -83,13 +83,13 @@ struct Thread {
 struct Begun {
     call: Call,
     arguments: [u64; 6],
-    /// Its paths; none where they cannot be told.
-    paths: Vec<Option<Told>>,
-    /// Of an open that may make a file.
+    /// The paths of the call. None if they cannot be found out.
+    paths: Vec<Option<NotedPath>>,
+    /// For an open that may make a file.
     is_new: bool,
 }
 
-/// What the kernel tells of a stop: `struct ptrace_syscall_info`.
+/// What the kernel reports of a stop: `struct ptrace_syscall_info`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Stop {
@@ -98,7 +98,7 @@ struct Stop {
     machine: u32,
     place: u64,
     stack: u64,
-    /// At the beginning of a call its number and arguments; at its end what it returned.
+    /// At the beginning of a call, its number and arguments; at its end, its result.
     words: [u64; 8],
 }
 
@@ -108,18 +108,18 @@ const ENDS: u8 = 2;
 const MACHINE: u32 = 0xc000_003e;
 #[cfg(not(target_arch = "x86_64"))]
 const MACHINE: u32 = 0xc000_00b7;
-/// Calls of the other kind of 64-bit programs have this bit.
+/// This bit marks calls of the x32 kind of programs.
 const OTHER_KIND: i64 = 0x4000_0000;
 
 pub struct Tracer {
     notes: Notes,
     first: i32,
-    /// By which path the engine has started it, and if that is a script, by which its interpreters: each with what is there.
+    /// The path by which the engine has started it and, for a script, its interpreters, each with the identity of its file.
     paths: Vec<(PathBuf, u64)>,
     threads: HashMap<i32, Thread>,
     processes: HashMap<i32, Process>,
     is_leaving: bool,
-    /// Let go last: the call in which it is must find all others free.
+    /// This one is released last, because its call needs all others to be free.
     held: Option<i32>,
 }
 
@@ -128,14 +128,14 @@ fn request(what: c_uint, thread: i32, place: usize, data: usize) -> i64 {
     unsafe { libc::ptrace(what, thread, place as *mut libc::c_void, data as *mut libc::c_void) as i64 }
 }
 
-/// Begins to trace this process, which waits until it is. Its next program is the first that is looked at.
+/// Begins to trace this process, which waits for that. Its next program is the first one that is observed.
 pub fn seize(process: i32) -> bool {
     let is_seized = request(libc::PTRACE_SEIZE, process, 0, WISHES as usize) == 0;
     is_seized && request(libc::PTRACE_INTERRUPT, process, 0, 0) == 0
 }
 
 impl Tracer {
-    /// `program` is meant from the folder in which we are.
+    /// `program` refers to our own folder.
     pub fn new(notes: Notes, first: i32, token: u32, program: &Path) -> Tracer {
         let process = Process {
             threads: 1,
@@ -164,7 +164,7 @@ impl Tracer {
         }
     }
 
-    /// Until the last thread has ended. `began` is called when the first has stopped once, and goes on.
+    /// Runs until the last thread has ended. `began` is called when the first thread has stopped once, and continues.
     pub fn run(&mut self, began: impl FnOnce()) {
         let mut began = Some(began);
         let mut status = 0;
@@ -204,7 +204,7 @@ impl Tracer {
             }
             0 => go_on(thread, signal),
             libc::PTRACE_EVENT_STOP if signal != libc::SIGTRAP => {
-                // It is stopped together with its group, until somebody has it continue.
+                // It was stopped together with its group, and waits until it is continued.
                 request(libc::PTRACE_LISTEN, thread, 0, 0);
             }
             libc::PTRACE_EVENT_EXEC => {
@@ -253,7 +253,8 @@ impl Tracer {
         }
     }
 
-    /// Nothing of it can follow. This is noted before its end is told: the notes may be read at once then.
+    /// Nothing more can be known of the command. This is noted before the process ends, because the notes may be read right
+    /// after that.
     fn end(&mut self, process: i32) {
         let Some(ended) = self.processes.get_mut(&process) else {
             return;
@@ -294,7 +295,7 @@ impl Tracer {
         ControlFlow::Break(())
     }
 
-    fn note_path(&self, process: i32, kind: u16, (result, detail): (i64, u32), path: &Told, identity: u64) {
+    fn note_path(&self, process: i32, kind: u16, (result, detail): (i64, u32), path: &NotedPath, identity: u64) {
         let reads_link = kind == kind::LINK || kind == kind::LOOK && detail == 0;
         if path.is_placed || path.is_state {
             self.note(process, kind::LOCATE, u32::from(!(path.is_state && reads_link)), b"");
@@ -312,11 +313,11 @@ impl Tracer {
 
     // ---- paths
 
-    /// From what a call was given.
-    fn path(&self, thread: i32, name: Name, arguments: &[u64; 6], reads_link: bool) -> Option<Told> {
+    /// A path argument of a call.
+    fn path(&self, thread: i32, name: Name, arguments: &[u64; 6], reads_link: bool) -> Option<NotedPath> {
         let process = self.threads.get(&thread)?.process;
         let text = memory::text(thread, arguments[name.path])?;
-        let as_it_is = |text| Told {
+        let as_it_is = |text| NotedPath {
             text,
             is_placed: false,
             is_state: false,
@@ -326,13 +327,13 @@ impl Tracer {
                 return Some(as_it_is(text));
             };
             return Some(match state.follow(process) {
-                // The link itself is read: by the name by which it was asked for.
-                Some(_) if reads_link && state.is_link() => Told {
+                // The link itself is read, by the name that the program used.
+                Some(_) if reads_link && state.is_link() => NotedPath {
                     text,
                     is_placed: false,
                     is_state: true,
                 },
-                Some(text) => Told {
+                Some(text) => NotedPath {
                     text,
                     is_placed: true,
                     is_state: false,
@@ -354,25 +355,25 @@ impl Tracer {
             format!("fd/{folder}")
         };
         let text = [memory::link(thread, &head)?.as_slice(), &text].join(&b'/');
-        Some(Told {
+        Some(NotedPath {
             text,
             is_placed: true,
             is_state: false,
         })
     }
 
-    /// Of an open file.
-    fn path_of_file(thread: i32, number: u64) -> Option<Told> {
+    /// The path of an open file.
+    fn path_of_file(thread: i32, number: u64) -> Option<NotedPath> {
         let text = memory::link(thread, &format!("fd/{}", number as i32))?;
-        Some(Told {
+        Some(NotedPath {
             text,
             is_placed: true,
             is_state: false,
         })
     }
 
-    /// Where we find what a process calls so.
-    fn find(&self, thread: i32, path: &Told) -> PathBuf {
+    /// The path by which we find what a process calls so.
+    fn find(&self, thread: i32, path: &NotedPath) -> PathBuf {
         memory::entry(thread, "cwd").join(OsStr::from_bytes(&path.text))
     }
 
@@ -390,7 +391,7 @@ impl Tracer {
                 }
                 let arguments = [1, 2, 3, 4, 5, 6].map(|at| stop.words[at]);
                 let call = calls::find(number);
-                // Of the launcher nothing is noted.
+                // The launcher's own calls are not noted.
                 if process == self.first && !self.is_begun(process) && !matches!(call, Call::Execute(_)) {
                     return ControlFlow::Continue(());
                 }
@@ -466,7 +467,7 @@ impl Tracer {
             }
             Call::Thread => return self.only_say(process, kind::NUMBER),
             Call::Random => return self.random(process, arguments, stack),
-            // Whether somebody is there is a number of a process, too.
+            // Whether a process exists depends on process numbers, too.
             Call::Kill if arguments[1] == 0 => return ControlFlow::Continue(()),
             Call::Kill if arguments[0] as i32 == process => return ControlFlow::Continue(()),
             Call::Kill => return self.give_up(process, kind::BLIND_TALK),
@@ -479,7 +480,7 @@ impl Tracer {
         if let Call::Open(_, flags) = call {
             let flags = open_flags(thread, flags, &arguments);
             let may_be_new = flags & libc::O_CREAT != 0 && flags & (libc::O_EXCL | libc::O_TRUNC) == 0;
-            let is_lacking = |path: &Told| std::fs::symlink_metadata(self.find(thread, path)).is_err();
+            let is_lacking = |path: &NotedPath| std::fs::symlink_metadata(self.find(thread, path)).is_err();
             is_new = may_be_new && paths.first().and_then(Option::as_ref).is_some_and(is_lacking);
         }
         if let Some(thread) = self.threads.get_mut(&thread) {
@@ -498,8 +499,8 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
-    /// What shares its folder with us would take us with it; what has a world of its own has other paths; and what is not
-    /// to be traced may want to trace.
+    /// A child that shares its current folder with its parent could change the parent's folder. A child with namespaces of
+    /// its own has other paths. A child that asks not to be traced may want to trace.
     fn split(&self, process: i32, flags: u64) -> ControlFlow<()> {
         let has = |flag: c_int| flags & flag as u64 != 0;
         let worlds = [
@@ -517,7 +518,7 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
-    /// libc draws a key for its allocator when that is first used, into memory of its own.
+    /// When libc's allocator is first used, it reads a random key into its own memory.
     fn random(&mut self, process: i32, arguments: [u64; 6], stack: u64) -> ControlFlow<()> {
         let is_key = arguments[1..3] == KEY && arguments[0].abs_diff(stack) > NEAR;
         let known = self.processes.get_mut(&process).map(|process| &mut process.has_key);
@@ -530,7 +531,7 @@ impl Tracer {
 
     fn finish(&mut self, thread: i32, process: i32, begun: Begun, result: i64) -> ControlFlow<()> {
         let (arguments, mut paths) = (&begun.arguments, begun.paths.iter());
-        // There is nothing to read where it points to.
+        // The pointer is not readable.
         if result == -i64::from(libc::EFAULT) {
             return ControlFlow::Continue(());
         }
@@ -599,7 +600,7 @@ impl Tracer {
                 self.note_path(process, kind, (result, 0), path, 0);
             }
             Call::Change(name) => {
-                // Without a path it is the open file that is changed.
+                // Without a path, the open file is changed.
                 let is_file = arguments[name.path] == 0 || path().is_some_and(|path| path.text.is_empty());
                 let first = begun.paths.first().and_then(Option::as_ref);
                 match (name.folder, first) {
@@ -627,7 +628,7 @@ impl Tracer {
                     ..Note::default()
                 });
             }
-            // A second name for a file: as if one were read and the other written.
+            // A second name for a file is noted as if one file were read and the other written.
             Call::Join(..) => {
                 let (Some(old), Some(new)) = (path(), path()) else {
                     return unknown(result);
@@ -671,11 +672,11 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
-    fn opened(&mut self, thread: i32, process: i32, path: &Told, (result, flags, is_new): (i64, c_int, bool)) {
+    fn opened(&mut self, thread: i32, process: i32, path: &NotedPath, (result, flags, is_new): (i64, c_int, bool)) {
         let opened = memory::entry(thread, &format!("fd/{result}"));
         let found = if result < 0 { 0 } else { memory::identity_of(&opened) };
         if result >= 0 && flags & libc::O_PATH != 0 {
-            // Its status can be asked for, where it leads can be read, and it can be opened again: all by the file itself.
+            // Through such a descriptor, a program can get the status, read a link, and open the file again.
             let follows = flags & libc::O_NOFOLLOW == 0;
             self.note_path(process, kind::LOOK, (0, follows.into()), path, found);
             if !follows && std::fs::symlink_metadata(self.find(thread, path)).is_ok_and(|status| status.is_symlink()) {
@@ -685,7 +686,7 @@ impl Tracer {
         }
         let is_own = flags & libc::O_ACCMODE == libc::O_WRONLY;
         let flags = if is_new { flags | libc::O_EXCL } else { flags };
-        // Interpreters seed and measure before they open the first file; what comes later is another matter.
+        // Interpreters use randomness and clocks before they open their first file. Later uses are noted once more.
         if let Some(process) = self.processes.get_mut(&process).filter(|_| result >= 0) {
             process.said = 0;
         }
@@ -696,13 +697,13 @@ impl Tracer {
     fn looked(
         &self,
         process: i32,
-        path: Option<&Told>,
+        path: Option<&NotedPath>,
         (name, arguments): (Name, &[u64; 6]),
         (result, follows): (i64, bool),
         found: u64,
     ) -> ControlFlow<()> {
         let Some(path) = path else {
-            // It is the open file that is asked for.
+            // The status of the open file is read.
             let is_file = arguments[name.path] == 0;
             return if is_file || result < 0 {
                 ControlFlow::Continue(())
@@ -736,7 +737,7 @@ impl Tracer {
         ControlFlow::Continue(())
     }
 
-    /// An open file is changed. If it was opened to be written to, that has been noted.
+    /// An open file is changed. If it was opened for writing, that has already been noted.
     fn changed(&self, thread: i32, process: i32, file: u64, result: i64) -> ControlFlow<()> {
         let info =
             std::fs::read_to_string(memory::entry(thread, &format!("fdinfo/{}", file as i32))).unwrap_or_default();
@@ -752,7 +753,7 @@ impl Tracer {
 
     // ---- programs
 
-    /// What the kernel is about to start: afterwards its path is not known.
+    /// The program that the kernel is about to start. Its path is not known any more afterwards.
     fn execute(&mut self, thread: i32, process: i32, name: Name, arguments: [u64; 6]) -> ControlFlow<()> {
         if process == self.first && !self.is_begun(process) {
             return ControlFlow::Continue(());
@@ -800,7 +801,7 @@ impl Tracer {
     }
 
     fn execed(&mut self, thread: i32) {
-        // All of its other threads are gone, and it has the number of the first.
+        // All of its other threads are gone, and it now has the number of the first one.
         self.threads
             .retain(|number, other| other.process != thread || *number == thread);
         self.threads.insert(
@@ -858,7 +859,8 @@ impl Tracer {
 
     // ---- leaving
 
-    /// All go on alone. The thread for which this is done goes last: it may be about to trace another one, or to get rights.
+    /// Releases all threads. The thread that causes this comes last: it may be about to trace another one, or to gain
+    /// rights.
     fn leave(&mut self) {
         let held = self.held.take();
         let mut left: Vec<i32> = self
@@ -883,7 +885,8 @@ impl Tracer {
         held.into_iter().for_each(|thread| {
             request(libc::PTRACE_DETACH, thread, 0, 0);
         });
-        // Those that could not be stopped, such as a parent by `vfork`, which waits for its child to execute a program.
+        // The threads that could not be stopped, such as a parent by `vfork`, which waits until its child executes a
+        // program.
         while let Some((thread, status)) = next_stop(0) {
             let_go(thread, status);
         }
@@ -909,7 +912,7 @@ fn next_stop(flags: c_int) -> Option<(i32, c_int)> {
     (thread > 0).then_some((thread, status))
 }
 
-/// With the signal that it is about to get.
+/// Continues it with the signal that it is about to get.
 fn let_go(thread: i32, status: c_int) {
     if libc::WIFSTOPPED(status) {
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
@@ -935,7 +938,7 @@ fn open_flags(thread: i32, flags: Flags, arguments: &[u64; 6]) -> c_int {
     }
 }
 
-/// Of a `statx`; 0 if it does not tell the inode.
+/// The identity from a `statx`; 0 if it has no inode.
 fn identity_of_more(bytes: &[u8]) -> u64 {
     let number = |at: usize| {
         bytes

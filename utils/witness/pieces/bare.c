@@ -1,5 +1,4 @@
-/* A program without the C library, of 64 or 32 bits: all it does are system calls by instructions of its own, as programs of Go
- * do. */
+/* A program without the C library, for 64 or 32 bits. It makes all system calls by its own instructions, like programs of Go. */
 #include "action.h"
 
 #ifdef __x86_64__

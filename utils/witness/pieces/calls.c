@@ -1,4 +1,4 @@
-/* Files, by system calls that a program of the C library makes around it. */
+/* Files, by system calls that a program makes without the C library's functions. */
 #define _GNU_SOURCE
 #include "action.h"
 #include "steps.h"

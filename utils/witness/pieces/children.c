@@ -1,4 +1,4 @@
-/* Programs that are started, in all ways. */
+/* Starts programs in all ways. */
 #define _GNU_SOURCE
 #include "action.h"
 #include "steps.h"
@@ -231,14 +231,14 @@ ACTION(start_clone_parent, START) {
 }
 static int enter_folder(void *folder) { _exit(chdir(folder)); }
 ACTION(do_clone_chdir, FOLDER_FILE) {
-	/* a child that shares its folder moves its parent */
+	/* the child shares its current folder with its parent */
 	static char stack[1 << 16] __attribute__((aligned(16)));
 	wait_for(clone(enter_folder, stack + sizeof stack, SIGCHLD | CLONE_FS, (void *)(uintptr_t)folder));
 	stat(path, &status);
 }
 ACTION(do_unshare_chdir, FOLDER_FILE) { if (unshare(CLONE_FS) == 0 && chdir(folder) == 0) stat(path, &status); }
 ACTION(start_numbered_anew, START) {
-	/* as root only: the child is process 1 of a world of its own */
+	/* as root only: the child is process 1 of a PID namespace of its own */
 	if (fork() == 0) {
 		if (unshare(CLONE_NEWPID) == 0) {
 			IN_FORK(fork(), execve(argv[0], argv, environment_of(environment)))
@@ -250,7 +250,7 @@ ACTION(start_numbered_anew, START) {
 }
 ACTION(start_fork_alias, START) { IN_FORK(_Fork(), execve(argv[0], argv, environment_of(environment))) }
 ACTION(start_closed, START) {
-	/* the child has no standard descriptors, and its files get their numbers */
+	/* the child has no standard descriptors, so its files get their numbers */
 	IN_FORK(fork(), close(0); close(1); close(2); execve(argv[0], argv, environment_of(environment)))
 }
 ACTION(start_session, START) { IN_FORK(fork(), setsid(); execve(argv[0], argv, environment_of(environment))) }
@@ -320,7 +320,7 @@ ACTION(start_in_folder, START) {
 	IN_FORK(fork(), chdir("dir") == 0 ? execve(argv[0], argv, environment_of(environment)) : 0)
 }
 ACTION(start_changed, START) {
-	/* a copy of the program, and gone again while it runs */
+	/* a copy of the program, which is removed while it runs */
 	char line[3000];
 	snprintf(line, sizeof line, "cp %s copied && chmod 755 copied", argv[0]);
 	if (system(line) == 0) {

@@ -1,4 +1,4 @@
-/* Files, by the functions of the C library. */
+/* Files, by functions of the C library. */
 #define _GNU_SOURCE
 #include "action.h"
 #include "steps.h"
@@ -46,7 +46,7 @@
 #include <utime.h>
 #include <wordexp.h>
 
-/* One line of an open file, if there is one. */
+/* Reads one line of an open file, if there is one. */
 static void skim(FILE *file) {
 	if (file) {
 		fgets(room, 99, file);
@@ -446,7 +446,7 @@ ACTION(do_chroot, FOLDER_FILE) {
 	stat(path, &status);
 }
 ACTION(do_bind_mount, FILE_NEW) {
-	/* likewise; it is gone with the process */
+	/* as root only; it ends with the process */
 	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
 		return;
 	if (mount(path, other, NULL, MS_BIND, NULL) == 0)
@@ -493,7 +493,7 @@ ACTION(do_mkdirat, FOLDER_NEW) { AT(O_PATH, mkdirat(at, path, 0755)); }
 ACTION(do_mkdir_and_rmdir, NEW) { if (mkdir(path, 0755) == 0) rmdir(path); }
 ACTION(do_mknod, NEW) { mknod(path, S_IFREG | 0644, 0); }
 ACTION(do_mknodat, FOLDER_NEW) { AT(O_PATH, if (mknodat(at, path, S_IFIFO | 0644, 0) == 0) unlinkat(at, path, 0)); }
-/* A FIFO must be gone again before anything opens it, and waits. */
+/* A FIFO must be removed before an action opens it, and blocks. */
 ACTION(do_mkfifo, NEW) { if (mkfifo(path, 0644) == 0) unlink(path); }
 ACTION(do_mkfifoat, FOLDER_NEW) { AT(O_PATH, if (mkfifoat(at, path, 0644) == 0) unlinkat(at, path, 0)); }
 ACTION(do_truncate, NEW) { truncate(path, 3); }

@@ -1,4 +1,4 @@
-/* System calls by instructions of the program's own. Programs that do none of this are linked without them: the engine reads which
+/* System calls by the program's own instructions. Programs that need none are linked without this file, because the engine reads which
  * instructions a program has. */
 #define _GNU_SOURCE
 #include "action.h"
@@ -27,7 +27,7 @@ ACTION(own_chdir, FOLDER_FILE) { OWN(SYS_chdir, folder, 0, 0, 0); stat(path, &st
 ACTION(own_creat, NEW) { read_and_close(OWN(SYS_creat, path, 0644, 0, 0)); }
 ACTION(own_unlink, NEW) { OWN(SYS_unlink, path, 0, 0, 0); }
 
-/* The calls of 32-bit programs, which every program can make: what they are told must lie below 4 GiB. */
+/* The system calls of 32-bit programs, which every program can make. Their arguments must lie below 4 GiB. */
 static int old(int number, int a, int b, int c) {
 	int result;
 	__asm__ volatile("int $0x80" : "=a"(result) : "a"(number), "b"(a), "c"(b), "d"(c) : "memory", "r8", "r9", "r10", "r11");

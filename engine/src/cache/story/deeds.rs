@@ -1,6 +1,6 @@
-//! What a command does, one access after the other: what it found becomes a claim, what it makes has a trace.
+//! The actions of a command, one access after the other. What it found becomes a claim; what it makes has a trace.
 //!
-//! Asks the world only where an access does not tell enough. Knows nothing of facts: `outcome` makes them, at the end.
+//! The file system is asked only if an access does not tell enough. Facts are made later, by `outcome`.
 
 use std::collections::HashSet;
 
@@ -33,7 +33,7 @@ impl Story<'_, '_, '_> {
             What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
-            // Those of which more is known tell how long they took, or wait.
+            // Known programs use it to report how long they took, or to wait.
             What::Measure if self.now == UNKNOWN => Err(Obstacle::ReadsClock),
             What::Number => self.tell_number(access.process),
             What::Time | What::Random | What::Date | What::Measure => Ok(()),
@@ -95,8 +95,8 @@ impl Story<'_, '_, '_> {
         }
     }
 
-    /// Looks at `PWD` and at `.` that only tell a compiler whether it may call its folder by that name, where the name makes no
-    /// difference. In another checkout `PWD` is another.
+    /// Compilers look at `PWD` and at `.` only to learn whether they may call their folder by that name. If the name makes
+    /// no difference, this is no fact: in another checkout, `PWD` is different.
     pub(super) fn find_idle(&mut self, accesses: &[Access]) -> HashSet<usize> {
         let policy = self.knowledge.policy;
         let environment = self.view.environment;
@@ -124,14 +124,14 @@ impl Story<'_, '_, '_> {
         idle
     }
 
-    /// A child that becomes no program goes on with what its parent does, which is known if all do the same.
+    /// A child that becomes no program continues its parent's actions, which are known if all programs have the same rules.
     fn rules_of(&self, process: u32) -> ProgramRules {
         let is_of_compiler = self.knowledge.policy.compiler && self.all_compile;
         let fork = if is_of_compiler { COMPILER } else { UNKNOWN };
         self.rules.get(&process).copied().unwrap_or(fork)
     }
 
-    /// The clock and random numbers do not show in what it makes, as yet.
+    /// The clock and random numbers do not show in what the program makes, up to now.
     fn seeds(&self, process: u32) -> bool {
         match self.now.seeds {
             Seeds::Never => false,
@@ -140,8 +140,8 @@ impl Story<'_, '_, '_> {
         }
     }
 
-    /// Compilers name temporary files by the number of their process. Shells ask for it at their start, whether they use it
-    /// or not, and so may their forks.
+    /// Compilers name temporary files by their process number. Shells ask for it at their start, whether they use it or
+    /// not, and so may their forks.
     fn tell_number(&mut self, process: u32) -> Result<(), Obstacle> {
         let is_fork = !self.rules.contains_key(&process);
         let is_shell = self.now == SCRIPT || (is_fork && !self.rules.values().any(|rules| *rules == UNKNOWN));
@@ -152,7 +152,7 @@ impl Story<'_, '_, '_> {
         Ok(())
     }
 
-    /// It goes by how old or large files are, and by their rights.
+    /// The result depends on the age, size or mode of files.
     fn heeds_times(&self) -> bool {
         match self.now.times {
             Times::Never => false,
@@ -169,8 +169,8 @@ impl Story<'_, '_, '_> {
         }
     }
 
-    /// A program without a folder in its name is looked for along `PATH`, inside libc, where it is not observed. It may also be meant to be
-    /// here: not all of the exec family look along.
+    /// A program without a folder in its name is searched along `PATH`, inside libc, which is not observed. The command's
+    /// folder may also be meant: not all functions of the exec family search.
     fn search(&mut self, process: u32, program: &[u8]) -> Result<(), Obstacle> {
         self.is_program(process, program)?;
         let along = self
@@ -199,7 +199,7 @@ impl Story<'_, '_, '_> {
         Ok(how == How::Run)
     }
 
-    /// It did not make this itself, and what is there counts.
+    /// The command did not make this itself, and what is there counts.
     fn is_foreign(&mut self, path: &Path, name: &[u8], found: bool) -> Result<bool, Obstacle> {
         match self.traces.get(name) {
             Some(trace) if trace.fate != Fate::Foreign => {
@@ -229,7 +229,7 @@ impl Story<'_, '_, '_> {
         false
     }
 
-    /// Anything that changes nothing.
+    /// An action that changes nothing.
     pub(super) fn look(&mut self, how: How, path: Path, error: u16) -> Result<(), Obstacle> {
         let compiler = self.now.compiles;
         let absolute = self.view.place.absolute(&path);
@@ -255,7 +255,7 @@ impl Story<'_, '_, '_> {
         if !self.is_foreign(&path, &name, found)? {
             return Ok(());
         }
-        // gcc's driver resolves it, to compare it with its sources.
+        // gcc's driver resolves it to compare it with its sources.
         if compiler && self.declared.contains(&name) && !(opens && found) {
             return Ok(());
         }
@@ -266,7 +266,7 @@ impl Story<'_, '_, '_> {
             }
             (libc::ENOENT, _) => How::Absent { follows: true },
             (libc::EINVAL, How::Target) => How::There { follows: false },
-            // Perhaps by a mode that may change: nobody knows what was asked for.
+            // The kind of access that was tried is not known, and a change of the mode could change its result.
             (libc::EACCES, How::There { .. }) if self.view.status(&path).is_ok() => How::Status { follows: true },
             _ => How::Refused { opens, error },
         };
@@ -329,7 +329,7 @@ impl Story<'_, '_, '_> {
             _ => {}
         }
         let is_device = special(&self.view.place.absolute(&path)).is_some();
-        // Where its installation is, which it asks for before all else.
+        // The folder of its installation, which it asks for before everything else.
         if error == 0 && !given.ends_with(b"/pyvenv.cfg") {
             self.reading.insert(process);
         }
@@ -345,14 +345,14 @@ impl Story<'_, '_, '_> {
         }
     }
 
-    /// A file was opened to be written to.
+    /// A file was opened for writing.
     fn write(&mut self, path: Path, mode: Mode) -> Result<(), Obstacle> {
         let name = self.name(&path);
         let trace = self.traces.entry(name).or_default();
         if trace.fate == Fate::Made && !trace.is_odd {
             return Ok(());
         }
-        // An absence that libc saw, or that of what was removed a moment ago.
+        // An absence that libc saw, or the absence of something that was just removed.
         let is_new = mode.exclusive || trace.fate == Fate::Gone || trace.was_absent || trace.was_removed;
         let was_there = trace.fate != Fate::Foreign || trace.was_removed;
         if !is_new && !mode.truncates {
@@ -424,7 +424,7 @@ impl Story<'_, '_, '_> {
         match trace.fate {
             Fate::Made => trace.fate = Fate::Gone,
             Fate::Foreign if trace.was_read => return Err(Obstacle::Replaces { path: self.show(&path) }),
-            // All is well if it makes the same anew.
+            // This is all right if the command makes the same content again.
             _ => trace.was_removed = true,
         }
         trace.shown.get_or_insert(path);

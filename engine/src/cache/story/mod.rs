@@ -1,9 +1,9 @@
-//! From what a command did to what its result depends on.
+//! From the accesses of a command to the things on which its result depends.
 //!
-//! Told access by access, in order (`deeds`): what the command made itself is no input, what it made and removed is no
-//! output. At its end the claims that are left are compared with the world and become facts (`outcome`); where the two
-//! disagree, or where nothing can be known, there is an obstacle with a name. Knows neither how accesses are noted nor how
-//! facts are stored.
+//! The accesses are told one by one, in order (`deeds`). What the command made itself is no input, and what it made and
+//! removed is no output. At the end, the remaining claims are compared with the world, and become facts (`outcome`). If the
+//! two differ, or if something cannot be known, there is an obstacle with a name. The room knows neither how accesses are
+//! recorded nor how facts are stored.
 
 mod deeds;
 pub mod obstacle;
@@ -23,34 +23,34 @@ use crate::observe::access::{Access, Bytes};
 use crate::observe::known_programs::{ProgramRules, UNKNOWN};
 use obstacle::Obstacle;
 
-/// An entry with more would take longer to check than most commands to run.
+/// An entry with more facts would take longer to check than most commands take to run.
 pub const MOST_FACTS: usize = 20_000;
 
-/// What is known of a command's kind. The default knows nothing, and has everything count. Each of its processes is judged by its own
-/// program all the same: a script or another program that stands before a compiler is none.
+/// What is known of a command's kind. By default nothing is known, and everything counts. Each process is judged by its own
+/// program all the same: a script that stands before a compiler is no compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// A known compiler's command line: what it makes is foretold.
+    /// The command line of a known compiler: its outputs are known in advance.
     pub compiler: bool,
-    /// Its result may tell the name of the folder in which it was made.
+    /// Its result may contain the name of the folder in which it was made.
     pub folder: bool,
-    /// Its first program is a shell, which always knows where it is, and its line does not tell that.
+    /// Its first program is a shell, which always knows its folder, and its line does not show it.
     pub shell: bool,
     pub statuses: Statuses,
     /// Its command line asks for this machine's processor.
     pub processor: bool,
-    /// And for the number of a process.
+    /// It asks for the number of a process.
     pub number: bool,
 }
 
-/// Whether sizes and times count of what a known compiler, or another command, reads or looks at.
+/// For which accesses of a known compiler, or of another command, sizes and times count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statuses {
     Ignored,
-    /// If it reads what compilers prepared: they compare the times of what that was made of.
+    /// Only if it reads files that compilers prepared: they compare the times of the sources of these.
     WithPrecompiled,
     Kept,
-    /// As the rules of each program are.
+    /// According to the rules of each program.
     ByProgram,
 }
 
@@ -67,19 +67,19 @@ impl Default for Policy {
     }
 }
 
-/// What is known of one command beside what it did.
+/// What is known of one command besides its accesses.
 #[derive(Debug, Clone, Copy)]
 pub struct Knowledge<'a> {
     pub policy: Policy,
-    /// What it may make, as its arguments name it; `None` if whatever it makes is its result.
+    /// The outputs that its arguments name. `None` if all that it makes is its result.
     pub outputs: Option<&'a [Bytes]>,
-    /// A folder in which a known compiler may make modules beside.
+    /// A folder in which a known compiler may also make modules.
     pub modules: Option<&'a [u8]>,
-    /// Variables that do not show in the result of a known compiler, though it asks for them.
+    /// Variables that a known compiler reads, and that do not show in its result.
     pub unseen: &'a [&'a str],
-    /// The library that observes it, which is no part of it.
+    /// The library that observes the command. It is no input.
     pub observer: &'a [u8],
-    /// `Stamp::now()` from before it was started.
+    /// `Stamp::now()` from before the command was started.
     pub started: Stamp,
 }
 
@@ -93,7 +93,7 @@ pub struct Made {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dependence {
     pub facts: Vec<Fact>,
-    /// Folders come before what is in them.
+    /// Folders come before the files in them.
     pub outputs: Vec<Made>,
 }
 
@@ -103,14 +103,14 @@ enum Fate {
     #[default]
     Foreign,
     Made,
-    /// Made, and removed or renamed.
+    /// Made, and then removed or renamed.
     Gone,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Trace {
     fate: Fate,
-    /// It may be a link, or another name of something: it was not made by opening it.
+    /// It may be a link, or another name of something, because it was not made by opening it.
     is_odd: bool,
     was_read: bool,
     was_absent: bool,
@@ -145,11 +145,11 @@ enum How {
 struct Claim {
     how: How,
     path: Path,
-    /// By which spellings of one path know each other.
+    /// How the spellings of one path find each other.
     name: Bytes,
     /// By a program to which its own results make no difference.
     careless: bool,
-    /// What was found, as `Access::identity` tells it; 0 if that is not known.
+    /// What was found, as in `Access::identity`; 0 if it is not known.
     seen: u64,
 }
 
@@ -158,25 +158,25 @@ struct Story<'v, 'w, 'k> {
     knowledge: &'k Knowledge<'k>,
     declared: FxHashSet<Bytes>,
     modules: Option<Bytes>,
-    /// In which folder each process is.
+    /// The folder of each process.
     folders: FxHashMap<u32, Path>,
-    /// How the program of each process is.
+    /// The rules for the program of each process.
     rules: FxHashMap<u32, ProgramRules>,
-    /// Those that the second witness observes.
+    /// The processes that the second witness observes.
     traced: FxHashSet<u32>,
-    /// Programs and libraries of these: all of their calls are seen, those by their own instructions, too.
+    /// Programs and libraries of these processes. All of their calls are seen, including those by their own instructions.
     traced_code: FxHashMap<Bytes, ProgramRules>,
-    /// Those of the process of which is told.
+    /// The rules of the process of the present access.
     now: ProgramRules,
-    /// It is one of those that the second witness observes.
+    /// The second witness observes this process.
     is_traced: bool,
-    /// What the access of which is told has found.
+    /// The identity of what the present access has found.
     seen: u64,
-    /// All programs ask for variables one by one; all compile; some do.
+    /// All programs read variables one by one; all are compilers; some are compilers.
     all_ask: bool,
     all_compile: bool,
     some_compile: bool,
-    /// Some may read the standard input.
+    /// Some programs may read the standard input.
     some_listen: bool,
     /// Processes that have opened their first file.
     reading: FxHashSet<u32>,
@@ -186,24 +186,24 @@ struct Story<'v, 'w, 'k> {
     makes_folders: bool,
     claims: FxHashSet<Claim>,
     asked: BTreeSet<Bytes>,
-    /// It may have been told by files, or by the system, what the processor is.
+    /// It may have learned from files, or from the system, which processor this is.
     knows_processor: bool,
-    /// A shell of it has asked for the number of its process, as all do.
+    /// One of its shells has asked for its process number, as all shells do.
     knows_number: bool,
-    /// What shells have read, or others that may be forks of them.
+    /// The files that were read by shells, or by processes that may be forks of shells.
     heard: FxHashSet<Bytes>,
     locates: bool,
-    /// The process of a shell that does not tell where it is, until that becomes something else.
+    /// The process of a shell whose line does not show its folder, until it becomes another program.
     shell: Option<u32>,
-    /// All programs but that shell ask for variables one by one.
+    /// All programs except that shell read variables one by one.
     others_ask: bool,
-    /// Somebody else than that shell has asked where it is.
+    /// A program other than that shell has asked for its folder.
     others_locate: bool,
-    /// Some of its paths hold for its folder only.
+    /// Some of its paths are right for its folder only.
     is_anchored: bool,
 }
 
-/// What a command that did all this depends on, and what it made.
+/// Computes what a command depends on that made these accesses, and what it made.
 pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -> Result<Dependence, Obstacle> {
     let mut story = Story {
         view,

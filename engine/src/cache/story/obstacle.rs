@@ -1,31 +1,31 @@
-//! Why nothing is to be remembered of a command that ran.
+//! Why the result of a command is not stored.
 
 use std::fmt;
 
-/// Of what is another thing the next time, or in the next moment.
+/// For values that are different the next time, or at the next moment.
 pub const CHANGED: &str = "inputs changed while it ran";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It, or a part of it, could not be observed.
+    /// The command, or a part of it, could not be observed.
     Blind {
         why: &'static str,
     },
-    /// A path was told of a process that nobody knows.
+    /// A path was recorded for a process that is not known.
     Stranger,
-    /// An input changed while it ran, or a moment before.
+    /// An input changed while the command ran, or a moment before.
     Changed {
         path: String,
     },
-    /// What was there for it is not there for us.
+    /// The command found something that we do not find.
     Inconsistent {
         path: String,
     },
     ReadsClock,
     ReadsRandom,
-    /// It may read its standard input, of which is not known what it holds.
+    /// It may read its standard input, whose content is not known.
     ReadsInput,
-    /// It writes into a file that was there before, and whose content counts.
+    /// It writes into a file that existed before, and whose content counts.
     InPlace {
         path: String,
     },
@@ -33,27 +33,27 @@ pub enum Obstacle {
     Replaces {
         path: String,
     },
-    /// It removes or renames what it did not make.
+    /// It removes or renames something that it did not make.
     Removes {
         path: String,
     },
-    /// It reads or writes a device, a pipe, a socket, or a file that the kernel makes up.
+    /// It reads or writes a device, a pipe, a socket, or a file that the kernel generates.
     Device {
         path: String,
     },
-    /// Something that it made is neither a file of one name nor a folder nor a link.
+    /// One of its outputs is neither a file with one name nor a folder nor a link.
     NotPlain {
         path: String,
     },
-    /// It read through something that it made, and that may have led anywhere.
+    /// It read through something that it had made, and that may have led anywhere.
     Unclear {
         path: String,
     },
-    /// It made what was not foretold of it.
+    /// It made an output that was not expected of it.
     Unforetold {
         path: String,
     },
-    /// Was made, and is not there.
+    /// An output was made, and is not there.
     Lost {
         path: String,
     },
@@ -61,11 +61,11 @@ pub enum Obstacle {
     ListsResults {
         path: String,
     },
-    /// It says when a file that it made was written, or will be.
+    /// It reports or will report when a file that it made was written.
     Dated {
         path: String,
     },
-    /// It was not allowed to write.
+    /// It had no permission to write.
     Denied {
         path: String,
     },
@@ -73,7 +73,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// What it is counted as.
+    /// The words under which it is counted.
     pub fn name(&self) -> &'static str {
         match self {
             Obstacle::Blind { .. } | Obstacle::Stranger => "not observed",

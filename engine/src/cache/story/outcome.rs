@@ -1,6 +1,6 @@
-//! What comes of a story: its outputs, and its claims compared with the world as it is now.
+//! The result of a story: the command's outputs, and its claims compared with the present world.
 //!
-//! Knows nothing of single accesses, nor of the order in which they came.
+//! It knows nothing of single accesses, nor of their order.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -135,7 +135,7 @@ impl Story<'_, '_, '_> {
         facts
     }
 
-    /// What it finds on its standard input, where a program may read that and the key has nothing of it.
+    /// What is on its standard input, if a program may read that, and the key does not include it.
     fn input(&self) -> Result<Option<Fact>, Obstacle> {
         if !self.some_listen {
             return Ok(None);
@@ -151,7 +151,7 @@ impl Story<'_, '_, '_> {
         Ok(Some(Fact::Variable { name, value }))
     }
 
-    /// What a claim is now, unless it is about what the command made afterwards.
+    /// What a claim is now, unless it is about something that the command made afterwards.
     fn fact(&mut self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
         let trace = self.traces.get(&claim.name);
         if trace.is_some_and(|trace| trace.fate != Fate::Foreign) {
@@ -201,8 +201,8 @@ impl Story<'_, '_, '_> {
         Ok(Some(fact))
     }
 
-    /// The path leads to what the command has found there: neither a link nor a folder on the way was turned since, and it was not
-    /// a path that means another file to each process.
+    /// Whether the path leads to what the command has found there. Then neither a link nor a folder on the way has changed
+    /// since, and the path does not mean another file to each process.
     fn is_as_seen(&mut self, claim: &Claim) -> bool {
         if claim.seen == 0 {
             return true;
@@ -222,7 +222,7 @@ impl Story<'_, '_, '_> {
         found == Ok(claim.seen)
     }
 
-    /// What was there, or not, before the command made it.
+    /// What was at the path before the command made it.
     fn fact_of_made(&self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
         let path = claim.path.clone();
         match claim.how {
@@ -237,7 +237,7 @@ impl Story<'_, '_, '_> {
         match self.view.digest(&path) {
             Ok((status, _)) if !status.is_older(self.knowledge.started) => Err(Obstacle::Changed { path: shown }),
             Ok((_, digest)) => Ok(Some(Fact::File { path, digest })),
-            // Opened to be listed or entered, which is told of on its own.
+            // It was opened to be listed or entered, which has accesses of its own.
             Err(Errno::INVAL) if how == How::Read => match self.there(path, true) {
                 Ok(fact @ Fact::There { kind: Kind::Folder, .. }) => Ok(Some(fact)),
                 Ok(_) => Err(Obstacle::Device { path: shown }),
@@ -276,7 +276,7 @@ impl Story<'_, '_, '_> {
         Ok(Fact::Listing { path, digest, in_order })
     }
 
-    /// Left alone since the command began.
+    /// Whether it was left alone since the command began.
     fn require_older(&mut self, path: &Path) -> Result<(), Obstacle> {
         match self.view.status_of_name(path) {
             Ok(status) if status.is_older(self.knowledge.started) => Ok(()),
@@ -293,7 +293,7 @@ impl Story<'_, '_, '_> {
         }
     }
 
-    /// What a shell reads, or was given, may have it tell the number of its process.
+    /// Whether what a shell reads, or was given, may print the number of its process.
     fn tells_number(&self, claims: &[Claim]) -> bool {
         let mut read = claims
             .iter()
@@ -312,8 +312,9 @@ impl Story<'_, '_, '_> {
             })
     }
 
-    /// What programs and libraries do by instructions of their own nobody sees. Those of the system were looked through, as far as
-    /// compilers and linkers have them; what its others know of clocks and processors does not reach results.
+    /// What programs and libraries do by their own instructions is not seen. Those of the system were checked, as far as
+    /// compilers and linkers use them. What the system's other libraries learn about clocks and processors does not reach
+    /// results.
     fn judge_instructions(&mut self, claims: &[Claim]) -> Result<(), Obstacle> {
         let mut run: Vec<_> = claims.iter().filter(|claim| claim.how == How::Run).collect();
         run.dedup_by(|one, other| one.name == other.name && one.careless == other.careless);
@@ -343,13 +344,13 @@ impl Story<'_, '_, '_> {
         Ok(())
     }
 
-    /// A source that a compiler has read tells it to.
+    /// A source that a compiler has read makes it do so.
     fn compares_times(&mut self, claims: &[Claim]) -> bool {
         let mut read = claims.iter().filter(|claim| claim.how == How::Read && claim.careless);
         read.any(|claim| self.view.compares_times(&claim.path))
     }
 
-    /// Of all files that a compiler read or looked at.
+    /// The times of all files that a compiler has read or looked at.
     fn add_statuses(&mut self, facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
         let is_file = |fact: &&Fact| match fact {
             Fact::There { kind, .. } => kind.is_plain(),
@@ -363,7 +364,7 @@ impl Story<'_, '_, '_> {
         Ok(())
     }
 
-    /// Compilers read a file once that says so, or that they have read under another name.
+    /// Compilers read a file once if the file says so, or if they have read it under another name.
     fn add_twins(&mut self, paths: &[Path], facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
         if let [first, _, ..] = paths {
             let twins = Fact::twins(paths, self.view);
@@ -372,8 +373,8 @@ impl Story<'_, '_, '_> {
         Ok(())
     }
 
-    /// A path below the base may come from a source that names the base, and not from the arguments: it would be the same for
-    /// a command of another checkout.
+    /// A path below the base may come from a source that names the base, and not from the arguments. Then a command of
+    /// another checkout would use the same path.
     fn may_name_base(&mut self, claims: &[Claim]) -> bool {
         let Some(base) = self.view.place.base().map(<[u8]>::to_vec) else {
             return false;
@@ -389,13 +390,13 @@ impl Story<'_, '_, '_> {
     }
 }
 
-/// Whether a text for a shell has it tell the number of a process.
+/// Whether a text for a shell may print the number of a process.
 pub fn asks_number(text: &[u8]) -> bool {
     text.windows(2).any(|pair| pair == b"$$" || pair == b"$!")
         || text.windows(4).any(|part| part == b"PPID" || part == b"${$}")
 }
 
-/// A precompiled header of clang or gcc, or an object that may have one in it.
+/// A precompiled header of clang or gcc, or an object that may contain one.
 fn is_prepared(path: &[u8]) -> bool {
     use std::io::Read;
     let mut magic = [0; 4];
@@ -431,7 +432,8 @@ impl Dependence {
         self.outputs.iter_mut().for_each(|made| fix(&mut made.path));
     }
 
-    /// The same facts are the same bytes, absences come folder by folder, and folders have their numbers.
+    /// Sorts facts so that the same facts are the same bytes, absences are grouped by folder, and folders have their
+    /// numbers.
     fn put_in_order(&mut self, view: &mut View) {
         self.facts.sort();
         self.facts.dedup();
@@ -451,7 +453,7 @@ impl Dependence {
             } else {
                 view.status_of_name(path)
             };
-            // It was there a moment ago; if it is not now, the fact will not hold.
+            // It was there a moment ago. If it is not there now, the fact will be false.
             *number = status.map_or(u32::MAX, |status| view.number(&status));
         }
     }

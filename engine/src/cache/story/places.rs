@@ -1,6 +1,6 @@
-//! Where a command's processes are, and which spellings of a path are one.
+//! Where the processes of a command are, and which spellings of a path mean the same.
 //!
-//! Knows nothing of what is done to the paths.
+//! It knows nothing of the actions on these paths.
 
 use super::obstacle::Obstacle;
 use super::shell::is_known;
@@ -41,7 +41,7 @@ impl Story<'_, '_, '_> {
             rules = GO;
         }
         if is_traced {
-            // For which variables it asks is not seen.
+            // Its uses of variables are not seen.
             rules.asks = false;
             self.traced.insert(process);
         } else {
@@ -63,7 +63,8 @@ impl Story<'_, '_, '_> {
         Ok(rules)
     }
 
-    /// By its name, if it came with the system or has in it what all programs of that name have.
+    /// The rules for a program, by its name, if it came with the system or has the marks that all programs of this name
+    /// have.
     pub(super) fn judge(&mut self, program: &[u8]) -> ProgramRules {
         match Family::of(program) {
             Some(family) if is_installed(program) || self.view.is_marked(program, family) => family.rules,
@@ -88,7 +89,7 @@ impl Story<'_, '_, '_> {
         let here = match self.folders.get(&process) {
             Some(here) => here,
             None if given.first() == Some(&b'/') => &Path::here(),
-            // A child that never became a program is where its parent was, as long as all are in one place.
+            // A child that never became a program is where its parent was, as long as all processes are in one folder.
             None => match &self.first {
                 Some(first) if self.folders.values().all(|other| other == first) => first,
                 _ => return Err(Obstacle::Stranger),
@@ -97,12 +98,12 @@ impl Story<'_, '_, '_> {
         Ok(self.view.place.path(here, given))
     }
 
-    /// The folder's real name, as it is now.
+    /// The real name of the folder, as it is now.
     pub(super) fn real(&mut self, folder: &[u8]) -> Option<Bytes> {
         self.view.real(folder)
     }
 
-    /// The same for all spellings of a path, as far as its folder is still there.
+    /// One spelling for all spellings of a path, as long as its folder still exists.
     pub(super) fn name(&mut self, path: &Path) -> Bytes {
         let name = self.view.place.absolute(path);
         let name = trimmed(&name);
@@ -118,7 +119,7 @@ impl Story<'_, '_, '_> {
     }
 }
 
-/// It came with the system.
+/// Whether the program came with the system.
 pub(super) fn is_installed(path: &[u8]) -> bool {
     const FOLDERS: [&[u8]; 6] = [b"/usr", b"/bin", b"/sbin", b"/lib", b"/lib64", b"/lib32"];
     let is_in = |folder: &[u8]| below(folder, path).is_some();

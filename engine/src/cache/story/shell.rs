@@ -1,18 +1,18 @@
-//! Whether a line for a shell can show in which folder it runs.
+//! Whether the output of a line for a shell can depend on the folder in which it runs.
 //!
-//! A shell always knows where it is, and hands that on as `PWD`. A line of plain words that calls only programs which are known to
-//! ask for what they want to know cannot tell of it: no `$`, no pattern, no word of the shell's own that would. Whatever
-//! is not understood may tell.
+//! A shell always knows its folder, and passes it on as `PWD`. A line cannot show it if the line has plain words only, and
+//! calls only programs that are known to ask for what they need. It must have no `$`, no pattern, and no builtin of the
+//! shell that prints the folder. A line that is not understood may show it.
 
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::ProgramRules;
 
-/// Of whose words the builtin ones are known.
+/// The shells whose builtin words are known.
 const SHELL: &[u8] = b"dash";
-/// Its own words that only print or compare what they are given.
+/// Builtin words that only print or compare what they are given.
 const HARMLESS: [&[u8]; 3] = [b"printf", b"test", b":"];
 
-/// Of `sh -c LINE`: the shell's file, and its arguments.
+/// For `sh -c LINE`: the shell's file, and its arguments.
 pub fn hides_folder(program: &[u8], argv: &[&[u8]]) -> bool {
     match argv {
         [_, option, line] if is_known(program) && *option == b"-c" => is_plain(line),
@@ -43,21 +43,21 @@ fn is_plain(line: &[u8]) -> bool {
     }
 }
 
-/// With `=` it may be no command at all.
+/// A word with `=` may be an assignment, and no command.
 fn is_harmless(command: &[u8]) -> bool {
     !command.contains(&b'=') && (HARMLESS.contains(&command) || ProgramRules::of(command).asks)
 }
 
 enum Token {
     Word(Bytes),
-    /// A file's name follows.
+    /// The next word is the name of a file.
     Redirect,
-    /// Between two commands.
+    /// The next word begins a command.
     Between,
     End,
 }
 
-/// `None` for anything that is more than words, `;`, `&&`, `||`, `|`, `<`, `>` and `>>`.
+/// `None` for a line that has more than words, `;`, `&&`, `||`, `|`, `<`, `>` and `>>`.
 fn next(line: &[u8]) -> Option<(Token, &[u8])> {
     let blanks = line.iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
     let line = &line[blanks..];
@@ -72,7 +72,7 @@ fn next(line: &[u8]) -> Option<(Token, &[u8])> {
     })
 }
 
-/// Without its quotes.
+/// A word without its quotes.
 fn word(line: &[u8]) -> Option<(Bytes, &[u8])> {
     let mut word = Bytes::new();
     let mut left = line;

@@ -11,15 +11,16 @@ use crate::observe::access::identity;
 
 /// The kernel reads no more of a script's first line.
 const LINE: u64 = 256;
-/// An interpreter may be a script itself; the kernel gives up after so many.
+/// An interpreter may be a script itself. The kernel gives up after this many.
 const SCRIPTS: u32 = 5;
 
-/// The identity of the program that the kernel starts for a file, which for a script is its interpreter. 0 if it cannot be told.
+/// The identity of the program that the kernel starts for a file; for a script, this is its interpreter. 0 if it cannot be
+/// found out.
 pub fn find(program: &Path) -> u64 {
     follow(program, SCRIPTS).unwrap_or(0)
 }
 
-/// The interpreters that the kernel starts for a file one after the other: none if it is no script.
+/// The interpreters that the kernel starts for a file, one after the other. None if the file is no script.
 pub fn interpreters(program: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let next = |path: &Path| {
@@ -49,7 +50,7 @@ pub fn is_static(program: &Path) -> bool {
 /// Whether a program runs as another user or group, or with capabilities of its own. The kernel gives these only to programs that
 /// are not traced.
 pub fn gives_rights(program: &Path) -> bool {
-    // More than the kernel has there.
+    // Larger than the attribute that the kernel stores there.
     let mut value = [0u8; 64];
     std::fs::metadata(program).is_ok_and(|status| status.mode() & 0o6000 != 0)
         || rustix::fs::getxattr(program, c"security.capability", &mut value).is_ok()
@@ -68,7 +69,7 @@ fn interpreter_of(head: &[u8]) -> Option<PathBuf> {
 }
 
 fn read_head(program: &Path) -> Option<(Metadata, Vec<u8>)> {
-    // Anything else than a plain file is not executed, and a pipe would block.
+    // Only plain files can be executed, and opening a pipe would block.
     let status = std::fs::metadata(program).ok().filter(|status| status.is_file())?;
     let file = File::options()
         .read(true)
@@ -81,7 +82,7 @@ fn read_head(program: &Path) -> Option<(Metadata, Vec<u8>)> {
 }
 
 fn interpreter(head: &[u8]) -> Option<&[u8]> {
-    // Text without such a line is what a shell executes.
+    // A shell executes text without such a line.
     let Some(line) = head.strip_prefix(b"#!") else {
         return Some(b"/bin/sh");
     };

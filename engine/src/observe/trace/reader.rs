@@ -1,4 +1,4 @@
-//! Makes accesses of records, and tells what was not seen.
+//! Turns records into accesses, and reports what could not be seen.
 
 use super::record::{what, Record, PATHS, REFUSED, WITNESS, WITNESS_LEFT};
 use super::DAMAGED;
@@ -7,30 +7,30 @@ use crate::observe::access::{Access, What};
 pub const UNSEEN: &str = "it cannot be observed";
 pub const UNSEEN_CHILD: &str = "a program that it executes cannot be observed";
 
-/// A program that is about to be executed by a process, or by a child that it makes for that.
+/// A program that is about to be executed, by a process or by a child that it makes for this.
 struct Awaited {
     process: u32,
-    /// By which the program's begin names this exec.
+    /// The token by which the program's begin names this exec.
     token: u32,
-    /// Of the program that is to begin; 0 if it cannot be observed.
+    /// The identity of the program that will begin; 0 if it cannot be observed.
     identity: u64,
-    /// Where the exec is among the accesses.
+    /// The position of the exec among the accesses.
     at: usize,
 }
 
-/// Makes accesses of records.
+/// Turns records into accesses.
 #[derive(Default)]
 pub struct Reader {
     pub accesses: Vec<Access>,
     /// Programs that were about to be executed.
     awaited: Vec<Awaited>,
-    /// A program began that nothing has announced: another one, which is not observed, has started it.
+    /// A program began that no exec has announced. A program that is not observed has started it.
     is_foreign: bool,
-    /// So many second witnesses look on still: one that was killed saw no end.
+    /// How many second witnesses still run. If one is killed, it never reports its end.
     witnesses: usize,
-    /// Of the first program of each part.
+    /// The first program of each part.
     firsts: Vec<u64>,
-    /// Where the accesses of further parts begin.
+    /// Where the accesses of each further part begin.
     breaks: Vec<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Reader {
             }
             _ => {}
         }
-        // Nothing is ever where an empty path leads.
+        // An empty path never leads anywhere.
         if PATHS.contains(&record.kind) && record.first.is_empty() && i32::from(error) == libc::ENOENT {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Reader {
             }),
             _ => {}
         }
-        // An exec tells of the program that begins, which for a script is another file.
+        // An exec announces the program that will begin, which is another file if the path is a script.
         let identity = if matches!(what, What::Execute { .. }) {
             0
         } else {
@@ -83,13 +83,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Of a part.
+    /// Whether nothing of the present part has been read yet.
     fn is_at_start(&self) -> bool {
         self.accesses.len() == self.breaks.last().copied().unwrap_or(0)
     }
 
-    /// A begin belongs to one exec, of that process or its parent, and of that file. A program in between that is not observed
-    /// hands on the token that it was started with, but it is another file.
+    /// A begin belongs to one exec, by the same process or its parent, of the same file. A program in between that is not
+    /// observed passes on the token with which it was started, but it is another file.
     fn begin(&mut self, processes: [u32; 2], token: u32, identity: u64) {
         let is_meant = |awaited: &Awaited| {
             awaited.token == token && awaited.identity == identity && processes.contains(&awaited.process)
@@ -102,7 +102,7 @@ impl Reader {
         }
     }
 
-    /// The last that this process was about to execute was not executed.
+    /// The last exec of this process has failed.
     fn refuse(&mut self, process: u32, error: u16) {
         if let Some(at) = self.awaited.iter().rposition(|awaited| awaited.process == process) {
             let awaited = self.awaited.remove(at);
@@ -120,7 +120,7 @@ impl Reader {
         self.find_unbegun().or_else(child)
     }
 
-    /// Each part must begin as a program does.
+    /// Each part must begin with the begin of a program.
     pub fn find_unbegun(&self) -> Option<&'static str> {
         let begins = |at: &usize| {
             matches!(
@@ -132,7 +132,7 @@ impl Reader {
         (!firsts.all(begins)).then_some(UNSEEN)
     }
 
-    /// Each part was begun by the program that was started for it.
+    /// Each part must begin with the program that was started for it.
     pub fn find_exchanged(&self, started: &[Option<u64>]) -> Option<&'static str> {
         let is_other = |(began, started): (&u64, &Option<u64>)| started.is_some_and(|started| started != *began);
         self.firsts.iter().zip(started).any(is_other).then_some(UNSEEN)

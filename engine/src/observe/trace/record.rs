@@ -1,4 +1,4 @@
-//! One record of what a command notes: `struct wafpark_record` of `engine/park/record.h`, and the access that it tells.
+//! One record of an observed command: `struct wafpark_record` of `engine/park/record.h`, and the access that it describes.
 
 use super::DAMAGED;
 use crate::observe::access::{Bytes, Mode, What};
@@ -6,21 +6,21 @@ use crate::observe::access::{Bytes, Mode, What};
 /// Size of a `struct wafpark_record`.
 pub const HEAD: u32 = 40;
 
-/// A note of a command, as it was found.
+/// A record, as it was found.
 pub struct Record {
     pub size: u32,
     pub process: u32,
     pub kind: u16,
     pub error: u16,
     pub detail: u32,
-    /// Of an exec: its own; of a begin: that of the exec by which the program has started.
+    /// For an exec, its own token; for a begin, the token of the exec by which the program has started.
     pub token: u32,
     pub identity: u64,
     pub first: Bytes,
     pub second: Bytes,
 }
 
-/// Of all of it, by its head.
+/// The size of the whole record, from its head.
 pub fn size(head: &[u8]) -> u32 {
     number(head, 4)
 }
@@ -92,15 +92,15 @@ pub const MAKE: u16 = 19;
 pub const BLIND: u16 = 20;
 pub const MEASURE: u16 = 40;
 pub const NUMBER: u16 = 41;
-/// These come from the second witness (`crate::witness`) only.
+/// Only the second witness writes these (`crate::witness`).
 pub const BEGIN_TRACED: u16 = 42;
 pub const WITNESS: u16 = 43;
 pub const WITNESS_LEFT: u16 = 44;
 
-/// Of those that only look at a path.
+/// The kinds that only look at a path.
 pub const PATHS: std::ops::RangeInclusive<u16> = ENTER..=LIST;
 
-/// `enum wafpark_blindness`, as far as the second witness tells it.
+/// `enum wafpark_blindness`, as far as the second witness uses it.
 pub const BLIND_FOLDER: u32 = 1;
 pub const BLIND_CALL: u32 = 4;
 pub const BLIND_TALK: u32 = 5;
@@ -108,7 +108,7 @@ pub const BLIND_PLACE: u32 = 7;
 pub const BLIND_SHARED: u32 = 9;
 pub const BLIND_ATTRIBUTES: u32 = 10;
 
-/// The access that it tells.
+/// The access that the record describes.
 pub fn what(record: Record) -> Result<What, &'static str> {
     let path = record.first;
     Ok(match record.kind {
@@ -157,11 +157,11 @@ fn open(path: Bytes, flags: i32) -> What {
         return What::Random;
     }
     if has(libc::O_TMPFILE) {
-        // What it writes there is seen by this command only.
+        // Only this command sees what it writes there.
         return What::Find { path };
     }
     if has(libc::O_DIRECTORY) {
-        // What it lists is said when it does so.
+        // Listing makes a record of its own.
         let follows = !has(libc::O_NOFOLLOW);
         return What::Look { path, follows };
     }

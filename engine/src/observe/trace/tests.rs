@@ -2,7 +2,7 @@ use super::reader::UNSEEN_CHILD;
 use super::record::REFUSED;
 use super::*;
 
-/// A record as the library writes it, but for its first word.
+/// A record as the library writes it, except for its first word.
 fn record(kind: u16, process: u32, detail: u32, first: &[u8], second: &[u8]) -> Bytes {
     record_of(kind, process, detail, [first, second], (0, 0))
 }
@@ -48,7 +48,7 @@ fn move_cursor(trace_region: &TraceRegion, place: u32) {
     );
 }
 
-/// Of no process: the greatest number is far beyond the kernel's.
+/// The number of no process: the largest number is far beyond what the kernel uses.
 const PROCESS: u32 = i32::MAX as u32;
 
 fn begin(process: u32, parent: u32) -> Bytes {
@@ -70,12 +70,12 @@ fn why_of(records: &[Bytes]) -> Option<&'static str> {
 
 const OTHER: u64 = 77;
 
-/// The exec of this number is about to start a program.
+/// The exec with this number is about to start a program.
 fn execute(token: u32) -> Bytes {
     record_of(2, PROCESS, 0, [b"/other", b""], (token, OTHER))
 }
 
-/// A program begins that an exec has started.
+/// A program begins that was started by this exec.
 fn begin_by(token: u32, identity: u64, [process, parent]: [u32; 2]) -> Bytes {
     record_of(1, process, parent, [b"/other", b"/folder"], (token, identity))
 }
@@ -100,7 +100,7 @@ fn a_program_that_is_executed_must_begin() {
     assert_eq!(why_of(&[]), Some(UNSEEN));
 }
 
-/// What an unobserved program starts is not taken for what was to start in its place.
+/// A program that an unobserved program has started is not mistaken for the one that was announced.
 #[test]
 fn a_begin_belongs_to_one_exec_of_one_process_and_of_one_file() {
     let child = [PROCESS - 1, PROCESS];
@@ -210,7 +210,7 @@ fn a_berth_that_is_dropped_or_finished_is_free_again() {
     assert!(arena.reserve().is_some());
 }
 
-/// xorshift: the same on every run.
+/// xorshift: the same numbers in every run.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -230,14 +230,23 @@ fn whatever_is_in_a_slot_it_is_read_without_harm() {
         if random(&mut state) % 2 == 0 {
             move_cursor(&trace_region, random(&mut state) as u32 % 200);
         }
-        // Either it is told, or nothing of it is believed beyond what is there.
+        // Either the record is reported, or nothing beyond the bytes that are there is used.
         for access in trace_region.finish() {
             if let What::Open { path, .. } | What::Find { path } = access.what {
                 assert!(path.len() < 200);
             }
         }
     }
-    for end in [0, 1, 7, 9, BERTH as u32 - 1, BERTH as u32, BERTH as u32 + 8, FULL] {
+    for end in [
+        0,
+        1,
+        7,
+        9,
+        REGION_SIZE as u32 - 1,
+        REGION_SIZE as u32,
+        REGION_SIZE as u32 + 8,
+        FULL,
+    ] {
         let trace_region = Arena::new(1).unwrap().reserve().unwrap();
         move_cursor(&trace_region, end);
         assert!(why(trace_region).is_some(), "{end}");

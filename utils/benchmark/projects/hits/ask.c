@@ -1,12 +1,12 @@
 /*
- * What the engine takes to answer commands from its cache, without a process for each.
+ * Measures how long the engine takes to answer commands from its cache, without a process for each command.
  *
  *     ask SOCKET FRAMES WINDOW RESULT
  *
- * Sends what is in the file FRAMES, which are frames of docs/protocol.md: a greeting, whatever else is no command, and commands. The
- * first command counts for nothing. Of the others up to WINDOW are on their way at once, and each must be a hit. Writes into the
- * file RESULT what one of them took in microseconds: with a WINDOW of 1 by the clock the median and what 99 of 100 stay below, else
- * the mean for both; of the processor our own mean.
+ * Sends the content of the file FRAMES, which are frames of docs/protocol.md: a greeting, other frames that are no commands, and then
+ * commands. The first command is not measured. Of the others, up to WINDOW are on their way at once, and each must be a hit. Writes into
+ * the file RESULT the time of one command in microseconds. With a WINDOW of 1 this is the median by the clock and the 99th percentile,
+ * otherwise the mean for both. After that comes the mean of this program's processor time.
  */
 
 #define _GNU_SOURCE
@@ -22,7 +22,7 @@
 
 #include "times.h"
 
-#define HEAD 5 /* of a frame: its length and its kind */
+#define HEAD 5 /* of a frame: length and kind */
 #define EXECUTE 0x03
 #define WELCOME 0x81
 #define OUTPUT 0x83
@@ -44,7 +44,7 @@ struct inbox {
 
 struct frames {
 	const uint8_t *bytes;
-	size_t *starts; /* of each, and the end of the last */
+	size_t *starts; /* where each frame starts, and the end of the last one */
 	size_t count;
 };
 
@@ -95,7 +95,7 @@ static void send_frames(int socket, const struct frames *frames, size_t from, si
 
 /* ---- what comes back */
 
-/* The next frame; it lasts until the one after it. */
+/* Receives the next frame. It is valid until the next call. */
 static struct frame receive(struct inbox *inbox) {
 	for (;;) {
 		const uint8_t *bytes = inbox->bytes + inbox->start;
@@ -116,7 +116,7 @@ static struct frame receive(struct inbox *inbox) {
 	}
 }
 
-/* Waits for the end of one command. */
+/* Waits for the outcome of one command. */
 static void receive_outcome(struct inbox *inbox, int must_hit) {
 	for (;;) {
 		struct frame frame = receive(inbox);
@@ -169,7 +169,7 @@ static void ask_many(struct inbox *inbox, const struct frames *frames, size_t fr
 		size_t next = done + window < end ? done + window : end;
 		send_frames(inbox->socket, frames, sent, next);
 		sent = next;
-		/* half of them, so that many go together */
+		/* half of them, so that many are sent together */
 		size_t half = done + (sent - done + 1) / 2;
 		for (; done < half; done++)
 			receive_outcome(inbox, 1);

@@ -1,10 +1,10 @@
 /*
- * What running a program takes, one at a time.
+ * Measures how long a program runs, when one runs at a time.
  *
  *     repeat FIRST COUNT RESULT PROGRAM ARGUMENT...
  *
- * Runs PROGRAM COUNT times; in each ARGUMENT, `{}` stands for the number of the run, from FIRST on. Writes into the file RESULT
- * what one run took in microseconds: by the clock the median and what 99 of 100 stay below, of the processor the mean.
+ * Runs PROGRAM COUNT times. In each ARGUMENT, `{}` stands for the number of the run, from FIRST on. Writes into the file RESULT
+ * the time of one run in microseconds: the median by the clock, the 99th percentile, and the mean of the processor time.
  */
 
 #define _GNU_SOURCE
@@ -23,7 +23,7 @@ static void fail(const char *what) {
 	exit(1);
 }
 
-/* A text with the number in the place of its `{}`, if it has one. */
+/* The text with the number in place of `{}`, if there is one. */
 static char *number_text(char *text, long number) {
 	char *hole = strstr(text, "{}"), *filled;
 

@@ -1,12 +1,12 @@
 /*
- * What starting a program costs, by each way that C has.
+ * Measures what it costs to start a program, in each way that C has.
  *
  *     spawn WAY PIPED COUNT MIB RESULT PROGRAM
  *
- * Holds MIB MiB of memory, starts PROGRAM again and again and waits for each, COUNT times after a tenth as often for nothing, and
- * writes into the file RESULT what one of them took in microseconds: by the clock the median, which what else the machine does
- * hardly changes, and of the processor, ours and theirs, the mean. With PIPED 1, standard output and error of each go through
- * pipes, which are read to their ends; with 0 they are inherited.
+ * Holds MIB MiB of memory. Starts PROGRAM COUNT times, after a tenth of that to warm up, and waits for the end of each. Writes
+ * into the file RESULT the time of one start in microseconds: the median by the clock, which other work on the machine hardly changes,
+ * and the mean of the processor time of this program and its children. With PIPED 1, standard output and error of each program go through
+ * pipes, which are read to their ends. With 0 they are inherited.
  */
 
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 #include "times.h"
 
 #define PAGE 4096
-#define LAST_OF_SHELL 9 /* a shell knows no descriptor with two digits */
+#define LAST_OF_SHELL 9 /* some shells know no descriptors with two digits */
 
 struct pipes {
 	int out[2];
@@ -36,13 +36,13 @@ struct used {
 	double system;
 };
 
-/* Starts a program with these as its output and error; with none, it inherits ours. */
+/* Starts a program with these pipes as its output and error. Without pipes, it inherits ours. */
 typedef pid_t starter(char **argv, const struct pipes *pipes);
 
 struct way {
 	const char *name;
-	starter *start;	       /* of a process that we wait for ourselves, or ... */
-	void (*call)(int piped); /* ... all that a function of libc does */
+	starter *start;	       /* starts a process for which we wait ourselves, or ... */
+	void (*call)(int piped); /* ... calls a function of libc that does everything */
 };
 
 static void fail(const char *what) {
@@ -50,7 +50,7 @@ static void fail(const char *what) {
 	exit(1);
 }
 
-/* A program that did not succeed was not started as it should be. */
+/* If the program fails, it was not started correctly. */
 static void expect_success(int status) {
 	if (status == -1)
 		fail("wait");
@@ -75,7 +75,7 @@ static struct pipes open_pipes(int flags) {
 	return pipes;
 }
 
-/* Reads two pipes until nobody holds their other ends any more; -1 is none. */
+/* Reads two pipes until no process holds their other ends any more. -1 means no pipe. */
 static void drain(int first, int second) {
 	struct pollfd polled[2] = {{.fd = first, .events = POLLIN}, {.fd = second, .events = POLLIN}};
 	char buffer[65536];
@@ -96,7 +96,7 @@ static void drain(int first, int second) {
 	}
 }
 
-/* Reads what the program writes, now that only it holds the ends for writing, and closes the rest. */
+/* Closes our ends for writing, so that only the program holds them, and reads what it writes. */
 static void read_to_end(const struct pipes *pipes) {
 	close(pipes->out[1]);
 	close(pipes->err[1]);
@@ -105,9 +105,9 @@ static void read_to_end(const struct pipes *pipes) {
 	close(pipes->err[0]);
 }
 
-/* ---- the ways that leave the waiting to us */
+/* ---- the ways in which we wait ourselves */
 
-static void become(char **argv, const struct pipes *pipes) {
+static void execute(char **argv, const struct pipes *pipes) {
 	if (!pipes || (dup2(pipes->out[1], 1) >= 0 && dup2(pipes->err[1], 2) >= 0))
 		execv(argv[0], argv);
 	_exit(127);
@@ -117,7 +117,7 @@ static pid_t start_fork(char **argv, const struct pipes *pipes) {
 	pid_t pid = fork();
 
 	if (!pid)
-		become(argv, pipes);
+		execute(argv, pipes);
 	return pid;
 }
 
@@ -125,7 +125,7 @@ static pid_t start_vfork(char **argv, const struct pipes *pipes) {
 	pid_t pid = vfork();
 
 	if (!pid)
-		become(argv, pipes);
+		execute(argv, pipes);
 	return pid;
 }
 
@@ -163,7 +163,7 @@ static void run_started(starter *start, char *program, int piped) {
 	expect_success(status);
 }
 
-/* ---- the ways with a shell: it inherits the pipes and is told to lead the program's streams there */
+/* ---- the ways with a shell: it inherits the pipes, and its command redirects the program's streams to them */
 
 static void call_system(int piped) {
 	struct pipes pipes;
@@ -173,13 +173,13 @@ static void call_system(int piped) {
 		pipes = open_pipes(0);
 		snprintf(command, sizeof command, "\"$PROGRAM\" >&%d 2>&%d", pipes.out[1], pipes.err[1]);
 	}
-	int status = system(command); /* returns when all is over: what the program writes must fit into the pipes */
+	int status = system(command); /* returns after the program's end, so its output must fit into the pipes */
 	if (piped)
 		read_to_end(&pipes);
 	expect_success(status);
 }
 
-/* popen has a pipe for the output by nature; with pipes, there is one for the error too */
+/* popen always has a pipe for the output. With PIPED, there is one for the errors, too. */
 static void call_popen(int piped) {
 	int err[2] = {-1, -1};
 	char command[64] = "\"$PROGRAM\"";
@@ -217,7 +217,7 @@ static const struct way *find_way(const char *name) {
 	exit(2);
 }
 
-/* Memory counts when it was written to: only then has a fork something to copy. */
+/* The memory must be written to: only then a fork has something to copy. */
 static void hold_memory(size_t mib) {
 	size_t size = mib << 20;
 	volatile char *memory = malloc(size);
@@ -228,7 +228,7 @@ static void hold_memory(size_t mib) {
 		memory[i] = 1;
 }
 
-/* The processor time of us and of all children that we have waited for. */
+/* The processor time of this process and of all children for which it has waited. */
 static struct used read_used(void) {
 	struct rusage own, theirs;
 

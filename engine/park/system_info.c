@@ -1,7 +1,7 @@
-/* What a program can be told of users, hosts, other processes and attributes of files, inside libc where no file is seen to be
- * opened: each does what libc's does, and is noted.
+/* Functions of libc that tell a program about users, hosts, other processes and attributes of files. libc reads files for them, but not
+ * through functions that we see. Each function here does what libc's does, and records that.
  *
- * All take and return whole registers, whatever they are in headers: so one shape serves them all. */
+ * All of them take and return whole registers, whatever their types in headers are. So one prototype is enough for all. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -10,14 +10,15 @@
 #include <elf.h>
 #include <errno.h>
 
-/* As the headers define them that have these functions, too, in their own shapes. */
+/* The headers that define these also declare the functions below, with other prototypes. So they are defined here again. */
 #define AVAILABLE_PAGES 86 /* `_SC_AVPHYS_PAGES` of glibc and musl */
 #define HERE (-100) /* `AT_FDCWD` */
 
 typedef long function(long, long, long, long, long, long);
 typedef long long_function(long, long, long, long, long, long, long, long);
 
-/* More than registers hold: what lies where the last would be is handed on, whether it was given or not. */
+/* For functions with more arguments than registers hold. The places of the last arguments are passed on, whether the caller has set them or
+ * not. */
 #define FORWARD_LONG(name, failure, before)                                                                                  \
 	EXPORT long_function name;                                                                                               \
 	EXPORT long name(long a, long b, long c, long d, long e, long f, long g, long h) {                                       \
@@ -46,9 +47,9 @@ static void note(enum wafpark_kind kind, enum wafpark_blindness why) {
 }
 
 #define BLIND(name, failure, why) FORWARD(name, failure, note(WAFPARK_BLIND, why), )
-#define SAY(name, failure, kind) FORWARD(name, failure, note(kind, 0), )
+#define NOTE(name, failure, kind) FORWARD(name, failure, note(kind, 0), )
 
-/* ---- users, groups and hosts: what files and servers say of them */
+/* ---- users, groups and hosts: information from files and servers */
 
 BLIND(getpwnam, 0, WAFPARK_BLIND_USERS)
 BLIND(getpwuid, 0, WAFPARK_BLIND_USERS)
@@ -113,7 +114,7 @@ BLIND(res_send, -1, WAFPARK_BLIND_USERS)
 BLIND(res_nsend, -1, WAFPARK_BLIND_USERS)
 BLIND(openlog, 0, WAFPARK_BLIND_TALK)
 
-/* ---- memory, queues, terminals and processes that others have, too */
+/* ---- memory, queues, terminals and processes that are shared with others */
 
 BLIND(shm_open, -1, WAFPARK_BLIND_SHARED)
 BLIND(shm_unlink, -1, WAFPARK_BLIND_SHARED)
@@ -132,7 +133,7 @@ BLIND(ptrace, -1, WAFPARK_BLIND_SHARED)
 BLIND(process_vm_readv, -1, WAFPARK_BLIND_SHARED)
 BLIND(process_vm_writev, -1, WAFPARK_BLIND_SHARED)
 
-/* ---- files by other ways than their names, and what names mean */
+/* ---- files without names, and calls that change the meaning of names */
 
 BLIND(name_to_handle_at, -1, WAFPARK_BLIND_PLACE)
 BLIND(open_by_handle_at, -1, WAFPARK_BLIND_PLACE)
@@ -149,9 +150,9 @@ BLIND(umount2, -1, WAFPARK_BLIND_PLACE)
 BLIND(swapon, -1, WAFPARK_BLIND_PLACE)
 BLIND(swapoff, -1, WAFPARK_BLIND_PLACE)
 
-/* ---- attributes of files: none come back with a result, and no fact has them. A program that finds none is not blind. */
+/* ---- attributes of files: they are not restored with a result, and no fact compares them. A program that finds none is observed completely. */
 
-/* An access list that says no more than rights do, of which facts are made: `install` and `cp` set such. */
+/* An access list that says the same as the file's mode, of which facts are made. `install` and `cp` set such lists. */
 #define PLAIN_ACCESS_LIST 28 /* bytes: user, group, others */
 
 static int is_same(const char *a, const char *b) {
@@ -160,13 +161,13 @@ static int is_same(const char *a, const char *b) {
 	return *a == *b;
 }
 
-static int is_beyond_rights(long name, long size) {
+static int says_more_than_mode(long name, long size) {
 	const char *text = (const char *)name;
 	return size != PLAIN_ACCESS_LIST || !text || !is_same(text, "system.posix_acl_access");
 }
 
-/* Where there was none, its removal may succeed, too. */
-static int is_no_access_list(long name) {
+/* Removing an access list may succeed even if there is none. */
+static int is_other_attribute(long name) {
 	const char *text = (const char *)name;
 	return !text || (!is_same(text, "system.posix_acl_access") && !is_same(text, "system.posix_acl_default"));
 }
@@ -185,32 +186,32 @@ ATTRIBUTE_OF_FILE(fgetxattr, result >= 0)
 ATTRIBUTE(listxattr, 1, result > 0)
 ATTRIBUTE(llistxattr, 0, result > 0)
 ATTRIBUTE_OF_FILE(flistxattr, result > 0)
-ATTRIBUTE(setxattr, 1, (int)result == 0 && is_beyond_rights(b, d))
-ATTRIBUTE(lsetxattr, 0, (int)result == 0 && is_beyond_rights(b, d))
-ATTRIBUTE_OF_FILE(fsetxattr, (int)result == 0 && is_beyond_rights(b, d))
-ATTRIBUTE(removexattr, 1, (int)result == 0 && is_no_access_list(b))
-ATTRIBUTE(lremovexattr, 0, (int)result == 0 && is_no_access_list(b))
-ATTRIBUTE_OF_FILE(fremovexattr, (int)result == 0 && is_no_access_list(b))
+ATTRIBUTE(setxattr, 1, (int)result == 0 && says_more_than_mode(b, d))
+ATTRIBUTE(lsetxattr, 0, (int)result == 0 && says_more_than_mode(b, d))
+ATTRIBUTE_OF_FILE(fsetxattr, (int)result == 0 && says_more_than_mode(b, d))
+ATTRIBUTE(removexattr, 1, (int)result == 0 && is_other_attribute(b))
+ATTRIBUTE(lremovexattr, 0, (int)result == 0 && is_other_attribute(b))
+ATTRIBUTE_OF_FILE(fremovexattr, (int)result == 0 && is_other_attribute(b))
 
-/* ---- how long it runs and how busy the machine is */
+/* ---- how long the process runs, and how busy the machine is */
 
-SAY(clock, -1, WAFPARK_MEASURE)
-SAY(clock_getres, -1, WAFPARK_MEASURE)
-SAY(timespec_getres, 0, WAFPARK_MEASURE)
-SAY(times, -1, WAFPARK_MEASURE)
-SAY(getrusage, -1, WAFPARK_MEASURE)
-SAY(sysinfo, -1, WAFPARK_MEASURE)
-SAY(getloadavg, -1, WAFPARK_MEASURE)
-SAY(get_avphys_pages, -1, WAFPARK_MEASURE)
+NOTE(clock, -1, WAFPARK_MEASURE)
+NOTE(clock_getres, -1, WAFPARK_MEASURE)
+NOTE(timespec_getres, 0, WAFPARK_MEASURE)
+NOTE(times, -1, WAFPARK_MEASURE)
+NOTE(getrusage, -1, WAFPARK_MEASURE)
+NOTE(sysinfo, -1, WAFPARK_MEASURE)
+NOTE(getloadavg, -1, WAFPARK_MEASURE)
+NOTE(get_avphys_pages, -1, WAFPARK_MEASURE)
 FORWARD(sysconf, -1, if ((int)a == AVAILABLE_PAGES) note(WAFPARK_MEASURE, 0), )
 
-/* ---- chance: the number of a process, and what the kernel or the processor gives it */
+/* ---- random values: process numbers, and randomness from the kernel or the processor */
 
-SAY(getppid, SYSTEM(SYS_getppid), WAFPARK_NUMBER)
-SAY(gettid, SYSTEM(SYS_gettid), WAFPARK_NUMBER)
-SAY(getsid, -1, WAFPARK_NUMBER)
-SAY(getpgid, -1, WAFPARK_NUMBER)
-SAY(getpgrp, -1, WAFPARK_NUMBER)
+NOTE(getppid, SYSTEM(SYS_getppid), WAFPARK_NUMBER)
+NOTE(gettid, SYSTEM(SYS_gettid), WAFPARK_NUMBER)
+NOTE(getsid, -1, WAFPARK_NUMBER)
+NOTE(getpgid, -1, WAFPARK_NUMBER)
+NOTE(getpgrp, -1, WAFPARK_NUMBER)
 FORWARD(getauxval, 0, if (a == AT_RANDOM) note(WAFPARK_RANDOM, 0), )
-SAY(_ZNSt13random_device9_M_getvalEv, 0, WAFPARK_RANDOM)
-SAY(_ZNSt13random_device16_M_getval_pretr1Ev, 0, WAFPARK_RANDOM)
+NOTE(_ZNSt13random_device9_M_getvalEv, 0, WAFPARK_RANDOM)
+NOTE(_ZNSt13random_device16_M_getval_pretr1Ev, 0, WAFPARK_RANDOM)

@@ -1,8 +1,7 @@
-/* Turns a fresh child of a parked program into the command that was asked for.
+/* Turns a fresh child of a parked program into the command that was requested.
  *
- * Everything that can fail comes first; then the child takes its ticket in the roster, and only the one that gets it enters
- * main: an engine that has given up waiting takes the ticket itself, and starts the command in another way. So a command
- * never runs twice. */
+ * All steps that can fail come first. Then the child takes its ticket in the roster, and enters main only if it got the ticket. An engine
+ * that has given up waiting takes the ticket itself, and starts the command in another way. So a command never runs twice. */
 #define _GNU_SOURCE
 #include "park.h"
 #include "record.h"
@@ -20,14 +19,14 @@ extern char **environ;
 extern char *program_invocation_name __attribute__((weak));
 extern char *program_invocation_short_name __attribute__((weak));
 
-/* Where libc keeps the number of the thread; raw clone leaves the parent's there. */
+/* Where libc keeps the thread's number. After a raw clone, the parent's number is still there. */
 static int *thread_number;
 static struct {
 	void *head;
 	size_t size;
 } robust;
 
-/* glibc had the kernel told where; musl keeps it in the first words of what the thread register points to. */
+/* glibc has registered the place with the kernel. musl keeps the number in the first words to which the thread register points. */
 HIDDEN int wafpark_find_thread(void) {
 	int *place = NULL, self = (int)SYSTEM(SYS_gettid);
 	SYSTEM(SYS_get_robust_list, 0, &robust.head, &robust.size);
@@ -39,7 +38,7 @@ HIDDEN int wafpark_find_thread(void) {
 	int *words = __builtin_thread_pointer();
 	const int first = 0, last = 32;
 #else
-	/* On arm64 the thread's structure ends where the register points to. */
+	/* On arm64 the thread's structure ends where the register points. */
 	int *words = __builtin_thread_pointer();
 	const int first = -64, last = 0;
 #endif
@@ -59,14 +58,14 @@ HIDDEN void wafpark_answer(int control, int32_t pid) {
 
 static int control_socket;
 
-static void give_up(long why) {
+static void end_with_error(long why) {
 	wafpark_answer(control_socket, (int32_t)why);
 	leave(NOT_ENTERED);
 }
 
-static void need(long result) {
+static void require(long result) {
 	if (result < 0)
-		give_up(result);
+		end_with_error(result);
 }
 
 static void set_score(int score) {
@@ -78,40 +77,40 @@ static void set_score(int score) {
 	if (score < 0)
 		*--start = '-';
 	file = (int)SYSTEM(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC, 0);
-	need(file);
-	need(SYSTEM(SYS_write, file, start, end - start));
+	require(file);
+	require(SYSTEM(SYS_write, file, start, end - start));
 	SYSTEM(SYS_close, file);
 }
 
 static void adopt_limits(const struct wafpark_context *wanted) {
 	for (int i = 0; i < WAFPARK_LIMITS; i++) {
 		uint64_t current[2];
-		need(SYSTEM(SYS_prlimit64, 0, i, NULL, current));
+		require(SYSTEM(SYS_prlimit64, 0, i, NULL, current));
 		if (current[0] != wanted->limits[i][0] || current[1] != wanted->limits[i][1])
-			need(SYSTEM(SYS_prlimit64, 0, i, wanted->limits[i], NULL));
+			require(SYSTEM(SYS_prlimit64, 0, i, wanted->limits[i], NULL));
 	}
 }
 
-/* Only what differs from the parked program is set: what is as it should be needs no right. */
+/* Sets only what differs from the parked program: setting a value may require a right, even if it is the same value. */
 static void adopt_scheduling(const struct wafpark_context *wanted) {
 	int priority = wanted->priority;
 	if (SYSTEM(SYS_sched_getscheduler, 0) != wanted->policy || wanted->priority)
-		need(SYSTEM(SYS_sched_setscheduler, 0, wanted->policy, &priority));
+		require(SYSTEM(SYS_sched_setscheduler, 0, wanted->policy, &priority));
 	if (20 - SYSTEM(SYS_getpriority, 0, 0) != wanted->nice)
-		need(SYSTEM(SYS_setpriority, 0, 0, wanted->nice));
+		require(SYSTEM(SYS_setpriority, 0, 0, wanted->nice));
 	if (SYSTEM(SYS_ioprio_get, 1, 0) != wanted->io_priority)
-		need(SYSTEM(SYS_ioprio_set, 1, 0, wanted->io_priority));
+		require(SYSTEM(SYS_ioprio_set, 1, 0, wanted->io_priority));
 	uint64_t current[WAFPARK_PROCESSORS / 8] = {0};
 	const uint64_t *set = (const uint64_t *)(const void *)wanted->processors;
-	need(SYSTEM(SYS_sched_getaffinity, 0, sizeof current, current));
+	require(SYSTEM(SYS_sched_getaffinity, 0, sizeof current, current));
 	for (size_t i = 0; i < WAFPARK_PROCESSORS / 8; i++)
 		if (current[i] != set[i]) {
-			need(SYSTEM(SYS_sched_setaffinity, 0, WAFPARK_PROCESSORS, set));
+			require(SYSTEM(SYS_sched_setaffinity, 0, WAFPARK_PROCESSORS, set));
 			break;
 		}
 }
 
-/* The kernel's struct sigaction: handler, flags, restorer, mask. Parked programs handle no signal and ignore none. */
+/* The array is the kernel's struct sigaction: handler, flags, restorer, mask. Parked programs handle no signal and ignore none. */
 static void adopt_signals(const struct wafpark_context *wanted) {
 	const uint64_t ignore[4] = {(uint64_t)(uintptr_t)SIG_IGN, 0, 0, 0};
 	for (int signal = 1; signal <= 64; signal++)
@@ -122,7 +121,7 @@ static void adopt_signals(const struct wafpark_context *wanted) {
 
 static void adopt_streams(const struct wafpark_child *child) {
 	for (int i = 0; i < 3; i++)
-		need(SYSTEM(SYS_dup3, child->streams[i], i, 0));
+		require(SYSTEM(SYS_dup3, child->streams[i], i, 0));
 	for (int i = 0; i < 3; i++)
 		SYSTEM(SYS_close, child->streams[i]);
 }
@@ -135,7 +134,7 @@ static char *base_name(char *path) {
 	return name;
 }
 
-/* The strings that the kernel and libc would have got from execve. */
+/* Sets the names and the environment that the kernel and libc would have got from execve. */
 static void adopt_names(const struct wafpark_child *child) {
 	char **entry = wafpark_first_environment;
 	SYSTEM(SYS_prctl, PR_SET_NAME, base_name(child->path), 0, 0, 0);
@@ -160,22 +159,22 @@ static void take_ticket(const struct wafpark_child *child) {
 	SYSTEM(SYS_munmap, child->roster, child->roster_size);
 }
 
-/* Should the engine be killed, its child goes with it. */
-HIDDEN void wafpark_stay_with(int engine) {
+/* Corrects libc's data about the thread. Asks the kernel to kill this process when the engine ends. */
+HIDDEN void wafpark_end_with_engine(int engine) {
 	*thread_number = (int)SYSTEM(SYS_gettid);
 	if (robust.head)
 		SYSTEM(SYS_set_robust_list, robust.head, robust.size);
 	SYSTEM(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	long parent = SYSTEM(SYS_getppid);
-	/* Where the system does not say who it is, we go on. */
+	/* If the kernel refuses to name the parent, the child goes on. */
 	if (parent > 0 && parent != engine)
 		leave(NOT_ENTERED);
 }
 
-HIDDEN void wafpark_become(const struct wafpark_child *child) {
+HIDDEN void wafpark_adopt_command(const struct wafpark_child *child) {
 	const struct wafpark_request *request = child->request;
 	control_socket = child->control;
-	need(SYSTEM(SYS_chdir, child->folder));
+	require(SYSTEM(SYS_chdir, child->folder));
 	adopt_streams(child);
 	adopt_scheduling(&request->context);
 	if (request->flags & WAFPARK_SCORE)
