@@ -188,10 +188,10 @@ const CXX_LINES: &[&str] = &[
 ];
 
 /// A folder of its own, gone when this is.
-struct Space(PathBuf);
+struct Folder(PathBuf);
 
-impl Space {
-    fn new() -> Space {
+impl Folder {
+    fn new() -> Folder {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("waf-action-{}-{number}", std::process::id()));
@@ -202,7 +202,7 @@ impl Space {
         for (name, text) in SOURCES {
             fs::write(folder.join(name), text).unwrap();
         }
-        Space(folder.canonicalize().unwrap())
+        Folder(folder.canonicalize().unwrap())
     }
 
     fn files(&self) -> BTreeMap<String, Vec<u8>> {
@@ -253,7 +253,7 @@ impl Space {
     }
 }
 
-impl Drop for Space {
+impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -298,13 +298,13 @@ fn is_module(name: &str) -> bool {
 
 /// What is wrong with what was foretold of a line.
 fn difference(compiler: &str, line: &str) -> Option<String> {
-    let space = Space::new();
+    let folder = Folder::new();
     let words = words(line);
-    let action = match space.action(compiler, &words, &[]) {
+    let action = match folder.action(compiler, &words, &[]) {
         Ok(action) => action,
         Err(reason) => return Some(format!("not known: {reason}")),
     };
-    let (succeeds, said, mut made) = space.run(compiler, &words);
+    let (succeeds, said, mut made) = folder.run(compiler, &words);
     if !succeeds {
         return Some(format!("fails: {said}"));
     }
@@ -351,16 +351,16 @@ fn what_a_key_leaves_out_changes_no_output() {
         if one == other && !line.contains("@args") && !line.contains("d/") {
             other.extend(["-o".to_owned(), "e/other".to_owned()]);
         }
-        let key = |words: &[String]| Space::new().action(compiler, words, &[]).map(|action| action.key);
+        let key = |words: &[String]| Folder::new().action(compiler, words, &[]).map(|action| action.key);
         if one == other || key(&one) != key(&other) {
             continue;
         }
         shared += 1;
         // The folder's name is in debug information, so that only one folder can tell.
-        let space = Space::new();
+        let folder = Folder::new();
         let run = |words: &[String]| {
-            let action = space.action(compiler, words, &[]).unwrap();
-            let (succeeds, said, files) = space.run(compiler, words);
+            let action = folder.action(compiler, words, &[]).unwrap();
+            let (succeeds, said, files) = folder.run(compiler, words);
             assert!(succeeds, "{compiler} {words:?}: {said}");
             let content = |path: &[u8]| files.get(std::str::from_utf8(path).unwrap()).cloned();
             let knows = &action.knows;
@@ -378,7 +378,7 @@ fn what_a_key_leaves_out_changes_no_output() {
                 .collect();
             files
                 .keys()
-                .for_each(|name| fs::remove_file(space.0.join(name)).unwrap());
+                .for_each(|name| fs::remove_file(folder.0.join(name)).unwrap());
             (outputs, said)
         };
         if run(&one) != run(&other) {
@@ -445,7 +445,7 @@ fn a_dependency_file_comes_back_for_any_output() {
             .iter()
             .filter(|line| compiler != "gfortran" || !line.contains("-x "))
         {
-            let space = Space::new();
+            let folder = Folder::new();
             let mut known = Vec::new();
             for called in CALLED {
                 let line = format!("{prefix} {options}{called} {source}");
@@ -455,13 +455,13 @@ fn a_dependency_file_comes_back_for_any_output() {
                 } else {
                     words
                 };
-                let Ok(action) = space.action(compiler, &words, &[]) else {
+                let Ok(action) = folder.action(compiler, &words, &[]) else {
                     continue;
                 };
-                let (succeeds, said, made) = space.run(compiler, &words);
+                let (succeeds, said, made) = folder.run(compiler, &words);
                 assert!(succeeds, "{compiler} {line}: {said}");
                 made.keys()
-                    .for_each(|name| fs::remove_file(space.0.join(name)).unwrap());
+                    .for_each(|name| fs::remove_file(folder.0.join(name)).unwrap());
                 let mut outputs = action.knows.outputs.iter();
                 let file = outputs.find(|output| output.role == Role::Dependencies).unwrap();
                 let Some(text) = made.get(std::str::from_utf8(&file.path).unwrap()) else {
@@ -562,18 +562,18 @@ fn checkouts_that_share_a_key_make_the_same() {
     assert!(shared >= SHARED.len());
 }
 
-struct Checkout(Space);
+struct Checkout(Folder);
 
 /// What is known of a command, what it makes and what it says, with the base's name taken out of text.
 type Run = (Action, Vec<(Role, Vec<u8>)>, String);
 
 impl Checkout {
     fn new(ending: &str) -> Checkout {
-        let mut space = Space::new();
-        let renamed = PathBuf::from(format!("{}{ending}", space.0.display()));
-        fs::rename(&space.0, &renamed).unwrap();
-        space.0 = renamed;
-        Checkout(space)
+        let mut folder = Folder::new();
+        let renamed = PathBuf::from(format!("{}{ending}", folder.0.display()));
+        fs::rename(&folder.0, &renamed).unwrap();
+        folder.0 = renamed;
+        Checkout(folder)
     }
 
     fn base(&self) -> &str {
@@ -584,7 +584,7 @@ impl Checkout {
     fn run(&self, compiler: &str, folder: &str, words: &[String]) -> Run {
         let base = self.base().as_bytes();
         let here = Path::new(self.base()).join(folder);
-        let inner = Space(here.clone());
+        let inner = Folder(here.clone());
         let action = inner.action(compiler, words, &[base.to_vec()]);
         let (succeeds, said, _) = inner.run(compiler, words);
         std::mem::forget(inner);

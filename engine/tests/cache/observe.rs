@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::support::observed_folder::{blindness, paths, succeeded, Yard};
+use crate::support::observed_folder::{blindness, paths, succeeded, ObservedFolder};
 use crate::support::sandbox;
 use wafengine::observe::access::What;
 
@@ -14,8 +14,8 @@ use wafengine::observe::access::What;
 
 #[test]
 fn threads_of_a_process_note_at_the_same_time() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["threads"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["threads"]);
     let found = paths(&accesses);
     assert_eq!(blindness(&accesses), [""; 0]);
     for name in ["a", "b", "c", "d"] {
@@ -30,8 +30,8 @@ fn threads_of_a_process_note_at_the_same_time() {
 
 #[test]
 fn programs_that_are_executed_in_any_way_are_observed() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["execute"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["execute"]);
     let found = paths(&accesses);
     assert_eq!(blindness(&accesses), [""; 0]);
     for way in ["vfork", "fork", "execl", "spawn", "spawnp", "system", "popen"] {
@@ -43,11 +43,11 @@ fn programs_that_are_executed_in_any_way_are_observed() {
 
 #[test]
 fn a_program_sees_the_environment_that_it_would_have_had() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
-    let trace_region = yard.arena.reserve().unwrap();
-    let plain = yard.plain(&probe).arg("environment").output().unwrap();
-    let observed = yard
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
+    let trace_region = folder.arena.reserve().unwrap();
+    let plain = folder.plain(&probe).arg("environment").output().unwrap();
+    let observed = folder
         .observed(&probe, &trace_region)
         .arg("environment")
         .output()
@@ -58,12 +58,12 @@ fn a_program_sees_the_environment_that_it_would_have_had() {
 
 #[test]
 fn libraries_that_a_client_preloads_stay_preloaded() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
-    let other = yard.write("other.c", "int of_another;\n");
-    let library = yard.path("other.so");
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
+    let other = folder.write("other.c", "int of_another;\n");
+    let library = folder.path("other.so");
     succeeded(
-        &yard
+        &folder
             .plain("cc")
             .args(["-shared", "-fPIC", "-o"])
             .args([&library, &other])
@@ -71,11 +71,11 @@ fn libraries_that_a_client_preloads_stay_preloaded() {
             .unwrap(),
     );
     let theirs = library.as_os_str().as_bytes();
-    let trace_region = yard.arena.reserve().unwrap();
-    let [preload, trace] = trace_region.variables(&yard.library(), Some(theirs));
+    let trace_region = folder.arena.reserve().unwrap();
+    let [preload, trace] = trace_region.variables(&folder.library(), Some(theirs));
     let value =
         |entry: &[u8]| OsStr::from_bytes(&entry[entry.iter().position(|b| *b == b'=').unwrap() + 1..]).to_owned();
-    let mut command = yard.plain(&probe);
+    let mut command = folder.plain(&probe);
     command.args(["run".as_ref(), probe.as_os_str(), "environment".as_ref()]);
     let said = command
         .env("LD_PRELOAD", value(&preload))
@@ -94,8 +94,8 @@ fn libraries_that_a_client_preloads_stay_preloaded() {
 
 #[test]
 fn relative_paths_belong_to_the_folder_of_their_process() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["folders"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["folders"]);
     let found = paths(&accesses);
     assert_eq!(blindness(&accesses), [""; 0]);
     let names = [
@@ -109,7 +109,7 @@ fn relative_paths_belong_to_the_folder_of_their_process() {
         "",
     ];
     for name in names {
-        assert!(found.contains(&yard.path(name)), "{name}: {found:?}");
+        assert!(found.contains(&folder.path(name)), "{name}: {found:?}");
     }
     let lists = accesses
         .iter()
@@ -119,8 +119,8 @@ fn relative_paths_belong_to_the_folder_of_their_process() {
 
 #[test]
 fn what_is_written_moved_and_removed_is_noted() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["files"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["files"]);
     let did: Vec<&What> = accesses
         .iter()
         .filter(|a| a.error == 0)
@@ -154,10 +154,10 @@ fn what_is_written_moved_and_removed_is_noted() {
 
 #[test]
 fn clocks_dates_and_randomness_are_told_apart() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
     let ask = |what: &str| {
-        let accesses = yard.observe(&probe, &[what]);
+        let accesses = folder.observe(&probe, &[what]);
         let seen = |wanted: What| accesses.iter().any(|access| access.what == wanted);
         (seen(What::Time), seen(What::Date), seen(What::Random))
     };
@@ -170,15 +170,15 @@ fn clocks_dates_and_randomness_are_told_apart() {
 
 #[test]
 fn a_program_may_close_what_it_does_not_know() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["closed"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["closed"]);
     assert!(paths(&accesses).contains(Path::new("/absent/closed")));
 }
 
 #[test]
 fn the_hardened_forms_are_noted_too() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["hardened"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["hardened"]);
     let link = What::Link {
         path: b"/absent/hardened".to_vec(),
     };
@@ -188,33 +188,33 @@ fn the_hardened_forms_are_noted_too() {
 
 #[test]
 fn walks_of_the_c_library_blind() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["walk"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["walk"]);
     assert_eq!(blindness(&accesses), ["it lets the C library walk through folders"]);
 }
 
 #[test]
 fn errno_stays_what_it_was() {
-    let yard = Yard::new();
-    yard.observe(yard.probe(&[]), &["errno"]);
+    let folder = ObservedFolder::new();
+    folder.observe(folder.probe(&[]), &["errno"]);
 }
 
 #[test]
 fn a_library_is_found_along_its_programs_own_path_and_noted() {
-    let yard = Yard::new();
-    let source = yard.write("part.c", "int part(void) { return 1; }\n");
-    fs::create_dir(yard.path("parts")).unwrap();
-    let part = yard.path("parts/libpart.so");
+    let folder = ObservedFolder::new();
+    let source = folder.write("part.c", "int part(void) { return 1; }\n");
+    fs::create_dir(folder.path("parts")).unwrap();
+    let part = folder.path("parts/libpart.so");
     succeeded(
-        &yard
+        &folder
             .plain("cc")
             .args(["-shared", "-fPIC", "-o"])
             .args([&part, &source])
             .output()
             .unwrap(),
     );
-    let probe = yard.probe(&["-Wl,--enable-new-dtags,-rpath,$ORIGIN/parts"]);
-    let accesses = yard.observe(probe, &["library", "libpart.so"]);
+    let probe = folder.probe(&["-Wl,--enable-new-dtags,-rpath,$ORIGIN/parts"]);
+    let accesses = folder.observe(probe, &["library", "libpart.so"]);
     let loaded = What::Load {
         path: part.as_os_str().as_bytes().to_vec(),
     };
@@ -225,49 +225,49 @@ fn a_library_is_found_along_its_programs_own_path_and_noted() {
 
 #[test]
 fn a_static_program_leaves_nothing_to_be_believed() {
-    let yard = Yard::new();
-    let probe = yard.probe(&["-static"]);
-    assert_eq!(blindness(&yard.observe(&probe, &[])), ["it cannot be observed"]);
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&["-static"]);
+    assert_eq!(blindness(&folder.observe(&probe, &[])), ["it cannot be observed"]);
 }
 
 #[test]
 fn a_static_program_that_is_executed_blinds() {
-    let yard = Yard::new();
-    let inner = yard.probe(&["-static"]);
-    fs::rename(&inner, yard.path("inner")).unwrap();
-    let probe = yard.probe(&[]);
-    let inner = yard.path("inner");
-    let accesses = yard.observe(probe, &["run", inner.to_str().unwrap()]);
+    let folder = ObservedFolder::new();
+    let inner = folder.probe(&["-static"]);
+    fs::rename(&inner, folder.path("inner")).unwrap();
+    let probe = folder.probe(&[]);
+    let inner = folder.path("inner");
+    let accesses = folder.observe(probe, &["run", inner.to_str().unwrap()]);
     assert_eq!(blindness(&accesses), ["a program that it executes cannot be observed"]);
 }
 
 #[test]
 fn a_full_berth_blinds_and_the_next_command_has_it_whole() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
     assert_eq!(
-        blindness(&yard.observe(&probe, &["many"])),
+        blindness(&folder.observe(&probe, &["many"])),
         ["it does more than can be noted"]
     );
     for _ in 0..5 {
-        assert_eq!(blindness(&yard.observe(&probe, &["closed"])), [""; 0]);
+        assert_eq!(blindness(&folder.observe(&probe, &["closed"])), [""; 0]);
     }
 }
 
 #[test]
 fn system_calls_of_its_own_blind() {
-    let yard = Yard::new();
-    let accesses = yard.observe(yard.probe(&[]), &["raw"]);
+    let folder = ObservedFolder::new();
+    let accesses = folder.observe(folder.probe(&[]), &["raw"]);
     assert_eq!(blindness(&accesses), ["it makes system calls of its own"]);
 }
 
 #[test]
 fn a_process_that_outlives_its_command_blinds() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
-    let mark = yard.path("mark");
-    let trace_region = yard.arena.reserve().unwrap();
-    let mut command = yard.observed(&probe, &trace_region);
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
+    let mark = folder.path("mark");
+    let trace_region = folder.arena.reserve().unwrap();
+    let mut command = folder.observed(&probe, &trace_region);
     command
         .args(["linger".as_ref(), mark.as_os_str()])
         .stdin(Stdio::piped())
@@ -294,32 +294,32 @@ fn a_process_that_outlives_its_command_blinds() {
 
 #[test]
 fn a_process_of_an_earlier_command_notes_nothing_for_a_later_one() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
-    let old = yard.arena.reserve().unwrap();
-    let mut late = yard.observed(&probe, &old);
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
+    let old = folder.arena.reserve().unwrap();
+    let mut late = folder.observed(&probe, &old);
     late.args(["access", "/absent/late"]);
     assert_eq!(blindness(&old.finish()), ["it cannot be observed"]);
-    let trace_region = yard.arena.reserve().unwrap();
+    let trace_region = folder.arena.reserve().unwrap();
     succeeded(&late.output().unwrap());
     assert_eq!(trace_region.finish().len(), 1, "it notes nothing");
 }
 
 #[test]
 fn whoever_is_not_told_to_note_runs_as_ever() {
-    let yard = Yard::new();
-    let probe = yard.probe(&[]);
-    let mut command = yard.plain(&probe);
-    command.arg("execute").env("LD_PRELOAD", yard.path("libwafpark.so"));
+    let folder = ObservedFolder::new();
+    let probe = folder.probe(&[]);
+    let mut command = folder.plain(&probe);
+    command.arg("execute").env("LD_PRELOAD", folder.path("libwafpark.so"));
     succeeded(&command.output().unwrap());
 }
 
 #[test]
 fn compilers_make_dates_only_to_write_them() {
-    let yard = Yard::new();
+    let folder = ObservedFolder::new();
     let makes = |compiler: &str, content: &str| {
-        yard.write("d.c", content);
-        let accesses = yard.observe(compiler, &["-c", "d.c", "-o", "d.o"]);
+        folder.write("d.c", content);
+        let accesses = folder.observe(compiler, &["-c", "d.c", "-o", "d.o"]);
         accesses.iter().any(|access| access.what == What::Date)
     };
     for compiler in ["gcc", "clang"] {

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::support::exceptions::EXCEPTIONS;
-use crate::support::observed_folder::{blindness, paths, succeeded, Yard};
+use crate::support::observed_folder::{blindness, paths, succeeded, ObservedFolder};
 use wafengine::observe::access::{Access, What};
 
 /// System calls whose first text is a path; the second of some is one too, or only that.
@@ -111,14 +111,14 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, depth: u32) {
 
 /// Runs a command under strace; the paths that strace saw and we did not.
 #[track_caller]
-fn miss(yard: &Yard, argv: &[&str]) -> Vec<String> {
-    let trace_region = yard.arena.reserve().unwrap();
-    let log = yard.path("strace.log");
-    let mut strace = yard.plain("strace");
+fn miss(folder: &ObservedFolder, argv: &[&str]) -> Vec<String> {
+    let trace_region = folder.arena.reserve().unwrap();
+    let log = folder.path("strace.log");
+    let mut strace = folder.plain("strace");
     strace
         .args(["-f", "-y", "-qq", "-s", "4096", "-e", "trace=%file", "-o"])
         .arg(&log);
-    for variable in yard.variables(&trace_region) {
+    for variable in folder.variables(&trace_region) {
         strace.arg("-E").arg(OsStr::from_bytes(&variable));
     }
     succeeded(&strace.args(argv).output().unwrap());
@@ -126,18 +126,18 @@ fn miss(yard: &Yard, argv: &[&str]) -> Vec<String> {
     assert_eq!(blindness(&accesses), [""; 0], "{argv:?}");
     let mut known = paths(&accesses);
     let resolved = accesses.iter().filter_map(|access| match &access.what {
-        What::Resolve { path } => Some(yard.folder.join(OsStr::from_bytes(path))),
+        What::Resolve { path } => Some(folder.root.join(OsStr::from_bytes(path))),
         _ => None,
     });
     for path in resolved.collect::<Vec<_>>() {
         walk(&path, &mut known, 0);
     }
     let ours = [
-        yard.arena.path(),
-        yard.path("libwafpark.so").to_string_lossy().into_owned(),
+        folder.arena.path(),
+        folder.path("libwafpark.so").to_string_lossy().into_owned(),
     ];
     let reads_randomness = accesses.iter().any(|access| access.what == What::Random);
-    let seen = traced(&fs::read_to_string(&log).unwrap(), &yard.folder);
+    let seen = traced(&fs::read_to_string(&log).unwrap(), &folder.root);
     fs::remove_file(log).unwrap();
     let searches = searches(&accesses, &seen);
     let is_known = |path: &Path| {
@@ -192,15 +192,15 @@ const SOURCES: [(&str, &str); 9] = [
 /// Nothing that strace sees is missing in what each of these commands notes.
 #[track_caller]
 fn compare(commands: &[&str]) {
-    let yard = Yard::new();
+    let folder = ObservedFolder::new();
     for (name, content) in SOURCES {
-        yard.write(name, content);
+        folder.write(name, content);
     }
-    fs::create_dir(yard.path("inc")).unwrap();
+    fs::create_dir(folder.path("inc")).unwrap();
     let mut wrong = String::new();
     for command in commands {
         let argv: Vec<&str> = command.split(' ').collect();
-        for line in miss(&yard, &argv) {
+        for line in miss(&folder, &argv) {
             wrong += &format!("{command}: {line}\n");
         }
     }
@@ -266,11 +266,11 @@ fn clang_compiles() {
 
 #[test]
 fn a_shell_script_is_seen_through() {
-    let yard = Yard::new();
-    yard.write("own.h", "#define OWN 1\n");
-    yard.write("a.c", "#include \"own.h\"\nint a = OWN;\n");
+    let folder = ObservedFolder::new();
+    folder.write("own.h", "#define OWN 1\n");
+    folder.write("a.c", "#include \"own.h\"\nint a = OWN;\n");
     let script = "for i in 1 2; do gcc -c a.c -o $i.o; done; cat a.c | grep OWN >found; test -e absent || mv 1.o 3.o";
-    let script = yard.write("script", &format!("#!/bin/sh\nset -e\n{script}\n"));
+    let script = folder.write("script", &format!("#!/bin/sh\nset -e\n{script}\n"));
     let argv = ["sh", script.to_str().unwrap()];
-    assert_eq!(miss(&yard, &argv), [""; 0]);
+    assert_eq!(miss(&folder, &argv), [""; 0]);
 }

@@ -6,33 +6,33 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::sandbox::{self, is_root, wait_until, TestSpace};
+use crate::support::sandbox::{self, is_root, wait_until, Sandbox};
 use crate::support::stores::{blobs, content, files, get, key, open, open_with, output, put};
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Compression, Settings, Store};
 
 #[test]
 fn what_dead_processes_left_is_swept_up() {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
+    let sandbox = Sandbox::new();
+    let store = open(&sandbox.path("cache"));
     put(&store, 1);
     store.put_blob(b"no entry needs it").unwrap();
     drop(store);
-    let before = blobs(&space);
+    let before = blobs(&sandbox);
     for left in ["blobs/f0/0123456789abcde0", "volumes/0123456789abcde0"] {
-        let left = space.path("cache/store-2").join(left);
+        let left = sandbox.path("cache/store-2").join(left);
         fs::create_dir_all(left.parent().unwrap()).unwrap();
         fs::write(&left, "half of it").unwrap();
     }
-    let store = open(&space.path("cache"));
-    wait_until("it is swept up", || blobs(&space) == before);
+    let store = open(&sandbox.path("cache"));
+    wait_until("it is swept up", || blobs(&sandbox) == before);
     assert!(get(&store, 1));
 }
 
 /// Everything that the store had before its files were changed is right or not there; and it works as before.
 #[track_caller]
-fn check_damaged(space: &TestSpace, entries: usize) -> usize {
-    let store = open(&space.path("cache"));
+fn check_damaged(sandbox: &Sandbox, entries: usize) -> usize {
+    let store = open(&sandbox.path("cache"));
     let there = (0..entries).filter(|n| get(&store, *n)).count();
     (0..entries).for_each(|n| put(&store, n));
     assert!(
@@ -50,21 +50,21 @@ fn copy(from: &Path, to: &Path) {
 /// A store of four entries, and what `damage` makes of each of its files in turn: how many entries were left at most.
 /// With `is_plain` each blob has a file; else all are in one volume.
 fn damage_each_file(is_plain: bool, damage: impl Fn(&Path, usize) -> bool) -> Vec<usize> {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
+    let sandbox = Sandbox::new();
+    let store = open(&sandbox.path("cache"));
     store.set_plain(is_plain);
     (0..4).for_each(|n| put(&store, n));
     drop(store);
-    copy(&space.path("cache"), &space.path("sound"));
+    copy(&sandbox.path("cache"), &sandbox.path("sound"));
     let mut left = Vec::new();
-    for file in files(&space.path("cache")) {
+    for file in files(&sandbox.path("cache")) {
         for round in 0.. {
-            fs::remove_dir_all(space.path("cache")).unwrap();
-            copy(&space.path("sound"), &space.path("cache"));
+            fs::remove_dir_all(sandbox.path("cache")).unwrap();
+            copy(&sandbox.path("sound"), &sandbox.path("cache"));
             if !damage(&file, round) {
                 break;
             }
-            left.push(check_damaged(&space, 4));
+            left.push(check_damaged(&sandbox, 4));
         }
     }
     left
@@ -124,11 +124,11 @@ fn a_blob_that_vanishes_is_a_miss() {
 #[test]
 fn damage_while_it_is_open_is_a_miss_and_counted() {
     for is_plain in [false, true] {
-        let space = TestSpace::new();
-        let store = open(&space.path("cache"));
+        let sandbox = Sandbox::new();
+        let store = open(&sandbox.path("cache"));
         store.set_plain(is_plain);
         put(&store, 1);
-        for blob in blobs(&space) {
+        for blob in blobs(&sandbox) {
             fs::write(blob, "other").unwrap();
         }
         assert!(!get(&store, 1));
@@ -182,7 +182,7 @@ fn start_writer(folder: &Path, first: usize) -> Child {
 
 #[test]
 fn what_was_acknowledged_survives_kill_9() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     let seed = sandbox::new_session();
     let mut random = blake3::Hasher::new()
         .update(&seed)
@@ -191,7 +191,7 @@ fn what_was_acknowledged_survives_kill_9() {
     let mut acknowledged = 0;
     let mut puts = 0;
     for round in 0..40 {
-        let mut writer = start_writer(&space.path("cache"), acknowledged);
+        let mut writer = start_writer(&sandbox.path("cache"), acknowledged);
         let mut told = writer.stderr.take().unwrap();
         let mut draw = [0; 2];
         random.fill(&mut draw);
@@ -208,7 +208,7 @@ fn what_was_acknowledged_survives_kill_9() {
         if let Some(last) = rest.chunks_exact(8).last() {
             acknowledged = u64::from_le_bytes(last.try_into().unwrap()) as usize + 1;
         }
-        let store = open_with(&space.path("cache"), SMALL);
+        let store = open_with(&sandbox.path("cache"), SMALL);
         for n in 0..acknowledged {
             // Of the one that came after the last, all or nothing was done, and its removal too.
             let wanted = n + KEPT >= acknowledged;
@@ -256,16 +256,16 @@ fn has_room_for(store: &Store, n: usize) -> bool {
 
 #[test]
 fn a_full_disk_costs_only_what_does_not_fit() {
-    let space = TestSpace::new();
-    if let Some(disk) = Disk::mount(&space) {
+    let sandbox = Sandbox::new();
+    if let Some(disk) = Disk::mount(&sandbox) {
         fill_disk(&disk.0, || ());
     }
 }
 
 #[test]
 fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
-    let space = TestSpace::new();
-    let Some(disk) = Disk::mount(&space) else {
+    let sandbox = Sandbox::new();
+    let Some(disk) = Disk::mount(&sandbox) else {
         return;
     };
     let folder = &disk.0;
@@ -286,12 +286,12 @@ fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
 struct Disk(PathBuf);
 
 impl Disk {
-    fn mount(space: &TestSpace) -> Option<Disk> {
+    fn mount(sandbox: &Sandbox) -> Option<Disk> {
         if !is_root() {
             eprintln!("not root: nothing can be mounted");
             return None;
         }
-        let folder = space.path("disk");
+        let folder = sandbox.path("disk");
         fs::create_dir(&folder).unwrap();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=1m", "none"])

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::sandbox::{self, is_root, run, wait_until, TestSpace};
+use crate::support::sandbox::{self, is_root, run, wait_until, Sandbox};
 use crate::support::stores::{self, get, key, open, output, put, volumes};
 use crate::support::wrapper;
 use wafengine::bytes::digest::Digest;
@@ -40,43 +40,43 @@ fn has_large(store: &Store, n: usize) -> bool {
     }
 }
 
-fn folder(space: &TestSpace) -> PathBuf {
-    space.path("cache/store-2")
+fn folder(sandbox: &Sandbox) -> PathBuf {
+    sandbox.path("cache/store-2")
 }
 
 /// What is done to a store in use: afterwards it stores again, and all that it then says it has is there for the next process, too.
 #[track_caller]
-fn heals(damage: impl FnOnce(&TestSpace)) {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
+fn heals(damage: impl FnOnce(&Sandbox)) {
+    let sandbox = Sandbox::new();
+    let store = open(&sandbox.path("cache"));
     for n in 0..4 {
         assert!(try_put(&store, n));
     }
-    damage(&space);
+    damage(&sandbox);
     // Never a wrong byte, whatever is there.
     (0..4).for_each(|n| _ = get(&store, n));
     let mut next = 100;
     wait_until("it stores where its path leads", || {
         next += 1;
         let stored = try_put(&store, next) && get(&store, next) && has_large(&store, next);
-        stored && is_on_disk(&space, next)
+        stored && is_on_disk(&sandbox, next)
     });
     for n in (0..4).chain(next + 1..next + 9) {
         assert!(try_put(&store, n), "{n}");
         assert!(get(&store, n) && has_large(&store, n), "{n}");
     }
     drop(store);
-    let store = open(&space.path("cache"));
+    let store = open(&sandbox.path("cache"));
     for n in (0..4).chain(next..next + 9) {
         assert!(get(&store, n) && has_large(&store, n), "{n} of the next process");
     }
 }
 
 /// Another process would find it: tried on a copy, since one has the store.
-fn is_on_disk(space: &TestSpace, n: usize) -> bool {
-    let copy = space.path("copy");
+fn is_on_disk(sandbox: &Sandbox, n: usize) -> bool {
+    let copy = sandbox.path("copy");
     let _ = fs::remove_dir_all(&copy);
-    let from = space.path("cache");
+    let from = sandbox.path("cache");
     let copied = Command::new("cp").arg("-rL").args([&from, &copy]).output();
     copied.is_ok_and(|said| said.status.success()) && get(&open(&copy), n) && has_large(&open(&copy), n)
 }
@@ -87,33 +87,33 @@ fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) {
 
 #[test]
 fn a_store_that_is_removed_is_made_again() {
-    heals(|space| fs::remove_dir_all(space.path("cache")).unwrap());
+    heals(|sandbox| fs::remove_dir_all(sandbox.path("cache")).unwrap());
 }
 
 #[test]
 fn a_store_whose_folder_is_removed_is_made_again() {
-    heals(|space| fs::remove_dir_all(folder(space)).unwrap());
+    heals(|sandbox| fs::remove_dir_all(folder(sandbox)).unwrap());
 }
 
 #[test]
 fn a_store_whose_blobs_are_removed_takes_blobs_again() {
-    heals(|space| fs::remove_dir_all(folder(space).join("blobs")).unwrap());
+    heals(|sandbox| fs::remove_dir_all(folder(sandbox).join("blobs")).unwrap());
 }
 
 #[test]
 fn a_store_whose_volumes_are_removed_takes_small_blobs_again() {
-    heals(|space| fs::remove_dir_all(folder(space).join("volumes")).unwrap());
+    heals(|sandbox| fs::remove_dir_all(folder(sandbox).join("volumes")).unwrap());
 }
 
 #[test]
 fn volumes_that_are_deleted_one_by_one_are_not_written_to() {
-    heals(|space| volumes(space).iter().for_each(|path| fs::remove_file(path).unwrap()));
+    heals(|sandbox| volumes(sandbox).iter().for_each(|path| fs::remove_file(path).unwrap()));
 }
 
 #[test]
 fn folders_of_blobs_that_are_deleted_one_by_one_are_made_again() {
-    heals(|space| {
-        for name in fs::read_dir(folder(space).join("blobs")).unwrap() {
+    heals(|sandbox| {
+        for name in fs::read_dir(folder(sandbox).join("blobs")).unwrap() {
             fs::remove_dir_all(name.unwrap().path()).unwrap();
         }
     });
@@ -121,89 +121,89 @@ fn folders_of_blobs_that_are_deleted_one_by_one_are_made_again() {
 
 #[test]
 fn an_empty_folder_in_its_place_becomes_the_store() {
-    heals(|space| {
-        rename(space.path("cache"), space.path("old"));
-        fs::create_dir(space.path("cache")).unwrap();
+    heals(|sandbox| {
+        rename(sandbox.path("cache"), sandbox.path("old"));
+        fs::create_dir(sandbox.path("cache")).unwrap();
     });
 }
 
 #[test]
 fn another_store_in_its_place_becomes_the_store() {
-    heals(|space| {
-        let other = open(&space.path("other"));
+    heals(|sandbox| {
+        let other = open(&sandbox.path("other"));
         put(&other, 50);
         drop(other);
-        rename(space.path("cache"), space.path("old"));
-        rename(space.path("other"), space.path("cache"));
+        rename(sandbox.path("cache"), sandbox.path("old"));
+        rename(sandbox.path("other"), sandbox.path("cache"));
     });
 }
 
 #[test]
 fn a_store_that_was_away_is_there_again() {
-    heals(|space| {
-        rename(space.path("cache"), space.path("old"));
-        rename(space.path("old"), space.path("cache"));
+    heals(|sandbox| {
+        rename(sandbox.path("cache"), sandbox.path("old"));
+        rename(sandbox.path("old"), sandbox.path("cache"));
     });
 }
 
 #[test]
 fn a_copy_in_its_place_becomes_the_store() {
-    heals(|space| {
+    heals(|sandbox| {
         let copied = Command::new("cp")
             .arg("-a")
             .args(["cache", "copied"])
-            .current_dir(space.path(""))
+            .current_dir(sandbox.path(""))
             .status();
         assert!(copied.unwrap().success());
-        fs::remove_dir_all(space.path("cache")).unwrap();
-        rename(space.path("copied"), space.path("cache"));
+        fs::remove_dir_all(sandbox.path("cache")).unwrap();
+        rename(sandbox.path("copied"), sandbox.path("cache"));
     });
 }
 
 #[test]
 fn a_link_in_its_place_leads_to_the_store() {
-    heals(|space| {
-        rename(space.path("cache"), space.path("elsewhere"));
-        std::os::unix::fs::symlink("elsewhere", space.path("cache")).unwrap();
+    heals(|sandbox| {
+        rename(sandbox.path("cache"), sandbox.path("elsewhere"));
+        std::os::unix::fs::symlink("elsewhere", sandbox.path("cache")).unwrap();
     });
 }
 
 #[test]
 fn an_index_that_is_removed_is_written_again() {
-    heals(|space| fs::remove_file(folder(space).join("index")).unwrap());
+    heals(|sandbox| fs::remove_file(folder(sandbox).join("index")).unwrap());
 }
 
 #[test]
 fn an_index_that_is_emptied_is_written_again() {
-    heals(|space| fs::write(folder(space).join("index"), "").unwrap());
+    heals(|sandbox| fs::write(folder(sandbox).join("index"), "").unwrap());
 }
 
 #[test]
 fn an_index_that_is_cut_is_written_again() {
-    heals(|space| {
-        let index = fs::OpenOptions::new().write(true).open(folder(space).join("index"));
+    heals(|sandbox| {
+        let index = fs::OpenOptions::new().write(true).open(folder(sandbox).join("index"));
         index.unwrap().set_len(100).unwrap();
     });
 }
 
 #[test]
 fn an_index_that_is_exchanged_is_written_again() {
-    heals(|space| {
-        fs::write(space.path("new"), "something else").unwrap();
-        rename(space.path("new"), folder(space).join("index"));
+    heals(|sandbox| {
+        fs::write(sandbox.path("new"), "something else").unwrap();
+        rename(sandbox.path("new"), folder(sandbox).join("index"));
     });
 }
 
 #[test]
 fn a_lock_that_is_removed_is_taken_again() {
-    heals(|space| fs::remove_file(folder(space).join("lock")).unwrap());
+    heals(|sandbox| fs::remove_file(folder(sandbox).join("lock")).unwrap());
 }
 
 #[test]
 fn what_is_no_lock_and_no_index_makes_way() {
-    heals(|space| {
+    heals(|sandbox| {
         for name in ["lock", "index"] {
-            let path = folder(space).join(name);
+            let path = folder(sandbox).join(name);
             fs::remove_file(&path).unwrap();
             assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         }
@@ -212,10 +212,10 @@ fn what_is_no_lock_and_no_index_makes_way() {
 
 #[test]
 fn a_file_in_its_place_is_waited_out() {
-    heals(|space| {
-        fs::remove_dir_all(space.path("cache")).unwrap();
-        fs::write(space.path("cache"), "a file").unwrap();
-        let cache = space.path("cache");
+    heals(|sandbox| {
+        fs::remove_dir_all(sandbox.path("cache")).unwrap();
+        fs::write(sandbox.path("cache"), "a file").unwrap();
+        let cache = sandbox.path("cache");
         std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(2500));
             fs::remove_file(cache).unwrap();
@@ -226,11 +226,11 @@ fn a_file_in_its_place_is_waited_out() {
 /// Nothing is stored in a folder that another process has by now, and nothing in the one that is gone.
 #[test]
 fn a_store_that_another_process_has_made_is_left_to_it() {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
+    let sandbox = Sandbox::new();
+    let store = open(&sandbox.path("cache"));
     assert!(try_put(&store, 1));
-    fs::remove_dir_all(space.path("cache")).unwrap();
-    let other = open(&space.path("cache"));
+    fs::remove_dir_all(sandbox.path("cache")).unwrap();
+    let other = open(&sandbox.path("cache"));
     wait_until("it finds that out", || !try_put(&store, 2));
     assert!(!get(&store, 3) && try_put(&other, 4) && get(&other, 4));
     drop(other);
@@ -239,13 +239,13 @@ fn a_store_that_another_process_has_made_is_left_to_it() {
 }
 
 /// What the tests below need: an engine with a store, and a source.
-struct Project(TestSpace);
+struct Project(Sandbox);
 
 impl Project {
     fn new() -> Project {
-        let space = TestSpace::new();
-        fs::create_dir(space.path("store")).unwrap();
-        Project(space)
+        let sandbox = Sandbox::new();
+        fs::create_dir(sandbox.path("store")).unwrap();
+        Project(sandbox)
     }
 
     fn wafcc(&self, args: &[&str]) -> sandbox::Said {

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::support::sandbox::{wait_until, TestSpace};
+use crate::support::sandbox::{wait_until, Sandbox};
 use crate::support::stores::{blobs, get, key, open, open_with, put, volumes};
 use rustix::fs::{flock, FlockOperation};
 use wafengine::cache::store::{Compression, Settings, Store};
@@ -22,45 +22,45 @@ fn remove(store: &Store, n: usize) {
 
 #[test]
 fn many_small_blobs_are_few_files() {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
+    let sandbox = Sandbox::new();
+    let store = open(&sandbox.path("cache"));
     (0..200).for_each(|n| put(&store, n));
-    assert_eq!((store.usage().blobs, blobs(&space).len()), (400, 1));
-    let held = fs::metadata(&blobs(&space)[0]).unwrap().len();
+    assert_eq!((store.usage().blobs, blobs(&sandbox).len()), (400, 1));
+    let held = fs::metadata(&blobs(&sandbox)[0]).unwrap().len();
     assert!(store.usage().size >= held);
 }
 
 #[test]
 fn blobs_that_are_to_be_linked_have_files() {
-    let space = TestSpace::new();
-    let store = open(&space.path("cache"));
+    let sandbox = Sandbox::new();
+    let store = open(&sandbox.path("cache"));
     store.set_plain(true);
     put(&store, 1);
-    assert_eq!((blobs(&space).len(), volumes(&space).len()), (2, 0));
+    assert_eq!((blobs(&sandbox).len(), volumes(&sandbox).len()), (2, 0));
     store.set_plain(false);
     put(&store, 2);
-    assert_eq!((blobs(&space).len(), volumes(&space).len()), (3, 1));
+    assert_eq!((blobs(&sandbox).len(), volumes(&sandbox).len()), (3, 1));
     assert!(get(&store, 1) && get(&store, 2));
 }
 
 #[test]
 fn the_room_of_what_was_removed_is_given_back() {
-    let space = TestSpace::new();
-    let store = open_with(&space.path("cache"), SMALL);
+    let sandbox = Sandbox::new();
+    let store = open_with(&sandbox.path("cache"), SMALL);
     (0..150).for_each(|n| put(&store, n));
     (0..150).filter(|n| n % 10 != 0).for_each(|n| remove(&store, n));
     let before = store.usage();
     drop(store);
-    let store = open_with(&space.path("cache"), SMALL);
+    let store = open_with(&sandbox.path("cache"), SMALL);
     wait_until("volumes are emptied", || store.usage().size < before.size / 2);
     let sound = |store: &Store| (0..150).all(|n| get(store, n) == (n % 10 == 0));
     assert!(sound(&store));
     drop(store);
-    let store = open_with(&space.path("cache"), SMALL);
+    let store = open_with(&sandbox.path("cache"), SMALL);
     assert!(sound(&store), "the index knows the new places");
     let usage = store.usage();
     assert_eq!((usage.entries, usage.damaged), (15, 0));
-    let held: u64 = blobs(&space)
+    let held: u64 = blobs(&sandbox)
         .iter()
         .map(|blob| fs::metadata(blob).unwrap().blocks() * 512)
         .sum();
@@ -69,8 +69,8 @@ fn the_room_of_what_was_removed_is_given_back() {
 
 #[test]
 fn what_is_used_is_there_while_volumes_are_emptied() {
-    let space = TestSpace::new();
-    let store = open_with(&space.path("cache"), SMALL);
+    let sandbox = Sandbox::new();
+    let store = open_with(&sandbox.path("cache"), SMALL);
     // One in each of the first volumes, so that all of them are emptied again and again.
     let used: Vec<usize> = (0..100).step_by(10).collect();
     (0..100).for_each(|n| put(&store, n));
@@ -110,7 +110,7 @@ fn what_is_used_is_there_while_volumes_are_emptied() {
     wait_until("it is small again", || store.usage().size <= store.usage().max_size);
     assert_eq!(store.usage().damaged, 0);
     drop(store);
-    let store = open_with(&space.path("cache"), SMALL);
+    let store = open_with(&sandbox.path("cache"), SMALL);
     assert!(used.iter().all(|n| get(&store, *n)));
     let there: Vec<usize> = (10_000..40_000).filter(|n| get(&store, *n)).collect();
     assert!(there.len() > 20 && store.usage().damaged == 0, "{}", there.len());
@@ -118,19 +118,19 @@ fn what_is_used_is_there_while_volumes_are_emptied() {
 
 #[test]
 fn many_short_sessions_leave_few_volumes() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     for n in 0..40 {
-        put(&open(&space.path("cache")), n);
+        put(&open(&sandbox.path("cache")), n);
     }
-    let store = open(&space.path("cache"));
-    wait_until("they are one", || volumes(&space).len() <= 17);
+    let store = open(&sandbox.path("cache"));
+    wait_until("they are one", || volumes(&sandbox).len() <= 17);
     assert!((0..40).all(|n| get(&store, n)));
 }
 
 #[test]
 fn what_an_older_format_left_is_removed_unless_it_is_in_use() {
-    let space = TestSpace::new();
-    let former = space.path("cache/store-1");
+    let sandbox = Sandbox::new();
+    let former = sandbox.path("cache/store-1");
     fs::create_dir_all(former.join("blobs/01")).unwrap();
     fs::create_dir_all(former.join("audit")).unwrap();
     for name in ["lock", "index", "journal", "blobs/01/0123456789abcdef"] {
@@ -138,10 +138,10 @@ fn what_an_older_format_left_is_removed_unless_it_is_in_use() {
     }
     let lock = fs::File::open(former.join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    put(&open(&space.path("cache")), 1);
+    put(&open(&sandbox.path("cache")), 1);
     assert!(former.join("blobs/01/0123456789abcdef").exists());
     drop(lock);
-    let store = open(&space.path("cache"));
+    let store = open(&sandbox.path("cache"));
     wait_until("it is gone", || !former.exists());
     assert!(get(&store, 1));
 }

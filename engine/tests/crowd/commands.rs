@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use crate::support::order::{shell, Order};
 use crate::support::peer::Peer;
 use crate::support::process;
-use crate::support::sandbox::{self, wait_until, TestSpace};
+use crate::support::sandbox::{self, wait_until, Sandbox};
 use crate::support::wrapper;
 use wafengine::wire::{Caching, Known, Reply, Request};
 
@@ -15,39 +15,41 @@ use wafengine::wire::{Caching, Known, Reply, Request};
 const MANY: u32 = 300;
 
 /// An engine with a store, and nothing of the user's settings.
-fn open() -> TestSpace {
-    let space = TestSpace::new();
-    let mut start = wrapper::clean(space.wafd(&["start"]), &space);
-    sandbox::run(start.env("WAFCC_DIR", space.path("store"))).succeeded();
-    space
+fn open() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let mut start = wrapper::clean(sandbox.wafd(&["start"]), &sandbox);
+    sandbox::run(start.env("WAFCC_DIR", sandbox.path("store"))).succeeded();
+    sandbox
 }
 
 /// A build with this many slots that has its commands cached.
-fn build(space: &TestSpace, jobs: u32) -> Peer {
-    let mut peer = space.client(jobs);
+fn build(sandbox: &Sandbox, jobs: u32) -> Peer {
+    let mut peer = sandbox.client(jobs);
     peer.send(&Request::Caching(Caching {
-        store: space.path("store").as_os_str().as_bytes().to_vec(),
+        store: sandbox.path("store").as_os_str().as_bytes().to_vec(),
         ..Caching::default()
     }));
     peer
 }
 
-fn numbered(space: &TestSpace, number: u32) -> Order {
-    let mut order = shell(&format!("sleep 1000; echo {number} >{number}.out")).cwd(&space.path("work"));
+fn numbered(sandbox: &Sandbox, number: u32) -> Order {
+    let mut order = shell(&format!("sleep 1000; echo {number} >{number}.out")).cwd(&sandbox.path("work"));
     (order.0.cached, order.0.by_facts) = (true, true);
     order
 }
 
-fn sleepers(space: &TestSpace) -> Vec<i32> {
-    let all = space.processes().into_iter();
+fn sleepers(sandbox: &Sandbox) -> Vec<i32> {
+    let all = sandbox.processes().into_iter();
     all.filter(|(_, line)| line.starts_with("sleep"))
         .map(|(pid, _)| pid)
         .collect()
 }
 
 /// Submits all commands; `meanwhile` is called when they are. What the cache told of each.
-fn run_all(space: &TestSpace, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<(Known, String)> {
-    let ids: Vec<u32> = (0..MANY).map(|number| peer.submit(&numbered(space, number))).collect();
+fn run_all(sandbox: &Sandbox, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<(Known, String)> {
+    let ids: Vec<u32> = (0..MANY)
+        .map(|number| peer.submit(&numbered(sandbox, number)))
+        .collect();
     meanwhile();
     let mut told = HashMap::new();
     let mut left = ids.len();
@@ -71,24 +73,24 @@ fn run_all(space: &TestSpace, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<
 /// Hundreds of commands run at the same moment, and the result of each is stored: all of them are hits afterwards.
 #[test]
 fn what_hundreds_of_commands_at_once_make_is_stored() {
-    let space = open();
-    fs::create_dir(space.path("work")).unwrap();
-    let mut peer = build(&space, MANY);
-    let told = run_all(&space, &mut peer, || {
-        wait_until("all of them run", || sleepers(&space).len() == MANY as usize);
-        for pid in sleepers(&space) {
+    let sandbox = open();
+    fs::create_dir(sandbox.path("work")).unwrap();
+    let mut peer = build(&sandbox, MANY);
+    let told = run_all(&sandbox, &mut peer, || {
+        wait_until("all of them run", || sleepers(&sandbox).len() == MANY as usize);
+        for pid in sleepers(&sandbox) {
             process::kill(pid, libc::SIGTERM);
         }
     });
     let unstored: Vec<_> = told.iter().filter(|(_, words)| words.contains("not stored")).collect();
     assert!(unstored.is_empty(), "{} of {MANY}: {:?}", unstored.len(), unstored[0]);
-    fs::remove_dir_all(space.path("work")).unwrap();
-    fs::create_dir(space.path("work")).unwrap();
+    fs::remove_dir_all(sandbox.path("work")).unwrap();
+    fs::create_dir(sandbox.path("work")).unwrap();
     // Hits start nothing: a command that slept would not end in time.
-    let told = run_all(&space, &mut peer, || {});
+    let told = run_all(&sandbox, &mut peer, || {});
     assert!(told.iter().all(|(known, _)| *known == Known::Hit), "{told:?}");
     for number in 0..MANY {
-        let out = fs::read_to_string(space.path(format!("work/{number}.out"))).unwrap();
+        let out = fs::read_to_string(sandbox.path(format!("work/{number}.out"))).unwrap();
         assert_eq!(out, format!("{number}\n"));
     }
 }

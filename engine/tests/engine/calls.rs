@@ -4,13 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::support::sandbox::{end_of, run, TestSpace};
+use crate::support::sandbox::{end_of, run, Sandbox};
 use wafengine::files::folder::ENGINE;
 
 /// What is not a way to call it is told in one line that says where to look.
 #[test]
 fn mistakes_in_the_call_are_told() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     for args in [
         &["frobnicate"][..],
         &["start", "stop"],
@@ -23,32 +23,32 @@ fn mistakes_in_the_call_are_told() {
         &["Start"],
         &[""],
     ] {
-        let line = space.run(args).failed();
+        let line = sandbox.run(args).failed();
         assert!(line.contains("--help"), "{args:?}: {line}");
     }
-    let line = run(space.wafd(&["start"]).env("WAFD_IDLE", "soon")).failed();
+    let line = run(sandbox.wafd(&["start"]).env("WAFD_IDLE", "soon")).failed();
     assert!(line.contains("WAFD_IDLE=soon"), "{line}");
-    assert!(space.processes().is_empty());
+    assert!(sandbox.processes().is_empty());
 }
 
 /// Help and version are printed without an engine, and start none.
 #[test]
 fn help_needs_no_engine() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     for args in [&["--help"][..], &["-h"], &[]] {
-        let text = space.run(args).succeeded();
+        let text = sandbox.run(args).succeeded();
         for word in ["Usage", "start", "status", "stop", "--foreground", "WAFD_RUNTIME_DIR"] {
             assert!(text.contains(word), "{word}: {text}");
         }
     }
-    assert_eq!(space.run(&["--version"]).succeeded(), format!("wafd {ENGINE}\n"));
-    assert_eq!(fs::read_dir(space.runtime()).unwrap().count(), 0);
+    assert_eq!(sandbox.run(&["--version"]).succeeded(), format!("wafd {ENGINE}\n"));
+    assert_eq!(fs::read_dir(sandbox.runtime()).unwrap().count(), 0);
 }
 
 /// When its output cannot be written that is told in one line, and an engine that was started is there all the same.
 #[test]
 fn output_that_cannot_be_written_is_told() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     for args in [
         &["--help"][..],
         &["--version"],
@@ -57,13 +57,13 @@ fn output_that_cannot_be_written_is_told() {
         &["status", "--json"],
     ] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut command: Command = space.wafd(args);
+        let mut command: Command = sandbox.wafd(args);
         let child = command.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
         let line = end_of(child).failed();
         assert!(line.contains("No space left"), "{args:?}: {line}");
     }
-    space.serves();
-    let mut quiet = space
+    sandbox.serves();
+    let mut quiet = sandbox
         .wafd(&["status"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::support::order::{command, shell};
 use crate::support::peer::{bytes_of, hello, Peer};
 use crate::support::process;
-use crate::support::sandbox::{install, new_session, wait_until, TestSpace};
+use crate::support::sandbox::{install, new_session, wait_until, Sandbox};
 use wafengine::wire::{Execute, Request, Stdio, Step};
 
 /// An executable file with this content.
@@ -30,8 +30,8 @@ fn named(path: &Path, name: &str) {
 /// The exit status of a command is told as it is.
 #[test]
 fn an_exit_status_is_told() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
     for status in [0, 1, 2, 126, 127, 128, 255] {
         peer.run(&shell(&format!("exit {status}"))).ended(status);
     }
@@ -40,8 +40,8 @@ fn an_exit_status_is_told() {
 /// A signal that ended a command is told as its negative number.
 #[test]
 fn a_signal_is_told() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
     for signal in [
         libc::SIGTERM,
         libc::SIGKILL,
@@ -61,9 +61,9 @@ fn a_signal_is_told() {
 /// A command that kills its whole group ends itself, and nobody else.
 #[test]
 fn a_command_is_in_a_group_of_its_own() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
+    let gate = sandbox.close_gate("gate");
     let other = peer.submit(&shell(&format!("{}; echo unharmed", gate.script)));
     peer.run(&shell("kill -KILL 0")).ended(-libc::SIGKILL);
     gate.open();
@@ -73,8 +73,8 @@ fn a_command_is_in_a_group_of_its_own() {
 /// Without a flag a command leads a process group in the engine's session; with it, a session of its own.
 #[test]
 fn a_command_leads_its_group_or_session() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let show = shell("cat /proc/$$/stat; :");
     let numbers = |text: &str| -> [i32; 3] {
         let pid = text.split(' ').next().unwrap().parse().unwrap();
@@ -93,8 +93,8 @@ fn a_command_leads_its_group_or_session() {
 /// A command that does not exist is told with its errno, whether it has a path or is looked for.
 #[test]
 fn a_missing_command_is_told() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     for name in ["/no/such/command", "./nothing", "no-such-command"] {
         peer.run(&command(&[name])).not_started(Step::Command, libc::ENOENT);
     }
@@ -105,21 +105,21 @@ fn a_missing_command_is_told() {
 /// A script whose interpreter does not exist cannot be started.
 #[test]
 fn a_missing_interpreter_is_told() {
-    let space = TestSpace::started();
-    let script = space.path("script");
+    let sandbox = Sandbox::started();
+    let script = sandbox.path("script");
     program(&script, "#!/no/such/interpreter\n");
-    let finished = space.client(1).run(&command(&[script.as_os_str().as_bytes()]));
+    let finished = sandbox.client(1).run(&command(&[script.as_os_str().as_bytes()]));
     finished.not_started(Step::Command, libc::ENOENT);
 }
 
 /// What may not be executed is told: a file without the permission, a folder.
 #[test]
 fn a_forbidden_command_is_told() {
-    let space = TestSpace::started();
-    let plain = space.path("plain");
+    let sandbox = Sandbox::started();
+    let plain = sandbox.path("plain");
     fs::write(&plain, "#!/bin/sh\n").unwrap();
-    let mut peer = space.client(1);
-    for path in [plain.as_path(), space.runtime()] {
+    let mut peer = sandbox.client(1);
+    for path in [plain.as_path(), sandbox.runtime()] {
         peer.run(&command(&[path.as_os_str().as_bytes()]))
             .not_started(Step::Command, libc::EACCES);
     }
@@ -128,29 +128,29 @@ fn a_forbidden_command_is_told() {
 /// A file that is no program is told, and not given to a shell.
 #[test]
 fn a_file_without_a_format_is_told() {
-    let space = TestSpace::started();
-    let text = space.path("text");
+    let sandbox = Sandbox::started();
+    let text = sandbox.path("text");
     program(&text, "echo I am not a script\n");
-    let finished = space.client(1).run(&command(&[text.as_os_str().as_bytes()]));
+    let finished = sandbox.client(1).run(&command(&[text.as_os_str().as_bytes()]));
     finished.not_started(Step::Command, libc::ENOEXEC);
 }
 
 /// Arguments that the system does not take are told.
 #[test]
 fn too_long_arguments_are_told() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let long = vec![b'x'; 1 << 20];
-    let finished = space.client(1).run(&command(&[b"/bin/true", &long[..]]));
+    let finished = sandbox.client(1).run(&command(&[b"/bin/true", &long[..]]));
     finished.not_started(Step::Command, libc::E2BIG);
 }
 
 /// A missing folder is told as such, not as a missing command; so is a file in its place.
 #[test]
 fn a_missing_folder_is_told() {
-    let space = TestSpace::started();
-    let file = space.path("file");
+    let sandbox = Sandbox::started();
+    let file = sandbox.path("file");
     fs::write(&file, "").unwrap();
-    let mut peer = space.client(1);
+    let mut peer = sandbox.client(1);
     peer.run(&shell(":").cwd(Path::new("/no/such/folder")))
         .not_started(Step::Folder, libc::ENOENT);
     peer.run(&shell(":").cwd(&file))
@@ -162,8 +162,8 @@ fn a_missing_folder_is_told() {
 /// A command that could not be started holds no slot and no descriptor.
 #[test]
 fn what_was_not_started_costs_nothing() {
-    let space = TestSpace::without_parking();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::without_parking();
+    let mut peer = sandbox.client(1);
     peer.run(&shell(":")).text();
     let before = process::descriptors(peer.pid);
     for _ in 0..50 {
@@ -180,13 +180,13 @@ fn what_was_not_started_costs_nothing() {
 /// A bare name is looked for along the `PATH` of the command's own environment, from the first folder to the last.
 #[test]
 fn a_bare_name_is_looked_for_along_the_commands_path() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    named(&space.path("a/tool"), "first");
-    named(&space.path("b/tool"), "second");
-    named(&space.path("b/other"), "other");
-    peer.define(1, [format!("PATH={}:{}", space.name("a"), space.name("b"))]);
-    peer.define(2, [format!("PATH={}:{}/", space.name("b"), space.name("a"))]);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    named(&sandbox.path("a/tool"), "first");
+    named(&sandbox.path("b/tool"), "second");
+    named(&sandbox.path("b/other"), "other");
+    peer.define(1, [format!("PATH={}:{}", sandbox.name("a"), sandbox.name("b"))]);
+    peer.define(2, [format!("PATH={}:{}/", sandbox.name("b"), sandbox.name("a"))]);
     assert_eq!(peer.run(&command(&["tool"]).env(1)).text(), "first\n");
     assert_eq!(peer.run(&command(&["other"]).env(1)).text(), "other\n");
     assert_eq!(peer.run(&command(&["tool"]).env(2)).text(), "second\n");
@@ -198,10 +198,10 @@ fn a_bare_name_is_looked_for_along_the_commands_path() {
 /// An empty entry of `PATH` is the command's folder, at its beginning, inside and at its end.
 #[test]
 fn an_empty_entry_of_the_path_is_the_folder() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    named(&space.path("here/tool"), "here");
-    let here = space.path("here");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    named(&sandbox.path("here/tool"), "here");
+    let here = sandbox.path("here");
     for (env, path) in [
         (1, "PATH=:/no/where"),
         (2, "PATH=/no/where::/nor/here"),
@@ -222,11 +222,11 @@ fn an_empty_entry_of_the_path_is_the_folder() {
 /// A relative entry of `PATH`, and a relative name with a slash, start from the command's folder.
 #[test]
 fn relative_names_start_from_the_folder() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    named(&space.path("base/bin/tool"), "relative");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    named(&sandbox.path("base/bin/tool"), "relative");
     peer.define(1, ["PATH=bin"]);
-    let base = space.path("base");
+    let base = sandbox.path("base");
     assert_eq!(peer.run(&command(&["tool"]).env(1).cwd(&base)).text(), "relative\n");
     assert_eq!(peer.run(&command(&["bin/tool"]).env(1).cwd(&base)).text(), "relative\n");
     assert_eq!(
@@ -238,8 +238,8 @@ fn relative_names_start_from_the_folder() {
 /// Without a `PATH` the usual folders are searched.
 #[test]
 fn without_a_path_the_usual_folders_are_searched() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     peer.define(1, ["HOME=/"]);
     assert_eq!(peer.run(&command(&["echo", "found"]).env(1)).text(), "found\n");
 }
@@ -247,28 +247,31 @@ fn without_a_path_the_usual_folders_are_searched() {
 /// A forbidden file does not end the search; it is told only if nothing else is found.
 #[test]
 fn the_search_goes_on_after_a_forbidden_file() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    fs::create_dir(space.path("a")).unwrap();
-    fs::write(space.path("a/tool"), "not executable").unwrap();
-    fs::create_dir_all(space.path("b")).unwrap();
-    peer.define(1, [format!("PATH={}:{}", space.name("a"), space.name("b"))]);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    fs::create_dir(sandbox.path("a")).unwrap();
+    fs::write(sandbox.path("a/tool"), "not executable").unwrap();
+    fs::create_dir_all(sandbox.path("b")).unwrap();
+    peer.define(1, [format!("PATH={}:{}", sandbox.name("a"), sandbox.name("b"))]);
     peer.run(&command(&["tool"]).env(1))
         .not_started(Step::Command, libc::EACCES);
-    named(&space.path("b/tool"), "allowed");
+    named(&sandbox.path("b/tool"), "allowed");
     assert_eq!(peer.run(&command(&["tool"]).env(1)).text(), "allowed\n");
 }
 
 /// Of two `PATH`s in one environment the first counts, as with `getenv`.
 #[test]
 fn the_first_path_counts() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    named(&space.path("a/tool"), "first");
-    named(&space.path("b/tool"), "second");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    named(&sandbox.path("a/tool"), "first");
+    named(&sandbox.path("b/tool"), "second");
     peer.define(
         1,
-        [format!("PATH={}", space.name("a")), format!("PATH={}", space.name("b"))],
+        [
+            format!("PATH={}", sandbox.name("a")),
+            format!("PATH={}", sandbox.name("b")),
+        ],
     );
     assert_eq!(peer.run(&command(&["tool"]).env(1)).text(), "first\n");
 }
@@ -276,8 +279,8 @@ fn the_first_path_counts() {
 /// The environment of a command is exactly what was sent: order, duplicates, empty values, bytes that are no UTF-8.
 #[test]
 fn the_environment_is_exact() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let show = command(&["/bin/cat", "/proc/self/environ"]);
     let long = [&b"LONG="[..], &[b'l'; 100_000]].concat();
     let entries: Vec<&[u8]> = vec![
@@ -302,12 +305,12 @@ fn the_environment_is_exact() {
 /// Each connection has its own environments; one that is defined again changes only what is ordered afterwards.
 #[test]
 fn an_environment_can_be_defined_again() {
-    let space = TestSpace::started();
-    let (mut peer, mut other) = (space.client(1), space.client(1));
+    let sandbox = Sandbox::started();
+    let (mut peer, mut other) = (sandbox.client(1), sandbox.client(1));
     let say = shell("echo $WORD").env(1);
     peer.define(1, ["WORD=old"]);
     other.define(1, ["WORD=other"]);
-    let gate = space.close_gate("gate");
+    let gate = sandbox.close_gate("gate");
     // Both wait behind it while their environment changes.
     let first = peer.submit(&shell(&gate.script));
     let before = peer.submit(&say);
@@ -323,7 +326,7 @@ fn an_environment_can_be_defined_again() {
 /// The arguments of a command are exact: empty ones, spaces, newlines, bytes that are no UTF-8.
 #[test]
 fn the_arguments_are_exact() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let arguments: [&[u8]; 8] = [
         b"/bin/sh",
         b"-c",
@@ -334,17 +337,17 @@ fn the_arguments_are_exact() {
         b"\xff\xfe\x01",
         b"",
     ];
-    let finished = space.client(1).run(&command(&arguments));
+    let finished = sandbox.client(1).run(&command(&arguments));
     assert_eq!(finished.stdout, [&arguments.join(&0)[..], b"\0"].concat());
 }
 
 /// A command runs in its folder, whatever bytes that has in its name.
 #[test]
 fn the_folder_is_exact() {
-    let space = TestSpace::started();
-    let folder = space.path(OsStr::from_bytes(b"folder \xff\n with bytes"));
+    let sandbox = Sandbox::started();
+    let folder = sandbox.path(OsStr::from_bytes(b"folder \xff\n with bytes"));
     fs::create_dir(&folder).unwrap();
-    let finished = space
+    let finished = sandbox
         .client(1)
         .run(&command(&["readlink", "-n", "/proc/self/cwd"]).cwd(&folder));
     assert_eq!(OsStr::from_bytes(&finished.stdout), folder.canonicalize().unwrap());
@@ -353,14 +356,14 @@ fn the_folder_is_exact() {
 /// A command has its three streams open and nothing else of the engine's.
 #[test]
 fn a_command_has_three_descriptors() {
-    let space = TestSpace::started();
-    let mut others = [space.client(1), space.client(1)];
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut others = [sandbox.client(1), sandbox.client(1)];
+    let gate = sandbox.close_gate("gate");
     let held: Vec<u32> = others
         .iter_mut()
         .map(|other| other.submit(&shell(&gate.script).input(b"in use")))
         .collect();
-    let mut peer = space.client(1);
+    let mut peer = sandbox.client(1);
     let show = command(&["ls", "/proc/self/fd"]);
     for order in [
         show.clone(),
@@ -381,8 +384,8 @@ fn a_command_has_three_descriptors() {
 /// Times and peak memory are those of the command: time of use, waiting and running, memory that it had.
 #[test]
 fn times_and_memory_are_told() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     // In one write, so that the second has arrived before the first has started.
     let mut bytes = bytes_of(&peer.number(&shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")));
     let dd = ["dd", "if=/dev/zero", "of=/dev/null", "bs=52428800", "count=2"];
@@ -404,10 +407,10 @@ fn times_and_memory_are_told() {
 /// What the children of a command took is counted with it, once it has waited for them.
 #[test]
 fn children_are_counted() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let script =
         "dd if=/dev/zero of=/dev/null bs=52428800 count=2; sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'";
-    let outcome = space.client(1).run(&shell(script)).outcome;
+    let outcome = sandbox.client(1).run(&shell(script)).outcome;
     assert!(outcome.peak >= 50 << 10, "{outcome:?}");
     assert!(outcome.user > 0, "{outcome:?}");
 }
@@ -417,8 +420,8 @@ fn children_are_counted() {
 /// A number is the client's, from the lowest to the highest, and free again after its outcome.
 #[test]
 fn a_number_is_free_after_its_outcome() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     for round in 0..20 {
         for id in [0, 1, u32::MAX] {
             let execute = Execute {
@@ -435,10 +438,10 @@ fn a_number_is_free_after_its_outcome() {
 /// The same number is another command on another connection, even of the same build.
 #[test]
 fn numbers_belong_to_their_connection() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let session = new_session();
-    let mut peers: Vec<Peer> = (0..4).map(|_| space.client_of(session, 4)).collect();
-    let gate = space.close_gate("gate");
+    let mut peers: Vec<Peer> = (0..4).map(|_| sandbox.client_of(session, 4)).collect();
+    let gate = sandbox.close_gate("gate");
     for (i, peer) in peers.iter_mut().enumerate() {
         assert_eq!(peer.submit(&shell(&format!("{}; echo {i}", gate.script))), 0);
     }
@@ -451,9 +454,9 @@ fn numbers_belong_to_their_connection() {
 /// Outcomes come in the order in which commands end, not in the order in which they were sent.
 #[test]
 fn outcomes_come_as_commands_end() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
+    let gate = sandbox.close_gate("gate");
     let slow = peer.submit(&shell(&gate.script));
     let fast: Vec<u32> = (0..5).map(|_| peer.submit(&shell(":"))).collect();
     peer.finish(fast[4]);
@@ -466,8 +469,8 @@ fn outcomes_come_as_commands_end() {
 #[test]
 fn thousands_of_commands_come_back_once_each() {
     const MANY: u32 = 5000;
-    let space = TestSpace::without_parking();
-    let mut peer = space.client(4);
+    let sandbox = Sandbox::without_parking();
+    let mut peer = sandbox.client(4);
     let engine = peer.pid;
     let before = process::descriptors(engine);
     for number in 0..MANY {
@@ -492,8 +495,8 @@ fn thousands_of_commands_come_back_once_each() {
 /// Commands that end while nobody waits for them are not left as zombies.
 #[test]
 fn there_are_no_zombies() {
-    let space = TestSpace::without_parking();
-    let mut peer = space.client(4);
+    let sandbox = Sandbox::without_parking();
+    let mut peer = sandbox.client(4);
     for _ in 0..20 {
         // The orphan ends after its parent, whose end is the command's.
         peer.submit(&shell("(true; true) >/dev/null 2>&1 & exit 3").stdio([Stdio::Null; 3]));
@@ -514,11 +517,11 @@ fn there_are_no_zombies() {
 /// A client may wish for any number of jobs, and for what the engine does not know.
 #[test]
 fn wishes_may_be_large() {
-    let space = TestSpace::started();
-    let mut peer = space.stranger();
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.stranger();
     let mut greeting = hello(new_session(), u32::MAX);
     greeting.wishes = u32::MAX;
     peer.welcome(&greeting);
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     assert_eq!(peer.run(&shell("echo granted")).text(), "granted\n");
 }

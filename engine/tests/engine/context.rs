@@ -8,15 +8,15 @@ use std::os::unix::process::CommandExt;
 use crate::support::order::{command, shell, Order};
 use crate::support::peer::{hello, Peer};
 use crate::support::process;
-use crate::support::sandbox::{self, is_root, new_session, TestSpace};
+use crate::support::sandbox::{self, is_root, new_session, Sandbox};
 use crate::support::stand_in::StandIn;
 use wafengine::wire::{Hello, Reply, Stdio, WISH_PIN};
 
 /// A client whose process does what it is told.
-fn client(space: &TestSpace, prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> (StandIn, Peer) {
-    let (stand_in, mut peer) = StandIn::start(space, prepare);
+fn client(sandbox: &Sandbox, prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static) -> (StandIn, Peer) {
+    let (stand_in, mut peer) = StandIn::start(sandbox, prepare);
     peer.welcome(&hello(new_session(), 1));
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     (stand_in, peer)
 }
 
@@ -40,8 +40,8 @@ fn stat_field(text: &str, number: usize) -> i64 {
 /// The umask is the client's at the time of each frame.
 #[test]
 fn the_umask_is_the_clients() {
-    let space = TestSpace::started();
-    let (mut stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (mut stand_in, mut peer) = client(&sandbox, || Ok(()));
     for umask in ["0027", "0000", "0777", "0022"] {
         stand_in.tell(&format!("umask {umask}"));
         assert_eq!(peer.run(&shell("umask")).text(), format!("{umask}\n"));
@@ -51,8 +51,8 @@ fn the_umask_is_the_clients() {
 /// All resource limits are the client's at the time of each frame, lower or higher than the engine's.
 #[test]
 fn the_limits_are_the_clients() {
-    let space = TestSpace::started();
-    let (stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (stand_in, mut peer) = client(&sandbox, || Ok(()));
     let limits_of = |pid: i32| fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
     let untouched = limits_of(stand_in.pid());
     assert_eq!(peer.run(&show("/proc/self/limits")).text(), untouched);
@@ -78,8 +78,8 @@ fn the_limits_are_the_clients() {
 /// The nice value is the client's at the time of each frame.
 #[test]
 fn the_nice_value_is_the_clients() {
-    let space = TestSpace::started();
-    let (stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (stand_in, mut peer) = client(&sandbox, || Ok(()));
     // Only root may take a rise back.
     let values: &[i32] = if is_root() { &[7, 19, 3, -5, 0] } else { &[7, 19] };
     for nice in values {
@@ -93,8 +93,8 @@ fn the_nice_value_is_the_clients() {
 /// The scheduling policy is the client's at the time of each frame.
 #[test]
 fn the_policy_is_the_clients() {
-    let space = TestSpace::started();
-    let (stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (stand_in, mut peer) = client(&sandbox, || Ok(()));
     for policy in [libc::SCHED_BATCH, libc::SCHED_IDLE] {
         let param = libc::sched_param { sched_priority: 0 };
         // SAFETY: a plain system call about our own child.
@@ -111,8 +111,8 @@ fn allowed(status: &str) -> String {
 /// The processors are the client's at the time of each frame.
 #[test]
 fn the_processors_are_the_clients() {
-    let space = TestSpace::started();
-    let (stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (stand_in, mut peer) = client(&sandbox, || Ok(()));
     let all = process::status(stand_in.pid(), "Cpus_allowed_list");
     if all.parse::<usize>().is_ok() {
         return eprintln!("not tried: there is one processor");
@@ -145,8 +145,8 @@ fn bit(signal: i32) -> u64 {
 /// Ignored signals are the client's at the time of each frame, but for those two that Python ignores for itself only.
 #[test]
 fn ignored_signals_are_the_clients() {
-    let space = TestSpace::started();
-    let (mut stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (mut stand_in, mut peer) = client(&sandbox, || Ok(()));
     // Whoever runs the tests may ignore some, too.
     let others = ignored(&fs::read_to_string("/proc/self/status").unwrap());
     let others = others & !bit(libc::SIGPIPE) & !bit(libc::SIGXFSZ);
@@ -162,13 +162,13 @@ fn ignored_signals_are_the_clients() {
 /// Blocked signals are the client's, and none else.
 #[test]
 fn blocked_signals_are_the_clients() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let blocked = |text: &str| process::field(text, "SigBlk");
-    let (_stand_in, mut peer) = client(&space, || Ok(()));
+    let (_stand_in, mut peer) = client(&sandbox, || Ok(()));
     let text = peer.run(&show("/proc/self/status")).text();
     assert_eq!(blocked(&text), format!("{:016x}", 0));
     // A program that leaves its signals alone, and answers.
-    let (stand_in, mut peer) = StandIn::run(&space, &["cat"], || {
+    let (stand_in, mut peer) = StandIn::run(&sandbox, &["cat"], || {
         // SAFETY: a set of our own.
         done(unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
@@ -179,7 +179,7 @@ fn blocked_signals_are_the_clients() {
     })
     .unwrap();
     peer.welcome(&hello(new_session(), 1));
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     let expected = process::status(stand_in.pid(), "SigBlk");
     assert_ne!(expected, format!("{:016x}", 0));
     let text = peer.run(&show("/proc/self/status")).text();
@@ -189,8 +189,8 @@ fn blocked_signals_are_the_clients() {
 /// The out-of-memory score and the personality are the client's.
 #[test]
 fn score_and_personality_are_the_clients() {
-    let space = TestSpace::started();
-    let (_stand_in, mut peer) = client(&space, || {
+    let sandbox = Sandbox::started();
+    let (_stand_in, mut peer) = client(&sandbox, || {
         let file = rustix::fs::open(
             "/proc/self/oom_score_adj",
             rustix::fs::OFlags::WRONLY,
@@ -209,8 +209,8 @@ fn score_and_personality_are_the_clients() {
 /// The out-of-memory score is the client's at the time of each frame, too.
 #[test]
 fn a_new_score_is_taken_over() {
-    let space = TestSpace::started();
-    let (mut stand_in, mut peer) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (mut stand_in, mut peer) = client(&sandbox, || Ok(()));
     for score in ["111", "222"] {
         stand_in.tell(&format!("echo {score} > /proc/$$/oom_score_adj"));
         let text = peer.run(&show("/proc/self/oom_score_adj")).text();
@@ -221,9 +221,9 @@ fn a_new_score_is_taken_over() {
 /// Two clients at once each have their own.
 #[test]
 fn clients_do_not_mix() {
-    let space = TestSpace::started();
-    let (mut first, mut one) = client(&space, || Ok(()));
-    let (mut second, mut two) = client(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (mut first, mut one) = client(&sandbox, || Ok(()));
+    let (mut second, mut two) = client(&sandbox, || Ok(()));
     first.tell("umask 011; trap '' USR1");
     second.tell("umask 022; trap '' USR2");
     let order = shell("umask; cat /proc/$$/status");
@@ -241,8 +241,8 @@ fn clients_do_not_mix() {
 /// What whoever started the engine ignored, blocked, limited or masked is nothing to the clients.
 #[test]
 fn the_starter_leaves_no_trace() {
-    let space = TestSpace::new();
-    let mut start = space.wafd(&["start"]);
+    let sandbox = Sandbox::new();
+    let mut start = sandbox.wafd(&["start"]);
     // SAFETY: only system calls.
     unsafe {
         start.pre_exec(|| {
@@ -269,7 +269,7 @@ fn the_starter_leaves_no_trace() {
         });
     }
     sandbox::run(&mut start).succeeded();
-    let (stand_in, mut peer) = client(&space, || Ok(()));
+    let (stand_in, mut peer) = client(&sandbox, || Ok(()));
     let of_client = |name: &str| process::status(stand_in.pid(), name);
     let text = peer.run(&show("/proc/self/status")).text();
     for name in ["SigIgn", "SigBlk", "Umask"] {
@@ -278,15 +278,15 @@ fn the_starter_leaves_no_trace() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", stand_in.pid())).unwrap();
     assert_eq!(peer.run(&show("/proc/self/limits")).text(), limits);
     // It still hears that it is to end.
-    process::kill(space.engine(), libc::SIGTERM);
-    space.wait_until_empty();
+    process::kill(sandbox.engine(), libc::SIGTERM);
+    sandbox.wait_until_empty();
 }
 
 /// An engine that ignores the ends of its children since its starter did still sees commands end.
 #[test]
 fn a_starter_that_ignores_its_children_changes_nothing() {
-    let space = TestSpace::new();
-    let mut start = space.wafd(&["start"]);
+    let sandbox = Sandbox::new();
+    let mut start = sandbox.wafd(&["start"]);
     // SAFETY: only a system call.
     unsafe {
         start.pre_exec(|| {
@@ -295,10 +295,10 @@ fn a_starter_that_ignores_its_children_changes_nothing() {
         });
     }
     sandbox::run(&mut start).succeeded();
-    let mut peer = space.client(1);
+    let mut peer = sandbox.client(1);
     peer.run(&shell("exit 3")).ended(3);
     process::kill(peer.pid, libc::SIGKILL);
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
 }
 
 /// An engine that may not give a command what its client has does not run it with less: it says so in the greeting, or
@@ -309,8 +309,8 @@ fn a_command_never_has_less_than_its_client() {
         return eprintln!("not tried: only root can be another user with fewer rights");
     }
     const SOMEBODY: u32 = 12345;
-    let space = TestSpace::new();
-    for path in [space.runtime(), &space.path("")] {
+    let sandbox = Sandbox::new();
+    for path in [sandbox.runtime(), &sandbox.path("")] {
         std::os::unix::fs::chown(path, Some(SOMEBODY), Some(SOMEBODY)).unwrap();
     }
     fn become_somebody() -> io::Result<()> {
@@ -322,9 +322,9 @@ fn a_command_never_has_less_than_its_client() {
         }
     }
     // The program lies where somebody else may not look.
-    let program = space.path("wafd");
+    let program = sandbox.path("wafd");
     sandbox::install(env!("CARGO_BIN_EXE_wafd").as_ref(), &program);
-    let mut start = space.command(&program);
+    let mut start = sandbox.command(&program);
     start.arg("start");
     // SAFETY: only system calls.
     unsafe {
@@ -339,11 +339,11 @@ fn a_command_never_has_less_than_its_client() {
         });
     }
     sandbox::run(&mut start).succeeded();
-    let (stand_in, mut peer) = StandIn::start(&space, become_somebody);
+    let (stand_in, mut peer) = StandIn::start(&sandbox, become_somebody);
     match peer.greet(&hello(new_session(), 1)) {
         Reply::Refused { reason, .. } => println!("refused: {}", String::from_utf8_lossy(&reason)),
         Reply::Welcome { .. } => {
-            peer.define(0, space.environment());
+            peer.define(0, sandbox.environment());
             let finished = peer.run(&show("/proc/self/stat"));
             assert_eq!(stat_field(&finished.text(), 19), 0);
         }
@@ -351,24 +351,24 @@ fn a_command_never_has_less_than_its_client() {
     }
     drop((peer, stand_in));
     // We are another user, to whom it does not listen.
-    for (pid, _) in space.processes() {
+    for (pid, _) in sandbox.processes() {
         process::kill(pid, libc::SIGTERM);
     }
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
 }
 
 /// A client that wishes so has each command kept on one of its processors, and those that run together on different ones.
 #[test]
 fn pinned_commands_have_a_processor_each() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let own = fs::read_to_string("/proc/self/status").unwrap();
-    let mut peer = space.stranger();
+    let mut peer = sandbox.stranger();
     peer.welcome(&Hello {
         wishes: WISH_PIN,
         ..hello(new_session(), 2)
     });
-    peer.define(0, space.environment());
-    let gate = space.close_gate("gate");
+    peer.define(0, sandbox.environment());
+    let gate = sandbox.close_gate("gate");
     // `flock` is not a builtin: the shell itself shows where it is kept, before it waits.
     let order = shell(&format!("grep Cpus_allowed_list /proc/$$/status; {}", gate.script));
     let order = order.stdio([Stdio::Null, Stdio::Pipe, Stdio::Pipe]);
@@ -381,6 +381,6 @@ fn pinned_commands_have_a_processor_each() {
         assert_ne!(shown[0], shown[1]);
     }
     // It is a wish of that client alone.
-    let text = space.client(1).run(&show("/proc/self/status")).text();
+    let text = sandbox.client(1).run(&show("/proc/self/status")).text();
     assert_eq!(allowed(&text), allowed(&own));
 }

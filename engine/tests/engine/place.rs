@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::support::order::{command, shell};
 use crate::support::peer::{hello, Peer};
 use crate::support::process;
-use crate::support::sandbox::{is_root, new_session, wait_until, TestSpace, DEADLINE};
+use crate::support::sandbox::{is_root, new_session, wait_until, Sandbox, DEADLINE};
 use crate::support::stand_in::StandIn;
 use wafengine::wire::{Verdict, Why};
 
@@ -24,8 +24,8 @@ fn other_groups_are_another_place() {
     if !is_root() {
         return eprintln!("not tried: only root may change its groups");
     }
-    let space = TestSpace::started();
-    let (_stand_in, peer) = StandIn::start(&space, || {
+    let sandbox = Sandbox::started();
+    let (_stand_in, peer) = StandIn::start(&sandbox, || {
         let groups = [12345, 54321];
         // SAFETY: the array is as long as is said.
         match unsafe { libc::setgroups(2, groups.as_ptr()) } {
@@ -40,8 +40,8 @@ fn other_groups_are_another_place() {
 /// A client that has given up its right to gain rights is refused, and told so.
 #[test]
 fn other_rights_are_another_place() {
-    let space = TestSpace::started();
-    let (_stand_in, peer) = StandIn::start(&space, || {
+    let sandbox = Sandbox::started();
+    let (_stand_in, peer) = StandIn::start(&sandbox, || {
         // SAFETY: a flag of the calling process.
         match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
             0 => Ok(()),
@@ -58,9 +58,9 @@ fn another_user_is_another_place() {
     if !is_root() {
         return eprintln!("not tried: only root may become somebody else");
     }
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let program = ["setpriv", "--reuid", "12345", "--clear-groups", "sh"];
-    match StandIn::run(&space, &program, || Ok(())) {
+    match StandIn::run(&sandbox, &program, || Ok(())) {
         Ok((_stand_in, peer)) => {
             let reason = refusal(peer);
             assert!(reason.contains("Uid"), "{reason}");
@@ -72,7 +72,7 @@ fn another_user_is_another_place() {
 /// A client in another namespace of any kind is refused, and told which.
 #[test]
 fn another_namespace_is_another_place() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     for (option, name) in [
         ("-m", "mnt"),
         ("-U", "user"),
@@ -89,7 +89,7 @@ fn another_namespace_is_another_place() {
             eprintln!("not tried: unshare {option} is not permitted here");
             continue;
         }
-        let (_stand_in, peer) = StandIn::run(&space, &["unshare", option, "sh"], || Ok(())).unwrap();
+        let (_stand_in, peer) = StandIn::run(&sandbox, &["unshare", option, "sh"], || Ok(())).unwrap();
         let reason = refusal(peer);
         assert!(reason.contains(name), "unshare {option}: {reason}");
     }
@@ -98,8 +98,8 @@ fn another_namespace_is_another_place() {
 /// A client in another root folder is refused, and told so.
 #[test]
 fn another_root_folder_is_another_place() {
-    let space = TestSpace::started();
-    let root = space.name("root");
+    let sandbox = Sandbox::started();
+    let root = sandbox.name("root");
     fs::create_dir(&root).unwrap();
     // The programs of a small world, borrowed from this one.
     let script = format!(
@@ -107,12 +107,12 @@ fn another_root_folder_is_another_place() {
            [ -e /$part ] || continue; mkdir {root}/$part && mount --bind /$part {root}/$part || exit 1; \
          done; exec chroot {root} /bin/sh"
     );
-    let mut engine = space.command("unshare");
+    let mut engine = sandbox.command("unshare");
     let permitted = engine.args(["-m", "chroot", "/", "/bin/true"]).status();
     if !permitted.is_ok_and(|s| s.success()) {
         return eprintln!("not tried: mounting is not permitted here");
     }
-    let (_stand_in, peer) = StandIn::run(&space, &["unshare", "-m", "sh", "-c", &script], || Ok(())).unwrap();
+    let (_stand_in, peer) = StandIn::run(&sandbox, &["unshare", "-m", "sh", "-c", &script], || Ok(())).unwrap();
     let reason = refusal(peer);
     assert!(reason.contains("root"), "{reason}");
 }
@@ -120,8 +120,8 @@ fn another_root_folder_is_another_place() {
 /// A client in a process namespace below the engine's is refused, and told so.
 #[test]
 fn an_inner_process_namespace_is_another_place() {
-    let space = TestSpace::started();
-    let started = StandIn::run(&space, &["sh"], || {
+    let sandbox = Sandbox::started();
+    let started = StandIn::run(&sandbox, &["sh"], || {
         // SAFETY: only system calls; the first process of the new namespace goes on to become the stand-in, while the
         // one in between holds nothing open and ends with it.
         unsafe {
@@ -154,8 +154,8 @@ fn an_inner_process_namespace_is_another_place() {
 /// An engine that cannot even see its client, from an inner process namespace, refuses it and lives on.
 #[test]
 fn an_outer_process_namespace_is_another_place() {
-    let space = TestSpace::new();
-    let mut start = space.command("unshare");
+    let sandbox = Sandbox::new();
+    let mut start = sandbox.command("unshare");
     start.args([
         "-p",
         "-f",
@@ -167,35 +167,35 @@ fn an_outer_process_namespace_is_another_place() {
     start.arg(env!("CARGO_BIN_EXE_wafd"));
     let mut inner = start.stderr(Stdio::null()).spawn().unwrap();
     wait_until("an engine listens, or could not be started", || {
-        space.socket().exists() || inner.try_wait().unwrap().is_some()
+        sandbox.socket().exists() || inner.try_wait().unwrap().is_some()
     });
     if inner.try_wait().unwrap().is_some() {
         return eprintln!("not tried: unshare -p --mount-proc is not permitted here");
     }
     for _ in 0..2 {
-        space.stranger().refused(&hello(new_session(), 1), Why::Place);
+        sandbox.stranger().refused(&hello(new_session(), 1), Why::Place);
     }
     // It runs nothing for us, but tells.
-    assert!(space.greeter().report()["totals"]["refused"]["place"].as_u64() >= Some(2));
+    assert!(sandbox.greeter().report()["totals"]["refused"]["place"].as_u64() >= Some(2));
     for child in process::children(inner.id() as i32) {
         process::kill(child, libc::SIGKILL);
     }
     inner.wait().unwrap();
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
 }
 
 /// Where a command may be sent from any place, it is not run: a connection without jobs is welcome everywhere.
 #[test]
 fn status_is_told_to_every_place() {
-    let space = TestSpace::started();
-    let (_stand_in, mut peer) = StandIn::start(&space, || {
+    let sandbox = Sandbox::started();
+    let (_stand_in, mut peer) = StandIn::start(&sandbox, || {
         // SAFETY: a flag of the calling process.
         unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
         Ok(())
     });
     peer.welcome(&hello(new_session(), 0));
     assert_eq!(peer.report()["pid"], peer.pid);
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     peer.submit(&shell(":"));
     peer.is_closed();
 }
@@ -236,16 +236,16 @@ fn a_command_runs_in_its_clients_control_group() {
     if let Err(error) = fs::create_dir(&path) {
         return eprintln!("not tried: {path}: {error}");
     }
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let group = ControlGroup(path);
     let procs = format!("{}/cgroup.procs", group.0);
-    let (mut stand_in, mut peer) = StandIn::start(&space, || Ok(()));
+    let (mut stand_in, mut peer) = StandIn::start(&sandbox, || Ok(()));
     if let Err(error) = fs::write(&procs, stand_in.pid().to_string()) {
         return eprintln!("not tried: {procs}: {error}");
     }
     if only {
         peer.welcome(&hello(new_session(), 1));
-        peer.define(0, space.environment());
+        peer.define(0, sandbox.environment());
         let finished = peer.run(&command(&["cat", "/proc/self/cgroup"]));
         assert_eq!(finished.text(), format!("0::{name}\n"));
         // A group of the same kind that has gone meanwhile is told as such, not run elsewhere.

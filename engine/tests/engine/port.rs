@@ -6,19 +6,19 @@ use std::path::Path;
 use crate::support::order::shell;
 use crate::support::peer::{hello, Peer};
 use crate::support::process;
-use crate::support::sandbox::{mode, new_session, TestSpace};
+use crate::support::sandbox::{mode, new_session, Sandbox};
 use wafengine::wire::{self, Hello, Reply, Request, Why};
 
 /// Starts the port; its number and token.
-fn open_port(space: &TestSpace) -> (u16, Vec<u8>) {
-    let line = space.run(&["start", "--tcp"]).succeeded();
+fn open_port(sandbox: &Sandbox) -> (u16, Vec<u8>) {
+    let line = sandbox.run(&["start", "--tcp"]).succeeded();
     let words: Vec<_> = line.trim_end().splitn(4, ' ').collect();
     let [ready, tcp, port, path] = words[..] else {
         panic!("{line}")
     };
     assert_eq!((ready, tcp), ("ready", "tcp"));
-    assert_eq!(Path::new(path), space.file("tcp"));
-    let (number, token) = space.folder().read_token().unwrap();
+    assert_eq!(Path::new(path), sandbox.file("tcp"));
+    let (number, token) = sandbox.folder().read_token().unwrap();
     assert_eq!(port, number.to_string());
     (number, token.into_bytes())
 }
@@ -33,18 +33,18 @@ fn with_token(token: &[u8]) -> Hello {
 /// The port's file holds the port and 64 hexadecimal digits, for the owner's eyes only.
 #[test]
 fn the_token_is_private() {
-    let space = TestSpace::new();
-    let (port, token) = open_port(&space);
-    assert_eq!(mode(&space.file("tcp")), 0o600);
-    let text = fs::read_to_string(space.file("tcp")).unwrap();
+    let sandbox = Sandbox::new();
+    let (port, token) = open_port(&sandbox);
+    assert_eq!(mode(&sandbox.file("tcp")), 0o600);
+    let text = fs::read_to_string(sandbox.file("tcp")).unwrap();
     let shown = String::from_utf8(token).unwrap();
     assert_eq!(text, format!("{port} {shown}\n"));
     assert_eq!(shown.len(), 64);
     assert!(shown.bytes().all(|b| b.is_ascii_hexdigit()));
-    let log = fs::read_to_string(space.file("log")).unwrap();
+    let log = fs::read_to_string(sandbox.file("log")).unwrap();
     assert!(!log.contains(&shown), "the token is in the log");
     assert!(
-        !space.status().to_string().contains(&shown),
+        !sandbox.status().to_string().contains(&shown),
         "the token is in the report"
     );
 }
@@ -52,8 +52,8 @@ fn the_token_is_private() {
 /// The port listens on the loopback address only.
 #[test]
 fn the_port_is_on_loopback_only() {
-    let space = TestSpace::new();
-    let (port, _) = open_port(&space);
+    let sandbox = Sandbox::new();
+    let (port, _) = open_port(&sandbox);
     let listening = |table: &str| -> Vec<String> {
         let text = fs::read_to_string(table).unwrap_or_default();
         let rows = text
@@ -71,8 +71,8 @@ fn the_port_is_on_loopback_only() {
 /// Over TCP only the whole, right token is admitted, and the right one gets everything that a Unix socket gives.
 #[test]
 fn only_the_token_opens_the_port() {
-    let space = TestSpace::new();
-    let (port, token) = open_port(&space);
+    let sandbox = Sandbox::new();
+    let (port, token) = open_port(&sandbox);
     let mut wrong = token.clone();
     wrong[63] ^= 1;
     let longer = [&token[..], b"0"].concat();
@@ -86,7 +86,7 @@ fn only_the_token_opens_the_port() {
     }
     let mut peer = Peer::tcp(port);
     peer.welcome(&with_token(&token));
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     assert_eq!(
         peer.run(&shell("echo over tcp; cat").input(b"and back\n")).text(),
         "over tcp\nand back\n"
@@ -96,27 +96,27 @@ fn only_the_token_opens_the_port() {
 /// Over TCP nothing but a version that nobody speaks is told to someone without the token.
 #[test]
 fn a_stranger_on_the_port_learns_nothing() {
-    let space = TestSpace::new();
-    let (port, _) = open_port(&space);
+    let sandbox = Sandbox::new();
+    let (port, _) = open_port(&sandbox);
     let mut peer = Peer::tcp(port);
     peer.send(&Request::Status);
     peer.is_closed();
     let reason = Peer::tcp(port).refused(&with_token(b"guess"), Why::Token);
-    assert!(!reason.contains(space.runtime().to_str().unwrap()), "{reason}");
+    assert!(!reason.contains(sandbox.runtime().to_str().unwrap()), "{reason}");
 }
 
 /// The token is no use on a Unix socket, and none is needed there.
 #[test]
 fn a_unix_socket_needs_no_token() {
-    let space = TestSpace::started();
-    space.stranger().welcome(&with_token(b"whatever"));
+    let sandbox = Sandbox::started();
+    sandbox.stranger().welcome(&with_token(b"whatever"));
 }
 
 /// A client on TCP whose process does not exist lives nowhere.
 #[test]
 fn a_client_on_tcp_names_its_own_process() {
-    let space = TestSpace::new();
-    let (port, token) = open_port(&space);
+    let sandbox = Sandbox::new();
+    let (port, token) = open_port(&sandbox);
     for pid in [0, u32::MAX, i32::MAX as u32] {
         let greeting = Hello {
             pid,
@@ -129,11 +129,11 @@ fn a_client_on_tcp_names_its_own_process() {
 /// Descriptors do not travel over TCP: a command that wants one ends the connection.
 #[test]
 fn a_command_on_tcp_gets_no_descriptors() {
-    let space = TestSpace::new();
-    let (port, token) = open_port(&space);
+    let sandbox = Sandbox::new();
+    let (port, token) = open_port(&sandbox);
     let mut peer = Peer::tcp(port);
     peer.welcome(&with_token(&token));
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     peer.submit(&shell(":").stdio([wire::Stdio::Null, wire::Stdio::Descriptor, wire::Stdio::Pipe]));
     peer.is_closed();
 }
@@ -141,13 +141,13 @@ fn a_command_on_tcp_gets_no_descriptors() {
 /// An engine that runs opens its port when asked, and opens it once.
 #[test]
 fn the_port_is_opened_once() {
-    let space = TestSpace::started();
-    assert!(!space.file("tcp").exists());
-    let first = open_port(&space);
-    assert_eq!(open_port(&space), first);
-    assert_eq!(space.status()["tcp_port"], first.0);
+    let sandbox = Sandbox::started();
+    assert!(!sandbox.file("tcp").exists());
+    let first = open_port(&sandbox);
+    assert_eq!(open_port(&sandbox), first);
+    assert_eq!(sandbox.status()["tcp_port"], first.0);
     let port = {
-        let mut peer = space.greeter();
+        let mut peer = sandbox.greeter();
         peer.send(&Request::Listen);
         peer.receive()
     };
@@ -157,14 +157,14 @@ fn the_port_is_opened_once() {
 /// A token whose engine was killed is gone when the next one is ready, and one that stops takes its own along.
 #[test]
 fn a_token_lives_no_longer_than_its_port() {
-    let space = TestSpace::new();
-    let (_, token) = open_port(&space);
-    process::kill(space.engine(), libc::SIGKILL);
-    space.start();
-    assert!(!space.file("tcp").exists(), "the token of an engine that was killed");
-    let (_, fresh) = open_port(&space);
+    let sandbox = Sandbox::new();
+    let (_, token) = open_port(&sandbox);
+    process::kill(sandbox.engine(), libc::SIGKILL);
+    sandbox.start();
+    assert!(!sandbox.file("tcp").exists(), "the token of an engine that was killed");
+    let (_, fresh) = open_port(&sandbox);
     assert_ne!(fresh, token);
-    space.run(&["stop", "--now"]).succeeded();
-    space.wait_until_empty();
-    assert!(!space.file("tcp").exists(), "the token of an engine that stopped");
+    sandbox.run(&["stop", "--now"]).succeeded();
+    sandbox.wait_until_empty();
+    assert!(!sandbox.file("tcp").exists(), "the token of an engine that stopped");
 }

@@ -11,13 +11,13 @@ use std::process::Stdio;
 use crate::support::order::shell;
 use crate::support::peer::Peer;
 use crate::support::process;
-use crate::support::sandbox::{end_of, run, wait_until, TestSpace};
+use crate::support::sandbox::{end_of, run, wait_until, Sandbox, DEADLINE};
 use rustix::fs::{flock, FlockOperation};
 
-/// Lines of the kernel's table of sockets that listen at this space's path.
-fn listening(space: &TestSpace) -> usize {
+/// Lines of the kernel's table of sockets that listen at this sandbox's path.
+fn listening(sandbox: &Sandbox) -> usize {
     let table = fs::read_to_string("/proc/net/unix").unwrap();
-    let name = space.socket();
+    let name = sandbox.socket();
     // A socket keeps the name under which it was made, before it was moved to its final place.
     let made = name.with_extension("new");
     let rows = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
@@ -31,24 +31,24 @@ fn listening(space: &TestSpace) -> usize {
 /// Twenty starts at once make one engine, and all of them succeed with the same words; twenty clients then meet it.
 #[test]
 fn twenty_starts_make_one_engine() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     let starts: Vec<_> = (0..20)
         .map(|_| {
-            let mut start = space.wafd(&["start"]);
+            let mut start = sandbox.wafd(&["start"]);
             start.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         })
         .collect();
-    let expected = format!("ready unix {}\n", space.socket().display());
+    let expected = format!("ready unix {}\n", sandbox.socket().display());
     for start in starts {
         assert_eq!(end_of(start).succeeded(), expected);
     }
-    let engine = space.engine();
+    let engine = sandbox.engine();
     for _ in 0..20 {
-        assert_eq!(space.engine(), engine);
+        assert_eq!(sandbox.engine(), engine);
     }
-    assert_eq!(listening(&space), 1);
+    assert_eq!(listening(&sandbox), 1);
     let guardian = process::parent(engine);
-    let mut pids: Vec<i32> = space.processes().into_iter().map(|(pid, _)| pid).collect();
+    let mut pids: Vec<i32> = sandbox.processes().into_iter().map(|(pid, _)| pid).collect();
     pids.sort_unstable();
     let mut expected = [engine, guardian];
     expected.sort_unstable();
@@ -58,26 +58,26 @@ fn twenty_starts_make_one_engine() {
 /// A start when an engine runs leaves it alone.
 #[test]
 fn a_second_start_changes_nothing() {
-    let space = TestSpace::started();
-    let engine = space.engine();
-    let mut peer = space.client(1);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let engine = sandbox.engine();
+    let mut peer = sandbox.client(1);
+    let gate = sandbox.close_gate("gate");
     let id = peer.submit(&shell(&gate.script));
     for _ in 0..5 {
-        space.start();
+        sandbox.start();
     }
     gate.open();
     peer.finish(id).text();
-    assert_eq!(space.engine(), engine);
+    assert_eq!(sandbox.engine(), engine);
 }
 
 /// Starts and stops at the same time never leave a start without an engine.
 #[test]
 fn starts_race_with_stops() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     for round in 0..25 {
         let piped = |args: &[&str]| {
-            let mut command = space.wafd(args);
+            let mut command = sandbox.wafd(args);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         let stop = piped(if round % 2 == 0 { &["stop"] } else { &["stop", "--now"] });
@@ -87,18 +87,18 @@ fn starts_race_with_stops() {
         for start in starts {
             end_of(start).succeeded();
         }
-        space.start();
-        space.serves();
+        sandbox.start();
+        sandbox.serves();
     }
 }
 
 /// A start that is killed while it waits for its turn holds up nobody.
 #[test]
 fn a_start_that_is_killed_is_no_obstacle() {
-    let space = TestSpace::new();
-    let lock = File::create(space.file("start")).unwrap();
+    let sandbox = Sandbox::new();
+    let lock = File::create(sandbox.file("start")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let mut first = space.wafd(&["start"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut first = sandbox.wafd(&["start"]).stdout(Stdio::null()).spawn().unwrap();
     let waits = |pid: u32| {
         let locks = fs::read_to_string("/proc/locks").unwrap();
         locks
@@ -109,8 +109,8 @@ fn a_start_that_is_killed_is_no_obstacle() {
     first.kill().unwrap();
     first.wait().unwrap();
     drop(lock);
-    space.start();
-    space.serves();
+    sandbox.start();
+    sandbox.serves();
 }
 
 // ---- what lies in its place
@@ -118,40 +118,40 @@ fn a_start_that_is_killed_is_no_obstacle() {
 /// What engines that were killed have left behind is no obstacle.
 #[test]
 fn leftovers_are_no_obstacle() {
-    let space = TestSpace::started();
-    let engine = space.engine();
+    let sandbox = Sandbox::started();
+    let engine = sandbox.engine();
     let guardian = process::parent(engine);
     process::kill(guardian, libc::SIGKILL);
     process::kill(engine, libc::SIGKILL);
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
     assert!(
-        space.socket().exists(),
+        sandbox.socket().exists(),
         "the socket was removed, so that the test proves nothing"
     );
     for ending in ["new", "tcp", "tcp.new"] {
-        fs::write(space.file(ending), "left behind").unwrap();
+        fs::write(sandbox.file(ending), "left behind").unwrap();
     }
-    space.start();
-    space.serves();
-    assert_ne!(space.engine(), engine);
+    sandbox.start();
+    sandbox.serves();
+    assert_ne!(sandbox.engine(), engine);
 }
 
 /// A file or a link under the socket's name is replaced; what the link points to is not touched.
 #[test]
 fn a_file_in_the_sockets_place_is_replaced() {
-    let space = TestSpace::new();
-    let precious = space.path("precious");
+    let sandbox = Sandbox::new();
+    let precious = sandbox.path("precious");
     fs::write(&precious, "precious").unwrap();
     for link in [false, true] {
         match link {
-            false => fs::write(space.socket(), "not a socket").unwrap(),
-            true => symlink(&precious, space.socket()).unwrap(),
+            false => fs::write(sandbox.socket(), "not a socket").unwrap(),
+            true => symlink(&precious, sandbox.socket()).unwrap(),
         }
-        space.start();
-        space.serves();
-        assert!(fs::symlink_metadata(space.socket()).unwrap().file_type().is_socket());
-        space.run(&["stop"]).succeeded();
-        space.wait_until_empty();
+        sandbox.start();
+        sandbox.serves();
+        assert!(fs::symlink_metadata(sandbox.socket()).unwrap().file_type().is_socket());
+        sandbox.run(&["stop"]).succeeded();
+        sandbox.wait_until_empty();
     }
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
@@ -159,37 +159,37 @@ fn a_file_in_the_sockets_place_is_replaced() {
 /// A folder under the socket's name is told in one line, again and again, and no process is left waiting for anything.
 #[test]
 fn a_folder_in_the_sockets_place_is_told() {
-    let space = TestSpace::new();
-    fs::create_dir(space.socket()).unwrap();
+    let sandbox = Sandbox::new();
+    fs::create_dir(sandbox.socket()).unwrap();
     for _ in 0..20 {
-        let line = space.run(&["start"]).failed();
-        assert!(line.contains(space.socket().to_str().unwrap()), "{line}");
-        space.wait_until_empty();
+        let line = sandbox.run(&["start"]).failed();
+        assert!(line.contains(sandbox.socket().to_str().unwrap()), "{line}");
+        sandbox.wait_until_empty();
     }
-    fs::remove_dir(space.socket()).unwrap();
-    space.start();
-    space.serves();
+    fs::remove_dir(sandbox.socket()).unwrap();
+    sandbox.start();
+    sandbox.serves();
 }
 
 /// Sockets and files of another version's engine are not touched, and its socket is not talked to.
 #[test]
 fn another_version_is_left_alone() {
-    let space = TestSpace::new();
-    let other = space.runtime().join("wafd-999.0.0.sock");
+    let sandbox = Sandbox::new();
+    let other = sandbox.runtime().join("wafd-999.0.0.sock");
     let listener = UnixListener::bind(&other).unwrap();
     listener.set_nonblocking(true).unwrap();
     let files: Vec<PathBuf> = ["lock", "start", "tcp", "log"]
-        .map(|ending| space.runtime().join(format!("wafd-999.0.0.{ending}")))
+        .map(|ending| sandbox.runtime().join(format!("wafd-999.0.0.{ending}")))
         .to_vec();
     for file in &files {
         fs::write(file, "theirs").unwrap();
     }
     let locked = File::open(&files[0]).unwrap();
     flock(&locked, FlockOperation::LockExclusive).unwrap();
-    space.run(&["start", "--tcp"]).succeeded();
-    space.serves();
-    space.run(&["stop"]).succeeded();
-    space.wait_until_empty();
+    sandbox.run(&["start", "--tcp"]).succeeded();
+    sandbox.serves();
+    sandbox.run(&["stop"]).succeeded();
+    sandbox.wait_until_empty();
     for file in &files {
         assert_eq!(fs::read_to_string(file).unwrap(), "theirs");
     }
@@ -200,24 +200,24 @@ fn another_version_is_left_alone() {
 /// An engine that lives but listens no more, which nobody can do anything about, is told in one line.
 #[test]
 fn a_lock_that_somebody_holds_is_told() {
-    let space = TestSpace::new();
-    let lock = File::create(space.file("lock")).unwrap();
+    let sandbox = Sandbox::new();
+    let lock = File::create(sandbox.file("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
-    let line = space.run(&["start"]).failed();
-    assert!(line.contains(space.file("lock").to_str().unwrap()), "{line}");
+    let line = sandbox.run(&["start"]).failed();
+    assert!(line.contains(sandbox.file("lock").to_str().unwrap()), "{line}");
     drop(lock);
-    space.start();
+    sandbox.start();
 }
 
 /// An engine that hangs is told in one line, to whoever asks.
 #[test]
 fn an_engine_that_hangs_is_told() {
-    let space = TestSpace::started();
-    let engine = space.engine();
-    process::kill(engine, libc::SIGSTOP);
+    let sandbox = Sandbox::started();
+    let engine = sandbox.engine();
+    process::stop(engine);
     let asked: Vec<_> = [&["start"][..], &["status"], &["stop"]]
         .map(|args| {
-            let mut command = space.wafd(args);
+            let mut command = sandbox.wafd(args);
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         })
         .into_iter()
@@ -229,19 +229,19 @@ fn an_engine_that_hangs_is_told() {
         assert!(line.contains("does not answer"), "{line}");
         assert!(line.contains(&format!("kill -CONT {engine}")), "{line}");
     }
-    space.serves();
+    sandbox.serves();
 }
 
 /// One that somebody has stopped hears nothing; `stop --now` ends it nevertheless, and another can be started.
 #[test]
 fn a_stopped_engine_is_ended() {
-    let space = TestSpace::started();
-    let engine = space.engine();
-    process::kill(engine, libc::SIGSTOP);
-    space.run(&["stop", "--now"]).succeeded();
+    let sandbox = Sandbox::started();
+    let engine = sandbox.engine();
+    process::stop(engine);
+    sandbox.run(&["stop", "--now"]).succeeded();
     wait_until("it has ended", || !process::lives(engine));
-    space.run(&["start"]).succeeded();
-    space.serves();
+    sandbox.run(&["start"]).succeeded();
+    sandbox.serves();
 }
 
 // ---- what it keeps of its starter
@@ -249,11 +249,11 @@ fn a_stopped_engine_is_ended() {
 /// The engine keeps no descriptor, folder, session or terminal of whoever started it.
 #[test]
 fn the_engine_lets_go_of_its_starter() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let number = writer.as_raw_fd();
-    let mut start = space.wafd(&["start"]);
-    start.current_dir(space.path("")).stdin(Stdio::piped());
+    let mut start = sandbox.wafd(&["start"]);
+    start.current_dir(sandbox.path("")).stdin(Stdio::piped());
     // SAFETY: only a system call. The copies are open in what is started, as a careless starter's are.
     unsafe {
         start.pre_exec(move || {
@@ -270,13 +270,16 @@ fn the_engine_lets_go_of_its_starter() {
     drop((writer, start));
     let mut fds = [rustix::event::PollFd::new(&reader, rustix::event::PollFlags::IN)];
     // What another test starts just now has a copy, too, until it is another program.
-    let soon = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+    let soon = rustix::event::Timespec {
+        tv_sec: DEADLINE.as_secs() as i64,
+        tv_nsec: 0,
+    };
     assert_eq!(
         rustix::event::poll(&mut fds, Some(&soon)).unwrap(),
         1,
         "somebody still holds the pipe"
     );
-    let engine = space.engine();
+    let engine = sandbox.engine();
     // SAFETY: a plain system call.
     let own_session = unsafe { libc::getsid(0) };
     for pid in [engine, process::parent(engine)] {
@@ -284,14 +287,14 @@ fn the_engine_lets_go_of_its_starter() {
         let (_, _, _, session) = process::stat(pid).unwrap();
         assert_ne!(session, own_session);
     }
-    space.serves();
+    sandbox.serves();
 }
 
 /// A starter whose own streams are closed starts an engine like any other.
 #[test]
 fn a_starter_may_have_closed_its_streams() {
-    let space = TestSpace::new();
-    let mut start = space.wafd(&["start"]);
+    let sandbox = Sandbox::new();
+    let mut start = sandbox.wafd(&["start"]);
     // SAFETY: only system calls.
     unsafe {
         start.pre_exec(|| {
@@ -302,16 +305,16 @@ fn a_starter_may_have_closed_its_streams() {
         });
     }
     start.status().unwrap();
-    space.serves();
-    let text = space.client(1).run(&shell("ls -l /proc/$$/fd; :")).text();
+    sandbox.serves();
+    let text = sandbox.client(1).run(&shell("ls -l /proc/$$/fd; :")).text();
     assert_eq!(text.lines().filter(|line| line.contains(" -> ")).count(), 3, "{text}");
 }
 
 /// An engine that may have few descriptors turns clients away while it has none left, and serves them when it has.
 #[test]
 fn an_engine_without_descriptors_recovers() {
-    let space = TestSpace::new();
-    let mut start = space.wafd(&["start"]);
+    let sandbox = Sandbox::new();
+    let mut start = sandbox.wafd(&["start"]);
     // SAFETY: only a system call.
     unsafe {
         start.pre_exec(|| {
@@ -326,9 +329,9 @@ fn an_engine_without_descriptors_recovers() {
         });
     }
     run(&mut start).succeeded();
-    let mut first = space.greeter();
+    let mut first = sandbox.greeter();
     let engine = first.pid;
-    let crowd: Vec<Peer> = (0..60).map(|_| space.stranger()).collect();
+    let crowd: Vec<Peer> = (0..60).map(|_| sandbox.stranger()).collect();
     wait_until("it has none left", || process::descriptors(engine) >= 40);
     // It is not busy with that: it answers those whom it has.
     for _ in 0..10 {
@@ -336,14 +339,14 @@ fn an_engine_without_descriptors_recovers() {
     }
     drop(crowd);
     wait_until("it serves again", || process::descriptors(engine) < 25);
-    assert_eq!(space.greeter().report()["pid"], engine);
+    assert_eq!(sandbox.greeter().report()["pid"], engine);
 }
 
 /// A time that never comes is as good as any other.
 #[test]
 fn an_engine_may_stay_for_ever() {
-    let space = TestSpace::new();
-    space.run(&["start", "--idle", &u64::MAX.to_string()]).succeeded();
-    space.serves();
-    space.serves();
+    let sandbox = Sandbox::new();
+    sandbox.run(&["start", "--idle", &u64::MAX.to_string()]).succeeded();
+    sandbox.serves();
+    sandbox.serves();
 }

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use crate::support::order::{command, shell};
 use crate::support::peer::hello;
 use crate::support::process;
-use crate::support::sandbox::{end_of, new_session, run, wait_until, TestSpace};
+use crate::support::sandbox::{end_of, new_session, run, wait_until, Sandbox};
 use serde_json::{json, Value};
 use wafengine::files::folder::ENGINE;
 use wafengine::wire::{Hello, WISH_OWN_SLOTS};
@@ -23,14 +23,14 @@ fn keys(value: &Value) -> Vec<&str> {
 /// The report for programs has these keys, each with what it says.
 #[test]
 fn the_report_is_complete() {
-    let space = TestSpace::started();
-    let mut peer = space.stranger();
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.stranger();
     peer.welcome(&Hello {
         name: b"/src/project \xff".to_vec(),
         wishes: WISH_OWN_SLOTS,
         ..hello(new_session(), 3)
     });
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     peer.run(&shell("exit 0"));
     peer.run(&shell("exit 1"));
     peer.run(&command(&["/no/such/command"]));
@@ -38,7 +38,7 @@ fn the_report_is_complete() {
     peer.submit(&command(&["sleep", "1000"]));
     let mut report = Value::Null;
     wait_until("the command runs", || {
-        report = space.status();
+        report = sandbox.status();
         report["commands"]
             .as_array()
             .is_some_and(|commands| !commands.is_empty())
@@ -68,7 +68,7 @@ fn the_report_is_complete() {
     assert_eq!(report["version"], ENGINE);
     assert_eq!(report["protocol"], 1);
     assert_eq!(report["pid"], peer.pid);
-    assert_eq!(report["socket"], space.socket().to_str().unwrap());
+    assert_eq!(report["socket"], sandbox.socket().to_str().unwrap());
     assert_eq!(report["leaving"], false);
     assert!(report["tcp_port"].is_null());
     assert!(report["uptime_s"].as_f64().unwrap() > 0.0);
@@ -122,19 +122,19 @@ fn the_report_is_complete() {
 /// The report for people names the same things, each in a line.
 #[test]
 fn people_are_told_the_same() {
-    let space = TestSpace::new();
-    space.run(&["start", "--tcp"]).succeeded();
-    let mut peer = space.client(2);
+    let sandbox = Sandbox::new();
+    sandbox.run(&["start", "--tcp"]).succeeded();
+    let mut peer = sandbox.client(2);
     peer.run(&shell("exit 1"));
     peer.submit(&command(&["sleep", "1000"]));
     wait_until("the command runs", || {
-        !space.status()["commands"].as_array().unwrap().is_empty()
+        !sandbox.status()["commands"].as_array().unwrap().is_empty()
     });
-    let report = space.status();
-    let text = space.run(&["status"]).succeeded();
+    let report = sandbox.status();
+    let text = sandbox.run(&["status"]).succeeded();
     for part in [
         format!("wafd {ENGINE}, process {}", peer.pid),
-        space.socket().to_str().unwrap().to_owned(),
+        sandbox.socket().to_str().unwrap().to_owned(),
         format!("127.0.0.1:{}", report["tcp_port"]),
         "1 of 2 in use, 0 commands wait".to_owned(),
         "test (process".to_owned(),
@@ -149,18 +149,18 @@ fn people_are_told_the_same() {
 /// A name or argument with control characters does not reach a terminal as such.
 #[test]
 fn people_are_not_told_control_characters() {
-    let space = TestSpace::started();
-    let mut peer = space.stranger();
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.stranger();
     peer.welcome(&Hello {
         name: b"bad\x1b[2Jname\nengine  none".to_vec(),
         ..hello(new_session(), 1)
     });
-    peer.define(0, space.environment());
+    peer.define(0, sandbox.environment());
     peer.submit(&command(&["sh", "-c", "sleep 1000\n: \x1b]0;title\x07"]));
     wait_until("the command runs", || {
-        !space.status()["commands"].as_array().unwrap().is_empty()
+        !sandbox.status()["commands"].as_array().unwrap().is_empty()
     });
-    let text = space.run(&["status"]).succeeded();
+    let text = sandbox.run(&["status"]).succeeded();
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
     assert!(!text.lines().any(|line| line.starts_with("engine  none")), "{text}");
 }
@@ -168,27 +168,29 @@ fn people_are_not_told_control_characters() {
 /// Without an engine that is told in one line, and none is started.
 #[test]
 fn without_an_engine_there_is_no_status() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     for args in [&["status"][..], &["status", "--json"]] {
-        let line = space.run(args).failed();
+        let line = sandbox.run(args).failed();
         assert!(line.contains("no engine runs"), "{line}");
     }
-    assert!(space.processes().is_empty());
+    assert!(sandbox.processes().is_empty());
 }
 
 /// A report fits into its frame, however long the commands are that run.
 #[test]
 fn long_commands_fit_into_a_report() {
-    let space = TestSpace::started();
-    let mut peer = space.client(16);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(16);
     let long = "x".repeat(100_000);
     for _ in 0..16 {
         let mut argv = vec!["/bin/sh", "-c", "sleep 1000"];
         argv.extend([long.as_str(); 10]);
         peer.submit(&command(&argv));
     }
-    wait_until("all run", || space.status()["commands"].as_array().unwrap().len() == 16);
-    space.run(&["status"]).succeeded();
+    wait_until("all run", || {
+        sandbox.status()["commands"].as_array().unwrap().len() == 16
+    });
+    sandbox.run(&["status"]).succeeded();
 }
 
 // ---- in the foreground
@@ -200,8 +202,8 @@ struct Foreground {
     line: String,
 }
 
-fn foreground(space: &TestSpace, args: &[&str]) -> Foreground {
-    let mut command = space.wafd(args);
+fn foreground(sandbox: &Sandbox, args: &[&str]) -> Foreground {
+    let mut command = sandbox.wafd(args);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -212,37 +214,37 @@ fn foreground(space: &TestSpace, args: &[&str]) -> Foreground {
 /// In the foreground an engine says when it is ready, serves, logs to standard error, and ends well when it is stopped.
 #[test]
 fn it_serves_in_the_foreground() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     for args in [&["--foreground"][..], &["start", "--foreground"]] {
-        let mut engine = foreground(&space, args);
-        assert_eq!(engine.line, format!("ready unix {}\n", space.socket().display()));
-        assert_eq!(space.client(1).run(&shell("echo served")).text(), "served\n");
+        let mut engine = foreground(&sandbox, args);
+        assert_eq!(engine.line, format!("ready unix {}\n", sandbox.socket().display()));
+        assert_eq!(sandbox.client(1).run(&shell("echo served")).text(), "served\n");
         // A start finds it; a second one in the foreground is told.
-        space.start();
-        let line = space.run(&["--foreground"]).failed();
+        sandbox.start();
+        let line = sandbox.run(&["--foreground"]).failed();
         assert!(line.contains("runs already"), "{line}");
-        space.run(&["stop"]).succeeded();
+        sandbox.run(&["stop"]).succeeded();
         let mut rest = String::new();
         engine.stdout.read_line(&mut rest).unwrap();
         assert_eq!(rest, "");
         let said = end_of(engine.child);
         assert_eq!(said.status, Some(0), "{said:?}");
         assert!(said.stderr.contains("starts"), "{said:?}");
-        assert!(!space.file("log").exists());
+        assert!(!sandbox.file("log").exists());
     }
 }
 
 /// A port that was asked for is in the line with which it says that it is ready.
 #[test]
 fn it_opens_a_port_in_the_foreground() {
-    let space = TestSpace::new();
-    let engine = foreground(&space, &["--foreground", "--tcp"]);
-    let (port, _) = space.folder().read_token().unwrap();
+    let sandbox = Sandbox::new();
+    let engine = foreground(&sandbox, &["--foreground", "--tcp"]);
+    let (port, _) = sandbox.folder().read_token().unwrap();
     assert_eq!(
         engine.line,
-        format!("ready tcp {port} {}\n", space.file("tcp").display())
+        format!("ready tcp {port} {}\n", sandbox.file("tcp").display())
     );
-    space.run(&["stop", "--now"]).succeeded();
+    sandbox.run(&["stop", "--now"]).succeeded();
     assert_eq!(end_of(engine.child).status, Some(0));
 }
 
@@ -255,18 +257,18 @@ fn an_interrupt_ends_it() {
         (libc::SIGTERM, false),
         (libc::SIGHUP, true),
     ] {
-        let space = TestSpace::new();
-        let mut command = space.wafd(&["--foreground"]);
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.wafd(&["--foreground"]);
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let mut peer = space.client(2);
+        let mut peer = sandbox.client(2);
         peer.submit(&shell("sleep 1000 & wait"));
         peer.submit(&shell("trap '' INT TERM; sleep 1000 & wait; sleep 1000"));
-        wait_until("they run", || space.status()["slots"]["running"] == 2);
+        wait_until("they run", || sandbox.status()["slots"]["running"] == 2);
         let pid = child.id() as i32;
         match whole_group {
             // SAFETY: the group of our own child.
@@ -275,18 +277,18 @@ fn an_interrupt_ends_it() {
         }
         let said = end_of(child);
         assert_eq!(said.status, Some(0), "{said:?}");
-        space.wait_until_empty();
-        assert!(!space.socket().exists());
+        sandbox.wait_until_empty();
+        assert!(!sandbox.socket().exists());
     }
 }
 
 /// When the engine itself is killed, whoever waits for it in the foreground sees that by the exit status.
 #[test]
 fn a_killed_engine_is_told_in_the_foreground() {
-    let space = TestSpace::new();
-    let engine = foreground(&space, &["--foreground"]);
-    let mut peer = space.client(1);
-    let note = space.name("pid");
+    let sandbox = Sandbox::new();
+    let engine = foreground(&sandbox, &["--foreground"]);
+    let mut peer = sandbox.client(1);
+    let note = sandbox.name("pid");
     peer.submit(&shell(&format!("sleep 1000 & echo $! > {note}; wait")));
     let pid = process::number_in(note.as_ref());
     process::kill(peer.pid, libc::SIGKILL);
@@ -297,34 +299,34 @@ fn a_killed_engine_is_told_in_the_foreground() {
 /// An idle engine leaves in the foreground, too.
 #[test]
 fn it_leaves_when_idle_in_the_foreground() {
-    let space = TestSpace::new();
-    let engine = foreground(&space, &["--foreground", "--idle", "1"]);
+    let sandbox = Sandbox::new();
+    let engine = foreground(&sandbox, &["--foreground", "--idle", "1"]);
     assert_eq!(end_of(engine.child).status, Some(0));
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
 }
 
 /// What cannot be started in the foreground is told, and leaves nothing behind.
 #[test]
 fn a_mistake_in_the_foreground_is_told() {
-    let space = TestSpace::new();
-    std::fs::create_dir(space.socket()).unwrap();
-    let said = run(&mut space.wafd(&["--foreground"]));
+    let sandbox = Sandbox::new();
+    std::fs::create_dir(sandbox.socket()).unwrap();
+    let said = run(&mut sandbox.wafd(&["--foreground"]));
     assert_eq!((said.status, &said.stdout[..]), (Some(1), ""), "{said:?}");
     let last = said.stderr.lines().last().unwrap();
     assert!(
-        last.starts_with("wafd: ") && last.contains(space.socket().to_str().unwrap()),
+        last.starts_with("wafd: ") && last.contains(sandbox.socket().to_str().unwrap()),
         "{said:?}"
     );
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
 }
 
 /// What whoever started it had open does not reach the commands.
 #[test]
 fn commands_get_nothing_of_a_starter_in_the_foreground() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     let file = File::open("/dev/null").unwrap();
     let number = file.as_raw_fd();
-    let mut start = space.wafd(&["--foreground"]);
+    let mut start = sandbox.wafd(&["--foreground"]);
     start.stdout(Stdio::piped()).stderr(Stdio::null());
     // SAFETY: only a system call. The copy is open in what is started, as a careless starter's is.
     unsafe {
@@ -338,8 +340,8 @@ fn commands_get_nothing_of_a_starter_in_the_foreground() {
     BufReader::new(child.stdout.as_mut().unwrap())
         .read_line(&mut line)
         .unwrap();
-    let text = space.client(1).run(&command(&["ls", "/proc/self/fd"])).text();
+    let text = sandbox.client(1).run(&command(&["ls", "/proc/self/fd"])).text();
     assert_eq!(text, "0\n1\n2\n3\n");
-    space.run(&["stop"]).succeeded();
+    sandbox.run(&["stop"]).succeeded();
     end_of(child);
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::support::order::{command, shell};
 use crate::support::peer::{bytes_of, Peer};
 use crate::support::process;
-use crate::support::sandbox::{new_session, wait_until, TestSpace};
+use crate::support::sandbox::{new_session, wait_until, Sandbox};
 use wafengine::wire::{Reply, Request, Stdio, INPUT_CAP};
 
 const MIB: u64 = 1024;
@@ -46,8 +46,8 @@ fn printed(program: &str, args: &[&str]) -> Vec<u8> {
 /// Without input a command reads the null device.
 #[test]
 fn no_input_is_the_null_device() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let streams = [Stdio::Null, Stdio::Pipe, Stdio::Pipe];
     let finished = peer.run(&command(&["readlink", "/proc/self/fd/0"]).stdio(streams));
     assert_eq!(finished.text(), "/dev/null\n");
@@ -57,16 +57,19 @@ fn no_input_is_the_null_device() {
 /// A pipe without input is at its end at once.
 #[test]
 fn empty_input_ends_at_once() {
-    let space = TestSpace::started();
-    assert_eq!(space.client(1).run(&shell("cat; echo end").input(b"")).text(), "end\n");
+    let sandbox = Sandbox::started();
+    assert_eq!(
+        sandbox.client(1).run(&shell("cat; echo end").input(b"")).text(),
+        "end\n"
+    );
 }
 
 /// A mebibyte of any bytes goes through a command unchanged.
 #[test]
 fn input_arrives_unchanged() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let bytes = noise(INPUT_CAP);
-    let finished = space.client(1).run(&command(&["cat"]).input(&bytes));
+    let finished = sandbox.client(1).run(&command(&["cat"]).input(&bytes));
     finished.ended(0);
     assert_eq!(finished.stdout.len(), bytes.len());
     assert!(finished.stdout == bytes);
@@ -75,8 +78,8 @@ fn input_arrives_unchanged() {
 /// A command that does not read its input, or not all of it, or closes it, just ends; and the engine lives on.
 #[test]
 fn input_need_not_be_read() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let bytes = noise(INPUT_CAP);
     for (script, text) in [
         ("echo ignored", "ignored\n"),
@@ -91,10 +94,10 @@ fn input_need_not_be_read() {
 /// A command that prints as much as it reads does not get stuck between the two.
 #[test]
 fn input_and_output_flow_at_the_same_time() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let bytes = noise(INPUT_CAP);
     // All of the output comes before the input is read to its end.
-    let finished = space
+    let finished = sandbox
         .client(1)
         .run(&shell("head -c 1; head -c 5000000 /dev/zero; cat").input(&bytes));
     finished.ended(0);
@@ -107,9 +110,9 @@ fn input_and_output_flow_at_the_same_time() {
 /// A command gets pipes that wait, not those of an event loop.
 #[test]
 fn the_pipes_of_a_command_wait() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let script = "for fd in 0 1 2; do grep flags /proc/self/fdinfo/$fd; done";
-    let text = space.client(1).run(&shell(script).input(b"x")).text();
+    let text = sandbox.client(1).run(&shell(script).input(b"x")).text();
     let flags = text.lines().map(|line| line.strip_prefix("flags:\t").unwrap());
     let flags: Vec<i32> = flags.map(|f| i32::from_str_radix(f, 8).unwrap()).collect();
     assert_eq!(flags.len(), 3);
@@ -121,8 +124,8 @@ fn the_pipes_of_a_command_wait() {
 /// All combinations of where output and errors go do what they say.
 #[test]
 fn output_goes_where_it_should() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     use Stdio::{Descriptor, Null, Pipe, SameAsStdout};
     for (stdout, stderr, captured, errors, written) in [
         (Null, Null, "", "", ""),
@@ -138,7 +141,7 @@ fn output_goes_where_it_should() {
         (Descriptor, SameAsStdout, "", "", "out\nerr\n"),
     ] {
         let what = format!("{stdout:?} {stderr:?}");
-        let path = space.path("written");
+        let path = sandbox.path("written");
         let file = File::create(&path).unwrap();
         let order = shell("echo out; echo err >&2").stdio([Null, stdout, stderr]);
         let id = match order.0.stdio.contains(&Descriptor) {
@@ -155,10 +158,10 @@ fn output_goes_where_it_should() {
 /// Output and errors of one stream come in the order in which they were written.
 #[test]
 fn one_stream_keeps_the_order() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let script = "i=0; while [ $i -lt 2000 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done";
     let order = shell(script).stdio([Stdio::Null, Stdio::Pipe, Stdio::SameAsStdout]);
-    let finished = space.client(1).run(&order);
+    let finished = sandbox.client(1).run(&order);
     let expected: String = (0..2000).map(|i| format!("out {i}\nerr {i}\n")).collect();
     assert_eq!(finished.text(), expected);
     assert_eq!(finished.stderr, b"");
@@ -167,10 +170,10 @@ fn one_stream_keeps_the_order() {
 /// Fifty megabytes on each of both streams, at the same time, arrive complete and unchanged.
 #[test]
 fn large_output_is_complete() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let last = ["6500000", "16500000"];
     let script = format!("seq 1 {} & seq 10000001 {} >&2; wait", last[0], last[1]);
-    let finished = space.client(1).run(&shell(&script));
+    let finished = sandbox.client(1).run(&shell(&script));
     finished.ended(0);
     for (stream, first, last) in [
         (&finished.stdout, "1", last[0]),
@@ -186,8 +189,8 @@ fn large_output_is_complete() {
 /// Commands that print at the same time do not get each other's output.
 #[test]
 fn outputs_do_not_mix() {
-    let space = TestSpace::started();
-    let mut peer = space.client(4);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(4);
     let bounds: Vec<[String; 2]> = (1..9)
         .map(|i| [(i * 1_000_000).to_string(), (i * 1_000_000 + 200_000).to_string()])
         .collect();
@@ -203,16 +206,16 @@ fn outputs_do_not_mix() {
 /// The outcome comes only when nobody holds the pipe any more: output of a background child is waited for.
 #[test]
 fn output_of_a_background_child_is_awaited() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
+    let gate = sandbox.close_gate("gate");
     let script = format!(
         "({}; echo late) & echo $$ > {}; echo early",
         gate.script,
-        space.name("pid")
+        sandbox.name("pid")
     );
     let id = peer.submit(&shell(&script));
-    let pid = process::number_in(&space.path("pid"));
+    let pid = process::number_in(&sandbox.path("pid"));
     wait_until("the command itself has ended", || !process::lives(pid));
     for _ in 0..20 {
         peer.run(&shell(":")).text();
@@ -225,14 +228,14 @@ fn output_of_a_background_child_is_awaited() {
 /// A background child without a pipe is not waited for, and lives on: it may be a server.
 #[test]
 fn a_background_child_without_a_pipe_is_left_alone() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let script = format!(
         "sleep 1000 >/dev/null 2>&1 & echo $! > {}; echo ready",
-        space.name("pid")
+        sandbox.name("pid")
     );
     assert_eq!(peer.run(&shell(&script)).text(), "ready\n");
-    let pid = process::number_in(&space.path("pid"));
+    let pid = process::number_in(&sandbox.path("pid"));
     peer.run(&shell(":")).text();
     assert!(process::lives(pid));
     process::kill(pid, libc::SIGKILL);
@@ -241,9 +244,9 @@ fn a_background_child_without_a_pipe_is_left_alone() {
 /// A command that closes its streams early is awaited all the same.
 #[test]
 fn a_command_without_streams_is_awaited() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
+    let gate = sandbox.close_gate("gate");
     let id = peer.submit(&shell(&format!("exec >&- 2>&-; {} 2>/dev/null; exit 5", gate.script)));
     for _ in 0..10 {
         peer.run(&shell(":")).text();
@@ -287,12 +290,15 @@ fn written(pid: i32) -> u64 {
 /// A client that does not read stops its own command, not the engine's memory and not the others; then it gets all.
 #[test]
 fn a_peer_that_does_not_read_stops_its_command() {
-    let space = TestSpace::started();
-    let mut other = space.client(1);
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut other = sandbox.client(1);
+    let mut peer = sandbox.client(1);
     let engine = peer.pid;
-    let id = peer.submit(&shell(&format!("echo $$ > {}; exec seq 1 12000000", space.name("pid"))));
-    let pid = process::number_in(&space.path("pid"));
+    let id = peer.submit(&shell(&format!(
+        "echo $$ > {}; exec seq 1 12000000",
+        sandbox.name("pid")
+    )));
+    let pid = process::number_in(&sandbox.path("pid"));
     wait_until("it prints", || written(pid) > 1_000_000);
     settle(&mut other, engine, || written(pid));
     assert!(
@@ -311,17 +317,17 @@ fn a_peer_that_does_not_read_stops_its_command() {
 #[test]
 fn a_peer_that_does_not_read_stops_its_queue() {
     const MANY: u32 = 500;
-    let space = TestSpace::started();
-    let mut other = space.client(4);
-    let mut peer = space.client(4);
+    let sandbox = Sandbox::started();
+    let mut other = sandbox.client(4);
+    let mut peer = sandbox.client(4);
     let engine = peer.pid;
     let bytes = noise(200_000);
-    fs::write(space.path("bytes"), &bytes).unwrap();
-    let order = command(&["cat", &space.name("bytes")]);
+    fs::write(sandbox.path("bytes"), &bytes).unwrap();
+    let order = command(&["cat", &sandbox.name("bytes")]);
     // In one go: one who writes and does not read is not read from, either.
     let requests: Vec<u8> = (0..MANY).flat_map(|_| bytes_of(&peer.number(&order))).collect();
     peer.write(&requests);
-    let mut watcher = space.greeter();
+    let mut watcher = sandbox.greeter();
     // Its commands that have ended, and the ones that the other client runs meanwhile.
     let mut rounds = 0;
     settle(&mut other, engine, || {
@@ -338,13 +344,16 @@ fn a_peer_that_does_not_read_stops_its_queue() {
 /// A client that does not read stops nobody else of its own build either.
 #[test]
 fn a_peer_that_does_not_read_stops_no_other_connection() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let session = new_session();
-    let mut deaf = space.client_of(session, 3);
-    let mut other = space.client_of(session, 3);
+    let mut deaf = sandbox.client_of(session, 3);
+    let mut other = sandbox.client_of(session, 3);
     let engine = deaf.pid;
-    let id = deaf.submit(&shell(&format!("echo $$ > {}; exec seq 1 3000000", space.name("pid"))));
-    let pid = process::number_in(&space.path("pid"));
+    let id = deaf.submit(&shell(&format!(
+        "echo $$ > {}; exec seq 1 3000000",
+        sandbox.name("pid")
+    )));
+    let pid = process::number_in(&sandbox.path("pid"));
     wait_until("it prints", || written(pid) > 1_000_000);
     settle(&mut other, engine, || written(pid));
     let more = deaf.submit(&shell("echo after"));
@@ -358,9 +367,9 @@ fn a_peer_that_does_not_read_stops_no_other_connection() {
 #[test]
 fn a_peer_that_only_asks_is_not_listened_to() {
     const MANY: usize = 100_000;
-    let space = TestSpace::started();
-    let mut other = space.client(1);
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut other = sandbox.client(1);
+    let mut peer = sandbox.client(1);
     let engine = peer.pid;
     let flood = bytes_of(&Request::Status).repeat(MANY);
     peer.stream.set_nonblocking(true).unwrap();
@@ -394,11 +403,11 @@ fn a_peer_that_only_asks_is_not_listened_to() {
 #[test]
 fn a_peer_that_sends_too_much_waits() {
     const MANY: usize = 100;
-    let space = TestSpace::started();
-    let mut other = space.client(1);
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut other = sandbox.client(1);
+    let mut peer = sandbox.client(1);
     let engine = peer.pid;
-    let gate = space.close_gate("gate");
+    let gate = sandbox.close_gate("gate");
     peer.submit(&shell(&gate.script));
     let bytes = noise(INPUT_CAP);
     let requests: Vec<Request> = (0..MANY)
@@ -406,7 +415,7 @@ fn a_peer_that_sends_too_much_waits() {
         .collect();
     let mut writer = Peer::of(peer.stream.try_clone().unwrap());
     let sender = std::thread::spawn(move || requests.iter().for_each(|request| writer.send(request)));
-    let mut watcher = space.greeter();
+    let mut watcher = sandbox.greeter();
     // As many as the engine keeps, about 64 MiB, and a part of those that follow.
     settle_within(100 * MIB, &mut other, engine, || {
         watcher.report()["slots"]["waiting"].as_u64().unwrap()
@@ -425,9 +434,9 @@ fn a_peer_that_sends_too_much_waits() {
 /// Commands that were taken back while they waited are not counted as waiting for ever.
 #[test]
 fn what_was_cancelled_makes_room() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let gate = sandbox.close_gate("gate");
     let first = peer.submit(&shell(&gate.script));
     let order = command(&["md5sum"]).input(&noise(INPUT_CAP));
     for _ in 0..80 {
@@ -443,16 +452,19 @@ fn what_was_cancelled_makes_room() {
 /// Output that was captured for a client that is gone is forgotten.
 #[test]
 fn memory_of_large_output_is_given_back() {
-    let space = TestSpace::started();
-    let mut other = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut other = sandbox.client(1);
     for _ in 0..10 {
-        let mut peer = space.client(1);
-        peer.submit(&shell(&format!("echo $$ > {}; exec cat /dev/zero", space.name("pid"))));
-        let pid = process::number_in(&space.path("pid"));
+        let mut peer = sandbox.client(1);
+        peer.submit(&shell(&format!(
+            "echo $$ > {}; exec cat /dev/zero",
+            sandbox.name("pid")
+        )));
+        let pid = process::number_in(&sandbox.path("pid"));
         wait_until("it prints", || written(pid) > 4_000_000);
         drop(peer);
         wait_until("it is gone", || !process::lives(pid));
-        fs::remove_file(space.path("pid")).unwrap();
+        fs::remove_file(sandbox.path("pid")).unwrap();
     }
     other.run(&shell(":")).text();
     let kept = process::resident(other.pid);
@@ -462,8 +474,8 @@ fn memory_of_large_output_is_given_back() {
 /// A pipe that a command was given is not closed or read by anybody else.
 #[test]
 fn a_descriptor_for_input_is_read_by_the_command() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let order = shell("read line; echo got $line").stdio([Stdio::Descriptor, Stdio::Pipe, Stdio::Pipe]);
     let id = peer.submit_with(&order, &[reader.as_fd()]);

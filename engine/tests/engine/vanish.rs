@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::support::order::shell;
 use crate::support::peer::{bytes_of, hello, Peer};
 use crate::support::process;
-use crate::support::sandbox::{new_session, wait_until, TestSpace};
+use crate::support::sandbox::{new_session, wait_until, Sandbox};
 use crate::support::stand_in::StandIn;
 use wafengine::wire::{Hello, Request, Stdio, Step, Verdict};
 
@@ -24,11 +24,11 @@ fn gone(pid: i32) {
 /// When a connection ends, its commands end with their children, in a group or session of their own.
 #[test]
 fn commands_end_with_their_connection() {
-    let space = TestSpace::started();
-    let mut peer = space.client(4);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(4);
     let mut pids = Vec::new();
     for (i, new_session) in [false, true].into_iter().enumerate() {
-        let (leader, child) = (space.name(&format!("leader{i}")), space.name(&format!("child{i}")));
+        let (leader, child) = (sandbox.name(&format!("leader{i}")), sandbox.name(&format!("child{i}")));
         let script = format!("sleep 1000 & echo $! > {child}; sleep 1000");
         let mut order = shell(&noting(&leader, &script));
         order.0.new_session = new_session;
@@ -43,16 +43,16 @@ fn commands_end_with_their_connection() {
 /// When a connection over TCP ends, its commands end like those of any other.
 #[test]
 fn commands_end_with_their_tcp_connection() {
-    let space = TestSpace::new();
-    space.run(&["start", "--tcp"]).succeeded();
-    let (port, token) = space.folder().read_token().unwrap();
+    let sandbox = Sandbox::new();
+    sandbox.run(&["start", "--tcp"]).succeeded();
+    let (port, token) = sandbox.folder().read_token().unwrap();
     let mut peer = Peer::tcp(port);
     peer.welcome(&Hello {
         token: token.into_bytes(),
         ..hello(new_session(), 1)
     });
-    peer.define(0, space.environment());
-    let (leader, child) = (space.name("leader"), space.name("child"));
+    peer.define(0, sandbox.environment());
+    let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     peer.submit(&shell(&noting(
         &leader,
         &format!("sleep 1000 & echo $! > {child}; wait"),
@@ -65,16 +65,16 @@ fn commands_end_with_their_tcp_connection() {
 /// When a client is killed, its commands end with their children.
 #[test]
 fn commands_end_with_their_client() {
-    let space = TestSpace::started();
-    let (stand_in, mut peer) = StandIn::start(&space, || Ok(()));
+    let sandbox = Sandbox::started();
+    let (stand_in, mut peer) = StandIn::start(&sandbox, || Ok(()));
     peer.welcome(&hello(new_session(), 2));
-    peer.define(0, space.environment());
-    let leader = space.name("leader");
+    peer.define(0, sandbox.environment());
+    let leader = sandbox.name("leader");
     peer.submit(&shell(&noting(&leader, "sleep 1000 & sleep 1000")));
     let pid = process::number_in(Path::new(&leader));
     // The connection lives on in the stand-in, until that is killed.
     drop(peer);
-    space.client(1).run(&shell(":")).text();
+    sandbox.client(1).run(&shell(":")).text();
     assert!(process::lives(pid));
     drop(stand_in);
     gone(pid);
@@ -83,10 +83,10 @@ fn commands_end_with_their_client() {
 /// A command is asked to end before it is made to, also one that is stopped.
 #[test]
 fn a_command_may_clean_up() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     for stop in ["", "kill -STOP $$;"] {
-        let mut peer = space.client(1);
-        let (ready, cleaned) = (space.name("ready"), space.path("cleaned"));
+        let mut peer = sandbox.client(1);
+        let (ready, cleaned) = (sandbox.name("ready"), sandbox.path("cleaned"));
         let trap = format!("trap 'echo cleaned > {}; exit' TERM; ", cleaned.display());
         peer.submit(&shell(&format!(
             "{trap}{}",
@@ -111,10 +111,10 @@ fn a_command_may_clean_up() {
 /// A command that prints while it cleans up is not ended by that: whether its client is gone or has cancelled it.
 #[test]
 fn a_command_may_talk_while_it_cleans_up() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     for vanish in [true, false] {
-        let mut peer = space.client(1);
-        let (ready, cleaned) = (space.name("ready"), space.path("cleaned"));
+        let mut peer = sandbox.client(1);
+        let (ready, cleaned) = (sandbox.name("ready"), sandbox.path("cleaned"));
         // More than a pipe holds, so that somebody has to read it.
         let trap = format!(
             "echo wait; seq 1 20000; echo a moment >&2; echo cleaned > {}; exit",
@@ -146,9 +146,9 @@ fn a_command_may_talk_while_it_cleans_up() {
 /// The children of a command may clean up, too, even when the command itself just dies.
 #[test]
 fn children_may_clean_up() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let (ready, cleaned) = (space.name("ready"), space.path("cleaned"));
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let (ready, cleaned) = (sandbox.name("ready"), sandbox.path("cleaned"));
     // Its work takes some programs; the parent has no trap and dies at once. What a shell says of signals goes elsewhere.
     let child = format!(
         "trap 'for i in 1 2 3 4 5 6 7 8 9 10; do /bin/true; done; echo cleaned > {}; exit' TERM; {}",
@@ -166,9 +166,9 @@ fn children_may_clean_up() {
 /// A command that does not want to end is killed after its time, with its children.
 #[test]
 fn a_command_that_ignores_it_is_killed() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let (leader, child) = (space.name("leader"), space.name("child"));
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     let script = format!(
         "trap '' TERM INT HUP; {}",
         noting(
@@ -185,9 +185,9 @@ fn a_command_that_ignores_it_is_killed() {
 /// A child that ignores the request while its parent obeys is killed after its time.
 #[test]
 fn a_child_that_ignores_it_is_killed() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let child = space.name("child");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let child = sandbox.name("child");
     let script = format!(
         "(trap '' TERM; {}) & wait",
         noting(&child, "while :; do sleep 1000; done")
@@ -206,14 +206,14 @@ fn a_child_that_ignores_it_is_killed() {
 /// A command that has ended while a background child holds its pipe is live: the child ends with the connection.
 #[test]
 fn a_background_child_ends_with_the_connection() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let (leader, child) = (space.name("leader"), space.name("child"));
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     peer.submit(&shell(&noting(&leader, &format!("sleep 1000 & echo $! > {child}"))));
     let [leader, child] = [leader, child].map(|path| process::number_in(Path::new(&path)));
     gone(leader);
     // Somebody else's command in between: the end was noticed.
-    space.client(1).run(&shell(":")).text();
+    sandbox.client(1).run(&shell(":")).text();
     assert!(process::lives(child));
     drop(peer);
     gone(child);
@@ -222,23 +222,23 @@ fn a_background_child_ends_with_the_connection() {
 /// What waited for a slot when its connection ended never starts.
 #[test]
 fn waiting_commands_never_start() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let ready = space.name("ready");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let ready = sandbox.name("ready");
     peer.submit(&shell(&noting(&ready, "sleep 1000")));
     for i in 0..50 {
-        peer.submit(&shell(&format!("touch {}", space.name(&format!("started{i}")))));
+        peer.submit(&shell(&format!("touch {}", sandbox.name(&format!("started{i}")))));
     }
     let pid = process::number_in(Path::new(&ready));
     drop(peer);
     gone(pid);
     wait_until("nothing waits", || {
-        let slots = &space.status()["slots"];
+        let slots = &sandbox.status()["slots"];
         slots["waiting"] == 0 && slots["running"] == 0
     });
-    let mut other = space.client(1);
+    let mut other = sandbox.client(1);
     (0..5).for_each(|_| drop(other.run(&shell(":")).text()));
-    let started = fs::read_dir(space.path("")).unwrap().flatten();
+    let started = fs::read_dir(sandbox.path("")).unwrap().flatten();
     let started = started.filter(|e| e.file_name().to_string_lossy().starts_with("started"));
     assert_eq!(started.count(), 0);
 }
@@ -246,10 +246,10 @@ fn waiting_commands_never_start() {
 /// A connection that ends right after its commands were sent leaves none of them, whether they had begun or not.
 #[test]
 fn commands_that_are_just_starting_end_too() {
-    let space = TestSpace::without_parking();
-    let mut watcher = space.greeter();
+    let sandbox = Sandbox::without_parking();
+    let mut watcher = sandbox.greeter();
     for round in 0..30 {
-        let mut peer = space.client(8);
+        let mut peer = sandbox.client(8);
         let mut bytes = Vec::new();
         for _ in 0..12 {
             bytes.extend(bytes_of(&peer.number(&shell("sleep 1000 & sleep 1000"))));
@@ -260,24 +260,24 @@ fn commands_that_are_just_starting_end_too() {
         }
     }
     wait_until("nothing runs", || watcher.report()["slots"]["running"] == 0);
-    space.wait_until_idle(watcher.pid);
+    sandbox.wait_until_idle(watcher.pid);
 }
 
 /// The end of one client is nothing to another, even to another connection of the same build.
 #[test]
 fn others_are_not_affected() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     let session = new_session();
-    let mut leaves = space.client_of(session, 4);
-    let mut same = space.client_of(session, 4);
-    let mut other = space.client(4);
-    let gate = space.close_gate("gate");
+    let mut leaves = sandbox.client_of(session, 4);
+    let mut same = sandbox.client_of(session, 4);
+    let mut other = sandbox.client(4);
+    let gate = sandbox.close_gate("gate");
     let order = shell(&format!("{}; echo kept", gate.script));
     leaves.submit(&order);
     let ids = [same.submit(&order), other.submit(&order)];
-    wait_until("all run", || space.status()["slots"]["running"] == 3);
+    wait_until("all run", || sandbox.status()["slots"]["running"] == 3);
     drop(leaves);
-    wait_until("one is gone", || space.status()["slots"]["running"] == 2);
+    wait_until("one is gone", || sandbox.status()["slots"]["running"] == 2);
     gate.open();
     assert_eq!(same.finish(ids[0]).text(), "kept\n");
     assert_eq!(other.finish(ids[1]).text(), "kept\n");
@@ -286,13 +286,13 @@ fn others_are_not_affected() {
 /// A client that vanishes while it does not read takes its commands along like any other.
 #[test]
 fn a_deaf_client_takes_its_commands_along() {
-    let space = TestSpace::without_parking();
-    let mut other = space.client(1);
+    let sandbox = Sandbox::without_parking();
+    let mut other = sandbox.client(1);
     let engine = other.pid;
     other.run(&shell(":")).text();
     let before = process::descriptors(engine);
-    let mut peer = space.client(2);
-    let notes = [0, 1].map(|i| space.name(&format!("deaf{i}")));
+    let mut peer = sandbox.client(2);
+    let notes = [0, 1].map(|i| sandbox.name(&format!("deaf{i}")));
     // In one write: soon nothing more is read from it.
     let mut bytes = Vec::new();
     for note in &notes {
@@ -315,9 +315,9 @@ fn a_deaf_client_takes_its_commands_along() {
 /// Ten thousand waiting commands vanish with their client, and others are served.
 #[test]
 fn a_long_queue_vanishes() {
-    let space = TestSpace::started();
-    let mut other = space.client(1);
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut other = sandbox.client(1);
+    let mut peer = sandbox.client(1);
     peer.submit(&shell("sleep 1000"));
     let mut bytes = Vec::new();
     for _ in 0..10_000 {
@@ -334,10 +334,10 @@ fn a_long_queue_vanishes() {
 /// A crowd of clients that order, cancel, read, do not read, and vanish as it comes, leaves nothing behind.
 #[test]
 fn a_crowd_leaves_nothing_behind() {
-    let space = TestSpace::without_parking();
-    let mut watcher = space.greeter();
+    let sandbox = Sandbox::without_parking();
+    let mut watcher = sandbox.greeter();
     let (engine, guardian) = (watcher.pid, process::parent(watcher.pid));
-    space.client(1).run(&shell(":")).text();
+    sandbox.client(1).run(&shell(":")).text();
     wait_until("that client is gone", || {
         watcher.report()["sessions"].as_array().unwrap().is_empty()
     });
@@ -367,7 +367,7 @@ fn a_crowd_leaves_nothing_behind() {
     for _ in 0..600 {
         if crowd.len() < 3 || (crowd.len() < 12 && below(8) == 0) {
             let jobs = 1 + below(5) as u32;
-            crowd.push((space.client_of(sessions[below(3)], jobs), 0));
+            crowd.push((sandbox.client_of(sessions[below(3)], jobs), 0));
             continue;
         }
         let number = below(crowd.len());
@@ -393,13 +393,13 @@ fn a_crowd_leaves_nothing_behind() {
     });
     wait_until("all is closed", || process::descriptors(engine) == before);
     wait_until("no process is left", || {
-        space
+        sandbox
             .processes()
             .iter()
             .all(|(pid, _)| [engine, guardian].contains(pid))
     });
     assert_eq!(watcher.report()["totals"]["malformed"], 0);
-    assert_eq!(space.client(4).run(&shell("echo served")).text(), "served\n");
+    assert_eq!(sandbox.client(4).run(&shell("echo served")).text(), "served\n");
 }
 
 // ---- cancel
@@ -411,11 +411,11 @@ fn cancel(peer: &mut Peer, id: u32) {
 /// A command that waits is cancelled without ever starting.
 #[test]
 fn a_waiting_command_is_cancelled() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let gate = space.close_gate("gate");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let gate = sandbox.close_gate("gate");
     let first = peer.submit(&shell(&gate.script));
-    let touched = space.path("touched");
+    let touched = sandbox.path("touched");
     let second = peer.submit(&shell(&format!("touch {}", touched.display())));
     let third = peer.submit(&shell("echo third"));
     cancel(&mut peer, second);
@@ -432,9 +432,9 @@ fn a_waiting_command_is_cancelled() {
 /// A command that runs is cancelled with its children; what it printed until then is told, and its number is free again.
 #[test]
 fn a_running_command_is_cancelled() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let (leader, child) = (space.name("leader"), space.name("child"));
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     let script = format!("sleep 1000 & echo $! > {child}; echo begun; wait");
     // The note comes after the output was written.
     let id = peer.submit(&shell(&format!("{script} & {}", noting(&leader, "wait; sleep 1000"))));
@@ -460,8 +460,8 @@ fn a_running_command_is_cancelled() {
 /// A command that is cancelled as soon as it was sent is told as cancelled, or as ended before that; nothing is left of it.
 #[test]
 fn a_command_is_cancelled_at_once() {
-    let space = TestSpace::started();
-    let mut peer = space.client(2);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(2);
     for round in 0..50 {
         let order = shell("sleep 1000");
         let mut bytes = bytes_of(&peer.number(&order));
@@ -470,15 +470,15 @@ fn a_command_is_cancelled_at_once() {
         peer.write(&bytes);
         assert_eq!(peer.finish(round).outcome.verdict, Verdict::Cancelled);
     }
-    space.wait_until_idle(peer.pid);
+    sandbox.wait_until_idle(peer.pid);
 }
 
 /// A command whose background child holds the pipe is cancelled with that child.
 #[test]
 fn a_background_child_is_cancelled() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let (leader, child) = (space.name("leader"), space.name("child"));
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let (leader, child) = (sandbox.name("leader"), sandbox.name("child"));
     let id = peer.submit(&shell(&noting(
         &leader,
         &format!("echo said; sleep 1000 & echo $! > {child}"),
@@ -496,9 +496,9 @@ fn a_background_child_is_cancelled() {
 /// A command that ignores being cancelled is killed after its time, and told as cancelled.
 #[test]
 fn a_stubborn_command_is_cancelled() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let leader = space.name("leader");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let leader = sandbox.name("leader");
     let id = peer.submit(&shell(&format!(
         "trap '' TERM; {}",
         noting(&leader, "while :; do sleep 1000; done")
@@ -517,9 +517,9 @@ fn a_stubborn_command_is_cancelled() {
 /// An outcome of a cancelled command does not wait for somebody who left its group and holds its pipe.
 #[test]
 fn an_escaped_child_does_not_delay_a_cancelled_command() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
-    let escaped = space.name("escaped");
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
+    let escaped = sandbox.name("escaped");
     let script = format!("setsid sh -c '{}' & wait", noting(&escaped, "exec sleep 1000"));
     let id = peer.submit(&shell(&script));
     let pid = process::number_in(Path::new(&escaped));
@@ -535,8 +535,8 @@ fn an_escaped_child_does_not_delay_a_cancelled_command() {
 /// To cancel what never was, or is over, changes nothing.
 #[test]
 fn cancelling_nothing_is_nothing() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     cancel(&mut peer, 77);
     let id = peer.submit(&shell("echo done"));
     assert_eq!(peer.finish(id).text(), "done\n");
@@ -548,8 +548,8 @@ fn cancelling_nothing_is_nothing() {
 /// A command that was cancelled and has a time-out is told once, for the reason that came first.
 #[test]
 fn the_first_reason_counts() {
-    let space = TestSpace::started();
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::started();
+    let mut peer = sandbox.client(1);
     let order = shell("trap '' TERM; while :; do sleep 1000; done").timeout(Duration::from_millis(300));
     let id = peer.submit(&order.clone().stdio([Stdio::Null; 3]));
     cancel(&mut peer, id);

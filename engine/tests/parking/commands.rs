@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use crate::support::order::{command, Order};
 use crate::support::peer::{hello, Peer};
 use crate::support::probes::{build, eager, park, parked_runs, probe, run_parked, told};
-use crate::support::sandbox::{new_session, TestSpace};
+use crate::support::sandbox::{new_session, Sandbox};
 use crate::support::stand_in::StandIn;
 use wafengine::wire::Stdio;
 
 /// The same program with two engines: one has it parked, one spawns it.
 struct Pair {
-    parking: TestSpace,
-    plain: TestSpace,
+    parking: Sandbox,
+    plain: Sandbox,
     path: PathBuf,
 }
 
@@ -28,7 +28,7 @@ impl Pair {
         let path = probe(&parking, "probe", "");
         Pair {
             parking,
-            plain: TestSpace::without_parking(),
+            plain: Sandbox::without_parking(),
             path,
         }
     }
@@ -44,8 +44,8 @@ impl Pair {
     /// Clients that differ from this test by what they do before they start.
     fn stand_ins(&self, prepare: Prepare) -> [(StandIn, Peer); 2] {
         park(&mut self.parking.client(1), &self.path);
-        [&self.parking, &self.plain].map(|space| {
-            let (stand_in, mut peer) = StandIn::start(space, prepare);
+        [&self.parking, &self.plain].map(|sandbox| {
+            let (stand_in, mut peer) = StandIn::start(sandbox, prepare);
             peer.welcome(&hello(new_session(), 1));
             peer.define(1, ["A=1"]);
             (stand_in, peer)
@@ -321,14 +321,14 @@ fn libc_works() {
 /// A program that is at a fixed address, or resolves its symbols late, parks as well as any.
 #[test]
 fn every_way_of_linking_parks() {
-    let space = eager();
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let mut peer = sandbox.client(1);
     for (name, flags) in [
         ("fixed", &["-no-pie"][..]),
         ("late", &["-Wl,-z,lazy"]),
         ("old", &["-Wl,--hash-style=sysv"]),
     ] {
-        let path = build(&space, name, "", flags);
+        let path = build(&sandbox, name, "", flags);
         park(&mut peer, &path);
         let text = run_parked(&mut peer, &path, &told(&path, &["threads"])).text();
         has(&text, "sum 4000 robust 130");

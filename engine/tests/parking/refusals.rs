@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::support::order::command;
 use crate::support::peer::{hello, Peer};
 use crate::support::probes::{build, eager, entry, judge, park, parked_process, parked_runs, probe, run_parked, told};
-use crate::support::sandbox::{install, new_session, wait_until, TestSpace};
+use crate::support::sandbox::{install, new_session, wait_until, Sandbox};
 use crate::support::stand_in::StandIn;
 
 /// A program is refused with these words, and its commands run all the same.
@@ -24,9 +24,9 @@ fn refused(peer: &mut Peer, path: &Path, words: &str) {
 
 #[track_caller]
 fn refused_with(before: &str, words: &str) {
-    let space = eager();
-    let path = probe(&space, "probe", before);
-    refused(&mut space.client(1), &path, words);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", before);
+    refused(&mut sandbox.client(1), &path, words);
 }
 
 /// How many commands were spawned for this reason.
@@ -38,76 +38,76 @@ fn spawned(peer: &mut Peer, reason: &str) -> u64 {
 
 #[test]
 fn a_static_program_is_refused() {
-    let space = eager();
-    let path = build(&space, "probe", "", &["-static"]);
-    refused(&mut space.client(1), &path, "it is linked statically");
+    let sandbox = eager();
+    let path = build(&sandbox, "probe", "", &["-static"]);
+    refused(&mut sandbox.client(1), &path, "it is linked statically");
 }
 
 #[test]
 fn a_static_program_anywhere_in_memory_is_refused() {
-    let space = eager();
-    let path = build(&space, "probe", "", &["-static-pie"]);
-    let (state, words) = judge(&mut space.client(1), &told(&path, &["--version"]), &path);
+    let sandbox = eager();
+    let path = build(&sandbox, "probe", "", &["-static-pie"]);
+    let (state, words) = judge(&mut sandbox.client(1), &told(&path, &["--version"]), &path);
     assert_eq!((state.as_str(), words.as_str()), ("refused", "it is linked statically"));
 }
 
 #[test]
 fn a_script_is_refused() {
-    let space = eager();
-    fs::write(space.path("text"), "#!/bin/sh\necho probe 1\n").unwrap();
-    let path = space.path("script");
-    install(&space.path("text"), &path);
-    refused(&mut space.client(1), &path.canonicalize().unwrap(), "it is a script");
+    let sandbox = eager();
+    fs::write(sandbox.path("text"), "#!/bin/sh\necho probe 1\n").unwrap();
+    let path = sandbox.path("script");
+    install(&sandbox.path("text"), &path);
+    refused(&mut sandbox.client(1), &path.canonicalize().unwrap(), "it is a script");
 }
 
 #[test]
 fn another_users_rights_are_refused() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
-    refused(&mut space.client(1), &path, "it runs with another user's rights");
+    refused(&mut sandbox.client(1), &path, "it runs with another user's rights");
 }
 
 #[test]
 fn capabilities_are_refused() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
     let set = Command::new("setcap").arg("cap_net_raw=ep").arg(&path).status();
     if !set.is_ok_and(|status| status.success()) {
         // Not for users, nor on every file system.
         return;
     }
-    refused(&mut space.client(1), &path, "it runs with capabilities of its own");
+    refused(&mut sandbox.client(1), &path, "it runs with capabilities of its own");
 }
 
 #[test]
 fn programs_from_nowhere_are_refused() {
-    let mut space = TestSpace::new();
-    space.use_runtime("run");
-    let path = probe(&space, "probe", "");
-    let start = space.wafd(&["start"]).env("WAFD_PARK_AFTER", "1").status().unwrap();
+    let mut sandbox = Sandbox::new();
+    sandbox.use_runtime("run");
+    let path = probe(&sandbox, "probe", "");
+    let start = sandbox.wafd(&["start"]).env("WAFD_PARK_AFTER", "1").status().unwrap();
     assert!(start.success());
     let words = "it is neither a known compiler nor an installed program";
-    refused(&mut space.client(1), &path, words);
+    refused(&mut sandbox.client(1), &path, words);
 }
 
 /// A long time of checks that each run a program of their own neither fills the engine nor drives out what is parked.
 #[test]
 fn programs_that_were_used_once_are_forgotten() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
+    let mut peer = sandbox.client(1);
     park(&mut peer, &path);
     let parked = parked_process(&mut peer, &path);
-    fs::write(space.path("text"), "#!/bin/sh\nexit 0\n").unwrap();
-    let folder = space.path("");
+    fs::write(sandbox.path("text"), "#!/bin/sh\nexit 0\n").unwrap();
+    let folder = sandbox.path("");
     let copies = Command::new("sh")
         .args(["-c", "for n in $(seq 600); do install -m 755 text copy-$n; done"])
         .current_dir(&folder)
         .status();
     assert!(copies.unwrap().success());
     for n in 1..=600 {
-        peer.run(&command(&[&space.name(&format!("copy-{n}"))])).ended(0);
+        peer.run(&command(&[&sandbox.name(&format!("copy-{n}"))])).ended(0);
     }
     let known = peer.report()["parking"]["programs_known"].as_u64().unwrap();
     assert!((1..600).contains(&known), "{known}");
@@ -175,9 +175,9 @@ fn unset_variables_are_refused() {
 /// A constructor may run a child, which has ended before main.
 #[test]
 fn a_child_before_main_does_no_harm() {
-    let space = eager();
-    let path = probe(&space, "probe", "if (!fork()) _exit(0)");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "if (!fork()) _exit(0)");
+    let mut peer = sandbox.client(1);
     let (state, words) = judge(&mut peer, &told(&path, &["--version"]), &path);
     assert!(state == "refused" || state == "parked", "{words}");
     assert_eq!(peer.run(&told(&path, &["--version"])).text(), "probe 1\n");
@@ -187,20 +187,20 @@ fn a_child_before_main_does_no_harm() {
 /// A crash belongs to commands, not to the engine.
 #[test]
 fn a_crash_before_main_is_refused() {
-    let space = eager();
-    let path = probe(&space, "probe", "if (getenv(\"WAFPARK\")) abort()");
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "if (getenv(\"WAFPARK\")) abort()");
     let words = "the library that parks cannot be loaded into it";
-    refused(&mut space.client(1), &path, words);
-    let path = probe(&space, "exits", "if (getenv(\"WAFPARK\")) _exit(0)");
-    refused(&mut space.client(1), &path, words);
+    refused(&mut sandbox.client(1), &path, words);
+    let path = probe(&sandbox, "exits", "if (getenv(\"WAFPARK\")) _exit(0)");
+    refused(&mut sandbox.client(1), &path, words);
 }
 
 /// A program that never comes to its main holds up nobody.
 #[test]
 fn a_program_that_hangs_is_refused() {
-    let space = eager();
-    let hangs = probe(&space, "hangs", "if (getenv(\"WAFPARK\")) for (;;) pause()");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let hangs = probe(&sandbox, "hangs", "if (getenv(\"WAFPARK\")) for (;;) pause()");
+    let mut peer = sandbox.client(1);
     assert_eq!(peer.run(&told(&hangs, &["--version"])).text(), "probe 1\n");
     assert_eq!(peer.run(&told(&hangs, &["--version"])).text(), "probe 1\n");
     refused(&mut peer, &hangs, "it does not come to its main");
@@ -209,17 +209,17 @@ fn a_program_that_hangs_is_refused() {
 /// A program that tells something else in each run, for instance that it is parked, is not to be trusted.
 #[test]
 fn other_output_is_refused() {
-    let space = eager();
-    let path = probe(&space, "probe", "if (getenv(\"WAFPARK\")) puts(\"parked\")");
-    refused(&mut space.client(1), &path, "parked, its output differ");
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "if (getenv(\"WAFPARK\")) puts(\"parked\")");
+    refused(&mut sandbox.client(1), &path, "parked, its output differ");
 }
 
 /// What is slower when it is parked is refused, and tried again when it was started many times more.
 #[test]
 fn a_small_gain_is_refused_for_some_time() {
-    let space = TestSpace::with(&[("WAFD_PARK", "yes"), ("WAFD_PARK_AFTER", "1")]);
-    let mut peer = space.client(1);
-    let slow = space.path("slow");
+    let sandbox = Sandbox::with(&[("WAFD_PARK", "yes"), ("WAFD_PARK_AFTER", "1")]);
+    let mut peer = sandbox.client(1);
+    let slow = sandbox.path("slow");
     fs::write(&slow, "").unwrap();
     let text = format!(
         "static int parked; parked = !!getenv(\"WAFPARK\"); \
@@ -227,7 +227,7 @@ fn a_small_gain_is_refused_for_some_time() {
          atexit(burn); char *p = malloc(6 << 20); memset(p, 1, 6 << 20); __asm__ volatile(\"\" :: \"r\"(p) : \"memory\")",
         slow.display()
     );
-    let path = probe(&space, "probe", &text);
+    let path = probe(&sandbox, "probe", &text);
     let version = told(&path, &["--version"]);
     let (state, words) = judge(&mut peer, &version, &path);
     assert_eq!(state, "refused", "{words}");
@@ -244,8 +244,8 @@ fn a_small_gain_is_refused_for_some_time() {
 /// What was proved right is parked whatever it saves, when that is wished.
 #[test]
 fn a_small_gain_may_be_enough() {
-    let space = eager();
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let mut peer = sandbox.client(1);
     park(&mut peer, &Path::new("/usr/bin/true").canonicalize().unwrap());
 }
 
@@ -254,9 +254,9 @@ fn a_small_gain_may_be_enough() {
 /// A library that a client wants loaded is loaded: its command is spawned.
 #[test]
 fn clients_libraries_are_loaded() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
+    let mut peer = sandbox.client(1);
     park(&mut peer, &path);
     let before = parked_runs(&mut peer, &path);
     for entry in ["LD_PRELOAD=libm.so.6", "LD_AUDIT=/nothing.so", "LD_DEBUG=libs"] {
@@ -271,10 +271,10 @@ fn clients_libraries_are_loaded() {
 /// A client without address randomisation has its commands spawned.
 #[test]
 fn another_personality_is_spawned() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
-    park(&mut space.client(1), &path);
-    let Ok((_stand_in, mut peer)) = StandIn::run(&space, &["setarch", "-R", "sh"], || Ok(())) else {
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
+    park(&mut sandbox.client(1), &path);
+    let Ok((_stand_in, mut peer)) = StandIn::run(&sandbox, &["setarch", "-R", "sh"], || Ok(())) else {
         return; // forbidden here, as in many containers
     };
     peer.welcome(&hello(new_session(), 1));
@@ -287,9 +287,9 @@ fn another_personality_is_spawned() {
 /// A command line that does not fit is spawned, and the parked program goes on.
 #[test]
 fn long_command_lines_run() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
+    let mut peer = sandbox.client(1);
     park(&mut peer, &path);
     let long = "x".repeat(100_000);
     let mut longest = vec!["count"];
@@ -319,9 +319,9 @@ fn long_command_lines_run() {
 
 #[test]
 fn parking_can_be_turned_off() {
-    let space = TestSpace::with(&[("WAFD_PARK", "no"), ("WAFD_PARK_AFTER", "1")]);
-    let path = probe(&space, "probe", "");
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::with(&[("WAFD_PARK", "no"), ("WAFD_PARK_AFTER", "1")]);
+    let path = probe(&sandbox, "probe", "");
+    let mut peer = sandbox.client(1);
     assert_eq!(peer.run(&told(&path, &["--version"])).text(), "probe 1\n");
     assert_eq!(peer.report()["parking"]["on"], false);
     assert_eq!(entry(&mut peer, &path), serde_json::Value::Null);
@@ -330,9 +330,9 @@ fn parking_can_be_turned_off() {
 /// A program is tried when it was seen so often, and not before.
 #[test]
 fn programs_are_counted_first() {
-    let space = TestSpace::with(&[("WAFD_PARK_AFTER", "3")]);
-    let path = probe(&space, "probe", "");
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::with(&[("WAFD_PARK_AFTER", "3")]);
+    let path = probe(&sandbox, "probe", "");
+    let mut peer = sandbox.client(1);
     for _ in 0..2 {
         peer.run(&told(&path, &["--version"]));
     }
@@ -345,10 +345,12 @@ fn programs_are_counted_first() {
 /// Memory is bounded: of three that take 6 MiB each, two are parked in 14, those that were used last.
 #[test]
 fn least_used_programs_go_first() {
-    let space = TestSpace::with(&[("WAFD_PARK_AFTER", "1"), ("WAFD_PARK_MEMORY", "14")]);
-    let mut peer = space.client(1);
+    let sandbox = Sandbox::with(&[("WAFD_PARK_AFTER", "1"), ("WAFD_PARK_MEMORY", "14")]);
+    let mut peer = sandbox.client(1);
     let heavy = "char *p = malloc(6 << 20); memset(p, 1, 6 << 20); __asm__ volatile(\"\" :: \"r\"(p) : \"memory\")";
-    let paths: Vec<PathBuf> = ["one", "two", "three"].map(|name| probe(&space, name, heavy)).to_vec();
+    let paths: Vec<PathBuf> = ["one", "two", "three"]
+        .map(|name| probe(&sandbox, name, heavy))
+        .to_vec();
     park(&mut peer, &paths[0]);
     park(&mut peer, &paths[1]);
     run_parked(&mut peer, &paths[0], &told(&paths[0], &["exit", "0"]));
@@ -360,7 +362,7 @@ fn least_used_programs_go_first() {
     assert_eq!(states, ["parked", "admitted", "parked"]);
     let report = peer.report();
     assert!(report["parking"]["memory_kib"].as_u64() <= Some(14 << 10), "{report}");
-    let giant = probe(&space, "giant", &heavy.replace("6 <<", "20 <<"));
+    let giant = probe(&sandbox, "giant", &heavy.replace("6 <<", "20 <<"));
     let (state, words) = judge(&mut peer, &told(&giant, &["--version"]), &giant);
     assert_eq!(state, "refused");
     assert!(words.starts_with("parked, it takes 2"), "{words}");
@@ -371,10 +373,10 @@ fn least_used_programs_go_first() {
 /// Another engine knows a verdict from the file, and does not try again; a changed program it tries.
 #[test]
 fn verdicts_outlive_their_engine() {
-    let space = eager();
-    let good = probe(&space, "good", "");
-    let bad = probe(&space, "bad", "getpid()");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let good = probe(&sandbox, "good", "");
+    let bad = probe(&sandbox, "bad", "getpid()");
+    let mut peer = sandbox.client(1);
     park(&mut peer, &good);
     judge(&mut peer, &told(&bad, &["--version"]), &bad);
     let words = [
@@ -382,10 +384,10 @@ fn verdicts_outlive_their_engine() {
         entry(&mut peer, &bad)["words"].clone(),
     ];
     drop(peer);
-    space.run(&["stop", "--now"]).succeeded();
-    space.wait_until_empty();
-    space.start();
-    let mut peer = space.client(1);
+    sandbox.run(&["stop", "--now"]).succeeded();
+    sandbox.wait_until_empty();
+    sandbox.start();
+    let mut peer = sandbox.client(1);
     for (path, words) in [&good, &bad].into_iter().zip(words) {
         peer.run(&told(path, &["--version"]));
         let entry = entry(&mut peer, path);
@@ -393,32 +395,32 @@ fn verdicts_outlive_their_engine() {
     }
     park(&mut peer, &good);
     drop(peer);
-    space.run(&["stop", "--now"]).succeeded();
-    space.wait_until_empty();
-    probe(&space, "bad", "");
-    space.start();
-    park(&mut space.client(1), &bad);
+    sandbox.run(&["stop", "--now"]).succeeded();
+    sandbox.wait_until_empty();
+    probe(&sandbox, "bad", "");
+    sandbox.start();
+    park(&mut sandbox.client(1), &bad);
 }
 
 /// A file of verdicts that nobody can read is no verdict.
 #[test]
 fn broken_verdicts_are_forgotten() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
-    park(&mut space.client(1), &path);
-    space.run(&["stop", "--now"]).succeeded();
-    space.wait_until_empty();
-    fs::write(space.folder().verdicts(), b"[{\"path\": 1}, nonsense").unwrap();
-    space.start();
-    park(&mut space.client(1), &path);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
+    park(&mut sandbox.client(1), &path);
+    sandbox.run(&["stop", "--now"]).succeeded();
+    sandbox.wait_until_empty();
+    fs::write(sandbox.folder().verdicts(), b"[{\"path\": 1}, nonsense").unwrap();
+    sandbox.start();
+    park(&mut sandbox.client(1), &path);
 }
 
 /// Relative names mean the program in the command's folder.
 #[test]
 fn names_mean_the_commands_folder() {
-    let space = eager();
-    let path = probe(&space, "probe", "");
-    let mut peer = space.client(1);
+    let sandbox = eager();
+    let path = probe(&sandbox, "probe", "");
+    let mut peer = sandbox.client(1);
     park(&mut peer, &path);
     let folder = path.parent().unwrap();
     let order = command(&["./probe", "exit", "6"]).cwd(folder);

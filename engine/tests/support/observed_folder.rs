@@ -16,31 +16,31 @@ use super::sandbox;
 pub const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/probes/observed.c");
 
 /// A folder to run observed commands in.
-pub struct Yard {
-    pub folder: PathBuf,
+pub struct ObservedFolder {
+    pub root: PathBuf,
     pub arena: Arena,
 }
 
-impl Drop for Yard {
+impl Drop for ObservedFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.root);
     }
 }
 
-impl Yard {
-    pub fn new() -> Yard {
+impl ObservedFolder {
+    pub fn new() -> ObservedFolder {
         let name = format!("wafpark-{}-{}", std::process::id(), sandbox::unique());
         let folder = std::env::temp_dir().canonicalize().unwrap().join(name);
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("libwafpark.so"), LIBRARY).unwrap();
-        Yard {
-            folder,
+        ObservedFolder {
+            root: folder,
             arena: Arena::new(4).unwrap(),
         }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.root.join(name)
     }
 
     pub fn write(&self, name: &str, content: &str) -> PathBuf {
@@ -58,7 +58,7 @@ impl Yard {
 
     pub fn plain(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(&self.folder).stdin(Stdio::null());
+        command.current_dir(&self.root).stdin(Stdio::null());
         // cargo sets it; what the loader looks for along it is not noted.
         command.env_remove("LD_LIBRARY_PATH");
         command

@@ -10,31 +10,31 @@ use serde_json::Value;
 
 use super::order::{self, Order};
 use super::peer::{Finished, Peer};
-use super::sandbox::{install, wait_until, TestSpace};
+use super::sandbox::{install, wait_until, Sandbox};
 
 const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/probes/parked.c");
 
 /// An engine that tries a program when it sees it for the first time.
-pub fn eager() -> TestSpace {
-    TestSpace::with(&[("WAFD_PARK_AFTER", "1")])
+pub fn eager() -> Sandbox {
+    Sandbox::with(&[("WAFD_PARK_AFTER", "1")])
 }
 
 /// Compiles the probe: with `before`, C statements, at the end of its constructor.
 #[track_caller]
-pub fn probe(space: &TestSpace, name: &str, before: &str) -> PathBuf {
-    build(space, name, before, &[])
+pub fn probe(sandbox: &Sandbox, name: &str, before: &str) -> PathBuf {
+    build(sandbox, name, before, &[])
 }
 
 #[track_caller]
-pub fn build(space: &TestSpace, name: &str, before: &str, flags: &[&str]) -> PathBuf {
-    let fresh = space.path(format!("{name}.fresh"));
+pub fn build(sandbox: &Sandbox, name: &str, before: &str, flags: &[&str]) -> PathBuf {
+    let fresh = sandbox.path(format!("{name}.fresh"));
     let mut cc = Command::new("cc");
     cc.args(["-O1", "-w", "-pthread", PROBE, "-o"]).arg(&fresh).args(flags);
     if !before.is_empty() {
         cc.arg(format!("-DBEFORE={before}"));
     }
     assert!(cc.args(["-ldl"]).status().unwrap().success(), "cc {name}");
-    let path = space.path(name);
+    let path = sandbox.path(name);
     install(&fresh, &path);
     fs::remove_file(fresh).unwrap();
     path.canonicalize().unwrap()

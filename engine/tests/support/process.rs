@@ -11,6 +11,19 @@ pub fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
+/// Stops a process, and waits until it stands: a signal is noted at first, and what goes on until one of its threads sees
+/// that can still answer.
+#[track_caller]
+pub fn stop(pid: i32) {
+    kill(pid, libc::SIGSTOP);
+    wait_until(&format!("process {pid} is stopped"), || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a process").flatten();
+        threads
+            .filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok())
+            .all(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+    });
+}
+
 /// To a whole process group, as a terminal does it.
 pub fn kill_group(leader: i32, signal: i32) {
     assert!(leader > 1, "no group of ours");

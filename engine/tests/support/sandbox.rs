@@ -18,7 +18,7 @@ use super::{order, process};
 use wafengine::files::folder::{Folder, ENGINE};
 
 /// How long anything may take before it counts as never.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -78,7 +78,8 @@ impl From<Output> for Said {
     }
 }
 
-pub struct TestSpace {
+/// The folders, and what is started in them.
+pub struct Sandbox {
     /// What is removed in the end.
     base: PathBuf,
     /// The runtime folder.
@@ -89,15 +90,15 @@ pub struct TestSpace {
     variables: Vec<(&'static str, String)>,
 }
 
-impl TestSpace {
+impl Sandbox {
     /// An empty runtime folder, and no engine yet.
-    pub fn new() -> TestSpace {
+    pub fn new() -> Sandbox {
         let base = std::env::temp_dir().join(format!("wt{}-{}", std::process::id(), unique()));
         let runtime = base.join("run");
         let mut builder = DirBuilder::new();
         builder.mode(0o700).create(&base).unwrap();
         builder.create(&runtime).unwrap();
-        TestSpace {
+        Sandbox {
             base,
             runtime,
             program: env!("CARGO_BIN_EXE_wafd").into(),
@@ -106,33 +107,33 @@ impl TestSpace {
     }
 
     /// One with an engine.
-    pub fn started() -> TestSpace {
-        let space = TestSpace::new();
-        space.start();
-        space
+    pub fn started() -> Sandbox {
+        let sandbox = Sandbox::new();
+        sandbox.start();
+        sandbox
     }
 
     /// One with an engine that parks nothing, for tests that count its descriptors or children.
-    pub fn without_parking() -> TestSpace {
-        TestSpace::with(&[("WAFD_PARK", "no")])
+    pub fn without_parking() -> Sandbox {
+        Sandbox::with(&[("WAFD_PARK", "no")])
     }
 
     /// One with an engine that finds these variables, and parks what a test has made, whatever that saves.
-    pub fn with(variables: &[(&'static str, &str)]) -> TestSpace {
-        TestSpace::with_runtime("run", variables)
+    pub fn with(variables: &[(&'static str, &str)]) -> Sandbox {
+        Sandbox::with_runtime("run", variables)
     }
 
     /// The same with another name of the runtime folder.
-    pub fn with_runtime(name: &str, variables: &[(&'static str, &str)]) -> TestSpace {
-        let mut space = TestSpace::new();
-        space.use_runtime(name);
-        let folders = ("WAFD_PARK_FOLDERS", space.base.to_str().unwrap());
+    pub fn with_runtime(name: &str, variables: &[(&'static str, &str)]) -> Sandbox {
+        let mut sandbox = Sandbox::new();
+        sandbox.use_runtime(name);
+        let folders = ("WAFD_PARK_FOLDERS", sandbox.base.to_str().unwrap());
         let variables = [("WAFD_PARK", "proved"), folders]
             .into_iter()
             .chain(variables.iter().copied());
-        space.variables = variables.map(|(name, value)| (name, value.to_owned())).collect();
-        space.start();
-        space
+        sandbox.variables = variables.map(|(name, value)| (name, value.to_owned())).collect();
+        sandbox.start();
+        sandbox
     }
 
     /// Uses a copy of the program, which the test may then replace.
@@ -143,12 +144,12 @@ impl TestSpace {
         &self.program
     }
 
-    /// Has the runtime folder elsewhere below the space.
+    /// Has the runtime folder elsewhere below the sandbox.
     pub fn use_runtime(&mut self, name: impl AsRef<Path>) {
         self.runtime = self.base.join(name);
     }
 
-    /// A path in the space, outside the runtime folder.
+    /// A path in the sandbox, outside the runtime folder.
     pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
         self.base.join(name)
     }
@@ -175,7 +176,7 @@ impl TestSpace {
         Folder::at(&self.runtime)
     }
 
-    /// `wafd`, or a program that starts it, in this space.
+    /// `wafd`, or a program that starts it, in this sandbox.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command
@@ -263,7 +264,7 @@ impl TestSpace {
         vec![b"PATH=/usr/local/bin:/usr/bin:/bin".to_vec(), mark]
     }
 
-    /// The processes that were started in this space and live, with their command lines.
+    /// The processes that were started in this sandbox and live, with their command lines.
     pub fn processes(&self) -> Vec<(i32, String)> {
         process::with_environment("WAFD_RUNTIME_DIR", self.runtime.as_os_str().as_bytes())
     }
@@ -307,10 +308,10 @@ impl TestSpace {
     }
 }
 
-impl Drop for TestSpace {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         let _ = self.wafd(&["stop", "--now"]).stderr(Stdio::null()).status();
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + DEADLINE;
         let mut left = self.processes();
         while !left.is_empty() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -380,11 +381,10 @@ pub fn end_of(mut child: Child) -> Said {
     let deadline = Instant::now() + DEADLINE;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
+            let line = process::command_line(child.id() as i32);
             let _ = child.kill();
-            panic!(
-                "a program did not end: {:?}",
-                Said::from(child.wait_with_output().unwrap())
-            );
+            let said = Said::from(child.wait_with_output().unwrap());
+            panic!("a program did not end: {line}: {said:?}");
         }
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -33,7 +33,7 @@ pub const WRITES: Mode = Mode {
 };
 
 /// A folder with files, and what a command does in it.
-pub struct Scene {
+pub struct ScriptedCommand {
     pub root: PathBuf,
     pub world: World,
     pub policy: Policy,
@@ -46,7 +46,7 @@ pub struct Scene {
     pub started: Stamp,
 }
 
-impl Drop for Scene {
+impl Drop for ScriptedCommand {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -56,14 +56,14 @@ pub fn bytes(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
 
-impl Scene {
-    pub fn new(policy: Policy) -> Scene {
+impl ScriptedCommand {
+    pub fn new(policy: Policy) -> ScriptedCommand {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let root = std::env::temp_dir().canonicalize().unwrap();
-        let root = root.join(format!("scene-{}-{number}", std::process::id()));
+        let root = root.join(format!("scripted-command-{}-{number}", std::process::id()));
         fs::create_dir(&root).unwrap();
-        Scene {
+        ScriptedCommand {
             folder: root.display().to_string(),
             root,
             world: World::new(Room::default()),
@@ -77,7 +77,7 @@ impl Scene {
         }
     }
 
-    pub fn with(self, name: &str, text: &str) -> Scene {
+    pub fn with(self, name: &str, text: &str) -> ScriptedCommand {
         self.put(name, text);
         self
     }
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     /// The command begins, in a later tick of the clock than all that was done before.
-    pub fn begins(mut self) -> Scene {
+    pub fn begins(mut self) -> ScriptedCommand {
         next_tick();
         self.started = Stamp::now();
         let what = What::Begin {
@@ -110,7 +110,7 @@ impl Scene {
         }
     }
 
-    pub fn does(mut self, what: What, error: i32) -> Scene {
+    pub fn does(mut self, what: What, error: i32) -> ScriptedCommand {
         let (process, error) = (1, error as u16);
         self.accesses.push(Access {
             process,
@@ -121,25 +121,25 @@ impl Scene {
         self
     }
 
-    pub fn opens(self, path: &str, mode: Mode, error: i32) -> Scene {
+    pub fn opens(self, path: &str, mode: Mode, error: i32) -> ScriptedCommand {
         let path = bytes(path);
         self.does(What::Open { path, mode }, error)
     }
 
-    pub fn reads(self, path: &str) -> Scene {
+    pub fn reads(self, path: &str) -> ScriptedCommand {
         self.opens(path, READS, 0)
     }
 
-    pub fn misses(self, path: &str) -> Scene {
+    pub fn misses(self, path: &str) -> ScriptedCommand {
         self.opens(path, READS, libc::ENOENT)
     }
 
-    pub fn writes(self, path: &str) -> Scene {
+    pub fn writes(self, path: &str) -> ScriptedCommand {
         self.put(path, "result");
         self.opens(path, WRITES, 0)
     }
 
-    pub fn declares(mut self, outputs: &[&str]) -> Scene {
+    pub fn declares(mut self, outputs: &[&str]) -> ScriptedCommand {
         self.outputs = Some(outputs.iter().map(|path| bytes(path)).collect());
         self
     }

@@ -18,7 +18,7 @@ use rustix::net::{
 
 use super::peer::Peer;
 use super::process;
-use super::sandbox::TestSpace;
+use super::sandbox::Sandbox;
 
 pub struct StandIn {
     child: Child,
@@ -29,19 +29,19 @@ pub struct StandIn {
 impl StandIn {
     /// A shell that does `prepare` before it connects, as a child may between `fork` and `exec`.
     pub fn start(
-        space: &TestSpace,
+        sandbox: &Sandbox,
         prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
     ) -> (StandIn, Peer) {
-        StandIn::run(space, &["sh"], prepare).expect("a stand-in")
+        StandIn::run(sandbox, &["sh"], prepare).expect("a stand-in")
     }
 
     /// Any program that ends up as a shell in the same process; an error if the shell does not answer.
     pub fn run(
-        space: &TestSpace,
+        sandbox: &Sandbox,
         program: &[&str],
         mut prepare: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
     ) -> io::Result<(StandIn, Peer)> {
-        let address = SocketAddrUnix::new(space.socket())?;
+        let address = SocketAddrUnix::new(sandbox.socket())?;
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new(program[0]);
         command.args(&program[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());

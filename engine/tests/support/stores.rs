@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Blob, Compression, Settings, Store};
 
-use super::sandbox::{wait_until, TestSpace};
+use super::sandbox::{wait_until, Sandbox};
 
 pub const ANY_SIZE: Settings = Settings {
     max_size: u64::MAX,
@@ -91,15 +91,15 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-pub fn index(space: &TestSpace) -> PathBuf {
-    space.path("cache/store-2/index")
+pub fn index(sandbox: &Sandbox) -> PathBuf {
+    sandbox.path("cache/store-2/index")
 }
 
 /// Those that hold blobs, alone or many.
-pub fn blobs(space: &TestSpace) -> Vec<PathBuf> {
-    [files(&space.path("cache/store-2/blobs")), volumes(space)].concat()
+pub fn blobs(sandbox: &Sandbox) -> Vec<PathBuf> {
+    [files(&sandbox.path("cache/store-2/blobs")), volumes(sandbox)].concat()
 }
 
-pub fn volumes(space: &TestSpace) -> Vec<PathBuf> {
-    files(&space.path("cache/store-2/volumes"))
+pub fn volumes(sandbox: &Sandbox) -> Vec<PathBuf> {
+    files(&sandbox.path("cache/store-2/volumes"))
 }

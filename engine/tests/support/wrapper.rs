@@ -2,24 +2,24 @@
 
 use std::process::Command;
 
-use super::sandbox::TestSpace;
+use super::sandbox::Sandbox;
 use wafengine::settings::Key;
 
 pub const WAFCC: &str = env!("CARGO_BIN_EXE_wafcc");
 
 /// `wafcc`, without arguments yet.
-pub fn wafcc(space: &TestSpace) -> Command {
-    clean(space.command(WAFCC), space)
+pub fn wafcc(sandbox: &Sandbox) -> Command {
+    clean(sandbox.command(WAFCC), sandbox)
 }
 
 /// A command that finds no settings but those that the test makes.
-pub fn clean(mut command: Command, space: &TestSpace) -> Command {
+pub fn clean(mut command: Command, sandbox: &Sandbox) -> Command {
     for key in Key::all() {
         command.env_remove(key.variable());
     }
     for variable in ["WAFCC_CONFIGPATH", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(variable);
     }
-    command.env("HOME", space.path("home"));
+    command.env("HOME", sandbox.path("home"));
     command
 }

@@ -4,37 +4,37 @@ use std::fs;
 use std::os::unix::fs::chown;
 use std::process::Command;
 
-use crate::support::sandbox::{is_root, run, Said, TestSpace};
+use crate::support::sandbox::{is_root, run, Said, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
 const WAFD: &str = env!("CARGO_BIN_EXE_wafd");
 
 /// A line of a shell within a limit of `prlimit`, as another user if one is named: root has no limit of processes.
-fn say(space: &TestSpace, user: Option<u32>, limit: &str, line: &str) -> Said {
+fn say(sandbox: &Sandbox, user: Option<u32>, limit: &str, line: &str) -> Said {
     let mut command = match user {
-        None => space.command("prlimit"),
+        None => sandbox.command("prlimit"),
         Some(user) => {
-            let mut command = space.command("setpriv");
+            let mut command = sandbox.command("setpriv");
             let user = user.to_string();
             command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "prlimit"]);
             command
         }
     };
-    command = wrapper::clean(command, space);
+    command = wrapper::clean(command, sandbox);
     command.args([limit, "sh", "-c", line]);
-    run(command.current_dir(space.path("work")).env("WAFD_PATIENCE", "5"))
+    run(command.current_dir(sandbox.path("work")).env("WAFD_PATIENCE", "5"))
 }
 
-fn prepare(space: &TestSpace, user: Option<u32>) {
+fn prepare(sandbox: &Sandbox, user: Option<u32>) {
     for name in ["work", "home"] {
-        fs::create_dir(space.path(name)).unwrap();
+        fs::create_dir(sandbox.path(name)).unwrap();
     }
-    fs::write(space.path("work/a.c"), "int f(void) { return 1; }\n").unwrap();
+    fs::write(sandbox.path("work/a.c"), "int f(void) { return 1; }\n").unwrap();
     for path in [
-        space.path(""),
-        space.path("work"),
-        space.path("home"),
-        space.runtime().into(),
+        sandbox.path(""),
+        sandbox.path("work"),
+        sandbox.path("home"),
+        sandbox.runtime().into(),
     ] {
         chown(path, user, user).unwrap();
     }
@@ -43,28 +43,28 @@ fn prepare(space: &TestSpace, user: Option<u32>) {
 /// Each compile within the limit makes what it makes without us, again and again; what the engine's status is then.
 #[track_caller]
 fn compiles_within(user: Option<u32>, limit: &str) -> Said {
-    let space = TestSpace::new();
-    prepare(&space, user);
+    let sandbox = Sandbox::new();
+    prepare(&sandbox, user);
     let made = || {
-        let made = fs::read(space.path("work/a.o"));
-        let _ = fs::remove_file(space.path("work/a.o"));
+        let made = fs::read(sandbox.path("work/a.o"));
+        let _ = fs::remove_file(sandbox.path("work/a.o"));
         made.unwrap_or_default()
     };
     let line = "gcc -c a.c -o a.o";
-    let plain = say(&space, user, limit, line);
+    let plain = say(&sandbox, user, limit, line);
     let object = made();
     for _ in 0..4 {
-        let said = say(&space, user, limit, &format!("'{WAFCC}' {line}"));
+        let said = say(&sandbox, user, limit, &format!("'{WAFCC}' {line}"));
         assert_eq!(said.status, plain.status, "{limit}: {said:?}, and without us {plain:?}");
         assert_eq!(made(), object, "{limit}");
     }
     let status = say(
-        &space,
+        &sandbox,
         user,
         "--core=0",
         &format!("'{WAFD}' status --json; '{WAFD}' stop --now 2>&1"),
     );
-    space.wait_until_empty();
+    sandbox.wait_until_empty();
     status
 }
 

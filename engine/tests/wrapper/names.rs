@@ -3,76 +3,76 @@
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 
-use crate::support::sandbox::{self, install, run, Said, TestSpace};
+use crate::support::sandbox::{self, install, run, Said, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
-fn say(space: &TestSpace, args: &[&str], path: &str) -> Said {
-    let mut command = wrapper::wafcc(space);
-    run(command.args(args).env("PATH", path).current_dir(space.path("")))
+fn say(sandbox: &Sandbox, args: &[&str], path: &str) -> Said {
+    let mut command = wrapper::wafcc(sandbox);
+    run(command.args(args).env("PATH", path).current_dir(sandbox.path("")))
 }
 
-fn script(space: &TestSpace, name: &str, text: &str) {
-    fs::write(space.path("text"), text).unwrap();
-    install(&space.path("text"), &space.path(name));
+fn script(sandbox: &Sandbox, name: &str, text: &str) {
+    fs::write(sandbox.path("text"), text).unwrap();
+    install(&sandbox.path("text"), &sandbox.path(name));
 }
 
-fn count(space: &TestSpace) -> u64 {
-    space.status()["totals"]["succeeded"].as_u64().unwrap()
+fn count(sandbox: &Sandbox) -> u64 {
+    sandbox.status()["totals"]["succeeded"].as_u64().unwrap()
 }
 
 /// Two launchers that have met, however they are called, are one.
 #[test]
 fn a_launcher_before_a_launcher_is_one() {
-    let space = TestSpace::started();
-    let links = space.path("links");
+    let sandbox = Sandbox::started();
+    let links = sandbox.path("links");
     fs::create_dir(&links).unwrap();
     symlink(WAFCC, links.join("wafcc")).unwrap();
     symlink(WAFCC, links.join("gcc")).unwrap();
     let path = format!("{}:/usr/bin:/bin", links.display());
-    fs::write(space.path("a.c"), "int f(void) { return 1; }\n").unwrap();
+    fs::write(sandbox.path("a.c"), "int f(void) { return 1; }\n").unwrap();
     for (round, before) in [&["wafcc"][..], &[WAFCC], &["wafcc", WAFCC, "wafcc"], &[]]
         .into_iter()
         .enumerate()
     {
         let output = format!("{round}.o");
         let args = [before, &["gcc", "-c", "a.c", "-o", &output]].concat();
-        say(&space, &args, &path).succeeded();
-        assert!(space.path(&output).exists());
+        say(&sandbox, &args, &path).succeeded();
+        assert!(sandbox.path(&output).exists());
     }
-    assert_eq!(count(&space), 4, "each ran in the engine, once");
-    let said = say(&space, &["wafcc", "--version"], &path).succeeded();
+    assert_eq!(count(&sandbox), 4, "each ran in the engine, once");
+    let said = say(&sandbox, &["wafcc", "--version"], &path).succeeded();
     assert!(said.starts_with("wafcc "), "{said}");
 }
 
 /// A script that is called like the compiler and calls the wrapper runs within one slot, also where there is but one.
 #[test]
 fn a_script_that_calls_the_wrapper_does_not_wait_for_itself() {
-    let space = TestSpace::new();
+    let sandbox = Sandbox::new();
     script(
-        &space,
+        &sandbox,
         "gcc",
         &format!("#!/bin/sh\nexec '{WAFCC}' /usr/bin/gcc \"$@\"\n"),
     );
-    fs::write(space.path("a.c"), "int f(void) { return 1; }\n").unwrap();
-    let mut bound = wrapper::clean(space.command("taskset"), &space);
+    fs::write(sandbox.path("a.c"), "int f(void) { return 1; }\n").unwrap();
+    let mut bound = wrapper::clean(sandbox.command("taskset"), &sandbox);
     bound
         .args(["-c", "0", WAFCC, "./gcc", "-c", "a.c"])
-        .current_dir(space.path(""));
+        .current_dir(sandbox.path(""));
     run(&mut bound).succeeded();
-    assert!(space.path("a.o").exists());
+    assert!(sandbox.path("a.o").exists());
 }
 
 /// Each way in which a program cannot be run gives what `env` gives for it, which is the shell's, with one line that names it.
 #[test]
 fn a_program_that_cannot_be_run_has_the_shells_status() {
-    let space = TestSpace::started();
-    fs::create_dir(space.path("folder")).unwrap();
-    fs::create_dir(space.path("empty")).unwrap();
-    fs::write(space.path("plain"), "text\n").unwrap();
-    script(&space, "lost", "#!/no/such/interpreter\n");
-    script(&space, "broken", "\u{7f}ELF\n");
-    symlink("nowhere", space.path("dangling")).unwrap();
-    let here = space.name("");
+    let sandbox = Sandbox::started();
+    fs::create_dir(sandbox.path("folder")).unwrap();
+    fs::create_dir(sandbox.path("empty")).unwrap();
+    fs::write(sandbox.path("plain"), "text\n").unwrap();
+    script(&sandbox, "lost", "#!/no/such/interpreter\n");
+    script(&sandbox, "broken", "\u{7f}ELF\n");
+    symlink("nowhere", sandbox.path("dangling")).unwrap();
+    let here = sandbox.name("");
     let here = here.trim_end_matches('/');
     for name in [
         "./folder",
@@ -87,9 +87,9 @@ fn a_program_that_cannot_be_run_has_the_shells_status() {
         "lost",
     ] {
         let path = format!("{here}:/usr/bin:/bin");
-        let mut plain = space.command("env");
+        let mut plain = sandbox.command("env");
         plain.args([name, "argument"]).env("PATH", &path).current_dir(here);
-        let (expected, said) = (run(&mut plain), say(&space, &[name, "argument"], &path));
+        let (expected, said) = (run(&mut plain), say(&sandbox, &[name, "argument"], &path));
         assert_eq!(said.status, expected.status, "{name}: {said:?}, and env: {expected:?}");
         assert_eq!(said.stderr.lines().count(), 1, "{name}: {said:?}");
         assert!(said.stderr.contains(name), "{name}: {said:?}");
@@ -99,30 +99,30 @@ fn a_program_that_cannot_be_run_has_the_shells_status() {
 /// A script without a first line that names an interpreter is the shell's.
 #[test]
 fn a_script_without_an_interpreter_runs() {
-    let space = TestSpace::started();
-    script(&space, "tool", "echo $1 from ${0##*/}\n");
-    let path = format!("{}:/usr/bin:/bin", space.name(""));
+    let sandbox = Sandbox::started();
+    script(&sandbox, "tool", "echo $1 from ${0##*/}\n");
+    let path = format!("{}:/usr/bin:/bin", sandbox.name(""));
     for name in ["./tool", "tool"] {
-        assert_eq!(say(&space, &[name, "word"], &path).succeeded(), "word from tool\n");
+        assert_eq!(say(&sandbox, &[name, "word"], &path).succeeded(), "word from tool\n");
     }
 }
 
 /// A folder of `PATH` that cannot be looked into, or holds something of that name that cannot be run, is passed over.
 #[test]
 fn what_cannot_be_run_in_front_is_passed_over() {
-    let space = TestSpace::started();
+    let sandbox = Sandbox::started();
     for folder in ["a", "b", "c"] {
-        fs::create_dir(space.path(folder)).unwrap();
+        fs::create_dir(sandbox.path(folder)).unwrap();
     }
-    fs::write(space.path("a/tool"), "text").unwrap();
-    fs::create_dir(space.path("b/tool")).unwrap();
-    script(&space, "c/tool", "#!/bin/sh\necho found\n");
-    let [a, b, c] = ["a", "b", "c"].map(|name| space.name(name));
+    fs::write(sandbox.path("a/tool"), "text").unwrap();
+    fs::create_dir(sandbox.path("b/tool")).unwrap();
+    script(&sandbox, "c/tool", "#!/bin/sh\necho found\n");
+    let [a, b, c] = ["a", "b", "c"].map(|name| sandbox.name(name));
     let path = format!("{a}:{b}:/no/such/folder:{a}/tool:{c}:/usr/bin:/bin");
-    assert_eq!(say(&space, &["tool"], &path).succeeded(), "found\n");
+    assert_eq!(say(&sandbox, &["tool"], &path).succeeded(), "found\n");
     fs::set_permissions(&c, fs::Permissions::from_mode(0o000)).unwrap();
     if !sandbox::is_root() {
-        assert_eq!(say(&space, &["tool"], &path).status, Some(126));
+        assert_eq!(say(&sandbox, &["tool"], &path).status, Some(126));
     }
     fs::set_permissions(&c, fs::Permissions::from_mode(0o755)).unwrap();
 }

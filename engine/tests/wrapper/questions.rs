@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::thread::JoinHandle;
 
-use crate::support::sandbox::{run, Said, TestSpace};
+use crate::support::sandbox::{run, Said, Sandbox};
 use crate::support::wrapper;
 use wafengine::bytes::frame::Inbox;
 use wafengine::report::explanation::Explanation;
@@ -13,8 +13,8 @@ use wafengine::report::statistics::Statistics;
 use wafengine::wire::{Reply, Request, FRAME_CAP};
 
 /// Serves one client: greets it, answers its question, and tells what that was.
-fn serve(space: &TestSpace, answer: Answer) -> JoinHandle<Option<Question>> {
-    let listener = UnixListener::bind(space.socket()).unwrap();
+fn serve(sandbox: &Sandbox, answer: Answer) -> JoinHandle<Option<Question>> {
+    let listener = UnixListener::bind(sandbox.socket()).unwrap();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let (mut inbox, mut chunk) = (Inbox::new(FRAME_CAP), [0; 4096]);
@@ -52,12 +52,12 @@ fn welcome() -> Reply {
 /// What `wafcc` with these options said to this answer, and what it had asked for.
 #[track_caller]
 fn put(args: &[&str], answer: Answer) -> (question::Request, Said) {
-    let space = TestSpace::new();
-    let asked = serve(&space, answer);
-    let said = run(wrapper::wafcc(&space).args(args).current_dir("/usr"));
+    let sandbox = Sandbox::new();
+    let asked = serve(&sandbox, answer);
+    let said = run(wrapper::wafcc(&sandbox).args(args).current_dir("/usr"));
     let question = asked.join().unwrap().expect("a question");
-    assert_eq!(question.store, space.path("home/.cache/wafcc"));
-    std::fs::remove_file(space.socket()).unwrap();
+    assert_eq!(question.store, sandbox.path("home/.cache/wafcc"));
+    std::fs::remove_file(sandbox.socket()).unwrap();
     (question.request, said)
 }
 
@@ -143,8 +143,8 @@ fn a_refusal_is_told() {
 /// The real engine answers, and goes on to serve.
 #[test]
 fn a_real_engine_answers() {
-    let space = TestSpace::new();
-    let said = run(wrapper::wafcc(&space).args(["--clear", "--show-stats"]));
+    let sandbox = Sandbox::new();
+    let said = run(wrapper::wafcc(&sandbox).args(["--clear", "--show-stats"]));
     assert!(said.succeeded().contains("Cacheable calls:"));
-    space.serves();
+    sandbox.serves();
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::sandbox::{run, Said, TestSpace};
+use crate::support::sandbox::{run, Said, Sandbox};
 use crate::support::wrapper::{self, WAFCC};
 
 /// What wrapper and engine ask of the system, or would on another machine, as `strace -f` shows it.
@@ -111,9 +111,9 @@ const CALLS: &[(&str, libc::c_long)] = &[
 ];
 
 /// The launcher, which is compiled once for a test.
-fn make_launcher(space: &TestSpace) -> Option<PathBuf> {
+fn make_launcher(sandbox: &Sandbox) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probes/refuse.c");
-    let launcher = space.path("refuse");
+    let launcher = sandbox.path("refuse");
     let mut compile = Command::new("cc");
     run(compile
         .args(["-O1", "-Wall", "-Wextra", "-o"])
@@ -129,8 +129,8 @@ fn make_launcher(space: &TestSpace) -> Option<PathBuf> {
 }
 
 /// What came of a compile, and what it has made.
-fn compile(space: &TestSpace, launcher: &Path, call: libc::c_long, error: i32, wrapper: &[&str]) -> (Said, Vec<u8>) {
-    let mut command = wrapper::clean(space.command(launcher), space);
+fn compile(sandbox: &Sandbox, launcher: &Path, call: libc::c_long, error: i32, wrapper: &[&str]) -> (Said, Vec<u8>) {
+    let mut command = wrapper::clean(sandbox.command(launcher), sandbox);
     command
         .args([&call.to_string(), &error.to_string()])
         .args(wrapper)
@@ -138,28 +138,28 @@ fn compile(space: &TestSpace, launcher: &Path, call: libc::c_long, error: i32, w
         .env("WAFD_PATIENCE", "2")
         // An engine that nobody can reach cannot be told to leave.
         .env("WAFD_IDLE", "1")
-        .current_dir(space.path(""));
+        .current_dir(sandbox.path(""));
     let said = run(&mut command);
-    let made = fs::read(space.path("a.o")).unwrap_or_default();
-    let _ = fs::remove_file(space.path("a.o"));
+    let made = fs::read(sandbox.path("a.o")).unwrap_or_default();
+    let _ = fs::remove_file(sandbox.path("a.o"));
     (said, made)
 }
 
 #[track_caller]
 fn nothing_is_lost(error: i32) {
-    let tools = TestSpace::new();
+    let tools = Sandbox::new();
     let Some(launcher) = make_launcher(&tools) else {
         return;
     };
     let mut wrong = Vec::new();
     for (name, call) in CALLS {
         println!("{name}");
-        let space = TestSpace::new();
-        fs::write(space.path("a.c"), "int f(void) { return 1; }\n").unwrap();
-        let (plain, object) = compile(&space, &launcher, *call, error, &[]);
+        let sandbox = Sandbox::new();
+        fs::write(sandbox.path("a.c"), "int f(void) { return 1; }\n").unwrap();
+        let (plain, object) = compile(&sandbox, &launcher, *call, error, &[]);
         // The first starts the engine, the second finds it, or what the first has noted.
         for round in 1..=2 {
-            let (said, made) = compile(&space, &launcher, *call, error, &[WAFCC]);
+            let (said, made) = compile(&sandbox, &launcher, *call, error, &[WAFCC]);
             if said.status != plain.status || made != object {
                 wrong.push(format!("{name}, call {round}: {said:?}; without us {:?}", plain.status));
             }
@@ -183,15 +183,15 @@ fn what_the_system_does_not_know_fails_nothing() {
 /// An engine that lives under such a filter does not serve who lives without: it leaves, and the next one serves.
 #[test]
 fn an_engine_in_a_cell_makes_room() {
-    let space = TestSpace::new();
-    let Some(launcher) = make_launcher(&space) else {
+    let sandbox = Sandbox::new();
+    let Some(launcher) = make_launcher(&sandbox) else {
         return;
     };
-    let mut start = space.command(&launcher);
+    let mut start = sandbox.command(&launcher);
     start.args([&libc::SYS_acct.to_string(), "1", env!("CARGO_BIN_EXE_wafd"), "start"]);
     run(&mut start).succeeded();
-    let confined = space.engine();
-    let mut free = wrapper::clean(space.command(WAFCC), &space);
-    run(free.args(["sh", "-c", ":"]).current_dir(space.path(""))).succeeded();
-    assert_ne!(space.engine(), confined);
+    let confined = sandbox.engine();
+    let mut free = wrapper::clean(sandbox.command(WAFCC), &sandbox);
+    run(free.args(["sh", "-c", ":"]).current_dir(sandbox.path(""))).succeeded();
+    assert_ne!(sandbox.engine(), confined);
 }

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use crate::support::order::shell;
-use crate::support::sandbox::{run, wait_until, Said, TestSpace};
+use crate::support::sandbox::{run, wait_until, Said, Sandbox};
 use crate::support::wrapper;
 use serde_json::Value;
 use wafengine::wire::{Caching, Reply, Request, Verdict};
 
 /// A folder with a store, whose name a test may choose.
 struct Project {
-    space: TestSpace,
+    sandbox: Sandbox,
     store: PathBuf,
 }
 
@@ -25,16 +25,16 @@ impl Project {
     }
 
     fn with_store(name: &[u8]) -> Project {
-        let space = TestSpace::new();
-        let store = space.path(OsStr::from_bytes(name));
-        fs::write(space.path("a.c"), "int a;\n").unwrap();
-        fs::write(space.path("b.c"), "int b;\n").unwrap();
-        Project { space, store }
+        let sandbox = Sandbox::new();
+        let store = sandbox.path(OsStr::from_bytes(name));
+        fs::write(sandbox.path("a.c"), "int a;\n").unwrap();
+        fs::write(sandbox.path("b.c"), "int b;\n").unwrap();
+        Project { sandbox, store }
     }
 
     fn wafcc(&self, line: &str) -> Command {
-        let mut command = wrapper::wafcc(&self.space);
-        command.env("WAFCC_DIR", &self.store).current_dir(self.space.path(""));
+        let mut command = wrapper::wafcc(&self.sandbox);
+        command.env("WAFCC_DIR", &self.store).current_dir(self.sandbox.path(""));
         command.args(line.split_whitespace());
         command
     }
@@ -71,7 +71,7 @@ impl Drop for Project {
 #[test]
 fn a_command_that_is_not_cached_is_explained() {
     let project = Project::new();
-    fs::write(project.space.path("a.c"), "int main(void) { return 0; }\n").unwrap();
+    fs::write(project.sandbox.path("a.c"), "int main(void) { return 0; }\n").unwrap();
     project.store("gcc -c a.c -o a.o");
     assert!(project.say("--explain a.o").succeeded().contains("a.o: hit"));
     project.say("gcc a.c -o a.o").succeeded();
@@ -106,7 +106,10 @@ fn all_that_was_asked_for_is_told() {
 fn an_output_that_was_written_since_is_told_as_such() {
     let project = Project::new();
     project.store("gcc -c a.c");
-    let object = fs::File::options().write(true).open(project.space.path("a.o")).unwrap();
+    let object = fs::File::options()
+        .write(true)
+        .open(project.sandbox.path("a.o"))
+        .unwrap();
     object
         .set_modified(SystemTime::now() + Duration::from_secs(3600))
         .unwrap();
@@ -118,9 +121,9 @@ fn an_output_that_was_written_since_is_told_as_such() {
 #[test]
 fn what_is_cached_anew_is_replaced() {
     let project = Project::new();
-    fs::write(project.space.path("a.c"), "#include \"a.h\"\n").unwrap();
+    fs::write(project.sandbox.path("a.c"), "#include \"a.h\"\n").unwrap();
     for text in ["int a;\n", "int b;\n"] {
-        fs::write(project.space.path("a.h"), text).unwrap();
+        fs::write(project.sandbox.path("a.h"), text).unwrap();
         project.store("gcc -c a.c");
     }
     assert_eq!(project.count("entries"), 2);
@@ -130,7 +133,7 @@ fn what_is_cached_anew_is_replaced() {
         assert_eq!(before, 2);
     }
     wait_until("it is replaced", || project.count("entries") == 2);
-    fs::write(project.space.path("a.h"), "int a;\n").unwrap();
+    fs::write(project.sandbox.path("a.h"), "int a;\n").unwrap();
     project.store("gcc -c a.c");
     assert_eq!(project.count("entries"), 2);
 }
@@ -139,9 +142,9 @@ fn what_is_cached_anew_is_replaced() {
 #[test]
 fn what_is_ended_is_counted() {
     let project = Project::new();
-    let mut start = wrapper::clean(project.space.wafd(&["start"]), &project.space);
+    let mut start = wrapper::clean(project.sandbox.wafd(&["start"]), &project.sandbox);
     run(start.env("WAFCC_DIR", &project.store)).succeeded();
-    let mut peer = project.space.client(2);
+    let mut peer = project.sandbox.client(2);
     peer.send(&Request::Caching(Caching {
         store: project.store.as_os_str().as_bytes().to_vec(),
         ..Caching::default()
@@ -159,7 +162,7 @@ fn what_is_ended_is_counted() {
     }
     assert!(told.ends_with("not stored: it took too long, and was ended"), "{told}");
     wait_until("it is counted", || {
-        let mut watcher = project.space.greeter();
+        let mut watcher = project.sandbox.greeter();
         watcher.report()["cache"]["statistics"]["not_stored"]["took too long"] == 1
     });
 }
@@ -181,7 +184,7 @@ fn a_store_need_not_be_utf_8() {
     project.say("--clear").succeeded();
     assert_eq!(project.count("entries"), 0);
     let runtime = run(&mut project.wafcc("--get-config runtime_dir")).succeeded();
-    let mut status = project.space.wafd(&["status", "--json"]);
+    let mut status = project.sandbox.wafd(&["status", "--json"]);
     let told = run(status.env("WAFD_RUNTIME_DIR", runtime.trim_end())).succeeded();
     let told: Value = serde_json::from_str(&told).unwrap();
     assert!(
@@ -207,7 +210,7 @@ fn names_of_files_need_not_be_utf_8() {
     };
     let compile = |number: u8| {
         let (source, object) = line(number);
-        fs::write(project.space.path(OsStr::from_bytes(&source)), "int x;\n").unwrap();
+        fs::write(project.sandbox.path(OsStr::from_bytes(&source)), "int x;\n").unwrap();
         let mut command = project.wafcc("gcc -c");
         command
             .arg(OsStr::from_bytes(&source))
@@ -240,7 +243,7 @@ fn names_of_files_need_not_be_utf_8() {
 #[test]
 fn default_access_control_lists_hold() {
     let project = Project::new();
-    let folder = project.space.path("listed");
+    let folder = project.sandbox.path("listed");
     fs::create_dir(&folder).unwrap();
     let listed = Command::new("setfacl")
         .args(["-d", "-m", "u:nobody:rwx,g::rw,o::---"])
@@ -262,7 +265,7 @@ fn default_access_control_lists_hold() {
     for umask in ["022", "077", "002"] {
         let shell = |line: &str| {
             let line = format!("umask {umask}; {line}");
-            let mut command = wrapper::clean(project.space.command("sh"), &project.space);
+            let mut command = wrapper::clean(project.sandbox.command("sh"), &project.sandbox);
             command.env("WAFCC_DIR", &project.store).current_dir(&folder);
             run(command.args(["-c", &line])).succeeded();
         };

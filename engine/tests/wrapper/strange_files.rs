@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::sandbox::{self, run, wait_until, TestSpace};
+use crate::support::sandbox::{self, run, wait_until, Sandbox};
 use crate::support::wrapper;
 
 const KINDS: [&str; 4] = ["fifo", "socket", "folder", "link"];
@@ -17,7 +17,7 @@ fn put(kind: &str, path: &Path) {
         "fifo" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
         // Its name is all that is needed of it, and a long one does not fit into an address.
         "socket" => {
-            let short = std::env::temp_dir().join(format!("ws{}", sandbox::unique() + std::process::id()));
+            let short = std::env::temp_dir().join(format!("ws{}-{}", std::process::id(), sandbox::unique()));
             drop(UnixListener::bind(&short).unwrap());
             fs::rename(short, path).unwrap();
         }
@@ -43,46 +43,46 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[track_caller]
-fn compiles(space: &TestSpace, what: &str) {
-    let mut command = wrapper::wafcc(space);
+fn compiles(sandbox: &Sandbox, what: &str) {
+    let mut command = wrapper::wafcc(sandbox);
     command
         .args(["gcc", "-g", "-c", "a.c", "-o", "a.o"])
-        .current_dir(space.path(""));
+        .current_dir(sandbox.path(""));
     let said = run(&mut command);
     assert_eq!(said.status, Some(0), "{what}: {said:?}");
-    assert!(fs::remove_file(space.path("a.o")).is_ok(), "{what}");
+    assert!(fs::remove_file(sandbox.path("a.o")).is_ok(), "{what}");
 }
 
-fn hits(space: &TestSpace) -> u64 {
-    let said = run(wrapper::wafcc(space).args(["--show-stats", "--json"])).succeeded();
+fn hits(sandbox: &Sandbox) -> u64 {
+    let said = run(wrapper::wafcc(sandbox).args(["--show-stats", "--json"])).succeeded();
     let statistics: serde_json::Value = serde_json::from_str(&said).unwrap();
     statistics["hits"].as_u64().unwrap()
 }
 
-fn filled() -> TestSpace {
-    let space = TestSpace::new();
+fn filled() -> Sandbox {
+    let sandbox = Sandbox::new();
     // Large enough for a file of its own.
     let lines: String = (0..300)
         .map(|i| format!("int f{i}(int x) {{ return x + {i}; }}\n"))
         .collect();
-    fs::write(space.path("a.c"), lines).unwrap();
+    fs::write(sandbox.path("a.c"), lines).unwrap();
     wait_until("it is a hit", || {
-        compiles(&space, "a plain compile");
-        hits(&space) > 0
+        compiles(&sandbox, "a plain compile");
+        hits(&sandbox) > 0
     });
-    space.run(&["stop"]).succeeded();
-    space.wait_until_empty();
-    space
+    sandbox.run(&["stop"]).succeeded();
+    sandbox.wait_until_empty();
+    sandbox
 }
 
 /// Whatever file of the store is something else, before the engine starts or while it runs, a compile ends well.
 #[test]
 fn strange_files_of_the_store_are_a_miss() {
-    let space = filled();
-    let store = space.path("home/.cache/wafcc");
+    let sandbox = filled();
+    let store = sandbox.path("home/.cache/wafcc");
     let files = files_in(&store);
     assert!(files.len() > 2, "{files:?}");
-    let kept = space.path("kept");
+    let kept = sandbox.path("kept");
     for (number, file) in files.iter().enumerate() {
         let kind = KINDS[number % KINDS.len()];
         let name = file.display();
@@ -91,16 +91,16 @@ fn strange_files_of_the_store_are_a_miss() {
         }
         fs::copy(file, &kept).unwrap();
         put(kind, file);
-        compiles(&space, &format!("{name} is a {kind}"));
-        let _ = space.run(&["stop"]);
-        space.wait_until_empty();
+        compiles(&sandbox, &format!("{name} is a {kind}"));
+        let _ = sandbox.run(&["stop"]);
+        sandbox.wait_until_empty();
         remove(file);
         fs::copy(&kept, file).unwrap();
-        compiles(&space, &format!("{name} was a {kind}"));
+        compiles(&sandbox, &format!("{name} was a {kind}"));
         put("fifo", file);
-        compiles(&space, &format!("{name} became a fifo"));
-        let _ = space.run(&["stop"]);
-        space.wait_until_empty();
+        compiles(&sandbox, &format!("{name} became a fifo"));
+        let _ = sandbox.run(&["stop"]);
+        sandbox.wait_until_empty();
         remove(file);
         fs::copy(&kept, file).unwrap();
     }
@@ -109,20 +109,20 @@ fn strange_files_of_the_store_are_a_miss() {
 /// The same of the files in the engine's folder, and of the settings.
 #[test]
 fn strange_files_of_the_engine_hold_up_nothing() {
-    let space = filled();
-    let mut files = files_in(space.runtime());
-    files.extend(["tcp", "trouble", "verdicts"].map(|ending| space.file(ending)));
-    files.push(space.path("home/.config/wafcc/wafcc.conf"));
-    files.push(space.path("home/.cache/wafcc/wafcc.conf"));
-    fs::create_dir_all(space.path("home/.config/wafcc")).unwrap();
+    let sandbox = filled();
+    let mut files = files_in(sandbox.runtime());
+    files.extend(["tcp", "trouble", "verdicts"].map(|ending| sandbox.file(ending)));
+    files.push(sandbox.path("home/.config/wafcc/wafcc.conf"));
+    files.push(sandbox.path("home/.cache/wafcc/wafcc.conf"));
+    fs::create_dir_all(sandbox.path("home/.config/wafcc")).unwrap();
     for file in files {
         for kind in KINDS {
             remove(&file);
             put(kind, &file);
-            compiles(&space, &format!("{} is a {kind}", file.display()));
+            compiles(&sandbox, &format!("{} is a {kind}", file.display()));
             remove(&file);
-            let _ = space.run(&["stop"]);
-            space.wait_until_empty();
+            let _ = sandbox.run(&["stop"]);
+            sandbox.wait_until_empty();
         }
     }
 }
