@@ -36,8 +36,6 @@ Other sizes, compilers and contenders: utils/bench.py --help
 
 FUZZING = 3  # seconds for each decoder
 THOROUGH = ("fuzz", "pypy")  # steps that are left for --all and for CI
-# so many tests of a step may pass only when they are run again, by themselves: a shared machine can be busy for long
-SECOND_CHANCES = 3
 
 # tests whose work is done by the engine's programs, compilers or benchmarks: one interpreter is enough to ask them
 NATIVE = (
@@ -130,8 +128,6 @@ class Check:
 		self.build = os.path.join(root, "build")
 		self.bootstrap = self.load_bootstrap()
 		self.environ = dict(os.environ)
-		self.doubted = []
-		"""What has passed only when it was run again."""
 
 	@staticmethod
 	def names():
@@ -153,8 +149,6 @@ class Check:
 		for name, result in results.items():
 			if result:
 				Logs.warn("%s: %s", name, result)
-		for test in self.doubted:
-			Logs.warn("it failed, and passed when it was run again by itself; mend it: %s", test)
 		if any(x.startswith("failed") for x in results.values()):
 			ctx.fatal("check failed")
 		Logs.info("check: %d steps passed", sum(not x for x in results.values()))
@@ -207,12 +201,7 @@ class Check:
 	def step_cargo_test(self):
 		"""Tests wait more than they compute, and cargo starts their programs one by one: here some run at once."""
 		programs = self.build_programs(["test", "--locked", "--no-run"])
-		commands = {source: [path] for path, source in programs.items()}
-		failed = self.run_programs(commands, os.cpu_count() + 1)
-		if 0 < len(failed) <= SECOND_CHANCES:
-			Logs.info("---- failed, and run again: %s", " ".join(failed))
-			again, failed = failed, self.run_programs({source: commands[source] for source in failed}, 1)
-			self.doubted += [source for source in again if source not in failed]
+		failed = self.run_programs({source: [path] for path, source in programs.items()}, os.cpu_count() + 1)
 		if failed:
 			raise Failed("tests of the engine: %s" % " ".join(failed))
 
@@ -231,7 +220,6 @@ class Check:
 			corpus = os.path.join(self.build, "fuzz", os.path.basename(path))
 			os.makedirs(corpus, exist_ok=True)
 			commands[source] = [path, *limits, "-artifact_prefix=%s-" % corpus, corpus]
-		# what has been found once need not be found again: there is no second chance here
 		failed = self.run_programs(commands, os.cpu_count())
 		if failed:
 			raise Failed("what broke a decoder is in %s: %s" % (os.path.join("build", "fuzz"), " ".join(failed)))
@@ -377,25 +365,9 @@ class Check:
 		if not pattern and not self.is_thorough():
 			pattern = ["-m", "not thorough"]
 		workers = str(os.cpu_count() + 1)  # tests wait a quarter of their time
-		at_once = ["-n", workers, "--dist", "worksteal", "--durations=30", "--cache-clear", "-rs"]
+		at_once = ["-n", workers, "--dist", "worksteal", "--durations=30", "-rs"]
 		pytest = [python, "-m", "pytest", "-o", "cache_dir=build/pytest-check"]
-		try:
-			self.call([*pytest, *at_once, *options, *pattern])
-		except Failed:
-			failed = self.list_failed_tests()
-			if not 0 < len(failed) <= SECOND_CHANCES:
-				raise
-			Logs.info("---- failed, and run again: %s", " ".join(failed))
-			self.call([*pytest, "--last-failed"])
-			self.doubted += failed
-
-	def list_failed_tests(self):
-		"""Those of the last run; none where that ended for another reason."""
-		try:
-			with open(os.path.join(self.build, "pytest-check", "v", "cache", "lastfailed"), encoding="utf-8") as file:
-				return sorted(json.load(file))
-		except FileNotFoundError:
-			return []
+		self.call([*pytest, *at_once, *options, *pattern])
 
 	def fetch_waf(self, python):
 		"""The folder with the source distribution of Waf, which holds its tests and demos; PyPI's wheel does not."""

@@ -11,7 +11,7 @@
 //! only the command is observed. With `"how": "traced"` the second witness observes the command, and no other tracer can. With
 //! `"how": "plain"` the command is not observed. Each byte of a path is one character: paths need not be UTF-8.
 
-#[path = "../tests/yard/exceptions.rs"]
+#[path = "../tests/support/exceptions.rs"]
 mod exceptions;
 
 use std::collections::HashMap;

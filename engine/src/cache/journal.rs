@@ -317,13 +317,13 @@ pub fn plain(path: &Path) -> String {
 mod tests {
     use super::*;
 
-    struct Yard(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Yard {
-        fn new(name: &str) -> Yard {
+    impl TestFolder {
+        fn new(name: &str) -> TestFolder {
             let path = std::env::temp_dir().join(format!("journal-{}-{name}", std::process::id()));
             fs::create_dir_all(&path).unwrap();
-            Yard(path)
+            TestFolder(path)
         }
 
         fn open(&self) -> Journal {
@@ -331,7 +331,7 @@ mod tests {
         }
     }
 
-    impl Drop for Yard {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -352,13 +352,13 @@ mod tests {
 
     #[test]
     fn it_outlives_its_engine() {
-        let yard = Yard::new("outlives");
-        let first = yard.open();
+        let folder = TestFolder::new("outlives");
+        let first = folder.open();
         (0..12).chain([3]).for_each(|number| first.note(told(number)));
         first.note_difference("files: gcc");
         assert_eq!(numbers(&first), [3, 11, 10, 9, 8, 7, 6, 5, 4, 2]);
         first.flush();
-        let second = yard.open();
+        let second = folder.open();
         assert_eq!(numbers(&second), numbers(&first));
         assert_eq!(second.differences(), ["files: gcc"]);
         second.note(told(1));
@@ -372,13 +372,13 @@ mod tests {
         assert_eq!(second.differences(), ["files: gcc", "again"]);
         second.forget_differences();
         second.flush();
-        assert_eq!(yard.open().differences(), [""; 0]);
+        assert_eq!(folder.open().differences(), [""; 0]);
     }
 
     #[test]
     fn misses_are_told_though_hits_came_after_them() {
-        let yard = Yard::new("misses");
-        let journal = yard.open();
+        let folder = TestFolder::new("misses");
+        let journal = folder.open();
         let miss = |number| Explanation {
             known: "miss".to_owned(),
             ..told(number)
@@ -389,38 +389,38 @@ mod tests {
         let misses: Vec<_> = journal.misses().iter().map(|miss| miss.at).collect();
         assert_eq!(misses[..2], [5, MISSES as u64 + 1]);
         assert_eq!(misses.len(), MISSES);
-        assert!(yard.open().misses().is_empty());
+        assert!(folder.open().misses().is_empty());
     }
 
     #[test]
     fn what_is_damaged_is_forgotten_and_nothing_else() {
-        let yard = Yard::new("damaged");
-        let journal = yard.open();
+        let folder = TestFolder::new("damaged");
+        let journal = folder.open();
         (0..3).for_each(|number| journal.note(told(number)));
         journal.flush();
-        let path = yard.0.join("journal");
+        let path = folder.0.join("journal");
         let text = fs::read(&path).unwrap();
         for at in 0..text.len() {
             let mut damaged = text.clone();
             damaged[at] ^= 1;
             fs::write(&path, &damaged).unwrap();
-            let left = numbers(&yard.open());
+            let left = numbers(&folder.open());
             assert!(
                 !left.is_empty() && left.iter().all(|number| *number < 3),
                 "{at}: {left:?}"
             );
             fs::write(&path, &text[..at]).unwrap();
-            let cut = yard.open();
+            let cut = folder.open();
             cut.note(told(7));
             cut.flush();
-            assert!(numbers(&yard.open()).contains(&7), "cut at {at}");
+            assert!(numbers(&folder.open()).contains(&7), "cut at {at}");
         }
     }
 
     #[test]
     fn its_file_does_not_grow_for_ever() {
-        let yard = Yard::new("grows");
-        let journal = yard.open();
+        let folder = TestFolder::new("grows");
+        let journal = folder.open();
         let long = "x".repeat(1 << 19);
         for number in 0..20 {
             journal.note(Explanation {
@@ -429,8 +429,8 @@ mod tests {
             });
             journal.flush();
         }
-        assert!(fs::metadata(yard.0.join("journal")).unwrap().len() <= LONGEST);
-        let left = numbers(&yard.open());
+        assert!(fs::metadata(folder.0.join("journal")).unwrap().len() <= LONGEST);
+        let left = numbers(&folder.open());
         assert!(left.len() > 2 && left[0] == 19, "{left:?}");
     }
 }

@@ -286,7 +286,7 @@ mod tests {
         }
     }
 
-    struct Scene {
+    struct TestWindow {
         window: Arc<Window>,
         asked: Receiver<usize>,
         answer: Sender<Result<(), Fault>>,
@@ -294,8 +294,8 @@ mod tests {
         results: Receiver<Told>,
     }
 
-    impl Scene {
-        fn new() -> Scene {
+    impl TestWindow {
+        fn new() -> TestWindow {
             let ((tell, asked), (answer, answers)) = (channel(), channel());
             let puppet = Puppet {
                 asked: Lock::new(tell),
@@ -312,7 +312,7 @@ mod tests {
             ));
             window.start().unwrap();
             let (told, results) = channel();
-            Scene {
+            TestWindow {
                 window,
                 asked,
                 answer,
@@ -338,59 +338,55 @@ mod tests {
 
     #[test]
     fn what_gathers_while_a_worker_is_away_goes_together() {
-        let scene = Scene::new();
-        scene.ask(1);
-        assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
-        scene.ask(10);
+        let test = TestWindow::new();
+        test.ask(1);
+        assert_eq!(test.asked.recv_timeout(PATIENCE), Ok(1));
+        test.ask(10);
         for count in [8, 2] {
-            scene.answer.send(Ok(())).unwrap();
-            assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(count));
+            test.answer.send(Ok(())).unwrap();
+            assert_eq!(test.asked.recv_timeout(PATIENCE), Ok(count));
         }
-        scene.answer.send(Ok(())).unwrap();
-        assert!(scene.results(11).iter().all(Result::is_ok));
-        scene.window.close();
+        test.answer.send(Ok(())).unwrap();
+        assert!(test.results(11).iter().all(Result::is_ok));
+        test.window.close();
     }
 
     #[test]
     fn whoever_watches_releases_all_who_wait_and_a_late_answer_is_none() {
-        let scene = Scene::new();
-        scene.ask(1);
-        scene.asked.recv_timeout(PATIENCE).unwrap();
-        scene.ask(3);
+        let test = TestWindow::new();
+        test.ask(1);
+        test.asked.recv_timeout(PATIENCE).unwrap();
+        test.ask(3);
         let later = Instant::now() + PATIENCE;
-        assert!(!scene
-            .window
-            .look(Instant::now())
-            .1
-            .is_some_and(|at| at < Instant::now()));
-        scene.window.look(later);
+        assert!(!test.window.look(Instant::now()).1.is_some_and(|at| at < Instant::now()));
+        test.window.look(later);
         let silent = |result: &Told| matches!(result, Err(Fault::Silent(_)));
-        assert!(scene.results(4).iter().all(silent));
-        assert!(scene.window.why_left_alone().is_some());
-        scene.ask(1);
-        assert!(matches!(scene.results(1)[0], Err(Fault::Failed(_))), "nobody is asked");
+        assert!(test.results(4).iter().all(silent));
+        assert!(test.window.why_left_alone().is_some());
+        test.ask(1);
+        assert!(matches!(test.results(1)[0], Err(Fault::Failed(_))), "nobody is asked");
         // By then a trial is due. The worker comes back, and is the one that tries.
-        scene.answer.send(Ok(())).unwrap();
-        assert_eq!(scene.asked.recv_timeout(PATIENCE), Ok(1));
-        assert!(scene.window.why_left_alone().is_some());
-        scene.answer.send(Ok(())).unwrap();
+        test.answer.send(Ok(())).unwrap();
+        assert_eq!(test.asked.recv_timeout(PATIENCE), Ok(1));
+        assert!(test.window.why_left_alone().is_some());
+        test.answer.send(Ok(())).unwrap();
         let deadline = Instant::now() + PATIENCE;
-        while scene.window.why_left_alone().is_some() {
+        while test.window.why_left_alone().is_some() {
             assert!(Instant::now() < deadline);
             std::thread::yield_now();
         }
-        assert!(scene.results.try_recv().is_err());
-        scene.window.close();
+        assert!(test.results.try_recv().is_err());
+        test.window.close();
     }
 
     #[test]
     fn a_window_that_closes_leaves_nobody_waiting() {
-        let scene = Scene::new();
-        scene.ask(3);
-        scene.asked.recv_timeout(PATIENCE).unwrap();
-        scene.window.close();
-        assert!(scene.results(3).iter().all(Result::is_err));
-        scene.ask(1);
-        assert!(scene.results(1)[0].is_err());
+        let test = TestWindow::new();
+        test.ask(3);
+        test.asked.recv_timeout(PATIENCE).unwrap();
+        test.window.close();
+        assert!(test.results(3).iter().all(Result::is_err));
+        test.ask(1);
+        assert!(test.results(1)[0].is_err());
     }
 }

@@ -167,13 +167,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{symlink, MetadataExt};
 
-    struct Yard(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Yard {
-        fn new(name: &str) -> Yard {
+    impl TestFolder {
+        fn new(name: &str) -> TestFolder {
             let path = std::env::temp_dir().join(format!("destination-{}-{name}", std::process::id()));
             fs::create_dir_all(path.join("one/two")).unwrap();
-            Yard(fs::canonicalize(path).unwrap())
+            TestFolder(fs::canonicalize(path).unwrap())
         }
 
         fn walked(&self, path: &str, us: u32) -> Result<u64, Errno> {
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    impl Drop for Yard {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn a_walk_leads_where_the_kernel_leads() {
-        let yard = Yard::new("walk");
-        symlink("one/two", yard.0.join("near")).unwrap();
-        symlink(yard.0.join("one"), yard.0.join("far")).unwrap();
-        symlink("../near/..", yard.0.join("one/up")).unwrap();
+        let folder = TestFolder::new("walk");
+        symlink("one/two", folder.0.join("near")).unwrap();
+        symlink(folder.0.join("one"), folder.0.join("far")).unwrap();
+        symlink("../near/..", folder.0.join("one/up")).unwrap();
         for path in [
             "one",
             "one/two",
@@ -212,33 +212,33 @@ mod tests {
             "far/up",
             ".",
         ] {
-            assert_eq!(yard.walked(path, us()), Ok(yard.inode(path)), "{path}");
-            let base = open(&yard.0, FOLDER, Mode::empty()).unwrap();
+            assert_eq!(folder.walked(path, us()), Ok(folder.inode(path)), "{path}");
+            let base = open(&folder.0, FOLDER, Mode::empty()).unwrap();
             let entered = enter(base, path.as_bytes(), us()).unwrap();
-            assert_eq!(fstat(entered).unwrap().st_ino, yard.inode(path), "{path}");
+            assert_eq!(fstat(entered).unwrap().st_ino, folder.inode(path), "{path}");
         }
     }
 
     #[test]
     fn a_link_in_a_circle_ends() {
-        let yard = Yard::new("circle");
-        symlink("round", yard.0.join("round")).unwrap();
-        assert_eq!(yard.walked("round", us()), Err(Errno::LOOP));
+        let folder = TestFolder::new("circle");
+        symlink("round", folder.0.join("round")).unwrap();
+        assert_eq!(folder.walked("round", us()), Err(Errno::LOOP));
     }
 
     #[test]
     fn what_is_not_there_and_what_is_no_folder_are_errors() {
-        let yard = Yard::new("none");
-        fs::write(yard.0.join("file"), "").unwrap();
-        assert_eq!(yard.walked("missing/x", us()), Err(Errno::NOENT));
-        assert_eq!(yard.walked("file", us()), Err(Errno::NOTDIR));
+        let folder = TestFolder::new("none");
+        fs::write(folder.0.join("file"), "").unwrap();
+        assert_eq!(folder.walked("missing/x", us()), Err(Errno::NOENT));
+        assert_eq!(folder.walked("file", us()), Err(Errno::NOTDIR));
     }
 
     /// Root may give a link to somebody; else what is ours is theirs to somebody else.
     #[test]
     fn a_link_of_somebody_else_is_not_followed() {
-        let yard = Yard::new("owner");
-        let link = yard.0.join("link");
+        let folder = TestFolder::new("owner");
+        let link = folder.0.join("link");
         symlink("one", &link).unwrap();
         let other = match us() {
             0 => {
@@ -248,18 +248,18 @@ mod tests {
             }
             us => us + 1,
         };
-        assert_eq!(yard.walked("link/two", other), Err(Errno::PERM));
-        let refused = Folders::default().declared(&yard.0, &yard.0.join("link/two/x"));
+        assert_eq!(folder.walked("link/two", other), Err(Errno::PERM));
+        let refused = Folders::default().declared(&folder.0, &folder.0.join("link/two/x"));
         assert_eq!(refused.is_err(), us() == 0);
-        assert!(Folders::default().known(&yard.0.join("link/two/x")).is_ok());
+        assert!(Folders::default().known(&folder.0.join("link/two/x")).is_ok());
     }
 
     #[test]
     fn a_folder_without_a_name_is_no_destination() {
-        let yard = Yard::new("name");
+        let folder = TestFolder::new("name");
         for name in ["one/..", "one/", ""] {
             assert!(
-                Folders::default().declared(&yard.0, &yard.0.join(name)).is_err(),
+                Folders::default().declared(&folder.0, &folder.0.join(name)).is_err(),
                 "{name}"
             );
         }

@@ -226,13 +226,13 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     /// A folder that is gone at the end.
-    struct Yard(PathBuf);
+    struct TestFolder(PathBuf);
 
-    impl Yard {
-        fn new(name: &str) -> Yard {
+    impl TestFolder {
+        fn new(name: &str) -> TestFolder {
             let path = std::env::temp_dir().join(format!("restore-{}-{name}", std::process::id()));
             fs::create_dir_all(&path).unwrap();
-            Yard(path)
+            TestFolder(path)
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    impl Drop for Yard {
+    impl Drop for TestFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -275,9 +275,9 @@ mod tests {
 
     #[test]
     fn an_output_has_the_rights_of_a_fresh_file() {
-        let yard = Yard::new("rights");
+        let folder = TestFolder::new("rights");
         for (umask, is_executable, mode) in [(0o022, false, 0o644), (0o077, true, 0o700), (0, false, 0o666)] {
-            let path = yard.path(&format!("{umask:o}"));
+            let path = folder.path(&format!("{umask:o}"));
             put(&[(&path, "x")], umask, is_executable).unwrap();
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode);
         }
@@ -285,27 +285,27 @@ mod tests {
 
     #[test]
     fn what_was_there_is_replaced_and_not_written_into() {
-        let yard = Yard::new("replaced");
-        let path = yard.path("a.o");
+        let folder = TestFolder::new("replaced");
+        let path = folder.path("a.o");
         put(&[(&path, "old")], 0o022, false).unwrap();
         let old = File::open(&path).unwrap();
         put(&[(&path, "newer")], 0o022, false).unwrap();
         assert_eq!(io::read_to_string(old).unwrap(), "old");
         assert_eq!(fs::read(&path).unwrap(), b"newer");
-        assert_eq!(yard.names(), ["a.o"]);
+        assert_eq!(folder.names(), ["a.o"]);
     }
 
     #[test]
     fn what_is_unusual_stays() {
-        let yard = Yard::new("unusual");
-        let [file, link, twin, locked] = ["file", "link", "twin", "locked"].map(|name| yard.path(name));
+        let folder = TestFolder::new("unusual");
+        let [file, link, twin, locked] = ["file", "link", "twin", "locked"].map(|name| folder.path(name));
         fs::write(&file, "mine").unwrap();
         symlink(&file, &link).unwrap();
         fs::write(&locked, "mine").unwrap();
         fs::set_permissions(&locked, fs::Permissions::from_mode(0o400)).unwrap();
         fs::hard_link(&file, &twin).unwrap();
-        for path in [&link, &twin, &locked, &yard.0, Path::new("/dev/null")] {
-            let other = yard.path("other");
+        for path in [&link, &twin, &locked, &folder.0, Path::new("/dev/null")] {
+            let other = folder.path("other");
             let found = put(&[(&other, "x"), (path, "x")], 0o022, false);
             assert!(
                 matches!(&found, Err(Unrestored::Unusual(which)) if which == path),
@@ -313,14 +313,14 @@ mod tests {
             );
             assert!(!other.exists());
         }
-        assert_eq!(yard.names(), ["file", "link", "locked", "twin"]);
+        assert_eq!(folder.names(), ["file", "link", "locked", "twin"]);
         assert_eq!(fs::read(&file).unwrap(), b"mine");
     }
 
     #[test]
     fn a_link_takes_the_place_of_a_link() {
-        let yard = Yard::new("linked");
-        let [blob, path] = ["blob", "a.o"].map(|name| yard.path(name));
+        let folder = TestFolder::new("linked");
+        let [blob, path] = ["blob", "a.o"].map(|name| folder.path(name));
         fs::write(&blob, "stored").unwrap();
         let link = |name: &Path, mode: u32| {
             fs::hard_link(&blob, name)?;
@@ -342,7 +342,7 @@ mod tests {
         };
         for _ in 0..2 {
             assert_eq!(place(&link), (2, 0o440, "stored".to_owned()));
-            assert_eq!(yard.names(), ["a.o", "blob"]);
+            assert_eq!(folder.names(), ["a.o", "blob"]);
         }
         assert_eq!(place(&refuses), (1, 0o640, "written".to_owned()));
         assert_eq!(place(&link), (2, 0o440, "stored".to_owned()));
@@ -358,12 +358,12 @@ mod tests {
     /// Whatever is turned between the look and the write: the folder is the one that was looked at.
     #[test]
     fn a_link_that_comes_in_between_leads_nowhere() {
-        let yard = Yard::new("between");
-        let [named, moved, other] = ["named", "moved", "other"].map(|name| yard.path(name));
+        let folder = TestFolder::new("between");
+        let [named, moved, other] = ["named", "moved", "other"].map(|name| folder.path(name));
         fs::create_dir(&named).unwrap();
         fs::create_dir(&other).unwrap();
         let path = named.join("a.o");
-        let destination = Folders::default().declared(&yard.0, &path).unwrap();
+        let destination = Folders::default().declared(&folder.0, &path).unwrap();
         fs::rename(&named, &moved).unwrap();
         symlink(&other, &named).unwrap();
         let output = Output {
@@ -380,29 +380,29 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let yard = Yard::new("nowhere");
-        let path = yard.path("missing/a.o");
+        let folder = TestFolder::new("nowhere");
+        let path = folder.path("missing/a.o");
         assert!(matches!(put(&[(&path, "x")], 0o022, false), Err(Unrestored::Failed(which, _)) if which == path));
-        assert_eq!(yard.names(), [""; 0]);
+        assert_eq!(folder.names(), [""; 0]);
     }
 
     /// What was there is replaced as a whole, and nothing else is left.
     #[test]
     fn an_output_changes_places_with_the_one_before() {
-        let yard = Yard::new("exchange");
-        let path = yard.path("out");
+        let folder = TestFolder::new("exchange");
+        let path = folder.path("out");
         put(&[(&path, "old")], 0o022, false).unwrap();
         let before = fs::metadata(&path).unwrap().ino();
         put(&[(&path, "new")], 0o022, false).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_ne!(fs::metadata(&path).unwrap().ino(), before);
-        assert_eq!(yard.names(), ["out"]);
+        assert_eq!(folder.names(), ["out"]);
     }
 
     #[test]
     fn what_is_there_already_is_as_if_written_now() {
-        let yard = Yard::new("fresh");
-        let path = yard.path("out");
+        let folder = TestFolder::new("fresh");
+        let path = folder.path("out");
         fs::write(&path, "same").unwrap();
         let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);
         File::options()
@@ -414,6 +414,6 @@ mod tests {
         assert!(freshen(&path));
         let now = fs::metadata(&path).unwrap().modified().unwrap();
         assert!(now.elapsed().unwrap() < std::time::Duration::from_secs(3600));
-        assert!(!freshen(&yard.path("missing")));
+        assert!(!freshen(&folder.path("missing")));
     }
 }

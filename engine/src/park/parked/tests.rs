@@ -7,7 +7,7 @@ use crate::observe::trace::{Place, TraceRegion};
 use crate::park::driver::Answering;
 use crate::process::roster::Roster;
 
-const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/observed/probe.c");
+const PROBE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/probes/observed.c");
 
 /// A parked probe.
 struct Stall {

@@ -1,0 +1,16 @@
+//! The cache: what commands are seen to depend on, what is kept of them, and where.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod action;
+mod facts;
+mod facts_hold;
+mod facts_of_compilers;
+mod facts_of_results;
+mod observe;
+mod observe_strace;
+mod store;
+mod store_damage;
+mod store_heal;
+mod store_volumes;

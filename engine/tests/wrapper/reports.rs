@@ -1,0 +1,287 @@
+//! What is told is true: each request has an explanation of its own, whatever is not stored is counted, and paths are what they are.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use crate::support::order::shell;
+use crate::support::sandbox::{run, wait_until, Said, Sandbox};
+use crate::support::wrapper;
+use serde_json::Value;
+use wafengine::wire::{Caching, Reply, Request, Verdict};
+
+/// A folder with a store, whose name a test may choose.
+struct Project {
+    sandbox: Sandbox,
+    store: PathBuf,
+}
+
+impl Project {
+    fn new() -> Project {
+        Project::with_store(b"store")
+    }
+
+    fn with_store(name: &[u8]) -> Project {
+        let sandbox = Sandbox::new();
+        let store = sandbox.path(OsStr::from_bytes(name));
+        fs::write(sandbox.path("a.c"), "int a;\n").unwrap();
+        fs::write(sandbox.path("b.c"), "int b;\n").unwrap();
+        Project { sandbox, store }
+    }
+
+    fn wafcc(&self, line: &str) -> Command {
+        let mut command = wrapper::wafcc(&self.sandbox);
+        command.env("WAFCC_DIR", &self.store).current_dir(self.sandbox.path(""));
+        command.args(line.split_whitespace());
+        command
+    }
+
+    fn say(&self, line: &str) -> Said {
+        run(&mut self.wafcc(line))
+    }
+
+    fn statistics(&self) -> Value {
+        serde_json::from_str(&self.say("--show-stats --json").succeeded()).unwrap()
+    }
+
+    fn count(&self, name: &str) -> u64 {
+        self.statistics()[name].as_u64().unwrap()
+    }
+
+    /// Compiles until it is a hit.
+    fn store(&self, line: &str) {
+        wait_until("it is a hit", || {
+            let before = self.count("hits");
+            self.say(line).succeeded();
+            self.count("hits") > before
+        });
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        let _ = self.say("--shutdown");
+    }
+}
+
+/// A command that is not cached has its own explanation: the hit before it is none of its own.
+#[test]
+fn a_command_that_is_not_cached_is_explained() {
+    let project = Project::new();
+    fs::write(project.sandbox.path("a.c"), "int main(void) { return 0; }\n").unwrap();
+    project.store("gcc -c a.c -o a.o");
+    assert!(project.say("--explain a.o").succeeded().contains("a.o: hit"));
+    project.say("gcc a.c -o a.o").succeeded();
+    let told = project.say("--explain a.o").succeeded();
+    assert!(told.contains("a.o: uncached: called for linking"), "{told}");
+}
+
+/// A command whose output is not known is told by its line; several outputs are told at once.
+#[test]
+fn all_that_was_asked_for_is_told() {
+    let project = Project::new();
+    assert!(project.say("run -- sh -c false").status == Some(1));
+    wait_until("its end is told", || {
+        let told = project.say("--explain").succeeded();
+        assert!(told.contains("the command sh -c false: miss"), "{told}");
+        told.contains("not stored: it failed")
+    });
+    project.say("gcc --version").succeeded();
+    let told = project.say("--explain").succeeded();
+    assert!(told.contains("the command gcc --version: uncached"), "{told}");
+    project.store("gcc -c a.c");
+    project.store("gcc -c b.c");
+    let told = project.say("--explain a.o b.o c.o").succeeded();
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines.len(), 3, "{told}");
+    assert!(lines[0].contains("a.o: hit") && lines[1].contains("b.o: hit"), "{told}");
+    assert!(lines[2].ends_with("c.o: not asked for, or forgotten"), "{told}");
+}
+
+/// An output that something else has written since says so.
+#[test]
+fn an_output_that_was_written_since_is_told_as_such() {
+    let project = Project::new();
+    project.store("gcc -c a.c");
+    let object = fs::File::options()
+        .write(true)
+        .open(project.sandbox.path("a.o"))
+        .unwrap();
+    object
+        .set_modified(SystemTime::now() + Duration::from_secs(3600))
+        .unwrap();
+    let told = project.say("--explain a.o").succeeded();
+    assert!(told.contains("it was written again after that"), "{told}");
+}
+
+/// A compile that is cached anew takes the place of the entry that would have been a hit; one for another header stays.
+#[test]
+fn what_is_cached_anew_is_replaced() {
+    let project = Project::new();
+    fs::write(project.sandbox.path("a.c"), "#include \"a.h\"\n").unwrap();
+    for text in ["int a;\n", "int b;\n"] {
+        fs::write(project.sandbox.path("a.h"), text).unwrap();
+        project.store("gcc -c a.c");
+    }
+    assert_eq!(project.count("entries"), 2);
+    for _ in 0..3 {
+        let before = project.count("entries");
+        run(project.wafcc("gcc -c a.c").env("WAFCC_RECACHE", "1")).succeeded();
+        assert_eq!(before, 2);
+    }
+    wait_until("it is replaced", || project.count("entries") == 2);
+    fs::write(project.sandbox.path("a.h"), "int a;\n").unwrap();
+    project.store("gcc -c a.c");
+    assert_eq!(project.count("entries"), 2);
+}
+
+/// A command that was ended before its time is counted as not stored, by its reason, and its client hears the same.
+#[test]
+fn what_is_ended_is_counted() {
+    let project = Project::new();
+    let mut start = wrapper::clean(project.sandbox.wafd(&["start"]), &project.sandbox);
+    run(start.env("WAFCC_DIR", &project.store)).succeeded();
+    let mut peer = project.sandbox.client(2);
+    peer.send(&Request::Caching(Caching {
+        store: project.store.as_os_str().as_bytes().to_vec(),
+        ..Caching::default()
+    }));
+    let mut order = shell("sleep 100").timeout(Duration::from_millis(200));
+    (order.0.cached, order.0.by_facts) = (true, true);
+    peer.submit(&order);
+    let mut told = String::new();
+    loop {
+        match peer.receive().unwrap() {
+            Reply::Told { words, .. } => told = String::from_utf8(words).unwrap(),
+            Reply::Outcome(outcome) => break assert_eq!(outcome.verdict, Verdict::TimedOut),
+            _ => {}
+        }
+    }
+    assert!(told.ends_with("not stored: it took too long, and was ended"), "{told}");
+    wait_until("it is counted", || {
+        let mut watcher = project.sandbox.greeter();
+        watcher.report()["cache"]["statistics"]["not_stored"]["took too long"] == 1
+    });
+}
+
+/// A store whose name is not UTF-8 works, and is shown: as its bytes where a path is wanted, as text that tells them elsewhere.
+#[test]
+fn a_store_need_not_be_utf_8() {
+    let project = Project::with_store(b"st\xff\\re");
+    project.store("gcc -c a.c");
+    let mut ask = project.wafcc("--get-config store");
+    let path = ask.stdout(Stdio::piped()).output().unwrap().stdout;
+    assert_eq!(path.strip_suffix(b"\n"), Some(project.store.as_os_str().as_bytes()));
+    let told = project.say("--show-config").succeeded();
+    assert!(
+        told.contains("(place) store = ") && told.contains(r"/st\xff\x5cre"),
+        "{told}"
+    );
+    assert!(project.say("--explain a.o").succeeded().contains("a.o: hit"));
+    project.say("--clear").succeeded();
+    assert_eq!(project.count("entries"), 0);
+    let runtime = run(&mut project.wafcc("--get-config runtime_dir")).succeeded();
+    let mut status = project.sandbox.wafd(&["status", "--json"]);
+    let told = run(status.env("WAFD_RUNTIME_DIR", runtime.trim_end())).succeeded();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert!(
+        told["cache"]["store"].as_str().unwrap().ends_with(r"/st\xff\x5cre"),
+        "{told}"
+    );
+    assert!(
+        told["cache"]["store_bytes"]
+            .as_str()
+            .unwrap()
+            .ends_with("2f7374ff5c7265"),
+        "{told}"
+    );
+}
+
+/// Sources and outputs whose names are not UTF-8 are cached and told apart.
+#[test]
+fn names_of_files_need_not_be_utf_8() {
+    let project = Project::new();
+    let line = |number: u8| {
+        let [source, object] = [b"c", b"o"].map(|end| [&[b'x', number, b'.'], &end[..]].concat());
+        (source, object)
+    };
+    let compile = |number: u8| {
+        let (source, object) = line(number);
+        fs::write(project.sandbox.path(OsStr::from_bytes(&source)), "int x;\n").unwrap();
+        let mut command = project.wafcc("gcc -c");
+        command
+            .arg(OsStr::from_bytes(&source))
+            .arg("-o")
+            .arg(OsStr::from_bytes(&object));
+        run(&mut command).succeeded();
+    };
+    compile(0xff);
+    wait_until("it is a hit", || {
+        let before = project.count("hits");
+        let (source, object) = line(0xff);
+        let mut command = project.wafcc("gcc -c");
+        command
+            .arg(OsStr::from_bytes(&source))
+            .arg("-o")
+            .arg(OsStr::from_bytes(&object));
+        run(&mut command).succeeded();
+        project.count("hits") > before
+    });
+    compile(0xfe);
+    for (number, known) in [(0xff, "hit"), (0xfe, "miss")] {
+        let mut ask = project.wafcc("--explain");
+        let told = run(ask.arg(OsStr::from_bytes(&line(number).1))).succeeded();
+        assert!(told.contains(&format!(r"/x\x{number:x}.o: {known}")), "{told}");
+    }
+}
+
+/// In a folder with a default access control list, what is restored has the rights that a compiler's own output has there, with
+/// any umask; and it is replaced as any output is.
+#[test]
+fn default_access_control_lists_hold() {
+    let project = Project::new();
+    let folder = project.sandbox.path("listed");
+    fs::create_dir(&folder).unwrap();
+    let listed = Command::new("setfacl")
+        .args(["-d", "-m", "u:nobody:rwx,g::rw,o::---"])
+        .arg(&folder)
+        .status();
+    if !listed.is_ok_and(|status| status.success()) {
+        eprintln!("no access control lists here: install the package acl, or try another file system");
+        return;
+    }
+    let rights = |name: &str| {
+        let said = Command::new("getfacl")
+            .args(["-c", name])
+            .current_dir(&folder)
+            .output()
+            .unwrap();
+        assert!(said.status.success(), "{name}");
+        String::from_utf8(said.stdout).unwrap()
+    };
+    for umask in ["022", "077", "002"] {
+        let shell = |line: &str| {
+            let line = format!("umask {umask}; {line}");
+            let mut command = wrapper::clean(project.sandbox.command("sh"), &project.sandbox);
+            command.env("WAFCC_DIR", &project.store).current_dir(&folder);
+            run(command.args(["-c", &line])).succeeded();
+        };
+        let cached = format!("'{}' gcc -c ../a.c -o cached.o", wrapper::WAFCC);
+        wait_until("it is a hit", || {
+            let before = project.count("hits");
+            shell(&cached);
+            project.count("hits") > before
+        });
+        // Over what is there, and where nothing is.
+        for prepare in [":", "rm -f cached.o plain.o"] {
+            let before = project.count("hits");
+            shell(&format!("{prepare}; {cached}; gcc -c ../a.c -o plain.o"));
+            assert_eq!(rights("cached.o"), rights("plain.o"), "umask {umask}, {prepare}");
+            assert!(rights("plain.o").contains("user:nobody:"), "{}", rights("plain.o"));
+            assert_eq!(project.count("hits"), before + 1, "umask {umask}, {prepare}");
+        }
+    }
+}

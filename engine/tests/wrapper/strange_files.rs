@@ -1,0 +1,128 @@
+//! What stands in the place of a file of ours and would have us wait for ever: FIFOs, sockets, folders, links to devices.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::sandbox::{self, run, wait_until, Sandbox};
+use crate::support::wrapper;
+
+const KINDS: [&str; 4] = ["fifo", "socket", "folder", "link"];
+
+fn put(kind: &str, path: &Path) {
+    let _ = fs::remove_file(path);
+    match kind {
+        "fifo" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+        // Its name is all that is needed of it, and a long one does not fit into an address.
+        "socket" => {
+            let short = std::env::temp_dir().join(format!("ws{}-{}", std::process::id(), sandbox::unique()));
+            drop(UnixListener::bind(&short).unwrap());
+            fs::rename(short, path).unwrap();
+        }
+        "folder" => fs::create_dir(path).unwrap(),
+        _ => symlink("/dev/zero", path).unwrap(),
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
+}
+
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => files.extend(files_in(&entry.path())),
+            kind if kind.is_file() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+    files
+}
+
+#[track_caller]
+fn compiles(sandbox: &Sandbox, what: &str) {
+    let mut command = wrapper::wafcc(sandbox);
+    command
+        .args(["gcc", "-g", "-c", "a.c", "-o", "a.o"])
+        .current_dir(sandbox.path(""));
+    let said = run(&mut command);
+    assert_eq!(said.status, Some(0), "{what}: {said:?}");
+    assert!(fs::remove_file(sandbox.path("a.o")).is_ok(), "{what}");
+}
+
+fn hits(sandbox: &Sandbox) -> u64 {
+    let said = run(wrapper::wafcc(sandbox).args(["--show-stats", "--json"])).succeeded();
+    let statistics: serde_json::Value = serde_json::from_str(&said).unwrap();
+    statistics["hits"].as_u64().unwrap()
+}
+
+fn filled() -> Sandbox {
+    let sandbox = Sandbox::new();
+    // Large enough for a file of its own.
+    let lines: String = (0..300)
+        .map(|i| format!("int f{i}(int x) {{ return x + {i}; }}\n"))
+        .collect();
+    fs::write(sandbox.path("a.c"), lines).unwrap();
+    wait_until("it is a hit", || {
+        compiles(&sandbox, "a plain compile");
+        hits(&sandbox) > 0
+    });
+    sandbox.run(&["stop"]).succeeded();
+    sandbox.wait_until_empty();
+    sandbox
+}
+
+/// Whatever file of the store is something else, before the engine starts or while it runs, a compile ends well.
+#[test]
+fn strange_files_of_the_store_are_a_miss() {
+    let sandbox = filled();
+    let store = sandbox.path("home/.cache/wafcc");
+    let files = files_in(&store);
+    assert!(files.len() > 2, "{files:?}");
+    let kept = sandbox.path("kept");
+    for (number, file) in files.iter().enumerate() {
+        let kind = KINDS[number % KINDS.len()];
+        let name = file.display();
+        if !file.is_file() {
+            continue;
+        }
+        fs::copy(file, &kept).unwrap();
+        put(kind, file);
+        compiles(&sandbox, &format!("{name} is a {kind}"));
+        let _ = sandbox.run(&["stop"]);
+        sandbox.wait_until_empty();
+        remove(file);
+        fs::copy(&kept, file).unwrap();
+        compiles(&sandbox, &format!("{name} was a {kind}"));
+        put("fifo", file);
+        compiles(&sandbox, &format!("{name} became a fifo"));
+        let _ = sandbox.run(&["stop"]);
+        sandbox.wait_until_empty();
+        remove(file);
+        fs::copy(&kept, file).unwrap();
+    }
+}
+
+/// The same of the files in the engine's folder, and of the settings.
+#[test]
+fn strange_files_of_the_engine_hold_up_nothing() {
+    let sandbox = filled();
+    let mut files = files_in(sandbox.runtime());
+    files.extend(["tcp", "trouble", "verdicts"].map(|ending| sandbox.file(ending)));
+    files.push(sandbox.path("home/.config/wafcc/wafcc.conf"));
+    files.push(sandbox.path("home/.cache/wafcc/wafcc.conf"));
+    fs::create_dir_all(sandbox.path("home/.config/wafcc")).unwrap();
+    for file in files {
+        for kind in KINDS {
+            remove(&file);
+            put(kind, &file);
+            compiles(&sandbox, &format!("{} is a {kind}", file.display()));
+            remove(&file);
+            let _ = sandbox.run(&["stop"]);
+            sandbox.wait_until_empty();
+        }
+    }
+}
