@@ -314,3 +314,11 @@ def test_terminal(resident: Callable[..., Resident]) -> None:
 		if made.count("answered"):
 			return
 	pytest.fail(f"it is never answered: {made.told()}")
+
+
+def test_what_its_processes_replace_can_be_listed(resident: Callable[..., Resident]) -> None:
+	"""A process of the resident names the functions of Waf that it replaces, as any tool does."""
+	done = resident(FILES).run("build", "--zones=hooks")
+	said = " ".join((done.stdout + done.stderr).split())
+	assert "hooks resident replaces waflib.Utils.h_file" in said
+	assert "replaced once more" not in said

@@ -48,7 +48,7 @@ class Start(NamedTuple):
 	"""The folder with the ``waflib`` that is used instead of the installed one; empty if there is none."""
 
 
-class Call:
+class CallResult:
 	"""What became of the call to the resident, for the end of this run."""
 
 	start: Optional[Start] = None
@@ -170,7 +170,7 @@ def send_request(sock: _socket.socket, start: Start, cwd: str) -> None:
 
 def call(cwd: str, waflib: str) -> Optional[int]:
 	"""Have the project's resident run the command line. Returns its status, or None if this process has to run it."""
-	Call.start = start = Start(dict(os.environ), list(sys.path), list(sys.argv), waflib)
+	CallResult.start = start = Start(dict(os.environ), list(sys.path), list(sys.argv), waflib)
 	if os.environ.get(OFF) or not all(map(is_for_resident, sys.argv[1:])):
 		return None
 	sock = find_resident(start, cwd)
@@ -181,7 +181,7 @@ def call(cwd: str, waflib: str) -> Optional[int]:
 		send_request(sock, start, cwd)
 		kind, value = receive(sock)
 	except (OSError, ValueError, EOFError) as e:
-		Call.refusal = "the exchange failed: %s" % e
+		CallResult.refusal = "the exchange failed: %s" % e
 		return None
 	if kind == ANSWER:
 		chunks, status = value
@@ -189,7 +189,7 @@ def call(cwd: str, waflib: str) -> Optional[int]:
 		return int(status)
 	if kind == STARTED:
 		return attend(sock, value)
-	Call.refusal = value or "it left"
+	CallResult.refusal = value or "it left"
 	return None
 
 

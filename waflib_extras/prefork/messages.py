@@ -1,5 +1,5 @@
 """
-Writes the messages of several tasks that begin at the same time with one call.
+Writes the messages of tasks that begin, several at once if several tasks have ended at once.
 """
 
 from typing import TYPE_CHECKING, List
@@ -29,7 +29,7 @@ class Messages:
 		)
 
 	def take(self, task: Task.Task) -> bool:
-		"""Keep the message of a task until ``write``, or have Waf write it if it is not a usual one."""
+		"""Keep the message of a task until ``write``. Tell if that was done; Waf has to write unusual messages."""
 		cls = task.__class__
 		if (
 			not self.gathers

@@ -129,7 +129,7 @@ class Threads:
 				os.write(self.rope, b"!")
 
 	def start_waiting(self, eager: bool) -> bool:
-		"""Have the bell rung for each task (``eager``) or for the last one, unless a task has ended already."""
+		"""Have the bell rung when a task ends: with ``eager`` for any, else if no other waits for a thread."""
 		with self.lock:
 			if self.dispatcher.done:
 				return False

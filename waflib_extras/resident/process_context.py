@@ -34,7 +34,7 @@ def read_burdens(pid: int) -> List[str]:
 			texts.append(f.read())
 	with open("/proc/%d/stat" % pid, encoding="utf-8", errors="replace") as f:
 		fields = f.read().rpartition(")")[2].split()
-	return [*texts, fields[16], fields[38]]  # nice, policy
+	return [*texts, fields[16], fields[38]]  # nice value, scheduling policy
 
 
 def is_memory_scarce(part: float = SCARCE) -> bool:

@@ -40,9 +40,9 @@ def options(opt: Options.OptionsContext) -> None:
 
 def leave_one() -> None:
 	"""Start the resident of this project at the end of a run that no resident has made."""
-	start = caller.Call.start
-	if caller.Call.refusal:
-		Logs.debug("resident: done here: %s", caller.Call.refusal)
+	start = caller.CallResult.start
+	if caller.CallResult.refusal:
+		Logs.debug("resident: done here: %s", caller.CallResult.refusal)
 	wanted = not getattr(Options.options, "no_resident", False) and not os.environ.get(caller.OFF)
 	if not wanted or not is_configured() or not sys.executable:
 		return

@@ -133,7 +133,7 @@ class Client(TypedDict):
 	running: int
 
 
-class Report(TypedDict):
+class EngineReport(TypedDict):
 	"""The part of the engine's report that we read."""
 
 	sessions: List[Client]
@@ -173,7 +173,7 @@ class OtherBuilds:
 			self.connection = None
 
 
-def read_report(connection: engine.Connection) -> Report:
+def read_report(connection: engine.Connection) -> EngineReport:
 	"""The engine's report."""
 	sock = connection.sock
 	sock.settimeout(PACE)
@@ -189,11 +189,11 @@ def read_report(connection: engine.Connection) -> Report:
 			answer = protocol.decode_whole(frames[0])
 			if not isinstance(answer, protocol.Report):
 				raise protocol.ProtocolError("the engine answers with %.100r" % (answer,))
-			report: Report = json.loads(answer.json.decode("utf-8", "replace"))
+			report: EngineReport = json.loads(answer.json.decode("utf-8", "replace"))
 			return report
 
 
-def count_others(report: Report, own: int) -> int:
+def count_others(report: EngineReport, own: int) -> int:
 	return sum(session["running"] for session in report["sessions"] if session["pid"] != own)
 
 

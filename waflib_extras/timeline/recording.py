@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 TOOL = "timeline"
 clock = time.perf_counter
 
-Entry = List[Any]
+TaskTimes = List[Any]
 """A task that a thread has run, when it began, and when it ended (0: it still runs)."""
 
 
@@ -46,7 +46,7 @@ class Recording:
 		self.jobs = 0
 		self.total = 0
 		"""The number of tasks, including those that were up to date."""
-		self.tasks: List[Entry] = []
+		self.tasks: List[TaskTimes] = []
 		"""The tasks that a thread ran: task, begin, end (0: it still runs)."""
 		self.commands: List[Tuple[Task.Task, float, float, Outcome, Optional[Told]]] = []
 		"""Commands that Waf's own thread sent: task, when sent, when its outcome came, outcome, words of the cache."""
@@ -129,7 +129,7 @@ class Recording:
 		stock, tasks, current, ident = master.process_task, self.tasks, self.current, threading.get_ident
 
 		def process_task(task: Task.Task) -> None:
-			entry: Entry = [task, clock(), 0.0]
+			entry: TaskTimes = [task, clock(), 0.0]
 			tasks.append(entry)
 			current[ident()] = task
 			try:

@@ -51,14 +51,14 @@ RESTED_SECONDS = 8 * 3600
 """It also returns after so many seconds."""
 
 
-Entry = Tuple[int, List[int], int, List[str]]
+StoredEntry = Tuple[int, List[int], int, List[str]]
 """A ``grouping.Entry`` in a form that ``marshal`` can write."""
 
 
-class Plan(TypedDict):
+class StoredPlan(TypedDict):
 	"""The plan for a target's sources: a ``grouping.Plan``, and the headers that it depends on."""
 
-	entries: List[Entry]
+	entries: List[StoredEntry]
 	macros: Dict[str, List[str]]
 	reasons: Dict[str, str]
 	starts: List[int]
@@ -76,12 +76,12 @@ class Saved(TypedDict, total=False):
 	missed: Dict[str, List[str]]
 	digests: Dict[str, str]
 	edited: Dict[str, Tuple[int, float]]
-	plan: Plan
+	plan: StoredPlan
 	apart: Dict[str, Dict[str, str]]
 	times: List[float]
 
 
-class Facts(TypedDict):
+class FactsFile(TypedDict):
 	"""The file with the facts of files."""
 
 	facts: int
@@ -115,7 +115,7 @@ class BuildMemory:
 		"""Whether there are new facts besides those in ``known_files``."""
 		self.planned: Set[str] = set()
 		"""The targets whose plans are new."""
-		self.facts: Optional[Facts] = None
+		self.facts: Optional[FactsFile] = None
 		self.known_files: Optional[includes.KnownFiles] = None
 		self.systems: Dict[str, includes.System] = {}
 		self.stamps: Dict[str, Optional[stamps.Stamp]] = {}
@@ -180,7 +180,7 @@ class BuildMemory:
 			target.holds(key, now, is_cxx) for target, key, is_cxx in list(self.held)
 		)
 
-	def find_facts(self) -> Facts:
+	def find_facts(self) -> FactsFile:
 		"""The facts of files, read at the first call."""
 		if self.facts is None:
 			self.facts = read(os.path.join(self.folder, FACTS))
@@ -299,7 +299,7 @@ class Target:
 		self.saved = saved
 
 	@property
-	def plan(self) -> Plan:
+	def plan(self) -> StoredPlan:
 		"""The plan, if there is one."""
 		return self.saved["plan"]
 
@@ -364,7 +364,7 @@ class Target:
 		finder: includes.Finder,
 		sources: List[str],
 		files: List[str],
-		plan: Plan,
+		plan: StoredPlan,
 	) -> None:
 		known_files = finder.known_files
 		# headers that were too fresh are read once more

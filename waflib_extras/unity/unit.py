@@ -69,7 +69,7 @@ class Unit:
 		tell(self, plan, choice)
 		return made
 
-	def choose(self, plan: memory.Plan) -> bool:
+	def choose(self, plan: memory.StoredPlan) -> bool:
 		"""Tell whether the plan is worth it: whether to compile sources together."""
 		times = self.target.times
 		return getattr(Options.options, "unity", None) != bisect.AUTO or not times or times[1] <= times[0] * WORTH
@@ -128,7 +128,7 @@ class Unit:
 
 	# ---- the plan
 
-	def find_plan(self) -> memory.Plan:
+	def find_plan(self) -> memory.StoredPlan:
 		paths = [node.abspath() for node in self.nodes]
 		groups = self.find_groups()
 		folders = find_folders(self.gen)
@@ -185,7 +185,7 @@ class Unit:
 		files = sorted({path for source in sources for path in [source.file.path, *source.headers]})
 		# a header that does not exist may be made in the build: Waf has to search it then
 		numbers = {path: number for number, path in enumerate(files)}
-		found: memory.Plan = {
+		found: memory.StoredPlan = {
 			"entries": [(entry.place, entry.members, entry.anchor, entry.early) for entry in plan.entries],
 			"macros": plan.macros,
 			"reasons": reasons,
@@ -258,7 +258,7 @@ def find_memory(bld: Build.BuildContext) -> memory.BuildMemory:
 	return remembered
 
 
-def tell(unit: Unit, plan: memory.Plan, chosen: bool) -> None:
+def tell(unit: Unit, plan: memory.StoredPlan, chosen: bool) -> None:
 	"""Tell how the sources of a target are compiled, for ``--unity-explain`` and ``--zones=unity``."""
 	explain = getattr(Options.options, "unity_explain", False)
 	if not explain and not Logs.verbose:
@@ -270,7 +270,7 @@ def tell(unit: Unit, plan: memory.Plan, chosen: bool) -> None:
 			Logs.debug("unity: %s", line)
 
 
-def explanation(unit: Unit, plan: memory.Plan, chosen: bool) -> List[str]:
+def explanation(unit: Unit, plan: memory.StoredPlan, chosen: bool) -> List[str]:
 	batches = [entry[1] for entry in plan["entries"] if entry[2] >= 0]
 	alone = len(unit.nodes) - sum(len(batch) for batch in batches)
 	times = unit.target.times

@@ -25,15 +25,15 @@ OBJECTS = (b".o", b".obj", b".os")
 NUMBER = struct.calcsize("I")
 
 
-Stamp = Tuple[int, int, int, int]
-Record = Tuple[bytes, bytes, Tuple[Stamp, ...]]
+OutputStamp = Tuple[int, int, int, int]
+Record = Tuple[bytes, bytes, Tuple[OutputStamp, ...]]
 """
 The record of a task that has run: the numbers of its inputs, the digest of its outputs, and the stamp of each output.
 The first number is that of its variables. It is no class, since Waf stores it and must read it without our tools.
 """
 
 
-def stamp(found: os.stat_result) -> Stamp:
+def stamp(found: os.stat_result) -> OutputStamp:
 	"""The stamp of a file, which any change of it changes."""
 	return (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
 
