@@ -1,5 +1,5 @@
-//! Where an output goes: an open folder, and a name in it. What is looked at and what is written are then in the same folder, whatever
-//! becomes of the links on the way to it meanwhile.
+//! The place of an output: an open folder, and a name in it. So the folder that is checked is also the folder that is
+//! written to, even if links on the way are changed meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::facts::path::below;
 
-/// As many links as the kernel follows.
+/// The kernel follows the same number of links.
 const MOST_LINKS: usize = 40;
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -24,20 +24,20 @@ pub struct Destination {
     name: OsString,
 }
 
-/// The folders of one command's outputs: most outputs share one.
+/// The folders of one command's outputs. Most outputs share one.
 #[derive(Default)]
 pub struct Folders {
     last: Option<(PathBuf, Arc<OwnedFd>)>,
 }
 
 impl Folders {
-    /// Of what was made here: all links are followed, as the command itself did.
+    /// For outputs that were made on this machine. All links are followed, as the command itself did.
     pub fn known(&mut self, path: &Path) -> io::Result<Destination> {
         self.find(path, |folder| open(folder, FOLDER, Mode::empty()))
     }
 
-    /// Of what others have made, at an absolute path that is declared here. The folder in which the command runs is where it is, however it
-    /// came there; below it, and everywhere else, only links are followed that belong to this user or to root.
+    /// For outputs from other machines, at an absolute path that is declared here. The command's own folder is accepted as
+    /// it is. Below it, and everywhere else, a link is followed only if it belongs to this user or to root.
     pub fn declared(&mut self, command: &Path, path: &Path) -> io::Result<Destination> {
         let us = rustix::process::geteuid().as_raw();
         self.find(path, |folder| {
@@ -77,7 +77,7 @@ impl Destination {
         &self.name
     }
 
-    /// A path to a name beside it that leads to this very folder, for calls that know no descriptors of folders.
+    /// A path of the same file that leads through this very folder, for calls without a descriptor for the folder.
     pub fn beside(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
     }
@@ -87,13 +87,13 @@ impl Destination {
         self.beside("").join(&self.name)
     }
 
-    /// What is there already is as if it were written now; tells whether that could be done.
+    /// Gives an existing output the present time, as if it were written now. Returns whether that worked.
     pub fn freshen(&self) -> bool {
         freshen_at(self.folder.as_fd(), self.name.as_ref())
     }
 }
 
-/// The same at a path.
+/// The same for a path.
 pub fn freshen(path: &Path) -> bool {
     freshen_at(CWD, path)
 }
@@ -110,7 +110,7 @@ fn freshen_at(folder: BorrowedFd<'_>, path: &Path) -> bool {
     utimensat(folder, path, &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// The folder at a path below another; a link of somebody else refuses.
+/// The folder at a path below another one. Fails at a link of another user.
 fn enter(base: OwnedFd, path: &[u8], us: u32) -> Result<OwnedFd, Errno> {
     let rest: Vec<u8> = match path.iter().position(|byte| *byte != b'/') {
         Some(at) => path[at..].to_vec(),
@@ -119,12 +119,12 @@ fn enter(base: OwnedFd, path: &[u8], us: u32) -> Result<OwnedFd, Errno> {
     let (flags, mode) = (FOLDER, Mode::empty());
     match openat2(&base, &rest[..], flags, mode, ResolveFlags::NO_SYMLINKS) {
         Ok(folder) => Ok(folder),
-        // There are links, or the kernel, or a filter of system calls, does not let us ask like this.
+        // There are links, or the kernel or a filter of system calls refuses this call.
         Err(_) => walk(base, rest, us),
     }
 }
 
-/// Step by step, and what is followed is what was looked at.
+/// Step by step. Each step follows exactly what was checked.
 fn walk(base: OwnedFd, path: Vec<u8>, us: u32) -> Result<OwnedFd, Errno> {
     let parts = |path: &[u8]| -> Vec<Vec<u8>> { path.rsplit(|byte| *byte == b'/').map(<[u8]>::to_vec).collect() };
     let (mut at, mut rest, mut links) = (base, parts(&path), 0);
@@ -153,7 +153,7 @@ fn walk(base: OwnedFd, path: Vec<u8>, us: u32) -> Result<OwnedFd, Errno> {
     Ok(at)
 }
 
-/// An absolute name with all that leads to its folder resolved; `None` where no such folder is.
+/// An absolute name whose folder has no links any more. `None` if there is no such folder.
 pub fn resolved(path: &[u8]) -> Option<(PathBuf, OsString)> {
     let path = Path::new(OsStr::from_bytes(path));
     let folder = std::fs::canonicalize(path.parent()?).ok()?;
@@ -167,13 +167,13 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{symlink, MetadataExt};
 
-    struct Yard(PathBuf);
+    struct TempFolder(PathBuf);
 
-    impl Yard {
-        fn new(name: &str) -> Yard {
+    impl TempFolder {
+        fn new(name: &str) -> TempFolder {
             let path = std::env::temp_dir().join(format!("destination-{}-{name}", std::process::id()));
             fs::create_dir_all(path.join("one/two")).unwrap();
-            Yard(fs::canonicalize(path).unwrap())
+            TempFolder(fs::canonicalize(path).unwrap())
         }
 
         fn walked(&self, path: &str, us: u32) -> Result<u64, Errno> {
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    impl Drop for Yard {
+    impl Drop for TempFolder {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn a_walk_leads_where_the_kernel_leads() {
-        let yard = Yard::new("walk");
-        symlink("one/two", yard.0.join("near")).unwrap();
-        symlink(yard.0.join("one"), yard.0.join("far")).unwrap();
-        symlink("../near/..", yard.0.join("one/up")).unwrap();
+        let temp = TempFolder::new("walk");
+        symlink("one/two", temp.0.join("near")).unwrap();
+        symlink(temp.0.join("one"), temp.0.join("far")).unwrap();
+        symlink("../near/..", temp.0.join("one/up")).unwrap();
         for path in [
             "one",
             "one/two",
@@ -212,33 +212,33 @@ mod tests {
             "far/up",
             ".",
         ] {
-            assert_eq!(yard.walked(path, us()), Ok(yard.inode(path)), "{path}");
-            let base = open(&yard.0, FOLDER, Mode::empty()).unwrap();
+            assert_eq!(temp.walked(path, us()), Ok(temp.inode(path)), "{path}");
+            let base = open(&temp.0, FOLDER, Mode::empty()).unwrap();
             let entered = enter(base, path.as_bytes(), us()).unwrap();
-            assert_eq!(fstat(entered).unwrap().st_ino, yard.inode(path), "{path}");
+            assert_eq!(fstat(entered).unwrap().st_ino, temp.inode(path), "{path}");
         }
     }
 
     #[test]
     fn a_link_in_a_circle_ends() {
-        let yard = Yard::new("circle");
-        symlink("round", yard.0.join("round")).unwrap();
-        assert_eq!(yard.walked("round", us()), Err(Errno::LOOP));
+        let temp = TempFolder::new("circle");
+        symlink("round", temp.0.join("round")).unwrap();
+        assert_eq!(temp.walked("round", us()), Err(Errno::LOOP));
     }
 
     #[test]
     fn what_is_not_there_and_what_is_no_folder_are_errors() {
-        let yard = Yard::new("none");
-        fs::write(yard.0.join("file"), "").unwrap();
-        assert_eq!(yard.walked("missing/x", us()), Err(Errno::NOENT));
-        assert_eq!(yard.walked("file", us()), Err(Errno::NOTDIR));
+        let temp = TempFolder::new("none");
+        fs::write(temp.0.join("file"), "").unwrap();
+        assert_eq!(temp.walked("missing/x", us()), Err(Errno::NOENT));
+        assert_eq!(temp.walked("file", us()), Err(Errno::NOTDIR));
     }
 
     /// Root may give a link to somebody; else what is ours is theirs to somebody else.
     #[test]
     fn a_link_of_somebody_else_is_not_followed() {
-        let yard = Yard::new("owner");
-        let link = yard.0.join("link");
+        let temp = TempFolder::new("owner");
+        let link = temp.0.join("link");
         symlink("one", &link).unwrap();
         let other = match us() {
             0 => {
@@ -248,18 +248,18 @@ mod tests {
             }
             us => us + 1,
         };
-        assert_eq!(yard.walked("link/two", other), Err(Errno::PERM));
-        let refused = Folders::default().declared(&yard.0, &yard.0.join("link/two/x"));
+        assert_eq!(temp.walked("link/two", other), Err(Errno::PERM));
+        let refused = Folders::default().declared(&temp.0, &temp.0.join("link/two/x"));
         assert_eq!(refused.is_err(), us() == 0);
-        assert!(Folders::default().known(&yard.0.join("link/two/x")).is_ok());
+        assert!(Folders::default().known(&temp.0.join("link/two/x")).is_ok());
     }
 
     #[test]
     fn a_folder_without_a_name_is_no_destination() {
-        let yard = Yard::new("name");
+        let temp = TempFolder::new("name");
         for name in ["one/..", "one/", ""] {
             assert!(
-                Folders::default().declared(&yard.0, &yard.0.join(name)).is_err(),
+                Folders::default().declared(&temp.0, &temp.0.join(name)).is_err(),
                 "{name}"
             );
         }
