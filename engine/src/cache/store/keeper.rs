@@ -10,10 +10,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::clock::Instant;
-use super::former::remove_former;
 use super::inside::Inside;
 use super::item::Item;
 use super::number::Number;
+use super::old_format::remove_old_format;
 use super::spot::Spot;
 use super::table::{Entry, Table};
 use super::{EntryRef, Store, BATCH, PATIENCE};
@@ -71,7 +71,7 @@ impl Inside {
     fn keep(&self) {
         self.sweep();
         // There is no old folder, or another engine uses it.
-        drop(remove_former(&self.cache, || self.is_stopped()));
+        drop(remove_old_format(&self.cache, || self.is_stopped()));
         while !self.is_stopped() {
             self.evict_from_shares();
             self.evict_excess();

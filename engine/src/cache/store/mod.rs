@@ -12,7 +12,6 @@
 mod blob;
 mod clock;
 mod files;
-mod former;
 mod health;
 mod index;
 mod inside;
@@ -20,6 +19,7 @@ pub mod item;
 mod keeper;
 mod moving;
 mod number;
+mod old_format;
 mod pack;
 mod put;
 mod slots;

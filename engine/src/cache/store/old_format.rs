@@ -12,7 +12,7 @@ use crate::files::regular;
 const FORMER: &str = "store-1";
 
 /// Removes it, unless an older engine has it open. The lock is removed last, so that no engine opens it meanwhile.
-pub fn remove_former(cache: &Path, stop: impl Fn() -> bool) -> io::Result<()> {
+pub fn remove_old_format(cache: &Path, stop: impl Fn() -> bool) -> io::Result<()> {
     let folder = cache.join(FORMER);
     let lock = folder.join("lock");
     let file = regular::open_with(OpenOptions::new().write(true), &lock)?;
