@@ -21,7 +21,7 @@ use crate::bytes::digest::Digest;
 use crate::cache::story::outcome::asks_number;
 use crate::cache::story::shell::hides_folder;
 use crate::cache::story::{Policy, Statuses};
-use crate::facts::dated::word_compares_times;
+use crate::facts::compared_times::word_compares_times;
 use crate::facts::input::Input;
 use crate::facts::processor;
 use crate::observe::access::Bytes;
