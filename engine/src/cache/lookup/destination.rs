@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(temp.walked("file", us()), Err(Errno::NOTDIR));
     }
 
-    /// Root may give a link to somebody; else what is ours is theirs to somebody else.
+    /// As root, the link is given to another user. Otherwise the test plays another user, to whom our link is foreign.
     #[test]
     fn a_link_of_somebody_else_is_not_followed() {
         let temp = TempFolder::new("owner");
