@@ -2,7 +2,7 @@
 //!
 //! The room knows accesses only to predict those of a driver (`diary`). It knows nothing of keys, entries and stores.
 
-pub mod dated;
+pub mod compared_times;
 pub mod diary;
 pub mod environment;
 pub mod exception;

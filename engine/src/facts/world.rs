@@ -15,7 +15,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{self, AtFlags, Mode, OFlags, CWD};
 use rustix::io::Errno;
 
-use super::dated::compares_times;
+use super::compared_times::compares_times;
 use super::environment::Environment;
 use super::fact::Kind;
 use super::file_view::{status_of_name, FileView, FolderNames};

@@ -124,7 +124,7 @@ impl Arena {
         let size = trace_regions * REGION_SIZE;
         ftruncate(&file, size as u64)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a fresh mapping, which nobody else has.
+        // SAFETY: a fresh mapping, which no other code uses.
         let place = unsafe { libc::mmap(ptr::null_mut(), size, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if place == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -204,7 +204,7 @@ fn path_of(file: &OwnedFd) -> String {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; nobody has a trace region any more.
+        // SAFETY: our own mapping; no trace region is in use any more.
         unsafe { libc::munmap(self.place.cast(), self.trace_regions * REGION_SIZE) };
     }
 }

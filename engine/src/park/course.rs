@@ -1,6 +1,7 @@
-//! The course of a driver's command: the parts that the driver of gcc would run for it, so that the driver need not run.
+//! The course of a driver's command: the parts that the driver of gcc would run for it, so that the driver itself need not
+//! run.
 //!
-//! Learned for a shape of command lines from a driver that ran, and was told that its parts had done well (`survey`).
+//! It is learned for a shape of command lines, from a driver that ran and was told that its parts had succeeded (`survey`).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -26,10 +27,10 @@ use crate::wire::Strings;
 /// The compiler proper, and the assembler.
 pub const PARTS: usize = 2;
 const ENDING: &[u8] = b".s";
-/// How often the folders are looked at where a driver looks for its parts.
+/// How often the folders are checked in which a driver looks for its parts.
 const SELDOM: Duration = Duration::from_millis(100);
 
-/// A part of a command: it is started as the driver would have started it.
+/// A part of a command. It is started as the driver would have started it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub argv: Strings,
@@ -39,7 +40,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// How it is started where its whole command would be started like this.
+    /// How it is started, if its whole command would be started like this.
     pub fn launch<'a>(&'a self, whole: &Launch<'a>) -> Launch<'a> {
         let [first, second, _] = &whole.own;
         Launch {
@@ -62,17 +63,18 @@ struct Pattern {
 #[derive(Debug)]
 pub struct Course {
     patterns: [Pattern; PARTS],
-    /// Where the driver puts what is between the parts.
+    /// Where the driver puts the file between the parts.
     between: PathBuf,
-    /// What the driver does itself, or why that is not known: then it runs for commands that are observed.
+    /// What the driver does itself, or why that is not known. If it is not known, the driver runs for commands that are
+    /// observed.
     diary: Result<Arc<Diary>, String>,
-    /// The path of the driver that has told.
+    /// The path of the driver that was surveyed.
     called: CString,
     watched: Vec<Watched>,
     checked: Mutex<Instant>,
 }
 
-/// A file or folder by which a driver decides, as it was when the course was learned.
+/// A file or folder that the driver uses for its decisions, as it was when the course was learned.
 #[derive(Debug)]
 pub struct Watched {
     path: CString,
@@ -83,7 +85,7 @@ pub struct Watched {
 #[derive(Debug)]
 pub struct Temporary {
     path: PathBuf,
-    /// By which somebody else removes it if we are killed.
+    /// With this, the guardian removes the file if the engine is killed.
     _note: Option<Piece>,
 }
 
@@ -93,11 +95,11 @@ pub struct NextParts {
     pub next: Option<Part>,
     /// How the parts ended that have run.
     pub statuses: Vec<i32>,
-    /// What its parts get as their streams.
+    /// The streams for its parts.
     pub streams: Arc<[Option<OwnedFd>; 3]>,
-    /// What the last part makes.
+    /// The output of the last part.
     pub output: PathBuf,
-    /// What its driver would do, where that is to be known.
+    /// What its driver would do, if that must be known.
     pub driver: Option<Telling>,
     _temporary: Temporary,
 }
@@ -138,7 +140,7 @@ impl Pattern {
     }
 }
 
-/// The file that the first part leaves to the second.
+/// The file that the first part leaves for the second.
 pub fn find_between(parts: &[Wanted; PARTS]) -> Option<Vec<u8>> {
     let mut words = parts[0].argv();
     words.find(|word| *word == b"-o")?;
@@ -148,7 +150,7 @@ pub fn find_between(parts: &[Wanted; PARTS]) -> Option<Vec<u8>> {
 }
 
 impl Course {
-    /// From the parts of a command that stands for all: its names are `stand_ins`.
+    /// From the parts of a command with `stand_ins` as its names.
     pub fn learn(
         parts: &[Wanted; PARTS],
         stand_ins: &[Vec<u8>],
@@ -175,7 +177,7 @@ impl Course {
         })
     }
 
-    /// Another command of the shape is run by these very parts.
+    /// Whether another command of the shape has exactly these parts.
     pub fn foretells(&self, parts: &[Wanted; PARTS], names: &[Vec<u8>]) -> bool {
         let Some(between) = find_between(parts) else {
             return false;
@@ -198,7 +200,7 @@ impl Course {
         self.diary.as_ref().map_err(String::as_str)
     }
 
-    /// What a driver does itself that is called by this path.
+    /// The actions of a driver that is called by this path.
     pub fn diary_of(&self, called: &CStr) -> Result<Arc<Diary>, &'static str> {
         let diary = self.diary().map_err(|_| "what its driver does is not known")?;
         if *self.called == *called {
@@ -208,7 +210,8 @@ impl Course {
         }
     }
 
-    /// The driver would still find the same; looked at now and then, the parts themselves are with every command.
+    /// Whether the driver would still find the same. This is checked now and then; the parts themselves are checked for
+    /// every command.
     pub fn is_current(&self) -> bool {
         if self.diary.as_ref().is_ok_and(|diary| diary.is_past()) {
             return false;
@@ -222,12 +225,12 @@ impl Course {
         self.is_as_watched()
     }
 
-    /// The same, looked at now.
+    /// The same, checked now.
     pub fn is_as_watched(&self) -> bool {
         self.watched.iter().all(Watched::is_current)
     }
 
-    /// The parts of a command with these names, to which that of the file between them is added.
+    /// The parts of a command with these names, to which the name of the file between them is added.
     pub fn parts(&self, names: &mut Names, litter: &Arc<Litter>) -> io::Result<([Part; PARTS], Temporary)> {
         let temporary = Temporary::new(&self.between, litter)?;
         names.push(temporary.path.as_os_str().as_bytes().to_vec());
@@ -253,7 +256,7 @@ const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 const TRIES: usize = 16;
 
 impl Temporary {
-    /// An empty file that was not there, as the driver makes it.
+    /// A new empty file, as the driver makes it.
     fn new(folder: &Path, litter: &Arc<Litter>) -> io::Result<Temporary> {
         for _ in 0..TRIES {
             let mut random = [0; 8];

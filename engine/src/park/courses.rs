@@ -1,4 +1,4 @@
-//! The courses that are known: by driver, environment and shape of the command line.
+//! The known courses: by driver, environment and shape of the command line.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,18 @@ use super::shape::Shape;
 use super::survey::Sample;
 use crate::wire::Strings;
 
-/// So often is a shape seen before its course is learned: that costs as much as two runs of a driver.
+/// How often a shape is seen before its course is learned, which costs as much as two runs of a driver.
 const AFTER: u32 = 2;
-/// So often is it tried: a source may be gone or its folder be made anew just when its driver is asked.
+/// How often learning is tried: a source may be gone, or its folder be made anew, just when its driver is asked.
 const TRIES: u32 = 4;
-/// So many are remembered; a project has a few.
+/// How many are remembered. A project has a few.
 const MOST: usize = 256;
 
 enum Standing {
     Seen(u32),
     Surveyed,
     Known(Arc<Course>),
-    /// There is none; the words are for `wafd status`.
+    /// There is none. The words are for `wafd status`.
     Refused(String),
 }
 
@@ -32,7 +32,7 @@ struct Entry {
     /// The limit of the driver's stack.
     stack: [u64; 2],
     standing: Standing,
-    /// How often its course was to be learned.
+    /// How often learning was tried.
     tries: u32,
     used: u64,
 }
@@ -42,14 +42,14 @@ struct State {
     shapes: HashMap<Shape, Vec<Entry>>,
     clock: u64,
     commands: u64,
-    /// Of these, such as were observed.
+    /// How many of these were observed.
     observed: u64,
 }
 
 /// What is known of a command's course.
 pub enum Finding {
     Known(Arc<Course>),
-    /// It is to be learned now, and by whoever was told so.
+    /// It must be learned now, by the caller that gets this.
     Due,
     Unknown,
 }
@@ -104,7 +104,7 @@ impl Courses {
         }
     }
 
-    /// What became of one that was due.
+    /// The result of learning a course.
     pub fn judge(&self, sample: &Sample, found: Result<Course, String>) {
         let shape = &sample.line.shape;
         self.change(&sample.identity, &sample.env, sample.stack, shape, |entry| {
@@ -116,7 +116,7 @@ impl Courses {
         });
     }
 
-    /// One that is due cannot be learned now.
+    /// A course that should be learned now cannot be.
     pub fn put_off(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape) {
         self.change(driver, env, stack, shape, |entry| {
             entry.standing = Standing::Seen(0);
@@ -124,7 +124,7 @@ impl Courses {
         });
     }
 
-    /// One that has been forgotten since stays so.
+    /// If it has been forgotten meanwhile, nothing changes.
     fn change(&self, driver: &Identity, env: &Strings, stack: [u64; 2], shape: &Shape, how: impl FnOnce(&mut Entry)) {
         let mut state = self.state();
         let mut entries = state.shapes.get_mut(shape).into_iter().flatten();

@@ -1,6 +1,6 @@
-//! A parked driver that is told how its parts ended instead of running them.
+//! A parked driver that is told how its parts ended, instead of running them.
 //!
-//! It sends here what it would exec, as to the router, but nothing runs: it gets the status that it is to believe.
+//! It sends here what it would exec, as it would to the router. Nothing runs: it gets the statuses that it must believe.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +17,7 @@ use super::packet::{self, Wanted, PACKET};
 const PATIENCE: Duration = Duration::from_secs(10);
 const QUEUE: i32 = 8;
 
-/// Where one driver asks, until this is dropped.
+/// The socket at which one driver asks, until this is dropped.
 pub struct Answering {
     listener: OwnedFd,
     path: PathBuf,
@@ -37,8 +37,8 @@ impl Answering {
         &self.path
     }
 
-    /// Answers a driver until it has ended, which its descriptor tells; false if it does not end. `answer` gets the number
-    /// of the part and the part.
+    /// Answers a driver until it has ended, which its descriptor reports. False if it does not end. `answer` gets the
+    /// number of the part, and the part.
     pub fn serve(&self, pidfd: &OwnedFd, mut answer: impl FnMut(usize, Wanted) -> Option<i32>) -> bool {
         let deadline = Instant::now() + PATIENCE;
         let mut asked = 0;
@@ -55,7 +55,7 @@ impl Answering {
             match poll(&mut events, Some(&left)) {
                 Ok(0) => return false,
                 Ok(_) if !events[0].revents().is_empty() => {
-                    // Who goes away without a word is not answered.
+                    // If it closes the connection without a request, there is nothing to answer.
                     let _ = self.hear(&mut asked, &mut answer);
                 }
                 Ok(_) => return true,

@@ -1,18 +1,18 @@
-//! What a command must agree in with a parked program to be run by it.
+//! The conditions that a command must meet to run in a parked program.
 //!
-//! Pure. The variables that the program read before its main, those that its loader and allocator read, and the limit of
-//! its stack, by which the kernel laid out its memory.
+//! Pure. They are about the variables that the program read before its main, those that its loader and allocator read, and
+//! the limit of its stack, on which the kernel's layout of its memory depends.
 
 use crate::wire::Strings;
 
-/// A client's own: a program started with them is another one.
+/// Variables that change which program is started.
 const FOREIGN: [&[u8]; 5] = [b"LD_PRELOAD=", b"LD_AUDIT=", b"LD_DEBUG=", b"LD_PROFILE=", b"WAFPARK="];
 const HARMLESS: [&[u8]; 4] = [b"PATH", b"HOME", b"LANG", b"LC_ALL"];
 const LOADERS: [&[u8]; 3] = [b"LD_", b"GLIBC_TUNABLES=", b"MALLOC_"];
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// Names that were read, with the values that they had.
+    /// The variables that were read, with their values.
     read: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     loader: Vec<Vec<u8>>,
     stack: [u64; 2],
@@ -30,7 +30,7 @@ impl Facts {
         }
     }
 
-    /// A command with this environment and stack could have been started as this.
+    /// Whether a command with this environment and stack limit could have been started like this program.
     pub fn hold(&self, env: &Strings, stack: [u64; 2]) -> bool {
         self.stack == stack
             && self.loader == loader(env.iter())
@@ -40,8 +40,8 @@ impl Facts {
                 .all(|(name, was)| value(env.iter(), name) == was.as_deref())
     }
 
-    /// The part of an environment with which a program can be tried: what was read of it and what its loader needs, but
-    /// nothing by which a trial would write where the client has its files.
+    /// The part of an environment with which a program can be tried: the variables that it read and that its loader needs,
+    /// without those that would make a trial write to the client's files.
     pub fn for_trial(&self, env: &Strings, folder: &[u8]) -> Strings {
         let is_kept = |entry: &&[u8]| {
             let name = entry.split(|b| *b == b'=').next().unwrap_or_default();
@@ -59,12 +59,12 @@ impl Facts {
     }
 }
 
-/// It wants a library loaded, or its loader to do unusual things.
+/// It wants a library preloaded, or other unusual actions of its loader.
 pub fn is_foreign<'a>(mut env: impl Iterator<Item = &'a [u8]>) -> bool {
     env.any(|entry| FOREIGN.iter().any(|name| entry.starts_with(name)))
 }
 
-/// Its loader looks for libraries in folders that are meant from the command's own: a parked program has not looked there.
+/// Its loader searches libraries relative to the command's folder, where a parked program has not searched.
 pub fn looks_in_folder<'a>(env: impl Iterator<Item = &'a [u8]>) -> bool {
     let lists = env.filter_map(|entry| entry.strip_prefix(b"LD_LIBRARY_PATH="));
     let mut folders = lists

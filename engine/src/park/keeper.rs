@@ -1,6 +1,6 @@
-//! The thread that parks programs, proves them, and buries what has ended.
+//! The thread that parks programs, tries them, and reaps those that have ended.
 //!
-//! It lives as long as the engine: the kernel ends a parked program with the thread that has started it.
+//! It lives as long as the engine: the kernel ends a parked program together with the thread that has started it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::CString;
@@ -26,7 +26,7 @@ use crate::process::roster::{Litter, OwnPlace};
 use crate::process::spawn::Spawner;
 use crate::wire::Strings;
 
-/// From the end of a parked program until it is gone.
+/// How long a parked program may take to end.
 const BURIAL: Duration = Duration::from_millis(100);
 
 pub struct Keeper {
@@ -35,13 +35,13 @@ pub struct Keeper {
     pub library: CString,
     pub roster: (OwnedFd, usize),
     pub arena: Option<Arena>,
-    /// For what it tries.
+    /// The place in the roster for what it tries.
     pub place: OwnPlace,
     pub litter: Arc<Litter>,
     pub null: OwnedFd,
     /// An empty folder of its own.
     pub folder: PathBuf,
-    /// Where drivers ask that are surveyed.
+    /// The place of the socket at which surveyed drivers ask.
     pub answering: PathBuf,
     pub verdicts: PathBuf,
     pub context: Context,
@@ -90,7 +90,7 @@ impl Keeper {
         Parked::start(&parking, spawner, &program.path, env, stack)
     }
 
-    /// Tries whether parking a program is right and gains.
+    /// Tries whether parking a program is correct and gains time.
     fn prove(&mut self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) {
         let started = self.start(spawner, program, env, stack);
         let (verdict, parked) = match started {
@@ -167,7 +167,7 @@ impl Keeper {
         self.courses.judge(sample, found);
     }
 
-    /// Parks a program that was admitted; proves it again if it now loads other libraries.
+    /// Parks a program that was accepted. Tries it again if it now loads other libraries.
     fn park(&mut self, spawner: &mut Spawner, program: &Program, env: &Strings, stack: [u64; 2]) {
         let parked = self.start(spawner, program, env, stack);
         match &parked {

@@ -1,4 +1,5 @@
-//! `libwafpark.so` where programs can load it: embedded here, written into the runtime folder when the engine starts.
+//! `libwafpark.so` in a place from which programs can load it. It is embedded here, and written into the runtime folder
+//! when the engine starts.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,15 +14,15 @@ use crate::files::folder::Folder;
 
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libwafpark.so"));
 
-/// Programs load it by a file that the engine has open: it is there as long as the engine, also when somebody removes the runtime
-/// folder. Without it the loader would complain on the standard error of each program. A folder in which nothing can be written holds up
-/// nothing: memory does, too.
+/// Programs load the library through a file that the engine has open. So it is there as long as the engine, even if the
+/// runtime folder is removed. Without the library, the loader would print a warning on the standard error of each program.
+/// If nothing can be written to the folder, memory is used instead.
 pub fn install(folder: &Folder) -> io::Result<CString> {
     if LIBRARY.is_empty() {
         return Err(io::Error::other("parking knows x86-64 and arm64 only"));
     }
     let file = write(folder).or_else(|error| in_memory().map_err(|_| error))?;
-    // Open for as long as the engine lives.
+    // Open as long as the engine lives.
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.into_raw_fd());
     Ok(CString::new(path).unwrap_or_default())
 }
@@ -32,7 +33,7 @@ fn in_memory() -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Writes it under another name first: programs that have an older one loaded keep that.
+/// Written under another name first, because programs that have loaded an older file keep using that.
 fn write(folder: &Folder) -> io::Result<fs::File> {
     let path = folder.library();
     let fresh = path.with_extension("so.new");

@@ -7,8 +7,8 @@
 //!                        └─► survey ─► course            courses: what drivers of gcc would run, without them
 //! ```
 //!
-//! A parked program is used only where nobody could tell the difference, and only if it gains: otherwise, and whenever
-//! anything is in doubt, the command is spawned and the reason is counted.
+//! A parked program is used only if no program can notice the difference, and only if it gains time. Otherwise, and in
+//! every doubtful case, the command is spawned, and the reason is counted.
 
 mod course;
 mod courses;

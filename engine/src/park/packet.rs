@@ -1,6 +1,6 @@
-//! What the engine and `libwafpark.so` say to each other: the other side of `engine/park/park.h`.
+//! The messages between the engine and `libwafpark.so`: the other side of `engine/park/park.h`.
 //!
-//! Single packets over sockets of one machine, in its own byte order.
+//! They are single packets over sockets of one machine, in its own byte order.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ use crate::process::context::Block;
 pub const MAGIC: u32 = 0x3450_4157;
 /// The largest packet.
 pub const PACKET: usize = 192 << 10;
-/// The most arguments and variables together.
+/// The largest number of arguments and variables together.
 pub const STRINGS: usize = 16 << 10;
 
 pub const SESSION: u32 = 1;
@@ -26,10 +26,10 @@ pub const ROUTE: u32 = 4;
 pub const SCORE: u32 = 8;
 pub const RUN_NOTHING: u32 = 16;
 
-/// A ticket of the roster that nobody has taken yet.
+/// The value of a ticket of the roster that neither side has taken yet.
 pub const ASKED: i32 = -1;
 
-/// How a request begins; its strings follow.
+/// The beginning of a request. Its strings follow.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Head {
@@ -75,7 +75,7 @@ struct Routed {
     status: i32,
 }
 
-/// A command as a parked program is asked for it.
+/// A command in a request to a parked program.
 pub struct Request<'a> {
     pub flags: u32,
     pub roster_entry: usize,
@@ -83,7 +83,7 @@ pub struct Request<'a> {
     pub log: Place,
     /// The process that would have become the command, or 0.
     pub asker: i32,
-    /// Each with its terminating zeros.
+    /// Each string has its terminating zero byte.
     pub path: &'a [u8],
     pub folder: &'a [u8],
     pub argv: &'a [u8],
@@ -98,13 +98,13 @@ pub struct Request<'a> {
 /// A program is parked.
 pub struct Ready {
     pub obstacle: u32,
-    /// Digest of its environment.
+    /// The digest of its environment.
     pub environment: u64,
     /// The variables that it has read.
     pub names: Vec<Vec<u8>>,
 }
 
-/// A program wants to exec another.
+/// A program wants to exec another one.
 pub struct Wanted {
     packet: Vec<u8>,
     pub streams: [OwnedFd; 3],
@@ -115,7 +115,7 @@ fn bytes_of<T>(value: &T) -> &[u8] {
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
-/// The structure at the start of a packet.
+/// Reads the structure at the start of a packet.
 fn read<T>(packet: &[u8]) -> Option<T> {
     if packet.len() < size_of::<T>() {
         return None;
@@ -129,7 +129,7 @@ fn invalid() -> io::Error {
 }
 
 impl Request<'_> {
-    /// It is small enough for a packet.
+    /// Whether it fits into a packet.
     pub fn fits(&self) -> bool {
         self.size() <= PACKET && self.argc + self.envc <= STRINGS
     }
@@ -176,7 +176,7 @@ fn send(socket: BorrowedFd<'_>, parts: &[&[u8]], descriptors: &[BorrowedFd<'_>])
     Ok(())
 }
 
-/// The first packet to a program that is about to park.
+/// Writes the first packet to a program that is about to park.
 pub fn send_welcome(socket: BorrowedFd<'_>, roster: (BorrowedFd<'_>, usize), arena: Option<&Arena>) -> io::Result<()> {
     let (roster, size) = roster;
     let trace_regions = arena.map_or(0, Arena::trace_regions);
@@ -188,7 +188,7 @@ pub fn send_welcome(socket: BorrowedFd<'_>, roster: (BorrowedFd<'_>, usize), are
     send(socket, &[&head, path.as_bytes(), &[0]], &descriptors)
 }
 
-/// Tells a program that wants to exec: do it, or what became of the one that ran for you.
+/// Tells a program that wants to exec either to do so, or the status of the program that ran for it.
 pub fn send_routed(socket: BorrowedFd<'_>, status: Option<i32>) -> io::Result<()> {
     let routed = Routed {
         magic: MAGIC,
@@ -198,13 +198,13 @@ pub fn send_routed(socket: BorrowedFd<'_>, status: Option<i32>) -> io::Result<()
     send(socket, &[bytes_of(&routed)], &[])
 }
 
-/// One packet; empty when the other side is gone.
+/// Receives one packet. It is empty when the other side is gone.
 fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let (size, _) = rustix::net::recv(socket, buffer, RecvFlags::empty())?;
     Ok(size)
 }
 
-/// What a child answers: its process, or minus the errno for which it will never be the command.
+/// The answer of a child: its process number, or minus the errno because of which it will never be the command.
 pub fn receive_answer(socket: BorrowedFd<'_>) -> io::Result<i32> {
     let mut buffer = [0; size_of::<Answer>()];
     let size = receive(socket, &mut buffer)?;
@@ -291,7 +291,7 @@ impl Wanted {
         (rest.is_empty() && counted && terminated && head.argc > 0).then_some(parts)
     }
 
-    /// As a request to a parked program; the path as it was found.
+    /// As a request to a parked program, with the path that was found.
     pub fn request<'a>(&'a self, path: &'a [u8], roster_entry: usize) -> Request<'a> {
         let head = self.head();
         let [_, folder, argv, env] = self.parts().unwrap_or_default();
@@ -318,7 +318,7 @@ impl Wanted {
         }
     }
 
-    /// What was given to exec, without its zero.
+    /// The path that was given to exec, without its zero byte.
     pub fn name(&self) -> &[u8] {
         let [path, ..] = self.parts().unwrap_or_default();
         path.strip_suffix(&[0]).unwrap_or(path)

@@ -1,4 +1,4 @@
-//! One parked program: started once, asked for a child per command.
+//! One parked program: started once, and asked for a child per command.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -22,18 +22,19 @@ use crate::process::prompt::make_prompt;
 use crate::process::spawn::{Child, Launch, Spawner};
 use crate::wire::Strings;
 
-/// From its start until it is parked.
+/// The time from its start until it is parked.
 const START: Duration = Duration::from_secs(10);
-/// From a request until the child enters main; a machine that is so busy does not need parking.
+/// The time from a request until the child enters main. If the machine is so busy that this is too short, parking is not
+/// needed.
 const ANSWER: Duration = Duration::from_secs(2);
-/// So long waits who has other things to do; children enter within half a millisecond.
+/// How long a caller waits that has other things to do. Children enter main within half a millisecond.
 const MOMENT: Duration = Duration::from_millis(5);
 
 /// A command did not start in a parked program, and never will.
 #[derive(Debug)]
 pub struct NotEntered(pub &'static str);
 
-/// A library, or the loader's own list of them, as the program has it.
+/// A library, or the loader's own list of libraries, as the program has loaded it.
 #[derive(Debug, Hash)]
 pub struct Part {
     path: CString,
@@ -43,14 +44,14 @@ pub struct Part {
 #[derive(Debug)]
 pub struct Parked {
     pub pid: i32,
-    /// What commands must agree in to be run by it.
+    /// The conditions that a command must meet to run in it.
     pub facts: Facts,
-    /// Memory that it has for itself, in KiB.
+    /// Its own memory, in KiB.
     pub memory: u64,
-    /// Commands that it ran.
+    /// How many commands it ran.
     pub commands: AtomicU64,
     parts: Vec<Part>,
-    /// What it has loaded is not what is on disk.
+    /// The libraries on disk are not the ones that it has loaded.
     is_stale: AtomicBool,
     is_dead: AtomicBool,
     socket: OwnedFd,
@@ -58,14 +59,14 @@ pub struct Parked {
     moved: Condvar,
 }
 
-/// Whose the socket is: from a request to its answer it is somebody's.
+/// The present user of the socket. From a request to its answer, the socket belongs to one caller.
 #[derive(Debug, Default)]
 struct Line {
     is_claimed: bool,
     asked: u64,
-    /// The request whose answer nobody waits for; then nobody has claimed it either.
+    /// The request whose answer no thread waits for yet. Then the socket has no user either.
     owed: Option<Debt>,
-    /// What others heard who wanted to ask next.
+    /// Answers that were read by other callers that wanted to ask next.
     heard: Vec<(Debt, io::Result<i32>)>,
 }
 
@@ -73,22 +74,22 @@ struct Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Debt(u64);
 
-/// What comes of asking without time to wait.
+/// The result of a request by a caller that does not wait.
 pub enum Brief {
     Answered(Result<Child, NotEntered>),
-    /// It was asked; somebody must wait for the answer.
+    /// The request was sent. Another thread must wait for the answer.
     Awaited(Debt),
-    /// Somebody else is asking it.
+    /// Another caller is asking it.
     Busy,
 }
 
-/// The right to ask a parked program, until it is dropped.
+/// The right to ask a parked program, until this is dropped.
 struct Claim<'a> {
     parked: &'a Parked,
 }
 
 impl Claim<'_> {
-    /// Leaves the answer to whoever comes for it, or wants to ask next.
+    /// Leaves the answer to the next caller that waits for it, or that wants to ask.
     fn owe(self) -> Debt {
         let mut line = self.parked.line();
         line.asked += 1;
@@ -105,20 +106,20 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// What it takes to park programs.
+/// What is needed to park programs.
 pub struct Parking<'a> {
     pub library: &'a CStr,
     pub roster: (&'a OwnedFd, usize),
-    /// Where observed commands note what they do.
+    /// Where observed commands put their records.
     pub arena: Option<&'a Arena>,
     pub null: &'a OwnedFd,
-    /// An empty folder to run in.
+    /// An empty folder in which to run.
     pub folder: &'a Path,
-    /// The engine's own.
+    /// The engine's own context.
     pub context: &'a Context,
 }
 
-/// The one of a changed environment.
+/// The obstacle of a changed environment.
 const CHANGES: usize = 5;
 const OBSTACLES: [&str; 9] = [
     "",
@@ -133,7 +134,7 @@ const OBSTACLES: [&str; 9] = [
 ];
 
 impl Parked {
-    /// Starts a program and waits until it is parked.
+    /// Starts a program, and waits until it is parked.
     pub fn start(
         parking: &Parking<'_>,
         spawner: &mut Spawner,
@@ -144,7 +145,7 @@ impl Parked {
         let (ours, theirs) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|e| format!("a socket: {e}"))?;
-        // Should the library not be loaded, this does no harm.
+        // If the library is not loaded, this variable does no harm.
         let argv = Strings::from_iter([path.to_bytes(), b"--version"]);
         let preload = [b"LD_PRELOAD=", parking.library.to_bytes()].concat();
         let added = [preload.as_slice(), b"WAFPARK=1"];
@@ -187,7 +188,7 @@ impl Parked {
         }
     }
 
-    /// Has it become a command; `ticket` is the request's roster_entry, free.
+    /// Turns a child of it into a command. `ticket` is the roster entry of the request, which must be free.
     pub fn ask(&self, request: &Request<'_>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
         let claim = self.claim();
         self.send(request, ticket)?;
@@ -196,7 +197,7 @@ impl Parked {
         self.enter(answer, ticket)
     }
 
-    /// The same for one who has no time: who gets no answer at once leaves the waiting to somebody else.
+    /// The same for a caller that does not wait. If there is no answer at once, another thread must wait for it.
     pub fn ask_briefly(&self, request: &Request<'_>, ticket: &AtomicI32) -> Brief {
         let Some(claim) = self.try_claim() else {
             return Brief::Busy;
@@ -210,7 +211,7 @@ impl Parked {
         }
     }
 
-    /// Waits for the answer that somebody has left to us.
+    /// Waits for an answer that another caller did not wait for.
     pub fn resume(&self, debt: Debt, ticket: &AtomicI32) -> Result<Child, NotEntered> {
         let mut line = self.line();
         let heard = loop {
@@ -236,7 +237,7 @@ impl Parked {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who wants to ask first hears what is owed to others: they may come only after us.
+    /// Before asking, reads the answer that another caller has left, because that caller may come only after this one.
     fn claim(&self) -> Claim<'_> {
         let mut line = self.line();
         while line.is_claimed {
@@ -280,12 +281,12 @@ impl Parked {
                 ticket.store(0, Ordering::SeqCst);
                 Err(NotEntered("its command line is too long"))
             }
-            // Nobody has got the request.
+            // The request was not received.
             Err(error) => self.give_up(ticket, &error).map(|_| ()),
         }
     }
 
-    /// What comes of an answer.
+    /// Turns the answer into a result.
     fn enter(&self, answer: io::Result<i32>, ticket: &AtomicI32) -> Result<Child, NotEntered> {
         match answer {
             Ok(pid) if pid > 0 => self.welcome(pid),
@@ -301,7 +302,7 @@ impl Parked {
         }
     }
 
-    /// It, or its child, is lost: whoever has the ticket decides whether there is a command.
+    /// The parked program or its child is lost. The side that has the ticket decides whether the command runs.
     fn give_up(&self, ticket: &AtomicI32, error: &io::Error) -> Result<Child, NotEntered> {
         self.is_dead.store(true, Ordering::SeqCst);
         let taken = ticket.compare_exchange(ASKED, 0, Ordering::SeqCst, Ordering::SeqCst);
@@ -316,12 +317,12 @@ impl Parked {
     fn welcome(&self, pid: i32) -> Result<Child, NotEntered> {
         self.commands.fetch_add(1, Ordering::Relaxed);
         let pidfd = Pid::from_raw(pid).ok_or(NotEntered("no process"))?;
-        // A child of ours that nobody has reaped: the number is its own.
+        // The child is ours and is not reaped, so the number is still its own.
         let pidfd = rustix::process::pidfd_open(pidfd, PidfdFlags::empty());
         match pidfd {
             Ok(pidfd) => Ok(Child { pid, pidfd }),
             Err(_) => {
-                // It runs, but we would not see it end: so it must not.
+                // It runs, but its end would not be seen. So it must not go on.
                 kill(pid);
                 crate::process::spawn::reap(pid);
                 Err(NotEntered("no descriptors are left"))
@@ -329,7 +330,7 @@ impl Parked {
         }
     }
 
-    /// What it has loaded.
+    /// The libraries that it has loaded.
     pub fn parts(&self) -> impl Iterator<Item = &Part> {
         self.parts.iter()
     }
@@ -338,33 +339,33 @@ impl Parked {
         self.is_dead.load(Ordering::SeqCst)
     }
 
-    /// A child has found that a library is another file by now; it has not become a command.
+    /// A child has found that a library is another file by now. It has not become a command.
     pub fn is_stale(&self) -> bool {
         self.is_stale.load(Ordering::SeqCst)
     }
 
-    /// Processor time that it took itself, in nanoseconds.
+    /// The processor time that it used itself, in nanoseconds.
     pub fn own_time(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/schedstat", self.pid)).unwrap_or_default();
         stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
-    /// Ends it. What it has become already goes on.
+    /// Ends it. Commands that already run in its children go on.
     pub fn end(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         kill(self.pid);
     }
 }
 
-/// One process and not its group: a child that has its ticket may still be in that.
+/// Ends one process, and not its group: a child that has its ticket may still be in that group.
 fn kill(pid: i32) {
     if let Some(process) = Pid::from_raw(pid) {
         let _ = kill_process(process, Signal::KILL);
     }
 }
 
-/// Forgets what has ended in the group of a parked program: itself, and children that never became commands.
-/// True when nothing is left of it.
+/// Reaps what has ended in the group of a parked program: itself, and children that never became commands. Returns true
+/// when nothing is left.
 pub fn bury(pid: i32) -> bool {
     loop {
         // SAFETY: no status is asked for.
@@ -398,7 +399,7 @@ fn wait(socket: &OwnedFd, patience: Duration) -> io::Result<i32> {
     packet::receive_answer(socket.as_fd())
 }
 
-/// Gives a fresh program the roster and hears which variables it has read.
+/// Sends the roster to a fresh program, and receives the variables that it has read.
 fn greet(socket: &OwnedFd, parking: &Parking<'_>, env: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let (roster, size) = parking.roster;
     let ready = packet::send_welcome(socket.as_fd(), (roster.as_fd(), size), parking.arena)
@@ -415,14 +416,14 @@ fn greet(socket: &OwnedFd, parking: &Parking<'_>, env: &[u8]) -> Result<Vec<Vec<
     }
 }
 
-/// What a parked program is, seen from outside.
+/// The state of a parked program, seen from outside.
 struct Description {
     facts: Facts,
     parts: Vec<Part>,
     is_stale: bool,
 }
 
-/// Looks at a program that says that it is parked, from outside.
+/// Checks from outside a program that says that it is parked.
 fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) -> Result<Description, String> {
     let pid = child.pid;
     let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(|e| format!("its status: {e}"))?;
@@ -457,7 +458,7 @@ fn describe(child: &Child, names: &[Vec<u8>], env: &Strings, stack: [u64; 2]) ->
         Some(Part { path, identity })
     });
     let parts = parts.collect();
-    // The files that were looked at, here and by the program itself, are those that are mapped if they still have their names.
+    // If the files that were checked, here and by the program itself, still have their names, they are the mapped ones.
     let is_stale = maps.lines().any(is_of_removed_file) || read_maps()? != maps;
     Ok(Description {
         facts: Facts::of(names, env, stack),
@@ -473,7 +474,7 @@ fn is_of_removed_file(line: &str) -> bool {
     is_code && line.contains('/') && line.ends_with(" (deleted)") && !line.contains(" /memfd:")
 }
 
-/// The file of a line of /proc/PID/maps.
+/// The file in a line of /proc/PID/maps.
 fn mapped_file(line: &str) -> Option<&str> {
     let at = line.find('/')?;
     let path = &line[at..];
@@ -482,7 +483,7 @@ fn mapped_file(line: &str) -> Option<&str> {
 
 fn own_memory(pid: i32) -> u64 {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-    // What is its own when its children share it.
+    // Memory that remains its own when its children share the rest.
     let own = rollup.lines().filter(|line| line.starts_with("Anonymous:"));
     own.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
         .sum()

@@ -1,4 +1,4 @@
-//! All of parking as the rest of the engine sees it: starts the threads, and starts a command in a parked program.
+//! The interface of parking for the rest of the engine: makes the threads, and starts a command in a parked program.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, DirBuilder};
@@ -41,28 +41,28 @@ use crate::process::spawn::{self, Child, Launch};
 /// More threads than this only wait for each other.
 const ROUTERS: usize = 16;
 
-/// As `waitpid` tells of a program that exits with 1.
+/// The status of a program that exits with 1, in the form of `waitpid`.
 const FAILED: i32 = 1 << 8;
 
 /// A place in the roster, with its number.
 type RosterPlace<'a> = (usize, &'a AtomicI32);
-/// What a command gets as its streams, where that is not the null device.
+/// The descriptors for a command's streams. None means the null device.
 type Streams = [Option<OwnedFd>; 3];
 
-/// A command, or its first part, that runs; and what is left of it.
+/// A command or its first part that runs, and what is left of the command.
 pub struct Begun {
     pub child: Child,
     pub next_parts: Option<NextParts>,
 }
 
-/// How a command was to start.
+/// What to do with a command.
 pub enum Turn {
     Parked(Begun),
     /// It must be spawned.
     Plain,
-    /// Somebody who has time is to start it.
+    /// A thread that can wait must start it.
     Busy,
-    /// Somebody who has time is to wait for it.
+    /// A thread that can wait must read the answer.
     Awaited(Box<Awaited>),
 }
 
@@ -74,7 +74,7 @@ pub struct Awaited {
     next_parts: Option<NextParts>,
 }
 
-/// Why a command does not run in a parked program, or not yet.
+/// Why a command does not run in a parked program, or does not yet.
 enum Why {
     Refused(Reason),
     Busy,
@@ -93,21 +93,21 @@ struct Found {
     called: CString,
 }
 
-/// A command whose course is known, and how it calls its driver.
+/// A command whose course is known, and the path by which it calls its driver.
 struct Known<'a> {
     called: &'a CStr,
     line: &'a Line,
     course: &'a Course,
 }
 
-/// Where parked programs are.
+/// The parked programs.
 pub struct Parking {
     pool: Arc<Pool>,
     courses: Arc<Courses>,
     folder: Folder,
     desks: AtomicU64,
     own: Context,
-    /// The router's address, with its zero.
+    /// The router's address, with its zero byte.
     route: Vec<u8>,
     arena: Option<Arena>,
     library: OnceLock<Option<CString>>,
@@ -137,7 +137,7 @@ impl Parking {
             litter: roster.litter(),
         };
         if parking.pool.is_on() {
-            // A full disk, for one, is no reason not to build.
+            // A failure here, for example because of a full disk, must not stop the build.
             if let Err(error) = parking.prepare(folder, roster, ledger, orders) {
                 warn!("nothing is parked: {error}");
                 parking.pool.turn_off(&format!("it could not be prepared: {error}"));
@@ -185,8 +185,8 @@ impl Parking {
         Ok(())
     }
 
-    /// Starts a command in a parked program, or its first part where its course is known. `roster_entry` is its place in the
-    /// roster; who is in `haste` is not made to wait.
+    /// Starts a command in a parked program, or its first part if its course is known. `roster_entry` is its place in the
+    /// roster. With `haste`, the caller does not wait.
     pub fn start(
         &self,
         launch: &Launch<'_>,
@@ -208,7 +208,7 @@ impl Parking {
         })
     }
 
-    /// Waits for what was asked in haste.
+    /// Waits for a request that was made in haste.
     pub fn resume(&self, awaited: Box<Awaited>, roster_entry: Option<RosterPlace<'_>>) -> Turn {
         self.turn(|| {
             let (_, ticket) = roster_entry.ok_or("too many commands run")?;
@@ -265,7 +265,7 @@ impl Parking {
                 next_parts: None,
             });
         }
-        // A driver that is to have a session of its own could not be asked.
+        // A driver that gets a session of its own could not be asked.
         let line = Line::of(launch.argv).filter(|_| !launch.new_session);
         if let Some(line) = line {
             let stack = launch.context.block().limits[context::STACK];
@@ -292,7 +292,7 @@ impl Parking {
         })
     }
 
-    /// Has the course of a command's shape learned.
+    /// Asks for the course of a command's shape to be learned.
     fn survey(&self, launch: &Launch<'_>, found: &Found, line: Line, stack: [u64; 2]) {
         let identity = found.program.identity;
         match self.pool.take(&found.program, launch.env, stack) {
@@ -309,7 +309,7 @@ impl Parking {
         }
     }
 
-    /// Starts the first part of a command; nothing has run if that fails.
+    /// Starts the first part of a command. If that fails, nothing has run.
     fn start_parts(
         &self,
         launch: &Launch<'_>,
@@ -320,16 +320,16 @@ impl Parking {
     ) -> Result<Begun, Why> {
         let Known { called, line, course } = known;
         let folder = Path::new(OsStr::from_bytes(launch.cwd));
-        // A driver says so itself, in its own words.
+        // A driver reports this itself, in its own words.
         let source = folder.join(OsStr::from_bytes(&line.source));
         rustix::fs::access(source, Access::EXISTS).map_err(|_| "its source is not there")?;
         let output = folder.join(OsStr::from_bytes(&line.output));
-        // The driver compares where it leads with its source.
+        // The driver compares the folder to which it leads with the folder of its source.
         if rustix::fs::lstat(&output).is_ok_and(|status| FileType::from_raw_mode(status.st_mode).is_symlink()) {
             return Err("its object is a link".into());
         }
         let is_observed = launch.log != Place::default();
-        // What an old course leads to must not be stored as the result of files that the driver has not seen.
+        // The result of an old course must not be stored as a result of files that the driver has not seen.
         if is_observed && !course.is_as_watched() {
             return Err("what its driver looks at has changed".into());
         }
@@ -352,7 +352,7 @@ impl Parking {
         }
     }
 
-    /// Runs the driver of a command whose parts have run, and ended so: it does the rest, as it always would.
+    /// Runs the driver of a command whose parts have run. It gets their statuses, and does the rest as always.
     pub fn conclude(
         &self,
         launch: &Launch<'_>,
@@ -371,7 +371,7 @@ impl Parking {
         ) {
             Ok(child) => child,
             Err(Why::Refused(reason)) => return Err(reason),
-            // Only who is in haste is told so.
+            // Only a caller in haste gets this answer.
             Err(_) => return Err("its driver is busy".into()),
         };
         let Child { pid, pidfd } = child;
@@ -387,7 +387,7 @@ impl Parking {
         match told {
             Ok(_) => Ok(Child { pid, pidfd }),
             Err(error) => {
-                // Nobody would answer it: it must not run its parts again.
+                // No router would answer it, and it must not run its parts again.
                 // SAFETY: a child of ours that was not reaped, and the leader of its group.
                 unsafe { libc::kill(-pid, libc::SIGKILL) };
                 spawn::reap(pid);
@@ -396,7 +396,7 @@ impl Parking {
         }
     }
 
-    /// Has a parked program become a command; one of a driver sends what it would exec to `route`.
+    /// Turns a child of a parked program into a command. A driver's child sends what it would exec to `route`.
     fn enter(
         &self,
         launch: &Launch<'_>,
@@ -475,12 +475,12 @@ impl Parking {
         Ok(child)
     }
 
-    /// Where observed commands note what they do; none if there is no memory for it.
+    /// Where observed commands put their records. None if there is no memory for it.
     pub fn arena(&self) -> Option<&Arena> {
         self.arena.as_ref()
     }
 
-    /// The library that observes, where programs can load it.
+    /// The path of the library that observes, as programs load it.
     pub fn library(&self) -> Option<&CStr> {
         let install = || match library::install(&self.folder) {
             Ok(path) => Some(path),
@@ -502,13 +502,13 @@ impl Parking {
         report
     }
 
-    /// Ends all that is parked.
+    /// Ends all parked programs.
     pub fn close(&self) {
         self.pool.end();
     }
 }
 
-/// What observes commands that the library cannot: this program, even if its file was replaced since.
+/// The program for commands that the library cannot observe: this program, even if its file was replaced since.
 fn own_program() -> Option<OwnedFd> {
     let file = std::fs::File::open("/proc/self/exe");
     file.inspect_err(|error| warn!("static programs are not observed: {error}"))

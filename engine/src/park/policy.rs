@@ -1,11 +1,11 @@
-//! What the engine's environment says about parking.
+//! The settings of parking in the engine's environment.
 
 use std::env;
 use std::path::PathBuf;
 
 use crate::process::headroom::Headroom;
 
-/// So often is a program seen before it is tried: a trial costs as much as some commands.
+/// How often a program is started before it is tried: a trial costs as much as some commands.
 const AFTER: u32 = 4;
 const MEMORY: u64 = 512 << 10;
 const INSTALLED: [&str; 6] = ["/usr", "/bin", "/lib", "/opt", "/nix/store", "/gnu/store"];
@@ -13,13 +13,13 @@ const INSTALLED: [&str; 6] = ["/usr", "/bin", "/lib", "/opt", "/nix/store", "/gn
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     pub on: bool,
-    /// What gains nothing in a trial is not parked.
+    /// Programs that gain nothing in a trial are not parked.
     pub must_gain: bool,
     pub after: u32,
-    /// For all parked programs together, in KiB.
+    /// The limit for all parked programs together, in KiB.
     pub memory: u64,
-    /// Where programs are that may be tried without being known compilers: asking one for its version is harmless if
-    /// it was made for everybody, and not if it is somebody's own script of a program.
+    /// The folders of programs that may be tried although they are not known compilers. Asking a program for its version is
+    /// harmless if it is for everybody, and may not be if it is a user's own script.
     pub folders: Vec<PathBuf>,
 }
 
@@ -39,7 +39,7 @@ impl Policy {
     /// `WAFD_PARK=no|proved`, `WAFD_PARK_AFTER=COUNT`, `WAFD_PARK_MEMORY=MIB`, `WAFD_PARK_FOLDERS=FOLDER:FOLDER`.
     pub fn from_environment() -> Result<Policy, String> {
         let (on, must_gain) = match env::var("WAFD_PARK").as_deref() {
-            // Parked programs are processes, too.
+            // Parked programs count as processes, too.
             Err(_) | Ok("" | "yes") => (Headroom::find().is_ample(), true),
             Ok("proved") => (true, false),
             Ok("no") => (false, true),

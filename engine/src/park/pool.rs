@@ -1,4 +1,4 @@
-//! Which programs are parked, which are not, and why: what is known of each, by its file.
+//! What is known of each program, by its file: whether it is parked, and why not.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -17,21 +17,21 @@ use super::survey::Sample;
 use super::verdict::Verdict;
 use crate::wire::Strings;
 
-/// So many ways of one program (by what its environment says) are kept.
+/// How many variants of one program are kept, which differ in the environment.
 const WAYS: usize = 4;
-/// A program that ends so often while it is parked is not parked again.
+/// A program that ends this often while it is parked is not parked again.
 const DEATHS: u32 = 3;
 
-/// A program that gained nothing is tried again when it was started so often, and then each time after four times as many.
+/// A program that gained nothing is tried again after this many starts, and then each time after four times as many.
 const AGAIN: u32 = 512;
 
-/// So many programs are remembered; a single configure runs hundreds of its own.
+/// How many programs are remembered. A single configure runs hundreds of its own programs.
 const MOST: usize = 512;
 
-/// Why a command was spawned and not run by a parked program.
+/// Why a command was spawned, and not run by a parked program.
 pub type Reason = Cow<'static, str>;
 
-/// What the keeper is asked for.
+/// Requests to the keeper.
 pub enum Task {
     Prove(Program, Strings, [u64; 2]),
     Park(Program, Strings, [u64; 2]),
@@ -57,7 +57,7 @@ struct Entry {
     standing: Standing,
     /// How often it was started since its last trial.
     seen: u32,
-    /// How often it may be until the next one.
+    /// How often it may be started before the next trial.
     patience: u32,
     deaths: u32,
     is_parking: bool,
@@ -69,7 +69,7 @@ struct Entry {
 #[derive(Default)]
 struct State {
     entries: HashMap<(u64, u64), Entry>,
-    /// Verdicts of earlier engines, not met yet.
+    /// Verdicts of earlier engines about programs that were not used yet.
     remembered: Vec<Verdict>,
     spawned: BTreeMap<Reason, u64>,
     commands: u64,
@@ -105,7 +105,7 @@ impl Pool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Parks nothing, for the reason that `wafd status` then tells.
+    /// Parks nothing, for a reason that `wafd status` then reports.
     pub fn turn_off(&self, why: &str) {
         self.is_on.store(false, Ordering::Relaxed);
         self.state().spawned.insert(why.to_owned().into(), 0);
@@ -176,7 +176,7 @@ impl Pool {
         let _ = self.tasks.send(task);
     }
 
-    /// What is known of a program; all is forgotten of one whose file has changed.
+    /// What is known of a program. If its file has changed, everything is forgotten.
     fn entry<'a>(&self, state: &'a mut State, program: &Program) -> &'a mut Entry {
         let key = (program.identity.device, program.identity.inode);
         let is_stale = state.entries.get(&key).is_some_and(|entry| entry.program != *program);
@@ -186,7 +186,7 @@ impl Pool {
             }
         }
         if !state.entries.contains_key(&key) {
-            // Another file of the same name, as upgrades put it there: the old one will not be asked for again.
+            // Another file has the same name, as after an upgrade. The old one will not be started again.
             let path = &program.path;
             let tasks = &self.tasks;
             state.entries.retain(|_, entry| {
@@ -225,7 +225,7 @@ impl Pool {
         })
     }
 
-    /// Has the course of a sample learned.
+    /// Asks for the course of a sample to be learned.
     pub fn survey(&self, sample: Sample) {
         let _ = self.tasks.send(Task::Survey(Box::new(sample)));
     }
@@ -251,7 +251,7 @@ impl Pool {
         }
     }
 
-    /// The digest of what a program had loaded when it was admitted.
+    /// The digest of what a program had loaded when it was accepted.
     pub fn admitted_with(&self, program: &Program) -> Option<u64> {
         match &self.state().find(program)?.standing {
             Standing::Judged(verdict) if verdict.admitted => Some(verdict.parts),
@@ -294,7 +294,7 @@ impl Pool {
         }
     }
 
-    /// Verdicts to be kept for the next engine.
+    /// The verdicts to be kept for the next engine.
     pub fn verdicts(&self) -> Vec<Verdict> {
         let state = self.state();
         let judged = state.entries.values().filter_map(|entry| match &entry.standing {
@@ -304,7 +304,7 @@ impl Pool {
         judged.chain(state.remembered.iter().cloned()).collect()
     }
 
-    /// Ends all that is parked.
+    /// Ends all parked programs.
     pub fn end(&self) {
         let state = self.state();
         let ways = state.entries.values().flat_map(|entry| &entry.ways);
@@ -316,7 +316,7 @@ impl Pool {
     pub fn report(&self) -> Value {
         let state = self.state();
         let mut entries: Vec<_> = state.entries.values().collect();
-        // Where the report ends early, nothing that holds memory is missing from it.
+        // Programs that hold memory come first, in case the report is cut off.
         entries.sort_by_key(|entry| Reverse((!entry.ways.is_empty(), entry.commands, entry.used)));
         let known = entries.len();
         let programs: Vec<_> = entries.into_iter().take(PROGRAMS).map(Entry::report).collect();
@@ -337,7 +337,7 @@ impl Pool {
     }
 }
 
-/// A report fits into a frame.
+/// The limit of a report, so that it fits into a frame.
 const PROGRAMS: usize = 200;
 
 impl State {
@@ -346,7 +346,7 @@ impl State {
         self.entries.get_mut(&key).filter(|entry| entry.program == *program)
     }
 
-    /// Forgets the program that was not used for the longest time, of those that nothing is done for.
+    /// Forgets the program that was not used for the longest time, among those that are not in use.
     fn forget_oldest(&mut self) {
         let idle = self.entries.iter().filter(|(_, entry)| entry.is_idle());
         let oldest = idle.min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
@@ -362,7 +362,7 @@ impl State {
         ways.map(|way| way.parked.memory).sum()
     }
 
-    /// Takes out the one that was not used for the longest time.
+    /// Removes the program that was not used for the longest time.
     fn oldest(&mut self) -> Option<Arc<Parked>> {
         let entry = self
             .entries
@@ -375,7 +375,7 @@ impl State {
 }
 
 impl Entry {
-    /// Neither is it parked nor will it be soon.
+    /// Whether it is neither parked nor about to be.
     fn is_idle(&self) -> bool {
         self.ways.is_empty() && !self.is_parking && !matches!(self.standing, Standing::Proving)
     }

@@ -14,7 +14,7 @@ use super::policy::Policy;
 use super::task::Task;
 use crate::bytes::elf;
 
-/// A file as it was seen; a file that was replaced or changed has another.
+/// The identity and state of a file. A file that was replaced or changed has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub device: u64,
@@ -27,7 +27,7 @@ pub struct Identity {
 /// An executable file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Where it really is: what the kernel tells the program of itself.
+    /// Its real path, which the kernel also tells the program itself.
     pub path: CString,
     pub identity: Identity,
 }
@@ -43,15 +43,15 @@ impl Identity {
         }
     }
 
-    /// Of a path now.
+    /// The present state of a path.
     pub fn at(path: &CStr) -> Option<Identity> {
         rustix::fs::stat(path).ok().map(|stat| Identity::of(&stat))
     }
 }
 
 impl Program {
-    /// The first of these paths that can be executed, and that path as `execve` would be given it: the command is called
-    /// so. A relative one is the command's, and so from its folder.
+    /// The first of these paths that can be executed, and that path as `execve` would get it, because the command gets this
+    /// name. A relative path refers to the command's folder.
     pub fn find<'a>(candidates: &'a [CString], folder: &[u8]) -> Option<(Program, &'a CStr)> {
         let mut found = candidates
             .iter()
@@ -88,12 +88,12 @@ impl Program {
     }
 }
 
-/// Programs that only start others: what they start is what matters.
+/// Programs that only start others. The programs that they start are parked instead.
 const LAUNCHERS: [&str; 9] = [
     "ccache", "distcc", "icecc", "sccache", "rustup", "wafcc", "wafd", "busybox", "env",
 ];
 
-/// Why a program is never parked, told by its file alone.
+/// Why a program is never parked, from its file alone.
 pub fn find_obstacle(program: &Program, policy: &Policy) -> Option<String> {
     let name = program.name();
     if LAUNCHERS.contains(&name.as_str()) {

@@ -1,7 +1,8 @@
 //! Runs in parked programs what a command would exec: the gcc driver's cc1plus, as and collect2.
 //!
-//! A process that would have become another program sends its request here (`engine/park/route.c`) and ends as that program
-//! does. It holds no slot: it works for a command that has one. A thread of its own, which knows nothing of sessions.
+//! Instead of becoming another program, a process sends its request here (`engine/park/route.c`), and ends as that program
+//! does. The program needs no slot, because it works for a command that has one. This is a thread of its own, which knows
+//! nothing of sessions.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +27,7 @@ use crate::wire::Strings;
 const LISTENER: u64 = 0;
 const QUEUE: i32 = 128;
 
-/// What the parts of commands took that ran for them in parked programs, by process group.
+/// The resource use of programs that ran in parked programs for parts of commands, by process group.
 #[derive(Default)]
 pub struct Ledger {
     groups: Mutex<HashMap<i32, Ended>>,
@@ -38,7 +39,7 @@ impl Ledger {
         groups.entry(group).or_default().include(part);
     }
 
-    /// Adds what was taken for a command to what it took itself.
+    /// Adds what was used for a command to what the command itself used.
     pub fn settle(&self, group: i32, command: &mut Ended) {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(parts) = groups.remove(&group) {
@@ -47,7 +48,7 @@ impl Ledger {
     }
 }
 
-/// One that waits for what it wanted to become.
+/// A process that waits for the program that it would have become.
 struct Relay {
     socket: OwnedFd,
     running: Option<Routed>,
@@ -59,7 +60,7 @@ struct Routed {
     _ticket: Ticket,
 }
 
-/// Where the routers listen, all of them at one place.
+/// The routers and the socket at which all of them listen.
 pub fn listen(folder: &Folder) -> io::Result<Arc<OwnedFd>> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -89,7 +90,7 @@ impl Router {
         ledger: Arc<Ledger>,
     ) -> io::Result<Router> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        // One of the routers is woken, not all.
+        // Only one of the routers is woken.
         let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
         epoll::add(&epoll, &*listener, EventData::new_u64(LISTENER), flags)?;
         Ok(Router {
@@ -137,11 +138,11 @@ impl Router {
         }
     }
 
-    /// A request, or the end of whoever waits.
+    /// A request, or the end of the process that waits.
     fn hear(&mut self, key: u64) {
         let Some(relay) = self.relays.get_mut(&key) else { return };
         if relay.running.is_some() {
-            // It sends nothing more: it is gone, and what runs for it must go.
+            // No further bytes are expected. So the process is gone, and the program that runs for it must end.
             let _ = epoll::delete(&self.epoll, &relay.socket);
             if let Some(routed) = &relay.running {
                 // SAFETY: a child of ours that was not reaped.
@@ -190,7 +191,7 @@ impl Router {
             return Err("it is gone".into());
         };
         if let Err(error) = added {
-            // It runs already and must not be run again: we wait for it here.
+            // It already runs, and must not run again. So this thread waits for it.
             warn!("watch a routed command: {error}");
             relay.running = Some(routed);
             self.finish(key);

@@ -1,12 +1,12 @@
-//! The shape of a compiler driver's command line: all of it but the names of files that differ from command to command.
+//! The shape of a compiler driver's command line: the line without the names of files that differ between commands.
 //!
-//! Pure. Only command lines of a simple kind have one: one source is compiled into one object, and every option is known to
-//! concern the compiler alone. Whatever else there is keeps its driver.
+//! Pure. Only simple command lines have a shape: one source is compiled to one object, and every option is known to concern
+//! the compiler only. All other lines are run by their driver.
 
 use crate::bytes::text::{Names, Text};
 use crate::wire::Strings;
 
-/// Numbers of the names that each shape has; those of operands follow.
+/// The numbers of the names that each shape has. Those of operands follow.
 const SOURCE_FOLDER: usize = 0;
 const SOURCE_STEM: usize = 1;
 const OUTPUT_FOLDER: usize = 2;
@@ -14,14 +14,14 @@ const OUTPUT_STEM: usize = 3;
 /// Build systems number their objects.
 const OUTPUT_NUMBER: usize = 4;
 const OPERANDS: usize = 5;
-/// How all names begin that stand for others.
+/// The beginning of all placeholder names.
 pub const STAND_IN: &[u8] = b"wafStandIn";
 const STAND_IN_NUMBER: &[u8] = b"70368760954879";
 const MOST_OPERANDS: usize = 8;
 
-/// Of C and C++, not preprocessed.
+/// Endings of C and C++ sources that are not preprocessed.
 const ENDINGS: [&str; 8] = [".c", ".cc", ".cp", ".cxx", ".cpp", ".CPP", ".c++", ".C"];
-/// Followed by a name that the driver passes on as it is.
+/// Options that are followed by a name, which the driver passes on unchanged.
 const WITH_NAME: [&str; 3] = ["-MF", "-MT", "-MQ"];
 const WITH_WORD: [&str; 8] = [
     "-I",
@@ -64,7 +64,7 @@ const PREFIXES: [&str; 13] = [
     "-g",
     "-isysroot",
 ];
-/// They begin like the above, and have the driver do more: start other programs, or name more files.
+/// They begin like those above, but make the driver do more: start other programs, or name more files.
 const REFUSED: [&str; 17] = [
     "-Wa,",
     "-Wp,",
@@ -88,7 +88,7 @@ const REFUSED: [&str; 17] = [
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Shape {
     words: Vec<Text>,
-    /// Source and output are called alike, or lie in the same folder, or are told from the root: a driver may care.
+    /// Source and output have the same name, or are in the same folder, or are absolute. A driver may act differently then.
     alike: [bool; 4],
 }
 
@@ -100,7 +100,7 @@ pub struct Line {
     pub output: Vec<u8>,
 }
 
-/// A path: its folder with the slash, its name up to the first dot, the rest.
+/// A path: its folder with the slash, its name up to the first dot, and the rest.
 struct Path<'a> {
     folder: &'a [u8],
     stem: &'a [u8],
@@ -108,7 +108,7 @@ struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// Of a path without any character that a driver could take for more than a part of a name.
+    /// For a path without any character that could mean more to a driver than a part of a name.
     fn of(path: &'a [u8]) -> Option<Path<'a>> {
         let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"_-+./@".contains(b);
         if path.starts_with(b"-") || path.starts_with(b"@") || !path.iter().all(is_plain) {
@@ -130,7 +130,7 @@ impl<'a> Path<'a> {
         text.with_name(stem)
     }
 
-    /// What is before, of and after the only number that stands between two dots of the ending.
+    /// The parts before, of, and after the only number between two dots of the ending.
     fn numbered(&self) -> [&'a [u8]; 3] {
         let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
         let parts: Vec<_> = self.ending.split(|b| *b == b'.').collect();
@@ -158,7 +158,7 @@ fn is_source(word: &[u8]) -> bool {
 }
 
 impl Line {
-    /// Takes a command line apart, if it is of the simple kind.
+    /// Takes a command line apart, if it is simple.
     pub fn of(argv: &Strings) -> Option<Line> {
         let mut argv = argv.iter();
         let mut words = vec![Text::plain(argv.next()?)];
@@ -229,7 +229,8 @@ impl Line {
 }
 
 impl Shape {
-    /// Names that stand for any others of this shape: relative ones, with a source below the folder where a driver runs.
+    /// Names that stand for any other names of this shape: relative ones, with a source below the folder in which the
+    /// driver runs.
     pub fn stand_ins(&self, names: &[Vec<u8>]) -> Names {
         let stand_in = |(number, name): (usize, &Vec<u8>)| match number {
             SOURCE_FOLDER | OUTPUT_FOLDER if name.is_empty() => Vec::new(),
@@ -239,7 +240,7 @@ impl Shape {
             SOURCE_STEM | OUTPUT_STEM => b"wafStandInSourceName".to_vec(),
             OUTPUT_NUMBER if name.is_empty() => Vec::new(),
             OUTPUT_NUMBER => STAND_IN_NUMBER.to_vec(),
-            // None of them may begin with another.
+            // None of them may be the beginning of another.
             _ => format!("wafStandInOperand{}.x", char::from(b'A' + (number - OPERANDS) as u8)).into_bytes(),
         };
         names.iter().enumerate().map(stand_in).collect()

@@ -1,7 +1,7 @@
-//! Learns the course of a shape of commands: has a parked driver run with stand-ins for the names, and then with the names
-//! of a command that was there, and believes only what foretells the second from the first.
+//! Learns the course of a shape of commands. A parked driver runs with placeholders as names, and then with the names of a
+//! real earlier command. The course is used only if it predicts the second run from the first.
 //!
-//! Nothing is compiled: the driver is told that its parts have done well. It writes nothing but an empty temporary file,
+//! Nothing is compiled: the driver is told that its parts have succeeded. It writes nothing except an empty temporary file,
 //! which it removes.
 
 use std::ffi::CString;
@@ -32,24 +32,24 @@ use crate::process::roster::{is_drawn, Litter, OwnPlace};
 use crate::process::spawn::{self, Ended};
 use crate::wire::Strings;
 
-/// For one look at what a driver finds.
+/// For one check of what a driver finds.
 const ROOM: Room = Room { files: 64, folders: 64 };
 
-/// What it takes to survey.
+/// What is needed for a survey.
 pub struct Surveyor<'a> {
-    /// Where drivers note what they do.
+    /// Where drivers put their records.
     pub arena: Option<&'a Arena>,
     pub place: OwnPlace,
     pub litter: &'a Arc<Litter>,
     pub null: &'a OwnedFd,
     /// An empty folder.
     pub folder: &'a Path,
-    /// Where a driver is to ask.
+    /// The place of the socket at which a driver asks.
     pub answering: PathBuf,
     pub context: Block,
 }
 
-/// A command that was there, and a driver for it.
+/// An earlier command, and a driver for it.
 pub struct Sample {
     pub driver: Arc<Parked>,
     pub called: CString,
@@ -64,12 +64,12 @@ pub struct Sample {
 struct Run {
     parts: Vec<Wanted>,
     ended: Ended,
-    /// None if there was no room for them.
+    /// None if there was no region for its records.
     accesses: Option<Vec<Access>>,
 }
 
 impl Surveyor<'_> {
-    /// The course of a sample's shape, or why it has none.
+    /// The course of a sample's shape, or the reason why it has none.
     pub fn survey(&self, sample: &Sample) -> Result<Course, String> {
         let (shape, names) = (&sample.line.shape, &sample.line.names);
         let stand_ins = shape.stand_ins(names);
@@ -96,7 +96,7 @@ impl Surveyor<'_> {
         result
     }
 
-    /// A driver starts nothing for a source that is not there.
+    /// A driver starts nothing if its source is not there.
     fn make_source(&self, argv: &Strings) -> Result<(), String> {
         let line = Line::of(argv).ok_or("it is not simple")?;
         let source = self.folder.join(std::ffi::OsStr::from_bytes(&line.source));
@@ -104,7 +104,7 @@ impl Surveyor<'_> {
         made.map_err(|e| format!("its folder could not be made: {e}"))
     }
 
-    /// What a driver was seen to do, and for which names.
+    /// The observed actions of a driver, and the names that it was given.
     fn observe(
         &self,
         argv: &Strings,
@@ -122,7 +122,7 @@ impl Surveyor<'_> {
         })
     }
 
-    /// The parts that a driver would run, and what it did itself.
+    /// The parts that a driver would run, and its own actions.
     fn foresee(
         &self,
         sample: &Sample,
@@ -143,7 +143,7 @@ impl Surveyor<'_> {
         }
     }
 
-    /// Where it looks for its parts and for what it is to do.
+    /// The folders in which it looks for its parts and its specs.
     fn find_watched(&self, sample: &Sample) -> Result<Vec<Watched>, String> {
         let failed = |error: std::io::Error| format!("its folders could not be asked for: {error}");
         let path = self.folder.join("folders");
@@ -194,7 +194,7 @@ impl Surveyor<'_> {
         let child = sample.driver.ask(&request, place);
         let child = child.map_err(|why| why.0.to_owned())?;
         let mut parts = Vec::new();
-        // Should it be killed with us, somebody else has to remove what it has made between its parts.
+        // If it is killed together with the engine, its file between the parts must be removed by another process.
         let mut between = Vec::new();
         let has_ended = answering.serve(&child.pidfd, |_, wanted| {
             let drawn = wanted.argv().find(|word| is_drawn(word));
@@ -213,7 +213,7 @@ impl Surveyor<'_> {
     }
 }
 
-/// What a driver would find for a sample.
+/// What a driver finds for a sample.
 fn look(diary: &Diary, sample: &Sample) -> Vec<Option<Seen>> {
     let world = World::new(ROOM);
     let (place, environment) = (Place::new(&sample.folder, None), Environment::of(&sample.env));
@@ -223,7 +223,7 @@ fn look(diary: &Diary, sample: &Sample) -> Vec<Option<Seen>> {
     diary.look(&names, &mut view)
 }
 
-/// Believes what foretells the run for the sample, during which nothing has changed that the driver has found.
+/// Accepts a diary that predicts the run for the sample. Nothing that the driver has found may have changed meanwhile.
 fn confirm(mut diary: Diary, before: Vec<Option<Seen>>, second: &Observed, sample: &Sample) -> Result<Diary, String> {
     if let Some(otherwise) = diary.find_otherwise(second) {
         debug!("a driver did otherwise than foretold: {otherwise:?}");
@@ -237,7 +237,7 @@ fn confirm(mut diary: Diary, before: Vec<Option<Seen>>, second: &Observed, sampl
 }
 
 impl Block {
-    /// A part that inherits this from its driver has what the driver was given, but for the stack, which drivers enlarge.
+    /// A part gets from its driver the same context as the driver, except for the stack limit, which drivers raise.
     fn inherits_like(&self, given: &Block) -> bool {
         let signals = (self.ignored, self.blocked) == (given.ignored, given.blocked);
         let scheduling = (self.nice, self.policy, self.priority) == (given.nice, given.policy, given.priority);

@@ -1,14 +1,14 @@
-//! The small task by which a program of some kind is tried: inputs, arguments, outputs.
+//! The small task with which a kind of program is tried: inputs, arguments, outputs.
 //!
-//! Pure. Known compilers get something to compile; of any other program it is only known that it tells its version.
+//! Pure. Known compilers get something to compile. For any other program, only `--version` is known to be harmless.
 
 /// A task for a program.
 pub struct Task {
     pub inputs: &'static [(&'static str, &'static str)],
     pub outputs: &'static [&'static str],
-    /// Arguments with which it shows that it does the same when parked.
+    /// The arguments that show that it does the same when parked.
     pub proof: &'static [&'static str],
-    /// Arguments with which it is measured.
+    /// The arguments with which it is measured.
     pub gauge: &'static [&'static str],
 }
 
@@ -19,7 +19,7 @@ const ASSEMBLER: &str = "\t.text\n\t.globl add\n\t.type add, @function\nadd:\n\t
 const FORTRAN: &str = "subroutine add(a, b)\n  integer :: a, b\n  a = a + b\nend subroutine\n";
 const RUST: &str = "#![no_std]\npub fn add(a: u32, b: u32) -> u32 {\n    a.wrapping_add(b)\n}\n";
 
-/// In what the driver of gcc does itself, the programs that it starts do not count.
+/// Measures the driver's own work only, without the programs that it starts.
 const DRIVER_GAUGE: &[&str] = &["-###", "-c", "t.c", "-o", "t.o"];
 const COMPILE_C: &[&str] = &["-c", "t.c", "-o", "t.o"];
 
@@ -77,12 +77,13 @@ const ANY: Task = Task {
 };
 
 impl Task {
-    /// It is more than a question for the version.
+    /// Whether the task is more than a question for the version.
     pub fn is_known(name: &str) -> bool {
         !Task::of(name).inputs.is_empty()
     }
 
-    /// It is a driver of compilers, which starts the parts and tells nobody of their processes: their exec may be routed.
+    /// Whether it is a driver of compilers, which starts the parts and passes on no process numbers of them: their exec may
+    /// be routed.
     pub fn is_driver(name: &str) -> bool {
         Task::of(name).gauge == DRIVER_GAUGE
     }
@@ -91,7 +92,7 @@ impl Task {
     pub fn of(name: &str) -> Task {
         let tool = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
         let tool = tool.strip_suffix('-').unwrap_or(tool);
-        // What the digits at the end of some names are part of.
+        // The digits at the end of these names belong to the name.
         let tool = if name == "cc1" || name == "f951" { name } else { tool };
         let last = tool.rsplit('-').next().unwrap_or(tool);
         match last {

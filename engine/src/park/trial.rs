@@ -1,7 +1,8 @@
-//! Whether parking a program is right, and gains: it runs a small task of its own kind plainly and parked.
+//! Tests whether parking a program is correct, and gains time: it runs a small task for this kind of program plainly and
+//! parked.
 //!
-//! The task is ours: a command of a build is never run twice. What the two leave must be the same bytes; then both are
-//! measured in turn, by the least processor time that they take: a busy machine, and what shares its caches, only add.
+//! The task is our own, because a command of a build never runs twice. Both runs must leave the same bytes. Then both are
+//! measured in turn, by their least processor time: a busy machine, and programs that share its caches, only add to it.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -22,12 +23,12 @@ use crate::process::roster::OwnPlace;
 use crate::process::spawn::{self, Child, Ended, Launch, Spawner};
 use crate::wire::Strings;
 
-/// A trial's command may take so long.
+/// How long a trial's command may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const ROUNDS: usize = 7;
-/// So often are the rounds made while nothing is gained in them.
+/// How often the rounds are made while no gain shows.
 const SETS: usize = 3;
-/// Below this it is not worth the memory, or only noise.
+/// A smaller gain is not worth the memory, or is only noise.
 const LEAST_SHARE: f64 = 0.03;
 const LEAST_NANOSECONDS: f64 = 80_000.0;
 
@@ -43,7 +44,7 @@ pub struct Bench<'a> {
 
 /// Why a program must not be parked.
 pub enum Refusal {
-    /// It is not the same when it is parked.
+    /// It does not do the same when it is parked.
     Wrong(String),
     /// It gained too little in this trial.
     Idle(String),
@@ -64,11 +65,11 @@ struct Traces {
     files: Vec<Option<Vec<u8>>>,
 }
 
-/// One of the two ways.
+/// One of the two ways to start a command.
 trait Way {
     fn start(&mut self, bench: &Bench<'_>, argv: &Strings, streams: &[File; 2]) -> Result<Child, String>;
 
-    /// Processor time that was not the command's own, in nanoseconds.
+    /// Processor time besides the command's own, in nanoseconds.
     fn aside(&self) -> u64 {
         0
     }
@@ -130,7 +131,7 @@ impl Way for Forked<'_> {
     }
 }
 
-/// What was gained, in words; or why the program must not be parked.
+/// The gain, in words; or the reason why the program must not be parked.
 pub fn run(bench: &Bench<'_>, parked: &Parked, spawner: &mut Spawner, stack: [u64; 2]) -> Result<String, Refusal> {
     let task = Task::of(&bench.program.name());
     let failed = |error: io::Error| format!("its trial could not be made: {error}");
@@ -145,7 +146,7 @@ pub fn run(bench: &Bench<'_>, parked: &Parked, spawner: &mut Spawner, stack: [u6
     let result = compare(bench, &task, &mut plain, &mut forked)
         .map_err(Refusal::Wrong)
         .and_then(|()| measure(bench, &task, &mut plain, &mut forked));
-    // What it made is of no use to anybody.
+    // Its outputs are of no use.
     let _ = fs::remove_dir_all(bench.folder);
     let _ = fs::create_dir_all(bench.folder);
     result
@@ -210,7 +211,7 @@ fn take_time(bench: &Bench<'_>, task: &Task, way: &mut dyn Way) -> Result<f64, S
 const STDOUT: &str = "stdout";
 const STDERR: &str = "stderr";
 
-/// Runs a command of the trial to its end.
+/// Runs a command of the trial until it ends.
 fn perform(bench: &Bench<'_>, args: &[&str], way: &mut dyn Way) -> Result<Ended, String> {
     let open = |name| File::create(bench.folder.join(name)).map_err(|e| format!("its trial could not be made: {e}"));
     let streams = [open(STDOUT)?, open(STDERR)?];

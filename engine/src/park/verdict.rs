@@ -1,4 +1,4 @@
-//! Whether a program is parked, as a trial has shown; kept for the next engine.
+//! Whether a program is parked, as a trial has shown. Verdicts are kept for the next engine.
 
 use std::fs;
 use std::io;
@@ -17,11 +17,11 @@ pub struct Verdict {
     identity: [i64; 7],
     pub admitted: bool,
     pub words: String,
-    /// Digest of what it had loaded.
+    /// The digest of what it had loaded.
     pub parts: u64,
-    /// It says something of the program, not of the moment.
+    /// Whether the verdict is about the program, and not only about the moment.
     pub is_lasting: bool,
-    /// It rests on times alone: another trial may find otherwise.
+    /// Whether it depends on times only: another trial may have another result.
     pub is_open: bool,
 }
 
@@ -105,7 +105,7 @@ fn numbers(program: &Program) -> [i64; 7] {
     ]
 }
 
-/// What earlier engines have found; nothing if the file is not there or not understood.
+/// The verdicts of earlier engines. Empty if the file is not there, or not understood.
 pub fn load(path: &Path) -> Vec<Verdict> {
     let text = regular::read_to_string(path).unwrap_or_default();
     let list: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -119,7 +119,7 @@ pub fn load(path: &Path) -> Vec<Verdict> {
 pub fn save(path: &Path, verdicts: &[Verdict]) -> io::Result<()> {
     let list: Vec<_> = verdicts.iter().map(Verdict::to_json).collect();
     let fresh = path.with_extension("verdicts.new");
-    // Whatever an engine that was killed, or somebody else, has left under that name.
+    // A killed engine, or somebody else, may have left a file with this name.
     let _ = fs::remove_file(&fresh);
     fs::write(&fresh, serde_json::to_string(&list).unwrap_or_default())?;
     fs::rename(&fresh, path)

@@ -301,7 +301,7 @@ fn clean_up(roster: &Roster) {
     let remains = roster.remains();
     end_groups(&remains, |groups| {
         while reap().is_ok() {}
-        // SAFETY: asks whether there are such processes; nobody but us reaps them, so that their numbers are still theirs.
+        // SAFETY: asks whether there are such processes; only this process reaps them, so their numbers are still theirs.
         groups.retain(|group| unsafe { libc::kill(-group, 0) } == 0);
     });
     roster.remove();

@@ -66,7 +66,7 @@ pub struct Spawner {
     engine: libc::pid_t,
 }
 
-// SAFETY: the memory is its own, and whoever has it may use it.
+// SAFETY: the memory belongs to this value, and may be used in any thread.
 unsafe impl Send for Spawner {}
 
 /// Values that the child reads and, on failure, writes.
@@ -82,7 +82,7 @@ struct Plan<'a> {
 
 impl Spawner {
     pub fn new() -> io::Result<Spawner> {
-        // SAFETY: fresh memory that nobody else has; the lowest page is a guard.
+        // SAFETY: fresh memory that no other code uses; the lowest page is a guard.
         let stack = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
             let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -116,7 +116,7 @@ impl Spawner {
         let mut pidfd: libc::c_int = -1;
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
         // SAFETY: with CLONE_VFORK this thread stands still until the child execs or exits, so that the plan and the
-        // stack outlive its use of them, and nobody else touches either.
+        // stack outlive its use of them, and no other code touches either.
         let pid = unsafe {
             let top = self.stack.add(STACK);
             let plan = ptr::from_mut(&mut plan).cast();
@@ -141,7 +141,7 @@ impl Spawner {
 
 impl Drop for Spawner {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, in use by nobody.
+        // SAFETY: our own mapping, which is not in use any more.
         unsafe { libc::munmap(self.stack, STACK) };
     }
 }

@@ -1,7 +1,8 @@
-//! A tier in the layout of bazel-remote: `/ac` holds messages of the kind ActionResult, `/cas` contents by their SHA-256.
+//! A tier with the layout of bazel-remote: `/ac` has messages of the type ActionResult, `/cas` has contents by their
+//! SHA-256.
 //!
-//! A bundle is what an action has printed. A blob is its only output: one message leads to the content, so that the server, which knows what
-//! refers to what, never keeps the one without the other.
+//! A bundle is the output that an action has printed. A blob is the only output file of an action: one message refers to
+//! the content. The server knows these references, so it never keeps the one without the other.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::{Fault, Shape};
 use crate::cache::lookup::packed::{Garbled, Packer, Unpacker};
 use crate::settings::address::Address;
 
-/// A message that leads to a content.
+/// Limit for a message that refers to a content.
 const SMALL: usize = 64 << 10;
 
 // Fields of build.bazel.remote.execution.v2, with the wire type of bytes.
@@ -109,7 +110,7 @@ pub fn put_output(to: &mut Packer, hash: &str, size: usize) {
     put_field(to, OUTPUT_FILES, &file.finish());
 }
 
-/// The first field of this tag, of a message that may have others.
+/// The first field with this tag, in a message that may have others.
 pub fn field(message: &[u8], wanted: u8) -> Option<&[u8]> {
     find_field(Unpacker::new(message), u64::from(wanted)).ok()
 }

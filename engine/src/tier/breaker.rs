@@ -1,11 +1,11 @@
-//! When a tier is left alone: after one time-out, or some errors in succession, for a while that grows.
+//! Decides when a tier is left alone: after one time-out, or some errors in succession, for a pause that grows.
 //!
-//! Pure: whoever asks says what time it is. Only an answer to a real question makes the while short again, as a server that takes
-//! connections and answers nothing would otherwise cost a time-out each time.
+//! Pure: the caller passes the time. Only an answer to a real question resets the pause. Otherwise, a server that accepts
+//! connections and answers nothing would cost a time-out each time.
 
 use std::time::{Duration, Instant};
 
-/// So many errors in succession are enough; a server may forget one connection, or be restarted.
+/// How many errors in succession are enough. A server may drop one connection, or be restarted.
 const ERRORS: u32 = 3;
 const LONGEST: Duration = Duration::from_secs(300);
 
@@ -13,7 +13,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 enum State {
     /// It is asked.
     Closed { errors: u32 },
-    /// It is not, until then.
+    /// It is left alone until this time.
     Open { until: Instant },
     /// One question is under way to see whether it answers again.
     HalfOpen,
@@ -22,10 +22,10 @@ enum State {
 #[derive(Debug)]
 pub struct Breaker {
     state: State,
-    /// For which it is left alone the next time.
+    /// The length of the next pause.
     pause: Duration,
     shortest: Duration,
-    /// Of the last time.
+    /// The reason for the last pause.
     why: String,
 }
 
@@ -54,12 +54,12 @@ impl Breaker {
         self.pause = self.shortest;
     }
 
-    /// A trial was answered: it is asked again, but not yet trusted as it was.
+    /// A trial was answered: the tier is asked again, but the next pause stays long.
     pub fn recovered(&mut self) {
         self.state = State::Closed { errors: ERRORS - 1 };
     }
 
-    /// A question was answered by an error. Whether that was one too many.
+    /// A question was answered with an error. Returns whether this was one too many.
     pub fn erred(&mut self, now: Instant, why: &str) -> bool {
         match &mut self.state {
             State::Closed { errors } if *errors + 1 < ERRORS => {
@@ -70,7 +70,7 @@ impl Breaker {
         }
     }
 
-    /// Nothing came in time. Whether it is left alone from now on, and was not.
+    /// No answer came in time. Returns whether the tier is left alone from now on, and was not before.
     pub fn open(&mut self, now: Instant, why: &str) -> bool {
         let is_new = self.is_closed();
         if !matches!(self.state, State::Open { .. }) {
@@ -83,7 +83,7 @@ impl Breaker {
         is_new
     }
 
-    /// When it is to be tried again.
+    /// When the next trial is due.
     pub fn next_trial(&self) -> Option<Instant> {
         match self.state {
             State::Open { until } => Some(until),
@@ -91,7 +91,7 @@ impl Breaker {
         }
     }
 
-    /// Whether the caller is to try it: nobody else is told so.
+    /// Whether the caller must make the trial. Only one caller gets true.
     pub fn begin_trial(&mut self, now: Instant) -> bool {
         let is_due = self.next_trial().is_some_and(|at| at <= now);
         if is_due {

@@ -1,14 +1,14 @@
-//! What tiers were asked and gave, until whoever keeps counts takes it over.
+//! Counts the questions and answers of tiers, until the statistics take the counts over.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Hands numbers to whoever keeps them.
+/// Passes numbers to the statistics.
 type Keep = dyn Fn(&str, u64) + Send + Sync;
 
 pub struct Counts {
     keep: Box<Keep>,
-    /// Whose first error was told: the log has each once.
+    /// The tiers whose first error was logged, so that each is logged once.
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -42,7 +42,7 @@ impl Counts {
         }
     }
 
-    /// A tier answers again: what it does next is worth telling.
+    /// A tier answers again, so its next error is logged.
     pub fn forget(&self, tier: &str) {
         let name = format!("{tier} ");
         self.told().retain(|told| !told.starts_with(&name));

@@ -1,4 +1,4 @@
-//! How long one who waits for a tier may still wait, for whoever watches.
+//! Says how long a worker may still wait for its tier, so that another thread can watch it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use crate::settings::address::Limits;
 pub struct Heartbeat {
     pub limits: Limits,
     origin: Instant,
-    /// Microseconds from the origin; 0 while nobody waits.
+    /// Microseconds from the origin; 0 while the worker waits for nothing.
     due: AtomicU64,
-    /// By then all is over that was begun last.
+    /// When the present operation must be over.
     end: AtomicU64,
-    /// When something went on.
+    /// When the last bytes came.
     beat: AtomicU64,
 }
 
@@ -31,7 +31,7 @@ impl Heartbeat {
         at.saturating_duration_since(self.origin).as_micros() as u64 + 1
     }
 
-    /// Something begins: first there may be somebody to be connected to.
+    /// An operation begins. At first there may be a connection to be made.
     pub fn begin(&self) {
         let now = Instant::now();
         let end = now + self.limits.connect + self.limits.whole;
@@ -40,7 +40,7 @@ impl Heartbeat {
             .store(self.microseconds(now + self.limits.connect), Ordering::Relaxed);
     }
 
-    /// From now on so long; how long that may be.
+    /// From now on the operation has this time left. Returns how long the next wait may be.
     pub fn allow(&self, time: Duration) -> Duration {
         let now = Instant::now();
         let end = self.end.load(Ordering::Relaxed);
@@ -50,12 +50,12 @@ impl Heartbeat {
         Duration::from_micros(due.saturating_sub(self.microseconds(now)))
     }
 
-    /// Until something comes.
+    /// Waits until something comes.
     pub fn listen(&self) -> Duration {
         self.allow(self.limits.silence)
     }
 
-    /// When something went on last.
+    /// When the last bytes came.
     pub fn beat(&self) -> Instant {
         self.origin + Duration::from_micros(self.beat.load(Ordering::Relaxed))
     }

@@ -1,8 +1,8 @@
-//! One connection to a team's server, shared by all who ask: a thread sends what there is to send and hands each answer to
-//! whoever waits for its number.
+//! One connection to a team's server, shared by all callers. A thread sends what there is to send, and passes each answer
+//! to the caller that waits for its number.
 //!
-//! Whoever asks does not wait for those before it, and all that gathers while the socket is busy goes out in one piece. Knows of frames only
-//! their numbers.
+//! A caller does not wait for earlier ones, and all frames that gather while the socket is busy are sent together. Of the
+//! frames, this file knows only their numbers.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,7 +24,7 @@ const CHUNK: usize = 64 << 10;
 pub struct Line {
     state: Mutex<State>,
     news: Condvar,
-    /// Rung when there is something to send, or nobody needs the line any more.
+    /// Rung when there is something to send, or the line is not needed any more.
     bell: Bell,
 }
 
@@ -49,7 +49,7 @@ pub struct Exchange<'a> {
 }
 
 impl Line {
-    /// Over a stream on which both sides have greeted each other.
+    /// Over a stream on which both sides have exchanged greetings.
     pub fn start(mut stream: Stream, heartbeat: &Arc<Heartbeat>) -> Result<Arc<Line>, Fault> {
         let failed = |error: io::Error| fault(&error, heartbeat);
         stream.be_polled().map_err(failed)?;
@@ -78,7 +78,7 @@ impl Line {
         self.state().end.is_none()
     }
 
-    /// Nobody has used it for so long.
+    /// Whether it was not used for this time.
     pub fn has_rested(&self, time: Duration) -> bool {
         let state = self.state();
         state.waiting.is_empty() && state.used.is_some_and(|used| used.elapsed() > time)
@@ -91,13 +91,13 @@ impl Line {
         self.news.notify_all();
     }
 
-    /// Nobody needs it any more.
+    /// The line is not needed any more.
     pub fn close(&self) {
         self.end(Fault::Failed("the connection was given up".to_owned()));
         self.bell.ring();
     }
 
-    /// Sends what `write` makes of the request's number.
+    /// Sends the frame that `write` makes with the request's number.
     pub fn ask(&self, write: impl FnOnce(u32, &mut Vec<u8>)) -> Result<Exchange<'_>, Fault> {
         let mut state = self.state();
         if let Some(end) = &state.end {
@@ -113,7 +113,7 @@ impl Line {
         Ok(Exchange { line: self, id })
     }
 
-    /// Until something breaks, or nobody needs it.
+    /// Runs until the connection breaks, or is not needed.
     fn run(&self, stream: &mut Stream) -> io::Error {
         let mut inbox = Inbox::new(FRAME_CAP);
         let mut chunk = vec![0; CHUNK];
@@ -175,7 +175,7 @@ impl Line {
                     .and_then(|id| id.try_into().ok())
                     .map(u32::from_le_bytes);
                 let waiting = id.and_then(|id| state.waiting.get_mut(&id));
-                // Whoever has given up is not waited for.
+                // If the caller has given up, the frame is dropped.
                 if let Some(frames) = waiting {
                     frames.push_back(frame.to_vec());
                 }
@@ -187,7 +187,7 @@ impl Line {
     }
 }
 
-/// That it cannot be done now is no error.
+/// It is no error if this cannot be done now.
 fn quietly(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(()),
@@ -196,7 +196,7 @@ fn quietly(done: io::Result<()>) -> io::Result<()> {
 }
 
 impl Exchange<'_> {
-    /// The next frame of the answer: waits no longer than the heartbeat allows for the server to say anything.
+    /// The next frame of the answer. Waits no longer than the heartbeat allows.
     pub fn next(&mut self, heartbeat: &Heartbeat) -> Result<Vec<u8>, Fault> {
         let mut state = self.line.state();
         loop {

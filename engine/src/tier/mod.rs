@@ -1,4 +1,4 @@
-//! Stores that machines share: what the cache asks when its own store has nothing, and gives what it stores.
+//! Stores that machines share: the cache asks them when its own store has no entry, and gives them what it stores.
 //!
 //! ```text
 //! a miss ─► tiers ─► window of the first ─► its workers ─► tier ─► bundle ─► again ─► facts, digests, the own store
@@ -6,9 +6,9 @@
 //! an entry ─► uploads ─► tier
 //! ```
 //!
-//! Whoever asks waits in no thread: it is called when the answer is there, or when there will be none. A tier is code that
-//! may block; `window` sees to it that nobody waits longer than was agreed, `breaker` that this happens once. Nothing that comes from a
-//! tier is trusted: the cache holds blobs against their digests, and facts against the world.
+//! No thread waits for an answer: the caller's function is called when there is an answer, or when there will be none. A
+//! tier is code that may block. `window` limits how long callers wait, and `breaker` makes sure that this happens once.
+//! Nothing that comes from a tier is trusted: the cache checks blobs against their digests, and facts against the world.
 
 pub mod bazel;
 pub mod breaker;
@@ -41,11 +41,11 @@ use values::Bundles;
 /// Why a tier gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It is silent: in words, what was waited for.
+    /// It is silent; in words, what was waited for.
     Silent(String),
-    /// It answered by an error, or what is no answer.
+    /// It answered with an error, or with something invalid.
     Failed(String),
-    /// It works, and does not want what was offered.
+    /// It works, and refuses what was offered.
     Declined(String),
 }
 
@@ -56,7 +56,7 @@ impl Fault {
     }
 }
 
-/// How many ask it at once, for how many keys each, and how many give.
+/// How many questions are asked at once, how many keys each of them has, and how many uploads run at once.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub workers: usize,
@@ -64,21 +64,21 @@ pub struct Shape {
     pub uploads: usize,
 }
 
-/// A store that machines share. Every call may block, and ends by the limits that its heartbeat knows.
+/// A store that machines share. Every call may block, and ends within the limits of its heartbeat.
 pub trait Tier: Send + Sync {
     fn shape(&self) -> Shape;
 
-    /// What there is of each key; nothing is an empty bundle.
+    /// The entries of each key. An empty bundle means none.
     fn find(&self, keys: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Bundle>, Fault>;
 
-    /// Blobs that did not come along, in this order.
+    /// Blobs that did not come with the entries, in this order.
     fn fetch(&self, wanted: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault>;
 
-    /// Stores an entry with its blobs, which `load` has.
+    /// Stores an entry with its blobs, which are in `load`.
     fn offer(&self, offer: &Offer, load: &Load, heartbeat: &Arc<Heartbeat>) -> Result<(), Fault>;
 }
 
-/// The stores that the setting `remote` names; none where it names none. Nobody is connected to yet.
+/// The stores that the setting `remote` names. None if it names none. No connection is made yet.
 pub fn open_all(text: &str, count: Count, load: Arc<Load>) -> Result<Option<Arc<dyn Remote>>, String> {
     let addresses = address::parse_all(text)?;
     if addresses.is_empty() {
@@ -87,7 +87,7 @@ pub fn open_all(text: &str, count: Count, load: Arc<Load>) -> Result<Option<Arc<
     Ok(Some(Tiers::open(&addresses, &Arc::new(Counts::new(count)), &load)))
 }
 
-/// Connects to nothing yet.
+/// Makes no connection yet.
 fn open(address: &Address, counts: &Arc<Counts>) -> Result<Box<dyn Tier>, String> {
     let counts = counts.clone();
     Ok(match (address.scheme, address.layout) {

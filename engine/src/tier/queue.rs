@@ -1,4 +1,5 @@
-//! What waits for a tier, what its workers are at, and whether it is asked at all: all that a window changes at once.
+//! The questions that wait for a tier, the tasks of its workers, and whether it is asked at all: all the state that a
+//! window changes together.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,10 +33,10 @@ impl Wait {
     }
 }
 
-/// What a worker is at.
+/// The task of a worker.
 pub struct Post {
     pub heartbeat: Arc<Heartbeat>,
-    /// Another one with each task, and when it is given up.
+    /// It changes with each task, and when the task is given up.
     pub turn: u64,
     pub waits: Vec<Wait>,
 }
@@ -45,14 +46,14 @@ pub struct Queue {
     pub fetches: VecDeque<Wait>,
     pub posts: Vec<Post>,
     pub breaker: Breaker,
-    /// Somebody is to try whether it answers.
+    /// A worker must try whether the tier answers.
     pub is_trial_due: bool,
-    /// What was asked for last when it did not answer, to be asked for again: another question might be answered.
+    /// The question that was not answered. It is asked again, because another question might be answered.
     pub asked: Digest,
     pub is_closed: bool,
 }
 
-/// Asked for outside of the queue.
+/// What a worker asks, when it does not hold the queue any more.
 pub enum Task {
     Find(Vec<Digest>),
     Fetch(Vec<Digest>),
@@ -77,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// What a worker is to do next, if there is anything.
+    /// The next task of a worker, if there is one.
     pub fn take(&mut self, number: usize, batch: usize) -> Option<Task> {
         if std::mem::take(&mut self.is_trial_due) {
             return Some(Task::Trial(self.asked));
@@ -99,7 +100,7 @@ impl Queue {
         (count > 0).then_some(Task::Find(keys))
     }
 
-    /// All who wait; what workers are at is not taken from them any more.
+    /// All callers that wait. The results of the workers' present tasks are not used any more.
     pub fn give_up(&mut self) -> Vec<Wait> {
         let mut all: Vec<_> = self.fetches.drain(..).chain(self.finds.drain(..)).collect();
         for post in &mut self.posts {

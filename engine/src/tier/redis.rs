@@ -1,4 +1,5 @@
-//! A tier that is a Redis, or speaks like one. The crate knows the protocol; connections are ours, so that each wait is bounded.
+//! A tier on Redis, or on a server with the same protocol. The crate knows the protocol. The connections are ours, so that
+//! each wait has a limit.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +14,16 @@ use super::values::{Name, Values};
 use super::{Fault, Shape};
 use crate::settings::address::Address;
 
-/// Together with the largest value these bound what one answer may hold in memory.
+/// With the limit of a value, this limits how much memory one answer may take.
 const BATCH: usize = 64;
-/// What has rested for longer may have been forgotten on the way, which would cost a time-out to find out.
+/// A connection that was idle for longer may be dead. Finding that out would cost a time-out.
 const REST: Duration = Duration::from_secs(30);
 
 pub struct Redis {
     address: Address,
     password: Option<String>,
     tls: Option<Arc<ClientConfig>>,
-    /// Connections at rest, and since when.
+    /// Idle connections, and since when.
     idle: Mutex<Vec<(Instant, Connection)>>,
 }
 
@@ -31,7 +32,7 @@ struct Connection {
     parser: Parser,
 }
 
-/// Reads on until an answer would be larger than agreed.
+/// Reads until an answer would exceed the limit.
 struct Capped<'a> {
     stream: &'a mut Stream,
     left: usize,
@@ -87,7 +88,7 @@ impl Redis {
         Ok(connection)
     }
 
-    /// A connection that was at rest may have been closed meanwhile: then once more by another.
+    /// The server may have closed an idle connection meanwhile. Then another one is used, once.
     fn ask(&self, cmds: &[Cmd], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Value>, Fault> {
         let rested = self.idle().pop();
         let rested = rested.filter(|(since, _)| since.elapsed() < REST);
@@ -97,7 +98,7 @@ impl Redis {
         match answer {
             Err(Fault::Failed(_)) if had_rested => self.ask_by(self.connect(heartbeat)?, cmds, largest, heartbeat),
             Err(Fault::Silent(_)) => {
-                // The others may be as dead.
+                // The other idle connections may be closed, too.
                 self.idle().clear();
                 answer
             }
@@ -119,7 +120,7 @@ impl Redis {
 }
 
 impl Connection {
-    /// Sends all of them in one piece, and reads an answer to each.
+    /// Sends all requests together, and reads an answer to each.
     fn ask(&mut self, cmds: &[Cmd], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Value>, Fault> {
         const OVERHEAD: usize = 64 << 10;
         self.stream.heed(heartbeat);
@@ -157,7 +158,7 @@ fn garbled() -> Fault {
     Fault::Failed("its answer is none".to_owned())
 }
 
-/// The code alone: the words behind it are anyone's, and many.
+/// The code of an error alone: its text can be anything, and is different each time.
 fn refusal(code: &str) -> Fault {
     let code: String = code.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
     let remedy = match code.as_str() {
@@ -186,7 +187,7 @@ impl Values for Redis {
     }
 
     fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault> {
-        // One by one, since there are servers that know no MGET; in one piece, so that it takes no longer.
+        // With single commands, because some servers have no MGET. They are sent together, so this takes no longer.
         let cmd = |name| {
             let mut cmd = redis::cmd("GET");
             cmd.arg(name_of(name));

@@ -1,6 +1,6 @@
-//! A tier that is another wafd: `docs/room.md` is what is said.
+//! A tier on another wafd, by the protocol of `docs/room.md`.
 //!
-//! What is looked up and what is uploaded go over connections of their own, so that no lookup waits behind a large upload.
+//! Lookups and uploads use separate connections, so that no lookup waits behind a large upload.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -26,15 +26,15 @@ use crate::room::{
 use crate::settings::address::Address;
 use crate::trust::signature::Sealed;
 
-/// Blobs that are not larger come along.
+/// Blobs up to this size come with the entries.
 const INLINE: u32 = 256 << 10;
-/// All that one question may bring.
+/// Limit for all blobs of one answer.
 const MOST_BYTES: usize = 256 << 20;
-/// Questions under way at once, each of as many keys as have gathered.
+/// How many questions are under way at once. Each has all keys that have gathered.
 const WORKERS: usize = 4;
-/// What comes of one question is looked at when all of it is there.
+/// The answer to one question is used when it is complete.
 const BATCH: usize = 128;
-/// What has rested for longer may have been forgotten on the way, which would cost a time-out to find out.
+/// A connection that was idle for longer may be dead. Finding that out would cost a time-out.
 const REST: Duration = Duration::from_secs(30);
 
 pub struct Room {
@@ -46,7 +46,7 @@ pub struct Room {
     giving: Way,
 }
 
-/// A connection, once there is one.
+/// A connection, when there is one.
 #[derive(Default)]
 struct Way(Mutex<Option<Open>>);
 
@@ -73,7 +73,7 @@ impl Room {
         })
     }
 
-    /// The connection; whether it was there before.
+    /// The connection, and whether it was already there.
     fn open(&self, way: &Way, heartbeat: &Arc<Heartbeat>) -> Result<(Open, bool), Fault> {
         let mut place = way.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*place {
@@ -103,7 +103,7 @@ impl Room {
         let mut inbox = Inbox::new(GREETING_CAP);
         let mut byte = [0; 1];
         loop {
-            // One by one: what comes behind the greeting is not ours.
+            // Byte by byte: what follows the greeting belongs to the next reader.
             stream.read_exact(&mut byte).map_err(failed)?;
             inbox.push(&byte);
             let Some(frame) = inbox.take().map_err(|_| garbled())? else {
@@ -126,7 +126,7 @@ impl Room {
         }
     }
 
-    /// Does something over the connection; once more over another one, if that was closed while it was at rest.
+    /// Does something over the connection. If an idle connection turns out to be closed, it tries once more over a new one.
     fn with<T>(
         &self,
         way: &Way,
@@ -308,7 +308,7 @@ fn wrapped(content: &Content<'_>) -> Wrapped {
     }
 }
 
-/// A blob comes once, whichever of the entries need it.
+/// A blob comes once, even if several entries need it.
 fn hand_out(bundles: &mut [Bundle], blobs: &HashMap<Digest, Wrapped>) {
     for bundle in bundles {
         let entries = bundle

@@ -1,4 +1,5 @@
-//! A tier that is a bucket of S3, or of whatever speaks like it. The crate signs addresses, which are then asked by HTTP.
+//! A tier on a bucket of S3, or of a server with the same protocol. The crate signs addresses, which are then requested by
+//! HTTP.
 
 use std::env;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use super::web::{self, get_each, Web};
 use super::{Fault, Shape};
 use crate::settings::address::Address;
 
-/// So long a signature is good: clocks may differ.
+/// How long a signature is valid. Clocks may differ.
 const GOOD: Duration = Duration::from_secs(900);
 
 pub struct S3 {
     web: Web,
     bucket: Bucket,
-    /// None for a bucket that is everybody's.
+    /// None for a public bucket.
     credentials: Option<Credentials>,
     prefix: String,
 }
@@ -40,7 +41,7 @@ impl S3 {
         let endpoint = endpoint
             .or_else(|| variable("AWS_ENDPOINT_URL_S3"))
             .or_else(|| variable("AWS_ENDPOINT_URL"));
-        // Elsewhere than at Amazon a bucket has no host name of its own.
+        // Except at Amazon, a bucket has no host name of its own.
         let style = match endpoint {
             Some(_) => UrlStyle::Path,
             None => UrlStyle::VirtualHost,
@@ -70,7 +71,7 @@ impl S3 {
     }
 }
 
-/// Those of the address, else those of the environment.
+/// The keys of the address, otherwise those of the environment.
 fn credentials(address: &Address) -> Result<Option<Credentials>, String> {
     let own = (address.user.clone(), secret(address)?);
     match own {

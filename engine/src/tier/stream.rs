@@ -16,16 +16,16 @@ use super::heartbeat::Heartbeat;
 use super::Fault;
 use crate::settings::address::Address;
 
-/// A socket whose waits are bounded.
+/// A socket whose waits are limited.
 struct Timed {
     socket: TcpStream,
     heartbeat: Arc<Heartbeat>,
-    /// Whoever polls it waits by itself.
+    /// In polling mode, its user does the waiting.
     is_polled: bool,
 }
 
 impl Timed {
-    /// A time-out of nothing would be none.
+    /// A time-out of zero would mean none.
     fn set_time(&self, set: impl Fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> io::Result<()> {
         if self.is_polled {
             return Ok(());
@@ -103,19 +103,19 @@ impl Stream {
         }
     }
 
-    /// Whose waits count from now on.
+    /// The heartbeat that limits the waits from now on.
     pub fn heed(&mut self, heartbeat: &Arc<Heartbeat>) {
         self.timed().heartbeat = heartbeat.clone();
     }
 
-    /// From now on nothing blocks: its user polls.
+    /// From now on nothing blocks: the user polls.
     pub fn be_polled(&mut self) -> io::Result<()> {
         let timed = self.timed();
         timed.is_polled = true;
         timed.socket.set_nonblocking(true)
     }
 
-    /// Bytes that were taken are still to be sent.
+    /// Whether bytes that were accepted must still be sent.
     pub fn is_sending(&self) -> bool {
         match &self.0 {
             Way::Plain(_) => false,
@@ -158,7 +158,7 @@ impl Write for Stream {
     }
 }
 
-/// What a failure was, in words of which there are few: they are counted by them.
+/// The reason of a failure, in one of few texts, under which failures are counted.
 pub fn fault(error: &io::Error, heartbeat: &Heartbeat) -> Fault {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable, TimedOut,
@@ -182,7 +182,7 @@ pub fn fault(error: &io::Error, heartbeat: &Heartbeat) -> Fault {
     Fault::Failed(words.to_owned())
 }
 
-/// For servers whose certificate was signed by whom the system trusts, or by whoever is named.
+/// For servers whose certificate was signed by an authority that the system trusts, or by the one that is named.
 pub fn tls(address: &Address) -> Result<Option<Arc<ClientConfig>>, String> {
     if !address.is_secure {
         return Ok(None);
@@ -228,7 +228,7 @@ pub fn certificates(address: &Address) -> Result<Vec<CertificateDer<'static>>, S
     }
 }
 
-/// The password or token: what is written in its file, else in the address.
+/// The password or token: the content of its file, otherwise the one in the address.
 pub fn secret(address: &Address) -> Result<Option<String>, String> {
     let Some(path) = &address.token_file else {
         return Ok(address.password.clone());

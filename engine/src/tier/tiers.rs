@@ -1,4 +1,4 @@
-//! All tiers, in the order in which they are asked, and the thread that sees to it that nobody waits too long for one.
+//! All tiers, in the order in which they are asked, and the thread that limits how long callers wait for them.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread;
@@ -13,21 +13,21 @@ use crate::cache::remote::wrapped::Wrapped;
 use crate::cache::remote::{Again, Findings, Load, Offer, Remote};
 use crate::settings::address::{Address, Limits};
 
-/// How often it is looked while somebody waits.
+/// How often the windows are checked while a caller waits.
 const TICK: Duration = Duration::from_millis(20);
-/// Nobody waits for an upload: it may take longer.
+/// No command waits for an upload, so it may take longer.
 const UPLOAD: Limits = Limits {
     connect: Duration::from_secs(2),
     silence: Duration::from_secs(5),
     whole: Duration::from_secs(30),
     pause: Duration::from_secs(5),
 };
-/// When the engine ends, uploads that go on have so long.
+/// How long uploads that make progress may go on when the engine ends.
 const FAREWELL: Duration = Duration::from_secs(3);
 
 struct Place {
     window: Arc<Window>,
-    /// Unless it is only read.
+    /// None if the tier is only read.
     uploads: Option<Arc<Uploads>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Tiers {
 
 #[derive(Default)]
 struct Watch {
-    /// Something is under way, since somebody looked last.
+    /// Something may be under way since the last check.
     is_rung: Mutex<bool>,
     bell: Condvar,
 }
@@ -65,7 +65,7 @@ impl Watch {
 }
 
 impl Tiers {
-    /// Connects to nobody before somebody asks. What cannot be used is told, and left out.
+    /// Makes no connection before the first question. A tier that cannot be used is logged, and left out.
     pub fn open(addresses: &[Address], counts: &Arc<Counts>, load: &Arc<Load>) -> Arc<Tiers> {
         let watch = Arc::new(Watch::default());
         let mut places = Vec::new();
@@ -199,7 +199,7 @@ fn open_place(address: &Address, counts: &Arc<Counts>, load: &Arc<Load>, watch: 
     Ok(Place { window, uploads })
 }
 
-/// Until nobody needs the tiers any more.
+/// Runs until the tiers are not needed any more.
 fn look(tiers: &Weak<Tiers>, watch: &Watch) {
     while let Some(tiers) = tiers.upgrade() {
         let now = Instant::now();

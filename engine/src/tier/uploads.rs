@@ -1,4 +1,4 @@
-//! What was stored goes to a tier in the background. Nobody waits for it, and what is too much is dropped.
+//! Uploads entries to a tier in the background. No command waits for this, and what is too much is dropped.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,16 +12,16 @@ use super::{Fault, Tier};
 use crate::cache::remote::{Load, Offer};
 use crate::settings::address::Limits;
 
-/// More are dropped; each is an entry without its blobs.
+/// Further uploads are dropped. Each is an entry without its blobs.
 const MOST: usize = 4096;
-/// When the engine ends, nobody waits for an upload of which nothing moves for so long.
+/// When the engine ends, it stops waiting for an upload of which nothing moves for this time.
 const STILL: Duration = Duration::from_millis(500);
-/// Compilers have the processor first.
+/// Compilers get the processor first.
 const NICE: i32 = 10;
 
 struct State {
     queue: VecDeque<Offer>,
-    /// So many are under way.
+    /// How many uploads are under way.
     busy: usize,
     breaker: Breaker,
     is_closed: bool,
@@ -32,14 +32,14 @@ pub struct Uploads {
     tier: Arc<dyn Tier>,
     counts: Arc<Counts>,
     load: Arc<Load>,
-    /// Of each worker.
+    /// The heartbeat of each worker.
     heartbeats: Vec<Arc<Heartbeat>>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 impl Uploads {
-    /// Several at once where each has to wait for many answers.
+    /// Starts the workers: several, if each of them must wait for many answers.
     pub fn start(
         name: String,
         tier: Arc<dyn Tier>,
@@ -109,7 +109,7 @@ impl Uploads {
     }
 
     fn work(&self, heartbeat: &Arc<Heartbeat>) {
-        // SAFETY: of this thread alone, whose number zero stands for.
+        // For this thread only: the number zero means the caller.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
         while let Some(offer) = self.next() {
             self.upload(&offer, heartbeat);
@@ -152,7 +152,7 @@ impl Uploads {
         }
     }
 
-    /// Waits for what is to be uploaded, until then, and as long as something goes on; the rest is dropped.
+    /// Waits for uploads until this time, as long as they make progress. The rest is dropped.
     pub fn close(&self, began: Instant, deadline: Instant) {
         let mut state = self.state();
         while state.busy > 0 || !state.queue.is_empty() {
@@ -188,7 +188,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// Says that it was offered something, and does nothing before it is told to.
+    /// Reports that an entry was offered, and does nothing until it is told to.
     struct Silent {
         offered: Mutex<Sender<()>>,
         released: Mutex<Receiver<()>>,

@@ -1,7 +1,7 @@
-//! A tier on a store that knows nothing but names and values: entries of a key share one, the bundle.
+//! A tier on a store that knows only names and values. All entries of a key are in one value, the bundle.
 //!
-//! Two machines that put to one bundle at the same time lose one of the two entries: such stores have no locks in common, and what is
-//! lost is a hit.
+//! If two machines write one bundle at the same time, one of the two entries is lost. Such stores have no locks in common,
+//! and the loss costs only a hit.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::cache::remote::bundle::{decode_blob, encode_blob, Bundle, LARGEST_BUN
 use crate::cache::remote::wrapped::{Wrapped, LARGEST_BLOB};
 use crate::cache::remote::{Load, Offer};
 
-/// All blobs of one entry, as they come.
+/// Limit for all blobs of one entry together, in the form in which they come.
 const MOST_FETCHED: usize = 320 << 20;
 
 pub enum Name<'a> {
-    /// Of a key.
+    /// The name of a key's bundle.
     Bundle(&'a Digest),
     Blob(&'a Digest),
 }
@@ -25,7 +25,7 @@ pub enum Name<'a> {
 pub trait Values: Send + Sync {
     fn shape(&self) -> Shape;
 
-    /// In this order. All of them together are not larger, nor is memory taken for what is.
+    /// Gets values in this order. All of them together must not exceed the limit, and no memory is taken for more.
     fn get(&self, names: &[Name], largest: usize, heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Vec<u8>>>, Fault>;
 
     fn has(&self, name: &Name, heartbeat: &Arc<Heartbeat>) -> Result<bool, Fault>;
@@ -64,7 +64,7 @@ impl<V: Values> Tier for Bundles<V> {
                 return Bundle::default();
             };
             self.counts.came_in(value.len());
-            // What is no bundle is overwritten by the next one.
+            // A value that is no bundle is overwritten by the next one.
             Bundle::decode(key, &value).unwrap_or_default()
         };
         Ok(keys.iter().zip(found).map(bundle).collect())
@@ -73,7 +73,7 @@ impl<V: Values> Tier for Bundles<V> {
     fn fetch(&self, wanted: &[Digest], heartbeat: &Arc<Heartbeat>) -> Result<Vec<Option<Wrapped>>, Fault> {
         let mut fetched = Vec::with_capacity(wanted.len());
         let mut left = MOST_FETCHED;
-        // One by one: each may be as large as any.
+        // One by one, because each may be as large as the limit.
         for digest in wanted {
             let mut found = self.values.get(&[Name::Blob(digest)], LARGEST_BLOB, heartbeat)?;
             let value = found.pop().flatten();
@@ -101,7 +101,7 @@ impl<V: Values> Tier for Bundles<V> {
             blobs.push((*digest, blob));
         }
         let arranged = old.with(offer.entry.to_vec(), blobs);
-        // First what the bundle refers to.
+        // First the blobs to which the bundle refers.
         for (digest, blob) in &arranged.beside {
             let name = Name::Blob(digest);
             if !self.values.has(&name, heartbeat)? {

@@ -1,4 +1,4 @@
-//! Values by HTTP: what is the same for WebDAV, bazel-remote and S3.
+//! Values by HTTP: what WebDAV, bazel-remote and S3 have in common.
 
 use std::io;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::settings::address::Address;
 
 pub const SHAPE: Shape = Shape {
     workers: 8,
-    // No server answers several at once.
+    // No such server answers several names at once.
     batch: 1,
-    // Each is some requests, one after the other, to servers that may be far away.
+    // Each takes some requests, one after the other, to servers that may be far away.
     uploads: 4,
 };
 
 pub struct Web {
     agent: Agent,
-    /// In front of each request, if there is a login.
+    /// The login that is sent with each request, if there is one.
     authorization: Option<String>,
 }
 
 impl Web {
-    /// `is_secure`: certificates are needed.
+    /// With `is_secure`, certificates are needed.
     pub fn new(address: &Address, is_secure: bool, authorization: Option<String>) -> Result<Web, String> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -62,7 +62,7 @@ impl Web {
             404 | 410 => return Ok(None),
             status => return Err(unexpected(status)),
         }
-        // The answer has begun: all of it may take so long.
+        // The answer has begun. This is the limit for all of it.
         heartbeat.allow(heartbeat.limits.whole);
         let body = response.body_mut().with_config().limit(largest as u64 + 1);
         match body.read_to_vec() {
@@ -110,7 +110,7 @@ impl Web {
     }
 }
 
-/// A login is Basic; a token alone is a Bearer.
+/// A login is sent as Basic, a token alone as Bearer.
 pub fn authorization(address: &Address) -> Result<Option<String>, String> {
     let secret = secret(address)?;
     Ok(match (&address.user, secret) {

@@ -1,4 +1,4 @@
-//! A tier that is a server of files by HTTP: `GET`, `HEAD` and `PUT` of names in one folder.
+//! A tier on an HTTP server of files: `GET`, `HEAD` and `PUT` of names in one folder.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Where questions to one tier wait: for its workers, and no longer than agreed.
+//! Where questions to one tier wait for its workers, with a time limit.
 //!
 //! ```text
 //! find, fetch ─► queue ─► a worker, with as many as it may take ─► tier ─► settle ─► each one's `again`
 //!                  └───────────────┴─ look: one waits too long ─► the breaker opens ─► all of them: nothing
 //! ```
 //!
-//! A worker that was given up goes on until its own limits end it, and what it brings is not taken.
+//! A worker whose question was given up goes on until its own limits end it. Its answer is not used.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -26,7 +26,7 @@ pub struct Window {
     counts: Arc<Counts>,
     queue: Mutex<Queue>,
     arrival: Condvar,
-    /// Somebody watches from then on.
+    /// Wakes the thread that watches the windows.
     bell: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -65,7 +65,7 @@ impl Window {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why it is left alone, if it is.
+    /// Why the tier is left alone, if it is.
     pub fn why_left_alone(&self) -> Option<String> {
         self.queue().breaker.why().map(str::to_owned)
     }
@@ -120,7 +120,7 @@ impl Window {
         }
     }
 
-    /// What this worker is to do; waits for that.
+    /// The next task of this worker. Waits for one.
     fn next(&self, number: usize) -> Option<(Task, Arc<Heartbeat>, u64)> {
         let mut queue = self.queue();
         loop {
@@ -141,7 +141,7 @@ impl Window {
         }
     }
 
-    /// Tells those who have waited what came of it, unless they were told that nothing will.
+    /// Passes the answer to those that have waited, unless they already got an empty answer.
     fn settle<T>(&self, number: usize, turn: u64, result: Result<Vec<T>, Fault>, tell: impl Fn(Wait, T)) {
         let mut queue = self.queue();
         let post = &mut queue.posts[number];
@@ -209,7 +209,8 @@ impl Window {
         }
     }
 
-    /// Gives up what takes too long, and has the tier tried when that is due. Whether anything is under way, and when the next trial is.
+    /// Gives up what takes too long, and starts a trial of the tier when it is due. Returns whether anything is under way,
+    /// and when the next trial is.
     pub fn look(&self, now: Instant) -> (bool, Option<Instant>) {
         let mut queue = self.queue();
         let late = queue.posts.iter().position(|post| post.heartbeat.is_over(now));
@@ -231,7 +232,7 @@ impl Window {
         (is_busy, queue.breaker.next_trial())
     }
 
-    /// Nobody is asked any more, and nobody waits.
+    /// Asks nothing any more, and releases all callers.
     pub fn close(&self) {
         let mut queue = self.queue();
         queue.is_closed = true;
@@ -256,7 +257,7 @@ mod tests {
 
     type Told = Result<Bundle, Fault>;
 
-    /// Tells what it is asked for, and answers when it is told to.
+    /// Reports its questions, and answers when it is told to.
     struct Puppet {
         asked: Lock<Sender<usize>>,
         answers: Lock<Receiver<Result<(), Fault>>>,
@@ -365,7 +366,7 @@ mod tests {
         assert!(test.window.why_left_alone().is_some());
         test.ask(1);
         assert!(matches!(test.results(1)[0], Err(Fault::Failed(_))), "nobody is asked");
-        // By then a trial is due. The worker comes back, and is the one that tries.
+        // By then a trial is due. The worker is free again, and makes the trial.
         test.answer.send(Ok(())).unwrap();
         assert_eq!(test.asked.recv_timeout(PATIENCE), Ok(1));
         assert!(test.window.why_left_alone().is_some());

@@ -1,8 +1,8 @@
-//! A command line as the cache knows it: the key under which its entries are, and what is known of a compiler that it
-//! could not be seen doing.
+//! A command line as the cache knows it: the key under which its entries are, and facts about a compiler that cannot be
+//! observed.
 //!
-//! The key only finds candidates: whether one holds is told by its facts. So a key may leave out whatever its command
-//! would show by what it asks for, and must hold whatever it would not: the words of the command line.
+//! The key only finds candidates. Facts decide which of them is a hit. So a key may leave out everything that shows in what
+//! the command asks for. It must include everything else: the words of the command line.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,17 +21,17 @@ use crate::bytes::digest::Digest;
 use crate::cache::story::outcome::asks_number;
 use crate::cache::story::shell::hides_folder;
 use crate::cache::story::{Policy, Statuses};
-use crate::facts::dated::word_compares_times;
+use crate::facts::compared_times::word_compares_times;
 use crate::facts::input::Input;
 use crate::facts::processor;
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{archives_no_times, ProgramRules, Times};
 use crate::wire::Strings;
 
-/// Whoever changes what a key holds changes this.
+/// To be increased when the content of keys changes.
 const VERSION: &[u8] = b"action 2";
 const BY_FACTS: &[u8] = b"facts 2";
-/// Variables by which compilers do more than their command line tells.
+/// Variables by which compilers do more than their command line says.
 const GCC_VARIABLES: [&str; 3] = ["DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES", "GCC_COMPARE_DEBUG"];
 const CLANG_VARIABLES: [&str; 7] = [
     "CCC_OVERRIDE_OPTIONS",
@@ -43,7 +43,7 @@ const CLANG_VARIABLES: [&str; 7] = [
     "CCC_PRINT_BINDINGS",
 ];
 
-/// Variables that only change how diagnostics look: whoever printed none does not depend on them, nor on whether it
+/// Variables that only change how diagnostics look. A command that printed none does not depend on them, nor on whether it
 /// prints to a terminal.
 pub const FOR_DIAGNOSTICS: [&str; 11] = [
     "TERM",
@@ -59,7 +59,7 @@ pub const FOR_DIAGNOSTICS: [&str; 11] = [
     "CLICOLOR_FORCE",
 ];
 
-/// A command as it was asked for.
+/// A command in a request.
 pub struct Call<'a> {
     pub argv: &'a Strings,
     /// `NAME=value`
@@ -67,39 +67,40 @@ pub struct Call<'a> {
     pub folder: &'a [u8],
     /// The file that is executed.
     pub program: &'a Path,
-    /// The one behind all links.
+    /// The file to which all links lead.
     pub real: &'a Path,
-    /// Folders whose names commands may share, without a slash at their end.
+    /// Folders whose names commands may share, without a slash at the end.
     pub bases: &'a [Bytes],
-    /// It may be cached by its facts alone, and finds this on its standard input.
+    /// It may be cached by its facts alone. This is what it finds on its standard input.
     pub by_facts: Option<Input>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Knowledge {
-    /// Of a compile; none of a command that is cached by its facts alone.
+    /// None for a command that is cached by its facts alone.
     pub compiler: Option<Compiler>,
-    /// All files that it makes, in an order that commands of one key share. Whoever sees it write anything else, but for
-    /// `modules`, keeps nothing of it.
+    /// All files that it makes, in an order that commands with the same key share. If it writes any other file, except for
+    /// `modules`, its result is not stored.
     pub outputs: Vec<Output>,
-    /// The folder into which it may write modules, whose names only the source tells: `.mod`, `.smod`.
+    /// The folder into which it may write modules (`.mod`, `.smod`), whose names only the source says.
     pub modules: Option<Bytes>,
-    /// The base whose name the key leaves out: it is replaced in dependency files and diagnostics, and the folder in which
-    /// the command runs counts as one in the base. If any other output holds it, nothing is kept.
+    /// The base whose name the key leaves out. It is replaced in dependency files and diagnostics, and the command's folder
+    /// counts as one in the base. If any other output contains it, the result is not stored.
     pub base: Option<Bytes>,
-    /// Its result may tell in which folder it ran: compilers ask for that, or for `PWD`, also where they tell nobody.
+    /// Its result may contain the name of the folder in which it ran. Compilers ask for the folder, or for `PWD`, even if
+    /// they do not print it.
     pub tells_folder: bool,
-    /// A shell with a line that does not tell where it is.
+    /// A shell with a line that does not show its folder.
     pub is_shell: bool,
     /// Whether times of files count.
     pub statuses: Statuses,
     /// It asks for this machine's processor.
     pub asks_processor: bool,
-    /// It is a line for a shell that asks for the number of a process.
+    /// A line for a shell that asks for the number of a process.
     pub asks_number: bool,
-    /// Its dependency file calls the main output so, and the key does not.
+    /// The name of the main output in its dependency file. The key leaves it out.
     pub target: Option<Bytes>,
-    /// What a command that is cached by its facts says that it makes: a link, by `-o`.
+    /// The output that a command declares which is cached by its facts: a link's, by `-o`.
     pub declared: Option<Bytes>,
 }
 
@@ -110,7 +111,8 @@ pub struct Action {
 }
 
 impl Knowledge {
-    /// Known compilers read the clock to seed names that need not be foreseen; what they make a date of they write.
+    /// Known compilers read the clock for random names, which do not matter. If they write the time, they convert it to a
+    /// date.
     pub fn policy(&self) -> Policy {
         let (statuses, processor) = (self.statuses, self.asks_processor);
         match self.compiler {
@@ -134,19 +136,19 @@ impl Knowledge {
 }
 
 impl Action {
-    /// Of a command of this machine: reads its response files.
+    /// For a command on this machine: reads its response files.
     pub fn find(call: &Call) -> Result<Action, Reason> {
         let read = |name: &[u8]| call.read(name);
         Action::of(call, &read).or_else(|reason| Action::by_facts(call, reason))
     }
 
-    /// Whether there is one: for those who need no more.
+    /// Whether there is an action. For callers that need no more.
     pub fn is_known(call: &Call) -> bool {
         let reason = understand(call, &|name| call.read(name)).err();
         reason.map_or(true, |reason| Action::by_facts(call, reason).is_ok())
     }
 
-    /// A command that is no compile we know, for a reason.
+    /// A command that is not a known compile, for a reason.
     fn by_facts(call: &Call, reason: Reason) -> Result<Action, Reason> {
         let Some(input) = call.by_facts else {
             return Err(reason);
@@ -154,7 +156,7 @@ impl Action {
         let rules = ProgramRules::of(call.real.as_os_str().as_encoded_bytes());
         let argv: Vec<&[u8]> = call.argv.iter().collect();
         match reason {
-            // What they tell is not theirs; and what takes time is told anew each time.
+            // What they print about other programs is not their own result, and times are different each time.
             Reason::Wrapped | Reason::Timing => return Err(reason),
             _ if input == Input::Unknown && (rules.listens || argv.contains(&&b"-"[..])) => {
                 return Err(Reason::StandardInput)
@@ -168,7 +170,7 @@ impl Action {
         text.add(format!("{input:?}").as_bytes());
         let compiler = Compiler::of(call.program, call.real).ok();
         let is_shell = hides_folder(call.real.as_os_str().as_encoded_bytes(), &argv);
-        // Strangers depend on their folder anyway: so commands of many folders need not be looked through.
+        // Unknown programs depend on their folder anyway, so entries of many folders need not be checked.
         text.add(if rules.asks || is_shell { b"" } else { call.folder });
         Ok(Action {
             key: Digest::of(&text.0),
@@ -229,14 +231,15 @@ fn statuses(call: &Call, compiler: Option<Compiler>, rules: ProgramRules, argv: 
     }
     let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
     match compiler {
-        // What it prepares tells when its parts were written.
+        // clang's precompiled headers contain the times of their parts.
         Some(Compiler::Clang) if !links => Statuses::Kept,
         None if rules.times == Times::Archived && archives_no_times(argv) => Statuses::Ignored,
         _ => Statuses::ByProgram,
     }
 }
 
-/// A command that is no compile we know. What cannot be read may say anything.
+/// Whether a command that is not a known compile asks for this machine's processor. A response file that cannot be read may
+/// contain anything, so it counts.
 fn asks_processor(call: &Call) -> bool {
     let read = |name: &[u8]| call.read(name);
     let expanded = response::expand(call.argv.iter().skip(1), &read);
@@ -244,7 +247,7 @@ fn asks_processor(call: &Call) -> bool {
     expanded.map_or(true, |expanded| expanded.words.iter().any(asks))
 }
 
-/// It names a file of further options, which is not read here.
+/// Whether the word names a file of further options, which is not read here.
 fn gives_options(word: &[u8]) -> bool {
     const NAMES: [&[u8]; 4] = [b"-specs", b"--specs", b"--config", b"--driver-mode"];
     NAMES.iter().any(|name| word.starts_with(name))
@@ -295,7 +298,7 @@ fn refuse_variables(compiler: Compiler, environment: &Strings) -> Result<(), Rea
     }
 }
 
-/// clang writes into precompiled headers when their parts were last changed, unless it is told not to.
+/// By default, clang writes into precompiled headers when their parts were last changed.
 fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
     let is_told = line.words.iter().any(|word| word.operand == b"-fno-pch-timestamp");
     match line.compiler {
@@ -304,7 +307,7 @@ fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
     }
 }
 
-/// Debug information, coverage and profiles name the folder; what else is made of relative paths does not.
+/// Debug information, coverage and profiles contain the folder. Other outputs with relative paths do not.
 fn tells_folder(line: &Line) -> bool {
     let is_plain = !line.tells && !line.binds && !line.precompiles && line.sides.is_empty() && line.named.is_empty();
     let is_known = matches!(line.stage, Stage::Object | Stage::Assembly);
@@ -318,7 +321,7 @@ fn is_about_folders(word: &[u8]) -> bool {
     word.starts_with(b"-g") && word != b"-g0" || word.starts_with(b"-") && PARTS.iter().any(holds)
 }
 
-/// The name by which a dependency file calls the main output, where its command does not say another.
+/// The name of the main output in a dependency file, if the command does not name another.
 fn target(line: &Line, outputs: &[Output]) -> Option<Bytes> {
     line.dependencies
         .as_ref()
@@ -330,7 +333,7 @@ fn target(line: &Line, outputs: &[Output]) -> Option<Bytes> {
     })
 }
 
-/// gcc leaves out `./` at the beginning of what its dependency files name.
+/// gcc leaves out `./` at the beginning of names in dependency files.
 fn without_dots(path: &[u8]) -> &[u8] {
     let mut rest = path;
     while let Some(below) = rest.strip_prefix(b"./") {
@@ -340,12 +343,12 @@ fn without_dots(path: &[u8]) -> &[u8] {
     rest
 }
 
-/// Makefiles quote nothing of it.
+/// Whether a name needs no quotes in makefiles.
 fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(b))
 }
 
-/// Whether the content of an output depends on how the main one is called.
+/// Whether the content of an output depends on the name of the main one.
 fn is_bound(line: &Line) -> bool {
     let is_amid = line
         .dependencies
@@ -354,7 +357,7 @@ fn is_bound(line: &Line) -> bool {
     is_amid || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
 }
 
-/// Bytes that no two different lists of words make.
+/// Different lists of words have different bytes.
 #[derive(Default)]
 struct Text(Bytes);
 
@@ -369,7 +372,7 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
     let mut text = Text::default();
     text.add(VERSION);
     text.add(call.program.as_os_str().as_encoded_bytes());
-    // Compilers say it in diagnostics, and some are told by it what to be.
+    // Compilers print this name in diagnostics, and for some it selects what they are.
     text.add(call.argv.iter().next().unwrap_or(b""));
     for word in &line.words {
         text.add(&word.option);

@@ -1,7 +1,7 @@
-//! The same compile with its results in another folder: for whoever wants them without touching the ones that are there.
+//! The same compile with its results in another folder, so that the existing results are not touched.
 //!
-//! Only the names of outputs are replaced. Whether the results tell those names is not known here: the key of the command
-//! line does, which is the same only where they do not.
+//! Only the names of outputs are replaced. If results contain these names, the command line has another key, so the caller
+//! can compare keys.
 
 use super::options::{Does, For, Known, Takes};
 use super::Compiler;
@@ -10,11 +10,11 @@ use crate::observe::access::Bytes;
 /// Where the results go.
 pub struct Names {
     pub main: Bytes,
-    /// None where the command writes none.
+    /// None if the command writes none.
     pub dependencies: Option<Bytes>,
 }
 
-/// The words after the program's own name, none of them a response file; `None` if they are not understood.
+/// The words after the program's own name, none of them a response file. `None` if they are not understood.
 pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<Bytes>> {
     let mut kept = Vec::with_capacity(words.len() + 4);
     let mut is_given = false;
@@ -57,7 +57,7 @@ pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<B
     Some(redirected)
 }
 
-/// What is before the name of the file in `-Wp,-MD,file`.
+/// The part before the name of the file in `-Wp,-MD,file`.
 fn asked_of_preprocessor(word: &[u8]) -> Option<&[u8]> {
     let options: [&[u8]; 2] = [b"-Wp,-MD", b"-Wp,-MMD"];
     let found = options.into_iter().find(|option| {

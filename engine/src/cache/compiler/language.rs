@@ -1,16 +1,16 @@
-//! Which language a source is in: told by its ending, or by `-x`.
+//! The language of a source, from its ending or from `-x`.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// C and its kin, with a preprocessor or already through it.
+    /// C and its relatives, before or after the preprocessor.
     C,
     Fortran,
     /// Assembler that is preprocessed first.
     Assembler,
     PlainAssembler,
-    /// A header, which is to be precompiled.
+    /// A header that will be precompiled.
     Header,
-    /// What clang makes for itself.
+    /// Formats that clang makes for itself.
     Ir,
 }
 
@@ -57,7 +57,7 @@ const NAMES: &[(Language, &[&str])] = &[
     ),
     (Ir, &["ir"]),
 ];
-/// What compilers give to the linker; other endings too, but these are meant for it.
+/// Files that compilers pass to the linker. There are other endings, too, but these are always for the linker.
 const LINKED: [&[u8]; 6] = [b"o", b"a", b"so", b"obj", b"lo", b"lib"];
 
 fn find(table: &[(Language, &[&str])], word: &[u8]) -> Option<Language> {
@@ -67,7 +67,7 @@ fn find(table: &[(Language, &[&str])], word: &[u8]) -> Option<Language> {
         .map(|(language, _)| *language)
 }
 
-/// What comes after the last dot of a file's own name.
+/// The part after the last dot of a file's name.
 pub fn ending(path: &[u8]) -> Option<&[u8]> {
     let name = path.rsplit(|b| *b == b'/').next()?;
     name.iter().rposition(|b| *b == b'.').map(|dot| &name[dot + 1..])
@@ -83,7 +83,7 @@ impl Language {
     }
 }
 
-/// Whether a linker would be given this file, and a compiler nothing to do with it.
+/// Whether this file is for the linker, and not for the compiler.
 pub fn is_linked(path: &[u8]) -> bool {
     ending(path).is_some_and(|ending| LINKED.contains(&ending))
 }

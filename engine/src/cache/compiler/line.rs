@@ -1,7 +1,7 @@
-//! A compiler's command line, understood: the one source, where the output goes, what is written beside it, and every
-//! other word with what kind of word it is.
+//! A compiler's command line, understood: its one source, where the output goes, which files are written besides, and the
+//! kind of every other word.
 //!
-//! Knows nothing of files and folders that exist.
+//! It knows nothing of files and folders that exist.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::observe::access::Bytes;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Plain,
-    /// A path, which may lie below a base folder.
+    /// A path, which may be below a base folder.
     Path,
     Map(Map),
     Source,
-    /// A target of the dependency file, which is in it and nowhere else.
+    /// A target of the dependency file, which occurs there and nowhere else.
     Target,
 }
 
-/// A word of the command line, or two that belong together.
+/// A word of the command line, or two words that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
     pub option: Bytes,
     pub operand: Bytes,
-    /// The operand was a word of its own.
+    /// Whether the operand was a word of its own.
     pub apart: bool,
     pub kind: Kind,
 }
@@ -39,15 +39,15 @@ pub struct Dependencies {
     pub target: Target,
 }
 
-/// What a dependency file is about, by name.
+/// The names of the targets in a dependency file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Target {
-    /// What the words of the line say: a target, or else the source.
+    /// Those that the words of the line name, otherwise the source's.
     #[default]
     Told,
     /// The main output.
     Output,
-    /// The main output among others.
+    /// The main output and others.
     Amid,
 }
 
@@ -67,26 +67,26 @@ pub struct Line {
     pub linked_later: bool,
     pub binds: bool,
     pub tells: bool,
-    /// All but the names of what is written.
+    /// All words except the names of files that are written.
     pub words: Vec<Word>,
 }
 
-/// What has been read of a line so far.
+/// The state while a line is read.
 #[derive(Default)]
 struct Reader {
     stages: Vec<Stage>,
     language: Option<Bytes>,
     source: Option<(Bytes, Option<Language>)>,
     output: Option<Bytes>,
-    /// By an option of the driver, which then may tell the compiler how the output is called.
+    /// By an option of the driver, which then may tell the compiler the name of the output.
     depends: bool,
     file: Option<Bytes>,
     /// By `-Wp,-MD,file`.
     given: Option<Bytes>,
-    /// By `-MF` or `-Wp,-MD,file`, the last of them.
+    /// The file of `-MF` or `-Wp,-MD,file`, the last one.
     last_file: Option<Bytes>,
     has_target: bool,
-    /// By `-Wp,-MT,target`: one more, or one in place of the source's.
+    /// By `-Wp,-MT,target`: one more target, or one in place of the source's.
     has_other_target: bool,
     sides: Vec<Side>,
     named: BTreeMap<Named, Bytes>,
@@ -97,12 +97,12 @@ struct Reader {
     binds: bool,
     tells: bool,
     only_sources: bool,
-    /// The frontend's option that wants another word.
+    /// The frontend's option that needs another word.
     wants: Option<Bytes>,
     words: Vec<Word>,
 }
 
-/// Options of assemblers that write nothing and say nothing that differs from run to run.
+/// Options of assemblers that write nothing, and print nothing that differs between runs.
 const ASSEMBLER: [&str; 18] = [
     "--noexecstack",
     "--execstack",
@@ -127,7 +127,7 @@ const PREPROCESSOR: [&str; 5] = ["-D", "-U", "-I", "-f", "-W"];
 const FRONTEND: [&str; 3] = ["-f", "-W", "-m"];
 const FRONTEND_REFUSED: [&str; 5] = ["-fmodule", "-ftime", "-fdump", "-fsave", "-fplugin"];
 const FRONTEND_PATHS: [&str; 2] = ["-include-pch", "-include"];
-/// What LLVM would print of itself differs from run to run.
+/// What LLVM would print about itself differs between runs.
 const OPTIMIZER_REFUSED: [&str; 5] = ["time", "stats", "print", "dump", "track"];
 
 fn begins(word: &[u8], list: &[&str]) -> bool {
@@ -240,7 +240,8 @@ impl Reader {
         Ok(())
     }
 
-    /// An option for one of those whom the driver calls: what kind of word it is, none if its names are no words.
+    /// An option for one of the programs that the driver calls. Returns the kind of the word, none if its names are not
+    /// recognized.
     fn through(&mut self, whom: For, word: &Bytes, operand: &Bytes) -> Result<Option<Kind>, Reason> {
         let refused = || Reason::Option([&word[..], b" ", operand].concat());
         let parts: Vec<&[u8]> = operand.split(|b| *b == b',').collect();
@@ -249,7 +250,7 @@ impl Reader {
                 [b"-MD" | b"-MMD", file] if !file.is_empty() => {
                     self.given = Some(file.to_vec());
                     self.last_file.clone_from(&self.given);
-                    // Which of the two it is does matter.
+                    // It matters which of the two it is.
                     self.keep(b"-Wp,", parts[0].to_vec(), false, Kind::Plain);
                     Ok(None)
                 }
@@ -289,7 +290,8 @@ impl Reader {
         begins(operand, &FRONTEND).then_some(Kind::Plain)
     }
 
-    /// Preprocessing comes before assembly, and that before objects, however often and in whatever order they are told.
+    /// Preprocessing comes before assembly, and that before objects, in whatever order and however often the options are
+    /// given.
     fn stage(&self, language: Language) -> Result<Stage, Reason> {
         match self.stages.iter().min() {
             Some(stage) => Ok(*stage),
@@ -298,7 +300,8 @@ impl Reader {
         }
     }
 
-    /// gcc's driver hands a name on only where it was asked for dependencies itself; clang understands `-Wp,` as its own options.
+    /// gcc's driver passes a name on only if it was asked for dependencies itself. clang treats `-Wp,` like its own
+    /// options.
     fn dependencies(&self, compiler: Compiler, stage: Stage, language: Language) -> Option<Dependencies> {
         let (file, is_handed_on) = match compiler {
             Compiler::Gcc => {
@@ -311,7 +314,7 @@ impl Reader {
             }
             Compiler::Clang => (self.last_file.as_ref(), true),
         };
-        // Where the output is not named, it is called like the source, and so is the target: as an object.
+        // If the output is not named, it is named after the source, and so is the target, as an object.
         let is_like_source =
             stage == Stage::Object && !self.precompiles && language != Language::Header && !self.bitcode;
         let is_plain = !self.has_other_target && language != Language::Fortran;
@@ -335,7 +338,7 @@ impl Reader {
         };
         let unknown = || Reason::Language(source.clone());
         let language = match language {
-            // Whatever has no known ending is for the linker.
+            // A file without a known ending is for the linker.
             None if self.stages.is_empty() => return Err(Reason::Linking),
             None => return Err(unknown()),
             Some(language) => *language,

@@ -1,7 +1,8 @@
-//! What is known of compilers and of command lines: the key of a command, what it will make, why it is not cached.
+//! What is known of compilers and of command lines: the key of a command, the files that it will make, and why it is not
+//! cached.
 //!
-//! This file tells which compiler a program is by its name: as typed, and as the file is called that all links lead to.
-//! Nothing here knows entries, the store, or what was observed.
+//! This file recognizes compilers by name: the name that was typed, and the name of the file to which all links lead.
+//! Nothing here knows entries, the store, or accesses.
 
 pub mod action;
 pub mod elsewhere;
@@ -31,11 +32,11 @@ const NAMES: [(&str, Option<Compiler>); 7] = [
     ("gfortran", Some(Compiler::Gcc)),
     ("clang", Some(Compiler::Clang)),
     ("clang++", Some(Compiler::Clang)),
-    // Whatever the system's compiler is.
+    // These can be any compiler.
     ("cc", None),
     ("c++", None),
 ];
-/// They would run a compiler, or not.
+/// Programs that may run a compiler.
 const WRAPPERS: [&str; 8] = [
     "ccache",
     "sccache",
@@ -46,11 +47,11 @@ const WRAPPERS: [&str; 8] = [
     "colorgcc",
     "buildcache",
 ];
-/// Of the threads that a compiler for Windows was built with.
-const FLAVOURS: [&str; 2] = ["-posix", "-win32"];
+/// The kinds of threads with which a compiler for Windows was built.
+const FLAVORS: [&str; 2] = ["-posix", "-win32"];
 
 impl Compiler {
-    /// `program` is the file that is executed, `real` the one behind all links.
+    /// `program` is the file that is executed, `real` the file to which all links lead.
     pub fn of(program: &Path, real: &Path) -> Result<Compiler, Reason> {
         let (program, real) = (name(program), name(real));
         if WRAPPERS.contains(&program) || WRAPPERS.contains(&real) {
@@ -66,9 +67,9 @@ fn name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or("")
 }
 
-/// What is left of `arm-linux-gnueabihf-gcc-12.2` is `gcc`.
+/// From `arm-linux-gnueabihf-gcc-12.2`, `gcc` is left.
 fn plain(name: &str) -> Option<Option<Compiler>> {
-    let name = FLAVOURS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let name = FLAVORS.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     let is_version = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let name = match name.rsplit_once('-') {
         Some((before, version)) if is_version(version) => before,

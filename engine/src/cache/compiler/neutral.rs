@@ -1,18 +1,19 @@
-//! Texts in which the base folder has a name that no checkout has: so they are stored, and from there each checkout's are made.
+//! Texts in which a placeholder stands for the base folder. They are stored in this form, and each checkout's text is made
+//! from it.
 //!
-//! Pure. What does not come back as it was is not stored.
+//! Pure. A text that cannot be restored exactly is not stored.
 
 use super::relocation;
 use super::Compiler;
 use crate::observe::access::Bytes;
 
-/// A name as any base could have it.
+/// A placeholder with the form of a base's name.
 const BASE: &[u8] = b"/wafcc-base-folder";
 
-/// The name of an output that has none yet.
+/// A placeholder for the name of an output.
 const TARGET: &[u8] = b"wafcc-target.o";
 
-/// A dependency file that is about no output in particular.
+/// A dependency file with no name of an output.
 pub fn without_target(text: &[u8], compiler: Compiler, target: &[u8]) -> Option<Bytes> {
     let neutral = relocation::retargeted(text, compiler, target, TARGET)?;
     let back = relocation::retargeted(&neutral, compiler, TARGET, target)?;
@@ -23,12 +24,12 @@ pub fn with_target(text: &[u8], compiler: Compiler, target: &[u8]) -> Option<Byt
     relocation::retargeted(text, compiler, TARGET, target)
 }
 
-/// Whether bytes have a name in them.
+/// Whether bytes contain a name.
 pub fn holds(bytes: &[u8], name: &[u8]) -> bool {
     bytes.windows(name.len().max(1)).any(|part| part == name)
 }
 
-/// A dependency file, to be stored.
+/// The form of a dependency file for the store.
 pub fn dependencies(text: &[u8], compiler: Compiler, base: &[u8]) -> Option<Bytes> {
     neutral(
         text,
@@ -37,12 +38,12 @@ pub fn dependencies(text: &[u8], compiler: Compiler, base: &[u8]) -> Option<Byte
     )
 }
 
-/// What a compiler printed, to be stored.
+/// The form of a compiler's messages for the store.
 pub fn diagnostics(text: &[u8], base: &[u8]) -> Option<Bytes> {
     neutral(text, relocation::diagnostics, base)
 }
 
-/// A stored dependency file as it is in this checkout.
+/// A stored dependency file in the form for this checkout.
 pub fn own_dependencies(text: &[u8], compiler: Compiler, base: &[u8]) -> Option<Bytes> {
     relocation::dependencies(text, compiler, BASE, base)
 }

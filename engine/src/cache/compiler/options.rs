@@ -1,7 +1,7 @@
-//! What the options of compilers mean to the cache: how each takes its argument, and what it does beyond changing what is
-//! compiled. A table for GCC 9 to 14 and clang 11 to 18.
+//! What the options of compilers mean for the cache: how each takes its argument, and what it does besides changing what is
+//! compiled. The table is for GCC 9 to 14 and clang 11 to 18.
 //!
-//! An option that is missing here is not supported, so that nobody is told wrong outputs.
+//! A command with an option that is missing here is not cached, so that it gets no wrong outputs.
 
 use std::sync::OnceLock;
 
@@ -10,15 +10,15 @@ use super::Compiler;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
-    /// Whatever follows in the same word.
+    /// The rest of the word.
     Joined,
     /// The next word.
     Separate,
-    /// What follows in the same word, or else the next word.
+    /// The rest of the word or, if that is empty, the next word.
     Either,
 }
 
-/// How far a compiler goes; the first of those that it is told.
+/// The last step that a compiler does. The earliest one among several counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     Preprocess,
@@ -26,7 +26,7 @@ pub enum Stage {
     Object,
 }
 
-/// What a compiler writes beside its output.
+/// What a compiler writes besides its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Side {
     /// `-gsplit-dwarf`
@@ -49,7 +49,7 @@ pub enum Map {
     Both,
 }
 
-/// Who gets the argument, which is an option of its own.
+/// The program that gets the argument, which is an option of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
     Preprocessor,
@@ -58,7 +58,7 @@ pub enum For {
     Optimizer,
 }
 
-/// Named files that a compiler writes because it is told to.
+/// Files that a compiler writes because an option names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Named {
     Record,
@@ -68,33 +68,33 @@ pub enum Named {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Does {
-    /// It changes what is compiled, or what is said of it.
+    /// It changes what is compiled, or its diagnostics.
     Plain,
     /// The same, and its argument is a path.
     Path,
     Output,
     Language,
     Stage(Stage),
-    /// It writes what the source depends on.
+    /// It writes the files on which the source depends.
     Dependencies,
     DependencyFile,
     DependencyTarget,
     Side(Side),
-    /// It takes an option of the same name back.
+    /// It cancels an option of the same name.
     NoSide(Side),
     Names(Named),
-    /// The output tells paths in ways that prefix maps do not reach.
+    /// The output contains paths in ways that prefix maps do not reach.
     Tells,
-    /// The same, and the output tells how it is called, or something is looked for by that name.
+    /// The same, and the output contains its own name, or a file is searched by that name.
     BindsAndTells,
     Optimizes(bool),
     Map(Map),
     Through(For),
-    /// The output is LLVM's.
+    /// The output is in LLVM's format.
     Bitcode,
     /// The folder for modules of Fortran.
     ModuleFolder,
-    /// Words after it are sources, whatever they look like.
+    /// The words after it are sources, whatever they look like.
     Sources,
     DependenciesOnly,
     Asks,
@@ -238,7 +238,7 @@ const COMMON: &[Group] = &[
         Refused,
         &["-fno-test-coverage", "-fno-stack-usage", "-fsyntax-only"],
     ),
-    // Counters are called like the object, and so are the profiles that are looked for.
+    // Counters are named after the object, and so are the profiles that are searched.
     (
         Joined,
         BindsAndTells,
@@ -259,7 +259,7 @@ const COMMON: &[Group] = &[
         Plain,
         &["-fprofile-partial-training", "-fprofile-sample-accurate"],
     ),
-    // Compressed, or not mapped.
+    // They are compressed, or not mapped.
     (
         Joined,
         Tells,
@@ -465,7 +465,7 @@ const CLANG: &[Group] = &[
         &["-serialize-diagnostics", "--serialize-diagnostics"],
     ),
     (Either, Names(Named::Database), &["-MJ"]),
-    // The whole command line goes into the output.
+    // The whole command line is written into the output.
     (
         Nothing,
         BindsAndTells,
@@ -534,13 +534,13 @@ impl Known {
         }
     }
 
-    /// A whole word is more than the beginning of one, a longer name more than a shorter one, a later line of the table
-    /// more than an earlier one.
+    /// A whole word is preferred to the beginning of one, a longer name to a shorter one, and a later line of the table to
+    /// an earlier one.
     fn weight(&self) -> (bool, usize) {
         (matches!(self.takes, Nothing | Separate), self.name.len())
     }
 
-    /// The option that a word is.
+    /// The option to which a word belongs.
     pub fn find(compiler: Compiler, word: &[u8]) -> Option<&'static Known> {
         let letter = index(compiler).0.get(usize::from(*word.get(1)?))?;
         letter

@@ -1,4 +1,4 @@
-//! Which files a compiler will make, as its command line names them: relative ones belong to the command's folder.
+//! The files that a compiler will make, as its command line names them. Relative names refer to the command's folder.
 
 use super::language::{ending, Language};
 use super::line::Line;
@@ -21,7 +21,8 @@ pub enum Role {
 pub struct Output {
     pub role: Role,
     pub path: Bytes,
-    /// It is made whenever the command succeeds. What is not certain depends on the source, or on the compiler's version.
+    /// Whether it is made each time that the command succeeds. Otherwise this depends on the source, or on the compiler's
+    /// version.
     pub certain: bool,
 }
 
@@ -32,7 +33,7 @@ impl Output {
     }
 }
 
-/// What is before a path's ending. A name that begins with its only dot has none, if `dotted`.
+/// A path without its ending. With `dotted`, a name that begins with its only dot has no ending.
 fn stem(path: &[u8], dotted: bool) -> &[u8] {
     let name = path.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
     match path[name..].iter().rposition(|b| *b == b'.') {
@@ -67,7 +68,7 @@ pub fn of(line: &Line) -> Result<Vec<Output>, Reason> {
     Ok(outputs)
 }
 
-/// What the word behind the last `-o` names; `None` if there is none, or a word that is not understood.
+/// The word after the last `-o`. `None` if there is none, or if it is not understood.
 pub fn named(compiler: Compiler, words: &[Bytes]) -> Option<Bytes> {
     let mut output = None;
     let mut words = words.iter();
@@ -124,17 +125,17 @@ fn dependencies(line: &Line) -> Result<Option<Output>, Reason> {
     let path = match (&wanted.file, &line.output) {
         (Some(file), _) => file.clone(),
         (None, Some(output)) => with(stem(output, false), ".d"),
-        // Compilers disagree.
+        // Compilers differ here.
         (None, None) if line.precompiles => return Err(Reason::Option(b"-MD".to_vec())),
         (None, None) => with(stem(own_name(&line.source), false), ".d"),
     };
     Ok(Some(Output::certain(Role::Dependencies, path)))
 }
 
-/// Before the ending of whatever is made beside the output.
+/// The beginning of the names of files beside the output.
 fn stem_beside(line: &Line, side: Side) -> &[u8] {
     match &line.output {
-        // clang has not thought of that.
+        // clang does not do this.
         Some(_) if line.compiler == Compiler::Clang && side == Side::Debug && line.stage != Stage::Object => {
             stem(own_name(&line.source), false)
         }
@@ -166,7 +167,7 @@ fn beside(line: &Line, side: Side) -> Option<Output> {
         Side::Debug => compiles && (line.stage == Stage::Object || !gcc),
         _ => compiles && !assembles,
     };
-    // What gcc leaves to the linker it does not note; clang needs debug information and something to optimize.
+    // gcc writes no file for parts that it leaves to the linker. clang needs debug information and optimization for it.
     let certain = match side {
         Side::Debug => gcc && line.language != Language::PlainAssembler,
         Side::Notes | Side::Stack | Side::Calls => !line.linked_later && line.language != Language::Ir,

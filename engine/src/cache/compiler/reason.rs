@@ -1,4 +1,4 @@
-//! Why a command line is not one that the cache knows: named, so that each can be counted and told to people.
+//! Why the cache does not know a command line. Each reason has a name, so that it can be counted and reported.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Under which it is counted; all that begins alike is one count.
+    /// The words under which it is counted. Texts with the same beginning are one count.
     pub fn name(&self) -> &'static str {
         match self {
             Reason::Unknown => "compiler not known",

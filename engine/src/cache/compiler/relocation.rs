@@ -1,7 +1,8 @@
-//! Text that a compiler wrote in one checkout, as it would have written it in another, whose base is called otherwise.
+//! Changes text that a compiler wrote in one checkout to the text that it would have written in another one, whose base has
+//! another name.
 //!
-//! Nothing is left to luck: text whose layout is not understood, or that holds the base where it is not known to stand
-//! for a path, cannot be moved.
+//! If the layout of a text is not understood, or the base occurs where it is not known to be part of a path, the text
+//! cannot be changed.
 
 use super::Compiler;
 use crate::observe::access::Bytes;
@@ -10,17 +11,17 @@ use crate::observe::access::Bytes;
 const GCC_WIDTH: usize = 72;
 const CLANG_WIDTH: usize = 75;
 const BREAK: &[u8] = b" \\\n";
-/// What stands before a path in diagnostics, apart from the beginning of a line.
+/// The texts before a path in diagnostics, apart from the beginning of a line.
 const BEFORE_PATHS: [&[u8]; 1] = [b"from "];
 
-/// A rule of a dependency file; without targets it is an empty line.
+/// A rule of a dependency file. Without targets it is an empty line.
 #[derive(Default)]
 struct Rule {
     targets: Vec<Bytes>,
     sources: Vec<Bytes>,
 }
 
-/// A dependency file of `compiler` with the base `from`, as it is with the base `to`.
+/// Changes a dependency file of `compiler` from the base `from` to the base `to`.
 pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
     let mut rules = rules(text)?;
     if laid(&rules, compiler) != text {
@@ -34,7 +35,8 @@ pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> 
     Some(laid(&rules, compiler))
 }
 
-/// A dependency file of an output, as it is for an output of another name. Both names are plain: makefiles quote nothing of them.
+/// Changes a dependency file of an output for an output with another name. Both names are plain: makefiles need no quotes
+/// for them.
 pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
     let mut rules = rules(text)?;
     if laid(&rules, compiler) != text {
@@ -47,12 +49,12 @@ pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Op
     first.targets = vec![to.to_vec()];
     let rest = rules.iter().skip(1).flat_map(|rule| &rule.targets);
     let all = rules.iter().flat_map(|rule| &rule.sources).chain(rest);
-    // Nothing else is called so.
+    // No other target has this name.
     let is_clear = all.into_iter().all(|word| word != from && word != to);
     is_clear.then(|| laid(&rules, compiler))
 }
 
-/// Diagnostics, likewise: paths are at the beginning of a line, or where includes are listed.
+/// The same for diagnostics: paths are at the beginning of a line, or where includes are listed.
 pub fn diagnostics(text: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
     let mut moved = Bytes::new();
     let mut rest = text;
@@ -92,12 +94,12 @@ fn rules(text: &[u8]) -> Option<Vec<Rule>> {
             }
         }
     }
-    // What comes after the last line is none.
+    // The text after the last line is no line.
     rules.pop().filter(Bytes::is_empty)?;
     rules.iter().map(|rule| Rule::read(rule)).collect()
 }
 
-/// The words of a line; a backslash keeps a space within one.
+/// The words of a line. A backslash keeps a space within a word.
 fn words(line: &[u8]) -> Vec<Bytes> {
     let mut words = vec![Bytes::new()];
     for byte in line {
@@ -178,7 +180,7 @@ impl Rule {
     }
 }
 
-/// How many characters of a name are only there to keep another.
+/// How many characters of a name are only there to quote another.
 fn escapes(name: &[u8]) -> usize {
     let pairs = |pair: &[u8]| matches!(pair, b"\\ " | b"\\#" | b"$$");
     name.windows(2).filter(|pair| pairs(pair)).count()

@@ -1,11 +1,11 @@
-//! Command lines with their response files read, as compilers read them: `@file` stands for the words in it.
+//! Reads response files in command lines like compilers do: `@file` stands for the words in it.
 
 use std::collections::VecDeque;
 
 use super::reason::Reason;
 use crate::observe::access::Bytes;
 
-/// Who reads a file, by its name as the command has it.
+/// A function that reads a file, by its name as the command has it.
 pub type Read<'a> = &'a dyn Fn(&[u8]) -> Option<Bytes>;
 
 const MOST_FILES: usize = 64;
@@ -14,7 +14,7 @@ const MOST_WORDS: usize = 1 << 17;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Expanded {
     pub words: Vec<Bytes>,
-    /// That were read.
+    /// The files that were read.
     pub files: Vec<Bytes>,
 }
 
@@ -41,8 +41,8 @@ pub fn expand<'a>(words: impl Iterator<Item = &'a [u8]>, read: Read) -> Result<E
     Ok(expanded)
 }
 
-/// The words of a text: quotes of both kinds keep spaces, a backslash keeps what comes after it, within quotes too. None
-/// if compilers do not agree on what it says.
+/// The words of a text. Quotes of both kinds keep spaces, and a backslash keeps the next character, within quotes too. None
+/// if compilers do not agree on the meaning.
 fn split(text: &[u8]) -> Option<Vec<Bytes>> {
     let mut words = Vec::new();
     let mut word: Option<Bytes> = None;

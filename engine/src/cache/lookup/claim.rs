@@ -1,4 +1,5 @@
-//! Who decides what becomes of a command: the cache thread that has an answer for it, or whoever has waited for that for long enough.
+//! Decides what happens with a command: either the cache thread that has an answer, or the event loop that has waited for
+//! it long enough.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ const OPEN: u8 = 0;
 const ANSWERED: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
-/// Shared by both sides; the first one has it.
+/// Both sides share it. The first one to take it decides.
 #[derive(Debug, Clone, Default)]
 pub struct Claim(Arc<State>);
 
@@ -17,16 +18,16 @@ struct State {
     is_at_work: AtomicBool,
 }
 
-/// Somebody looks into the store for this command, until it is dropped.
+/// A thread looks into the store for this command, until this is dropped.
 pub struct Work(Claim);
 
 impl Claim {
-    /// For the cache thread, before anything is done that would show: false if nobody waits any more.
+    /// For the cache thread, before it does anything visible. False if the other side does not wait any more.
     pub fn answer(&self) -> bool {
         self.take(ANSWERED) != Err(GIVEN_UP)
     }
 
-    /// For who waits: false if the answer is about to come.
+    /// For the side that waits. False if the answer is about to come.
     pub fn give_up(&self) -> bool {
         self.take(GIVEN_UP) != Err(ANSWERED)
     }

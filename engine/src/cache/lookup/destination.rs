@@ -1,5 +1,5 @@
-//! Where an output goes: an open folder, and a name in it. What is looked at and what is written are then in the same folder, whatever
-//! becomes of the links on the way to it meanwhile.
+//! The place of an output: an open folder, and a name in it. So the folder that is checked is also the folder that is
+//! written to, even if links on the way are changed meanwhile.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use crate::facts::path::below;
 
-/// As many links as the kernel follows.
+/// The kernel follows the same number of links.
 const MOST_LINKS: usize = 40;
 const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -24,20 +24,20 @@ pub struct Destination {
     name: OsString,
 }
 
-/// The folders of one command's outputs: most outputs share one.
+/// The folders of one command's outputs. Most outputs share one.
 #[derive(Default)]
 pub struct Folders {
     last: Option<(PathBuf, Arc<OwnedFd>)>,
 }
 
 impl Folders {
-    /// Of what was made here: all links are followed, as the command itself did.
+    /// For outputs that were made on this machine. All links are followed, as the command itself did.
     pub fn known(&mut self, path: &Path) -> io::Result<Destination> {
         self.find(path, |folder| open(folder, FOLDER, Mode::empty()))
     }
 
-    /// Of what others have made, at an absolute path that is declared here. The folder in which the command runs is where it is, however it
-    /// came there; below it, and everywhere else, only links are followed that belong to this user or to root.
+    /// For outputs from other machines, at an absolute path that is declared here. The command's own folder is accepted as
+    /// it is. Below it, and everywhere else, a link is followed only if it belongs to this user or to root.
     pub fn declared(&mut self, command: &Path, path: &Path) -> io::Result<Destination> {
         let us = rustix::process::geteuid().as_raw();
         self.find(path, |folder| {
@@ -77,7 +77,7 @@ impl Destination {
         &self.name
     }
 
-    /// A path to a name beside it that leads to this very folder, for calls that know no descriptors of folders.
+    /// A path of the same file that leads through this very folder, for calls without a descriptor for the folder.
     pub fn beside(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}/{name}", self.folder.as_raw_fd()))
     }
@@ -87,13 +87,13 @@ impl Destination {
         self.beside("").join(&self.name)
     }
 
-    /// What is there already is as if it were written now; tells whether that could be done.
+    /// Gives an existing output the present time, as if it were written now. Returns whether that worked.
     pub fn freshen(&self) -> bool {
         freshen_at(self.folder.as_fd(), self.name.as_ref())
     }
 }
 
-/// The same at a path.
+/// The same for a path.
 pub fn freshen(path: &Path) -> bool {
     freshen_at(CWD, path)
 }
@@ -110,7 +110,7 @@ fn freshen_at(folder: BorrowedFd<'_>, path: &Path) -> bool {
     utimensat(folder, path, &times, AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
-/// The folder at a path below another; a link of somebody else refuses.
+/// The folder at a path below another one. Fails at a link of another user.
 fn enter(base: OwnedFd, path: &[u8], us: u32) -> Result<OwnedFd, Errno> {
     let rest: Vec<u8> = match path.iter().position(|byte| *byte != b'/') {
         Some(at) => path[at..].to_vec(),
@@ -119,12 +119,12 @@ fn enter(base: OwnedFd, path: &[u8], us: u32) -> Result<OwnedFd, Errno> {
     let (flags, mode) = (FOLDER, Mode::empty());
     match openat2(&base, &rest[..], flags, mode, ResolveFlags::NO_SYMLINKS) {
         Ok(folder) => Ok(folder),
-        // There are links, or the kernel, or a filter of system calls, does not let us ask like this.
+        // There are links, or the kernel or a filter of system calls refuses this call.
         Err(_) => walk(base, rest, us),
     }
 }
 
-/// Step by step, and what is followed is what was looked at.
+/// Step by step. Each step follows exactly what was checked.
 fn walk(base: OwnedFd, path: Vec<u8>, us: u32) -> Result<OwnedFd, Errno> {
     let parts = |path: &[u8]| -> Vec<Vec<u8>> { path.rsplit(|byte| *byte == b'/').map(<[u8]>::to_vec).collect() };
     let (mut at, mut rest, mut links) = (base, parts(&path), 0);
@@ -153,7 +153,7 @@ fn walk(base: OwnedFd, path: Vec<u8>, us: u32) -> Result<OwnedFd, Errno> {
     Ok(at)
 }
 
-/// An absolute name with all that leads to its folder resolved; `None` where no such folder is.
+/// An absolute name whose folder has no links any more. `None` if there is no such folder.
 pub fn resolved(path: &[u8]) -> Option<(PathBuf, OsString)> {
     let path = Path::new(OsStr::from_bytes(path));
     let folder = std::fs::canonicalize(path.parent()?).ok()?;
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(folder.walked("file", us()), Err(Errno::NOTDIR));
     }
 
-    /// Root may give a link to somebody; else what is ours is theirs to somebody else.
+    /// As root, the link is given to another user. Otherwise the test plays another user, to whom our link is foreign.
     #[test]
     fn a_link_of_somebody_else_is_not_followed() {
         let folder = TestFolder::new("owner");

@@ -1,6 +1,7 @@
-//! An entry: what a command depended on, and what came of it. As bytes: docs/entry-format.md.
+//! An entry: what a command depended on, and what it made. Its form as bytes is in docs/entry-format.md.
 //!
-//! Pure. Bytes that are no entry of this version are none; they make nobody panic or allocate more than they could stand for.
+//! Pure. Bytes that are no entry of this version are refused, without a panic, and without allocating more than the bytes
+//! can contain.
 
 use super::packed::{Garbled, Packer, Unpacker};
 use crate::bytes::digest::Digest;
@@ -12,10 +13,10 @@ use crate::facts::world::View;
 const MAGIC: &[u8; 4] = b"wfe\x02";
 const MOST_OUTPUTS: usize = 4096;
 
-/// What is left at a path when a command is done.
+/// What is at a path when a command has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// A file, whose other permissions are as the umask of whoever restores it has it.
+    /// A file. Its other permissions follow from the umask of the command for which it is restored.
     File {
         digest: Digest,
         size: u64,
@@ -30,13 +31,14 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     pub path: Path,
-    /// Which of those it is that the command line names: it goes wherever the next command line says.
+    /// The number of the output among those that the command line names. Such an output is written to the place that the
+    /// next command line names.
     pub number: Option<usize>,
     pub content: Content,
 }
 
 impl Output {
-    /// Of what a blob holds.
+    /// The size of the blob's content.
     pub fn size(&self) -> u64 {
         match self.content {
             Content::File { size, .. } => size,
@@ -45,7 +47,7 @@ impl Output {
     }
 }
 
-/// What a command printed.
+/// The output that a command printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Print {
     Inline(Vec<u8>),
@@ -60,32 +62,32 @@ impl Default for Print {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// In the order in which `story` puts them.
+    /// In the order that `story` produces.
     pub facts: Vec<Fact>,
     pub outputs: Vec<Output>,
     pub stdout: Print,
     pub stderr: Print,
-    /// Of the command; entries of failed ones are for whoever wants them.
+    /// The exit status. Entries of failed commands are stored for callers that want them.
     pub exit: u8,
-    /// Microseconds that the command took, by the clock and of a processor.
+    /// The microseconds that the command took, by the clock and of processor time.
     pub wall: u64,
     pub processor: u64,
 }
 
 impl Entry {
-    /// All facts hold, or the first that does not.
+    /// Whether all facts are true; otherwise the first one that is not.
     pub fn check(&self, view: &mut View) -> Result<(), Change> {
         view.begin();
         self.facts.iter().try_for_each(|fact| fact.check(view))
     }
 
-    /// All that does not hold, for people.
+    /// All facts that are not true any more, for people.
     pub fn changes(&self, view: &mut View) -> Vec<Change> {
         view.begin();
         self.facts.iter().filter_map(|fact| fact.check(view).err()).collect()
     }
 
-    /// Blobs without which it is of no use.
+    /// The blobs without which the entry cannot be used.
     pub fn blobs(&self) -> Vec<Digest> {
         let outputs = self.outputs.iter().filter_map(|output| match &output.content {
             Content::File { digest, .. } => Some(*digest),
@@ -147,7 +149,7 @@ fn list<T>(
     (0..count).map(|_| item(from)).collect()
 }
 
-// Each fact begins with a byte: what it is, in the low four bits, and above them perhaps a flag.
+// Each fact begins with a byte: its kind in the low four bits, and above them perhaps a flag.
 const VARIABLE: u8 = 0;
 const NAMES: u8 = 1;
 const FOLDER: u8 = 2;
@@ -326,7 +328,7 @@ fn unpack_twins(from: &mut Unpacker) -> Result<Vec<Twin>, Garbled> {
     are_numbered.then_some(twins).ok_or(Garbled)
 }
 
-/// Each number is one of those before it, or the next.
+/// Each number is an earlier one, or the next new one.
 fn is_in_order(mut numbers: impl Iterator<Item = u32>) -> bool {
     let mut next = 0;
     numbers.all(|number| {
@@ -414,7 +416,7 @@ mod tests {
         Twin { path, file, second }
     }
 
-    /// One of everything.
+    /// An entry with one fact of each kind.
     fn entry() -> Entry {
         let there = path(Root::Absolute, "/usr/include");
         let here = || path(Root::Folder, "src/a.c");

@@ -1,26 +1,26 @@
-//! Commands that run and will be stored: whoever asks for the same meanwhile waits for that, and asks again.
+//! Commands that run and will be stored. A request for the same command waits for the first one, and then looks up again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bytes::digest::Digest;
 
-/// Those who wait are handed to `again` when the command that they wait for is over, however it ended.
+/// When a command is over, in whatever way, those that wait for it are handed to `again`.
 pub struct Flights<T> {
     waiting: Mutex<HashMap<Digest, Vec<T>>>,
     again: Box<dyn Fn(T) + Send + Sync>,
 }
 
-/// The right, and the duty, to run a command; dropped when its result is stored, or will not be.
+/// The right and the duty to run a command. It is dropped when the result is stored, or will not be.
 pub struct Flight<T> {
     flights: Arc<Flights<T>>,
     key: Digest,
 }
 
 pub enum Boarding<T> {
-    /// Nobody runs it: the caller does, and has what it came with back.
+    /// The command does not run yet. The caller runs it, and gets its request back.
     Free(Flight<T>, T),
-    /// Somebody runs it.
+    /// The command already runs.
     Waits,
 }
 
@@ -36,7 +36,7 @@ impl<T> Flights<T> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many commands run, and how many wait for one of them.
+    /// How many commands run, and how many requests wait for one of them.
     pub fn count(&self) -> (usize, usize) {
         let waiting = self.waiting();
         (waiting.len(), waiting.values().map(Vec::len).sum())

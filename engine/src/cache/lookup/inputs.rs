@@ -1,8 +1,9 @@
-//! What a command depended on, told to a client that looks by itself whether it still is so: each fact as a text.
+//! The inputs of a command, for a client that checks by itself whether they have changed: each fact as a text.
 //!
-//! A client numbers what it was told, since most commands of a build read the same files: so these are texts, and a text is
-//! the same for each command that depends on the same thing in the same state. `docs/protocol.md` has the grammar, and says
-//! how each is checked. A text may demand more than its fact does, never less: then the client asks once too often.
+//! Most commands of a build read the same files, so a client numbers the texts that it was sent. A text is the same for
+//! each command that depends on the same thing in the same state. `docs/protocol.md` has the grammar, and says how each
+//! text is checked. A text may demand more than its fact, but never less: then the client only asks the engine once more
+//! than needed.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -25,22 +26,22 @@ use crate::facts::world::View;
 use crate::observe::access::Bytes;
 use crate::wire::Strings;
 
-/// The kernel's clock for stamps moves in this time, also where it is slow.
+/// The kernel's clock for stamps advances within this time, even if it is slow.
 const TICK: Duration = Duration::from_millis(11);
-/// A client whose files change all the time does not have all their stamps kept.
+/// If a client's files change all the time, not all of their stamps are kept.
 const MOST_BYTES: usize = 256 << 20;
-/// A larger file on a file system that is not trusted is not read once more.
+/// A larger file on a file system that is not trusted is not read again.
 const LARGEST_READ: u64 = 256 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inputs {
     pub texts: Vec<Bytes>,
-    /// Of all that the command made.
+    /// The digest of all outputs of the command.
     pub result: Digest,
 }
 
 impl Inputs {
-    /// Of an entry that holds now. `None` if that cannot be told of a file for longer than a moment.
+    /// For an entry whose facts are true now. `None` if, for longer than a moment, a file's state cannot be expressed.
     pub fn of(entry: &Entry, is_compiler: bool, view: &mut View) -> Option<Inputs> {
         let texts = Inputs::texts(&entry.facts, is_compiler, view)?;
         Some(Inputs::with_result(texts, entry))
@@ -51,14 +52,14 @@ impl Inputs {
         Inputs { texts, result }
     }
 
-    /// The first is about variables, and always there.
+    /// The first text is about variables, and always there.
     pub fn texts(facts: &[Fact], is_compiler: bool, view: &mut View) -> Option<Vec<Bytes>> {
         let mut texts = Vec::with_capacity(facts.len() + 1);
         texts.push(variables(facts, is_compiler, view.place.folder(), view.environment));
         let mut folder = Bytes::new();
         for fact in facts {
             match fact {
-                // Of the folder a client knows itself which it is.
+                // A client knows itself which folder it uses.
                 Fact::Variable { .. } | Fact::Names { .. } | Fact::Folder { .. } => {}
                 Fact::File { path, digest } => texts.push(file(path, digest, view)?),
                 Fact::Twins { twins } => {
@@ -122,7 +123,7 @@ impl Inputs {
     }
 }
 
-/// All that is to be so in the environment.
+/// All conditions about the environment.
 fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Environment) -> Bytes {
     let mut text = b"$".to_vec();
     let mut add = |parts: &[&[u8]]| {
@@ -133,7 +134,7 @@ fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Env
     for fact in facts {
         match fact {
             // A command that does not run prints nothing, and Waf gives its commands no standard input.
-            // What a command prints for a terminal is not shown again by a client that does not run it.
+            // If a client does not run a command, it does not show again what the command prints for a terminal.
             Fact::Variable { name, .. } if name == TERMINAL || name == INPUT => {}
             Fact::Variable { name, .. } if name == LIBC => {
                 for name in LIBC_NAMES {
@@ -149,9 +150,9 @@ fn variables(facts: &[Fact], is_compiler: bool, folder: &[u8], environment: &Env
                 LIBC_PREFIXES.iter().for_each(|prefix| add(&[b"!", prefix]));
                 ALWAYS_ASKED.iter().for_each(|name| add(&[b"+", name]));
             }
-            // What is no variable is known to a client in words of its own.
+            // For things that are no variables, a client has descriptions of its own.
             Fact::Variable { name, .. } if name.starts_with(b"=") => add(&[b"@", name]),
-            // Compilers believe it only if it names their folder: otherwise it may be any other one.
+            // Compilers use it only if it names their folder. Otherwise its value does not matter.
             Fact::Variable { name, value } if is_compiler && name == b"PWD" && !leads_to(value.as_deref(), folder) => {
                 add(&[b"?"]);
             }
@@ -179,7 +180,7 @@ fn about(head: &str, path: &Path, view: &View) -> Bytes {
     [head.as_bytes(), &view.place.absolute(path)].concat()
 }
 
-/// Folders are told apart by what they are: so two are one as long as both are what they were.
+/// A folder is identified by device and inode. So two paths mean one folder as long as both are unchanged.
 fn there(path: &Path, kind: Kind, follows: bool, view: &mut View) -> Option<Bytes> {
     let letter = match kind {
         Kind::File => 'f',
@@ -225,7 +226,7 @@ fn file(path: &Path, digest: &Digest, view: &mut View) -> Option<Bytes> {
         return held(&name, &is, digest);
     }
     if !is.is_older(Stamp::now()) {
-        // It may change once more, and have the same stamp.
+        // It may change once more, and get the same stamp.
         thread::sleep(TICK);
         is = status(&name).ok()?;
         let (read, now) = view.digest_of(&name, &is).ok()?;
@@ -236,7 +237,7 @@ fn file(path: &Path, digest: &Digest, view: &mut View) -> Option<Bytes> {
     Some(stamped(&is, &name))
 }
 
-/// A file of which no stamp shows each change is told by its content, in a digest that each client can make.
+/// A file whose stamps may not show each change is described by a digest of its content, which each client can compute.
 fn held(name: &[u8], is: &Status, digest: &Digest) -> Option<Bytes> {
     if is.size > LARGEST_READ {
         return None;
@@ -252,7 +253,7 @@ fn held(name: &[u8], is: &Status, digest: &Digest) -> Option<Bytes> {
 fn stamped(is: &Status, name: &[u8]) -> Bytes {
     let mut text = Bytes::with_capacity(name.len() + 64);
     let changed = i128::from(is.changed.seconds) * 1_000_000_000 + i128::from(is.changed.nanoseconds);
-    // Writing into memory does not fail.
+    // Writing into memory cannot fail.
     let _ = write!(text, "={},{},{},{changed},", is.device, is.inode, is.size);
     text.extend_from_slice(name);
     text
@@ -265,9 +266,9 @@ pub struct Numbers {
     bytes: usize,
 }
 
-/// What a client is told of one command.
+/// What a client is sent about one command.
 pub struct Numbered {
-    /// The number of the first text that is new; zero has it forget all that it was told.
+    /// The number of the first new text. With zero, the client forgets all earlier ones.
     pub first: u32,
     pub new: Strings,
     pub numbers: Vec<u32>,

@@ -1,6 +1,6 @@
-//! What a lookup works with: entries and their format, who waits for whose command, and where outputs are put.
+//! The parts of a lookup: entries and their format, which request waits for which command, and where outputs are written.
 //!
-//! Every part stands alone; `Cache` puts them together. Nothing here knows a store or another machine.
+//! Each part stands alone; `Cache` combines them. They know neither a store nor another machine.
 
 pub mod claim;
 pub mod destination;

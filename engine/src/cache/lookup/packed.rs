@@ -1,14 +1,15 @@
-//! Numbers, texts and paths as few bytes, and back, from bytes that may say anything.
+//! Numbers, texts and paths in few bytes, and how they are read from untrusted bytes.
 //!
-//! Each path holds only what differs from the one before it: most of a command's lie in the same few folders.
+//! Each path contains only its difference from the previous one, because most paths of a command are in the same few
+//! folders.
 
 use crate::bytes::digest::Digest;
 use crate::facts::path::{Path, Root, LONGEST};
 
-/// All paths of one entry together; what says more is no entry.
+/// Limit for all paths of one entry together.
 const MOST_PATH_BYTES: usize = 8 << 20;
 
-/// Bytes that nobody packed.
+/// The bytes are not in this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Garbled;
 
@@ -31,7 +32,7 @@ impl Packer {
         self.bytes.push(byte);
     }
 
-    /// Seven bits per byte, the lowest first; the last byte has no high bit.
+    /// Seven bits per byte, the lowest first. In the last byte, the high bit is not set.
     pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.bytes.push(number as u8 | 0x80);
@@ -124,7 +125,7 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// How many things follow, each of which takes at least a byte.
+    /// A number of things that follow, each of which takes at least one byte.
     pub fn count(&mut self) -> Result<usize> {
         let count = self.small()?;
         if count > self.bytes.len() {

@@ -1,8 +1,8 @@
-//! Puts outputs where the command would have written them: each file whole or not at all, with the rights that a fresh
-//! one has.
+//! Writes outputs to where the command would have written them. Each file is written completely or not at all, with the
+//! permissions that a new file gets.
 //!
-//! What is there and no plain file of usual rights (a link, a device, a file with other names or another mode) is not
-//! replaced: the command itself knows what it would do with it.
+//! If something unusual is in its place (a link, a device, a file with several names or another mode), it is not replaced:
+//! the command itself knows what to do with it.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,14 +20,14 @@ pub struct Output<'a> {
     /// For messages.
     pub path: &'a Path,
     pub destination: Destination,
-    /// Writes all that it holds into an empty file.
+    /// Writes the whole content into an empty file.
     pub content: &'a dyn Fn(&File) -> io::Result<()>,
     pub mode: u32,
-    /// Gives what the store holds this name, with these rights, instead of writing it.
+    /// Gives a file of the store this name and mode, instead of writing it.
     pub link: Option<Link<'a>>,
 }
 
-/// The rights that the command would have left it.
+/// The permissions that the command would give it.
 pub fn mode_of_output(is_program: bool, umask: u32) -> u32 {
     let mode = if is_program { 0o777 } else { 0o666 };
     mode & !umask
@@ -35,20 +35,20 @@ pub fn mode_of_output(is_program: bool, umask: u32) -> u32 {
 
 pub type Link<'a> = &'a dyn Fn(&Path, u32) -> io::Result<()>;
 
-/// Nobody may write into what has several names.
+/// A file with several names must not be writable.
 const READ_ONLY: u32 = 0o444;
 
-/// Why outputs were not restored; what was there is as it was, or partly the new.
+/// Why outputs were not restored. What was there is unchanged, or partly replaced.
 #[derive(Debug)]
 pub enum Unrestored {
-    /// What is there is not to be replaced.
+    /// What is there must not be replaced.
     Unusual(PathBuf),
     Failed(PathBuf, io::Error),
-    /// Nobody waits for them any more.
+    /// The command does not wait for them any more.
     Late,
 }
 
-/// A file that is written beside its place, and removed unless it gets there.
+/// A file that is written beside its place. It is removed unless it gets to its place.
 struct Draft {
     destination: Destination,
     name: String,
@@ -69,7 +69,7 @@ impl Drop for Draft {
     }
 }
 
-/// Writes all outputs, and only then puts them in their places.
+/// Writes all outputs, and only then moves them to their places.
 pub fn restore(outputs: &[Output<'_>], claim: &Claim) -> Result<(), Unrestored> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -78,7 +78,7 @@ pub fn restore(outputs: &[Output<'_>], claim: &Claim) -> Result<(), Unrestored> 
     let mut drafts = Vec::with_capacity(outputs.len());
     for output in outputs {
         let inherits = inherits_rights(&output.destination);
-        // What a fresh file has in such a folder, the draft has.
+        // The draft gets the permissions that a new file in this folder gets.
         let draft = match inherits {
             true => Some(draft(output, inherits).map_err(failed(output.path))?),
             false => None,
@@ -101,18 +101,18 @@ pub fn restore(outputs: &[Output<'_>], claim: &Claim) -> Result<(), Unrestored> 
     Ok(())
 }
 
-/// Puts a draft in its place. Where a file stands it changes places with that, which then goes: ext4 has the new one written to
-/// disk before it replaces another by a plain `rename`, and nobody waits for the disk when a compiler writes its output.
+/// Moves a draft to its place. If there is a file, the two are exchanged, and the old file is removed. A plain `rename`
+/// over a file would make ext4 write the new one to the disk first, and a compiler's output need not wait for the disk.
 fn place(draft: &mut Draft, output: &Output<'_>) -> io::Result<()> {
     let (folder, name) = (output.destination.folder(), output.destination.name());
     if output.link.is_some() {
-        // Of two names of one file none is renamed: the draft goes then, as it does if something fails.
+        // A rename between two names of the same file does nothing. Then the draft is removed, as after an error.
         return Ok(renameat(folder, &draft.name, folder, name)?);
     }
     let renamed = |flags| renameat_with(folder, &draft.name, folder, name, flags);
     match renamed(RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) if renamed(RenameFlags::EXCHANGE).is_ok() => return draft.remove(),
-        // Not all file systems know how.
+        // Some file systems cannot exchange files.
         Err(_) => renameat(folder, &draft.name, folder, name)?,
         Ok(()) => {}
     }
@@ -120,7 +120,7 @@ fn place(draft: &mut Draft, output: &Output<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what may be a link into the store: a command would write into it, or be refused.
+/// Removes a file that may be a link into the store. The command would write into the store, or fail.
 pub fn make_way(path: &Path) {
     if fs::symlink_metadata(path).is_ok_and(|found| is_read_only(&found)) {
         let _ = fs::remove_file(path);
@@ -131,7 +131,7 @@ fn is_read_only(found: &fs::Metadata) -> bool {
     found.is_file() && found.mode() & 0o222 == 0
 }
 
-/// The rights of a file: its mode, and an access control list where it has one.
+/// The permissions of a file: its mode, and its access control list if it has one.
 #[derive(Debug, PartialEq, Eq)]
 struct Rights {
     mode: u32,
@@ -155,16 +155,16 @@ impl Rights {
     }
 }
 
-/// More than file systems take.
+/// File systems accept no longer list.
 const LONGEST_LIST: usize = 64 << 10;
 
-/// The folder says which rights fresh files have in it: the umask does not count then.
+/// The folder's default access control list. If there is one, the umask does not count.
 fn inherits_rights(destination: &Destination) -> bool {
     let found = rustix::fs::getxattr(destination.beside("."), "system.posix_acl_default", &mut [0; 256][..]);
     matches!(found, Ok(_) | Err(Errno::RANGE))
 }
 
-/// Nothing is there, or what the command would have left there itself, or a link of ours.
+/// Whether nothing is there, or what the command itself would have left there, or a link of ours.
 fn is_replaceable(output: &Output<'_>, rights: &Rights) -> io::Result<bool> {
     let (folder, name) = (output.destination.folder(), output.destination.name());
     let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -191,9 +191,9 @@ fn draft(output: &Output<'_>, inherits: bool) -> io::Result<Draft> {
         name: format!(".wafcc-{}-{number}", std::process::id()),
         is_placed: false,
     };
-    // What has many names has the same rights under all of them.
+    // A file with many names has the same permissions under all of them.
     if let Some(link) = output.link.filter(|_| output.mode & 0o111 == 0 && !inherits) {
-        // What cannot be linked is written.
+        // A file that cannot be linked is written.
         if link(&draft.destination.beside(&draft.name), output.mode & READ_ONLY).is_ok() {
             return Ok(draft);
         }
@@ -204,11 +204,11 @@ fn draft(output: &Output<'_>, inherits: bool) -> io::Result<Draft> {
 
 fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // As compilers open theirs: the folder's list is cut to this.
+    // Like compilers, which open their output with this mode. The folder's list is limited to it.
     let mode = Mode::from_bits_truncate(if inherits { 0o666 } else { 0o600 });
     let file = File::from(openat(draft.destination.folder(), &draft.name, flags, mode)?);
     (output.content)(&file)?;
-    // As linkers do: what they have made they make a program.
+    // Like linkers, which make their output executable.
     let mode = match inherits {
         true if output.mode & 0o111 == 0 => return Ok(draft),
         true => file.metadata()?.mode() & 0o7777 | output.mode & 0o111,
@@ -225,7 +225,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
-    /// A folder that is gone at the end.
+    /// A folder that is removed at the end.
     struct TestFolder(PathBuf);
 
     impl TestFolder {
@@ -253,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Puts texts at paths.
+    /// Writes texts to paths.
     fn put(outputs: &[(&Path, &str)], umask: u32, is_executable: bool) -> Result<(), Unrestored> {
         let writers: Vec<_> = outputs
             .iter()
@@ -355,7 +355,7 @@ mod tests {
         );
     }
 
-    /// Whatever is turned between the look and the write: the folder is the one that was looked at.
+    /// If a link is changed between the check and the write, the file is written to the folder that was checked.
     #[test]
     fn a_link_that_comes_in_between_leads_nowhere() {
         let folder = TestFolder::new("between");
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(folder.names(), [""; 0]);
     }
 
-    /// What was there is replaced as a whole, and nothing else is left.
+    /// The old file is replaced as a whole, and nothing else is left.
     #[test]
     fn an_output_changes_places_with_the_one_before() {
         let folder = TestFolder::new("exchange");

@@ -1,8 +1,8 @@
-//! All that a store of plain values holds under one key: entries, the newest first, and blobs that come along. As bytes:
-//! `docs/tiers.md`.
+//! All that a store of plain values holds under one key: entries, the newest first, and some of their blobs. Its form as
+//! bytes is in `docs/tiers.md`.
 //!
-//! Pure. The newest entry has its blobs beside it as far as they fit; of older ones only little comes along, since whoever asks reads
-//! all of it. What does not fit is a value of its own.
+//! Pure. The bundle has the blobs of the newest entry as far as they fit, and few of older ones, because a lookup reads all
+//! of it. The other blobs are values of their own.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use crate::trust::signature::Sealed;
 const MAGIC: &[u8; 4] = b"wfs\x01";
 const BLOB: &[u8; 4] = b"wfb\x01";
 const CHECK: usize = 16;
-/// As many as a store keeps of one command.
+/// How many entries of one command a store keeps.
 pub const MOST_ENTRIES: usize = 16;
 const MOST_BLOBS: usize = 4096;
-/// Of the newest entry's bundle; of the others' share; of all entries without blobs.
+/// Limits for the blobs of the newest entry, for those of the others, and for all entries without blobs.
 const ROOM: usize = 1 << 20;
 const ROOM_FOR_OLD: usize = 256 << 10;
 const ROOM_FOR_ENTRIES: usize = 512 << 10;
-/// No value is larger that holds a bundle: one entry may be larger than its room.
+/// No value with a bundle is larger. One entry may exceed the limits above.
 pub const LARGEST_BUNDLE: usize = 16 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,14 +31,14 @@ pub struct Bundle {
     pub blobs: HashMap<Digest, Wrapped>,
 }
 
-/// A bundle, and what is to be stored beside it.
+/// A bundle, and the blobs to be stored beside it.
 pub struct Arranged {
     pub bundle: Bundle,
     pub beside: Vec<(Digest, Wrapped)>,
 }
 
 impl Bundle {
-    /// With one more entry in front.
+    /// Adds an entry in front.
     pub fn with(self, entry: Vec<u8>, blobs: Vec<(Digest, Wrapped)>) -> Arranged {
         let mut at_hand = self.blobs;
         at_hand.extend(blobs);
@@ -57,7 +57,7 @@ impl Bundle {
             used += bytes.len();
             let room = if number == 0 { ROOM } else { ROOM_FOR_OLD };
             for digest in entry.blobs() {
-                // What is not at hand is stored beside it already.
+                // A blob that is not at hand is already stored beside the bundle.
                 let Some(blob) = at_hand.remove(&digest) else { continue };
                 if used + blob.bytes.len() <= room {
                     used += blob.bytes.len();
@@ -139,7 +139,7 @@ pub fn decode_blob(bytes: &[u8]) -> Option<Wrapped> {
     })
 }
 
-/// Keyed by what the bundle is for: a value that was moved or cut is none.
+/// Keyed with the purpose of the value: a value that was moved or cut does not match.
 fn check(key: &Digest, body: &[u8]) -> [u8; CHECK] {
     let digest = blake3::keyed_hash(&key.0, body);
     std::array::from_fn(|at| digest.as_bytes()[at])
@@ -151,7 +151,7 @@ mod tests {
     use crate::cache::lookup::entry::{Content, Output, Print};
     use crate::facts::path::Path;
 
-    /// An entry of one output, and that.
+    /// An entry with one output, and that output.
     fn made(size: usize, seed: u8) -> (Vec<u8>, (Digest, Wrapped)) {
         let mut bytes = vec![0; size];
         blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);

@@ -1,11 +1,12 @@
-//! What may be taken of an entry that somebody else has stored. It is a claim by a stranger: it makes the files that the command declares here,
-//! all of them or none, and says nothing to a terminal but text.
+//! Decides what may be used of an entry that another machine has stored. The entry is a claim by a stranger. It makes the
+//! files that the command declares here, all of them or none, and prints only text to a terminal.
 //!
 //! ```text
 //! a tier ─► signature ─► declaration ─► facts ─► blobs ─► the own store, marked as another's ─► declaration ─► facts ─► outputs
 //! ```
 //!
-//! In the own store such an entry stays marked: what is declared may differ from call to call, and who is trusted from day to day.
+//! In this machine's store, such an entry stays marked: the declaration may differ between calls, and the trusted keys may
+//! change.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -22,14 +23,14 @@ use crate::observe::access::Bytes;
 use crate::trust::signature::{Distrust, PublicKey};
 
 const MAGIC: &[u8; 4] = b"wff\x01";
-/// All that one entry may bring: more would have to be held in memory.
+/// Limit for all blobs of one entry, because they are held in memory.
 pub const MOST_BYTES: u64 = 256 << 20;
-/// The kernel makes what is in these as it is read, and reading some of it waits.
+/// The kernel generates the content of files in these folders, and reading some of them blocks.
 const UNREAL: [&[u8]; 3] = [b"/proc/", b"/sys/", b"/dev/"];
 /// The longest address of a hyperlink in a message.
 const LONGEST_LINK: usize = 2048;
 
-/// Why an entry is not taken, as it is counted and told.
+/// Why an entry is not used, as it is counted and reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     Distrusted(Distrust),
@@ -67,10 +68,10 @@ impl Refusal {
     }
 }
 
-/// Why nothing is taken for a command, whatever there is.
+/// Why no entry is used for a command.
 pub const UNDECLARED: &str = "the command's outputs are not declared";
 
-/// An entry as the own store has it.
+/// An entry in this machine's store.
 pub struct Stored {
     pub origin: Origin,
     pub entry: Entry,
@@ -78,9 +79,9 @@ pub struct Stored {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// It was observed here.
+    /// It was observed on this machine.
     Own,
-    /// A tier had it, signed by this key.
+    /// It came from a tier, signed by this key.
     Foreign(Option<PublicKey>),
 }
 
@@ -101,7 +102,7 @@ impl Stored {
         Some(Stored { origin, entry })
     }
 
-    /// What a tier gave, as it is stored.
+    /// The bytes to store for an entry from a tier.
     pub fn encode_foreign(signer: Option<PublicKey>, entry: &[u8]) -> Bytes {
         let mut bytes = MAGIC.to_vec();
         bytes.push(u8::from(signer.is_some()));
@@ -111,16 +112,16 @@ impl Stored {
     }
 }
 
-/// What a command declares to make.
+/// The outputs that a command declares.
 pub struct Declaration<'a> {
     pub folder: &'a [u8],
     pub action: &'a Action,
-    /// What its client has named.
+    /// Those that its client has named.
     pub outputs: &'a [Bytes],
 }
 
 impl Declaration<'_> {
-    /// Nothing can be taken for a command of which it is not known what it is to make.
+    /// Nothing can be used for a command whose outputs are not known.
     pub fn is_empty(&self) -> bool {
         let knows = &self.action.knows;
         knows.outputs.is_empty() && knows.declared.is_none() && self.outputs.is_empty()
@@ -132,7 +133,7 @@ impl Declaration<'_> {
         PathBuf::from(OsStr::from_bytes(&tidy(path.as_os_str().as_bytes())))
     }
 
-    /// Those that have no number.
+    /// The outputs without a number.
     fn named(&self) -> Vec<PathBuf> {
         let knows = &self.action.knows;
         let all = knows.declared.iter().chain(self.outputs);
@@ -145,7 +146,7 @@ impl Declaration<'_> {
         named
     }
 
-    /// Where each output of an entry goes, in its order, if the command makes just such.
+    /// The place of each output of an entry, in its order, if the entry has exactly the declared outputs.
     pub fn places(&self, entry: &Entry) -> Result<Vec<PathBuf>, Refusal> {
         let knows = &self.action.knows;
         let named = self.named();
@@ -187,7 +188,7 @@ impl Declaration<'_> {
             .iter()
             .zip(&numbers)
             .any(|(known, is_there)| known.certain && !is_there);
-        // Of a compile, what else was declared is made by whatever else its client does.
+        // Other declared outputs of a compile are made by other actions of its client.
         let lacks_named = knows.compiler.is_none() && names.contains(&false);
         match lacks_known || lacks_named {
             true => Err(Refusal::Lacking),
@@ -195,14 +196,14 @@ impl Declaration<'_> {
         }
     }
 
-    /// What a dependency file holds is not what is stored of it.
+    /// A dependency file is stored with placeholders, so its size differs.
     pub fn has_own_size(&self, output: &Output) -> bool {
         let known = output.number.and_then(|number| self.action.knows.outputs.get(number));
         known.map_or(true, |known| known.role != Role::Dependencies)
     }
 }
 
-/// Which of them a path is: by its name, or since it is in the same folder under the same name.
+/// The declaration that a path matches: by name, or because it is in the same folder under the same name.
 fn position(named: &[PathBuf], path: &[u8]) -> Option<usize> {
     let same = named.iter().position(|name| name.as_os_str().as_bytes() == path);
     same.or_else(|| {
@@ -249,12 +250,12 @@ fn climbed(name: &[u8]) -> Bytes {
     })
 }
 
-/// Whether others may be given it.
+/// Whether it may be given to other machines.
 pub fn is_within_bounds(entry: &Entry) -> bool {
     require_bounds(entry).is_ok()
 }
 
-/// Whether what it claims can only be found out by reading what the kernel makes up.
+/// Whether a fact of it can be checked only by reading a file that the kernel generates.
 fn is_unreal(fact: &Fact, place: &Place) -> bool {
     let is_there = |path: &Path| {
         let name = climbed(&place.absolute(path));
@@ -267,8 +268,8 @@ fn is_unreal(fact: &Fact, place: &Place) -> bool {
     }
 }
 
-/// Whether a text shows itself and does nothing else with a terminal: lines, tabs, colours and other looks, deleting to the end of a line
-/// (compilers do that after each colour), and hyperlinks to the web.
+/// Whether a text only shows text on a terminal: lines, tabs, colors and other attributes, deleting to the end of a line
+/// (compilers do that after each color), and hyperlinks to the web.
 pub fn is_calm(text: &[u8]) -> bool {
     let mut rest = text;
     while let Some((first, after)) = rest.split_first() {
@@ -289,7 +290,7 @@ pub fn is_calm(text: &[u8]) -> bool {
     true
 }
 
-/// What is behind a character beyond ASCII that is no control.
+/// The rest of a text after a character beyond ASCII that is no control character.
 fn after_character(text: &[u8]) -> Option<&[u8]> {
     let size = (2..=4).find(|size| text.get(..*size).is_some_and(|part| std::str::from_utf8(part).is_ok()))?;
     let (character, after) = text.split_at(size);
@@ -297,7 +298,7 @@ fn after_character(text: &[u8]) -> Option<&[u8]> {
     (!character.is_control()).then_some(after)
 }
 
-/// What is behind an escape sequence that only changes how text looks.
+/// The rest of a text after an escape sequence that only changes how text looks.
 fn after_sequence(text: &[u8]) -> Option<&[u8]> {
     if let Some(rest) = text.strip_prefix(b"[") {
         let end = rest

@@ -1,11 +1,11 @@
-//! A blob on its way: packed where that pays, and held against its digest when it is unpacked.
+//! A blob for exchange: packed if that pays, and checked against its digest when it is unpacked.
 
 use crate::bytes::digest::Digest;
 use crate::cache::store::{unpack, Compression, LARGEST};
 
 const PLAIN: u8 = 0;
 const ZSTD: u8 = 1;
-/// What is larger is not handed round: it would be held in memory as a whole.
+/// Larger blobs are not exchanged, because they would be held in memory as a whole.
 pub const LARGEST_BLOB: usize = LARGEST;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Wrapped {
         }
     }
 
-    /// What was wrapped; `None` unless it is what the digest is of.
+    /// The content. `None` unless it has this digest.
     pub fn open(&self, digest: &Digest) -> Option<Vec<u8>> {
         let bytes = match self.coding {
             PLAIN => self.bytes.clone(),
@@ -60,7 +60,7 @@ mod tests {
             let mut damaged = whole.clone();
             damaged.bytes[at] ^= 1;
             let opened = damaged.open(&digest);
-            // zstd ignores some bits of its own.
+            // zstd ignores some bits of its own frames.
             assert!(opened.is_none() || opened.as_ref() == Some(&bytes), "{at}");
         }
     }

@@ -1,4 +1,4 @@
-//! A blob's content, and how it comes from the disk: nothing of it is used before its digest is known to be right.
+//! A blob's content, and how it is read from the disk. Nothing of it is used before its digest is checked.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read};
@@ -17,16 +17,16 @@ use super::table::Slot;
 use super::volumes::Volumes;
 use crate::bytes::digest::Digest;
 
-/// A blob's content, which has the digest that was asked for.
+/// A blob's content, whose digest was checked.
 #[derive(Debug)]
 pub enum Blob {
     Bytes(Vec<u8>),
-    /// Its file is plain: it can be cloned instead of written.
+    /// Its file is plain, so it can be cloned instead of written.
     Plain {
         file: File,
         bytes: Vec<u8>,
     },
-    /// Too large to be in memory.
+    /// Too large for memory.
     Large {
         file: File,
         length: u64,
@@ -41,7 +41,7 @@ impl Blob {
         }
     }
 
-    /// Into an empty file: cloned where the file system can, else written.
+    /// Copies it into an empty file: by cloning if the file system can, otherwise by writing.
     pub fn write_to(&self, mut target: &File) -> io::Result<()> {
         match self {
             Blob::Plain { file, .. } | Blob::Large { file, .. } if clone(file, target) => Ok(()),
@@ -50,8 +50,8 @@ impl Blob {
         }
     }
 
-    /// Gives its own file one more name, with these rights and the present time. Fails where it has no file of its own,
-    /// where others want other rights, and on another file system.
+    /// Gives its own file one more name, with this mode and the present time. Fails if it has no file of its own, if other
+    /// users of the file need another mode, and on another file system.
     pub fn link_to(&self, path: &Path, mode: u32) -> io::Result<()> {
         let (Blob::Plain { file, .. } | Blob::Large { file, .. }) = self else {
             return Err(io::ErrorKind::Unsupported.into());
@@ -60,7 +60,7 @@ impl Blob {
         if found.mode() & 0o7777 != mode && found.nlink() != 1 {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        // By the open file: that is the one whose digest is right.
+        // Through the open file, because this is the one whose digest was checked.
         let open = format!("/proc/self/fd/{}", file.as_raw_fd());
         linkat(CWD, open, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
         file.set_permissions(Permissions::from_mode(mode))?;
@@ -80,7 +80,7 @@ pub fn clone(source: &File, target: &File) -> bool {
     rustix::fs::ioctl_ficlone(target, source).is_ok()
 }
 
-/// Where a blob lies.
+/// The place of a blob.
 pub struct Place {
     pub slot: Slot,
     pub number: Number,
@@ -88,7 +88,7 @@ pub struct Place {
     pub spot: Spot,
 }
 
-/// This process's trouble, not the blob's.
+/// A problem of this process, and not of the blob.
 pub fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, OutOfMemory};
     let too_many = [libc::EMFILE, libc::ENFILE].map(Some).contains(&error.raw_os_error());

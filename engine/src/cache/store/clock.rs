@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Milliseconds since 1970, or later than that where the system's clock was put back.
+/// Milliseconds since 1970, or more if the system's clock was set back.
 pub type Instant = u64;
 
-/// Some ten thousand years: what a damaged clock says cannot use up the numbers above.
+/// Some ten thousand years. With this limit, a wrong clock cannot use up the larger numbers.
 const CAP: Instant = 1 << 48;
 
 pub struct Clock {
@@ -14,7 +14,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Later than `newest`, whatever the system's clock says.
+    /// Always more than `newest`, whatever the system's clock says.
     pub fn after(newest: Instant) -> Clock {
         Clock {
             last: AtomicU64::new(newest.min(CAP)),

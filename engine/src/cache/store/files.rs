@@ -1,4 +1,4 @@
-//! Blobs that have a file of their own: those that are large, or to be linked.
+//! Blobs with a file of their own: large ones, and those that will be linked.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub struct Files {
     folder: OwnedFd,
 }
 
-/// A file that was written to its end.
+/// A file that was written completely.
 pub struct Written {
     pub file: File,
     pub blocks: u32,
@@ -38,7 +38,7 @@ impl Files {
         &self.folder
     }
 
-    /// A new file that `fill` has filled. If that fails, it is gone again.
+    /// A new file with the content that `fill` writes. If that fails, the file is removed.
     pub fn write(&self, number: Number, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<Written> {
         let file = self.create(number)?;
         let written = fill(&file).and_then(|()| blocks(&file));
@@ -67,18 +67,18 @@ impl Files {
         regular::open_at(&self.folder, &path(number))
     }
 
-    /// Also true where that cannot be told.
+    /// True also if this cannot be found out.
     pub fn has(&self, number: Number) -> bool {
         let found = statat(&self.folder, path(number), AtFlags::SYMLINK_NOFOLLOW);
         !matches!(found, Err(Errno::NOENT))
     }
 
-    /// One that is left behind is found by the next process.
+    /// A file that is left behind is found by the next process.
     pub fn remove(&self, number: Number) {
         let _ = unlinkat(&self.folder, path(number), AtFlags::empty());
     }
 
-    /// Removes what is `strange`: what dead processes wrote only half, or dropped.
+    /// Removes `strange` files: those that dead processes wrote only in part, or had dropped.
     pub fn sweep(&self, strange: impl Fn(&Number) -> bool, stop: impl Fn() -> bool) {
         for folder in (0..=u8::MAX).take_while(|_| !stop()) {
             let mut left = self.list(folder).unwrap_or_default();
@@ -102,7 +102,7 @@ fn path(number: Number) -> String {
     format!("{}/{number}", folder(number))
 }
 
-/// Those that name a file in a folder.
+/// The numbers that are names of files in a folder.
 pub fn numbers_in(folder: OwnedFd) -> io::Result<Vec<Number>> {
     let names = Dir::new(folder)?.filter_map(Result::ok);
     Ok(names
@@ -110,15 +110,15 @@ pub fn numbers_in(folder: OwnedFd) -> io::Result<Vec<Number>> {
         .collect())
 }
 
-/// What the disk holds for it, in units of 512 bytes.
+/// The disk space of a file, in units of 512 bytes.
 fn blocks(file: &File) -> io::Result<u32> {
     let status = file.metadata()?;
-    // Some file systems allocate only when they write to the disk.
+    // Some file systems allocate space only when they write to the disk.
     let blocks = status.blocks().max(status.len().div_ceil(512));
     Ok(u32::try_from(blocks).unwrap_or(u32::MAX))
 }
 
-/// Fills with these bytes.
+/// Writes these bytes.
 pub fn holding(bytes: &[u8]) -> impl FnOnce(&File) -> io::Result<()> + '_ {
     move |mut file| file.write_all(bytes)
 }

@@ -1,12 +1,12 @@
-//! Whether what is open is still what the store's path names; and what is done if it is not.
+//! Checks whether what is open is still what the store's path names, and repairs it if not.
 //!
 //! ```text
 //! heal ─► the folders and the lock are those that were opened ─► the index is, too ─► volumes that vanished are forgotten
 //!                        └─► no: all is opened anew                └─► no: it is written anew, from memory
 //! ```
 //!
-//! People remove stores, move them and put others in their place while an engine runs. A process that holds a folder open
-//! would write to the one that is gone until it ends. So whoever asks or stores has this looked at, once a second at most.
+//! People remove stores, move them, and put others in their place while an engine runs. A process that has the old folder
+//! open would write to it until it ends. So each request checks this, at most once a second.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -20,25 +20,25 @@ use super::spot::Spot;
 use super::volumes::Look;
 use super::{Open, Settings, Store, BLOBS, FOLDER, LOCK, VOLUMES};
 
-/// So often it is looked at, if anything happens at all.
+/// How often this is checked, while there are requests.
 const OFTEN: Duration = Duration::from_secs(1);
 
 pub struct Health {
     began: Instant,
-    /// Milliseconds after that, of the last look.
+    /// When the last check was, in milliseconds after that.
     looked: AtomicU64,
     state: Mutex<State>,
-    /// How often it was opened.
+    /// How often the store was opened.
     openings: AtomicU64,
-    /// Of them, the last ones after which it was never found in its place.
+    /// The last opening after which the store was never found in its place.
     in_vain: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
-    /// The last trouble, which is not told again and again.
+    /// The last problem, so that it is not logged again and again.
     told: Option<String>,
-    /// What the folder of volumes was when all of them were there.
+    /// The state of the folder of volumes when all of them were there.
     look: Option<Look>,
 }
 
@@ -58,7 +58,7 @@ impl Health {
     fn is_due(&self) -> bool {
         let now = self.began.elapsed().as_millis() as u64;
         let last = self.looked.load(Ordering::Relaxed);
-        // Where a file system numbers its files anew, each look finds another store.
+        // If a file system numbers its files anew, each check finds another store.
         let patience = OFTEN * (1 << self.in_vain.load(Ordering::Relaxed).min(6));
         let is_due = now.saturating_sub(last) >= patience.as_millis() as u64;
         is_due
@@ -70,7 +70,7 @@ impl Health {
 }
 
 impl State {
-    /// Tells of a trouble that is new, and of its end.
+    /// Logs a problem that is new, and its end.
     fn tell(&mut self, trouble: Option<String>) {
         if self.told != trouble {
             match &trouble {
@@ -83,7 +83,7 @@ impl State {
 }
 
 impl Store {
-    /// Looks, if that was not done just now, whether the store is where it was opened, and mends what is not.
+    /// Checks whether the store is where it was opened, unless that was just done, and repairs what is not.
     pub fn heal(&self) {
         if !self.health.is_due() {
             return;
@@ -91,7 +91,7 @@ impl Store {
         let mut state = match self.health.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Somebody is at it.
+            // Another thread is checking.
             Err(TryLockError::WouldBlock) => return,
         };
         let inside = self.inside();
@@ -108,13 +108,13 @@ impl Store {
         state.tell(mended.err().map(|error| error.to_string()));
     }
 
-    /// How often it was opened: counts and entries begin anew with each time.
+    /// How often the store was opened. Counters and entries begin anew each time.
     pub fn openings(&self) -> u64 {
         self.health.openings.load(Ordering::Relaxed)
     }
 
     fn open_anew(&self, old: &Arc<Inside>) -> io::Result<()> {
-        // From now on nothing more is written to where it was.
+        // From now on nothing more is written to the old place.
         old.retire();
         let settings = Settings {
             max_size: old.max_size(),
@@ -132,7 +132,7 @@ impl Store {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let former = std::mem::replace(&mut *open, new);
         drop(open);
-        // Its keeper ends by itself: what it is at may take a while.
+        // Its keeper ends by itself. What it is doing may take a while.
         former.inside.stop();
         self.health.openings.fetch_add(1, Ordering::Relaxed);
         self.health.in_vain.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Store {
 }
 
 impl Inside {
-    /// The folders and the lock that the path names are those that are open.
+    /// Whether the folders and the lock that the path names are those that are open.
     fn is_in_place(&self) -> bool {
         let folder = self.cache.join(FOLDER);
         is_at(&self.lock, &folder.join(LOCK))
@@ -153,7 +153,7 @@ impl Inside {
             && is_at(self.volumes.folder(), &folder.join(VOLUMES))
     }
 
-    /// Whoever opens it next finds all that we know.
+    /// Writes down everything, so that the next process that opens the store finds it.
     pub fn end(&self) {
         if self.is_in_place() {
             if let Err(error) = self.mend_index() {
@@ -173,7 +173,7 @@ impl Inside {
         Ok(())
     }
 
-    /// An index that was removed, cut or exchanged is written anew: we know all that it said.
+    /// Writes an index anew that was removed, cut or replaced: everything in it is in memory.
     fn mend_index(&self) -> io::Result<()> {
         let anew = {
             let (mut index, table) = self.whole_table();
@@ -190,7 +190,7 @@ impl Inside {
         self.index().end_anew(written)
     }
 
-    /// Blobs whose volume is gone are lost, though its open file could be read: nothing of it would be there after us.
+    /// Drops blobs whose volume was removed. Its open file can still be read, but would be gone after this process.
     fn forget_vanished(&self) {
         let gone = self.volumes.vanished();
         if gone.is_empty() {
@@ -216,7 +216,7 @@ impl Inside {
     }
 }
 
-/// The path names what is open.
+/// Whether the path names what is open.
 pub fn is_at(open: &impl AsFd, path: &Path) -> bool {
     let (Ok(open), Ok(found)) = (rustix::fs::fstat(open), rustix::fs::stat(path)) else {
         return false;

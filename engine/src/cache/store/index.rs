@@ -1,4 +1,4 @@
-//! The index on disk: a file to which every change is appended, and which is written anew when most of it is past.
+//! The index on disk: a file to which every change is appended. It is written anew when most of it is out of date.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,9 +16,9 @@ use super::volume::{Piece, Volume};
 use crate::bytes::digest::Digest;
 use crate::files::regular;
 
-/// For whoever looks into the file: frames tell by themselves whose they are.
+/// For people who look into the file. Frames show by themselves that they belong to an index.
 const TITLE: &[u8] = b"wafcc store, format 2: index\n";
-/// What one flipped bit can cost; and a frame's head is little against it.
+/// The most that one flipped bit can damage. A frame's head is small compared with it.
 const FRAME: usize = 4096;
 const LARGEST: u64 = 4 << 30;
 
@@ -26,9 +26,9 @@ pub struct Index {
     path: PathBuf,
     file: File,
     pub length: u64,
-    /// What is appended while the index is written anew.
+    /// The frames that are appended while the index is written anew.
     meanwhile: Option<Vec<u8>>,
-    /// The store is elsewhere by now.
+    /// The store is at another place by now.
     is_retired: bool,
 }
 
@@ -36,13 +36,13 @@ pub struct Index {
 pub struct Found {
     pub index: Index,
     pub table: Table,
-    /// Those that hold a blob of the table.
+    /// The volumes that hold a blob of the table.
     pub volumes: HashMap<Number, Arc<Volume>>,
     pub damaged: bool,
 }
 
 impl Index {
-    /// Reads what is there. An index that cannot be used is begun anew, and the blobs of the old one are swept up.
+    /// Reads the index. If it cannot be used, it is begun anew, and the blobs of the old one are removed as leftovers.
     pub fn open(folder: &Path) -> io::Result<Found> {
         let path = folder.join("index");
         let bytes = read(&path)?;
@@ -55,7 +55,7 @@ impl Index {
             end => bytes.len() - rest.len() + end,
         };
         if length == 0 && !bytes.is_empty() {
-            // Not ours: it is not thrown away.
+            // It is another file, so it is kept.
             fs::rename(&path, path.with_extension("foreign"))?;
         }
         let file = append_to(&path)?;
@@ -80,7 +80,7 @@ impl Index {
         })
     }
 
-    /// After this returned, a killed process changes nothing about it.
+    /// When this has returned, killing the process does not lose it.
     pub fn append(&mut self, items: &[Item]) -> io::Result<()> {
         let frames = framed(items.iter().cloned());
         self.write(&frames)?;
@@ -97,18 +97,18 @@ impl Index {
         let written = self.file.write_all(bytes);
         match written {
             Ok(()) => self.length += bytes.len() as u64,
-            // Half a frame would cost the next reader a search.
+            // After an incomplete frame, the next reader would have to search.
             Err(_) => drop(self.file.set_len(self.length)),
         }
         written
     }
 
-    /// Whether most of it is past, and nobody writes it anew yet.
+    /// Whether most of it is out of date, and it is not already being written anew.
     pub fn is_long(&self, table: &Table) -> bool {
         self.meanwhile.is_none() && self.length > 2 * table.index_size() + (1 << 20)
     }
 
-    /// The first step of writing it anew, under the lock: quick, in memory.
+    /// The first step of writing it anew, under the lock. It is quick, in memory.
     pub fn begin_anew(&mut self, table: &Table) -> Anew {
         self.meanwhile = Some(Vec::new());
         let mut bytes = TITLE.to_vec();
@@ -119,7 +119,7 @@ impl Index {
         }
     }
 
-    /// The last step, under the lock: what came meanwhile is added, and it takes the old one's place.
+    /// The last step, under the lock: adds the frames that came meanwhile, and replaces the old index.
     pub fn end_anew(&mut self, anew: io::Result<File>) -> io::Result<()> {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         let mut file = anew?;
@@ -135,12 +135,12 @@ impl Index {
 }
 
 impl Index {
-    /// Nothing is written any more: the folder is not the store's now.
+    /// Stops all writing, because the folder does not belong to the store any more.
     pub fn retire(&mut self) {
         self.is_retired = true;
     }
 
-    /// The path names the file that is open, and nothing of it was cut off.
+    /// Whether the path names the file that is open, and nothing of it was cut off.
     pub fn is_sound(&self) -> bool {
         let is_whole = |file: &File| file.metadata().is_ok_and(|status| status.len() >= self.length);
         is_at(&self.file, &self.path) && is_whole(&self.file)
@@ -160,14 +160,14 @@ pub fn retired() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "the store was removed or replaced")
 }
 
-/// An index that is to take the old one's place.
+/// An index that will replace the old one.
 pub struct Anew {
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
 impl Anew {
-    /// The second step, without any lock. It is on the disk before the old one is gone.
+    /// The second step, without any lock. The new index is on the disk before the old one is removed.
     pub fn write(self) -> io::Result<File> {
         drop(fs::remove_file(&self.path));
         let mut file = append_to(&self.path)?;
@@ -177,7 +177,7 @@ impl Anew {
     }
 }
 
-/// What reading took from the system, which libc would keep: as much as the table itself.
+/// Returns the memory that reading took, which libc would keep: as much as the table itself.
 fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it touches no memory that is in use.
@@ -190,7 +190,7 @@ fn append_to(path: &Path) -> io::Result<File> {
     regular::append(path)
 }
 
-/// Nothing, if it is not there or not an index.
+/// Empty if the file is not there, or is not an index.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
     regular::make_way(path);
     match regular::open(path) {
@@ -220,7 +220,7 @@ fn framed(items: impl Iterator<Item = Item>) -> Vec<u8> {
     frames
 }
 
-/// What holds after all that the index says.
+/// What is true after the whole index was read.
 fn replay(frames: &mut Frames) -> (Table, HashMap<Number, Arc<Volume>>) {
     let mut replay = Replay::default();
     for payload in frames {
@@ -232,7 +232,7 @@ fn replay(frames: &mut Frames) -> (Table, HashMap<Number, Arc<Volume>>) {
 #[derive(Default)]
 struct Replay {
     table: Table,
-    /// Where they were added. A slot may hold another one by now.
+    /// The slots to which they were added. A slot may hold another entry by now.
     entries: HashMap<u32, Slot>,
     blobs: HashMap<Number, Slot>,
     volumes: HashMap<Number, Arc<Volume>>,
@@ -285,11 +285,11 @@ impl Replay {
         let old = self.table.find_blob(&digest);
         if let Some(old) = old.and_then(|slot| self.table.blob(slot).map(|blob| (slot, blob.number))) {
             if old.1 == number {
-                // It was moved, or is told once more.
+                // It was moved, or is named a second time.
                 self.table.move_blob(old.0, spot, &mut self.freed);
                 return;
             }
-            // It was stored twice: the first was lost.
+            // It was stored twice: the first one was lost.
             self.table.lose_blob(old.0, old.1, &mut self.freed);
         }
         self.blobs.insert(number, self.table.add_blob(digest, number, spot));
@@ -316,7 +316,7 @@ impl Replay {
         self.table.counters = counters;
     }
 
-    /// Whatever no entry needs was never acknowledged.
+    /// A blob that no entry needs was never acknowledged.
     fn end(mut self) -> (Table, HashMap<Number, Arc<Volume>>) {
         self.table.remove_idle(&mut self.freed);
         self.volumes.retain(|_, volume| volume.is_claimed());

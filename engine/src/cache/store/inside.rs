@@ -1,6 +1,6 @@
-//! What the threads of a store share: the steps between table, index and files, each under the locks that it needs.
+//! What the threads of a store share: the steps that involve table, index and files, each with the locks that it needs.
 //!
-//! Whatever changes the table holds the index, and the table itself only for as long as memory takes.
+//! A change of the table holds the index's lock, and the table's own lock only for the change in memory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::{Compression, EntryRef};
 use crate::bytes::digest::Digest;
 
 pub struct Inside {
-    /// The folder that has the store's.
+    /// The folder in which the store's folder is.
     pub cache: PathBuf,
     pub index: Mutex<Index>,
     pub table: RwLock<Table>,
@@ -32,12 +32,12 @@ pub struct Inside {
     pub volumes: Volumes,
     pub clock: Clock,
     pub compression: Compression,
-    /// Nothing is packed, whatever the compression.
+    /// Nothing is packed, whatever the setting for compression.
     pub is_plain: AtomicBool,
     pub max_size: AtomicU64,
     pub damaged: AtomicU64,
     pub stopped: AtomicBool,
-    /// The folder is not the store's any more.
+    /// The folder does not belong to the store any more.
     pub retired: AtomicBool,
     /// Wakes the keeper.
     pub bell: Bell,
@@ -52,8 +52,8 @@ pub struct NewEntry {
 }
 
 impl NewEntry {
-    /// What the index must be told: blobs that no entry has needed yet and that it was not told before, the entry, and those
-    /// that it replaces.
+    /// The items to be written to the index: blobs that no entry has needed before and that the index does not know, the
+    /// entry, and the entries that it replaces.
     pub fn items(&self, table: &Table, excess: &[EntryRef], told: &mut HashSet<Number>) -> Vec<Item> {
         let blobs = self.blobs.iter().filter_map(|slot| table.blob(*slot));
         let numbers = blobs.clone().map(|blob| blob.number).collect();
@@ -79,18 +79,19 @@ impl Inside {
         self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whoever calls it holds the index: a thread that waits for the table keeps others from reading it.
+    /// The caller must hold the index. Otherwise a thread that waits for the table would keep readers out.
     pub fn change(&self) -> RwLockWriteGuard<'_, Table> {
         self.table.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a look at all of it: a thread that wants to change it waits for the index, and keeps nobody from reading.
+    /// For a pass over the whole table. Threads that want to change it wait for the index, and keep no reader out.
     pub fn whole_table(&self) -> (MutexGuard<'_, Index>, RwLockReadGuard<'_, Table>) {
         let index = self.index();
         (index, self.table())
     }
 
-    /// For an hour it waits for an entry. Whether it is there: one whose file somebody has removed must be stored again.
+    /// Keeps a blob for an hour without an entry. Returns whether it is there: if its file was removed, it must be stored
+    /// again.
     pub fn pin(&self, digest: &Digest) -> bool {
         let place = {
             let table = self.table();
@@ -115,7 +116,7 @@ impl Inside {
         })
     }
 
-    /// The content, if it is what it should be. Else it is removed.
+    /// The content, if its digest is right. Otherwise the blob is removed.
     pub fn content(&self, mut place: Place) -> Option<Blob> {
         loop {
             match load(&self.files, &self.volumes, &place) {
@@ -135,7 +136,8 @@ impl Inside {
         body.and_then(|slot| table.blob(slot)).is_some_and(|blob| blob.lost)
     }
 
-    /// It is not there as it should be: nobody finds it again. Unless it was moved meanwhile: then this is its new place.
+    /// A blob is not at this place, or is damaged: drops it from the table. If it was moved meanwhile, returns its new
+    /// place instead.
     pub fn lose(&self, place: &Place) -> Option<Place> {
         let mut freed = Vec::new();
         let index = self.index();
@@ -160,7 +162,7 @@ impl Inside {
         }
     }
 
-    /// Of a blob that the table never knew.
+    /// Removes a blob that the table never knew.
     pub fn forsake(&self, number: Number, spot: &Spot) {
         match spot {
             Spot::File { .. } => self.files.remove(number),
@@ -185,8 +187,8 @@ impl Inside {
         }
     }
 
-    /// Removes those that are still there, and tells how many. An index that cannot be written, on a full disk, must not keep
-    /// the disk full: its entries without blobs are no entries.
+    /// Removes those entries that are still there, and returns how many. If the index cannot be written because the disk is
+    /// full, the blobs are removed all the same: without its blobs, an entry is none.
     pub fn remove(&self, entries: &[EntryRef]) -> usize {
         let mut index = self.index();
         let there = |entry: &&EntryRef| self.table().entry(entry.slot).is_some_and(|found| entry.is(found));
@@ -203,7 +205,7 @@ impl Inside {
         entries.len()
     }
 
-    /// What the disk holds.
+    /// The disk space of the store.
     pub fn size(&self) -> u64 {
         self.size_with(&self.index())
     }
@@ -212,7 +214,7 @@ impl Inside {
         index.length + self.table().files + self.volumes.held()
     }
 
-    /// The part of it that is of use, which is what evicting makes smaller at once.
+    /// The part of it that is alive. Evicting makes this smaller at once.
     pub fn alive(&self) -> u64 {
         let length = self.index().length;
         let table = self.table();
@@ -227,7 +229,7 @@ impl Inside {
         self.size() > self.max_size()
     }
 
-    /// Nothing more is written to where it is: its folder was removed, or another one is in its place.
+    /// Stops all writing to this place: its folder was removed, or another one is in its place.
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Relaxed);
         self.index().retire();

@@ -1,6 +1,6 @@
-//! What the index says, one item after the other, and the frames that items are in: `docs/store-format.md`.
+//! The items of the index, and the frames that contain them: `docs/store-format.md`.
 //!
-//! Bytes from disk are hostile: whatever is not understood to its end is left out.
+//! Bytes from the disk are not trusted: a part that is not completely understood is left out.
 
 use super::clock::Instant;
 use super::number::Number;
@@ -39,9 +39,9 @@ pub enum Item {
         name: String,
         added: u64,
     },
-    /// All counters are nought.
+    /// All counters are zero.
     Zero,
-    /// There are no entries and no blobs.
+    /// All entries and blobs are dropped.
     Clear,
 }
 
@@ -49,7 +49,7 @@ pub const MARK: [u8; 4] = *b"\xf7wfs";
 const HEAD: usize = MARK.len() + 4 + CHECK;
 const CHECK: usize = 8;
 const LARGEST_FRAME: usize = 1 << 20;
-/// Nobody writes a longer one, and no reader needs to have room for it.
+/// No writer makes a longer frame, and no reader needs room for one.
 const LONGEST_PIECE: u32 = 1 << 20;
 
 impl Item {
@@ -189,7 +189,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// Adds a frame with this payload.
+/// Appends a frame with this payload.
 pub fn frame(payload: &[u8], to: &mut Vec<u8>) {
     to.extend(MARK);
     to.extend((payload.len() as u32).to_le_bytes());
@@ -197,20 +197,20 @@ pub fn frame(payload: &[u8], to: &mut Vec<u8>) {
     to.extend(payload);
 }
 
-/// Keyed, so that a frame of another format is none of ours.
+/// Keyed, so that a frame of another format does not match.
 fn check(payload: &[u8]) -> [u8; CHECK] {
     const KEY: &[u8; 32] = b"wafcc store, format 2: its index";
     let digest = blake3::keyed_hash(KEY, payload);
     std::array::from_fn(|at| digest.as_bytes()[at])
 }
 
-/// The payloads of all frames that are whole. What is damaged is passed over, up to the next mark.
+/// The payloads of all complete frames. Damaged parts are skipped, up to the next mark.
 pub struct Frames<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Where the last whole frame ended.
+    /// Where the last complete frame ended.
     pub end: usize,
-    /// Whether something was passed over.
+    /// Whether something was skipped.
     pub damaged: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The thread that keeps the store in order: it sweeps up, evicts, writes down what was used, and keeps the index short.
+//! The thread that keeps the store in order: it removes leftovers, evicts, writes down uses, and keeps the index short.
 //!
-//! Nobody ever waits for it, except whoever closes the store.
+//! No request waits for it. Only closing the store does.
 
 use std::collections::HashSet;
 use std::io;
@@ -10,22 +10,22 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::clock::Instant;
-use super::former::remove_former;
 use super::inside::Inside;
 use super::item::Item;
 use super::number::Number;
+use super::old_format::remove_old_format;
 use super::spot::Spot;
 use super::table::{Entry, Table};
 use super::{EntryRef, Store, BATCH, PATIENCE};
 
-/// The order in which entries were used may be that old after a crash.
+/// How old the recorded order of uses may be after a crash.
 const ROUND: Duration = Duration::from_secs(60);
 
 pub struct Keeper {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Wakes it.
+/// Wakes the keeper.
 #[derive(Default)]
 pub struct Bell {
     rung: Mutex<bool>,
@@ -70,8 +70,8 @@ impl Drop for Store {
 impl Inside {
     fn keep(&self) {
         self.sweep();
-        // None was there, or another engine uses it.
-        drop(remove_former(&self.cache, || self.is_stopped()));
+        // There is no old folder, or another engine uses it.
+        drop(remove_old_format(&self.cache, || self.is_stopped()));
         while !self.is_stopped() {
             self.evict_from_shares();
             self.evict_excess();
@@ -82,7 +82,7 @@ impl Inside {
         }
     }
 
-    /// The keeper ends when it has done what it is at.
+    /// The keeper ends when it has finished what it is doing.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.bell.ring();
@@ -103,24 +103,24 @@ impl Inside {
         self.volumes.sweep(&self.numbers);
     }
 
-    /// To nine tenths of the limit, so that it is not called for every entry. What is alive takes less than that, so that
-    /// volumes can be emptied for a little of what they hold.
+    /// Evicts down to nine tenths of the limit, so that this is not needed for every entry. Entries that are alive take
+    /// less than that, so that emptying volumes moves little.
     fn evict_excess(&self) {
         let tenths = |count| self.max_size() / 10 * count;
         if self.is_full() {
             self.evict(Instant::MAX, BATCH, |_, _| true, || self.alive() <= tenths(8));
         }
         match self.empty_volumes(tenths(9)) {
-            // Nothing can be moved: volumes give back their room when all of them is past.
+            // Nothing can be moved: volumes give back their space when all of their content is garbage.
             Err(error) if is_full_disk(&error) && self.is_full() => {
                 self.evict(Instant::MAX, BATCH, |_, _| true, || self.size() <= tenths(9));
             }
-            // What trouble it had may be over in a minute.
+            // The problem may be over in a minute.
             Ok(()) | Err(_) => {}
         }
     }
 
-    /// Each to nine tenths, by what was unused longest of its own.
+    /// Evicts the entries of each share down to nine tenths of its limit, the longest unused first.
     fn evict_from_shares(&self) {
         let full: Vec<_> = self.table().full_shares().collect();
         for (mark, share) in full {
@@ -129,12 +129,12 @@ impl Inside {
                 blobs.any(|blob| blob.digest == mark)
             };
             let held = || self.table().share_of(&mark).map_or(0, |share| share.held);
-            // One by one: a share may be of a few entries.
+            // One by one, because a share may have few entries.
             self.evict(Instant::MAX, 1, has_mark, || held() <= share.most / 10 * 9);
         }
     }
 
-    /// Removes entries that were not used since `oldest`, the longest unused first, until that is `enough`; of those that are `meant`.
+    /// Removes those of the `meant` entries that were not used since `oldest`, the longest unused first, until `enough`.
     pub fn evict(
         &self,
         oldest: Instant,
@@ -198,7 +198,7 @@ impl Inside {
         drop(index.append(&uses));
     }
 
-    /// Writes the index anew if most of it is past.
+    /// Writes the index anew if most of it is out of date.
     pub fn tidy_index(&self) -> io::Result<()> {
         let begun = {
             let (mut index, table) = self.whole_table();

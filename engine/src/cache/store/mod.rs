@@ -5,14 +5,13 @@
 //! put_blob ─► volume or file ─► table            put_entry ─► index (disk) ─► table
 //! ```
 //!
-//! Knows nothing of what an entry says. One process writes, with any number of threads. Whatever changes the table holds the
-//! index's lock, and the table's own lock only for as long as memory takes, so that a lookup never waits for a disk.
-//! `docs/store-format.md` is the format, `docs/design.md` tells why it is this one.
+//! It does not know what an entry contains. One process writes, with any number of threads. A change of the table holds the
+//! index's lock, and the table's own lock only for the change in memory, so that a lookup never waits for a disk.
+//! `docs/store-format.md` is the format; `docs/design.md` has the reasons for it.
 
 mod blob;
 mod clock;
 mod files;
-mod former;
 mod health;
 mod index;
 mod inside;
@@ -20,6 +19,7 @@ pub mod item;
 mod keeper;
 mod moving;
 mod number;
+mod old_format;
 mod pack;
 mod put;
 mod slots;
@@ -59,28 +59,28 @@ pub use pack::{unpack, Compression, LARGEST};
 pub use put::{Draft, Parcel};
 pub use table::Share;
 
-/// Another format is in another folder beside it.
+/// Another format has another folder beside this one.
 pub const FOLDER: &str = "store-2";
 const LOCK: &str = "lock";
 const BLOBS: &str = "blobs";
 const VOLUMES: &str = "volumes";
-/// For so long a blob waits for the entry that needs it.
+/// How long a blob is kept without an entry that needs it.
 const PATIENCE: Duration = Duration::from_secs(3600);
-/// Entries that are evicted at once.
+/// How many entries are evicted at once.
 const BATCH: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// In bytes, as the disk holds them.
+    /// The disk space, in bytes.
     pub max_size: u64,
     pub compression: Compression,
 }
 
-/// Dropped, it writes down what it kept in memory.
+/// When it is dropped, it writes down what it kept in memory.
 pub struct Store {
-    /// The folder that has the store's.
+    /// The folder in which the store's folder is.
     cache: PathBuf,
-    /// What is open now. It is replaced when the folder is not the one any more that was opened.
+    /// The opened store. It is replaced when the path names another folder.
     open: RwLock<Open>,
     health: Health,
 }
@@ -90,7 +90,7 @@ struct Open {
     keeper: Keeper,
 }
 
-/// An entry that was found. It may be gone when it is read.
+/// An entry that was found. It may be gone before it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryRef {
     pub key: Digest,
@@ -102,15 +102,15 @@ pub struct EntryRef {
 pub struct Usage {
     pub entries: usize,
     pub blobs: usize,
-    /// What the disk holds for all of it.
+    /// The disk space of the store.
     pub size: u64,
     pub max_size: u64,
-    /// Blobs, and pieces of the index, that were found damaged since it was opened.
+    /// How many blobs and pieces of the index were found damaged since the store was opened.
     pub damaged: u64,
 }
 
 impl Open {
-    /// With the lock that is held already, if that is the folder's.
+    /// Opens the store with a lock that is already held, if it is this folder's.
     fn at(cache: &Path, settings: Settings, held: Option<&Arc<File>>) -> io::Result<Open> {
         let folder = cache.join(FOLDER);
         DirBuilder::new()
@@ -147,7 +147,7 @@ impl Open {
 }
 
 impl Store {
-    /// Makes the folder if need be. Refuses one that another process has open.
+    /// Opens the store, and makes its folder if needed. Fails if another process has it open.
     pub fn open(cache: &Path, settings: Settings) -> io::Result<Store> {
         Ok(Store {
             cache: cache.to_owned(),
@@ -161,14 +161,14 @@ impl Store {
         open.inside.clone()
     }
 
-    /// The entries of a key, the one that was used last first. Never looks at the disk.
+    /// The entries of a key, the last used first. Never reads the disk.
     pub fn find(&self, key: &Digest) -> Vec<EntryRef> {
         let inside = self.inside();
         let table = inside.table();
         by_use(&table, key).collect()
     }
 
-    /// An entry's bytes. One that is damaged is removed.
+    /// An entry's bytes. A damaged entry is removed.
     pub fn read(&self, entry: &EntryRef) -> Option<Vec<u8>> {
         let inside = self.inside();
         let place = {
@@ -183,7 +183,7 @@ impl Store {
         bytes
     }
 
-    /// This entry was of use.
+    /// Notes that this entry was used.
     pub fn touch(&self, entry: &EntryRef) {
         let inside = self.inside();
         let now = inside.clock.now();
@@ -201,13 +201,13 @@ impl Store {
         table.find_blob(digest).is_some()
     }
 
-    /// Like a blob that was just stored: for an hour it waits for an entry that needs it. Tells whether it is there.
+    /// Keeps a blob for an hour without an entry that needs it, as if it were just stored. Returns whether it is there.
     pub fn hold_blob(&self, digest: &Digest) -> bool {
         let inside = self.inside();
         inside.pin(digest)
     }
 
-    /// What the disk holds for a blob, in bytes; never looks there.
+    /// The disk space of a blob, in bytes. Never reads the disk.
     pub fn size_of(&self, digest: &Digest) -> Option<u64> {
         let inside = self.inside();
         let table = inside.table();
@@ -215,7 +215,7 @@ impl Store {
         blob.map(|blob| blob.spot.size())
     }
 
-    /// The blobs of an entry: its bytes, then what it needs. Never looks at the disk.
+    /// The blobs of an entry: its bytes, then the blobs that it needs. Never reads the disk.
     pub fn blobs_of(&self, entry: &EntryRef) -> Option<Vec<Digest>> {
         let inside = self.inside();
         let table = inside.table();
@@ -227,7 +227,7 @@ impl Store {
             .collect()
     }
 
-    /// A blob's content, all of which was held against the digest; `None` if it is not there, or was damaged.
+    /// A blob's content, completely checked against its digest. `None` if it is not there, or was damaged.
     pub fn open_blob(&self, digest: &Digest) -> Option<Blob> {
         let inside = self.inside();
         let place = {
@@ -242,8 +242,8 @@ impl Store {
         inside.remove(&[*entry]);
     }
 
-    /// Removes all entries and blobs; counters stay. Takes as long as it takes to remove the files, during which everybody
-    /// else goes on.
+    /// Removes all entries and blobs, and keeps the counters. It takes as long as removing the files; other requests go on
+    /// meanwhile.
     pub fn clear(&self) -> io::Result<()> {
         let inside = self.inside();
         let mut index = inside.index();
@@ -259,7 +259,7 @@ impl Store {
         inside.tidy_index()
     }
 
-    /// Removes the entries that were not used for so long, and tells how many.
+    /// Removes the entries that were not used for this time, and returns how many.
     pub fn evict_older_than(&self, age: Duration) -> usize {
         let inside = self.inside();
         let now = inside.clock.now();
@@ -267,15 +267,15 @@ impl Store {
         inside.evict(oldest, BATCH, |_, _| true, || false)
     }
 
-    /// From now on. What is too much is evicted in the background.
+    /// Sets the limit. What exceeds it is evicted in the background.
     pub fn set_max_size(&self, max_size: u64) {
         let inside = self.inside();
         inside.max_size.store(max_size, Ordering::Relaxed);
         inside.wake_if_full(&inside.index());
     }
 
-    /// From now on the entries that need the blob with these bytes hold no more than that together, or what they have not used
-    /// longest is evicted in the background. How much they hold already is counted now.
+    /// Limits the entries that need the blob with these bytes to this size together. Those that were not used longest are
+    /// evicted in the background. Their present size is computed now.
     pub fn set_share(&self, mark: &Digest, most: u64) {
         let inside = self.inside();
         let index = inside.index();
@@ -289,13 +289,13 @@ impl Store {
         table.share_of(mark)
     }
 
-    /// From now on blobs are stored as they are, so that they can be linked.
+    /// From now on, blobs are stored unpacked and as files, so that they can be linked.
     pub fn set_plain(&self, is_plain: bool) {
         let inside = self.inside();
         inside.is_plain.store(is_plain, Ordering::Relaxed);
     }
 
-    /// Adds to counters, which are made with the first number that is added. They survive as entries do.
+    /// Adds to counters. The first addition creates a counter. They survive as entries do.
     pub fn count(&self, added: &[(&str, u64)]) -> io::Result<()> {
         let inside = self.inside();
         let item = |(name, added): &(&str, u64)| Item::Count {
@@ -338,7 +338,7 @@ impl Store {
         }
     }
 
-    /// The same but for the index's own size, without waiting for whoever writes to the disk.
+    /// The same without the index's own size, and without waiting for a thread that writes to the disk.
     pub fn glance(&self) -> Usage {
         let inside = self.inside();
         let table = inside.table();
@@ -359,7 +359,7 @@ impl EntryRef {
     }
 }
 
-/// The entries of a key, the one that was used last first.
+/// The entries of a key, the last used first.
 fn by_use(table: &Table, key: &Digest) -> impl Iterator<Item = EntryRef> {
     let found = table.entries_of(key).map(|(slot, entry)| {
         let (key, id) = (*key, entry.id);
@@ -370,7 +370,7 @@ fn by_use(table: &Table, key: &Digest) -> impl Iterator<Item = EntryRef> {
     found.into_iter().map(|(_, entry)| entry)
 }
 
-/// What is left of a counter's name that is too long.
+/// A counter's name, cut to the longest possible.
 fn cut(name: &str) -> &str {
     let fits = |end: &usize| name.is_char_boundary(*end);
     let end = (0..=name.len().min(255)).rev().find(fits).unwrap_or(0);

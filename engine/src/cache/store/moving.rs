@@ -1,7 +1,8 @@
-//! Emptying volumes: what is alive in them is appended to the last one, and they are removed.
+//! Empties volumes: the blobs in them are appended to the last volume, and they are removed.
 //!
-//! The copy is written before the index tells of it, and the old volume is removed after the index has: whoever is killed in
-//! between leaves either a copy that nobody knows or a volume that nobody knows. Only the keeper does it, one at a time.
+//! The copy is written before the index names it, and the old volume is removed after that. If the process is killed in
+//! between, either a copy or an old volume is left that the index does not name. Only the keeper does this, one volume at a
+//! time.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,12 +14,12 @@ use super::number::Number;
 use super::spot::Spot;
 use super::volume::{Piece, Volume};
 
-/// So much is moved at once.
-const LOT: u32 = 1 << 20;
-/// So many small ones may be there: those of engines that were started for a build and stopped.
+/// How many bytes are moved at once.
+const BATCH_BYTES: u32 = 1 << 20;
+/// How many small volumes may be there. They come from engines that were started for a build and stopped.
 const SMALL_ONES: usize = 16;
 
-/// What matters of a volume when it is asked which ones to empty.
+/// The properties of a volume that decide whether it is emptied.
 #[derive(Debug, Clone, Copy)]
 struct Weight {
     length: u64,
@@ -32,8 +33,8 @@ impl Weight {
     }
 }
 
-/// Those that are mostly garbage, those that are small if they are many, and then as many as it takes to free `surplus`,
-/// those first for which the least must be moved.
+/// The volumes to empty: those that are mostly garbage, those that are small if there are many, and then as many as it
+/// takes to free `surplus`, beginning with those from which the least must be moved.
 fn choose(weights: &[Weight], small: u64, surplus: u64) -> Vec<usize> {
     let is_small = |weight: &Weight| !weight.is_tail && weight.length <= small;
     let are_many = weights.iter().filter(|weight| is_small(weight)).count() > SMALL_ONES;
@@ -57,7 +58,7 @@ fn choose(weights: &[Weight], small: u64, surplus: u64) -> Vec<usize> {
 }
 
 impl Inside {
-    /// Empties volumes that are not worth their room, and others until the size is `enough`.
+    /// Empties volumes that are not worth their space, and others until the size is `enough`.
     pub fn empty_volumes(&self, enough: u64) -> io::Result<()> {
         let surplus = self.size().saturating_sub(enough);
         let surplus = if self.is_full() { surplus } else { 0 };
@@ -82,12 +83,12 @@ impl Inside {
         }
         let mut news = HashMap::new();
         let places = self.places_in(volumes);
-        let mut lots = places.iter().flat_map(|places| lots(places));
-        let moved = lots.try_for_each(|parking| match self.is_stopped() {
+        let mut batches = places.iter().flat_map(|places| batches(places));
+        let moved = batches.try_for_each(|batch| match self.is_stopped() {
             true => Ok(()),
-            false => self.move_lot(parking, &mut news),
+            false => self.move_batch(batch, &mut news),
         });
-        // A power cut must not cost what was on the disk for long.
+        // What was on the disk for long must not be lost in a power cut.
         for volume in news.values() {
             self.volumes.file_of(volume)?.sync_data()?;
         }
@@ -115,10 +116,10 @@ impl Inside {
         places
     }
 
-    /// Copies them as they are, damaged or not: whoever reads one looks at its digest.
-    fn move_lot(&self, parking: &[Place], news: &mut HashMap<Number, Arc<Volume>>) -> io::Result<()> {
+    /// Copies blobs without checking them: a reader checks the digest anyway.
+    fn move_batch(&self, batch: &[Place], news: &mut HashMap<Number, Arc<Volume>>) -> io::Result<()> {
         let mut read = Vec::new();
-        for place in parking {
+        for place in batch {
             let Some(piece) = piece_of(place) else { continue };
             match self.volumes.read(piece) {
                 Ok(bytes) => read.push((place, bytes)),
@@ -136,7 +137,7 @@ impl Inside {
         self.relocate(&places, &pieces)
     }
 
-    /// Tells the index, and then the table. What was evicted or lost meanwhile stays so.
+    /// Updates the index, and then the table. Blobs that were evicted or lost meanwhile are left out.
     fn relocate(&self, places: &[&Place], pieces: &[Piece]) -> io::Result<()> {
         let mut index = self.index();
         let table = self.table();
@@ -148,7 +149,7 @@ impl Inside {
             let spot = Spot::Piece(piece.clone());
             match same {
                 Some(blob) => {
-                    // Of what no entry needs yet the index knows nothing.
+                    // The index does not know blobs that no entry needs yet.
                     items.extend((blob.entries > 0).then(|| blob.item(&spot)));
                     moved.push((place, spot));
                 }
@@ -183,9 +184,9 @@ fn piece_of(place: &Place) -> Option<&Piece> {
     }
 }
 
-/// In pieces that are not much larger than a parking.
-fn lots(places: &[Place]) -> impl Iterator<Item = &[Place]> {
-    let start = |place: &Place| piece_of(place).map_or(0, |piece| piece.offset / LOT);
+/// Splits places into batches, which are not much larger than `BATCH_BYTES`.
+fn batches(places: &[Place]) -> impl Iterator<Item = &[Place]> {
+    let start = |place: &Place| piece_of(place).map_or(0, |piece| piece.offset / BATCH_BYTES);
     places.chunk_by(move |a, b| start(a) == start(b))
 }
 

@@ -1,10 +1,11 @@
-//! Numbers of blobs and of volumes: each is used once, ever, so that no removal meets a file that is new.
+//! Numbers of blobs and of volumes. Each is used only once, so that a removal never hits a newer file.
 
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Above: a random number of the process that drew it; below: a count; the last bit: whether a blob is packed.
+/// The upper half is a random number of the process that made it; the lower half is a count; the last bit says whether a
+/// blob is packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Number(pub u64);
 
@@ -25,7 +26,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Those of this process.
+/// The numbers of this process.
 pub struct Numbers {
     first: u64,
     next: AtomicU64,
@@ -42,7 +43,7 @@ impl Numbers {
         Numbers { first, next }
     }
 
-    /// After 2^31 of them they go on in what another process may draw with a chance of 2^-32.
+    /// After 2^31 of them, they continue with numbers that another process uses with a probability of 2^-32.
     pub fn draw(&self, is_packed: bool) -> Number {
         Number(self.next.fetch_add(2, Ordering::Relaxed) | u64::from(is_packed))
     }

@@ -1,13 +1,13 @@
-//! Blobs in fewer bytes, where that pays.
+//! Packs blobs, if that pays.
 
 use std::cell::RefCell;
 
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::get_frame_content_size;
 
-/// Below this there is little to save.
+/// Smaller blobs save too little.
 const SMALLEST: usize = 4096;
-/// Packed and unpacked in memory: what is larger stays as it is.
+/// Packing is done in memory, so larger blobs stay as they are.
 pub const LARGEST: usize = 64 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Only if it saves a quarter: else a plain file is better, which can be cloned.
+    /// Packed only if this saves a quarter. Otherwise a plain file is better, because it can be cloned.
     pub fn pack(self, bytes: &[u8]) -> Option<Vec<u8>> {
         if bytes.len() <= SMALLEST || bytes.len() > LARGEST {
             return None;
@@ -44,7 +44,7 @@ struct Bench {
 }
 
 thread_local! {
-    // To prepare one takes as long as to pack a small object file.
+    // Preparing a compressor takes as long as packing a small object file.
     static PACKING: RefCell<Option<Bench>> = const { RefCell::new(None) };
     static UNPACKING: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
@@ -59,7 +59,7 @@ fn compress(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
     })
 }
 
-/// What was packed; `None` if that cannot be it.
+/// The unpacked bytes. `None` if they cannot be a packed blob.
 pub fn unpack(packed: &[u8]) -> Option<Vec<u8>> {
     let length = usize::try_from(get_frame_content_size(packed).ok()??).ok()?;
     if length > LARGEST {

@@ -18,14 +18,14 @@ use super::table::{Blobs, Table};
 use super::{by_use, EntryRef, Store};
 use crate::bytes::digest::Digest;
 
-/// More results of one command than that are of no use.
+/// More results of one command than this are of no use.
 const ENTRIES_PER_KEY: usize = 16;
 const BLOBS_PER_ENTRY: usize = 4096;
 
-/// So many bytes are written at once, or a little more.
-const LOT: usize = 1 << 20;
+/// About how many bytes are written at once.
+const BATCH_BYTES: usize = 1 << 20;
 
-/// Bytes that are to be stored, and their digest.
+/// Bytes to be stored, and their digest.
 #[derive(Debug, Clone, Copy)]
 pub struct Parcel<'a> {
     pub digest: Digest,
@@ -36,11 +36,11 @@ pub struct Parcel<'a> {
 /// How a parcel's bytes are stored.
 #[derive(Debug, Clone, Copy)]
 enum Wrapping<'a> {
-    /// Packed where that pays.
+    /// Packed, if that pays.
     Fitting,
     /// As they are.
     None,
-    /// As somebody has packed them, who was held to it.
+    /// Already packed by another machine, and checked.
     Done(&'a [u8]),
 }
 
@@ -53,19 +53,19 @@ impl<'a> Parcel<'a> {
         }
     }
 
-    /// The same, to be stored as it is.
+    /// The same, to be stored unpacked.
     pub fn bare(self) -> Parcel<'a> {
         let wrapping = Wrapping::None;
         Parcel { wrapping, ..self }
     }
 
-    /// The same, to be stored like this: whoever says it has unpacked it, and these are the bytes.
+    /// The same, with its packed form. The caller has unpacked it, and these are the bytes.
     pub fn packed(self, packed: &'a [u8]) -> Parcel<'a> {
         let wrapping = Wrapping::Done(packed);
         Parcel { wrapping, ..self }
     }
 
-    /// What is stored, and whether it is packed.
+    /// The bytes that are stored, and whether they are packed.
     fn stored(&self, compression: Compression) -> (Cow<'a, [u8]>, bool) {
         match self.wrapping {
             Wrapping::Done(packed) => (Cow::Borrowed(packed), true),
@@ -78,7 +78,7 @@ impl<'a> Parcel<'a> {
     }
 }
 
-/// An entry that is to be stored, with some of the blobs that it needs.
+/// An entry to be stored, with some of the blobs that it needs.
 #[derive(Debug)]
 pub struct Draft<'a> {
     pub key: Digest,
@@ -87,39 +87,39 @@ pub struct Draft<'a> {
     pub parcels: Vec<Parcel<'a>>,
 }
 
-/// What is to become of a draft.
+/// The decision about a draft.
 enum Plan {
     /// It is there already.
     Same(EntryRef),
-    /// In the place of those.
+    /// It replaces these entries.
     New(NewEntry, Vec<EntryRef>),
 }
 
-/// A blob that is on the disk, and that the table does not know yet.
+/// A blob that is on the disk, and not in the table yet.
 type Fresh = (Digest, Number, Spot);
 
 impl Store {
-    /// Stores bytes; what is there already is not stored twice. For an hour it waits for an entry that needs it.
+    /// Stores bytes, unless they are already there. The blob is kept for an hour without an entry that needs it.
     pub fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
         let parcel = Parcel::of(bytes);
         self.put_blobs(&[parcel])?;
         Ok(parcel.digest)
     }
 
-    /// The same for several, of which the small ones are written at once.
+    /// The same for several. The small ones are written at once.
     pub fn put_blobs(&self, parcels: &[Parcel]) -> io::Result<()> {
         self.heal();
         self.inside().put_blobs(parcels)
     }
 
-    /// Stores all that is left to read in a file. What is stored is a copy, and the digest is the copy's.
+    /// Stores all that is left to read in a file. A copy is stored, and the digest is that of the copy.
     pub fn put_file(&self, file: &File) -> io::Result<Digest> {
         self.heal();
         self.inside().put_file(file)
     }
 
-    /// Stores an entry, which from then on survives the death of this process. All blobs that it needs are there, or this
-    /// fails and names the one that is not.
+    /// Stores an entry, which from then on survives the death of this process. If a blob that it needs is not there, this
+    /// fails and names the blob.
     pub fn put_entry(&self, key: &Digest, bytes: &[u8], needs: &[Digest]) -> io::Result<EntryRef> {
         self.put_entry_with(key, bytes, needs, Vec::new())
     }
@@ -143,14 +143,14 @@ impl Store {
         done.pop().unwrap_or_else(|| Err(io::ErrorKind::NotFound.into()))
     }
 
-    /// The same for several, which together take not much longer than one; each in the place of all other entries of its key:
-    /// nobody ever finds none, or two. What became of each, in their order.
+    /// The same for several, which together take little longer than one. Each replaces all other entries of its key: no
+    /// lookup ever finds none, or two. Returns the result for each, in their order.
     pub fn put_only_entries(&self, mut drafts: &[Draft]) -> Vec<io::Result<EntryRef>> {
         self.heal();
         let inside = self.inside();
         let mut done = Vec::with_capacity(drafts.len());
         while !drafts.is_empty() {
-            // One that is replaced at once has to be there first.
+            // An entry that is replaced at once must be there first.
             let mut keys = HashSet::new();
             let count = drafts.iter().take_while(|draft| keys.insert(draft.key)).count();
             done.extend(inside.put_drafts(1, &drafts[..count]));
@@ -161,14 +161,14 @@ impl Store {
 }
 
 impl Inside {
-    /// Stores bytes; what is there already is not stored twice. For an hour it waits for an entry that needs it.
+    /// Stores bytes, unless they are already there. The blob is kept for an hour without an entry that needs it.
     fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
         let parcel = Parcel::of(bytes);
         self.put_blobs(&[parcel])?;
         Ok(parcel.digest)
     }
 
-    /// The same for several, of which the small ones are written at once.
+    /// The same for several. The small ones are written at once.
     fn put_blobs(&self, parcels: &[Parcel]) -> io::Result<()> {
         let (fresh, written) = self.write(parcels);
         if !fresh.is_empty() {
@@ -177,7 +177,7 @@ impl Inside {
         written
     }
 
-    /// Writes those that are not there yet, as far as it can.
+    /// Writes the blobs that are not there yet, as far as possible.
     fn write(&self, parcels: &[Parcel]) -> (Vec<Fresh>, io::Result<()>) {
         let mut fresh = Vec::new();
         let written = self.write_to(parcels, &mut fresh);
@@ -188,11 +188,11 @@ impl Inside {
         self.require_place()?;
         let is_plain = self.is_plain.load(Ordering::Relaxed);
         let (compression, largest) = match is_plain {
-            // What is in a volume cannot be linked.
+            // A blob in a volume cannot be linked.
             true => (Compression::Off, 0),
             false => (self.compression, self.limits().piece as usize),
         };
-        let (mut parking, mut size) = (Vec::new(), 0);
+        let (mut batch, mut size) = (Vec::new(), 0);
         for parcel in parcels.iter().filter(|parcel| !self.pin(&parcel.digest)) {
             let (stored, is_packed) = parcel.stored(compression);
             let number = self.numbers.draw(is_packed);
@@ -203,27 +203,27 @@ impl Inside {
                 continue;
             }
             size += stored.len();
-            parking.push((parcel.digest, number, stored));
-            if size > LOT {
-                self.write_lot(&parking, fresh)?;
-                (parking, size) = (Vec::new(), 0);
+            batch.push((parcel.digest, number, stored));
+            if size > BATCH_BYTES {
+                self.write_batch(&batch, fresh)?;
+                (batch, size) = (Vec::new(), 0);
             }
         }
-        self.write_lot(&parking, fresh)
+        self.write_batch(&batch, fresh)
     }
 
-    fn write_lot(&self, parking: &[(Digest, Number, Cow<[u8]>)], fresh: &mut Vec<Fresh>) -> io::Result<()> {
-        if parking.is_empty() {
+    fn write_batch(&self, batch: &[(Digest, Number, Cow<[u8]>)], fresh: &mut Vec<Fresh>) -> io::Result<()> {
+        if batch.is_empty() {
             return Ok(());
         }
-        let stored: Vec<&[u8]> = parking.iter().map(|(_, _, stored)| &stored[..]).collect();
+        let stored: Vec<&[u8]> = batch.iter().map(|(_, _, stored)| &stored[..]).collect();
         let pieces = self.volumes.append(&stored, self.limits(), &self.numbers)?;
-        let pieces = parking.iter().zip(pieces);
+        let pieces = batch.iter().zip(pieces);
         fresh.extend(pieces.map(|((digest, number, _), piece)| (*digest, *number, Spot::Piece(piece))));
         Ok(())
     }
 
-    /// Stores all that is left to read in a file. What is stored is a copy, and the digest is the copy's.
+    /// Stores all that is left to read in a file. A copy is stored, and the digest is that of the copy.
     fn put_file(&self, mut file: &File) -> io::Result<Digest> {
         let length = file.metadata()?.len();
         if length <= pack::LARGEST as u64 {
@@ -285,7 +285,7 @@ impl Inside {
         self.wake_if_full(index);
     }
 
-    /// Drafts of different keys. Where they cannot all be written, each is tried alone.
+    /// The drafts have different keys. If they cannot all be written together, each is tried alone.
     fn put_drafts(&self, most: usize, drafts: &[Draft]) -> Vec<io::Result<EntryRef>> {
         let bodies: Vec<_> = drafts.iter().map(|draft| Parcel::of(draft.bytes)).collect();
         let mut parcels: Vec<_> = drafts.iter().flat_map(|draft| draft.parcels.iter().copied()).collect();
@@ -313,7 +313,7 @@ impl Inside {
         done
     }
 
-    /// What is to become of each, whose blobs are there, and what the index must be told.
+    /// Decides about each draft whose blobs are there, and what must be written to the index.
     fn plan(&self, most: usize, drafts: &[Draft], bodies: &[Parcel]) -> (Vec<io::Result<Plan>>, Vec<Item>) {
         let table = self.table();
         let (mut items, mut told, mut id) = (Vec::new(), HashSet::new(), table.next_id);
@@ -339,7 +339,7 @@ impl Inside {
     }
 }
 
-/// The body first; each once.
+/// The blobs of an entry, its own bytes first, each once.
 fn find_all(table: &Table, body: &Digest, needs: &[Digest]) -> io::Result<Blobs> {
     if needs.len() >= BLOBS_PER_ENTRY {
         let message = format!(

@@ -1,6 +1,6 @@
-//! Values that stay where they are while others come and go.
+//! A collection whose values stay at their places while others come and go.
 
-/// Where a value is.
+/// The place of a value.
 pub type Slot = u32;
 
 pub struct Slots<T> {

@@ -1,4 +1,4 @@
-//! Where a blob's bytes are on the disk, and what becomes free when nobody needs them.
+//! The place of a blob's bytes on the disk, and what can be freed when no entry needs them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::volume::{Piece, Volume};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spot {
-    /// A file of its own; what the disk holds for it, in units of 512 bytes.
+    /// A file of its own, with its disk space in units of 512 bytes.
     File {
         blocks: u32,
     },
@@ -18,12 +18,12 @@ pub enum Spot {
 #[derive(Debug)]
 pub enum Freed {
     File(Number),
-    /// Unless somebody writes to it again.
+    /// A volume, unless it has a claim again.
     Volume(Arc<Volume>),
 }
 
 impl Spot {
-    /// The bytes that are alive because of it.
+    /// How many bytes are alive because of the blob.
     pub fn size(&self) -> u64 {
         match self {
             Spot::File { blocks } => u64::from(*blocks) * 512,
@@ -31,7 +31,7 @@ impl Spot {
         }
     }
 
-    /// The blob of this number is not here any more.
+    /// The blob with this number is not here any more.
     pub fn leave(&self, number: Number, freed: &mut Vec<Freed>) {
         match self {
             Spot::File { .. } => freed.push(Freed::File(number)),

@@ -1,7 +1,7 @@
-//! What the store holds, in memory: which entries a key has, and which blobs an entry needs.
+//! The content of the store, in memory: the entries of each key, and the blobs that each entry needs.
 //!
-//! Knows nothing of the disk but where each blob is. Entries and blobs are in slots, which take a quarter of the memory of
-//! maps that own their keys.
+//! It knows nothing of the disk except the place of each blob. Entries and blobs are in slots, which take a quarter of the
+//! memory of maps that own their keys.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,16 +21,16 @@ use crate::bytes::digest::Digest;
 
 const NONE: Slot = Slot::MAX;
 
-/// The blob with its bytes, and after it those that it needs: two or three of most entries.
+/// The blob with the entry's bytes, followed by those that it needs. Most entries have two or three.
 pub type Blobs = SmallVec<[Slot; 4]>;
 
 pub struct Entry {
     pub key: Digest,
-    /// When it was used last, twice, and one more if the index does not know yet.
+    /// Twice the time of the last use, plus one if the index does not know it yet.
     used: AtomicU64,
     pub blobs: Blobs,
     pub id: u32,
-    /// The next of the same key.
+    /// The next entry of the same key.
     next: Slot,
 }
 
@@ -38,7 +38,7 @@ pub struct Blob {
     pub digest: Digest,
     pub number: Number,
     pub spot: Spot,
-    /// How many entries need it.
+    /// How many entries need the blob.
     pub entries: u32,
     /// It is damaged or gone.
     pub lost: bool,
@@ -50,14 +50,14 @@ pub struct Table {
     blobs: Slots<Blob>,
     by_key: HashTable<Slot>,
     by_digest: HashTable<Slot>,
-    /// Blobs that somebody has just stored, or asked for, to name them in an entry.
+    /// Blobs that were just stored, or asked for, so that an entry can name them.
     pins: Mutex<HashMap<Slot, Instant>>,
     pub counters: BTreeMap<String, u64>,
-    /// What the disk holds for blobs that have a file.
+    /// The disk space of blobs that are files.
     pub files: u64,
-    /// What is alive of volumes.
+    /// The bytes that are alive in volumes.
     pub pieces: u64,
-    /// What entries may hold that need one of these blobs.
+    /// The limits of entries that need one of these blobs.
     shares: HashMap<Digest, Share>,
     /// How many times blobs are needed.
     needs: usize,
@@ -65,10 +65,10 @@ pub struct Table {
     pub newest: clock::Instant,
 }
 
-/// Of the store's room.
+/// The limit of a group of entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// What the disk holds for all blobs of each entry: what two of them need counts twice.
+    /// The disk space of all blobs of each entry. A blob that two entries need counts twice.
     pub held: u64,
     pub most: u64,
 }
@@ -88,7 +88,7 @@ impl Entry {
         self.used.store(now << 1 | 1, Ordering::Relaxed);
     }
 
-    /// When it was used, if the index does not know yet. From now on it does.
+    /// The time of the last use, if the index does not know it yet. Afterwards it counts as known.
     pub fn settle(&self) -> Option<clock::Instant> {
         match self.used.load(Ordering::Relaxed) & 1 {
             1 => Some(self.used.fetch_and(!1, Ordering::Relaxed) >> 1),
@@ -112,7 +112,7 @@ fn charge(shares: &mut HashMap<Digest, Share>, all: &Slots<Blob>, blobs: &Blobs,
     }
 }
 
-/// Digests are spread evenly already.
+/// Digests need no further hashing.
 fn spread(digest: &Digest) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = digest.0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
@@ -150,7 +150,7 @@ impl Table {
         self.by_digest.find(spread(digest), is_it).copied()
     }
 
-    /// For a while, it stays even if no entry needs it.
+    /// Keeps a blob for a while, even if no entry needs it.
     pub fn pin(&self, slot: Slot) {
         self.pins().insert(slot, Instant::now());
     }
@@ -181,7 +181,7 @@ impl Table {
         slot
     }
 
-    /// All of `blobs` are there.
+    /// All of `blobs` must be there.
     pub fn add_entry(&mut self, id: u32, key: Digest, used: clock::Instant, blobs: Blobs) -> Slot {
         for slot in &blobs {
             self.blobs.get_mut(*slot).into_iter().for_each(|blob| blob.entries += 1);
@@ -237,7 +237,7 @@ impl Table {
         }
     }
 
-    /// Its bytes are in another place now.
+    /// The blob's bytes have moved to another place.
     pub fn move_blob(&mut self, slot: Slot, spot: Spot, freed: &mut Vec<Freed>) {
         self.enter(&spot);
         let moved = self.blobs.get_mut(slot);
@@ -246,7 +246,7 @@ impl Table {
         }
     }
 
-    /// Adds what nobody needs any more to `freed`.
+    /// Adds to `freed` what no entry needs any more.
     pub fn remove_entry(&mut self, slot: Slot, freed: &mut Vec<Freed>) {
         let Some((key, next)) = self.entry(slot).map(|entry| (entry.key, entry.next)) else {
             return;
@@ -309,7 +309,7 @@ impl Table {
         }
     }
 
-    /// It is damaged: nobody finds it again, and the next one with its digest is stored anew.
+    /// The blob is damaged: it is not found any more, and the next one with its digest is stored anew.
     pub fn lose_blob(&mut self, slot: Slot, number: Number, freed: &mut Vec<Freed>) -> bool {
         if self.blob(slot).map(|blob| (blob.number, blob.lost)) != Some((number, false)) {
             return false;
@@ -321,18 +321,18 @@ impl Table {
         };
         blob.lost = true;
         let is_idle = blob.entries == 0;
-        // It keeps no volume.
+        // It has no claim to a volume.
         let spot = std::mem::replace(&mut blob.spot, Spot::File { blocks: 0 });
         if is_idle {
             self.blobs.remove(slot);
         }
         self.leave(number, &spot, freed);
-        // It counted for the entries that need it.
+        // It counted in the limits of the entries that need it.
         self.charge_all();
         true
     }
 
-    /// Entries that need the blob of this digest, which may come later, have a share from now on.
+    /// From now on, entries that need the blob with this digest have a limit. The blob may be stored later.
     pub fn share(&mut self, mark: Digest, most: u64) {
         self.shares.insert(mark, Share { held: 0, most });
         self.charge_all();
@@ -367,7 +367,7 @@ impl Table {
         }
     }
 
-    /// Removes the blobs that waited for so long for an entry, in vain.
+    /// Removes the blobs that have waited too long for an entry.
     pub fn let_go(&mut self, patience: Duration, freed: &mut Vec<Freed>) {
         let mut gone = Vec::new();
         self.pins().retain(|slot, since| {
@@ -386,7 +386,7 @@ impl Table {
         idle.into_iter().for_each(|slot| self.remove_blob(slot, freed));
     }
 
-    /// As the index tells.
+    /// Applies an item of the index.
     pub fn use_again(&mut self, slot: Option<Slot>, used: clock::Instant) {
         if let Some(entry) = slot.and_then(|slot| self.entry(slot)) {
             entry.touch(used);
@@ -395,12 +395,12 @@ impl Table {
         }
     }
 
-    /// What an index that says only this would be long.
+    /// How long an index would be that has only this.
     pub fn index_size(&self) -> u64 {
         (47 * self.entries.len() + 8 * self.needs + 57 * self.blobs.len() + 64 * self.counters.len()) as u64
     }
 
-    /// One without entries and blobs, and otherwise this one.
+    /// Removes all entries and blobs, and keeps the rest.
     pub fn cleared(&mut self) -> Table {
         Table {
             counters: std::mem::take(&mut self.counters),
@@ -426,7 +426,7 @@ impl Table {
         }
     }
 
-    /// Everything, as the index says it.
+    /// The whole table as items of the index.
     pub fn items(&self) -> impl Iterator<Item = Item> + '_ {
         let counters = self.counters.iter();
         let counters = counters.map(|(name, added)| Item::Count {
@@ -441,7 +441,7 @@ impl Table {
         counters.chain(blobs).chain(entries)
     }
 
-    /// `None` if something that it needs is lost.
+    /// `None` if a blob that it needs is lost.
     fn item_of(&self, entry: &Entry) -> Option<Item> {
         let number = |slot: &Slot| self.blob(*slot).filter(|blob| !blob.lost).map(|blob| blob.number);
         let blobs = entry.blobs.iter().map(number).collect::<Option<_>>()?;
@@ -451,7 +451,7 @@ impl Table {
 }
 
 impl Blob {
-    /// As the index says it, or will say it where it is to be in another place.
+    /// A blob as an item of the index, or with the place to which it will move.
     pub fn item(&self, spot: &Spot) -> Item {
         let (digest, number) = (self.digest, self.number);
         match spot {

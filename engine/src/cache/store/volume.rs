@@ -1,6 +1,6 @@
-//! A volume: one file with many small blobs, to which the process that made it appends, and nobody else.
+//! A volume: one file with many small blobs. Only the process that made it appends to it.
 //!
-//! Whoever has a piece of it has the volume, and reads it also when its file is gone from the folder meanwhile.
+//! A thread that has a piece of a volume keeps the volume open, and can read it even if its file is removed meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::number::Number;
 
-/// What a disk gives out at once.
+/// The unit in which disks allocate space.
 const BLOCK: u64 = 4096;
 
 #[derive(Debug)]
@@ -18,11 +18,12 @@ pub struct Volume {
     pub number: Number,
     /// Opened when it is needed.
     file: Mutex<Option<Arc<File>>>,
-    /// Of those in the table; of those that are being written; and one of whoever empties it. Without any it is removed.
+    /// The number of claims: pieces in the table, pieces that are being written, and one of the thread that empties it.
+    /// Without claims, it is removed.
     claims: AtomicU32,
-    /// Bytes of blobs that the table knows.
+    /// The bytes of blobs that are in the table.
     alive: AtomicU32,
-    /// Bytes that were appended, or will be. Only `Volumes` changes it.
+    /// The bytes that were appended, or reserved. Only `Volumes` changes this.
     pub(super) length: AtomicU32,
 }
 
@@ -53,7 +54,7 @@ impl Volume {
         self.claims.fetch_add(count, Ordering::AcqRel);
     }
 
-    /// Whether it was the last one.
+    /// Gives up a claim. Returns whether it was the last one.
     pub fn unclaim(&self, count: u32) -> bool {
         self.claims.fetch_sub(count, Ordering::AcqRel) == count
     }
@@ -70,25 +71,25 @@ impl Volume {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// What the disk holds for it, in bytes.
+    /// The disk space of the volume, in bytes.
     pub fn held(&self) -> u64 {
         u64::from(self.length()).next_multiple_of(BLOCK)
     }
 }
 
 impl Piece {
-    /// The table knows it from now on. Its claim is there already.
+    /// The piece is in the table from now on. Its claim was taken before.
     pub fn enter(&self) {
         self.volume.alive.fetch_add(self.length, Ordering::Relaxed);
     }
 
-    /// The table does not know it any more. Whether nobody has a claim to its volume then.
+    /// The piece is not in the table any more. Returns whether its volume has no claim left.
     pub fn leave(&self) -> bool {
         self.volume.alive.fetch_sub(self.length, Ordering::Relaxed);
         self.volume.unclaim(1)
     }
 
-    /// As far as is known of the volume's length.
+    /// Whether the piece lies within the volume, as far as its length is known.
     pub fn is_within(&self) -> bool {
         u64::from(self.offset) + u64::from(self.length) <= u64::from(self.volume.length())
     }

@@ -1,4 +1,5 @@
-//! All volumes: the one that is appended to, the descriptors of those that are read, and what the disk holds for them.
+//! All volumes: the one to which blobs are appended, the descriptors of those that are read, and the disk space that they
+//! take.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
@@ -18,19 +19,19 @@ use super::volume::{Piece, Volume};
 
 use crate::files::regular;
 
-/// More than that the kernel does not take at once.
+/// The kernel accepts no more parts in one call.
 const MOST_SLICES: usize = 1024;
 
-/// A folder that was left alone for so long shows in its time what is done to it next.
+/// If a folder was left alone for this long, the next change in it changes its time.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// Descriptors that are kept open for the next reader.
+/// How many descriptors stay open for the next reader.
 const OPEN: usize = 128;
 
 pub struct Volumes {
     folder: OwnedFd,
     state: Mutex<State>,
-    /// What the disk holds for all of them, in bytes.
+    /// The disk space of all volumes, in bytes.
     held: AtomicU64,
     /// Those with an open descriptor, the oldest first.
     opened: Mutex<VecDeque<Weak<Volume>>>,
@@ -41,14 +42,15 @@ struct State {
     all: HashMap<Number, Arc<Volume>>,
 }
 
-/// The one that is appended to.
+/// The one to which blobs are appended.
 #[derive(Clone)]
 struct Tail {
     volume: Arc<Volume>,
     file: Arc<File>,
 }
 
-/// How much goes into a volume, and what: less where little is to be stored, so that evicting frees some of it.
+/// The size of a volume, and of the largest piece in it. Both are smaller in a small cache, so that evicting frees some of
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub volume: u32,
@@ -64,7 +66,7 @@ impl Limits {
 }
 
 impl Volumes {
-    /// With those that the index knows.
+    /// With those that the index names.
     pub fn open(folder: &Path, known: HashMap<Number, Arc<Volume>>) -> io::Result<Volumes> {
         fs::create_dir_all(folder)?;
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -78,7 +80,7 @@ impl Volumes {
             opened: Mutex::default(),
         };
         for volume in known.values() {
-            // A piece in one that is gone or cut is found to be damaged when it is read.
+            // A piece in a volume that is gone or cut is found to be damaged when it is read.
             volumes.set_length(volume, volumes.measure(volume.number).unwrap_or(0));
         }
         volumes.state().all = known;
@@ -89,7 +91,7 @@ impl Volumes {
         &self.folder
     }
 
-    /// Whether files came or went can be told from two of these.
+    /// A state of the folder. If it differs from an earlier one, files may have come or gone.
     pub fn look(&self) -> io::Result<Look> {
         let status = rustix::fs::fstat(&self.folder)?;
         Ok(Look {
@@ -98,7 +100,8 @@ impl Volumes {
         })
     }
 
-    /// Those that are not in the folder any more, though nobody of us has removed them; nothing is appended to them from now on.
+    /// The volumes that are gone from the folder although this process has not removed them. Nothing is appended to them
+    /// from now on.
     pub fn vanished(&self) -> Vec<Arc<Volume>> {
         let mut state = self.state();
         let is_gone = |volume: &Volume| {
@@ -131,12 +134,12 @@ impl Volumes {
             .fetch_add(volume.held().wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// What the disk holds for all of them, in bytes.
+    /// The disk space of all volumes, in bytes.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Appends all of these, side by side. Whoever gets the pieces has a claim for each.
+    /// Appends all of these, one after the other. The caller has a claim for each piece.
     pub fn append(&self, pieces: &[&[u8]], limits: Limits, numbers: &Numbers) -> io::Result<Vec<Piece>> {
         let length = pieces.iter().map(|piece| piece.len()).sum::<usize>();
         let length = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -155,7 +158,7 @@ impl Volumes {
         Ok(pieces.iter().map(place).collect())
     }
 
-    /// Room at the end of the last one, or in a new one.
+    /// Room at the end of the last volume, or in a new one.
     fn reserve(&self, length: u32, count: u32, limits: Limits, numbers: &Numbers) -> io::Result<(Tail, u32)> {
         let mut state = self.state();
         let fits = |tail: &&Tail| {
@@ -185,11 +188,12 @@ impl Volumes {
         Ok(Tail { volume, file })
     }
 
-    /// What could not be written. Where nobody has come after it, its room is used again; else it is a hole.
+    /// Gives back room whose blob could not be written. If nothing was reserved after it, it is used again; otherwise it is
+    /// a hole.
     fn give_back(&self, tail: &Tail, offset: u32, length: u32, count: u32) {
         let (volume, state) = (&tail.volume, self.state());
         if volume.length() == offset + length {
-            // On a full disk, half of it has the room that the index needs.
+            // On a full disk, half a blob takes the room that the index needs.
             let _ = tail.file.set_len(u64::from(offset));
             self.set_length(volume, offset);
         }
@@ -199,14 +203,14 @@ impl Volumes {
         }
     }
 
-    /// A piece that the table never knew, or what emptied a volume: a claim less.
+    /// Gives up a claim: of a piece that the table never knew, or of the thread that emptied a volume.
     pub fn unclaim(&self, volume: &Arc<Volume>) {
         if volume.unclaim(1) {
             self.remove(volume);
         }
     }
 
-    /// Unless somebody has a claim to it again.
+    /// Removes it, unless there is a claim to it again.
     pub fn remove(&self, volume: &Arc<Volume>) {
         let mut state = self.state();
         if volume.is_claimed() || state.all.remove(&volume.number).is_none() {
@@ -240,7 +244,7 @@ impl Volumes {
         Ok(file)
     }
 
-    /// And closes the one that was opened first, if they are too many.
+    /// Keeps a descriptor open, and closes the oldest one if there are too many.
     fn keep_open(&self, volume: &Arc<Volume>) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened.push_back(Arc::downgrade(volume));
@@ -254,14 +258,14 @@ impl Volumes {
         }
     }
 
-    /// All of them, and whether it is the one that is appended to.
+    /// All volumes, and for each whether blobs are appended to it.
     pub fn all(&self) -> Vec<(Arc<Volume>, bool)> {
         let state = self.state();
         let all = state.all.values();
         all.map(|volume| (volume.clone(), state.is_tail(volume))).collect()
     }
 
-    /// A claim to one that is to be emptied, if it is there; nobody appends to it from now on.
+    /// Takes a claim to a volume that will be emptied, if it is there. Nothing is appended to it from now on.
     pub fn seal(&self, volume: &Arc<Volume>) -> bool {
         let mut state = self.state();
         let is_there = state.all.contains_key(&volume.number);
@@ -274,13 +278,13 @@ impl Volumes {
         is_there
     }
 
-    /// Removes what dead processes left.
+    /// Removes the files of dead processes.
     pub fn sweep(&self, numbers: &Numbers) {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let folder = openat(&self.folder, ".", flags, Mode::empty()).map_err(io::Error::from);
         let left = folder.and_then(numbers_in).unwrap_or_default();
         for number in left {
-            // One of another process is either known from the beginning or not at all.
+            // A volume of another process is either known from the beginning or not at all.
             if !numbers.has_drawn(number) && !self.state().all.contains_key(&number) {
                 self.unlink(number);
             }
@@ -288,7 +292,7 @@ impl Volumes {
     }
 }
 
-/// When the folder was changed last, and when that was looked at.
+/// When the folder was changed last, and when this was read.
 #[derive(Debug, Clone, Copy)]
 pub struct Look {
     changed: (i64, i64),
@@ -296,7 +300,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Nothing came or went between the two. What happens in the tick of the first look need not show.
+    /// Whether nothing came or went between the two states. A change in the tick of the first one may not show.
     pub fn is_as(&self, later: &Look) -> bool {
         let changed = SystemTime::UNIX_EPOCH + Duration::new(self.changed.0.max(0) as u64, 0);
         let was_quiet = self.at.duration_since(changed).is_ok_and(|age| age > QUIET);
@@ -310,11 +314,11 @@ impl State {
     }
 }
 
-/// One after the other, from this offset on.
+/// Writes one part after the other, from this offset on.
 fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<()> {
     let slices: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
     let written = match slices.len() {
-        // Copied, many little ones are quicker than each on its own.
+        // Copying many small parts together is quicker than writing each on its own.
         2..=MOST_SLICES => rustix::io::pwritev(file, &slices, offset)?,
         _ => 0,
     };

@@ -1,11 +1,11 @@
 //! From the accesses of a command to the things on which its result depends.
 //!
-//! The accesses are told one by one, in order (`deeds`). What the command made itself is no input, and what it made and
+//! The accesses are told one by one, in order (`accesses`). What the command made itself is no input, and what it made and
 //! removed is no output. At the end, the remaining claims are compared with the world, and become facts (`outcome`). If the
 //! two differ, or if something cannot be known, there is an obstacle with a name. The room knows neither how accesses are
 //! recorded nor how facts are stored.
 
-mod deeds;
+mod accesses;
 pub mod obstacle;
 pub mod outcome;
 mod places;

@@ -63,11 +63,11 @@ impl Stall {
         };
         let stack = context.block().limits[context::STACK];
         let env = Strings::from_iter([b"A=b"]);
-        // As in the engine: whoever runs us may have left files open, and signals ignored.
+        // As in the engine: the parent process may have left files open, and signals ignored.
         // SAFETY: files only learn that they are not passed on.
         unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
         for signal in (1..=64).filter(|signal| ![libc::SIGSEGV, libc::SIGBUS].contains(signal)) {
-            // SAFETY: nobody has set a handler for others than those two, which Rust does.
+            // SAFETY: only those two have handlers, which Rust has set.
             unsafe { crate::process::spawn::set_disposition(signal, libc::SIG_DFL) };
         }
         let parked = Parked::start(&parking, &mut Spawner::new().unwrap(), &program, &env, stack).unwrap();

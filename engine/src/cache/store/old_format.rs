@@ -1,4 +1,5 @@
-//! What an older format has left beside this one: nobody reads it again, and it would take its room for ever.
+//! Removes the store of an older format beside this one: no engine would read it again, and it would take disk space for
+//! ever.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -10,8 +11,8 @@ use crate::files::regular;
 
 const FORMER: &str = "store-1";
 
-/// Removes it, unless an older engine has it open. The lock goes last, so that none opens it meanwhile.
-pub fn remove_former(cache: &Path, stop: impl Fn() -> bool) -> io::Result<()> {
+/// Removes it, unless an older engine has it open. The lock is removed last, so that no engine opens it meanwhile.
+pub fn remove_old_format(cache: &Path, stop: impl Fn() -> bool) -> io::Result<()> {
     let folder = cache.join(FORMER);
     let lock = folder.join("lock");
     let file = regular::open_with(OpenOptions::new().write(true), &lock)?;
