@@ -1,7 +1,7 @@
 //! A store that does not answer, such as one on a file system of a server that is gone: commands that wait for it run without it.
 //!
 //! The threads that look into the store hang in the system then, and nothing is heard of any of them. What they find later comes to
-//! nothing: see `cache::claim`.
+//! nothing: see `cache::claim`. A thread that reads a large library for the first time is not silent: it tells of each piece.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,7 @@ use super::Server;
 use crate::cache::answer::{Answer, Uncached};
 use crate::cache::keep::Unkept;
 use crate::cache::lookup::claim::Claim;
+use crate::facts::progress;
 
 /// Nothing was heard for so long, while somebody looks into the store.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -31,8 +32,8 @@ const WORDS: &str = "the store does not answer";
 pub(super) struct Silence {
     waiting: HashMap<CommandKey, Waiting>,
     heard: u64,
-    /// What was heard when the alarm was set.
-    heard_before: u64,
+    /// What was heard, and how far files had been looked at, when the alarm was set.
+    before: (u64, u64),
     is_watched: bool,
     is_silent: bool,
 }
@@ -43,6 +44,11 @@ struct Waiting {
 }
 
 impl Silence {
+    /// All that shows that somebody goes on.
+    fn signs(&self) -> (u64, u64) {
+        (self.heard, progress::pieces())
+    }
+
     fn holds_one_up(&self) -> bool {
         let mut waiting = self.waiting.values();
         waiting.any(|one| one.claim.is_at_work() && one.since.elapsed() >= PATIENCE_FOR_ONE)
@@ -57,7 +63,7 @@ impl Server {
         silence.waiting.insert(key, Waiting { claim, since });
         if !silence.is_watched {
             silence.is_watched = true;
-            silence.heard_before = silence.heard;
+            silence.before = silence.signs();
             let patience = if silence.is_silent { HASTE } else { PATIENCE };
             self.timers.set(since + patience, Alarm::Store);
         }
@@ -84,7 +90,7 @@ impl Server {
         if silence.waiting.is_empty() {
             return;
         }
-        let is_heard = silence.heard != silence.heard_before;
+        let is_heard = silence.signs() != silence.before;
         let hangs = self.is_away.load(Ordering::Relaxed) || !self.cache_threads.has_idle() || silence.holds_one_up();
         if !is_heard && hangs {
             self.give_up_store();
@@ -92,7 +98,7 @@ impl Server {
         let silence = &mut self.silence;
         if !silence.waiting.is_empty() {
             silence.is_watched = true;
-            silence.heard_before = silence.heard;
+            silence.before = silence.signs();
             let patience = if silence.is_silent { HASTE } else { PATIENCE };
             self.timers.set(Instant::now() + patience, Alarm::Store);
         }
