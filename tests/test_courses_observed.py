@@ -37,9 +37,11 @@ class Watch(Lab):
 
 	@staticmethod
 	def find_in_runtime(ending: str) -> List[pathlib.Path]:
-		"""The files of all engines. Folders in which programs are parked come and go meanwhile, which os.walk takes as it is."""
+		"""The files of all engines; os.walk leaves out folders that vanish meanwhile."""
 		walk = os.walk(os.environ["WAFD_RUNTIME_DIR"])
-		return sorted(pathlib.Path(folder, name) for folder, _, names in walk for name in names if name.endswith(ending))
+		return sorted(
+			pathlib.Path(folder, name) for folder, _, names in walk for name in names if name.endswith(ending)
+		)
 
 	def read_logs(self) -> str:
 		return "".join(path.read_text() for path in self.find_in_runtime(".log"))
