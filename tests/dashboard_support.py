@@ -15,7 +15,7 @@ import pytest
 from waflib_extras.client import engine as client
 from waflib_extras.client import protocol
 
-PATIENCE = 30  # seconds
+PATIENCE = 60  # seconds
 
 
 def wait_until(what: str, holds: Callable[[], Any]) -> Any:

@@ -14,7 +14,7 @@ from conftest import ROOT, Completed, list_processes
 from waflib_extras.launcher import caller, residents
 
 SCRIPT = "from waflib_extras.launcher import main\nmain()\n"
-DEADLINE = 30.0
+DEADLINE = 60.0
 TRIES = 40  # the first ones follow too close on what was built
 
 

@@ -47,7 +47,7 @@ def reader(tmp_path: pathlib.Path, runtime: pathlib.Path, engine: str) -> Iterat
 	for name in ("wafd", "wafcc"):
 		(programs / name).symlink_to(os.path.join(os.path.dirname(os.path.realpath(engine)), name))
 	(programs / "python3").symlink_to(sys.executable)
-	known = ("LANG", "TMPDIR")
+	known = ("LANG", "TMPDIR", "WAFD_PATIENCE")
 	yield {
 		**{x: os.environ[x] for x in known if x in os.environ},
 		"HOME": str(home),

@@ -35,14 +35,21 @@ class Watch(Lab):
 		self.write("wrapped/as", f'#!/bin/sh\nexec {shutil.which("as")} "$@"\n').chmod(0o755)
 		(self.folder / "link").symlink_to("with/in")
 
+	@staticmethod
+	def find_in_runtime(ending: str) -> List[pathlib.Path]:
+		"""The files of all engines; os.walk leaves out folders that vanish meanwhile."""
+		walk = os.walk(os.environ["WAFD_RUNTIME_DIR"])
+		return sorted(
+			pathlib.Path(folder, name) for folder, _, names in walk for name in names if name.endswith(ending)
+		)
+
 	def read_logs(self) -> str:
-		logs = pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).rglob("*.log")
-		return "".join(path.read_text() for path in sorted(logs))
+		return "".join(path.read_text() for path in self.find_in_runtime(".log"))
 
 	def read_parking(self) -> Dict:
 		"""What the engine that keeps our store says of parking; nothing before there is one."""
 		status: Dict = {}
-		for path in pathlib.Path(os.environ["WAFD_RUNTIME_DIR"]).rglob("*.sock"):
+		for path in self.find_in_runtime(".sock"):
 			environ = dict(os.environ, WAFD_RUNTIME_DIR=str(path.parent))
 			said = subprocess.run(
 				[self.engine, "status", "--json"], env=environ, stdout=subprocess.PIPE, check=False, timeout=PATIENCE

@@ -17,8 +17,12 @@ impl Digest {
 
     /// The digest of all that is left to read in a file.
     pub fn of_file(file: &File) -> io::Result<Digest> {
+        Digest::of_reader(file)
+    }
+
+    pub fn of_reader(reader: impl io::Read) -> io::Result<Digest> {
         let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(file)?;
+        hasher.update_reader(reader)?;
         Ok(Digest(*hasher.finalize().as_bytes()))
     }
 }

@@ -151,10 +151,13 @@ impl<'a> Elf<'a> {
 mod machine {
     use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
+    use super::super::progress;
     use super::Findings;
 
     /// If the clock is read this shortly before a pause, it decides how long to spin. libc's locks do so.
     const SPIN: u32 = 16;
+    /// So many bytes of code are one piece of progress.
+    const PIECE: usize = 1 << 16;
 
     pub fn sweep(code: &[u8], findings: &mut Findings) {
         let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
@@ -163,7 +166,13 @@ mod machine {
         let mut number = None;
         // The number of instructions since the clock was read, as long as a pause may follow.
         let mut since = None;
+        // The code of a large library takes seconds on a busy machine.
+        let mut piece = PIECE;
         while decoder.can_decode() {
+            if decoder.position() >= piece {
+                piece += PIECE;
+                progress::advance();
+            }
             since = since.map(|since| since + 1);
             if since.is_some_and(|since| since > SPIN) {
                 findings.clock = true;

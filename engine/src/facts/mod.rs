@@ -13,6 +13,7 @@ pub mod instructions;
 pub mod listing;
 pub mod path;
 pub mod processor;
+pub mod progress;
 pub mod recent;
 pub mod status;
 pub mod world;

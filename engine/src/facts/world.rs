@@ -22,6 +22,7 @@ use super::file_view::{status_of_name, FileView, FolderNames};
 use super::instructions::{self, Findings};
 use super::listing::Listing;
 use super::path::{split, Path, Place};
+use super::progress::Advancing;
 use super::recent::Recent;
 use super::status::{Stamp, Status};
 use crate::bytes::digest::Digest;
@@ -136,7 +137,7 @@ impl World {
             if !before.kind().is_plain() {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            let digest = Digest::of_file(&file)?;
+            let digest = Digest::of_reader(Advancing(&file))?;
             let after = Status::from(fs::fstat(&file)?);
             if before == after {
                 if before.is_older(start) && is_trusted(&file) {
@@ -195,10 +196,10 @@ impl World {
     /// Opens a plain file, if it still has this status. Also says whether a later change would show.
     fn read_whole(&self, path: &[u8], status: &Status) -> io::Result<(Option<Vec<u8>>, bool)> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
+        let file = std::fs::File::from(fs::open(path, flags, Mode::empty())?);
         let start = Stamp::now();
         let mut bytes = Vec::with_capacity(status.size as usize + 1);
-        io::Read::read_to_end(&mut file, &mut bytes)?;
+        io::Read::read_to_end(&mut Advancing(&file), &mut bytes)?;
         let is_same = Status::from(fs::fstat(&file)?) == *status;
         let is_lasting = is_same && status.is_older(start) && is_trusted(&file);
         Ok((is_same.then_some(bytes), is_lasting))

@@ -1,7 +1,7 @@
 //! A store that does not answer, such as one on a file system of a server that is gone: commands that wait for it run without it.
 //!
 //! The threads that look into the store hang in the system then, and nothing is heard of any of them. What they find later comes to
-//! nothing: see `cache::claim`.
+//! nothing: see `cache::claim`. A thread that reads a large library for the first time is not silent: it tells of each piece.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use super::Server;
 use crate::cache::answer::Uncached;
 use crate::cache::keep::Unkept;
 use crate::cache::lookup::claim::Claim;
+use crate::facts::progress;
 
 /// Nothing was heard for so long, while somebody looks into the store.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -28,8 +29,8 @@ const WORDS: &str = "the store does not answer";
 #[derive(Default)]
 pub(super) struct Silence {
     heard: u64,
-    /// What was heard when the alarm was set.
-    heard_before: u64,
+    /// What was heard, and how far files had been looked at, when the alarm was set.
+    before: (u64, u64),
     is_watched: bool,
     is_silent: bool,
 }
@@ -39,6 +40,13 @@ pub struct StoreWait {
     /// Shared with the thread that looks into the store.
     pub claim: Claim,
     since: Instant,
+}
+
+impl Silence {
+    /// All that shows that somebody goes on.
+    fn signs(&self) -> (u64, u64) {
+        (self.heard, progress::pieces())
+    }
 }
 
 impl StoreWait {
@@ -61,7 +69,7 @@ impl Server {
     fn watch_store(&mut self, now: Instant) {
         let silence = &mut self.silence;
         silence.is_watched = true;
-        silence.heard_before = silence.heard;
+        silence.before = silence.signs();
         let patience = if silence.is_silent { HASTE } else { PATIENCE };
         self.timers.set(now + patience, Alarm::Store);
     }
@@ -77,7 +85,7 @@ impl Server {
         if self.commands.waiting_for_store().next().is_none() {
             return;
         }
-        let is_heard = self.silence.heard != self.silence.heard_before;
+        let is_heard = self.silence.signs() != self.silence.before;
         let holds_one_up = || self.commands.waiting_for_store().any(|(_, wait)| wait.is_long());
         let hangs = self.is_away.load(Ordering::Relaxed) || !self.cache_threads.has_idle() || holds_one_up();
         if !is_heard && hangs {

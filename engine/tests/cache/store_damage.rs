@@ -175,7 +175,13 @@ const KEPT: usize = 60;
 
 fn start_writer(folder: &Path, first: usize) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "a_writer", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.args([
+        "--exact",
+        "store_damage::a_writer",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     command.env(WRITER, format!("{first} {}", folder.display()));
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
