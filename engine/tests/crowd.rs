@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use space::order::{shell, Order};
 use space::peer::Peer;
 use space::{process, wait_until, TestSpace};
-use wafengine::wire::{Caching, Known, Reply, Request};
+use wafengine::wire::{Caching, Known, Reply, Request, Told};
 
 /// More than the arena had trace regions before it was made for all slots.
 const MANY: u32 = 300;
@@ -47,15 +47,15 @@ fn sleepers(space: &TestSpace) -> Vec<i32> {
 }
 
 /// Submits all commands; `meanwhile` is called when they are. What the cache told of each.
-fn run_all(space: &TestSpace, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<(Known, String)> {
+fn run_all(space: &TestSpace, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<Told> {
     let ids: Vec<u32> = (0..MANY).map(|number| peer.submit(&numbered(space, number))).collect();
     meanwhile();
     let mut told = HashMap::new();
     let mut left = ids.len();
     while left > 0 {
         match peer.receive().expect("the connection lasts") {
-            Reply::Told { id, known, words } => {
-                told.insert(id, (known, String::from_utf8(words).unwrap()));
+            Reply::Told { id, told: said } => {
+                told.insert(id, said);
             }
             Reply::Outcome(outcome) => {
                 assert_eq!(outcome.code, 0, "{outcome:?}");
@@ -81,13 +81,14 @@ fn what_hundreds_of_commands_at_once_make_is_stored() {
             process::kill(pid, libc::SIGTERM);
         }
     });
-    let unstored: Vec<_> = told.iter().filter(|(_, words)| words.contains("not stored")).collect();
+    let is_stored = |told: &&Told| matches!(told, Told::Miss { unstored: None, .. });
+    let unstored: Vec<_> = told.iter().filter(|told| !is_stored(told)).collect();
     assert!(unstored.is_empty(), "{} of {MANY}: {:?}", unstored.len(), unstored[0]);
     fs::remove_dir_all(space.path("work")).unwrap();
     fs::create_dir(space.path("work")).unwrap();
     // Hits start nothing: a command that slept would not end in time.
     let told = run_all(&space, &mut peer, || {});
-    assert!(told.iter().all(|(known, _)| *known == Known::Hit), "{told:?}");
+    assert!(told.iter().all(|told| told.known() == Known::Hit), "{told:?}");
     for number in 0..MANY {
         let out = fs::read_to_string(space.path(format!("work/{number}.out"))).unwrap();
         assert_eq!(out, format!("{number}\n"));

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 use space::order::shell;
 use space::{run, wait_until, Said, TestSpace};
-use wafengine::wire::{Caching, Reply, Request, Verdict};
+use wafengine::wire::{Caching, Reply, Request, Told, UnstoredReason, Verdict};
 
 /// A folder with a store, whose name a test may choose.
 struct Project {
@@ -151,15 +151,18 @@ fn what_is_ended_is_counted() {
     let mut order = shell("sleep 100").timeout(Duration::from_millis(200));
     (order.0.cached, order.0.by_facts) = (true, true);
     peer.submit(&order);
-    let mut told = String::new();
+    let mut unstored = None;
     loop {
         match peer.receive().unwrap() {
-            Reply::Told { words, .. } => told = String::from_utf8(words).unwrap(),
+            Reply::Told {
+                told: Told::Miss { unstored: why, .. },
+                ..
+            } => unstored = why,
             Reply::Outcome(outcome) => break assert_eq!(outcome.verdict, Verdict::TimedOut),
             _ => {}
         }
     }
-    assert!(told.ends_with("not stored: it took too long, and was ended"), "{told}");
+    assert_eq!(unstored, Some(UnstoredReason::TookTooLong.into()));
     wait_until("it is counted", || {
         let mut watcher = project.space.greeter();
         watcher.report()["cache"]["statistics"]["not_stored"]["took too long"] == 1

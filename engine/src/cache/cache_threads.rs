@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use rustix::event::{eventfd, EventfdFlags};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
-use super::keep::{Ended, Unkept, Unstored};
+use super::keep::{Ended, Unstored};
 use super::lookup::claim::Claim;
 use super::lookup::inputs::Inputs;
 use super::Cache;
 use crate::facts::file_view::FileView;
 use crate::observe::trace::TraceRegion;
 use crate::process::prompt::make_prompt;
+use crate::wire::{UncachedReason, Unkept, UnstoredReason};
 
 /// More only wait for each other.
 const MOST: usize = 8;
@@ -353,7 +354,7 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
         }
         (Job::Ask(question), Err(words)) => {
             let answer = Answer::Uncached(Uncached {
-                name: "no store",
+                why: UncachedReason::NoStore,
                 words,
                 is_unknown: false,
             });
@@ -400,9 +401,8 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
                 Err(unkept) => reports.send(Done::Kept { who, kept: Err(unkept) }),
             }
         }
-        (Job::Keep { who, .. }, Err(why)) => {
-            let (name, words) = ("the store failed", why);
-            let kept = Err(Unkept { name, words });
+        (Job::Keep { who, .. }, Err(words)) => {
+            let kept = Err(Unkept::new(UnstoredReason::StoreFailed, words));
             reports.send(Done::Kept { who, kept });
         }
         (Job::Leave(left), cache) => {

@@ -21,7 +21,7 @@ use super::starters::{Log, What};
 use super::Server;
 use crate::cache::answer::{Answer, Hit, Question, Wishes};
 use crate::cache::cache_threads::{Done, Job, Jobs};
-use crate::cache::keep::{Ended, Unkept};
+use crate::cache::keep::Ended;
 use crate::cache::lookup::claim::Claim;
 use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::cache::store::{Compression, Settings as StoreSettings, Store};
@@ -40,7 +40,7 @@ use crate::report::question::{Answer as Report, Question as Wanted};
 use crate::settings::place;
 use crate::settings::{self, Key, Settings};
 use crate::tier;
-use crate::wire::{Caching, Known, Outcome, Reply, Stdio, Step, Strings, Verdict, Why};
+use crate::wire::{Caching, Outcome, Reply, Stdio, Step, Strings, Told, Unkept, UnstoredReason, Verdict, Why};
 use crate::witness;
 
 /// Opens the store that our runtime folder is known for; else the one that is asked for, or that our own environment names. From then on
@@ -188,14 +188,9 @@ impl Server {
     pub(super) fn take_answer(&mut self, key: CommandKey, answer: Answer) {
         let case = match answer {
             Answer::Hit(hit) => return self.serve(key, hit),
-            Answer::Miss(ticket) => Case::new(
-                Known::Miss,
-                ticket.why.clone(),
-                Some(*ticket),
-                self.cache_threads.jobs(),
-            ),
+            Answer::Miss(ticket) => Case::new(ticket.told(), Some(*ticket), self.cache_threads.jobs()),
             Answer::Uncached(reason) if reason.is_unknown && self.is_for_known(key) => return self.hand_back(key),
-            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None, self.cache_threads.jobs()),
+            Answer::Uncached(reason) => Case::new(reason.told(), None, self.cache_threads.jobs()),
         };
         if let Err((why, reason)) = self.equip(key) {
             return self.give_back(key, why, &reason);
@@ -300,7 +295,8 @@ impl Server {
             queued: order.arrived.elapsed().as_micros() as u64,
             ..Outcome::default()
         };
-        self.say(&order, Known::Hit, hit.processor.to_string());
+        let processor = hit.processor;
+        self.say(&order, Told::Hit { processor });
         if let Some(session) = self.sessions.get_mut(&order.session) {
             session.counts.hits += 1;
         }
@@ -312,12 +308,12 @@ impl Server {
     pub(super) fn close_case(&mut self, key: CommandKey, order: Arc<Order>, mut case: Box<Case>, outcome: Outcome) {
         match outcome.verdict {
             Verdict::Ran => {}
-            Verdict::TimedOut => case.give_up("took too long", "it took too long, and was ended"),
-            _ => case.give_up("did not run to its end", "it was ended, or did not start"),
+            Verdict::TimedOut => case.give_up(UnstoredReason::TookTooLong),
+            _ => case.give_up(UnstoredReason::Interrupted),
         }
         let (ticket, trace_region) = (case.ticket.take(), case.trace_region.take());
         let (Some(ticket), Some(trace_region)) = (ticket, trace_region) else {
-            self.say(&order, case.known, std::mem::take(&mut case.words));
+            self.say(&order, case.told.clone());
             return self.conclude(key, &order, &outcome);
         };
         let [stdout, stderr] = std::mem::take(&mut case.prints);
@@ -358,16 +354,15 @@ impl Server {
         let State::Keeping(outcome) = command.state else {
             return;
         };
-        let why = command
-            .case
-            .map(|mut case| std::mem::take(&mut case.words))
-            .unwrap_or_default();
-        let (words, inputs) = match kept {
-            Ok(inputs) => (why, inputs),
-            Err(unkept) => (format!("{why}; not stored: {}", unkept.words), None),
-        };
-        debug!("command {key}: {words}");
-        self.say(&command.order, Known::Miss, words);
+        let mut told = command.case.map(|case| case.told.clone());
+        let inputs = kept.unwrap_or_else(|unkept| {
+            told.iter_mut().for_each(|told| told.leave_unstored(unkept.clone()));
+            None
+        });
+        if let Some(told) = told {
+            debug!("command {key}: {}", told.show());
+            self.say(&command.order, told);
+        }
         self.tell_inputs(&command.order, inputs);
         self.tell(&command.order, &outcome);
     }
@@ -389,13 +384,10 @@ impl Server {
         });
     }
 
-    fn say(&mut self, order: &Order, known: Known, words: String) {
+    fn say(&mut self, order: &Order, told: Told) {
         if let Some(connection) = self.connections.get_mut(&order.connection) {
-            connection.reply(&Reply::Told {
-                id: order.execute.id,
-                known,
-                words: words.into_bytes(),
-            });
+            let id = order.execute.id;
+            connection.reply(&Reply::Told { id, told });
         }
     }
 }
@@ -425,18 +417,15 @@ fn circumstances(context: &Context) -> Vec<(&'static str, String)> {
 pub(super) fn observe(case: &mut Case, order: &Order, parking: &Parking) -> Option<Log> {
     case.ticket.as_ref()?;
     if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
-        case.give_up("prints elsewhere", "what it prints goes elsewhere");
+        case.give_up(UnstoredReason::PrintsElsewhere);
         return None;
     }
     let (Some(arena), Some(library)) = (parking.arena(), parking.library()) else {
-        case.give_up("cannot be observed", "it cannot be observed");
+        case.give_up(UnstoredReason::CannotBeObserved);
         return None;
     };
     let Some(mut trace_region) = arena.reserve() else {
-        case.give_up(
-            "too many commands at once",
-            "too many commands run at once for this one to be observed",
-        );
+        case.give_up(UnstoredReason::TooManyAtOnce);
         return None;
     };
     let (program, log) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));

@@ -14,8 +14,8 @@ use super::slots::CommandKey;
 use super::timers::Alarm;
 use super::Server;
 use crate::cache::answer::{Answer, Uncached};
-use crate::cache::keep::Unkept;
 use crate::cache::lookup::claim::Claim;
+use crate::wire::{UncachedReason, UnstoredReason};
 
 /// Nothing was heard for so long, while somebody looks into the store.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -23,8 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_FOR_ONE: Duration = Duration::from_secs(20);
 /// Once it is known to be silent, nobody waits for longer.
 const HASTE: Duration = Duration::from_millis(20);
-const NAME: &str = "silent store";
-const WORDS: &str = "the store does not answer";
 
 /// What is waited for.
 #[derive(Default)]
@@ -100,7 +98,8 @@ impl Server {
 
     fn give_up_store(&mut self) {
         if !std::mem::replace(&mut self.silence.is_silent, true) {
-            warn!("{WORDS}: commands run without it until it does");
+            let silent = UncachedReason::SilentStore.sentence();
+            warn!("{silent}: commands run without it until it does");
         }
         let waiting = self.silence.waiting.iter();
         let given_up = waiting.filter(|(_, waiting)| waiting.claim.give_up());
@@ -111,18 +110,12 @@ impl Server {
                 Some(State::Asking(_)) => self.take_answer(
                     key,
                     Answer::Uncached(Uncached {
-                        name: NAME,
-                        words: WORDS.to_owned(),
+                        why: UncachedReason::SilentStore,
+                        words: UncachedReason::SilentStore.sentence().to_owned(),
                         is_unknown: false,
                     }),
                 ),
-                Some(State::Keeping(_)) => self.on_kept(
-                    key,
-                    Err(Unkept {
-                        name: NAME,
-                        words: WORDS.to_owned(),
-                    }),
-                ),
+                Some(State::Keeping(_)) => self.on_kept(key, Err(UnstoredReason::SilentStore.into())),
                 _ => {}
             }
         }

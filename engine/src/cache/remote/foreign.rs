@@ -45,6 +45,8 @@ pub enum Refusal {
     Unreal,
     Controls,
     Link,
+    /// Whatever there is: the command declares no outputs.
+    NothingDeclared,
 }
 
 impl Refusal {
@@ -63,12 +65,10 @@ impl Refusal {
             Refusal::Unreal => "it depends on files of the kernel",
             Refusal::Controls => "it would control the terminal",
             Refusal::Link => "somebody else's link is on the way to an output",
+            Refusal::NothingDeclared => "the command's outputs are not declared",
         }
     }
 }
-
-/// Why nothing is taken for a command, whatever there is.
-pub const UNDECLARED: &str = "the command's outputs are not declared";
 
 /// An entry as the own store has it.
 pub struct Stored {
