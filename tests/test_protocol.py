@@ -72,7 +72,7 @@ VALUES = {
 	"told": protocol.Told,
 	"inputs": protocol.Inputs,
 }
-TEXTS = {"engine", "reason", "words"}  # what people read is text here
+TEXTS = {"engine", "reason", "words", "unstored_words"}  # what people read is text here
 BYTES = {"data", "json", "result"}
 
 

@@ -1,5 +1,6 @@
 """The wrapper in front of real compilers, started by real build systems, and what its document says of it."""
 
+import json
 import os
 import pathlib
 import re
@@ -136,6 +137,28 @@ def test_the_document_names_every_setting_and_option(desk: Desk) -> None:
 	assert options >= {"--explain", "--show-stats", "--max-size"}
 	for option in options:
 		assert f"`{option}" in document or f" {option}" in document, option
+
+
+def test_settings_are_told_to_programs(desk: Desk) -> None:
+	"""--show-config --json has what --show-config has, and a mistake is told and is an error in both."""
+	variables = {"WAFCC_READONLY": "1", "WAFCC_NAMESPACE": "a = (b) c", "WAFCC_MAXSIZE": "much"}
+	text = desk.run([desk.wafcc, "--show-config"], status=1, **variables)
+	told = desk.run([desk.wafcc, "--show-config", "--json"], status=1, **variables)
+	assert told.stderr == text.stderr
+	found = json.loads(told.stdout)
+	assert len(found["mistakes"]) == 1 and found["mistakes"][0] in told.stderr
+	settings = found["settings"]
+	assert settings["read_only"] == {"value": True, "origin": "environment: WAFCC_READONLY"}
+	assert settings["namespace"] == {"value": "a = (b) c", "origin": "environment: WAFCC_NAMESPACE"}
+	assert settings["disable"] == {"value": False, "origin": "default"}
+	lines = [
+		f"({one['origin']}) {name} = {one['value']}"
+		for name, one in settings.items()
+		if one["value"] not in (True, False)
+	]
+	lines += [f"(place) {name} = {found['places'][name]}" for name in ("store", "runtime_dir", "config_path")]
+	assert lines and not set(lines) - set(text.stdout.splitlines())
+	assert found["places"]["store_bytes"] is None
 
 
 def test_every_variable_of_the_document_works(desk: Desk) -> None:

@@ -45,6 +45,11 @@ UNCACHED = 0
 HIT = 1
 MISS = 2
 
+# the last numbers of told.why, of a command that is not cached and of a miss, and of told.unstored
+LAST_UNCACHED = 26
+LAST_MISS = 4
+LAST_UNSTORED = 32
+
 # execute.stdin, execute.stdout, execute.stderr
 NULL = 0
 PIPE = 1
@@ -148,9 +153,23 @@ class Listening(NamedTuple):
 
 
 class Told(NamedTuple):
+	"""What the cache did for a command."""
+
 	id: int
 	known: int
-	words: str
+	why: int = 0
+	"""The number of the reason, of all but hits."""
+	words: str = ""
+	"""The same for people."""
+	unstored: int = 0
+	"""Of a miss, the number of the reason why nothing was stored; zero if it was stored."""
+	unstored_words: str = ""
+	processor: int = 0
+	"""Of a hit, the processor time that the command took when it ran, in microseconds."""
+
+	def show(self) -> str:
+		"""Both reasons for people; nothing of a hit."""
+		return "%s; not stored: %s" % (self.words, self.unstored_words) if self.unstored else self.words
 
 
 class Inputs(NamedTuple):
@@ -319,6 +338,10 @@ def encode_caching(
 
 _WELCOME = struct.Struct("<HII")
 _OUTPUT = struct.Struct("<IB")
+_TOLD = struct.Struct("<IB")
+_REASON = struct.Struct("<BI")
+_U8 = struct.Struct("<B")
+_U64 = struct.Struct("<Q")
 _INPUTS = struct.Struct("<IIII")
 RESULT_SIZE = 32
 _WHOLE_OUTCOME = struct.Struct("<IBIBBiQQQQQ")
@@ -418,11 +441,32 @@ def _decode_listening(frame: bytes) -> Listening:
 
 
 def _decode_told(frame: bytes) -> Told:
-	number, known = _OUTPUT.unpack_from(frame, 5)
-	words = _rest_text(frame, 5 + _OUTPUT.size)
+	number, known = _TOLD.unpack_from(frame, 5)
+	start = 5 + _TOLD.size
+	if known == HIT:
+		(processor,) = _U64.unpack(frame[start:])
+		return Told(number, known, processor=processor)
 	if known > MISS:
 		raise ProtocolError("an answer %d of the cache" % known)
-	return Told(number, known, words.decode("utf-8", "replace") if words else "")
+	why, size = _REASON.unpack_from(frame, start)
+	if not 0 < why <= (LAST_MISS if known == MISS else LAST_UNCACHED):
+		raise ProtocolError("a reason %d of the cache" % why)
+	start += _REASON.size
+	if known == UNCACHED:
+		return Told(number, known, why, _decode_words(_rest_text(frame, start - 4)))
+	words = _decode_words(frame[start : start + size])
+	(unstored,) = _U8.unpack_from(frame, start + size)
+	unstored_words = _decode_words(_rest_text(frame, start + size + 1))
+	if unstored > LAST_UNSTORED or (unstored_words and not unstored):
+		raise ProtocolError("a reason %d not to store" % unstored)
+	return Told(number, known, why, words, unstored, unstored_words)
+
+
+def _decode_words(words: bytes) -> str:
+	try:
+		return words.decode()
+	except UnicodeDecodeError:
+		raise ProtocolError("words that are not UTF-8") from None
 
 
 def _decode_inputs(frame: bytes) -> Inputs:

@@ -64,7 +64,7 @@ class Evidence:
 		"""Note what the cache says of a task."""
 		task, told = ended.task, ended.told
 		if task is not None and told is not None:
-			self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.words)
+			self.told[task] = HIT if told.known == protocol.HIT else (told.known, told.show())
 
 	def end_build(self, bld: Build.BuildContext) -> None:
 		"""Store the records of the tasks that have run, and answer ``--why``."""

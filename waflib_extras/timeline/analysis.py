@@ -254,7 +254,7 @@ def make_command(
 		if told is not None:
 			row.kind = MISS if told.known == protocol.MISS else UNCACHED
 	if told is not None:
-		row.words = told.words
+		row.words = told.show()
 	return row
 
 

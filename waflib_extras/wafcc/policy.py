@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 	pass
 
 KNOWN = ("uncached", "hit", "miss")
-UNSTORED = "; not stored: "
-"""In the words of the engine about a miss."""
 IF_SMALL = 256
 """A flag besides those of the protocol: cached if it is small, even if the project has not asked for it."""
 SMALL = 16 << 20
@@ -132,14 +130,12 @@ class Cacher:
 		if task is None or told is None:
 			return
 		self.counts[told.known] += 1
-		is_hit = told.known == protocol.HIT
-		if told.known == protocol.MISS and UNSTORED in told.words:
+		self.saved += told.processor
+		if told.unstored:
 			self.unstored += 1
-		if is_hit and told.words:
-			self.saved += int(told.words)
 		if Logs.verbose:
-			words = "" if is_hit or not told.words else ": " + told.words
-			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], words)
+			words = told.show()
+			Logs.debug("wafcc: %s: %s%s", task, KNOWN[told.known], ": " + words if words else "")
 		if ended.learned is not None:
 			task.wafcc_learned = ended.learned
 

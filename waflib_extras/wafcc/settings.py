@@ -5,6 +5,7 @@ It knows of Waf only how it writes to a terminal. ``docs/wafcc.md`` tells what e
 """
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -14,8 +15,6 @@ from waflib import Logs
 
 from ..client import engine, protocol
 from ..facts import answers
-
-YES = frozenset(("yes", "true", "on", "1"))
 
 OPTIONS = (
 	("--no-wafcc", "WAFCC_DISABLE", None, "run compilers, and ask no cache"),
@@ -54,7 +53,7 @@ def read_settings(variables: Dict[str, str]) -> Settings:
 	"""What the program ``wafcc`` says that holds; an ``EngineError`` if there is none."""
 	program = os.path.join(os.path.dirname(engine.find_wafd()), "wafcc")
 	try:
-		told = answers.ask([program, "--show-config"], variables)
+		told = answers.ask([program, "--show-config", "--json"], variables)
 	except OSError as e:
 		raise protocol.EngineError("%s: %s; install waflib-extras anew" % (program, e.strerror)) from None
 	except subprocess.TimeoutExpired:
@@ -66,25 +65,29 @@ def read_settings(variables: Dict[str, str]) -> Settings:
 
 
 def parse_settings(text: bytes) -> Settings:
-	"""The settings of ``wafcc --show-config``."""
-	values: Dict[str, str] = {}
-	for line in os.fsdecode(text).split("\n"):
-		name, equals, value = line.rpartition(") ")[2].partition(" = ") if line.startswith("(") else ("", "", "")
-		if equals:
-			values[name] = value
-	if "runtime_dir" not in values:
-		raise protocol.EngineError("wafcc does not tell its settings: install waflib-extras anew")
-	base = values.get("base_dir", "")
-	return Settings(
-		values.get("disable", "").lower() in YES,
-		values.get("read_only", "").lower() in YES,
-		values.get("recache", "").lower() in YES,
-		(os.fsencode(base),) if os.path.isabs(base) else (),
-		os.fsencode(values.get("namespace", "")),
-		read_extra(values.get("extra_files", "")),
-		values["runtime_dir"],
-		os.fsencode(values.get("store", "")) if os.path.isabs(values.get("store", "")) else protocol.EMPTY,
-	)
+	"""The settings of ``wafcc --show-config --json``."""
+	try:
+		told = json.loads(text.decode())
+		values = {name: setting["value"] for name, setting in told["settings"].items()}
+		places = told["places"]
+		return Settings(
+			values["disable"],
+			values["read_only"],
+			values["recache"],
+			(os.fsencode(values["base_dir"]),) if os.path.isabs(values["base_dir"]) else (),
+			os.fsencode(values["namespace"]),
+			read_extra(values["extra_files"]),
+			os.fsdecode(read_place(places, "runtime_dir")),
+			read_place(places, "store"),
+		)
+	except (AttributeError, KeyError, TypeError, ValueError):
+		raise protocol.EngineError("wafcc does not tell its settings: install waflib-extras anew") from None
+
+
+def read_place(places: Mapping[str, Optional[str]], name: str) -> bytes:
+	"""The path of a place, empty if it is nowhere. One that is not UTF-8 is told by its bytes as well."""
+	exact = places[name + "_bytes"]
+	return bytes.fromhex(exact) if exact else os.fsencode(places[name] or "")
 
 
 def read_extra(paths: str) -> bytes:

@@ -18,6 +18,7 @@ complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (command
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l audit-report -d 'what came of that; fails if a result was different'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s p -d 'all settings, and where each comes from'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l show-config -d 'all settings, and where each comes from'
+complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l json
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s k -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'one setting, or store, runtime_dir, config_path'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -l get-config -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'one setting, or store, runtime_dir, config_path'
 complete -c wafcc -n "__fish_is_nth_token 1; or string match -q -- '-*' (commandline -opc)[2]" -s o -x -a "(wafcc --show-config 2>/dev/null | sed -n 's/^([^)]*) \\([a-z_]*\\) = .*/\\1/p')" -d 'write one into the file of settings'

@@ -4,7 +4,8 @@
 
 use fuzzed::{cut, encoded, fuzz_frames};
 use wafengine::wire::{
-    Caching, Execute, Form, Hello, Known, Outcome, Policy, Reply, Request, Stdio, Strings, Why, FRAME_CAP,
+    Caching, Execute, Form, Hello, MissReason, Outcome, Policy, Reply, Request, Stdio, Strings, Told, UnstoredReason,
+    Why, FRAME_CAP,
 };
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -71,8 +72,11 @@ fn seeds() -> Vec<Vec<u8>> {
         Reply::Listening { port: 7 },
         Reply::Told {
             id: 1,
-            known: Known::Hit,
-            words: text(),
+            told: Told::Miss {
+                why: MissReason::New,
+                words: "new".to_owned(),
+                unstored: Some(UnstoredReason::CommandFailed.into()),
+            },
         },
         Reply::Inputs {
             id: 1,

@@ -18,8 +18,6 @@ use super::compiler::action::{Action, Call};
 use super::compiler::neutral;
 use super::compiler::outputs::Role;
 use super::explain::Reasons;
-use super::journal::RUNS;
-use super::keep::Unkept;
 use super::lookup::claim::Claim;
 use super::lookup::destination::{freshen, Destination, Folders};
 use super::lookup::entry::{Content, Entry, Print};
@@ -29,6 +27,7 @@ use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
 use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
 use super::search::{Search, Searched};
 use super::store::{Blob, EntryRef};
+use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::environment::{Circumstances, Environment, INPUT, TERMINAL};
@@ -42,7 +41,7 @@ use crate::facts::status::Stamp;
 use crate::facts::world::{View, World};
 use crate::observe::access::Bytes;
 use crate::process::spawn::candidates;
-use crate::wire::{Size, Strings};
+use crate::wire::{MissReason, Size, Strings, Told, UncachedReason, UnstoredReason};
 
 /// A command as its client wants it.
 pub struct Question {
@@ -134,11 +133,18 @@ pub struct Hit {
 
 /// The command is to run, and nothing is kept of it.
 pub struct Uncached {
-    /// Under which it is counted.
-    pub name: &'static str,
+    pub why: UncachedReason,
     pub words: String,
     /// The cache can tell nothing of such commands.
     pub is_unknown: bool,
+}
+
+impl Uncached {
+    /// For its client.
+    pub fn told(self) -> Told {
+        let (why, words) = (self.why, self.words);
+        Told::Uncached { why, words }
+    }
 }
 
 /// The right to store what comes of a command.
@@ -149,11 +155,23 @@ pub struct Ticket {
     /// Whoever asks for the same waits until it is gone.
     _flight: Flight<Question>,
     /// Why what was known of it did not hold.
-    pub why: String,
+    pub why: MissReason,
+    pub words: String,
     /// The same at length.
     pub(super) reasons: Reasons,
     /// It is known, and run all the same to be compared.
     pub(super) audited: Option<Box<Audited>>,
+}
+
+impl Ticket {
+    /// For its client.
+    pub fn told(&self) -> Told {
+        Told::Miss {
+            why: self.why,
+            words: self.words.clone(),
+            unstored: None,
+        }
+    }
 }
 
 /// An entry that would have been a hit.
@@ -162,15 +180,27 @@ pub(super) struct Audited {
     pub entry: Entry,
 }
 
+/// Why a command is no hit, of which kind and in words; then all reasons.
+struct Missed {
+    why: MissReason,
+    words: String,
+    reasons: Reasons,
+}
+
+impl From<MissReason> for Missed {
+    fn from(why: MissReason) -> Missed {
+        let words = why.sentence().to_owned();
+        let reasons = Reasons::one(&words);
+        Missed { why, words, reasons }
+    }
+}
+
 /// What a look at the entries gave.
 enum Found {
     Hit(Hit, Box<Audited>),
-    Nothing { why: String, reasons: Reasons },
+    Nothing(Missed),
     Unusual(PathBuf),
 }
-
-pub(super) const NEW: &str = "it was not seen before";
-const AUDITED: &str = "it is known, and compiled again to be compared";
 
 impl Cache {
     /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
@@ -181,7 +211,7 @@ impl Cache {
         }
         if let Some(words) = question.wishes.store.as_deref().and_then(|store| self.refusal(store)) {
             return Some(Answer::Uncached(Uncached {
-                name: "another store",
+                why: UncachedReason::OtherStore,
                 words,
                 is_unknown: false,
             }));
@@ -189,10 +219,10 @@ impl Cache {
         let is_asked_again = question.only_known;
         let answer = self.answer(question, file_view)?;
         match &answer {
-            Answer::Hit(_) => self.count("hits"),
-            Answer::Miss(ticket) => self.count(format!("misses/{}", told(&ticket.why))),
+            Answer::Hit(_) => self.count(&Counter::Hit),
+            Answer::Miss(ticket) => self.count(&Counter::Miss(ticket.why)),
             Answer::Uncached(reason) if reason.is_unknown && is_asked_again => {}
-            Answer::Uncached(reason) => self.count(format!("uncached/{}", reason.name)),
+            Answer::Uncached(reason) => self.count(&Counter::Uncached(reason.why)),
         }
         Some(answer)
     }
@@ -214,7 +244,7 @@ impl Cache {
         let key = named(&action.key, &question.wishes.namespace);
         let mut before = self.store.find(&key);
         let mut found = self.look_up(&question, &action, &before, file_view);
-        if matches!(found, Found::Nothing { .. }) && !question.wishes.recache {
+        if matches!(found, Found::Nothing(_)) && !question.wishes.recache {
             question = match self.search(question, &action, &key, file_view) {
                 Search::Begun => return None,
                 Search::Nothing(question) => question,
@@ -226,30 +256,28 @@ impl Cache {
             };
         }
         let is_read_only = question.wishes.read_only;
-        let (why, mut reasons, audited) = match found {
+        let (mut missed, audited) = match found {
             Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
                 hit.due = self.due(&question, &action, &audited);
                 if hit.due.is_some() {
                     return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
                 }
-                (AUDITED.to_owned(), Reasons::one(AUDITED), Some(audited))
+                (Missed::from(MissReason::Audited), Some(audited))
             }
             Found::Hit(hit, _) => return Some(self.told(&question, &action, &key, Answer::Hit(hit))),
             Found::Unusual(path) => {
                 self.make_way(&question, &action);
                 return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path))));
             }
-            Found::Nothing { why, reasons } => (why, reasons, None),
+            Found::Nothing(missed) => (missed, None),
         };
         self.make_way(&question, &action);
         if is_read_only {
-            let words = format!("the cache is only read; {why}");
-            let name = "read only";
-            let is_unknown = false;
+            let why = UncachedReason::ReadOnly;
             let answer = Answer::Uncached(Uncached {
-                name,
-                words,
-                is_unknown,
+                why,
+                words: format!("{}; {}", why.sentence(), missed.words),
+                is_unknown: false,
             });
             return Some(self.told(&question, &action, &key, answer));
         }
@@ -276,19 +304,22 @@ impl Cache {
         if question.by_facts.is_some() || self.came_too_early(&question, &action, &key) {
             Stamp::wait_for_next();
         }
-        reasons = self.with_command_line(reasons, &question, &action, &key);
+        if missed.why == MissReason::New {
+            self.add_command_line(&mut missed.reasons, &question, &action, &key);
+        }
         let told = told.into_iter().chain(untaken.map(|untaken| untaken.words));
-        told.for_each(|words| reasons.add(words));
+        told.for_each(|words| missed.reasons.add(words));
         let ticket = Ticket {
-            reasons,
+            reasons: missed.reasons,
             question,
             action,
             key,
             _flight: flight,
-            why,
+            why: missed.why,
+            words: missed.words,
             audited,
         };
-        self.note_miss(&ticket, Some(&Unkept::new(RUNS, RUNS)));
+        self.note_miss(&ticket, Some(&UnstoredReason::Running.into()));
         Some(Answer::Miss(Box::new(ticket)))
     }
 
@@ -303,9 +334,9 @@ impl Cache {
         argv: &Strings,
         file_view: &mut FileView,
     ) -> Result<Action, Uncached> {
-        let (program, real) = find_program(question, file_view, &self.world).ok_or(Uncached {
-            name: "no such program",
-            words: "its program is not there".to_owned(),
+        let (program, real) = find_program(question, file_view, &self.world).ok_or_else(|| Uncached {
+            why: UncachedReason::NoProgram,
+            words: UncachedReason::NoProgram.sentence().to_owned(),
             is_unknown: true,
         })?;
         let call = Call {
@@ -318,7 +349,7 @@ impl Cache {
             by_facts: question.by_facts,
         };
         Action::find(&call).map_err(|reason| Uncached {
-            name: reason.name(),
+            why: reason.kind(),
             words: reason.to_string(),
             is_unknown: true,
         })
@@ -333,9 +364,7 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> Found {
         if question.wishes.recache {
-            const ANEW: &str = "it is to be cached anew";
-            let (why, reasons) = (ANEW.to_owned(), Reasons::one(ANEW));
-            return Found::Nothing { why, reasons };
+            return Found::Nothing(MissReason::Recached.into());
         }
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
@@ -353,7 +382,7 @@ impl Cache {
         entries: &[EntryRef],
         view: &mut View<'_>,
     ) -> Found {
-        let mut changed: Option<(String, Reasons)> = None;
+        let mut changed: Option<Missed> = None;
         for known in entries {
             let Some(Stored { entry, origin }) = self.read(known) else {
                 continue;
@@ -370,7 +399,11 @@ impl Cache {
                 }
             };
             if let Err(change) = entry.check(view) {
-                changed.get_or_insert_with(|| (change.to_string(), Reasons::of(entry.changes(view))));
+                changed.get_or_insert_with(|| Missed {
+                    why: MissReason::Changed,
+                    words: change.to_string(),
+                    reasons: Reasons::of(entry.changes(view)),
+                });
                 continue;
             }
             let destinations = match places.map(|places| enter(question, places)) {
@@ -398,8 +431,7 @@ impl Cache {
                 Err(None) => self.store.remove_entry(known),
             }
         }
-        let (why, reasons) = changed.unwrap_or_else(|| (NEW.to_owned(), Reasons::one(NEW)));
-        Found::Nothing { why, reasons }
+        Found::Nothing(changed.unwrap_or_else(|| MissReason::New.into()))
     }
 
     pub(super) fn read(&self, known: &EntryRef) -> Option<Stored> {
@@ -411,7 +443,7 @@ impl Cache {
     }
 
     pub(super) fn refuse(&self, why: Refusal) {
-        self.count(format!("remote refused/{}", why.name()));
+        self.count(&Counter::RemoteRefused(why));
     }
 
     /// Puts an entry's outputs in their places. An error names what is there and cannot be replaced, if that is why.
@@ -551,18 +583,9 @@ fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
 
 fn unusual(path: &std::path::Path) -> Uncached {
     Uncached {
-        name: "its output cannot be replaced",
+        why: UncachedReason::OutputInTheWay,
         words: format!("{} is there and cannot be replaced", path.display()),
         is_unknown: false,
-    }
-}
-
-/// Only what kind of change it was: names of files would make a count of each.
-fn told(why: &str) -> &str {
-    match why {
-        NEW => "not seen before",
-        AUDITED => "audited",
-        _ => "something has changed",
     }
 }
 

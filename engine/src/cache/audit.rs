@@ -21,6 +21,7 @@ use super::keep::neutral_dependencies;
 use super::lookup::claim::Claim;
 use super::lookup::entry::{Content, Entry, Print};
 use super::store::{self, EntryRef};
+use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::file_view::FileView;
@@ -91,7 +92,43 @@ pub enum Ran {
     /// Before its time: somebody needs the machine, or the engine ends.
     Interrupted,
     /// It was not, or not to its end.
-    Not(&'static str),
+    Not(Unaudited),
+}
+
+/// Why a hit was not compared with a compile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unaudited {
+    TooManyWaiting,
+    EngineStopped,
+    Interrupted,
+    EntryGone,
+    InputsChanged,
+    /// Two compiles have made different results.
+    Unsteady,
+    NoRoom,
+    NotStarted,
+    TookTooLong,
+    Signal,
+    Unreadable,
+}
+
+impl Unaudited {
+    /// Under which it is counted.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unaudited::TooManyWaiting => "too many were waiting",
+            Unaudited::EngineStopped => "the engine was stopped",
+            Unaudited::Interrupted => "it was interrupted",
+            Unaudited::EntryGone => "its entry is gone",
+            Unaudited::InputsChanged => "its inputs have changed",
+            Unaudited::Unsteady => "its results differ from run to run",
+            Unaudited::NoRoom => "there is no room for its results",
+            Unaudited::NotStarted => "it could not be started",
+            Unaudited::TookTooLong => "it took too long",
+            Unaudited::Signal => "a signal has ended it",
+            Unaudited::Unreadable => "its results cannot be read",
+        }
+    }
 }
 
 /// What came of an audit.
@@ -100,8 +137,8 @@ pub enum Verdict {
     Same,
     /// In words.
     Different(String),
-    /// Nothing is known, by the name under which that is counted.
-    Unknown(&'static str),
+    /// Nothing is known.
+    Unknown(Unaudited),
     /// It can be done another time.
     Interrupted,
 }
@@ -114,9 +151,6 @@ struct Taken {
     outputs: Vec<(usize, Option<Digest>, bool)>,
     prints: [Option<Digest>; 2],
 }
-
-const CHANGED: &str = "its inputs have changed";
-const UNSTEADY: &str = "its results differ from run to run";
 
 impl Cache {
     /// What is needed to compile a hit again later; `None` if that cannot be done but in its place.
@@ -195,12 +229,12 @@ impl Cache {
         let verdict = self.hold_against(due, run).unwrap_or_else(|verdict| verdict);
         self.forget_audits();
         match &verdict {
-            Verdict::Same => self.count("audited"),
+            Verdict::Same => self.count(&Counter::Audited),
             Verdict::Different(what) => {
-                self.count("audited");
+                self.count(&Counter::Audited);
                 self.differs(&due.question, &due.known, what);
             }
-            Verdict::Unknown(why) => self.count(format!("not audited/{why}")),
+            Verdict::Unknown(why) => self.count(&Counter::Unaudited(*why)),
             Verdict::Interrupted => {}
         }
         verdict
@@ -211,13 +245,13 @@ impl Cache {
         let argv: Vec<_> = question.argv.iter().map(String::from_utf8_lossy).collect();
         let command = argv.join(" ");
         log::error!("the cache has another result ({what}) than a compile for: {command}");
-        self.count("different");
+        self.count(&Counter::Different);
         self.journal.note_difference(&format!("{what}: {command}"));
         self.store.remove_entry(known);
     }
 
     fn hold_against(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Verdict, Verdict> {
-        let gone = Verdict::Unknown("its entry is gone");
+        let gone = Verdict::Unknown(Unaudited::EntryGone);
         let entry = self.read(&due.known).ok_or(gone)?.entry;
         self.require_facts(due, &entry)?;
         let known = Taken::of_entry(&entry);
@@ -231,40 +265,40 @@ impl Cache {
         self.require_facts(due, &entry)?;
         match second == first {
             true => Ok(Verdict::Different(first.differs(&known))),
-            false => Ok(Verdict::Unknown(UNSTEADY)),
+            false => Ok(Verdict::Unknown(Unaudited::Unsteady)),
         }
     }
 
     fn require_facts(&self, due: &Due, entry: &Entry) -> Result<(), Verdict> {
         let question = &due.question;
         let action = self.understand(question, &mut FileView::begin());
-        let action = action.map_err(|_| Verdict::Unknown(CHANGED))?;
+        let action = action.map_err(|_| Verdict::Unknown(Unaudited::InputsChanged))?;
         let place = Place::new(&question.folder, action.knows.base.as_deref());
         let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         let holds = action.key == due.key && entry.check(&mut view).is_ok();
-        holds.then_some(()).ok_or(Verdict::Unknown(CHANGED))
+        holds.then_some(()).ok_or(Verdict::Unknown(Unaudited::InputsChanged))
     }
 
     fn run_again(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Taken, Verdict> {
         let redirected = self.redirected(&due.question, due.key);
-        let (argv, knows) = redirected.ok_or(Verdict::Unknown(CHANGED))?;
+        let (argv, knows) = redirected.ok_or(Verdict::Unknown(Unaudited::InputsChanged))?;
         let folder = self.audit_folder();
         make_anew(&folder).map_err(|error| {
             log::warn!("make {}: {error}", folder.display());
-            Verdict::Unknown("there is no room for its results")
+            Verdict::Unknown(Unaudited::NoRoom)
         })?;
         let code = match run(&argv, &folder) {
             Ran::Ended(code) if code >= 0 => code,
-            Ran::Ended(_) => return Err(Verdict::Unknown("a signal has ended it")),
+            Ran::Ended(_) => return Err(Verdict::Unknown(Unaudited::Signal)),
             Ran::Interrupted => return Err(Verdict::Interrupted),
             Ran::Not(why) => return Err(Verdict::Unknown(why)),
         };
         if code != 0 && !has_room(&folder) {
-            return Err(Verdict::Unknown("there is no room for its results"));
+            return Err(Verdict::Unknown(Unaudited::NoRoom));
         }
         let taken = Taken::of_folder(&knows, code, &folder);
-        taken.map_err(|_| Verdict::Unknown("its results cannot be read"))
+        taken.map_err(|_| Verdict::Unknown(Unaudited::Unreadable))
     }
 }
 

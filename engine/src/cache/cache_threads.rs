@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
-use super::keep::{Ended, Unkept, Unstored};
+use super::keep::{Ended, Unstored};
 use super::lookup::claim::Claim;
 use super::lookup::inputs::Inputs;
 use super::Cache;
@@ -19,6 +19,7 @@ use crate::facts::file_view::FileView;
 use crate::observe::trace::TraceRegion;
 use crate::process::mailbox::{Bell, Mailbox};
 use crate::process::prompt::make_prompt;
+use crate::wire::{UncachedReason, Unkept, UnstoredReason};
 
 /// More only wait for each other.
 const MOST: usize = 8;
@@ -333,7 +334,7 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
         }
         (Job::Ask(question), Err(words)) => {
             let answer = Answer::Uncached(Uncached {
-                name: "no store",
+                why: UncachedReason::NoStore,
                 words,
                 is_unknown: false,
             });
@@ -380,9 +381,8 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
                 Err(unkept) => reports.put(Done::Kept { who, kept: Err(unkept) }),
             }
         }
-        (Job::Keep { who, .. }, Err(why)) => {
-            let (name, words) = ("the store failed", why);
-            let kept = Err(Unkept { name, words });
+        (Job::Keep { who, .. }, Err(words)) => {
+            let kept = Err(Unkept::new(UnstoredReason::StoreFailed, words));
             reports.put(Done::Kept { who, kept });
         }
         (Job::Leave(left), cache) => {

@@ -4,17 +4,17 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::answer::{Question, Ticket, NEW};
+use super::answer::{Question, Ticket};
 use super::compiler::action::Action;
 use super::compiler::outputs::Role;
 use super::journal::plain;
-use super::keep::Unkept;
 use super::request::now;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::bytes::path_text;
 use crate::facts::fact::Change;
 use crate::report::explanation::{compare, Explanation, MOST_REASONS};
+use crate::wire::{Known, Unkept};
 
 /// A command line that is longer is not kept.
 const LONGEST: usize = 8 << 10;
@@ -105,30 +105,21 @@ impl Cache {
     pub(super) fn came_too_early(&self, question: &Question, action: &Action, key: &Digest) -> bool {
         let now = self.begin_explanation(question, action, key);
         let before = self.journal.look_up(&now.output);
-        before.is_some_and(|before| before.came_too_early && before.key == now.key)
+        before.is_some_and(|before| before.came_too_early() && before.key == now.key)
     }
 
     /// Of a command that is new: in what it differs from the last one for its output.
-    pub(super) fn with_command_line(
-        &self,
-        mut reasons: Reasons,
-        question: &Question,
-        action: &Action,
-        key: &Digest,
-    ) -> Reasons {
-        if reasons.words != [NEW] {
-            return reasons;
-        }
+    pub(super) fn add_command_line(&self, reasons: &mut Reasons, question: &Question, action: &Action, key: &Digest) {
         let now = self.begin_explanation(question, action, key);
         let Some(before) = self.journal.look_up(&now.output) else {
-            return reasons;
+            return;
         };
         if before.key == now.key {
-            let was_stored = before.known == "hit" || before.known == "miss" && before.unstored.is_none();
+            let was_stored = before.known == Known::Hit || before.known == Known::Miss && before.unstored.is_none();
             if was_stored {
                 reasons.add("its entry is not in the store any more".to_owned());
             }
-            return reasons;
+            return;
         }
         let [old, new] = [&before.argv, &now.argv].map(|argv| argv.iter().map(String::as_str).collect::<Vec<_>>());
         let is_known = !old.is_empty() && !new.is_empty();
@@ -140,7 +131,6 @@ impl Cache {
         if before.folder != now.folder {
             reasons.add(format!("it runs in {}, ran in {}", now.folder, before.folder));
         }
-        reasons
     }
 }
 
@@ -198,7 +188,7 @@ fn of_uncached(explanation: Explanation, question: &Question, words: &str) -> Ex
     let searched = question.searched.iter();
     let searched = searched.flat_map(|searched| searched.words().iter().cloned());
     Explanation {
-        known: "uncached".to_owned(),
+        known: Known::Uncached,
         why: [words.to_owned()].into_iter().chain(searched).collect(),
         ..explanation
     }
@@ -209,7 +199,7 @@ fn of_hit(explanation: Explanation, question: &Question) -> Explanation {
     let searched = question.searched.iter();
     why.extend(searched.flat_map(|searched| searched.words().iter().cloned()));
     Explanation {
-        known: "hit".to_owned(),
+        known: Known::Hit,
         why,
         ..explanation
     }
@@ -217,11 +207,10 @@ fn of_hit(explanation: Explanation, question: &Question) -> Explanation {
 
 fn of_miss(explanation: Explanation, ticket: &Ticket, unstored: Option<&Unkept>) -> Explanation {
     Explanation {
-        known: "miss".to_owned(),
+        known: Known::Miss,
         why: ticket.reasons.words.clone(),
         more: ticket.reasons.more,
-        unstored: unstored.map(|unkept| unkept.words.clone()),
-        came_too_early: unstored.is_some_and(Unkept::came_too_early),
+        unstored: unstored.cloned(),
         ..explanation
     }
 }

@@ -21,11 +21,7 @@ use crate::bytes::path_text;
 use crate::facts::recent::Recent;
 use crate::files::regular;
 use crate::report::explanation::Explanation;
-
-/// What is said of a miss until its command has ended.
-pub const RUNS: &str = "it runs still";
-/// The same of an engine that is no more.
-const RAN: &str = "the engine ended before it did";
+use crate::wire::{Known, UnstoredReason};
 
 /// So many outputs are remembered in memory; a project has some thousand.
 const ROOM: usize = 8 << 10;
@@ -112,7 +108,7 @@ impl Journal {
         self.told.put(explanation.output.clone(), explanation.clone());
         let mut fresh = locked(&self.fresh);
         put_last(&mut fresh.last, &explanation, LAST);
-        if explanation.known != "hit" {
+        if explanation.known != Known::Hit {
             put_last(&mut fresh.misses, &explanation, MISSES);
         }
         drop(fresh);
@@ -268,8 +264,9 @@ fn read(path: &Path) -> Before {
             Some(_) => before.differences.clear(),
             None => {
                 if let Ok(mut explanation) = Explanation::from_json(&line) {
-                    if explanation.unstored.as_deref() == Some(RUNS) {
-                        explanation.unstored = Some(RAN.to_owned());
+                    let unstored = explanation.unstored.as_mut();
+                    if let Some(unkept) = unstored.filter(|unkept| unkept.why == UnstoredReason::Running) {
+                        *unkept = UnstoredReason::EngineEnded.into();
                     }
                     let explanation = Arc::new(explanation);
                     before.last.push(explanation.clone());
@@ -340,7 +337,7 @@ mod tests {
     fn told(number: usize) -> Explanation {
         Explanation {
             output: format!("/p/{number}.o"),
-            known: "hit".to_owned(),
+            known: Known::Hit,
             at: number as u64,
             ..Explanation::default()
         }
@@ -380,7 +377,7 @@ mod tests {
         let folder = TestFolder::new("misses");
         let journal = folder.open();
         let miss = |number| Explanation {
-            known: "miss".to_owned(),
+            known: Known::Miss,
             ..told(number)
         };
         (0..MISSES + 2).for_each(|number| journal.note(miss(number)));

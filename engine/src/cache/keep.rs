@@ -19,8 +19,8 @@ use super::compiler::outputs::Role;
 use super::lookup::entry::{Content, Entry, Output, Print};
 use super::lookup::inputs::Inputs;
 use super::store::{EntryRef, Parcel};
-use super::story::obstacle::CHANGED;
 use super::story::{understand, Knowledge, Made};
+use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::diary::Telling;
@@ -30,6 +30,7 @@ use crate::facts::path::{Path, Place};
 use crate::facts::status::Stamp;
 use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes, What};
+use crate::wire::{Unkept, UnstoredReason};
 
 /// More is a blob of its own.
 const INLINE: usize = 4 << 10;
@@ -51,29 +52,6 @@ pub struct Ended {
     pub driver: Option<Telling>,
     /// The library that has noted them.
     pub observer: Bytes,
-}
-
-/// Why nothing was stored.
-pub struct Unkept {
-    /// Under which it is counted.
-    pub name: &'static str,
-    pub words: String,
-}
-
-impl Unkept {
-    pub fn new(name: &'static str, words: impl Into<String>) -> Unkept {
-        let words = words.into();
-        Unkept { name, words }
-    }
-
-    /// An input was made in the very moment in which the command started, as by the generator that ran right before it.
-    pub fn came_too_early(&self) -> bool {
-        self.name == CHANGED
-    }
-
-    fn failed(what: &str, error: &io::Error) -> Unkept {
-        Unkept::new("the store failed", format!("{what}: {error}"))
-    }
 }
 
 /// What is known of a command that is over, and still to be stored.
@@ -158,7 +136,7 @@ impl Cache {
 
     fn note_unkept(&self, ticket: &Ticket, untold: &[Bytes], unkept: Option<&Unkept>) {
         if let Some(unkept) = unkept {
-            self.count(format!("not stored/{}", unkept.name));
+            self.count(&Counter::Unstored(unkept.why));
         }
         self.note_miss(ticket, unkept);
         untold.iter().for_each(|path| self.note_miss_of(ticket, path, unkept));
@@ -167,12 +145,11 @@ impl Cache {
     fn look_at(&self, ticket: &Ticket, ended: &Ended) -> Result<Gathered, Unkept> {
         if ended.code != 0 {
             let is_compiler = ticket.action.knows.compiler.is_some();
-            let name = if is_compiler {
-                "the compiler failed"
-            } else {
-                "the command failed"
+            let why = match is_compiler {
+                true => UnstoredReason::CompilerFailed,
+                false => UnstoredReason::CommandFailed,
             };
-            return Err(Unkept::new(name, "it failed"));
+            return Err(why.into());
         }
         let (question, knows) = (&ticket.question, &ticket.action.knows);
         let place = Place::new(&question.folder, knows.base.as_deref());
@@ -192,11 +169,10 @@ impl Cache {
             started: ended.started,
         };
         if ended.driver.as_ref().is_some_and(|driver| !driver.holds(&mut view)) {
-            let words = "something is not as it was when its driver was asked what it does";
-            return Err(Unkept::new("its driver would do otherwise", words));
+            return Err(UnstoredReason::DriverDiffers.into());
         }
         let found = understand(&ended.accesses, &knowledge, &mut view);
-        let mut found = found.map_err(|obstacle| Unkept::new(obstacle.name(), obstacle.to_string()))?;
+        let mut found = found.map_err(|obstacle| Unkept::new(obstacle.kind(), obstacle.to_string()))?;
         if !ended.stdout.is_empty() || !ended.stderr.is_empty() {
             found.facts.push(Fact::Variable {
                 name: TERMINAL.to_vec(),
@@ -214,7 +190,7 @@ impl Cache {
         let mut foretold = knows.outputs.iter().enumerate();
         if let Some((_, output)) = foretold.find(|(number, output)| output.certain && lacks(*number)) {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
-            return Err(Unkept::new("lacks a file that was foretold", words));
+            return Err(Unkept::new(UnstoredReason::LacksForetold, words));
         }
         let is_compiler = knows.compiler.is_some();
         let inputs = question
@@ -248,7 +224,7 @@ impl Cache {
         };
         let (key, bytes) = (&unstored.ticket.key, entry.encode());
         let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
-        let stored = stored.map_err(|error| Unkept::failed("store an entry", &error))?;
+        let stored = stored.map_err(|error| failed("store an entry", &error))?;
         if unstored.ticket.question.wishes.recache {
             self.replace_others(&unstored.ticket, &stored);
         }
@@ -258,7 +234,7 @@ impl Cache {
             Ok(None) => self.offer(key, bytes, &entry, usize::MAX),
             Ok(Some(signer)) if self.tiers().is_some() => self.offer(key, signer.seal(key, &bytes), &entry, usize::MAX),
             Ok(Some(_)) => {}
-            Err(_) if self.tiers().is_some() => self.count("uploads dropped/the signing key cannot be used"),
+            Err(_) if self.tiers().is_some() => self.count(&Counter::UploadUnsigned),
             Err(_) => {}
         }
         Ok(entry)
@@ -284,7 +260,7 @@ impl Cache {
     /// Holds what an audited command has made against what would have been given for it.
     fn compare(&self, ticket: &Ticket, fresh: &Entry) {
         let Some(audited) = &ticket.audited else { return };
-        self.count("audited");
+        self.count(&Counter::Audited);
         let old = &audited.entry;
         let told = |entry: &Entry| {
             // The same output may be called otherwise by now.
@@ -307,15 +283,12 @@ impl Cache {
             .iter()
             .position(|output| place.absolute(&place.path(&Path::here(), &output.path)) == path);
         if !made.kind.is_plain() {
-            return Err(Unkept::new(
-                "makes what is no plain file",
-                "an output is not a plain file",
-            ));
+            return Err(UnstoredReason::NoPlainFile.into());
         }
         let role = number.map(|number| knows.outputs[number].role);
         let file = FilePath::new(OsStr::from_bytes(&path));
         let taken = self.take_file(file, role, knows);
-        let (material, size) = taken.map_err(|error| Unkept::failed(&format!("read {}", file.display()), &error))??;
+        let (material, size) = taken.map_err(|error| failed(&format!("read {}", file.display()), &error))??;
         Ok(Taken {
             path: made.path.clone(),
             number,
@@ -339,7 +312,7 @@ impl Cache {
         if role == Some(Role::Dependencies) {
             let Some(neutral) = neutral_dependencies(read(&file)?, knows) else {
                 let words = format!("{} is not laid out as expected", path.display());
-                return Ok(Err(Unkept::new("tells names of its own", words)));
+                return Ok(Err(Unkept::new(UnstoredReason::OwnNames, words)));
             };
             return Ok(Ok((Material::Bytes(neutral), size)));
         }
@@ -349,7 +322,7 @@ impl Cache {
         let bytes = read(&file)?;
         if knows.base.as_ref().is_some_and(|base| neutral::holds(&bytes, base)) {
             let words = format!("{} holds the name of the base folder", path.display());
-            return Ok(Err(Unkept::new("tells the base folder", words)));
+            return Ok(Err(Unkept::new(UnstoredReason::TellsBase, words)));
         }
         let size = bytes.len() as u64;
         Ok(Ok((Material::Bytes(bytes), size)))
@@ -387,7 +360,7 @@ fn add<'a>(bytes: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Digest {
 
 fn neutral_print(text: &[u8], knows: &Known) -> Result<Vec<u8>, Unkept> {
     match &knows.base {
-        Some(base) => neutral::diagnostics(text, base).ok_or_else(tells_base),
+        Some(base) => neutral::diagnostics(text, base).ok_or_else(|| UnstoredReason::TellsBase.into()),
         None => Ok(text.to_vec()),
     }
 }
@@ -403,7 +376,7 @@ fn written(access: &Access) -> Option<&Bytes> {
 
 /// A file that is restored belongs to its user, has the rights that new ones have, and no attributes.
 fn require_usual(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
-    let failed = |error: rustix::io::Errno| Unkept::failed("look at what it made", &error.into());
+    let failed = |error: rustix::io::Errno| failed("look at what it made", &error.into());
     let status = rustix::fs::lstat(path).map_err(failed)?;
     let mode = status.st_mode & 0o7777;
     let is_ours = status.st_uid == rustix::process::geteuid().as_raw();
@@ -411,7 +384,7 @@ fn require_usual(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
         return Ok(());
     }
     let words = format!("{} has rights of its own", String::from_utf8_lossy(path));
-    Err(Unkept::new("makes files of unusual rights", words))
+    Err(Unkept::new(UnstoredReason::UnusualRights, words))
 }
 
 pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
@@ -425,9 +398,8 @@ pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> 
     }
 }
 
-fn tells_base() -> Unkept {
-    let words = "a text of it holds the name of the base folder where it may not be a path";
-    Unkept::new("tells the base folder", words)
+fn failed(what: &str, error: &io::Error) -> Unkept {
+    Unkept::new(UnstoredReason::StoreFailed, format!("{what}: {error}"))
 }
 
 pub(super) fn read(mut file: &File) -> io::Result<Vec<u8>> {

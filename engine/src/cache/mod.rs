@@ -35,14 +35,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use answer::Question;
-use audit::Audit;
+use audit::{Audit, Unaudited};
 use compiler::action::Action;
 use compiler::outputs::Role;
 use journal::Journal;
 use lookup::flight::Flights;
 use remote::Remote;
 use store::Store;
-use tally::Tally;
+use tally::{Counter, Tally};
 
 use crate::facts::world::{self, World};
 use crate::trust::signature::{self, Signer, Trust};
@@ -129,8 +129,8 @@ impl Cache {
     }
 
     /// A hit is not compiled again, for a reason.
-    pub fn leave_audit(&self, why: &str) {
-        self.count(format!("not audited/{why}"));
+    pub fn leave_audit(&self, why: Unaudited) {
+        self.count(&Counter::Unaudited(why));
     }
 
     /// Whether outputs are restored as read-only links to what the store holds.
@@ -166,8 +166,8 @@ impl Cache {
         }
     }
 
-    fn count(&self, name: impl Into<String>) {
-        self.tally.add(name, 1);
+    fn count(&self, what: &Counter) {
+        self.tally.add(what.name(), 1);
     }
 
     /// From now on these are asked for what is not in the store.

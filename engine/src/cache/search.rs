@@ -16,10 +16,11 @@ use super::compiler::action::Action;
 use super::lookup::entry::{Content, Entry, Print};
 use super::lookup::flight::{Boarding, Flight};
 use super::remote::bundle::{Bundle, MOST_ENTRIES};
-use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored, UNDECLARED};
+use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored};
 use super::remote::wrapped::Wrapped;
 use super::remote::{Findings, Load, Offer, Remote};
 use super::store::{Blob, Store};
+use super::tally::Counter;
 use super::Cache;
 use crate::bytes::digest::Digest;
 use crate::facts::file_view::FileView;
@@ -68,7 +69,7 @@ enum Unadopted {
 
 /// Why tiers are not even asked.
 pub(super) struct Untaken {
-    name: &'static str,
+    refusal: Refusal,
     pub words: String,
 }
 
@@ -93,7 +94,7 @@ impl Cache {
         let tiers = self.tiers();
         if let Some(why) = self.why_nothing_is_taken(&question, action) {
             if question.searched.is_none() && tiers.is_some() {
-                self.count(format!("remote refused/{}", why.name));
+                self.refuse(why.refusal);
             }
             return Search::Nothing(question);
         }
@@ -120,7 +121,7 @@ impl Cache {
                 Judged::Holds(entry, at) => match self.adopt(&question.declaration(action), key, &entry, at, &bundle) {
                     Ok(()) => {
                         let name = tiers.name(tier);
-                        self.count("remote hits");
+                        self.count(&Counter::RemoteHit);
                         if !question.wishes.read_only {
                             // With its signature, if it has one.
                             self.offer(key, bundle.entries[at].clone(), &entry, tier);
@@ -134,7 +135,7 @@ impl Cache {
                         searched.words.push(refused(tiers.name(tier), why));
                     }
                     Err(Unadopted::Failed(why)) => {
-                        self.count(format!("remote errors/{}: {why}", tiers.name(tier)));
+                        self.count(&Counter::RemoteError(tiers.name(tier).to_owned(), why.clone()));
                         log::warn!("{}: {why}", tiers.name(tier));
                         searched.words.push(format!("{}: {why}", tiers.name(tier)));
                     }
@@ -151,7 +152,7 @@ impl Cache {
         match tiers.filter(|tiers| tiers.are_there(searched.next)) {
             Some(tiers) => self.begin_search(&tiers, question, searched, *key),
             None => {
-                self.count("remote misses");
+                self.count(&Counter::RemoteMiss);
                 question.searched = Some(searched);
                 Search::Nothing(question)
             }
@@ -162,14 +163,16 @@ impl Cache {
     pub(super) fn why_nothing_is_taken(&self, question: &Question, action: &Action) -> Option<Untaken> {
         if let Trust::Nobody(why) = &*self.trust() {
             return Some(Untaken {
-                name: Distrust::Nobody.name(),
+                refusal: Refusal::Distrusted(Distrust::Nobody),
                 words: format!("nothing is taken from other stores: trusted_keys: {why}"),
             });
         }
         let is_undeclared = question.declaration(action).is_empty();
-        is_undeclared.then(|| Untaken {
-            name: UNDECLARED,
-            words: format!("nothing is taken from other stores: {UNDECLARED} (wafcc run --output=FILE -- …)"),
+        is_undeclared.then(|| {
+            let refusal = Refusal::NothingDeclared;
+            let name = refusal.name();
+            let words = format!("nothing is taken from other stores: {name} (wafcc run --output=FILE -- …)");
+            Untaken { refusal, words }
         })
     }
 
@@ -331,7 +334,7 @@ impl Cache {
             return;
         };
         if !is_within_bounds(entry) {
-            return self.count("uploads dropped/too large");
+            return self.count(&Counter::UploadTooLarge);
         }
         let offer = Offer {
             key: *key,

@@ -5,10 +5,53 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::audit::Unaudited;
+use super::remote::foreign::Refusal;
 use super::store::Store;
+use crate::wire::{MissReason, UncachedReason, UnstoredReason};
 
 /// A count is on disk no later than this and one request.
 const OFTEN: Duration = Duration::from_secs(1);
+
+/// What the cache itself counts. Tiers count under names of their own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counter {
+    Hit,
+    Miss(MissReason),
+    Uncached(UncachedReason),
+    Unstored(UnstoredReason),
+    Audited,
+    Different,
+    Unaudited(Unaudited),
+    RemoteHit,
+    RemoteMiss,
+    RemoteRefused(Refusal),
+    /// Of this tier, with what was wrong.
+    RemoteError(String, String),
+    UploadTooLarge,
+    UploadUnsigned,
+}
+
+impl Counter {
+    /// As it is kept in the store.
+    pub fn name(&self) -> String {
+        match self {
+            Counter::Hit => "hits".to_owned(),
+            Counter::Miss(why) => format!("misses/{}", why.name()),
+            Counter::Uncached(why) => format!("uncached/{}", why.name()),
+            Counter::Unstored(why) => format!("not stored/{}", why.name()),
+            Counter::Audited => "audited".to_owned(),
+            Counter::Different => "different".to_owned(),
+            Counter::Unaudited(why) => format!("not audited/{}", why.name()),
+            Counter::RemoteHit => "remote hits".to_owned(),
+            Counter::RemoteMiss => "remote misses".to_owned(),
+            Counter::RemoteRefused(why) => format!("remote refused/{}", why.name()),
+            Counter::RemoteError(tier, why) => format!("remote errors/{tier}: {why}"),
+            Counter::UploadTooLarge => "uploads dropped/too large".to_owned(),
+            Counter::UploadUnsigned => "uploads dropped/the signing key cannot be used".to_owned(),
+        }
+    }
+}
 
 struct Pending {
     counts: BTreeMap<String, u64>,

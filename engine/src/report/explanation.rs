@@ -8,6 +8,7 @@ use serde_json::{json, Value};
 
 use super::question::number;
 use super::statistics::{date, printable};
+use crate::wire::{Known, Unkept, UnstoredReason};
 
 /// More is only counted.
 pub const MOST_REASONS: usize = 10;
@@ -21,16 +22,13 @@ pub struct Explanation {
     pub output: String,
     /// Seconds since 1970.
     pub at: u64,
-    /// `hit`, `miss` or `uncached`.
-    pub known: String,
+    pub known: Known,
     /// What has changed, or why it was not asked for: the most important first.
     pub why: Vec<String>,
     /// So many reasons more.
     pub more: u64,
     /// Why nothing was stored of a miss.
-    pub unstored: Option<String>,
-    /// That was since an input had changed while it ran, or right before.
-    pub came_too_early: bool,
+    pub unstored: Option<Unkept>,
     pub folder: String,
     /// The command line; empty if it was too long to be kept.
     pub argv: Vec<String>,
@@ -39,10 +37,17 @@ pub struct Explanation {
 }
 
 impl Explanation {
+    /// Nothing was stored, since an input had changed while it ran, or right before.
+    pub fn came_too_early(&self) -> bool {
+        self.unstored.as_ref().is_some_and(Unkept::came_too_early)
+    }
+
     pub fn json(&self) -> Value {
+        let unstored = self.unstored.as_ref();
         json!({
-            "output": self.output, "at": self.at, "known": self.known, "why": self.why, "more": self.more,
-            "not_stored": self.unstored, "came_too_early": self.came_too_early, "folder": self.folder, "argv": self.argv, "key": self.key,
+            "output": self.output, "at": self.at, "known": self.known.name(), "why": self.why, "more": self.more,
+            "not_stored": unstored.map(|unkept| &unkept.words), "not_stored_as": unstored.map(|unkept| unkept.why.name()),
+            "came_too_early": self.came_too_early(), "folder": self.folder, "argv": self.argv, "key": self.key,
         })
     }
 
@@ -67,12 +72,17 @@ impl Explanation {
         Ok(Explanation {
             output: text("output")?,
             at: number(value, "at")?,
-            known: text("known")?,
+            known: Known::named(&text("known")?).ok_or("known is none of hit, miss and uncached")?,
             why: texts("why"),
             more: number(value, "more")?,
-            unstored: value["not_stored"].as_str().map(str::to_owned),
-            // Earlier engines did not tell.
-            came_too_early: value["came_too_early"].as_bool().unwrap_or(false),
+            unstored: match value["not_stored"].as_str() {
+                None => None,
+                // Earlier engines did not tell of which kind it was: that is forgotten.
+                Some(words) => {
+                    let why = UnstoredReason::named(&text("not_stored_as")?);
+                    Some(Unkept::new(why.ok_or("not_stored_as is no reason")?, words))
+                }
+            },
             folder: text("folder")?,
             argv: texts("argv"),
             key: text("key")?,
@@ -81,13 +91,13 @@ impl Explanation {
 
     /// One line, and one more for each further reason.
     pub fn show(&self) -> String {
-        let mut text = format!("{}: {}", printable(&self.output), self.known);
+        let mut text = format!("{}: {}", printable(&self.output), self.known.name());
         let mut why = self.why.iter().map(|why| printable(why));
         if let Some(first) = why.next() {
             let _ = write!(text, ": {first}");
         }
         if let Some(unstored) = &self.unstored {
-            let _ = write!(text, "; not stored: {}", printable(unstored));
+            let _ = write!(text, "; not stored: {}", printable(&unstored.words));
         }
         text.push('\n');
         for why in why {
@@ -144,11 +154,10 @@ mod tests {
         Explanation {
             output: "/p/x.o".to_owned(),
             at: 951_827_696,
-            known: "miss".to_owned(),
+            known: Known::Miss,
             why: vec!["f.h has changed".to_owned(), "LANG is 'C', was not set".to_owned()],
             more: 3,
-            unstored: Some("it failed".to_owned()),
-            came_too_early: true,
+            unstored: Some(Unkept::new(UnstoredReason::InputsChanged, "a.c changed while it ran")),
             folder: "/p".to_owned(),
             argv: vec!["gcc".to_owned(), "-c".to_owned()],
             key: "ab".to_owned(),
@@ -158,7 +167,7 @@ mod tests {
     #[test]
     fn people_see_the_first_reason_first() {
         let expected =
-            "/p/x.o: miss: f.h has changed; not stored: it failed\n  LANG is 'C', was not set\n  and 3 more\n";
+            "/p/x.o: miss: f.h has changed; not stored: a.c changed while it ran\n  LANG is 'C', was not set\n  and 3 more\n";
         assert_eq!(some().show(), expected);
         assert_eq!(some().show_dated(), format!("2000-02-29 12:34 UTC  {expected}"));
     }
@@ -166,7 +175,13 @@ mod tests {
     #[test]
     fn programs_get_back_what_was_told() {
         assert_eq!(Explanation::from_json(&some().json()), Ok(some()));
+        assert_eq!(some().json()["came_too_early"], true);
         assert!(Explanation::from_json(&json!({"output": "/p/x.o"})).is_err());
+        for (name, value) in [("known", "perhaps"), ("not_stored_as", "no reason of ours")] {
+            let mut strange = some().json();
+            strange[name] = value.into();
+            assert!(Explanation::from_json(&strange).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use log::debug;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process_group, Pid, Signal};
 
-use crate::cache::audit::{Due, Ran, Verdict, PRINTS};
+use crate::cache::audit::{Due, Ran, Unaudited, Verdict, PRINTS};
 use crate::cache::Cache;
 use crate::observe::trace::Place;
 use crate::process::context::{Adjustment, Context};
@@ -111,7 +111,7 @@ impl Queue {
         while state.queue.len() > MOST || bytes > MOST_BYTES {
             let Some(oldest) = state.queue.pop_front() else { break };
             bytes -= oldest.due.size();
-            oldest.cache.leave_audit("too many were waiting");
+            oldest.cache.leave_audit(Unaudited::TooManyWaiting);
         }
         cache.set_audits_waiting(state.queue.len() + usize::from(state.group.is_some()));
         self.is_wanted.store(true, Ordering::Relaxed);
@@ -235,7 +235,7 @@ impl Auditor {
         drop(state);
         self.queue.changed.notify_one();
         left.iter()
-            .for_each(|audit| audit.cache.leave_audit("the engine was stopped"));
+            .for_each(|audit| audit.cache.leave_audit(Unaudited::EngineStopped));
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -254,7 +254,7 @@ fn work(queue: &Queue, own: Option<OwnPlace>) {
         let cache = audit.cache.clone();
         match verdict {
             Verdict::Interrupted if audit.attempts < ATTEMPTS && !queue.state().is_stopped => queue.push(audit),
-            Verdict::Interrupted => cache.leave_audit("it was interrupted"),
+            Verdict::Interrupted => cache.leave_audit(Unaudited::Interrupted),
             _ => {}
         }
         queue.finish(&cache);
@@ -291,7 +291,7 @@ impl Launched<'_> {
             Ok([File::open("/dev/null")?, stdout?, stderr?])
         };
         let Ok(streams) = streams() else {
-            return Ran::Not("there is no room for its results");
+            return Ran::Not(Unaudited::NoRoom);
         };
         let question = &self.audit.due.question;
         let launch = Launch {
@@ -307,7 +307,7 @@ impl Launched<'_> {
             own: [self.audit.control_group.clone(), None, None],
         };
         let Ok(child) = spawner.spawn(&launch) else {
-            return Ran::Not("it could not be started");
+            return Ran::Not(Unaudited::NotStarted);
         };
         queue.begin(child.pid);
         let is_over = wait(&child);
@@ -318,7 +318,7 @@ impl Launched<'_> {
         let ended = spawn::wait_for(child.pid);
         match (is_interrupted, is_over) {
             (true, _) => Ran::Interrupted,
-            (false, false) => Ran::Not("it took too long"),
+            (false, false) => Ran::Not(Unaudited::TookTooLong),
             (false, true) => Ran::Ended(ended.code),
         }
     }

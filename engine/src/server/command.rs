@@ -24,7 +24,6 @@ use super::source::Source;
 use super::starters::What;
 use crate::cache::answer::Ticket;
 use crate::cache::cache_threads::{Job, Jobs};
-use crate::cache::keep::Unkept;
 use crate::facts::diary::Telling;
 use crate::facts::status::Stamp;
 use crate::observe::trace::TraceRegion;
@@ -32,7 +31,7 @@ use crate::park::{Ledger, NextParts};
 use crate::process::context::{Adjustment, Context};
 use crate::process::spawn::{self, Child, Ended, NotStarted};
 use crate::process::terminal;
-use crate::wire::{Execute, Known, Outcome, Size, Stdio, Step, Strings, Verdict};
+use crate::wire::{Execute, Outcome, Size, Stdio, Step, Strings, Told, UnstoredReason, Verdict};
 
 /// Captured output above this goes to the client before the command ends.
 const HELD: usize = 256 << 10;
@@ -139,8 +138,8 @@ pub struct Running {
 /// The command is over, and what came of it is being stored.
 pub struct Storing {
     pub outcome: Outcome,
-    /// Why it had to run.
-    pub words: String,
+    /// What its client is told.
+    pub told: Told,
     pub wait: StoreWait,
 }
 
@@ -162,8 +161,7 @@ pub struct Case {
     /// Where it is told that nothing will be stored.
     jobs: Arc<Jobs>,
     /// What its client is told.
-    pub known: Known,
-    pub words: String,
+    pub told: Told,
     /// What comes of it is to be stored.
     pub ticket: Option<Ticket>,
     /// Where it notes what it does.
@@ -177,11 +175,10 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn new(known: Known, words: String, ticket: Option<Ticket>, jobs: Arc<Jobs>) -> Case {
+    pub fn new(told: Told, ticket: Option<Ticket>, jobs: Arc<Jobs>) -> Case {
         Case {
             jobs,
-            known,
-            words,
+            told,
             ticket,
             trace_region: None,
             driver: None,
@@ -197,7 +194,7 @@ impl Case {
         }
         self.prints[stream].extend_from_slice(data);
         if self.prints[stream].len() > PRINTED {
-            self.give_up("prints too much", "it prints too much");
+            self.give_up(UnstoredReason::PrintsTooMuch);
         }
     }
 
@@ -208,21 +205,20 @@ impl Case {
         }
     }
 
-    /// Nothing of it will be stored, which is counted under this name.
-    pub fn give_up(&mut self, name: &'static str, why: &str) {
+    /// Nothing of it will be stored, which is counted by this reason.
+    pub fn give_up(&mut self, why: UnstoredReason) {
         let Some(ticket) = self.ticket.take() else { return };
         self.trace_region = None;
         self.prints = Default::default();
-        self.words = format!("{}; not stored: {why}", self.words);
-        let unkept = Unkept::new(name, why);
-        self.jobs.send(Job::Leave(Box::new((ticket, unkept))));
+        self.told.leave_unstored(why.into());
+        self.jobs.send(Job::Leave(Box::new((ticket, why.into()))));
     }
 }
 
 impl Drop for Case {
     /// Whatever becomes of a command, what is not stored is counted.
     fn drop(&mut self) {
-        self.give_up("did not run to its end", "it was ended, or did not start");
+        self.give_up(UnstoredReason::Interrupted);
     }
 }
 

@@ -26,19 +26,20 @@ use super::command::{Asking, Case, Command, Holdings, Order, Running, Starting, 
 use super::connection::ConnectionKey;
 use super::observation::{observe, observe_next};
 use super::requests::Broken;
-use super::silence;
 use super::slots::{CommandKey, SessionId};
 use super::source::Source;
 use super::starters::{Job, Started, What};
 use super::timers::Alarm;
 use super::Server;
-use crate::cache::answer::{Answer, Hit};
+use crate::cache::answer::{Answer, Hit, Uncached};
 use crate::cache::cache_threads::Job as CacheJob;
-use crate::cache::keep::{Ended, Unkept};
+use crate::cache::keep::Ended;
 use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::process::context::{self, Adjustment};
 use crate::process::spawn::{self, NotStarted};
-use crate::wire::{self, Execute, Known, Outcome, Reply, Stdio, Step, Verdict, Why};
+use crate::wire::{
+    self, Execute, Outcome, Reply, Stdio, Step, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
+};
 
 /// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.
 const GRACE: Duration = Duration::from_secs(1);
@@ -132,10 +133,18 @@ impl Server {
             }
             (State::Running(running), Event::Abandon) => self.abandoned(key, order, running),
             (State::Asking(asking), Event::StoreIsSilent) => {
-                self.answered(key, order, asking, Answer::Uncached(silence::not_asked()))
+                let why = UncachedReason::SilentStore;
+                let words = why.sentence().to_owned();
+                let is_unknown = false;
+                self.answered(
+                    key,
+                    order,
+                    asking,
+                    Answer::Uncached(Uncached { why, words, is_unknown }),
+                )
             }
             (State::Storing(storing), Event::StoreIsSilent) => {
-                self.stored(key, order, *storing, Err(silence::not_stored()))
+                self.stored(key, order, *storing, Err(UnstoredReason::SilentStore.into()))
             }
             (State::Storing(storing), Event::Stored(kept)) => self.stored(key, order, *storing, kept),
             (state, event) => {
@@ -148,12 +157,7 @@ impl Server {
     /// An event of a state that is over. The answer that a command is to run is a promise to say how it went.
     fn come_too_late(&self, event: Event) {
         if let Event::Answered(Answer::Miss(ticket)) = event {
-            drop(Case::new(
-                Known::Miss,
-                ticket.why.clone(),
-                Some(*ticket),
-                self.cache_threads.jobs(),
-            ));
+            drop(Case::new(ticket.told(), Some(*ticket), self.cache_threads.jobs()));
         }
     }
 
@@ -241,11 +245,11 @@ impl Server {
         let jobs = self.cache_threads.jobs();
         let case = match answer {
             Answer::Hit(hit) => return self.serve(order, hit),
-            Answer::Miss(ticket) => Case::new(Known::Miss, ticket.why.clone(), Some(*ticket), jobs),
+            Answer::Miss(ticket) => Case::new(ticket.told(), Some(*ticket), jobs),
             Answer::Uncached(reason) if reason.is_unknown && self.wants_only_known(order) => {
                 return self.hand_back(order);
             }
-            Answer::Uncached(reason) => Case::new(Known::Uncached, reason.words, None, jobs),
+            Answer::Uncached(reason) => Case::new(reason.told(), None, jobs),
         };
         if let Err((why, reason)) = self.equip(order) {
             // Its client turns out to live elsewhere: it runs the command itself.
@@ -316,7 +320,8 @@ impl Server {
             queued: order.arrived.elapsed().as_micros() as u64,
             ..Outcome::default()
         };
-        self.say(order, Known::Hit, hit.processor.to_string());
+        let processor = hit.processor;
+        self.say(order, Told::Hit { processor });
         self.sessions.count_hit(&order.session);
         self.tell_inputs(order, hit.inputs);
         self.tell(order, &outcome);
@@ -622,12 +627,12 @@ impl Server {
     fn close_case(&mut self, key: CommandKey, order: &Order, mut case: Box<Case>, outcome: Outcome) -> Next {
         match outcome.verdict {
             Verdict::Ran => {}
-            Verdict::TimedOut => case.give_up("took too long", "it took too long, and was ended"),
-            _ => case.give_up("did not run to its end", "it was ended, or did not start"),
+            Verdict::TimedOut => case.give_up(UnstoredReason::TookTooLong),
+            _ => case.give_up(UnstoredReason::Interrupted),
         }
-        let words = std::mem::take(&mut case.words);
+        let told = case.told.clone();
         let (Some(ticket), Some(trace_region)) = (case.ticket.take(), case.trace_region.take()) else {
-            self.say(order, case.known, words);
+            self.say(order, told);
             return self.conclude(key, order, &outcome);
         };
         let [stdout, stderr] = std::mem::take(&mut case.prints);
@@ -651,7 +656,7 @@ impl Server {
             trace_region,
             claim: wait.claim.clone(),
         });
-        Next::Stays(State::Storing(Box::new(Storing { outcome, words, wait })))
+        Next::Stays(State::Storing(Box::new(Storing { outcome, told, wait })))
     }
 
     /// From `Storing`: the client is told.
@@ -662,12 +667,13 @@ impl Server {
         storing: Storing,
         kept: Result<Option<Inputs>, Unkept>,
     ) -> Next {
-        let (words, inputs) = match kept {
-            Ok(inputs) => (storing.words, inputs),
-            Err(unkept) => (format!("{}; not stored: {}", storing.words, unkept.words), None),
-        };
-        debug!("command {key}: {words}");
-        self.say(order, Known::Miss, words);
+        let mut told = storing.told;
+        let inputs = kept.unwrap_or_else(|unkept| {
+            told.leave_unstored(unkept);
+            None
+        });
+        debug!("command {key}: {}", told.show());
+        self.say(order, told);
         self.tell_inputs(order, inputs);
         self.tell(order, &storing.outcome);
         Next::Over
@@ -702,12 +708,9 @@ impl Server {
     }
 
     /// What the cache knows of a command.
-    fn say(&mut self, order: &Order, known: Known, words: String) {
-        let reply = Reply::Told {
-            id: order.execute.id,
-            known,
-            words: words.into_bytes(),
-        };
+    fn say(&mut self, order: &Order, told: Told) {
+        let id = order.execute.id;
+        let reply = Reply::Told { id, told };
         self.connections.reply(order.connection, &reply);
     }
 

@@ -12,25 +12,22 @@ use crate::observe::trace::TraceRegion;
 use crate::park::program::Program;
 use crate::park::Parking;
 use crate::process::spawn;
-use crate::wire::{Stdio, Strings};
+use crate::wire::{Stdio, Strings, UnstoredReason};
 use crate::witness;
 
 /// Prepares a command to note what it does, if what comes of it is to be stored.
 pub(super) fn observe(case: &mut Case, order: &Order, parking: &Parking) -> Option<Log> {
     case.ticket.as_ref()?;
     if order.execute.stdio[1..] != [Stdio::Pipe, Stdio::Pipe] {
-        case.give_up("prints elsewhere", "what it prints goes elsewhere");
+        case.give_up(UnstoredReason::PrintsElsewhere);
         return None;
     }
     let (Some(arena), Some(library)) = (parking.arena(), parking.library()) else {
-        case.give_up("cannot be observed", "it cannot be observed");
+        case.give_up(UnstoredReason::CannotBeObserved);
         return None;
     };
     let Some(mut trace_region) = arena.reserve() else {
-        case.give_up(
-            "too many commands at once",
-            "too many commands run at once for this one to be observed",
-        );
+        case.give_up(UnstoredReason::TooManyAtOnce);
         return None;
     };
     let (program, log) = note_in(&trace_region, library, order, (&order.execute.argv, &order.env));

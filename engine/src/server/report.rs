@@ -84,7 +84,7 @@ fn digits(id: &SessionId) -> String {
 }
 
 fn what_is_known(case: &Case) -> (&'static str, String) {
-    (case.known.name(), shorten(case.words.as_bytes()))
+    (case.told.known().name(), shorten(case.told.show().as_bytes()))
 }
 
 /// What we hold of the machine's memory, in KiB.

@@ -11,10 +11,9 @@ use log::warn;
 use super::command_flow::Event;
 use super::timers::Alarm;
 use super::Server;
-use crate::cache::answer::Uncached;
-use crate::cache::keep::Unkept;
 use crate::cache::lookup::claim::Claim;
 use crate::facts::progress;
+use crate::wire::UncachedReason;
 
 /// Nothing was heard for so long, while somebody looks into the store.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -22,8 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_FOR_ONE: Duration = Duration::from_secs(20);
 /// Once it is known to be silent, nobody waits for longer.
 const HASTE: Duration = Duration::from_millis(20);
-const NAME: &str = "silent store";
-const WORDS: &str = "the store does not answer";
 
 /// What was heard of the store.
 #[derive(Default)]
@@ -98,7 +95,8 @@ impl Server {
 
     fn give_up_store(&mut self) {
         if !std::mem::replace(&mut self.silence.is_silent, true) {
-            warn!("{WORDS}: commands run without it until it does");
+            let silent = UncachedReason::SilentStore.sentence();
+            warn!("{silent}: commands run without it until it does");
         }
         let waiting = self.commands.waiting_for_store();
         let given_up = waiting.filter(|(_, wait)| wait.claim.give_up());
@@ -106,22 +104,5 @@ impl Server {
         for key in keys {
             self.happens(key, Event::StoreIsSilent);
         }
-    }
-}
-
-/// Why a command is not looked up.
-pub(super) fn not_asked() -> Uncached {
-    Uncached {
-        name: NAME,
-        words: WORDS.to_owned(),
-        is_unknown: false,
-    }
-}
-
-/// Why what came of a command is not stored.
-pub(super) fn not_stored() -> Unkept {
-    Unkept {
-        name: NAME,
-        words: WORDS.to_owned(),
     }
 }

@@ -357,6 +357,14 @@ impl Settings {
         }
     }
 
+    /// The same for programs.
+    pub fn json(&self, key: Key) -> serde_json::Value {
+        match key.spec().kind {
+            Kind::Switch => self.is_on(key).into(),
+            _ => self.shown(key).into(),
+        }
+    }
+
     pub fn origin(&self, key: Key) -> &Origin {
         &self.values[key as usize].origin
     }

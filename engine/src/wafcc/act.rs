@@ -8,6 +8,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde_json::{json, Value};
+
 use super::ask;
 use super::distant;
 use super::options::Act;
@@ -46,7 +48,7 @@ Options:
   -M, --max-size SIZE             the store's limit (5G, 500Mi; 0 for none)
       --audit PERCENT             compile that share of hits again when idle, and compare
       --audit-report              what came of that; fails if a result was different
-  -p, --show-config               all settings, and where each comes from
+  -p, --show-config [--json]      all settings, and where each comes from
   -k, --get-config NAME           one setting, or store, runtime_dir, config_path
   -o, --set-config NAME=VALUE     write one into the file of settings
       --new-signing-key [FILE]    make a key that signs uploads, and show its public half, for trusted_keys
@@ -86,7 +88,7 @@ pub fn perform(act: Act) -> Result<(), String> {
     }
     match act {
         Act::Help | Act::Version => Ok(()),
-        Act::ShowConfig => show_config(&settings),
+        Act::ShowConfig { json } => show_config(&settings, json),
         Act::GetConfig(name) => get_config(&settings, &name),
         Act::SetConfig(key, value) => set_config(&settings, key, &value),
         Act::ShowStats { json, verbose } => show_stats(&settings, json, verbose),
@@ -174,7 +176,7 @@ fn ask_why(settings: &Settings, output: Option<String>) -> Result<Vec<Explanatio
 
 fn say_json(all: &[Explanation]) -> Result<(), String> {
     let all: Vec<_> = all.iter().map(Explanation::json).collect();
-    say(&format!("{:#}\n", serde_json::Value::from(all)))
+    say(&format!("{:#}\n", Value::from(all)))
 }
 
 fn answer(answer: &Answer) -> Result<(), String> {
@@ -199,7 +201,19 @@ fn report_audits(settings: &Settings) -> Result<(), String> {
 }
 
 /// Each setting with its origin, and the places that follow from them; what was set wrongly is an error.
-fn show_config(settings: &Settings) -> Result<(), String> {
+fn show_config(settings: &Settings, json: bool) -> Result<(), String> {
+    let text = match json {
+        true => format!("{:#}\n", config_json(settings)?),
+        false => config_text(settings)?,
+    };
+    say(&text)?;
+    match &settings.mistakes[..] {
+        [] => Ok(()),
+        mistakes => Err(mistakes.join("; ")),
+    }
+}
+
+fn config_text(settings: &Settings) -> Result<String, String> {
     let mut text = String::new();
     for key in Key::all() {
         let value = settings.shown(key);
@@ -209,11 +223,21 @@ fn show_config(settings: &Settings) -> Result<(), String> {
         let path = place_of(settings, place)?.map_or(NOWHERE.to_owned(), path_text::show);
         text.push_str(&format!("(place) {place} = {path}\n"));
     }
-    say(&text)?;
-    match &settings.mistakes[..] {
-        [] => Ok(()),
-        mistakes => Err(mistakes.join("; ")),
+    Ok(text)
+}
+
+/// The same for programs: a switch is true or false, and a place that is nowhere null.
+fn config_json(settings: &Settings) -> Result<Value, String> {
+    let told = |key: Key| json!({"value": settings.json(key), "origin": settings.origin(key).to_string()});
+    let values: serde_json::Map<_, _> = Key::all().map(|key| (key.name().to_owned(), told(key))).collect();
+    let mut places = serde_json::Map::new();
+    for place in PLACES {
+        let path = place_of(settings, place)?;
+        places.insert(place.to_owned(), path.as_ref().map(path_text::show).into());
+        let bytes = path.as_deref().and_then(path_text::exact);
+        places.insert(format!("{place}_bytes"), bytes.into());
     }
+    Ok(json!({"settings": values, "places": places, "mistakes": settings.mistakes}))
 }
 
 /// The public half goes to standard output, for whoever puts it into a setting by a script.

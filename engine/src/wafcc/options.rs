@@ -17,7 +17,9 @@ pub enum Act {
         json: bool,
         verbose: bool,
     },
-    ShowConfig,
+    ShowConfig {
+        json: bool,
+    },
     GetConfig(String),
     SetConfig(Key, String),
     Request(Request),
@@ -51,7 +53,7 @@ fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
             Short('z') | Long("zero-stats") => Act::Request(Request::Zero),
             Short('C') | Long("clear") => Act::Request(Request::Clear),
             Short('c') | Long("cleanup") => Act::Request(Request::CleanUp),
-            Short('p') | Long("show-config") => Act::ShowConfig,
+            Short('p') | Long("show-config") => Act::ShowConfig { json },
             Short('k') | Long("get-config") => Act::GetConfig(parser.value()?.string()?),
             Short('M') | Long("max-size") => set(Key::MaxSize, parser.value()?.string()?)?,
             Long("audit-report") => Act::AuditReport,
@@ -108,7 +110,7 @@ fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, lex
     for act in &mut acts {
         match act {
             Act::ShowStats { json: j, verbose: v } => (*j, *v) = (json, verbose),
-            Act::Explain { json: j, .. } if !verbose => *j = json,
+            Act::Explain { json: j, .. } | Act::ShowConfig { json: j } if !verbose => *j = json,
             _ => continue,
         }
         count += 1;
@@ -117,7 +119,9 @@ fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, lex
         return Ok(vec![Act::Help]);
     }
     if count == 0 && (json || verbose) {
-        return Err("--json says how to --show-stats or --explain, --verbose how to --show-stats".into());
+        return Err(
+            "--json says how to --show-stats, --show-config or --explain, --verbose how to --show-stats".into(),
+        );
     }
     Ok(acts)
 }
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_to_explain_may_be_left_out() {
+    fn what_is_shown_may_be_for_programs() {
         let explain = |outputs: &[&str], json| Act::Explain {
             outputs: outputs.iter().map(OsString::from).collect(),
             json,
@@ -170,6 +174,8 @@ mod tests {
             ("--explain=a.o b.o --json", explain(&["a.o", "b.o"], true)),
             ("--json --explain", explain(&[], true)),
             ("--explain --json", explain(&[], true)),
+            ("--show-config", Act::ShowConfig { json: false }),
+            ("-p --json", Act::ShowConfig { json: true }),
         ] {
             assert_eq!(parsed(line), Ok(vec![expected]), "{line}");
         }

@@ -3,12 +3,14 @@
 //! Knows nothing of the order in which frames may come.
 
 use super::{
-    Caching, Execute, Form, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
-    Verdict, Why, ENVIRONMENTS, INPUT_CAP, MAGIC,
+    Caching, Execute, Form, Hello, Malformed, MissReason, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
+    Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why, ENVIRONMENTS, INPUT_CAP, MAGIC,
 };
 use crate::bytes::fields::Reader;
 
 type Result<T> = std::result::Result<T, Malformed>;
+
+const UNKNOWN_REASON: Malformed = Malformed("unknown reason");
 
 /// Fields that only this protocol has.
 impl Reader<'_> {
@@ -28,6 +30,11 @@ impl Reader<'_> {
         let bytes = self.take(count.saturating_mul(4))?;
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
         Ok(bytes.chunks_exact(4).map(number).collect())
+    }
+
+    /// A text for people.
+    fn words(&mut self) -> Result<String> {
+        String::from_utf8(self.text()?.to_vec()).map_err(|_| Malformed("words that are not UTF-8"))
     }
 
     fn env(&mut self) -> Result<u32> {
@@ -185,7 +192,6 @@ impl Request {
 
 const VERDICTS: [Verdict; 4] = [Verdict::Ran, Verdict::NotStarted, Verdict::TimedOut, Verdict::Cancelled];
 const STEPS: [Step; 5] = [Step::None, Step::Command, Step::Folder, Step::Engine, Step::Parked];
-const KNOWN: [Known; 3] = [Known::Uncached, Known::Hit, Known::Miss];
 
 fn outcome(r: &mut Reader<'_>) -> Result<Outcome> {
     Ok(Outcome {
@@ -199,6 +205,32 @@ fn outcome(r: &mut Reader<'_>) -> Result<Outcome> {
         system: r.u64()?,
         peak: r.u64()?,
     })
+}
+
+fn told(r: &mut Reader<'_>) -> Result<Told> {
+    match r.u8()? {
+        0 => Ok(Told::Uncached {
+            why: UncachedReason::from_number(r.u8()?).ok_or(UNKNOWN_REASON)?,
+            words: r.words()?,
+        }),
+        1 => Ok(Told::Hit { processor: r.u64()? }),
+        2 => Ok(Told::Miss {
+            why: MissReason::from_number(r.u8()?).ok_or(UNKNOWN_REASON)?,
+            words: r.words()?,
+            unstored: unstored(r)?,
+        }),
+        _ => Err(Malformed("unknown answer of the cache")),
+    }
+}
+
+fn unstored(r: &mut Reader<'_>) -> Result<Option<Unkept>> {
+    let number = r.u8()?;
+    let words = r.words()?;
+    match UnstoredReason::from_number(number) {
+        Some(why) => Ok(Some(Unkept { why, words })),
+        None if number == 0 && words.is_empty() => Ok(None),
+        None => Err(UNKNOWN_REASON),
+    }
 }
 
 impl Reply {
@@ -230,8 +262,7 @@ impl Reply {
             0x86 => Reply::Listening { port: r.u16()? },
             0x87 => Reply::Told {
                 id: r.u32()?,
-                known: r.one_of(&KNOWN, |one| one as u8, "unknown answer of the cache")?,
-                words: r.text()?.to_vec(),
+                told: told(&mut r)?,
             },
             0x88 => Reply::Inputs {
                 id: r.u32()?,

@@ -2,12 +2,29 @@
 //!
 //! Knows nothing of caps: whoever sends asks how long a frame became.
 
-use super::{Form, Reply, Request, Strings, MAGIC};
+use super::{Form, Reply, Request, Strings, Told, MAGIC};
 use crate::bytes::fields::{put_frame as frame, put_numbered, put_text};
 
 fn put_strings(out: &mut Vec<u8>, strings: &Strings) {
     out.extend((strings.len() as u32).to_le_bytes());
     put_text(out, &strings.bytes);
+}
+
+fn put_told(out: &mut Vec<u8>, told: &Told) {
+    out.push(told.known() as u8);
+    match told {
+        Told::Hit { processor } => out.extend(processor.to_le_bytes()),
+        Told::Uncached { why, words } => {
+            out.push(*why as u8);
+            put_text(out, words.as_bytes());
+        }
+        Told::Miss { why, words, unstored } => {
+            out.push(*why as u8);
+            put_text(out, words.as_bytes());
+            out.push(unstored.as_ref().map_or(0, |unstored| unstored.why as u8));
+            put_text(out, unstored.as_ref().map_or("", |unstored| &unstored.words).as_bytes());
+        }
+    }
 }
 
 impl Request {
@@ -101,9 +118,8 @@ impl Reply {
             }),
             Reply::Report { json } => frame(out, 0x85, |out| put_text(out, json)),
             Reply::Listening { port } => frame(out, 0x86, |out| out.extend(port.to_le_bytes())),
-            Reply::Told { id, known, words } => put_numbered(out, 0x87, *id, |out| {
-                out.push(*known as u8);
-                put_text(out, words);
+            Reply::Told { id, told } => put_numbered(out, 0x87, *id, |out| {
+                put_told(out, told);
             }),
             Reply::Inputs {
                 id,

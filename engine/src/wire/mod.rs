@@ -5,8 +5,10 @@
 
 mod decode;
 mod encode;
+mod told;
 
 pub use encode::put_output;
+pub use told::{Known, MissReason, Told, UncachedReason, Unkept, UnstoredReason};
 
 pub use crate::bytes::fields::Malformed;
 pub use crate::bytes::frame::GREETING_CAP;
@@ -169,25 +171,6 @@ pub struct Caching {
     pub terminal: Option<Size>,
 }
 
-/// What the cache did for a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// It ran, and nothing was looked up or stored.
-    Uncached = 0,
-    Hit = 1,
-    Miss = 2,
-}
-
-impl Known {
-    pub fn name(self) -> &'static str {
-        match self {
-            Known::Uncached => "uncached",
-            Known::Hit => "hit",
-            Known::Miss => "miss",
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     Hello(Hello),
@@ -306,8 +289,7 @@ pub enum Reply {
     /// Comes before the outcome of a command that may be cached.
     Told {
         id: u32,
-        known: Known,
-        words: Vec<u8>,
+        told: Told,
     },
     /// What a command depended on, as numbers of texts (`cache::inputs`).
     Inputs {

@@ -9,7 +9,7 @@ use crate::support::peer::Peer;
 use crate::support::process;
 use crate::support::sandbox::{self, wait_until, Sandbox};
 use crate::support::wrapper;
-use wafengine::wire::{Caching, Known, Reply, Request};
+use wafengine::wire::{Caching, Known, Reply, Request, Told};
 
 /// More than the arena had trace regions before it was made for all slots.
 const MANY: u32 = 300;
@@ -46,7 +46,7 @@ fn sleepers(sandbox: &Sandbox) -> Vec<i32> {
 }
 
 /// Submits all commands; `meanwhile` is called when they are. What the cache told of each.
-fn run_all(sandbox: &Sandbox, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<(Known, String)> {
+fn run_all(sandbox: &Sandbox, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<Told> {
     let ids: Vec<u32> = (0..MANY)
         .map(|number| peer.submit(&numbered(sandbox, number)))
         .collect();
@@ -55,8 +55,8 @@ fn run_all(sandbox: &Sandbox, peer: &mut Peer, meanwhile: impl FnOnce()) -> Vec<
     let mut left = ids.len();
     while left > 0 {
         match peer.receive().expect("the connection lasts") {
-            Reply::Told { id, known, words } => {
-                told.insert(id, (known, String::from_utf8(words).unwrap()));
+            Reply::Told { id, told: said } => {
+                told.insert(id, said);
             }
             Reply::Outcome(outcome) => {
                 assert_eq!(outcome.code, 0, "{outcome:?}");
@@ -82,13 +82,14 @@ fn what_hundreds_of_commands_at_once_make_is_stored() {
             process::kill(pid, libc::SIGTERM);
         }
     });
-    let unstored: Vec<_> = told.iter().filter(|(_, words)| words.contains("not stored")).collect();
+    let is_stored = |told: &&Told| matches!(told, Told::Miss { unstored: None, .. });
+    let unstored: Vec<_> = told.iter().filter(|told| !is_stored(told)).collect();
     assert!(unstored.is_empty(), "{} of {MANY}: {:?}", unstored.len(), unstored[0]);
     fs::remove_dir_all(sandbox.path("work")).unwrap();
     fs::create_dir(sandbox.path("work")).unwrap();
     // Hits start nothing: a command that slept would not end in time.
     let told = run_all(&sandbox, &mut peer, || {});
-    assert!(told.iter().all(|(known, _)| *known == Known::Hit), "{told:?}");
+    assert!(told.iter().all(|told| told.known() == Known::Hit), "{told:?}");
     for number in 0..MANY {
         let out = fs::read_to_string(sandbox.path(format!("work/{number}.out"))).unwrap();
         assert_eq!(out, format!("{number}\n"));

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use serde_json::Value;
 use wafengine::bytes::frame::Inbox;
 use wafengine::wire::{
-    Caching, Execute, Form, Hello, Known, Malformed, Outcome, Policy, Reply, Request, Size, Stdio, Step, Strings,
-    Verdict, Why, FRAME_CAP,
+    Caching, Execute, Form, Hello, Known, Malformed, MissReason, Outcome, Policy, Reply, Request, Size, Stdio, Step,
+    Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why, FRAME_CAP,
 };
 
 fn vectors() -> Value {
@@ -162,8 +162,7 @@ fn reply(vector: &Value) -> Reply {
         },
         "told" => Reply::Told {
             id: number(&f["id"]),
-            known: [Known::Uncached, Known::Hit, Known::Miss][number::<usize>(&f["known"])],
-            words: unhex(&f["words"]),
+            told: told(f),
         },
         "inputs" => Reply::Inputs {
             id: number(&f["id"]),
@@ -173,6 +172,25 @@ fn reply(vector: &Value) -> Reply {
             numbers: f["numbers"].as_array().unwrap().iter().map(number).collect(),
         },
         other => panic!("frame {other} of an engine"),
+    }
+}
+
+fn told(f: &Value) -> Told {
+    let words = |name: &str| String::from_utf8(unhex(&f[name])).unwrap();
+    match Known::ALL[number::<usize>(&f["known"])] {
+        Known::Hit => Told::Hit {
+            processor: number(&f["processor"]),
+        },
+        Known::Uncached => Told::Uncached {
+            why: UncachedReason::from_number(number(&f["why"])).unwrap(),
+            words: words("words"),
+        },
+        Known::Miss => Told::Miss {
+            why: MissReason::from_number(number(&f["why"])).unwrap(),
+            words: words("words"),
+            unstored: UnstoredReason::from_number(number(&f["unstored"]))
+                .map(|why| Unkept::new(why, words("unstored_words"))),
+        },
     }
 }
 
@@ -280,4 +298,31 @@ fn a_frame_has_no_slack() {
             assert!(!decodes(&longer), "{}: one byte more", vector["name"]);
         }
     }
+}
+
+/// The document has a table of the numbers of each kind of reason; so has Python, as far as it goes.
+#[test]
+fn reasons_are_documented() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
+    let (document, python) = (read("docs/protocol.md"), read("waflib_extras/client/protocol.py"));
+    macro_rules! check {
+        ($enum:ident, $title:literal, $last:literal) => {
+            let (_, table) = document
+                .split_once(concat!("| ", $title, " | counted as |"))
+                .unwrap();
+            let (table, _) = table.split_once("\n\n").unwrap();
+            let rows: Vec<_> = table.lines().skip(2).collect();
+            assert_eq!(rows.len(), $enum::ALL.len(), $title);
+            for (reason, row) in $enum::ALL.iter().zip(rows) {
+                let begin = format!("| {} | {}", *reason as u8, reason.name());
+                assert!(row.starts_with(&begin), "{row}: not {begin}");
+            }
+            let last = format!("\n{} = {}\n", $last, $enum::ALL.len());
+            assert!(python.contains(&last), "{last}");
+        };
+    }
+    check!(MissReason, "`why` of a miss", "LAST_MISS");
+    check!(UncachedReason, "`why` of an uncached command", "LAST_UNCACHED");
+    check!(UnstoredReason, "`unstored`", "LAST_UNSTORED");
 }

@@ -10,7 +10,7 @@ use wafengine::bytes::frame::Inbox;
 use wafengine::report::explanation::Explanation;
 use wafengine::report::question::{self, Answer, Question};
 use wafengine::report::statistics::Statistics;
-use wafengine::wire::{Reply, Request, FRAME_CAP};
+use wafengine::wire::{Known, Reply, Request, FRAME_CAP};
 
 /// Serves one client: greets it, answers its question, and tells what that was.
 fn serve(sandbox: &Sandbox, answer: Answer) -> JoinHandle<Option<Question>> {
@@ -111,7 +111,7 @@ fn removals_are_told() {
 fn an_explanation_is_printed() {
     let explanation = Explanation {
         output: "/usr/out/a.o".to_owned(),
-        known: "miss".to_owned(),
+        known: Known::Miss,
         why: vec!["/usr/a.h has changed".to_owned(), "so has b.h".to_owned()],
         ..Explanation::default()
     };

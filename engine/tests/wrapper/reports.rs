@@ -11,7 +11,7 @@ use crate::support::order::shell;
 use crate::support::sandbox::{run, wait_until, Said, Sandbox};
 use crate::support::wrapper;
 use serde_json::Value;
-use wafengine::wire::{Caching, Reply, Request, Verdict};
+use wafengine::wire::{Caching, Reply, Request, Told, UnstoredReason, Verdict};
 
 /// A folder with a store, whose name a test may choose.
 struct Project {
@@ -152,15 +152,18 @@ fn what_is_ended_is_counted() {
     let mut order = shell("sleep 100").timeout(Duration::from_millis(200));
     (order.0.cached, order.0.by_facts) = (true, true);
     peer.submit(&order);
-    let mut told = String::new();
+    let mut unstored = None;
     loop {
         match peer.receive().unwrap() {
-            Reply::Told { words, .. } => told = String::from_utf8(words).unwrap(),
+            Reply::Told {
+                told: Told::Miss { unstored: why, .. },
+                ..
+            } => unstored = why,
             Reply::Outcome(outcome) => break assert_eq!(outcome.verdict, Verdict::TimedOut),
             _ => {}
         }
     }
-    assert!(told.ends_with("not stored: it took too long, and was ended"), "{told}");
+    assert_eq!(unstored, Some(UnstoredReason::TookTooLong.into()));
     wait_until("it is counted", || {
         let mut watcher = project.sandbox.greeter();
         watcher.report()["cache"]["statistics"]["not_stored"]["took too long"] == 1

@@ -1,8 +1,9 @@
-//! Why the cache does not know a command line. Each reason has a name, so that it can be counted and reported.
+//! Why the cache does not know a command line. `UncachedReason` is the kind, by which it is counted; the rest is for people.
 
 use std::fmt;
 
 use crate::observe::access::Bytes;
+use crate::wire::UncachedReason;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
@@ -29,36 +30,36 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The words under which it is counted. Texts with the same beginning are one count.
-    pub fn name(&self) -> &'static str {
+    /// Its kind, by which it is counted and reported.
+    pub fn kind(&self) -> UncachedReason {
         match self {
-            Reason::Unknown => "compiler not known",
-            Reason::Wrapped => "compiler is another wrapper",
-            Reason::Linking => "called for linking",
-            Reason::Preprocessing => "called for preprocessing",
-            Reason::Dependencies => "called for dependencies only",
-            Reason::Asking => "asks the compiler about itself",
-            Reason::Timing => "asks how long the compiler takes",
-            Reason::Modules => "uses modules",
-            Reason::TimesOfFiles => "precompiled header that holds times of files",
-            Reason::NoInput => "no input file",
-            Reason::ManySources => "multiple source files",
-            Reason::LinkerInput => "input for the linker",
-            Reason::Language(_) => "unsupported source language",
-            Reason::StandardInput => "reads standard input",
-            Reason::StandardOutput => "output to standard output",
-            Reason::Device => "output to a device",
-            Reason::Response(_) => "unreadable response file",
-            Reason::Incomplete(_) => "option without its argument",
-            Reason::Option(_) => "unsupported option",
-            Reason::Variable(_) => "unsupported variable",
+            Reason::Unknown => UncachedReason::UnknownCompiler,
+            Reason::Wrapped => UncachedReason::Wrapped,
+            Reason::Linking => UncachedReason::Linking,
+            Reason::Preprocessing => UncachedReason::Preprocessing,
+            Reason::Dependencies => UncachedReason::Dependencies,
+            Reason::Asking => UncachedReason::Asking,
+            Reason::Timing => UncachedReason::Timing,
+            Reason::Modules => UncachedReason::Modules,
+            Reason::TimesOfFiles => UncachedReason::TimesOfFiles,
+            Reason::NoInput => UncachedReason::NoInput,
+            Reason::ManySources => UncachedReason::ManySources,
+            Reason::LinkerInput => UncachedReason::LinkerInput,
+            Reason::Language(_) => UncachedReason::Language,
+            Reason::StandardInput => UncachedReason::StandardInput,
+            Reason::StandardOutput => UncachedReason::StandardOutput,
+            Reason::Device => UncachedReason::Device,
+            Reason::Response(_) => UncachedReason::Response,
+            Reason::Incomplete(_) => UncachedReason::Incomplete,
+            Reason::Option(_) => UncachedReason::Option,
+            Reason::Variable(_) => UncachedReason::Variable,
         }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
+        f.write_str(self.kind().sentence())?;
         match self {
             Reason::Language(word) | Reason::Response(word) | Reason::Incomplete(word) | Reason::Option(word) => {
                 write!(f, " {}", String::from_utf8_lossy(word))
@@ -80,6 +81,6 @@ mod tests {
             "unsupported option -wrapper"
         );
         assert_eq!(Reason::Variable("CPATH").to_string(), "unsupported variable CPATH");
-        assert_eq!(Reason::Linking.to_string(), Reason::Linking.name());
+        assert_eq!(Reason::Linking.to_string(), UncachedReason::Linking.sentence());
     }
 }

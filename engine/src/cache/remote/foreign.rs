@@ -46,6 +46,8 @@ pub enum Refusal {
     Unreal,
     Controls,
     Link,
+    /// Whatever there is: the command declares no outputs.
+    NothingDeclared,
 }
 
 impl Refusal {
@@ -64,12 +66,10 @@ impl Refusal {
             Refusal::Unreal => "it depends on files of the kernel",
             Refusal::Controls => "it would control the terminal",
             Refusal::Link => "somebody else's link is on the way to an output",
+            Refusal::NothingDeclared => "the command's outputs are not declared",
         }
     }
 }
-
-/// Why no entry is used for a command.
-pub const UNDECLARED: &str = "the command's outputs are not declared";
 
 /// An entry in this machine's store.
 pub struct Stored {

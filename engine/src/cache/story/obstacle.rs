@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// For values that are different the next time, or at the next moment.
-pub const CHANGED: &str = "inputs changed while it ran";
+use crate::wire::UnstoredReason;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
@@ -73,24 +72,24 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The words under which it is counted.
-    pub fn name(&self) -> &'static str {
+    /// Its kind, by which it is counted.
+    pub fn kind(&self) -> UnstoredReason {
         match self {
-            Obstacle::Blind { .. } | Obstacle::Stranger => "not observed",
-            Obstacle::Changed { .. } | Obstacle::Inconsistent { .. } => CHANGED,
-            Obstacle::ReadsClock => "reads the clock",
-            Obstacle::ReadsRandom => "reads random numbers",
-            Obstacle::ReadsInput => "reads standard input",
-            Obstacle::InPlace { .. } | Obstacle::Replaces { .. } => "updates a file in place",
-            Obstacle::Removes { .. } => "removes what it did not make",
-            Obstacle::Device { .. } => "uses a device",
-            Obstacle::NotPlain { .. } | Obstacle::Unclear { .. } => "makes what is no plain file",
-            Obstacle::Unforetold { .. } => "makes unforetold files",
-            Obstacle::Lost { .. } => "results vanished",
-            Obstacle::ListsResults { .. } => "lists its results",
-            Obstacle::Dated { .. } => "sets times of files",
-            Obstacle::Denied { .. } => "may not write",
-            Obstacle::TooMany => "depends on too much",
+            Obstacle::Blind { .. } | Obstacle::Stranger => UnstoredReason::NotObserved,
+            Obstacle::Changed { .. } | Obstacle::Inconsistent { .. } => UnstoredReason::InputsChanged,
+            Obstacle::ReadsClock => UnstoredReason::ReadsClock,
+            Obstacle::ReadsRandom => UnstoredReason::ReadsRandom,
+            Obstacle::ReadsInput => UnstoredReason::ReadsInput,
+            Obstacle::InPlace { .. } | Obstacle::Replaces { .. } => UnstoredReason::UpdatesInPlace,
+            Obstacle::Removes { .. } => UnstoredReason::RemovesOthers,
+            Obstacle::Device { .. } => UnstoredReason::UsesDevice,
+            Obstacle::NotPlain { .. } | Obstacle::Unclear { .. } => UnstoredReason::NoPlainFile,
+            Obstacle::Unforetold { .. } => UnstoredReason::Unforetold,
+            Obstacle::Lost { .. } => UnstoredReason::ResultsVanished,
+            Obstacle::ListsResults { .. } => UnstoredReason::ListsResults,
+            Obstacle::Dated { .. } => UnstoredReason::SetsTimes,
+            Obstacle::Denied { .. } => UnstoredReason::MayNotWrite,
+            Obstacle::TooMany => UnstoredReason::DependsOnTooMuch,
         }
     }
 }
