@@ -7,9 +7,10 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 
 import argparse
 import sys
+import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from benchmark import arguments, contender, ledger
+from benchmark import ablation, arguments, contender, ledger
 from benchmark.campaign import Campaign, Step, notes_of, plan
 from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
@@ -40,7 +41,10 @@ def run(argv: Sequence[str]) -> int:
 	if argv[:1] == ["show"]:
 		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
 		return 0
-	options = arguments.parse(argv)
+	if argv[:1] == ["ablation"]:
+		options = arguments.parse_ablation(argv[1:])
+	else:
+		options = arguments.parse(argv)
 	if options.list:
 		print(arguments.listing())
 		return 0
@@ -49,6 +53,10 @@ def run(argv: Sequence[str]) -> int:
 
 def measure(options: argparse.Namespace, command: List[str]) -> int:
 	"""Run a campaign, keep its record and print its report."""
+	if options.parts:
+		with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+			engines = ablation.build_engines(options.parts, folder, Progress(sys.stderr).say)
+		options.engines = engines
 	contenders, left_out = choose_contenders(options)
 	parents, too_large = choose_parents(options)
 	settings = settle(options, contenders, parents)
@@ -69,6 +77,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
 		lanes = lanes_for_scenarios(options, contenders, scenarios, workshop)
 		steps = plan(scenarios, lanes, options.repeat, options.jobs)
+		if options.parts:
+			steps = [step for step in steps if is_compared(step, settings["ablation"])]
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
@@ -136,7 +146,15 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		real={},
 		notes={},
 	)
+	if options.parts:
+		settings["ablation"] = ablation.settings_of(options.parts)
 	return settings
+
+
+def is_compared(step: Step, pairs: Sequence[Dict[str, Any]]) -> bool:
+	"""Tell whether a step is one of those that parts are judged by."""
+	name = step.lane.contender.name
+	return any(step.scenario.name == pair["scenario"] and name in (pair["with"], pair["without"]) for pair in pairs)
 
 
 def lanes_for_scenarios(

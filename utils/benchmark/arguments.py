@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
 
-from . import contender, large, price, scenario, served
+from . import ablation, contender, large, price, scenario, served
 from .interpreter import ROOT
 from .interrupt import Interrupted
 from .mistake import Mistake
@@ -49,8 +49,11 @@ examples:
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
+  bench.py ablation --parts front,lead                what parts of ours save, by builds without each of them
   bench.py show full.json                             print the tables of a record again
 """
+
+ROUNDS, FEW = 5, "4,25,15,5"  # repetitions, and the size of the project, where parts are taken out
 
 
 class Parser(argparse.ArgumentParser):
@@ -182,9 +185,33 @@ def parser() -> Parser:
 	return p
 
 
+def parse_ablation(argv: Sequence[str]) -> argparse.Namespace:
+	"""Read the command line of ``ablation``: the scenarios and the contenders follow from the parts."""
+	p = parser()
+	known = ", ".join(ablation.PARTS)
+	p.add_argument("--parts", type=names, metavar="A,B", default=list(ablation.PARTS), help="which: %s" % known)
+	p.set_defaults(repeat=ROUNDS, size=FEW)
+	options = p.parse_args(list(argv))
+	given = [name for name in ("scenarios", "contenders", "engines", "baseline") if getattr(options, name)]
+	if given:
+		raise Mistake("ablation chooses its %s itself: see --parts" % given[0])
+	unknown = [part for part in options.parts if part not in ablation.PARTS]
+	if unknown:
+		raise Mistake("part %s is not known: choose from %s" % (unknown[0], known))
+	options.scenarios = ablation.scenarios_of(options.parts)
+	options.contenders = ablation.contenders_of(options.parts)
+	return complete(options)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
 	"""Read a command line, with all defaults filled in."""
 	options = parser().parse_args(list(argv))
+	options.parts = []
+	return complete(options)
+
+
+def complete(options: argparse.Namespace) -> argparse.Namespace:
+	"""Fill in the defaults that depend on others."""
 	unknown = [name for name in options.scenarios if name not in scenario.SCENARIOS]
 	if unknown:
 		raise Mistake("scenario %s is not known: choose from %s" % (unknown[0], ", ".join(scenario.SCENARIOS)))

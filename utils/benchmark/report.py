@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 from .ledger import Record
 from .summary import Summary, paired_ratio, ratio, summarize
 from .table import NOTHING, emphasize, layout, number, percent, times
+from .verdict import show_verdicts
 
 MANY = 4  # parts of a scenario that are also shown side by side
 
@@ -45,6 +46,8 @@ def report(record: Record, bold: bool = False) -> str:
 		]
 	if not parts:
 		parts.append("Nothing was measured.")
+	if record["settings"].get("ablation"):
+		parts.append(show_verdicts(record, bold))
 	parts.append(legend(record))
 	parts.append("\n".join(describe(record)))
 	return "\n\n".join(part for part in parts if part)
