@@ -188,6 +188,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"against": scenario.against,
 		"drawn": list(scenario.drawn),
 		"rows": list(scenario.rows),
+		"across": scenario.is_across,
 	}
 
 

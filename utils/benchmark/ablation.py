@@ -112,20 +112,25 @@ def make_tools(folder: str, part: str) -> None:
 
 def build_engines(parts: Sequence[str], folder: str, say: Callable[[str], None]) -> Dict[str, str]:
 	"""The engine with all parts, and without each of these: folders of its programs by the names of contenders'."""
-	wanted: List[Optional[str]] = [part for part in parts if PARTS[part].is_engine]
-	found = {}
-	for part in [None, *wanted] if wanted else []:
-		name = WITHOUT + part if part else WHOLE
-		found[name] = build_engine(part, name, os.path.join(folder, name), say)
-	return found
+	wanted = [part for part in parts if PARTS[part].is_engine]
+	names = {WITHOUT + part: part for part in wanted}
+	# all patches are tried before anything is built, which takes long
+	trees = {name: engine_sources(os.path.join(folder, name), part) for name, part in names.items()}
+	if wanted:
+		trees[WHOLE] = engine_sources(os.path.join(folder, WHOLE))
+	return {name: build_engine(name, sources, say) for name, sources in trees.items()}
 
 
-def build_engine(part: Optional[str], name: str, fresh: str, say: Callable[[str], None]) -> str:
-	"""Build the engine without a part, if its sources are not those of last time; the folder of its programs."""
-	copy_tree(fresh, "engine")
+def engine_sources(folder: str, part: Optional[str] = None) -> Dict[str, bytes]:
+	"""The engine's files, with or without a part, by way of a new folder."""
+	copy_tree(folder, "engine")
 	if part:
-		apply_patch(fresh, part)
-	sources = read_files(os.path.join(fresh, "engine"))
+		apply_patch(folder, part)
+	return read_files(os.path.join(folder, "engine"))
+
+
+def build_engine(name: str, sources: Dict[str, bytes], say: Callable[[str], None]) -> str:
+	"""Build an engine, if its sources are not those of last time; the folder of its programs."""
 	programs = os.path.join(KEPT, name)
 	stamp = os.path.join(programs, "sources")
 	digest = digest_of(sources)

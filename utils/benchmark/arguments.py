@@ -36,6 +36,7 @@ examples:
   bench.py unity --size 50,100,15,5                   files compiled together: Waf's own unity and ours, full and edited
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
   bench.py room                                       the engine with a store of 100,000 entries: start and memory
+  bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
                                                       very many tasks, for one contender only
   bench.py large-rules large-chain large-archive      the same in other shapes

@@ -28,6 +28,7 @@ from .room import Full
 from .served import Served
 from .servers import Nginx, Redis, RedisFile, WafdServe
 from .spawner import SPAWNERS
+from .stores import STORES, SYNCED
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -450,6 +451,7 @@ BUILDERS: Dict[str, Builder] = {
 		WafdServe, "room", "to put takes two exchanges, a value and what needs it, as ours do; to get 1 MiB, too"
 	),
 	**SPAWNERS,
+	**STORES,
 }
 
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {
@@ -463,8 +465,9 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 }
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
-BY_NAME = tuple(
-	name for name, builder in BUILDERS.items() if isinstance(builder, (Drawn, Large, Unparked, Unstarted)) and name != "large"
+BY_NAME = (
+	*(n for n, builder in BUILDERS.items() if isinstance(builder, (Drawn, Large, Unparked, Unstarted)) and n != "large"),
+	*SYNCED,
 )
 """Those that take part only where they are asked for: they tell nothing without others."""
 
@@ -478,6 +481,7 @@ DEFAULT = (
 	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
+	*(name for name in STORES if name not in SYNCED),
 )
 
 

@@ -39,6 +39,9 @@ def report(record: Record, bold: bool = False) -> str:
 		if record["scenarios"][scenario].get("rows"):
 			parts += show_all_rows(record, scenario, several, bold)
 			continue
+		if record["scenarios"][scenario].get("across"):
+			parts.append(show_across(record, scenario, several, bold))
+			continue
 		groups = group(several)
 		parts += [show_table(record, key, runs, bold) for (_, name), found in groups if not name for key, runs in found]
 		parts += [
@@ -158,6 +161,21 @@ def show_all_rows(record: Record, scenario: str, tables: Sequence[Table], bold: 
 		text = layout(head, cells, 3, bold)
 		found.append("%s: %s; %s\n%s" % (emphasize(heading, bold), about["title"], against, text))
 	return found
+
+
+def show_across(record: Record, scenario: str, tables: Sequence[Table], bold: bool) -> str:
+	"""The medians of all parts, a row for each, and a column for each contender."""
+	about = record["scenarios"][scenario]
+	measure = about["measures"][0][0]
+	medians = {
+		part: {row.lane.contender: row.summary.median for row in rows_of(record, runs, [measure])}
+		for (_, part, _), runs in tables
+	}
+	there = {name for values in medians.values() for name in values}
+	names = [name for name in record["settings"]["contenders"] if name in there]
+	cells = [[part, *(number(values.get(name)) for name in names)] for part, values in medians.items()]
+	heading = emphasize("%s, medians" % scenario, bold)
+	return "%s: %s\n%s" % (heading, about["title"], layout(["", *names], cells, 1, bold))
 
 
 def group(tables: Sequence[Table]) -> List[Tuple[Tuple[Optional[str], str], List[Table]]]:
