@@ -40,7 +40,9 @@ def test_damage(tmp_path: pathlib.Path) -> None:
 		after = {path: pathlib.Path(path).read_bytes() for path in before}
 		assert sum(before[path] != after[path] for path in before) == 1
 		assert [len(text) for text in before.values()] == [len(text) for text in after.values()]
-		different = [n for path in before for n, pair in enumerate(zip(before[path], after[path])) if len(set(pair)) > 1]
+		different = [
+			n for path in before for n, pair in enumerate(zip(before[path], after[path])) if len(set(pair)) > 1
+		]
 		assert different[-1] - different[0] < stores.BLOCK
 		stores.cut(str(sound), random.Random(seed))
 		assert sum(os.path.getsize(path) for path in before) < 100_010
@@ -68,7 +70,9 @@ def test_campaign(tmp_path: pathlib.Path) -> None:
 	if not os.access(stores.PEERS, os.X_OK):
 		pytest.skip("store-peers is not built: %s" % stores.REMEDY)
 	names = list(stores.STORES)
-	done = finish(tmp_path, start(tmp_path, "stores", "--contenders", ",".join(names), "--commands", "60", "--repeat", "1"))
+	done = finish(
+		tmp_path, start(tmp_path, "stores", "--contenders", ",".join(names), "--commands", "60", "--repeat", "1")
+	)
 	assert done.status == 0, done.err
 	values = {(run["contender"], run["part"]): run["values"]["value"] for run in done.record["runs"]}
 	for name in names:

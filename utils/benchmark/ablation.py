@@ -1,9 +1,9 @@
 """
 What a part of ours gains: the same builds with it and without it, for ``bench.py ablation``.
 
-Each part has a patch in the folder ``ablation``, which takes it out. The patch is applied to a copy of the tree, never to
-the tree, and the copy is built as ours is: so both are real programs, and nothing in them knows of the benchmark. The
-program with all parts comes from such a copy too.
+Each part has a patch in the folder ``ablation``, which takes it out. The patch is applied to a copy of the tree, never
+to the tree, and the copy is built as ours is: so both are real programs, and nothing in them knows of the benchmark.
+The program with all parts comes from such a copy too.
 """
 
 import hashlib
@@ -40,7 +40,8 @@ PARTS = {
 	"front": Part("front.c, card.rs", (("hit", "single+wafcc"), ("warm", "ninja+wafcc"))),
 	"lead": Part("hand-over in lead.rs", (("hit", "single+wafcc"), ("hit", "socket"), ("warm", "ninja+wafcc"))),
 	"paths": Part(
-		"paths in file_view.rs", (("hit", "single+wafcc"), ("hit", "socket"), ("hit", "pipelined"), ("warm", "ninja+wafcc"))
+		"paths in file_view.rs",
+		(("hit", "single+wafcc"), ("hit", "socket"), ("hit", "pipelined"), ("warm", "ninja+wafcc")),
 	),
 	"prestart": Part("prestart.py, sketch.py", (("onefile", "resident"),), is_engine=False),
 }

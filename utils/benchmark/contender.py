@@ -466,7 +466,11 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
 BY_NAME = (
-	*(n for n, builder in BUILDERS.items() if isinstance(builder, (Drawn, Large, Unparked, Unstarted)) and n != "large"),
+	*(
+		name
+		for name, one in BUILDERS.items()
+		if isinstance(one, (Drawn, Large, Unparked, Unstarted)) and name != "large"
+	),
 	*SYNCED,
 )
 """Those that take part only where they are asked for: they tell nothing without others."""

@@ -1,7 +1,7 @@
 """
 Our store, LMDB and redb under the same work: the contenders of the scenario ``stores``.
 
-The work is done by ``engine/benches/peers``, a process for each act, with results of commands as the engine stores them:
+The work is done by ``engine/benches/peers``, a process for each act, with results of commands as the engine has them:
 entries of 1 to 4 KiB, and objects of 10 KiB to 2 MiB which some of them need. What is damaged, killed or measured from
 outside is done here. Each store is in a new folder below the campaign's: ``--work`` names the file system.
 """
@@ -177,7 +177,7 @@ class Stored(Builder):
 		yield "kill -9: not opened, of %d" % KILLS, crashed
 
 	def try_check(self, folder: str, counts: Counts, count: int) -> Dict[str, float]:
-		"""How many of the first results are as they were put; none where the store cannot be opened, or its process dies."""
+		"""How many of the first results are as they were put; none if the store cannot be opened."""
 		try:
 			return dict(self.act(folder, counts, "check", 0, count), crashed=0)
 		except Failed:

@@ -84,6 +84,6 @@ def show_verdicts(record: Record, bold: bool = False) -> str:
 	]
 	parts = {row.title: [other for other in rows if other.part == row.part] for row in rows}
 	lines = ["  %s: %s" % (title, verdict_of(mine)) for title, mine in parts.items()]
-	note = "with, without: medians. paired: the median of with / without in each repetition. better: repetitions in which with is less."
+	note = "with, without: medians. paired: the median of with / without in each repetition; saved: what that leaves."
 	title = emphasize("ablation", bold) + ": what each part saves; below %d %% of anything it goes" % (100 * LEAST)
 	return "\n".join([title, layout(head, cells, 3, bold), "", *lines, "", note])

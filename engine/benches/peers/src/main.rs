@@ -30,7 +30,8 @@ use work::{mixed, Any, Counts, Key};
 
 type Values = Vec<(&'static str, f64)>;
 
-const USAGE: &str = "usage: store-peers our-store|lmdb|lmdb-sync|redb|redb-sync FOLDER SMALL LARGE RESTORED ACT [ARGUMENT ...]";
+const USAGE: &str =
+    "usage: store-peers our-store|lmdb|lmdb-sync|redb|redb-sync FOLDER SMALL LARGE RESTORED ACT [ARGUMENT ...]";
 
 fn main() -> Any<()> {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -52,7 +53,10 @@ fn main() -> Any<()> {
         "redb-sync" => run::<redb::Redb<true>>(folder, counts, act, rest),
         _ => Err(USAGE.into()),
     }?;
-    let fields: Vec<String> = values.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+    let fields: Vec<String> = values
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value}"))
+        .collect();
     println!("{{{}}}", fields.join(", "));
     Ok(())
 }
@@ -117,7 +121,7 @@ fn read<P: Peer>(folder: &Path, counts: Counts, count: usize) -> Any<Values> {
     let get = |first: usize, all: usize| -> Any<f64> {
         let count = count.min(all);
         let numbers: Vec<usize> = (0..count).map(|n| first + mixed(n, all)).collect();
-        let keys: Vec<(Key, bool)> = numbers.iter().map(|n| (counts.result(*n).key, *n >= counts.small)).collect();
+        let keys: Vec<(Key, bool)> = numbers.iter().map(|n| (work::key(*n), *n >= counts.small)).collect();
         let start = Instant::now();
         for (key, has_object) in &keys {
             let found = store.get(key, *has_object, &mut |entry, object| {
@@ -150,9 +154,7 @@ fn read<P: Peer>(folder: &Path, counts: Counts, count: usize) -> Any<Values> {
 fn restore<P: Peer>(folder: &Path, counts: Counts, target: &Path) -> Any<Values> {
     fs::create_dir_all(target)?;
     let store = P::open(folder)?;
-    let keys: Vec<Key> = (counts.all() - counts.restored..counts.all())
-        .map(|number| counts.result(number).key)
-        .collect();
+    let keys: Vec<Key> = (counts.all() - counts.restored..counts.all()).map(work::key).collect();
     // The first time all is read from the disk, if it must be.
     for key in &keys {
         store.get(key, true, &mut |_, _| {})?;
@@ -208,7 +210,12 @@ fn check<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> 
             Err(_) => failed += 1,
         }
     }
-    let values = [("right", right), ("missing", missing), ("wrong", wrong), ("failed", failed)];
+    let values = [
+        ("right", right),
+        ("missing", missing),
+        ("wrong", wrong),
+        ("failed", failed),
+    ];
     Ok(values.map(|(name, count)| (name, f64::from(count))).into())
 }
 

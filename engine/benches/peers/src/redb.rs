@@ -18,9 +18,15 @@ pub struct Redb<const SYNCED: bool> {
 }
 
 impl<const SYNCED: bool> Redb<SYNCED> {
+    const DURABILITY: Durability = if SYNCED {
+        Durability::Immediate
+    } else {
+        Durability::Eventual
+    };
+
     fn begin(&self) -> Any<redb::WriteTransaction> {
         let mut change = self.database.begin_write()?;
-        change.set_durability(if SYNCED { Durability::Immediate } else { Durability::Eventual });
+        change.set_durability(Self::DURABILITY);
         Ok(change)
     }
 }

@@ -8,7 +8,7 @@ pub type Any<T> = Result<T, Box<dyn std::error::Error>>;
 pub type Key = [u8; 32];
 
 const KIB: u64 = 1 << 10;
-pub const ENTRY: Range<u64> = KIB..4 * KIB;
+const ENTRY: Range<u64> = KIB..4 * KIB;
 const OBJECT: Range<u64> = 10 * KIB..2048 * KIB;
 /// Of the objects that are written to files.
 pub const RESTORED: usize = 2048 * KIB as usize;
@@ -43,8 +43,12 @@ impl Counts {
         if let Some((digest, _)) = &object {
             text[..32].copy_from_slice(digest);
         }
-        let key = key_of(number as u64, 0);
-        Item { key, entry: text, object }
+        let key = key(number);
+        Item {
+            key,
+            entry: text,
+            object,
+        }
     }
 }
 
@@ -66,6 +70,11 @@ impl Item {
 fn between(sizes: &Range<u64>, share: f64) -> usize {
     let ratio = sizes.end as f64 / sizes.start as f64;
     (sizes.start as f64 * ratio.powf(share)) as usize
+}
+
+/// Of a result.
+pub fn key(number: usize) -> Key {
+    key_of(number as u64, 0)
 }
 
 fn key_of(number: u64, purpose: u8) -> Key {
