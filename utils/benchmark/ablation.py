@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from .interpreter import ROOT
 from .mistake import Mistake
+from .service import TARGET
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ablation")
 KEPT = os.path.join(ROOT, "build", "bench", "ablation")
@@ -21,6 +22,7 @@ KEPT = os.path.join(ROOT, "build", "bench", "ablation")
 WHOLE, WITHOUT = "whole", "without-"
 SKIPPED = ("target", "benches", "tests", "__pycache__")
 PROGRAMS = ("wafd", "wafcc")
+NOT_CRATES = shutil.ignore_patterns("examples", "incremental", "*wafengine*")
 
 Pair = Tuple[str, str, str]
 """A scenario, and the contenders with the part and without it."""
@@ -140,6 +142,8 @@ def build_engine(name: str, sources: Dict[str, bytes], say: Callable[[str], None
 	say("building the engine: %s" % name)
 	refresh(sources, os.path.join(KEPT, "engine"))
 	target = os.path.join(KEPT, "target")
+	if not os.path.isdir(target):
+		copy_crates(target)
 	argv = ["cargo", "build", "--release", "--locked", "--target-dir", target]
 	log = os.path.join(KEPT, name + ".log")
 	os.makedirs(programs, exist_ok=True)
@@ -161,6 +165,14 @@ def build_engine(name: str, sources: Dict[str, bytes], say: Callable[[str], None
 	with open(stamp, "w", encoding="ascii") as f:
 		f.write(digest)
 	return programs
+
+
+def copy_crates(target: str) -> None:
+	"""Begin with what the tree has compiled of others' crates, if it has: cargo sees for itself what of it is of use."""
+	if os.path.isdir(os.path.join(TARGET, "release")):
+		shutil.copytree(
+			os.path.join(TARGET, "release"), os.path.join(target, "release"), ignore=NOT_CRATES, symlinks=True
+		)
 
 
 def read_files(folder: str) -> Dict[str, bytes]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 	from .run import Run
 
 PEERS = os.path.join(ROOT, "engine", "target", "release", "store-peers")
-REMEDY = "run cargo build --release --locked --target-dir ../../target in engine/benches/peers"
+REMEDY = "run cargo build --release --target-dir ../../target in engine/benches/peers"
 DROP = "/proc/sys/vm/drop_caches"
 MIB = 1 << 20
 BLOCK = 4096  # bytes that are overwritten at once
