@@ -81,6 +81,6 @@ def test_campaign(tmp_path: pathlib.Path) -> None:
 		assert 0 <= values[name, "4 KiB overwritten: right, %"] <= 100
 	assert values["our-store", "4 KiB overwritten: other bytes given, results"] == 0
 	assert values["our-store", "kill -9: acknowledged and lost, %"] == 0
-	assert values["our-store", "4 writers at once: that may write"] == 1
+	assert values["our-store", "4 writers at once: that may write"] >= 1  # the others only after it has ended
 	assert values["lmdb", "4 writers at once: that may write"] == 4
 	assert done.left == [] and list(done.work.iterdir()) == []

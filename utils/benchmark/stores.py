@@ -256,7 +256,7 @@ def drop_pages() -> bool:
 STORES = {
 	"our-store": Stored("without compression, as the others are"),
 	"lmdb": Stored("LMDB without a sync, by heed: a power cut costs the last seconds, as with ours"),
-	"redb": Stored("redb, which syncs by itself and acknowledges before (Durability::Eventual)"),
+	"redb": Stored("redb with Durability::Eventual: the least of its promises that outlives the process"),
 	"lmdb-sync": Stored("LMDB that syncs each result"),
 	"redb-sync": Stored("redb that syncs each result (Durability::Immediate)"),
 }

@@ -110,7 +110,8 @@ impl<const SYNCED: bool> Peer for Redb<SYNCED> {
             }
             change.commit()?;
         }
-        self.database.compact()?;
+        // Each call moves some pages, and tells whether it has.
+        while self.database.compact()? {}
         Ok(())
     }
 }
