@@ -168,7 +168,7 @@ def build_engine(name: str, sources: Dict[str, bytes], say: Callable[[str], None
 
 
 def copy_crates(target: str) -> None:
-	"""Begin with what the tree has compiled of others' crates, if it has: cargo sees for itself what of it is of use."""
+	"""Begin with what the tree has compiled of others' crates, if it has: cargo sees what of it is of use."""
 	if os.path.isdir(os.path.join(TARGET, "release")):
 		shutil.copytree(
 			os.path.join(TARGET, "release"), os.path.join(target, "release"), ignore=NOT_CRATES, symlinks=True

@@ -263,8 +263,8 @@ SCENARIOS = {
 			project=workshop.VALUES,
 			measures=VALUES,
 			note=(
-				"results are entries of 1 to 4 KiB, some with an object of 10 KiB to 2 MiB; what is read is held against "
-				"its digest. 4 KiB are overwritten, or a file is cut off, at places that are drawn"
+				"results are entries of 1 to 4 KiB, some with an object of 10 KiB to 2 MiB; what is read is held "
+				"against its digest. 4 KiB are overwritten, or a file is cut off, at places that are drawn"
 			),
 			counts="entries",
 			is_across=True,
