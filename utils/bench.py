@@ -41,10 +41,7 @@ def run(argv: Sequence[str]) -> int:
 	if argv[:1] == ["show"]:
 		print(report(ledger.read_record(arguments.parse_show(argv[1:])), sys.stdout.isatty()))
 		return 0
-	if argv[:1] == ["ablation"]:
-		options = arguments.parse_ablation(argv[1:])
-	else:
-		options = arguments.parse(argv)
+	options = arguments.parse(argv)
 	if options.list:
 		print(arguments.listing())
 		return 0

@@ -206,6 +206,8 @@ def parse_ablation(argv: Sequence[str]) -> argparse.Namespace:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
 	"""Read a command line, with all defaults filled in."""
+	if argv[:1] == ["ablation"]:
+		return parse_ablation(argv[1:])
 	options = parser().parse_args(list(argv))
 	options.parts = []
 	return complete(options)
