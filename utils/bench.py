@@ -7,9 +7,10 @@ Measure builds, in turn and repeatedly, and print medians, spreads and ratios.
 
 import argparse
 import sys
+import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from benchmark import arguments, contender, ledger
+from benchmark import ablation, arguments, contender, ledger
 from benchmark.campaign import Campaign, Step, notes_of, plan
 from benchmark.contender import Contender
 from benchmark.interpreter import labels_of
@@ -49,6 +50,10 @@ def run(argv: Sequence[str]) -> int:
 
 def measure(options: argparse.Namespace, command: List[str]) -> int:
 	"""Run a campaign, keep its record and print its report."""
+	if options.parts:
+		with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+			engines = ablation.build_engines(options.parts, folder, Progress(sys.stderr).say)
+		options.engines = engines
 	contenders, left_out = choose_contenders(options)
 	parents, too_large = choose_parents(options)
 	settings = settle(options, contenders, parents)
@@ -69,6 +74,8 @@ def measure(options: argparse.Namespace, command: List[str]) -> int:
 			settings["real"][kind] = {"packages": [package.summary for package in found], "flags": flags}
 		lanes = lanes_for_scenarios(options, contenders, scenarios, workshop)
 		steps = plan(scenarios, lanes, options.repeat, options.jobs)
+		if options.parts:
+			steps = [step for step in steps if is_compared(step, settings["ablation"])]
 		refuse_idle(scenarios, steps)
 		settings["notes"] = notes_of(steps)
 		machine = describe_machine(workshop.path, command, versions_of(step.lane for step in steps))
@@ -136,7 +143,15 @@ def settle(options: argparse.Namespace, contenders: Sequence[Contender], parents
 		real={},
 		notes={},
 	)
+	if options.parts:
+		settings["ablation"] = ablation.settings_of(options.parts)
 	return settings
+
+
+def is_compared(step: Step, pairs: Sequence[Dict[str, Any]]) -> bool:
+	"""Tell whether a step is one of those that parts are judged by."""
+	name = step.lane.contender.name
+	return any(step.scenario.name == pair["scenario"] and name in (pair["with"], pair["without"]) for pair in pairs)
 
 
 def lanes_for_scenarios(
@@ -170,6 +185,7 @@ def about(scenario: Scenario, baseline: Optional[str], contenders: Sequence[Cont
 		"against": scenario.against,
 		"drawn": list(scenario.drawn),
 		"rows": list(scenario.rows),
+		"across": scenario.is_across,
 	}
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Callable, List, NoReturn, Optional, Sequence, Tuple
 
-from . import contender, large, price, scenario, served
+from . import ablation, contender, large, price, scenario, served
 from .interpreter import ROOT
 from .interrupt import Interrupted
 from .mistake import Mistake
@@ -36,6 +36,7 @@ examples:
   bench.py unity --size 50,100,15,5                   files compiled together: Waf's own unity and ours, full and edited
   bench.py hit --compilers g++,clang++                what one answer of a cache takes, through wrappers and a socket
   bench.py room                                       the engine with a store of 100,000 entries: start and memory
+  bench.py stores --repeat 1                          our store, LMDB and redb: times, sizes, damage
   bench.py large --contenders large --interpreters pypy3 --tasks 100000,500000 --repeat 1
                                                       very many tasks, for one contender only
   bench.py large-rules large-chain large-archive      the same in other shapes
@@ -49,8 +50,11 @@ examples:
   bench.py full warm --engine old=/tmp/old/engine/target/release --contenders ninja+wafcc@old,ninja+wafcc
                                                       two builds of the engine in turn
   bench.py full --weight realistic --language both --json full.json --work /var/tmp
+  bench.py ablation --parts front,lead                what parts of ours save, by builds without each of them
   bench.py show full.json                             print the tables of a record again
 """
+
+ROUNDS, FEW = 5, "4,25,15,5"  # repetitions, and the size of the project, where parts are taken out
 
 
 class Parser(argparse.ArgumentParser):
@@ -182,9 +186,35 @@ def parser() -> Parser:
 	return p
 
 
+def parse_ablation(argv: Sequence[str]) -> argparse.Namespace:
+	"""Read the command line of ``ablation``: the scenarios and the contenders follow from the parts."""
+	p = parser()
+	known = ", ".join(ablation.PARTS)
+	p.add_argument("--parts", type=names, metavar="A,B", default=list(ablation.PARTS), help="which: %s" % known)
+	p.set_defaults(repeat=ROUNDS, size=FEW)
+	options = p.parse_args(list(argv))
+	given = [name for name in ("scenarios", "contenders", "engines", "baseline") if getattr(options, name)]
+	if given:
+		raise Mistake("ablation chooses its %s itself: see --parts" % given[0])
+	unknown = [part for part in options.parts if part not in ablation.PARTS]
+	if unknown:
+		raise Mistake("part %s is not known: choose from %s" % (unknown[0], known))
+	options.scenarios = ablation.scenarios_of(options.parts)
+	options.contenders = ablation.contenders_of(options.parts)
+	return complete(options)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
 	"""Read a command line, with all defaults filled in."""
+	if argv[:1] == ["ablation"]:
+		return parse_ablation(argv[1:])
 	options = parser().parse_args(list(argv))
+	options.parts = []
+	return complete(options)
+
+
+def complete(options: argparse.Namespace) -> argparse.Namespace:
+	"""Fill in the defaults that depend on others."""
 	unknown = [name for name in options.scenarios if name not in scenario.SCENARIOS]
 	if unknown:
 		raise Mistake("scenario %s is not known: choose from %s" % (unknown[0], ", ".join(scenario.SCENARIOS)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUILD, REBUILD, CONFIGURE, SLEEP = "build", "rebuild", "configure", "sleep"
 CLIENT, TASKS, NEIGHBOR, SPAWN, HIT, ROOM = "client", "tasks", "neighbor", "spawn", "hit", "room"
 SERVE, FAR, BATCH, LARGE, UNITY = "serve", "far", "batch", "large", "unity"
-PRICE = "price"
+PRICE, STORE = "price", "store"
 COMPILING = frozenset((BUILD, REBUILD, HIT, ROOM))  # what a cache for compilers has to do with
 
 

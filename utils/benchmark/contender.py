@@ -13,6 +13,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Type
 
+from . import ablation
 from .builder import BATCH, BUILD, CLIENT, CONFIGURE, FAR, LARGE, NEIGHBOR, PRICE, REBUILD, SLEEP, TASKS, UNITY, Builder
 from .cache import CACHES, CompilerCache, EngineCache, Wafcache, Wafcc
 from .far import FAR_CACHES, FarEngineCache
@@ -27,6 +28,7 @@ from .room import Full
 from .served import Served
 from .servers import Nginx, Redis, RedisFile, WafdServe
 from .spawner import SPAWNERS
+from .stores import STORES, SYNCED
 
 if TYPE_CHECKING:
 	from .run import Run
@@ -47,6 +49,7 @@ UNITED = ("--unity=on",)
 TOOLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tools")
 PAUSE = 0.05  # seconds between questions to a resident process
 SETTLED = 120.0  # seconds until a resident process must answer
+RESTED = 1.0  # seconds in which one that begins nothing ahead becomes idle
 BARE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bare.c")
 
 
@@ -151,9 +154,7 @@ class ResidentWaf(Waf):
 	def rest(self, run: "Run") -> None:
 		deadline = time.monotonic() + SETTLED
 		if self.builds_before:
-			# of a content that the edit to come is not, which another lane may have made before
-			run.project.edit(-run.version - 1)
-			run.aside("settle", self.command(run))
+			self.build_before(run)
 		while self.count(run, "begun ahead and waits") < 1:
 			told = self.ask(run, "--resident-list")
 			if time.monotonic() > deadline:
@@ -163,6 +164,12 @@ class ResidentWaf(Waf):
 			else:
 				run.aside("settle", self.command(run))
 		self.going = self.count(run, "thawed") + 1
+
+	def build_before(self, run: "Run") -> None:
+		"""Build what other lanes have edited."""
+		# of a content that the edit to come is not, which another lane may have made before
+		run.project.edit(-run.version - 1)
+		run.aside("settle", self.command(run))
 
 	def answers(self, run: "Run") -> int:
 		"""How many builds its resident processes have answered for."""
@@ -187,6 +194,31 @@ class ResidentWaf(Waf):
 		if self.count(run, "thawed") < self.going:
 			raise Failed("what its resident process had begun did not go on: %s" % self.ask(run, "--resident-list"))
 		self.expected = self.going = 0
+
+
+class Unstarted(ResidentWaf):
+	"""The same with a copy of our tools in which no build is begun ahead, for ``bench.py ablation``."""
+
+	note = "with our tools but prestart.py and sketch.py, so that nothing is begun ahead"
+	part = "prestart"
+
+	def waf(self, run: "Run", *args: str, **variables: str) -> Command:
+		tools = os.path.join(run.workshop.path, "tools-without-%s" % self.part)
+		if not os.path.isdir(tools):
+			ablation.make_tools(tools, self.part)
+		command = super().waf(run, *args, **variables)
+		command.env["PYTHONPATH"] = os.pathsep.join([tools, command.env["PYTHONPATH"]])
+		return command
+
+	def rest(self, run: "Run") -> None:
+		self.build_before(run)
+		time.sleep(RESTED)
+		self.answers(run)
+
+	def check(self, run: "Run") -> None:
+		super().check(run)
+		if not self.pids or self.count(run, "thawed") or self.count(run, "begun ahead and waits"):
+			raise Failed("its resident process begins builds ahead, or there is none: it stands for one that does not")
 
 
 class ResidentTogether(ResidentWaf):
@@ -381,6 +413,7 @@ BUILDERS: Dict[str, Builder] = {
 	"prefork-recorded": Drawn(is_written=False),
 	"resident": ResidentWaf("resident"),
 	"resident-large": ResidentWaf("resident", "large"),
+	"resident-without-prestart": Unstarted("resident"),
 	"waf+wafcc": Waf("prefork", "wafcc"),
 	"waf+wafcc-serve": Waf("prefork", "wafcc"),
 	"waf+wafcc-resident": ResidentWaf("prefork", "wafcc", "large", "resident"),
@@ -418,6 +451,7 @@ BUILDERS: Dict[str, Builder] = {
 		WafdServe, "room", "to put takes two exchanges, a value and what needs it, as ours do; to get 1 MiB, too"
 	),
 	**SPAWNERS,
+	**STORES,
 }
 
 OWN_CACHES: Dict[str, Type[CompilerCache]] = {
@@ -431,8 +465,13 @@ OWN_CACHES: Dict[str, Type[CompilerCache]] = {
 }
 """The caches of builders that work with one cache only, and ask it without a wrapper before the compiler."""
 
-BY_NAME = tuple(
-	name for name, builder in BUILDERS.items() if isinstance(builder, (Drawn, Large, Unparked)) and name != "large"
+BY_NAME = (
+	*(
+		name
+		for name, one in BUILDERS.items()
+		if isinstance(one, (Drawn, Large, Unparked, Unstarted)) and name != "large"
+	),
+	*SYNCED,
 )
 """Those that take part only where they are asked for: they tell nothing without others."""
 
@@ -446,6 +485,7 @@ DEFAULT = (
 	*("unity-none", "unity-upstream", "unity", "unity-large", "unity-resident", "unity-prefork"),
 	*("ninja+ccache-redis", "ninja+ccache-nginx", "ninja+ccache-serve", "ninja+wafcc-serve", "waf+wafcc-serve"),
 	*("redis", "nginx", "serve-http", "serve-redis", "serve-room"),
+	*(name for name in STORES if name not in SYNCED),
 )
 
 

@@ -5,13 +5,14 @@ The record is one object, written anew after each run::
 
     record   = {format, version, settings, machine, scenarios, left_out, runs, failures, finished}
     scenario = {title, measures: [[name, unit], ...], compiles, generated, jobs: [number, ...], per_slot, baseline,
-                counts, note, against, drawn, rows}
+                counts, note, against, drawn, rows, across}
     run      = {scenario, part, contender, compiler, interpreter, repetition, started, values: {name: number}, aside}
     failure  = {scenario, part, contender, compiler, interpreter, repetition, reason}
 
 The first measure is compared with the baseline's. ``compiler`` and ``interpreter`` are null where there is none,
 ``part`` is empty unless a run measures several things. ``aside`` holds seconds that were spent on preparation and are
-compared with nothing. ``rows`` names the parts that are compared with the first of them. ``against`` is a measure that
+compared with nothing. ``rows`` names the parts that are compared with the first of them,
+``across`` has a row for each part and a column for each contender. ``against`` is a measure that
 those of ``drawn``, or else the first one, are drawn against, none where nothing is drawn.
 
 The ledger has an object a line, on the disk before the next run begins::

@@ -294,6 +294,12 @@ def take_crowd(run: Run) -> None:
 		run.results.append(("%d connections" % count, values))
 
 
+def take_stores(run: Run) -> None:
+	"""Have a store filled, read, evicted from and damaged."""
+	run.new_folder()
+	run.results += [(part, {"value": value}) for part, value in run.lane.contender.builder.take(run)]
+
+
 def check_one_object(run: Run) -> None:
 	"""See that every compile of a source gave one and the same object, and that of who came first."""
 	digests = {}

@@ -6,6 +6,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 from .ledger import Record
 from .summary import Summary, paired_ratio, ratio, summarize
 from .table import NOTHING, emphasize, layout, number, percent, times
+from .verdict import show_verdicts
 
 MANY = 4  # parts of a scenario that are also shown side by side
 
@@ -38,6 +39,9 @@ def report(record: Record, bold: bool = False) -> str:
 		if record["scenarios"][scenario].get("rows"):
 			parts += show_all_rows(record, scenario, several, bold)
 			continue
+		if record["scenarios"][scenario].get("across"):
+			parts.append(show_across(record, scenario, several, bold))
+			continue
 		groups = group(several)
 		parts += [show_table(record, key, runs, bold) for (_, name), found in groups if not name for key, runs in found]
 		parts += [
@@ -45,6 +49,8 @@ def report(record: Record, bold: bool = False) -> str:
 		]
 	if not parts:
 		parts.append("Nothing was measured.")
+	if record["settings"].get("ablation"):
+		parts.append(show_verdicts(record, bold))
 	parts.append(legend(record))
 	parts.append("\n".join(describe(record)))
 	return "\n\n".join(part for part in parts if part)
@@ -155,6 +161,21 @@ def show_all_rows(record: Record, scenario: str, tables: Sequence[Table], bold: 
 		text = layout(head, cells, 3, bold)
 		found.append("%s: %s; %s\n%s" % (emphasize(heading, bold), about["title"], against, text))
 	return found
+
+
+def show_across(record: Record, scenario: str, tables: Sequence[Table], bold: bool) -> str:
+	"""The medians of all parts, a row for each, and a column for each contender."""
+	about = record["scenarios"][scenario]
+	measure = about["measures"][0][0]
+	medians = {
+		part: {row.lane.contender: row.summary.median for row in rows_of(record, runs, [measure])}
+		for (_, part, _), runs in tables
+	}
+	there = {name for values in medians.values() for name in values}
+	names = [name for name in record["settings"]["contenders"] if name in there]
+	cells = [[part, *(number(values.get(name)) for name in names)] for part, values in medians.items()]
+	heading = emphasize("%s, medians" % scenario, bold)
+	return "%s: %s\n%s" % (heading, about["title"], layout(["", *names], cells, 1, bold))
 
 
 def group(tables: Sequence[Table]) -> List[Tuple[Tuple[Optional[str], str], List[Table]]]:

@@ -22,6 +22,7 @@ ANSWERS: Measures = [("wall", "µs"), ("p99", "µs"), ("client", "µs"), ("daemo
 ROOM: Measures = [("start", "ms"), ("memory", "MiB"), ("entry", "B"), ("disk", "MiB")]
 SERVED: Measures = [("rate", "/s"), ("p50", "µs"), ("p99", "µs"), ("client", "µs"), ("server", "µs")]
 CROWD: Measures = [("p99", "µs"), ("p50", "µs"), ("rate", "/s"), ("each", "KiB")]
+VALUES: Measures = [("value", "")]
 MANY: Measures = [*TIMES, ("growth", "times")]
 PRICES: Measures = [("wall", "s"), ("warm", "s"), ("back", "%"), ("hits", "%"), ("processor", "s")]
 SHARES: Measures = [("wall", "µs"), ("processor", "µs"), ("user", "µs"), ("system", "µs")]
@@ -43,6 +44,8 @@ class Scenario(NamedTuple):
 	against: str = ""  # the measure that others are drawn against
 	drawn: Sequence[str] = ()  # those others, where it is not the first one only
 	rows: Sequence[str] = ()  # its parts, where they are compared with the first of them, in the order of the table
+
+	is_across: bool = False  # its parts have units of their own: a row for each of them, a column for each contender
 
 	@property
 	def compiles(self) -> bool:
@@ -252,6 +255,20 @@ SCENARIOS = {
 			counts="requests",
 			against="connections",
 		),
+		Scenario(
+			"stores",
+			"the engine's store, LMDB and redb under the same work",
+			(do.take_stores,),
+			needs=builder.STORE,
+			project=workshop.VALUES,
+			measures=VALUES,
+			note=(
+				"results are entries of 1 to 4 KiB, some with an object of 10 KiB to 2 MiB; what is read is held "
+				"against its digest. 4 KiB are overwritten, or a file is cut off, at places that are drawn"
+			),
+			counts="entries",
+			is_across=True,
+		),
 		*(
 			Scenario(
 				name,
@@ -286,6 +303,7 @@ COMMANDS = {
 	"room": 100000,
 	"served": 20000,
 	"crowd": 20000,
+	"stores": 100000,
 }
 """How many there are in a scenario, where nobody says so; in ``curve`` for each slot."""
 PARENTS = (10, 100, 1000)  # MiB that whoever starts programs holds

@@ -1,132 +1,230 @@
-//! The work of `examples/store_bench.rs`, done with redb and with LMDB: `cargo run --release -- redb|lmdb|lmdb-sync FOLDER`.
+//! Our store, LMDB and redb under the same work, for `utils/bench.py stores`, which describes what each value means.
 //!
-//! Fills a FOLDER that is not there; run again, it opens and reads. A package of its own, so that the engine needs neither.
+//! ```text
+//! store-peers STORE FOLDER SMALL LARGE RESTORED fill              puts all results
+//!                                               write             the same, and prints a line after each
+//!                                               add FIRST COUNT   puts more small ones, as one writer of several
+//!                                               read COUNT        opens, and gets so many
+//!                                               restore TARGET    opens, and writes objects of 2 MiB to files in a new folder
+//!                                               evict             removes the older half
+//!                                               check FIRST COUNT opens, gets these, and compares them with what was put
+//! ```
+//!
+//! Prints one object of JSON: microseconds for one, or numbers.
 
-use std::error::Error;
+mod lmdb;
+mod ours;
+mod peer;
+mod redb;
+mod work;
+
+use std::fs::{self, File};
+use std::hint::black_box;
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, io};
 
-use heed::types::Bytes;
-use redb::{Database, Durability, TableDefinition};
+use peer::{Found, Peer};
+use work::{mixed, Any, Counts, Key};
 
-const ENTRIES: usize = 100_000;
-const SIZE: usize = 20_000;
-const TABLE: TableDefinition<&[u8], &[u8]> = TableDefinition::new("entries");
+type Values = Vec<(&'static str, f64)>;
 
-type Any = Box<dyn Error>;
+const USAGE: &str =
+    "usage: store-peers our-store|lmdb|lmdb-sync|redb|redb-sync FOLDER SMALL LARGE RESTORED ACT [ARGUMENT ...]";
 
-fn main() -> Result<(), Any> {
-    let [what, folder] = [1, 2].map(|n| env::args().nth(n).unwrap_or_default());
-    let entries = env::args().nth(3).and_then(|text| text.parse().ok()).unwrap_or(ENTRIES);
-    let new = !Path::new(&folder).exists();
-    fs::create_dir_all(&folder)?;
-    match what.as_str() {
-        "redb" => redb(Path::new(&folder), new, entries),
-        "lmdb" => lmdb(Path::new(&folder), new, entries, heed::EnvFlags::NO_SYNC),
-        "lmdb-sync" => lmdb(Path::new(&folder), new, entries, heed::EnvFlags::empty()),
-        _ => Err("redb, lmdb or lmdb-sync, and a folder".into()),
-    }
-}
-
-fn redb(folder: &Path, new: bool, entries: usize) -> Result<(), Any> {
-    let before = resident();
-    let start = Instant::now();
-    let database = Database::create(folder.join("redb"))?;
-    tell("open", start.elapsed(), 1);
-    println!("{:>12} {} bytes", "memory", resident() - before);
-    if new {
-        let start = Instant::now();
-        for n in 0..entries {
-            let mut change = database.begin_write()?;
-            change.set_durability(Durability::Immediate);
-            change
-                .open_table(TABLE)?
-                .insert(key(n).as_slice(), content(n).as_slice())?;
-            change.commit()?;
-        }
-        tell("put", start.elapsed(), entries);
-        return Ok(());
-    }
-    let start = Instant::now();
-    let mut read = 0;
-    for n in 0..entries {
-        let look = database.begin_read()?;
-        let found = look
-            .open_table(TABLE)?
-            .get(key(mixed(n, entries)).as_slice())?
-            .map(|bytes| bytes.value().to_vec());
-        read += found.map_or(0, |bytes| checked(&bytes));
-    }
-    tell("get", start.elapsed(), entries);
-    assert_eq!(read, entries * SIZE);
-    Ok(())
-}
-
-fn lmdb(folder: &Path, new: bool, entries: usize, flags: heed::EnvFlags) -> Result<(), Any> {
-    let before = resident();
-    let start = Instant::now();
-    // SAFETY: nobody else has this folder open.
-    let environment = unsafe {
-        heed::EnvOpenOptions::new()
-            .map_size(64 << 30)
-            .flags(flags)
-            .open(folder)?
+fn main() -> Any<()> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [store, folder, small, large, restored, act, rest @ ..] = arguments.as_slice() else {
+        return Err(USAGE.into());
     };
-    let mut change = environment.write_txn()?;
-    let table: heed::Database<Bytes, Bytes> = environment.create_database(&mut change, None)?;
-    change.commit()?;
-    tell("open", start.elapsed(), 1);
-    println!("{:>12} {} bytes", "memory", resident() - before);
-    if new {
-        let start = Instant::now();
-        for n in 0..entries {
-            let mut change = environment.write_txn()?;
-            table.put(&mut change, &key(n), &content(n))?;
-            change.commit()?;
-        }
-        tell("put", start.elapsed(), entries);
-        return Ok(());
-    }
-    let start = Instant::now();
-    let mut read = 0;
-    for n in 0..entries {
-        let look = environment.read_txn()?;
-        let found = table.get(&look, &key(mixed(n, entries)))?.map(|bytes| bytes.to_vec());
-        read += found.map_or(0, |bytes| checked(&bytes));
-    }
-    tell("get", start.elapsed(), entries);
-    assert_eq!(read, entries * SIZE);
+    let counts = Counts {
+        small: small.parse()?,
+        large: large.parse()?,
+        restored: restored.parse()?,
+    };
+    let folder = Path::new(folder);
+    fs::create_dir_all(folder)?;
+    let values = match store.as_str() {
+        "our-store" => run::<ours::Ours>(folder, counts, act, rest),
+        "lmdb" => run::<lmdb::Lmdb<false>>(folder, counts, act, rest),
+        "lmdb-sync" => run::<lmdb::Lmdb<true>>(folder, counts, act, rest),
+        "redb" => run::<redb::Redb<false>>(folder, counts, act, rest),
+        "redb-sync" => run::<redb::Redb<true>>(folder, counts, act, rest),
+        _ => Err(USAGE.into()),
+    }?;
+    let fields: Vec<String> = values
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value}"))
+        .collect();
+    println!("{{{}}}", fields.join(", "));
     Ok(())
 }
 
-/// Neither of the two notices a damaged value: whoever reads it must look, as the store does.
-fn checked(bytes: &[u8]) -> usize {
-    std::hint::black_box(blake3::hash(bytes));
-    bytes.len()
+fn run<P: Peer>(folder: &Path, counts: Counts, act: &str, rest: &[String]) -> Any<Values> {
+    let number = |at: usize| -> Any<usize> { Ok(rest.get(at).ok_or(USAGE)?.parse()?) };
+    match act {
+        "fill" => fill::<P>(folder, counts),
+        "write" => write::<P>(folder, counts),
+        "add" => add::<P>(folder, counts, number(0)?, number(1)?),
+        "read" => read::<P>(folder, counts, number(0)?),
+        "restore" => restore::<P>(folder, counts, Path::new(rest.first().ok_or(USAGE)?)),
+        "evict" => evict::<P>(folder, counts),
+        "check" => check::<P>(folder, counts, number(0)?, number(1)?),
+        _ => Err(USAGE.into()),
+    }
 }
 
-fn tell(what: &str, time: Duration, times: usize) {
-    println!("{what:>12} {:>9.2} µs", time.as_secs_f64() * 1e6 / times as f64);
+fn fill<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
+    let store = P::open(folder)?;
+    let put = |numbers: std::ops::Range<usize>| -> Any<f64> {
+        let (mut time, count) = (Duration::ZERO, numbers.len());
+        for number in numbers {
+            let item = counts.result(number);
+            let start = Instant::now();
+            store.put(&item)?;
+            time += start.elapsed();
+        }
+        Ok(each(time, count))
+    };
+    let small = put(0..counts.small)?;
+    let large = put(counts.small..counts.small + counts.large)?;
+    put(counts.small + counts.large..counts.all())?;
+    Ok(vec![("put_small", small), ("put_large", large)])
 }
 
-fn key(n: usize) -> [u8; 32] {
-    *blake3::hash(&n.to_le_bytes()).as_bytes()
+/// What has a line is acknowledged: it must be there after `kill -9`.
+fn write<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
+    let store = P::open(folder)?;
+    for number in 0..counts.all() {
+        store.put(&counts.result(number))?;
+        io::stdout().write_all(b"\n")?;
+        io::stdout().flush()?;
+    }
+    Ok(Values::new())
 }
 
-fn mixed(n: usize, entries: usize) -> usize {
-    n * 7919 % entries
+fn add<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> Any<Values> {
+    let store = P::open(folder)?;
+    for number in first..first + count {
+        store.put(&counts.result(number))?;
+    }
+    Ok(vec![("added", count as f64)])
 }
 
-fn content(n: usize) -> Vec<u8> {
-    let mut bytes = vec![0; SIZE];
-    blake3::Hasher::new()
-        .update(&n.to_le_bytes())
-        .finalize_xof()
-        .fill(&mut bytes);
-    bytes
+fn read<P: Peer>(folder: &Path, counts: Counts, count: usize) -> Any<Values> {
+    let before = resident();
+    let start = Instant::now();
+    let store = P::open(folder)?;
+    let open = start.elapsed();
+    let memory = resident().saturating_sub(before);
+    let get = |first: usize, all: usize| -> Any<f64> {
+        let count = count.min(all);
+        let numbers: Vec<usize> = (0..count).map(|n| first + mixed(n, all)).collect();
+        let keys: Vec<(Key, bool)> = numbers.iter().map(|n| (work::key(*n), *n >= counts.small)).collect();
+        let start = Instant::now();
+        for (key, has_object) in &keys {
+            let found = store.get(key, *has_object, &mut |entry, object| {
+                black_box((entry.len(), object.map(<[u8]>::len)));
+            })?;
+            if found != Found::Right {
+                return Err("a result is not there".into());
+            }
+        }
+        Ok(each(start.elapsed(), count))
+    };
+    let small = get(0, counts.small)?;
+    let large = get(counts.small, counts.large)?;
+    let start = Instant::now();
+    for number in 0..count {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&(number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        black_box(store.get(&key, false, &mut |_, _| {})?);
+    }
+    let miss = each(start.elapsed(), count);
+    Ok(vec![
+        ("open", open.as_secs_f64() * 1e6),
+        ("memory", memory as f64),
+        ("get_small", small),
+        ("get_large", large),
+        ("miss", miss),
+    ])
 }
 
+fn restore<P: Peer>(folder: &Path, counts: Counts, target: &Path) -> Any<Values> {
+    fs::create_dir_all(target)?;
+    let store = P::open(folder)?;
+    let keys: Vec<Key> = (counts.all() - counts.restored..counts.all()).map(work::key).collect();
+    // The first time all is read from the disk, if it must be.
+    for key in &keys {
+        store.get(key, true, &mut |_, _| {})?;
+    }
+    let start = Instant::now();
+    for (n, key) in keys.iter().enumerate() {
+        store.restore(key, &File::create(target.join(format!("written-{n}")))?)?;
+    }
+    let mut values = vec![("restore", each(start.elapsed(), keys.len()))];
+    let start = Instant::now();
+    for (n, key) in keys.iter().enumerate() {
+        match store.link(key, &target.join(format!("linked-{n}"))) {
+            None => return Ok(values),
+            Some(linked) => linked?,
+        }
+    }
+    values.push(("link", each(start.elapsed(), keys.len())));
+    Ok(values)
+}
+
+fn evict<P: Peer>(folder: &Path, counts: Counts) -> Any<Values> {
+    let mut store = P::open(folder)?;
+    let sizes: Vec<usize> = (0..counts.all()).map(|number| counts.result(number).size()).collect();
+    let half = sizes.iter().sum::<usize>() / 2;
+    let older = sizes.iter().scan(0, |sum, size| {
+        *sum += size;
+        Some(*sum)
+    });
+    let names = |number| {
+        let item = counts.result(number);
+        (item.key, item.object.map(|(digest, _)| digest))
+    };
+    let count = older.take_while(|sum| *sum <= half).count();
+    let oldest: Vec<(Key, Option<Key>)> = (0..count).map(names).collect();
+    let start = Instant::now();
+    store.evict(&oldest)?;
+    Ok(vec![("evict", start.elapsed().as_secs_f64() * 1e6)])
+}
+
+fn check<P: Peer>(folder: &Path, counts: Counts, first: usize, count: usize) -> Any<Values> {
+    let store = P::open(folder)?;
+    let (mut right, mut missing, mut wrong, mut failed) = (0, 0, 0, 0);
+    for number in first..first + count {
+        let item = counts.result(number);
+        let mut is_same = false;
+        let found = store.get(&item.key, item.object.is_some(), &mut |entry, object| {
+            is_same = entry == item.entry && object == item.object.as_ref().map(|(_, bytes)| bytes.as_slice());
+        });
+        match found {
+            Ok(Found::Right) if is_same => right += 1,
+            Ok(Found::Right | Found::Wrong) => wrong += 1,
+            Ok(Found::Missing) => missing += 1,
+            Err(_) => failed += 1,
+        }
+    }
+    let values = [
+        ("right", right),
+        ("missing", missing),
+        ("wrong", wrong),
+        ("failed", failed),
+    ];
+    Ok(values.map(|(name, count)| (name, f64::from(count))).into())
+}
+
+/// Microseconds.
+fn each(time: Duration, times: usize) -> f64 {
+    time.as_secs_f64() * 1e6 / times.max(1) as f64
+}
+
+/// What the process holds in memory.
 fn resident() -> usize {
     let status = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = status.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
