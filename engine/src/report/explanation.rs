@@ -4,9 +4,9 @@
 
 use std::fmt::Write;
 
-use serde_json::{json, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::question::number;
 use super::statistics::{date, printable};
 
 /// More is only counted.
@@ -15,7 +15,7 @@ pub const MOST_REASONS: usize = 10;
 const ARGUMENTS: usize = 32;
 const BYTES: usize = 256;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Absolute.
     pub output: String,
@@ -28,8 +28,10 @@ pub struct Explanation {
     /// So many reasons more.
     pub more: u64,
     /// Why nothing was stored of a miss.
+    #[serde(rename = "not_stored")]
     pub unstored: Option<String>,
-    /// That was since an input had changed while it ran, or right before.
+    /// That was since an input had changed while it ran, or right before. Earlier engines did not tell.
+    #[serde(default)]
     pub came_too_early: bool,
     pub folder: String,
     /// The command line; empty if it was too long to be kept.
@@ -40,10 +42,7 @@ pub struct Explanation {
 
 impl Explanation {
     pub fn json(&self) -> Value {
-        json!({
-            "output": self.output, "at": self.at, "known": self.known, "why": self.why, "more": self.more,
-            "not_stored": self.unstored, "came_too_early": self.came_too_early, "folder": self.folder, "argv": self.argv, "key": self.key,
-        })
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     /// The same as one of several, with the beginning of its command line.
@@ -56,27 +55,7 @@ impl Explanation {
     }
 
     pub fn from_json(value: &Value) -> Result<Explanation, String> {
-        let text = |name: &str| {
-            let text = value[name].as_str().map(str::to_owned);
-            text.ok_or_else(|| format!("{name} is not a text"))
-        };
-        let texts = |name: &str| {
-            let all = value[name].as_array().into_iter().flatten();
-            all.filter_map(|text| text.as_str().map(str::to_owned)).collect()
-        };
-        Ok(Explanation {
-            output: text("output")?,
-            at: number(value, "at")?,
-            known: text("known")?,
-            why: texts("why"),
-            more: number(value, "more")?,
-            unstored: value["not_stored"].as_str().map(str::to_owned),
-            // Earlier engines did not tell.
-            came_too_early: value["came_too_early"].as_bool().unwrap_or(false),
-            folder: text("folder")?,
-            argv: texts("argv"),
-            key: text("key")?,
-        })
+        Explanation::deserialize(value).map_err(|error| error.to_string())
     }
 
     /// One line, and one more for each further reason.
@@ -166,7 +145,7 @@ mod tests {
     #[test]
     fn programs_get_back_what_was_told() {
         assert_eq!(Explanation::from_json(&some().json()), Ok(some()));
-        assert!(Explanation::from_json(&json!({"output": "/p/x.o"})).is_err());
+        assert!(Explanation::from_json(&serde_json::json!({"output": "/p/x.o"})).is_err());
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn text(value: &Value, name: &str) -> Result<String, String> {
     text.map(str::to_owned).ok_or_else(|| format!("{name} is not a text"))
 }
 
-pub(super) fn number(value: &Value, name: &str) -> Result<u64, String> {
+fn number(value: &Value, name: &str) -> Result<u64, String> {
     value[name].as_u64().ok_or_else(|| format!("{name} is not a number"))
 }
 

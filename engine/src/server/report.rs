@@ -40,11 +40,13 @@ impl Server {
         let commands = self.commands.iter().filter_map(|(key, command)| {
             let running = command.running()?;
             let argv = command.order.execute.argv.iter();
+            let (known, why) = command.case.as_deref().map(what_is_known).unzip();
             Some(CommandLine {
                 id: *key,
                 session: digits(&command.order.session),
                 folder: shorten(&command.order.execute.cwd),
-                known: command.case.as_deref().map(what_is_known),
+                known,
+                why,
                 pid: running.pid,
                 argv: excerpt(argv, command.order.execute.argv.len()),
                 seconds: running.started.elapsed().as_secs_f64(),
