@@ -168,7 +168,7 @@ def test_bash_completes_wafd(environ: Dict[str, str], tmp_path: pathlib.Path) ->
 	assert "--tls-cert" in complete(environ, tmp_path, "wafd", "serve", "--t")
 	assert complete(environ, tmp_path, "wafd", "serve", "--tls-cert", "ce") == ["cert.pem"]
 	assert complete(environ, tmp_path, "wafd", "serve", "--workers", "") == []
-	assert complete(environ, tmp_path, "wafd", "completion", "") [-3:] == ["bash", "zsh", "fish"]
+	assert complete(environ, tmp_path, "wafd", "completion", "")[-3:] == ["bash", "zsh", "fish"]
 
 
 def test_bash_completes_wafcc(environ: Dict[str, str], tmp_path: pathlib.Path) -> None:

@@ -1,6 +1,7 @@
 //! The options of our own: words to acts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use clap::error::{ContextKind, ErrorKind};
 use clap::parser::ValueSource;
@@ -118,6 +119,7 @@ pub fn command() -> Command {
 
 /// All of them, in the order in which they were named.
 pub fn parse(args: Vec<OsString>) -> Result<Vec<Act>, String> {
+    let args = args.into_iter().flat_map(split_explain);
     let found = match command().no_binary_name(true).try_get_matches_from(args) {
         Ok(found) => found,
         Err(asked) if !asked.use_stderr() => return Ok(vec![Act::Print(asked.to_string())]),
@@ -142,6 +144,14 @@ pub fn parse(args: Vec<OsString>) -> Result<Vec<Act>, String> {
     acts.sort_by_key(|(place, _)| *place);
     let acts = acts.into_iter().map(|(_, act)| act).collect();
     settle(acts, found.get_flag("json"), found.get_flag("verbose"))
+}
+
+/// After `--explain=OUTPUT` there may be more outputs, as after `--explain OUTPUT`; for `clap` the first form ends there.
+fn split_explain(word: OsString) -> Vec<OsString> {
+    match word.as_bytes().strip_prefix(b"--explain=") {
+        Some(first) => vec!["--explain".into(), OsStr::from_bytes(first).to_owned()],
+        None => vec![word],
+    }
 }
 
 fn describe(error: &clap::Error) -> String {
