@@ -112,7 +112,7 @@ def test_a_signal_ends_it_and_pages_are_told(dashboard: Serve, how: int) -> None
 	("options", "words"),
 	[
 		(["--port", "many"], "dashboard: --port many: it is a number from 0 to 65535; see wafd dashboard --help"),
-		(["--bogus"], "dashboard: invalid option '--bogus'; see wafd dashboard --help"),
+		(["--bogus"], "dashboard: there is no option --bogus; see wafd dashboard --help"),
 		(
 			["--server", "s3://b"],
 			"dashboard: --server s3://b: only a wafd serve tells how it does; write tcp://HOST:PORT",

@@ -1,13 +1,13 @@
 """
-Writes the man pages of ``docs/man`` and the completions of ``engine/completions``, all from what ``--help`` says.
+Writes the man page of our tools, ``docs/man/waf-extras.7``, from what their options say.
 
 ::
 
-	python utils/manual.py           # writes what has changed
-	python utils/manual.py --check   # fails if something would be written
+	python utils/manual.py           # writes it if it has changed
+	python utils/manual.py --check   # fails if it would be written
 
-The texts of ``wafd`` and ``wafcc`` are read from their sources, those of ``waf`` from the tools, loaded into a Waf. So
-a new option needs nothing but its line of help; a test compares the pages with what the programs print.
+The options are read from the tools, loaded into a Waf: a new one needs nothing but its line of help. The pages of
+``wafd`` and ``wafcc`` are written by ``engine/examples/manual``.
 """
 
 import argparse
@@ -16,41 +16,25 @@ import pathlib
 import re
 import runpy
 import sys
-from typing import Dict, List
-
-from handbook import page, shells
-from handbook.text import Help, Option, parse
+import textwrap
+from typing import List
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SOURCES = {
-	"wafd": "engine/src/bin/wafd.rs",
-	"wafd serve": "engine/src/team/options.rs",
-	"wafd dashboard": "engine/src/dashboard/options.rs",
-	"wafcc": "engine/src/wafcc/act.rs",
-}
-TEXT = re.compile(r'const HELP: &str = "\\\n(.*?)";\n', re.S)
+PAGE = "docs/man/waf-extras.7"
 DATE = "2026-11-22"  # of the first pages: the day on which somebody runs this is of no interest
-ABOUT_WAF = (
+ABOUT = (
 	"The command waf of this package is Waf, with these tools within reach of opt.load. A project that loads a tool "
 	"has its options; waf --help shows them beside Waf's own, which are not repeated here."
 )
-NOTES_OF_WAF = (
+NOTES = (
 	"The command why tells without building what a build would do and why, and why it was done the last time: all of "
-	"the project, or what --why or --targets names.",
+	"the project, or what --why or --targets names."
 )
-PAGES = ("wafd(1)", "wafcc(1)", "waf-extras(7)")
+MARKS = {"\\": "\\e", "-": "\\-", "…": "\\[u2026]", "‘": "\\[oq]", "’": "\\[cq]"}  # noqa: RUF001
 
 
-def read_help(name: str) -> Help:
-	"""The help of one of our programs, from its source."""
-	found = TEXT.search((ROOT / SOURCES[name]).read_text(encoding="utf-8"))
-	if not found:
-		sys.exit("manual: there is no HELP in %s" % SOURCES[name])
-	return parse(name, found.group(1).replace('\\"', '"').replace("\\\\", "\\"))
-
-
-def read_tools() -> List[Help]:
-	"""The options that our tools add to Waf, one group after the other."""
+def list_groups() -> List[argparse._ArgumentGroup]:
+	"""The options that our tools add to Waf, one group after the other; of each group only these are left."""
 	sys.path.insert(0, str(ROOT))
 	os.environ["WAF_NO_PREFORK"] = "1"
 	from waflib import Context, Options
@@ -65,63 +49,72 @@ def read_tools() -> List[Help]:
 		context.load(tool)
 	if hasattr(context, "add_late_options"):
 		context.add_late_options()
-	about = Help("waf-extras", [ABOUT_WAF], ["waf [COMMAND...] [OPTION...]"], [], [], [], [], [])
-	helps = [about._replace(notes=[*NOTES_OF_WAF])]
 	for group in context.parser._action_groups:
-		options = [read_action(action) for action in group._group_actions if id(action) not in own]
-		if options:
-			# argparse had another name for it before Python 3.10
-			title = "options" if group.title == "optional arguments" else group.title
-			helps.append(Help(title, [], [], [], options, [], [], []))
-	return helps
+		group._group_actions = [action for action in group._group_actions if id(action) not in own]
+	return [group for group in context.parser._action_groups if group._group_actions]
 
 
-def read_action(action: argparse.Action) -> Option:
-	text = action.help or ""
-	metavar = ""
-	if action.nargs != 0:
-		metavar = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
-	return Option(tuple(action.option_strings), str(metavar), text)
-
-
-def make_files() -> Dict[str, str]:
-	"""By path: what is to be there."""
+def make_page() -> str:
 	version = runpy.run_path(str(ROOT / "waflib_extras" / "version.py"))["VERSION"]
-	wafd, serve, dashboard, wafcc = (read_help(name) for name in SOURCES)
-	parts = [serve, dashboard]
-	tools = read_tools()
-	groups = [one._replace(name="waf-extras") for one in tools[:1]] + tools[1:]
-	made = {
-		"docs/man/wafd.1": page.write([wafd, *parts], 1, version, DATE, "run the commands of builds", PAGES[1:]),
-		"docs/man/wafcc.1": page.write(
-			[wafcc], 1, version, DATE, "compile with a cache that observes compilers", [PAGES[0], PAGES[2]]
-		),
-		"docs/man/waf-extras.7": page.write_tools(groups, version, DATE, "tools that make Waf quick", PAGES[:2]),
-	}
-	waf = Help("waf", [], [], [], [], [], [], [])
-	for main, rest in ((wafd, parts), (wafcc, []), (waf, [])):
-		made["engine/completions/bash/" + main.name] = shells.bash(main, rest)
-		made["engine/completions/zsh/_" + main.name] = shells.zsh(main, rest)
-		made["engine/completions/fish/%s.fish" % main.name] = shells.fish(main, rest)
-	return made
+	lines = [
+		'.\\" Written by utils/manual.py from what --help says: change that instead.',
+		'.TH WAF\\-EXTRAS 7 "%s" "waflib\\-extras %s"' % (DATE, version),
+		".SH NAME",
+		"waf\\-extras \\- tools that make Waf quick",
+		".SH SYNOPSIS",
+		".nf",
+		"waf [\\fICOMMAND\\fR...] [\\fIOPTION\\fR...]",
+		".fi",
+		".SH DESCRIPTION",
+		fold(ABOUT),
+		".PP",
+		fold(NOTES),
+		".SH OPTIONS",
+	]
+	for group in list_groups():
+		# argparse had another name for it before Python 3.10
+		title = "options" if group.title == "optional arguments" else str(group.title)
+		lines.append(".SS %s" % ('"%s"' % escape(title) if " " in title else escape(title)))
+		for action in group._group_actions:
+			lines += [".TP", bold_words(spell(action)), fold(action.help or "") or "\\&"]
+	return "\n".join([*lines, ".SH SEE ALSO", "\\fBwafd\\fR(1),", "\\fBwafcc\\fR(1)"]) + "\n"
+
+
+def spell(action: argparse.Action) -> str:
+	flags = ", ".join(action.option_strings)
+	if action.nargs == 0:
+		return flags
+	metavar = action.metavar or ("|".join(action.choices) if action.choices else action.dest.upper())
+	return flags + ("=" if action.option_strings[-1].startswith("--") else " ") + str(metavar)
+
+
+def escape(text: str) -> str:
+	"""Text in which nothing acts on roff."""
+	return "".join(MARKS.get(c, c if ord(c) < 128 else "\\[u%04X]" % ord(c)) for c in text)
+
+
+def bold_words(text: str) -> str:
+	"""Options in bold, what stands for values in italics."""
+	escaped = re.sub(r"(?<![\w\\])((?:\\-){1,2}[A-Za-z](?:\w|\\-)*)", r"\\fB\1\\fR", escape(text))
+	return re.sub(r"(?<![\w\\])([A-Z][A-Z]+)(?!\w)", r"\\fI\1\\fR", escaped)
+
+
+def fold(text: str) -> str:
+	"""Running text, in lines that are not too long for those who read the source, none of which begins as a request."""
+	lines = textwrap.wrap(escape(text), 78, break_long_words=False, break_on_hyphens=False)
+	return "\n".join("\\&" + line if line[:1] in (".", "'") else line for line in lines)
 
 
 def main() -> None:
-	parser = argparse.ArgumentParser(description="Write man pages and completions from what --help says.")
+	parser = argparse.ArgumentParser(description="Write the man page of our tools from what their options say.")
 	parser.add_argument("--check", action="store_true", help="write nothing, and fail if something would be written")
 	check = parser.parse_args().check
-	stale = []
-	for path, text in make_files().items():
-		file = ROOT / path
-		if file.exists() and file.read_text(encoding="utf-8") == text:
-			continue
-		stale.append(path)
-		if not check:
-			file.parent.mkdir(parents=True, exist_ok=True)
-			file.write_text(text, encoding="utf-8")
-	if check and stale:
-		sys.exit("manual: not what --help says: %s: run python utils/manual.py" % ", ".join(stale))
-	print("\n".join(stale) if stale else "all as it is said")
+	file, text = ROOT / PAGE, make_page()
+	if file.read_text(encoding="utf-8") == text:
+		return
+	if check:
+		sys.exit("manual: %s is not what --help says: run python utils/manual.py" % PAGE)
+	file.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ ENGINE_FLOORS = (
 	("server",),
 	("client",),
 	("completion", "dashboard", "team", "wafcc"),
+	("wafd",),
 )
 NESTED = ("cache",)
 """Large folders. Each folder in them is a room, and the files beside these are another one."""

@@ -1,4 +1,4 @@
-//! What has a shell complete the words of our programs: texts that `utils/manual.py` makes of what their `--help` says.
+//! What has a shell complete the words of our programs: texts that `examples/manual` makes of their command lines.
 
 macro_rules! texts {
     ($($name:literal),*) => {
@@ -12,11 +12,13 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", texts!("fish/wafd.fish", "fish/wafcc.fish", "fish/waf.fish")),
 ];
 
+pub const NO_SHELL: &str = "for which shell? wafd completion bash, zsh or fish";
+
 /// For all our programs; it is to be evaluated by that shell.
 pub fn script(shell: &str) -> Result<String, String> {
     match SHELLS.iter().find(|(name, _)| *name == shell) {
         Some((_, text)) => Ok((*text).to_owned()),
-        None if shell.is_empty() => Err("for which shell? wafd completion bash, zsh or fish".to_owned()),
+        None if shell.is_empty() => Err(NO_SHELL.to_owned()),
         None => Err(format!("there is no completion for {shell}: bash, zsh or fish")),
     }
 }

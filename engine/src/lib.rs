@@ -46,3 +46,6 @@ pub mod completion;
 pub mod dashboard;
 pub mod team;
 pub mod wafcc;
+
+// The command line that leads to them.
+pub mod wafd;

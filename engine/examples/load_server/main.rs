@@ -11,23 +11,44 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use std::{fs, mem};
 
-use lexopt::prelude::*;
+use clap::Parser;
 use rustix::event::epoll;
 
 use connection::{Connection, Progress};
 use speech::{Act, Speech};
 
-const USAGE: &str = "\
-usage: load_server http|redis|room ADDRESS put|get [OPTIONS]
-  --size BYTES       of each value, at most 1 MiB [1024]
-  --connections N    that are busy [1]
-  --idle N           more that make one request at first, and are then kept [0]
-  --count N          requests in all [1000]
-  --keys N           so many different ones [as many as requests]
-  --first N          the number of the first value [0]
-  --processes P,P    whose memory is looked at before there are connections, and when there are all
-";
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The command line.
+#[derive(Parser)]
+struct Words {
+    /// http, redis or room
+    language: String,
+    address: String,
+    /// put or get
+    act: String,
+    /// of each value, in bytes; at most 1 MiB
+    #[arg(long, default_value_t = 1024)]
+    size: usize,
+    /// connections that are busy
+    #[arg(long, default_value_t = 1)]
+    connections: usize,
+    /// more that make one request at first, and are then kept
+    #[arg(long, default_value_t = 0)]
+    idle: usize,
+    /// requests in all
+    #[arg(long, default_value_t = 1000)]
+    count: u64,
+    /// so many different ones [as many as requests]
+    #[arg(long)]
+    keys: Option<u64>,
+    /// the number of the first value
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// whose memory is looked at before there are connections, and when there are all; with commas
+    #[arg(long, value_delimiter = ',')]
+    processes: Vec<u32>,
+}
 
 struct Load {
     address: SocketAddr,
@@ -48,7 +69,7 @@ struct Course {
 }
 
 fn main() -> io::Result<()> {
-    let load = parse().map_err(|error| Error::other(format!("{error}\n{USAGE}")))?;
+    let load = parse().map_err(|error| Error::other(format!("{error}; see load_server --help")))?;
     allow_many_files()?;
     let before = resident(&load.processes);
     let mut connections = load.connect()?;
@@ -69,52 +90,35 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-fn parse() -> Result<Load, lexopt::Error> {
-    let mut parser = lexopt::Parser::from_env();
-    let mut words = Vec::new();
-    let (mut size, mut connections, mut idle) = (1024, 1, 0);
-    let (mut count, mut keys, mut first) = (1000, None, 0);
-    let mut processes = Vec::new();
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Value(word) => words.push(word.string()?),
-            Long("size") => size = parser.value()?.parse()?,
-            Long("connections") => connections = parser.value()?.parse()?,
-            Long("idle") => idle = parser.value()?.parse()?,
-            Long("count") => count = parser.value()?.parse()?,
-            Long("keys") => keys = Some(parser.value()?.parse()?),
-            Long("first") => first = parser.value()?.parse()?,
-            Long("processes") => processes = parser.value()?.parse_with(numbers)?,
-            other => return Err(other.unexpected()),
-        }
-    }
-    let [language, address, act] = &words[..] else {
-        return Err("who is asked for what?".into());
-    };
-    let act = match &act[..] {
+fn parse() -> Result<Load, String> {
+    let words = Words::parse();
+    let act = match &words.act[..] {
         "put" => Act::Put,
         "get" => Act::Get,
-        _ => return Err(format!("{act} is neither put nor get").into()),
+        act => return Err(format!("{act} is neither put nor get")),
     };
-    let keys = keys.unwrap_or(count);
-    if !(value::STAMP..=value::MOST).contains(&size) || connections == 0 || count == 0 || keys == 0 {
-        return Err("sizes are from 16 bytes to 1 MiB, and of the rest there has to be one at least".into());
+    let keys = words.keys.unwrap_or(words.count);
+    if !(value::STAMP..=value::MOST).contains(&words.size) || words.connections == 0 || words.count == 0 || keys == 0 {
+        return Err("sizes are from 16 bytes to 1 MiB, and of the rest there has to be one at least".to_owned());
     }
+    let Words {
+        language,
+        address,
+        first,
+        ..
+    } = words;
+    let speech = Speech::new(&language, &address, words.size, first..first + keys);
     Ok(Load {
         address: address.parse().map_err(|_| format!("{address} is no address"))?,
-        speech: Speech::new(language, address, size, first..first + keys).ok_or("it speaks http, redis or room")?,
+        speech: speech.ok_or("it speaks http, redis or room")?,
         act,
-        connections,
-        idle,
-        count,
+        connections: words.connections,
+        idle: words.idle,
+        count: words.count,
         keys,
         first,
-        processes,
+        processes: words.processes,
     })
-}
-
-fn numbers(text: &str) -> Result<Vec<u32>, std::num::ParseIntError> {
-    text.split(',').map(str::parse).collect()
 }
 
 impl Load {

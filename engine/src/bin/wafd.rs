@@ -1,70 +1,22 @@
 //! `wafd`: the engine's command line.
 #![no_main]
 
-use std::ffi::{c_char, c_int, CStr};
+use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::io::Write;
 use std::time::Duration;
 
-use lexopt::prelude::*;
+use clap::{CommandFactory, Parser};
 use wafengine::client::start;
 use wafengine::client::{end_if_stopped, Client};
-use wafengine::files::folder::{Folder, ENGINE};
+use wafengine::files::folder::Folder;
 use wafengine::files::logbook;
 use wafengine::process::fault;
-use wafengine::report::status;
+use wafengine::report::{misuse, status};
 use wafengine::server::Options;
+use wafengine::wafd::{Command, Invocation, Start};
 use wafengine::{completion, dashboard, team, witness};
 
-const HELP: &str = "\
-wafd runs the commands of builds: it owns the slots that all builds of a user share.
-Builds start it by themselves; it leaves when nobody has needed it for a while.
-
-Usage: wafd start [--tcp] [--idle SECONDS] [--foreground]
-       wafd status [--json]
-       wafd stop [--now]
-       wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...] (see wafd dashboard --help)
-       wafd serve --listen ADDR ... (see wafd serve --help)
-       wafd completion bash|zsh|fish
-       wafd --foreground | --version | --help
-
-Commands:
-  start       make sure that an engine runs; prints how to reach it
-  status      tell what it does and did
-  stop        end it when its running commands have ended
-  dashboard   show what it does, as it happens, in a browser
-  serve       keep a cache for a team, which other machines ask over TCP
-  completion  print what has a shell complete wafd, wafcc and waf
-
-Options:
-  --tcp           also listen on a port of 127.0.0.1, for clients that show a token
-  --idle SECONDS  leave after that long without a client [600, or $WAFD_IDLE]
-  --foreground    serve until stopped, with the log on standard error
-  --json          for programs
-  --now           end running commands too
-
-Environment:
-  WAFD_RUNTIME_DIR  folder of socket, locks and log [$XDG_RUNTIME_DIR/wafd, or /tmp/wafd-UID]
-  WAFD_MEMORY_BRAKE no: start as many commands as ever when memory runs short
-  WAFD_GAUGES       folder with pressure/memory, meminfo and loadavg [/proc]
-  WAFD_LOG          error, warn, info or debug [info]
-
-Examples:
-  wafd status --json | python3 -m json.tool
-  wafd dashboard --no-open
-  WAFD_LOG=debug wafd --foreground
-  eval \"$(wafd completion bash)\"
-";
-
 const STOP_TIME: Duration = Duration::from_secs(10);
-
-enum Act {
-    Start { foreground: bool, options: Options },
-    Status { json: bool },
-    Stop { now: bool },
-    Serve(lexopt::Parser),
-    Dashboard(lexopt::Parser),
-    Print(String),
-}
 
 /// Not Rust's own `main`: a program that is observed by the witness inherits what that does to signals and streams.
 ///
@@ -96,7 +48,11 @@ fn run() -> u8 {
     fault::end_process_on_panic();
     let level = env_logger::Env::new().filter_or("WAFD_LOG", "info");
     env_logger::Builder::from_env(level).format(logbook::write).init();
-    let done = parse().map_err(|e| format!("{e}; see wafd --help")).and_then(act);
+    let done = match Invocation::try_parse() {
+        Ok(line) => act(line),
+        Err(asked) if !asked.use_stderr() => say(&asked.to_string()).map(|()| 0),
+        Err(error) => Err(misused(&misuse::describe(&error))),
+    };
     match done {
         Ok(status) => status,
         Err(error) => {
@@ -106,50 +62,30 @@ fn run() -> u8 {
     }
 }
 
-fn parse() -> Result<Act, lexopt::Error> {
-    let mut parser = lexopt::Parser::from_env();
-    let mut command: Option<String> = None;
-    let mut shell = None;
-    let (mut tcp, mut foreground, mut json, mut now) = (false, false, false, false);
-    let mut idle = match std::env::var("WAFD_IDLE") {
-        Ok(text) => text
+/// `serve` and `dashboard` have a help of their own.
+fn misused(why: &str) -> String {
+    let first = std::env::args_os().nth(1);
+    match first.as_deref().and_then(OsStr::to_str) {
+        Some(command @ ("serve" | "dashboard")) => format!("{command}: {why}; see wafd {command} --help"),
+        _ => format!("{why}; see wafd --help"),
+    }
+}
+
+fn engine_options(start: &Start) -> Result<Options, String> {
+    let idle = match (start.idle, std::env::var("WAFD_IDLE")) {
+        (Some(seconds), _) => seconds,
+        (None, Err(_)) => 600,
+        (None, Ok(text)) => text
             .parse()
-            .map_err(|_| format!("WAFD_IDLE={text} is not a number of seconds"))?,
-        Err(_) => 600,
+            .map_err(|_| misused(&format!("WAFD_IDLE={text} is not a number of seconds")))?,
     };
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Short('h') | Long("help") => return Ok(Act::Print(HELP.to_owned())),
-            Short('V') | Long("version") => return Ok(Act::Print(format!("wafd {ENGINE}\n"))),
-            Long("tcp") => tcp = true,
-            Long("foreground") => foreground = true,
-            Long("json") => json = true,
-            Long("now") => now = true,
-            Long("idle") => idle = parser.value()?.parse()?,
-            Value(word) if command.is_none() && word == "serve" => return Ok(Act::Serve(parser)),
-            Value(word) if command.is_none() && word == "dashboard" => return Ok(Act::Dashboard(parser)),
-            Value(word) if command.as_deref() == Some("completion") && shell.is_none() => shell = Some(word.string()?),
-            Value(word) if command.is_none() => command = Some(word.string()?),
-            _ => return Err(arg.unexpected()),
-        }
-    }
-    match command.as_deref() {
-        Some("status") => Ok(Act::Status { json }),
-        Some("completion") => Ok(Act::Print(completion::script(&shell.unwrap_or_default())?)),
-        Some("stop") => Ok(Act::Stop { now }),
-        None if !foreground => Ok(Act::Print(HELP.to_owned())),
-        None | Some("start") => Ok(Act::Start {
-            foreground,
-            options: Options {
-                folder: Folder::from_environment(),
-                idle: Duration::from_secs(idle),
-                tcp,
-                gauges: std::env::var_os("WAFD_GAUGES").unwrap_or_else(|| "/proc".into()).into(),
-                no_brake: no_brake()?,
-            },
-        }),
-        Some(other) => Err(format!("there is no command {other}").into()),
-    }
+    Ok(Options {
+        folder: Folder::from_environment(),
+        idle: Duration::from_secs(idle),
+        tcp: start.tcp,
+        gauges: std::env::var_os("WAFD_GAUGES").unwrap_or_else(|| "/proc".into()).into(),
+        no_brake: no_brake().map_err(|why| misused(&why))?,
+    })
 }
 
 fn no_brake() -> Result<bool, String> {
@@ -160,19 +96,19 @@ fn no_brake() -> Result<bool, String> {
     }
 }
 
-fn act(act: Act) -> Result<u8, String> {
-    match act {
-        Act::Print(text) => say(&text)?,
-        Act::Start {
-            foreground: true,
-            options,
-        } => {
-            return start::foreground(options).map(|status| status as u8);
+fn act(line: Invocation) -> Result<u8, String> {
+    let is_bare = line.command.is_none() && !line.start.foreground;
+    match line.command.unwrap_or(Command::Start(line.start)) {
+        _ if is_bare => say(&Invocation::command().render_help().to_string())?,
+        Command::Start(start) if start.foreground => {
+            return start::foreground(engine_options(&start)?).map(|status| status as u8);
         }
-        Act::Serve(parser) => team::run(parser)?,
-        Act::Dashboard(parser) => dashboard::run(parser)?,
-        Act::Start { options, .. } => say(&format!("{}\n", start::ensure(options)?))?,
-        Act::Status { json } => {
+        Command::Start(start) => say(&format!("{}\n", start::ensure(engine_options(&start)?)?))?,
+        Command::Serve(options) => team::run(&options)?,
+        Command::Dashboard(options) => dashboard::run(&options)?,
+        Command::Completion { script: Some(script) } => say(&script)?,
+        Command::Completion { script: None } => return Err(misused(completion::NO_SHELL)),
+        Command::Status { json } => {
             let report = connect("wafd status")?.report().map_err(|e| e.to_string())?;
             say(&if json {
                 format!("{report:#}\n")
@@ -180,7 +116,7 @@ fn act(act: Act) -> Result<u8, String> {
                 status::show(&report)
             })?;
         }
-        Act::Stop { now } => {
+        Command::Stop { now } => {
             let time = now.then_some(STOP_TIME);
             let stopped = connect("wafd stop").and_then(|engine| {
                 let failed = |e| format!("the engine did not stop: {e}");

@@ -29,12 +29,13 @@ use std::thread;
 use self::browser::Door;
 use self::feed::Feed;
 use self::host::Host;
-use self::options::{Act, Options};
+pub use self::options::Options;
 use self::team::Team;
 use crate::files::folder::Folder;
 use crate::http::asker::{Elsewhere, Names};
 use crate::http::head::{Method, Port};
 use crate::process::service::open_signals;
+use crate::settings::address::Address;
 use crate::trust::token::Token;
 
 /// What the page's host takes. A link may lead here, as the file that the desktop's browser is given does; what it leads to
@@ -48,12 +49,12 @@ pub const PORT: Port = Port {
 };
 
 /// Does what the command line after `wafd dashboard` says.
-pub fn run(parser: lexopt::Parser) -> Result<(), String> {
-    let act = options::parse(parser).map_err(|error| format!("dashboard: {error}; see wafd dashboard --help"))?;
-    match act {
-        Act::Print(text) => say(text),
-        Act::Show(options) => show(*options),
-    }
+pub fn run(options: &Options) -> Result<(), String> {
+    let server = options.server();
+    show(
+        options,
+        server.map_err(|error| format!("dashboard: {error}; see wafd dashboard --help"))?,
+    )
 }
 
 fn say(text: &str) -> Result<(), String> {
@@ -62,7 +63,7 @@ fn say(text: &str) -> Result<(), String> {
     said.map_err(|error| format!("write to standard output: {error}"))
 }
 
-fn show(options: Options) -> Result<(), String> {
+fn show(options: &Options, server: Option<Address>) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("dashboard: {error}");
     // Before there are threads, which all are to leave signals alone.
     let signals = open_signals().map_err(failed)?;
@@ -71,7 +72,7 @@ fn show(options: Options) -> Result<(), String> {
     let token = Token::random().map_err(failed)?;
     let address = format!("http://127.0.0.1:{port}/{}/", token.text());
     let feed = Arc::new(Feed::default());
-    let team = options.server.as_ref().map(Team::new).transpose()?;
+    let team = server.as_ref().map(Team::new).transpose()?;
     let folder = Folder::from_environment();
     let (ours, looks_at) = (feed.clone(), folder.clone());
     spawn("feed", move || feed::ask(&ours, &looks_at))?;
@@ -82,7 +83,7 @@ fn show(options: Options) -> Result<(), String> {
     let names = Names::new([Ipv4Addr::LOCALHOST.into()], &options.hosts);
     let host = Host::new(token, names, feed);
     say(&format!("serves {address}\n"))?;
-    let _door = options.opens.then(|| Door::open(&folder, &address));
+    let _door = (!options.no_open).then(|| Door::open(&folder, &address));
     host.serve(&listener, &signals).map_err(failed)
 }
 

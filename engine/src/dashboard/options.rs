@@ -1,22 +1,15 @@
 //! The command line of `wafd dashboard`.
 
-use lexopt::prelude::*;
+use clap::Args;
 
 use crate::http::asker;
+use crate::report::misuse::WITHOUT_ABOUT;
 use crate::settings::address::{self, Address, Scheme};
 
-pub const HELP: &str = "\
+const ABOUT: &str = "\
 wafd dashboard shows in a browser what the engine does: builds, slots, cache, parked programs, memory.
-It prints the address of its page, which holds a token: who does not know it is shown nothing.
-
-Usage: wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...]
-
-Options:
-  --port N       of 127.0.0.1; 0 is any that is free [0]
-  --no-open      do not open the page in the desktop's browser
-  --server ADDR  also show how a team's server does: its address as in the setting remote of wafcc
-  --host NAME    a name by which it may be asked beside localhost, where a proxy leads here; may be repeated
-
+It prints the address of its page, which holds a token: who does not know it is shown nothing.";
+const MORE: &str = "\
 Environment:
   WAFD_RUNTIME_DIR  folder of the engine's socket [$XDG_RUNTIME_DIR/wafd, or /tmp/wafd-UID]
 
@@ -25,49 +18,38 @@ It waits for an engine where none runs, and ends with SIGINT or SIGTERM. Exit st
 Examples:
   wafd dashboard
   wafd dashboard --no-open --port 8117
-  wafd dashboard --server 'tcp://build-cache:7117|token-file=/etc/wafd/token'
-";
+  wafd dashboard --server 'tcp://build-cache:7117|token-file=/etc/wafd/token'";
 
-pub enum Act {
-    Print(&'static str),
-    Show(Box<Options>),
-}
-
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Args)]
+#[command(before_help = ABOUT, help_template = WITHOUT_ABOUT, after_help = MORE)]
+#[command(override_usage = "wafd dashboard [--port N] [--no-open] [--server ADDR] [--host NAME ...]")]
 pub struct Options {
+    /// of 127.0.0.1; 0 is any that is free
+    #[arg(long, value_name = "N", default_value = "0", value_parser = port, allow_hyphen_values = true)]
     pub port: u16,
-    pub opens: bool,
-    pub server: Option<Address>,
+    /// do not open the page in the desktop's browser
+    #[arg(long)]
+    pub no_open: bool,
+    /// also show how a team's server does: its address as in the setting remote of wafcc
+    #[arg(long, value_name = "ADDR")]
+    server: Option<String>,
+    /// a name by which it may be asked beside localhost, where a proxy leads here; may be repeated
+    #[arg(long = "host", value_name = "NAME", value_parser = asker::host, action = clap::ArgAction::Append)]
     pub hosts: Vec<String>,
 }
 
-/// Of what follows `dashboard`.
-pub fn parse(mut parser: lexopt::Parser) -> Result<Act, lexopt::Error> {
-    let mut options = Options {
-        port: 0,
-        opens: true,
-        server: None,
-        hosts: Vec::new(),
-    };
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Short('h') | Long("help") => return Ok(Act::Print(HELP)),
-            Long("port") => options.port = port(&parser.value()?.string()?)?,
-            Long("no-open") => options.opens = false,
-            Long("server") => options.server = Some(server(&parser.value()?.string()?)?),
-            Long("host") => options.hosts.push(asker::host(parser.value()?.string()?)?),
-            other => return Err(other.unexpected()),
-        }
+impl Options {
+    /// Whatever is spoken on a server's port, its report is had by HTTP. A mistake in its address is told without the
+    /// secrets in it, which the parser of the command line would repeat.
+    pub fn server(&self) -> Result<Option<Address>, String> {
+        self.server.as_deref().map(server).transpose()
     }
-    Ok(Act::Show(Box::new(options)))
 }
 
-fn port(text: &str) -> Result<u16, String> {
-    text.parse()
-        .map_err(|_| format!("--port {text}: it is a number from 0 to 65535"))
+fn port(text: &str) -> Result<u16, &'static str> {
+    text.parse().map_err(|_| "it is a number from 0 to 65535")
 }
 
-/// Whatever is spoken on a server's port, its report is had by HTTP.
 fn server(text: &str) -> Result<Address, String> {
     let addresses = address::parse_all(text).map_err(|error| format!("--server {error}"))?;
     let wrong = |why: &str| format!("--server {}: {why}", address::without_secrets(text));
@@ -90,24 +72,31 @@ fn server(text: &str) -> Result<Address, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+    use crate::report::misuse;
+
+    #[derive(Debug, clap::Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
 
     fn parse(words: &[&str]) -> Result<Options, String> {
-        match super::parse(lexopt::Parser::from_args(words)) {
-            Ok(Act::Show(options)) => Ok(*options),
-            Ok(Act::Print(_)) => panic!("only to print"),
-            Err(error) => Err(error.to_string()),
-        }
+        let line = Line::try_parse_from(words).map_err(|error| misuse::describe(&error))?;
+        line.options.server().map(|_| line.options)
     }
 
     #[test]
     fn options_hold() {
         let options = parse(&["--no-open", "--port=81", "--server", "tcps://secret@host:7"]).unwrap();
-        assert!(!options.opens && options.port == 81);
-        let server = options.server.unwrap();
+        assert!(options.no_open && options.port == 81);
+        let server = options.server().unwrap().unwrap();
         assert_eq!(server.to_string(), "https://host:7");
         assert_eq!((server.user, server.password.as_deref()), (None, Some("secret")));
-        assert!(parse(&[]).unwrap().opens);
+        assert!(!parse(&[]).unwrap().no_open);
     }
 
     #[test]

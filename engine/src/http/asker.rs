@@ -103,10 +103,10 @@ impl Names {
 }
 
 /// What the option `--host` was given.
-pub fn host(text: String) -> Result<String, String> {
-    match is_name(&text) {
-        true => Ok(text),
-        false => Err(format!("--host {text}: it is a name or an address, without a port")),
+pub fn host(text: &str) -> Result<String, &'static str> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("it is a name or an address, without a port"),
     }
 }
 

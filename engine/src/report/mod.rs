@@ -2,6 +2,7 @@
 //! explanations, `wafd status`. It only words what others have counted.
 
 pub mod explanation;
+pub mod misuse;
 pub mod question;
 pub mod remote;
 pub mod statistics;

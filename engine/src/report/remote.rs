@@ -1,12 +1,11 @@
 //! What stores that machines share gave, and how they do: a part of the statistics.
 
-use serde_json::{json, Value};
+use serde::{Deserialize, Serialize};
 
-use super::question::number;
-use super::statistics::{printable, reasons, sum, Reasons, Table};
+use super::statistics::{printable, sum, Reasons, Table};
 use crate::bytes::quantity::show_size;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remote {
     /// Hits that were not in the store before.
     pub hits: u64,
@@ -17,50 +16,23 @@ pub struct Remote {
     pub refused: Reasons,
     pub uploads: u64,
     /// By why nothing was uploaded.
+    #[serde(rename = "uploads_dropped")]
     pub dropped: Reasons,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// Addresses in order, each with how it does.
-    pub tiers: Vec<(String, String)>,
+    /// In the order in which they are asked.
+    pub tiers: Vec<Tier>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tier {
+    /// Its address.
+    pub name: String,
+    /// How it does.
+    pub state: String,
 }
 
 impl Remote {
-    pub fn json(&self) -> Value {
-        let tiers = self.tiers.iter();
-        let tiers: Vec<_> = tiers
-            .map(|(name, state)| json!({ "name": name, "state": state }))
-            .collect();
-        json!({
-            "hits": self.hits,
-            "misses": self.misses,
-            "errors": self.errors,
-            "refused": self.refused,
-            "uploads": self.uploads,
-            "uploads_dropped": self.dropped,
-            "bytes_in": self.bytes_in,
-            "bytes_out": self.bytes_out,
-            "tiers": tiers,
-        })
-    }
-
-    pub fn from_json(value: &Value) -> Result<Remote, String> {
-        let number = |name| number(value, name);
-        let tier = |tier: &Value| Some((tier["name"].as_str()?.to_owned(), tier["state"].as_str()?.to_owned()));
-        let tiers = value["tiers"].as_array().ok_or("tiers are not a list")?;
-        let tiers: Option<_> = tiers.iter().map(tier).collect();
-        Ok(Remote {
-            hits: number("hits")?,
-            misses: number("misses")?,
-            errors: reasons(&value["errors"])?,
-            refused: reasons(&value["refused"])?,
-            uploads: number("uploads")?,
-            dropped: reasons(&value["uploads_dropped"])?,
-            bytes_in: number("bytes_in")?,
-            bytes_out: number("bytes_out")?,
-            tiers: tiers.ok_or("a tier that is none")?,
-        })
-    }
-
     /// Whether there is anything to tell.
     pub fn is_of_use(&self) -> bool {
         *self != Remote::default()
@@ -72,7 +44,7 @@ impl Remote {
         let tiers: String = self
             .tiers
             .iter()
-            .map(|(name, state)| format!("; {name} {state}"))
+            .map(|tier| format!("; {} {}", tier.name, tier.state))
             .collect();
         let (hits, misses, uploads) = (self.hits, self.misses, self.uploads);
         printable(&format!(
@@ -95,7 +67,7 @@ impl Remote {
         table.reasons(is_verbose.then_some(&self.dropped), dropped);
         let (bytes_in, bytes_out) = (show_size(self.bytes_in), show_size(self.bytes_out));
         table.line("  Bytes:", &format!("{bytes_in} in, {bytes_out} out"));
-        for (name, state) in &self.tiers {
+        for Tier { name, state } in &self.tiers {
             table.line("  Store:", &printable(&format!("{name}: {state}")));
         }
     }
@@ -116,14 +88,18 @@ mod tests {
             dropped: counted("too large"),
             bytes_in: 1500,
             bytes_out: 7,
-            tiers: vec![("redis://h:6379".to_owned(), "is asked".to_owned())],
+            tiers: vec![Tier {
+                name: "redis://h:6379".to_owned(),
+                state: "is asked".to_owned(),
+            }],
         }
     }
 
     #[test]
     fn programs_get_back_what_was_told() {
-        assert_eq!(Remote::from_json(&some().json()), Ok(some()));
-        assert!(Remote::from_json(&Value::Null).is_err());
+        let told = serde_json::to_value(some()).unwrap();
+        assert_eq!(Remote::deserialize(&told).ok(), Some(some()));
+        assert!(Remote::deserialize(serde_json::Value::Null).is_err());
         assert!(some().is_of_use() && !Remote::default().is_of_use());
     }
 

@@ -5,16 +5,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde_json::{json, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use super::question::number;
 use super::remote::Remote;
 use crate::bytes::quantity::show_size;
 
 /// Reasons in words, and how often.
 pub type Reasons = BTreeMap<String, u64>;
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statistics {
     /// Counts began then, in seconds since 1970.
     pub since: u64,
@@ -24,12 +24,14 @@ pub struct Statistics {
     /// Commands that the cache does not answer, by why not.
     pub uncached: Reasons,
     /// Misses of which nothing was stored, by why not.
+    #[serde(rename = "not_stored")]
     pub unstored: Reasons,
     /// Hits that were compiled again to be compared.
     pub audited: u64,
     /// Of these, the ones that were different.
     pub different: u64,
     /// Hits that should have been compiled again and were not, by why not.
+    #[serde(rename = "not_audited")]
     pub unaudited: Reasons,
     /// Hits that will be compiled again when there is time.
     pub audits_waiting: u64,
@@ -44,42 +46,11 @@ pub struct Statistics {
 
 impl Statistics {
     pub fn json(&self) -> Value {
-        json!({
-            "since": self.since,
-            "hits": self.hits,
-            "misses": self.misses,
-            "uncached": self.uncached,
-            "not_stored": self.unstored,
-            "audited": self.audited,
-            "different": self.different,
-            "not_audited": self.unaudited,
-            "audits_waiting": self.audits_waiting,
-            "differences": self.differences,
-            "entries": self.entries,
-            "bytes": self.bytes,
-            "limit": self.limit,
-            "remote": self.remote.json(),
-        })
+        serde_json::to_value(self).unwrap_or_default()
     }
 
     pub fn from_json(value: &Value) -> Result<Statistics, String> {
-        let number = |name| number(value, name);
-        Ok(Statistics {
-            since: number("since")?,
-            hits: number("hits")?,
-            misses: reasons(&value["misses"])?,
-            uncached: reasons(&value["uncached"])?,
-            unstored: reasons(&value["not_stored"])?,
-            audited: number("audited")?,
-            different: number("different")?,
-            unaudited: reasons(&value["not_audited"])?,
-            audits_waiting: number("audits_waiting")?,
-            differences: texts(&value["differences"])?,
-            entries: number("entries")?,
-            bytes: number("bytes")?,
-            limit: number("limit")?,
-            remote: Remote::from_json(&value["remote"])?,
-        })
+        Statistics::deserialize(value).map_err(|error| error.to_string())
     }
 
     /// The table; `is_verbose` with every reason.
@@ -161,22 +132,6 @@ impl Statistics {
             limit => format!("{bytes} of {} ({})", show_size(limit), percentage(self.bytes, limit)),
         }
     }
-}
-
-pub(super) fn reasons(value: &Value) -> Result<Reasons, String> {
-    let map = value.as_object().ok_or("reasons are not an object")?;
-    let counted = |(name, n): (&String, &Value)| Some((name.clone(), n.as_u64()?));
-    let all: Option<Reasons> = map.into_iter().map(counted).collect();
-    all.ok_or_else(|| "a reason without a count".to_owned())
-}
-
-fn texts(value: &Value) -> Result<Vec<String>, String> {
-    let all = value.as_array().ok_or("texts are not a list")?;
-    let text = |text: &Value| text.as_str().map(str::to_owned);
-    all.iter()
-        .map(text)
-        .collect::<Option<_>>()
-        .ok_or_else(|| "a text that is none".to_owned())
 }
 
 /// Names of files are anyone's.
@@ -332,7 +287,7 @@ Audited hits:                  9
         assert_eq!(Statistics::from_json(&some.json()), Ok(some.clone()));
         for field in some.json().as_object().unwrap().keys() {
             let mut broken = some.json();
-            broken[field] = json!("many");
+            broken[field] = "many".into();
             assert!(Statistics::from_json(&broken).is_err(), "{field}");
         }
     }

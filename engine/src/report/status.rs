@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
+use serde::Serialize;
 use serde_json::{json, Value};
 
 use super::statistics::Statistics;
@@ -74,7 +75,7 @@ impl Totals {
 }
 
 /// What became of a session's commands so far.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Counts {
     pub hits: u64,
     /// Whether they ran or were hits.
@@ -92,12 +93,14 @@ impl Counts {
 }
 
 /// A session as it is shown.
+#[derive(Serialize)]
 pub struct SessionLine {
     /// Tells it from other sessions, and its commands from theirs.
     pub id: String,
     pub name: String,
     pub pid: u32,
     pub seconds: f64,
+    #[serde(flatten)]
     pub counts: Counts,
     pub jobs: usize,
     pub running: usize,
@@ -105,10 +108,12 @@ pub struct SessionLine {
     pub connections: usize,
     pub own_slots: bool,
     /// What it wants of its neighbours, and whether it waits for them.
+    #[serde(rename = "neighbor")]
     pub neighbour: Value,
 }
 
 /// A running command as it is shown.
+#[derive(Serialize)]
 pub struct CommandLine {
     /// No other command of this engine has it.
     pub id: u64,
@@ -119,8 +124,10 @@ pub struct CommandLine {
     pub folder: String,
     pub argv: Vec<String>,
     pub seconds: f64,
-    /// What the cache knew of it, and why not more; where it was asked.
-    pub known: Option<(&'static str, String)>,
+    /// What the cache knew of it, where it was asked.
+    pub known: Option<&'static str>,
+    /// Why it did not know more.
+    pub why: Option<String>,
 }
 
 /// What the server gathers for a report.
@@ -149,29 +156,6 @@ pub struct Snapshot<'a> {
 
 impl Snapshot<'_> {
     pub fn json(&self) -> Value {
-        let sessions: Vec<_> = self
-            .sessions
-            .iter()
-            .map(|s| {
-                json!({
-                    "id": s.id, "name": s.name, "pid": s.pid, "jobs": s.jobs, "running": s.running,
-                    "waiting": s.waiting, "connections": s.connections, "own_slots": s.own_slots,
-                    "neighbor": s.neighbour, "seconds": s.seconds, "hits": s.counts.hits,
-                    "succeeded": s.counts.succeeded, "failed": s.counts.failed,
-                })
-            })
-            .collect();
-        let commands: Vec<_> = self
-            .commands
-            .iter()
-            .map(|c| {
-                let (known, why) = c.known.clone().unzip();
-                json!({
-                    "id": c.id, "pid": c.pid, "session": c.session, "folder": c.folder, "argv": c.argv,
-                    "seconds": c.seconds, "known": known, "why": why,
-                })
-            })
-            .collect();
         json!({
             "version": self.engine,
             "protocol": self.protocol,
@@ -181,8 +165,8 @@ impl Snapshot<'_> {
             "tcp_port": self.tcp_port,
             "leaving": self.leaving,
             "slots": {"capacity": self.slots, "running": self.running, "waiting": self.waiting},
-            "sessions": sessions,
-            "commands": commands,
+            "sessions": self.sessions,
+            "commands": self.commands,
             "connections": self.connections,
             "memory_kib": self.memory,
             "totals": self.totals.json(),
@@ -425,7 +409,8 @@ mod tests {
                 pid: 13,
                 session: "0a0b".to_owned(),
                 folder: "/src/p".to_owned(),
-                known: Some(("miss", "a file changed".to_owned())),
+                known: Some("miss"),
+                why: Some("a file changed".to_owned()),
                 argv: vec!["cc".to_owned(), "-c".to_owned()],
                 seconds: 61.0,
             }],

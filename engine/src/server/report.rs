@@ -39,11 +39,13 @@ impl Server {
         });
         let commands = self.commands.running().map(|(key, order, running)| {
             let argv = &order.execute.argv;
+            let (known, why) = running.case.as_deref().map(what_is_known).unzip();
             CommandLine {
                 id: key,
                 session: digits(&order.session),
                 folder: shorten(&order.execute.cwd),
-                known: running.case.as_deref().map(what_is_known),
+                known,
+                why,
                 pid: running.pid,
                 argv: excerpt(argv.iter(), argv.len()),
                 seconds: running.started.elapsed().as_secs_f64(),

@@ -6,111 +6,17 @@
 pub mod address;
 pub mod place;
 pub mod settings_file;
+pub mod table;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+pub use self::table::Key;
+use self::table::{Kind, Reader, Row, ROWS};
 use crate::bytes::quantity;
 use crate::trust::signature;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
-    CacheDir,
-    Disable,
-    ReadOnly,
-    Recache,
-    BaseDir,
-    MaxSize,
-    Compression,
-    Namespace,
-    ExtraFiles,
-    Facts,
-    Audit,
-    HardLink,
-    Remote,
-    SigningKey,
-    TrustedKeys,
-}
-
-enum Kind {
-    /// Absolute once it is read: relative ones belong to the folder in which we are, as for ccache.
-    Folder,
-    Switch,
-    Size,
-    Level,
-    Text,
-    /// Files, with colons between them.
-    Files,
-    Percent,
-    /// Of stores that machines share, with blanks between them.
-    Addresses,
-    /// The file of a private key.
-    PrivateKey,
-    /// Public keys and files of them, with blanks between.
-    PublicKeys,
-}
-
-struct Spec {
-    key: Key,
-    name: &'static str,
-    variable: &'static str,
-    default: &'static str,
-    kind: Kind,
-    /// It is the engine that keeps the store which heeds it, so one that runs has to be told.
-    is_engine: bool,
-}
-
-const fn spec(key: Key, name: &'static str, variable: &'static str, default: &'static str, kind: Kind) -> Spec {
-    Spec {
-        key,
-        name,
-        variable,
-        default,
-        kind,
-        is_engine: matches!(
-            key,
-            Key::MaxSize
-                | Key::Compression
-                | Key::Audit
-                | Key::HardLink
-                | Key::Remote
-                | Key::SigningKey
-                | Key::TrustedKeys
-        ),
-    }
-}
-
-const SPECS: [Spec; 15] = [
-    spec(Key::CacheDir, "cache_dir", "WAFCC_DIR", "", Kind::Folder),
-    spec(Key::Disable, "disable", "WAFCC_DISABLE", "no", Kind::Switch),
-    spec(Key::ReadOnly, "read_only", "WAFCC_READONLY", "no", Kind::Switch),
-    spec(Key::Recache, "recache", "WAFCC_RECACHE", "no", Kind::Switch),
-    spec(Key::BaseDir, "base_dir", "WAFCC_BASEDIR", "", Kind::Folder),
-    spec(Key::MaxSize, "max_size", "WAFCC_MAXSIZE", "5G", Kind::Size),
-    spec(
-        Key::Compression,
-        "compression",
-        "WAFCC_COMPRESSION",
-        "auto",
-        Kind::Level,
-    ),
-    spec(Key::Namespace, "namespace", "WAFCC_NAMESPACE", "", Kind::Text),
-    spec(Key::ExtraFiles, "extra_files", "WAFCC_EXTRAFILES", "", Kind::Files),
-    spec(Key::Facts, "facts", "WAFCC_FACTS", "no", Kind::Switch),
-    spec(Key::Audit, "audit", "WAFCC_AUDIT", "0", Kind::Percent),
-    spec(Key::HardLink, "hard_link", "WAFCC_HARDLINK", "no", Kind::Switch),
-    spec(Key::Remote, "remote", "WAFCC_REMOTE", "", Kind::Addresses),
-    spec(Key::SigningKey, "signing_key", "WAFCC_SIGNINGKEY", "", Kind::PrivateKey),
-    spec(
-        Key::TrustedKeys,
-        "trusted_keys",
-        "WAFCC_TRUSTEDKEYS",
-        "",
-        Kind::PublicKeys,
-    ),
-];
 
 /// How far entries are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,28 +46,28 @@ impl std::fmt::Display for Origin {
 
 impl Key {
     pub fn all() -> impl Iterator<Item = Key> {
-        SPECS.iter().map(|spec| spec.key)
+        ROWS.iter().map(|row| row.key)
     }
 
-    fn spec(self) -> &'static Spec {
-        &SPECS[self as usize]
+    fn row(self) -> &'static Row {
+        &ROWS[self as usize]
     }
 
     pub fn name(self) -> &'static str {
-        self.spec().name
+        self.row().name
     }
 
     pub fn variable(self) -> &'static str {
-        self.spec().variable
+        self.row().variable
     }
 
     /// An engine that runs takes it over; the others it reads when it starts.
     pub fn holds_at_once(self) -> bool {
-        !matches!(self, Key::Compression) && self.concerns_the_engine()
+        self.row().reader == Reader::Engine
     }
 
     pub fn concerns_the_engine(self) -> bool {
-        self.spec().is_engine
+        self.row().reader != Reader::Client
     }
 
     /// The setting of this name; an unknown one is named with the nearest known.
@@ -178,7 +84,7 @@ impl Key {
     /// Whether it can be set to this; says what it can be set to.
     pub fn check(self, value: &OsStr) -> Result<(), String> {
         let text = || value.to_str().ok_or_else(|| "not UTF-8".to_owned());
-        let checked = match self.spec().kind {
+        let checked = match self.row().kind {
             Kind::Folder | Kind::Files => Ok(()),
             Kind::Switch => switch(value).map(drop).ok_or_else(|| "set it to yes or no".to_owned()),
             Kind::Size => quantity::size(text()?).map(drop),
@@ -249,12 +155,12 @@ pub enum Distant {
 
 impl Settings {
     pub fn defaults() -> Settings {
-        let value = |spec: &Spec| Value {
-            value: spec.default.into(),
+        let value = |row: &Row| Value {
+            value: row.default.into(),
             origin: Origin::Default,
         };
         Settings {
-            values: SPECS.iter().map(value).collect(),
+            values: ROWS.iter().map(value).collect(),
             mistakes: Vec::new(),
             distant: None,
         }
@@ -317,7 +223,7 @@ impl Settings {
     /// An empty variable is as good as none. For a switch any other word than the ones for *no* is *yes*.
     fn take_variables(&mut self, variables: impl Iterator<Item = (Key, OsString)>) {
         for (key, mut value) in variables.filter(|(_, value)| !value.is_empty()) {
-            if matches!(key.spec().kind, Kind::Switch) && switch(&value).is_none() {
+            if matches!(key.row().kind, Kind::Switch) && switch(&value).is_none() {
                 value = "yes".into();
             }
             if let Err(why) = self.set(key, value, Origin::Variable(key.variable())) {
@@ -351,7 +257,7 @@ impl Settings {
     /// As it may be shown to anybody.
     pub fn shown(&self, key: Key) -> String {
         let text = self.text(key).to_string_lossy();
-        match key.spec().kind {
+        match key.row().kind {
             Kind::Addresses => address::without_secrets(&text),
             _ => text.into_owned(),
         }
@@ -359,7 +265,7 @@ impl Settings {
 
     /// The same for programs.
     pub fn json(&self, key: Key) -> serde_json::Value {
-        match key.spec().kind {
+        match key.row().kind {
             Kind::Switch => self.is_on(key).into(),
             _ => self.shown(key).into(),
         }
@@ -413,10 +319,10 @@ mod tests {
 
     #[test]
     fn every_key_is_found_at_its_place() {
-        for (place, spec) in SPECS.iter().enumerate() {
-            assert_eq!(spec.key as usize, place, "{}", spec.name);
-            assert_eq!(Key::named(spec.name), Ok(spec.key));
-            assert!(spec.key.check(spec.default.as_ref()).is_ok(), "{}", spec.name);
+        for (place, row) in ROWS.iter().enumerate() {
+            assert_eq!(row.key as usize, place, "{}", row.name);
+            assert_eq!(Key::named(row.name), Ok(row.key));
+            assert!(row.key.check(row.default.as_ref()).is_ok(), "{}", row.name);
         }
     }
 

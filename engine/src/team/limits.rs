@@ -1,9 +1,13 @@
 //! How much others may have of us, and the memory that all uploads share.
 
+use std::num::ParseIntError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Args;
+
+use crate::bytes::quantity;
 use crate::http::head::CAP;
 
 /// What a connection may send before it has shown a token, a request's head among it.
@@ -14,18 +18,38 @@ pub const STRANGE_REQUESTS: u32 = 32;
 const STRANGE_PART: usize = 4;
 const MOST_STRANGERS: usize = 1024;
 
-#[derive(Debug, Clone, Copy)]
+/// Options of the command line; their first line is shown as help.
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Limits {
-    /// Of those that have shown a token.
+    /// connections that have shown a token
+    #[arg(
+        id = "max-connections",
+        long,
+        value_name = "N",
+        default_value = "10500",
+        allow_hyphen_values = true
+    )]
     pub connections: usize,
-    /// For a greeting it is a sixth of this; for the rest of what has begun, all.
-    pub patience: Duration,
-    /// Bytes of one blob or value.
+    /// of one blob or value
+    #[arg(id = "max-blob", long, value_name = "SIZE", default_value = "1G", value_parser = quantity::size)]
     pub blob: u64,
-    /// Requests per second and connection; 0 is any number.
-    pub rate: u32,
-    /// Memory of what has come in and is not stored.
+    /// memory for what comes in; the rest of it goes to files
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = memory)]
     pub uploads: usize,
+    /// requests per second and connection; 0 is any number
+    #[arg(long, value_name = "N", default_value = "0", allow_hyphen_values = true)]
+    pub rate: u32,
+    /// for what has begun and does not go on; for a greeting it is a sixth of this
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds, allow_hyphen_values = true)]
+    pub patience: Duration,
+}
+
+fn memory(text: &str) -> Result<usize, String> {
+    quantity::size(text).map(|size| size as usize)
+}
+
+fn seconds(text: &str) -> Result<Duration, ParseIntError> {
+    text.parse().map(Duration::from_secs)
 }
 
 impl Limits {

@@ -34,7 +34,6 @@ mod writes;
 
 use std::fs::DirBuilder;
 use std::io::Write;
-use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -48,7 +47,7 @@ use self::hot::Hot;
 use self::limits::{Budget, Limits};
 use self::listener::{Listener, Port};
 use self::mailbox::{Letter, Mailbox};
-use self::options::{Act, Options};
+pub use self::options::Options;
 use self::shared::{Rules, Shared};
 use self::tls::Papers;
 use self::token_file::TokenFile;
@@ -66,22 +65,17 @@ const DISK_THREADS: usize = 2;
 const TOKEN: &str = "WAFD_SERVE_TOKEN";
 
 /// Does what the command line after `wafd serve` says.
-pub fn run(parser: lexopt::Parser) -> Result<(), String> {
-    let act = options::parse(parser).map_err(|error| format!("serve: {error}; see wafd serve --help"))?;
-    match act {
-        Act::Print(text) => say(text),
-        Act::NewToken {
-            name,
-            writes,
-            namespace,
-            file,
-        } => {
-            let rights = if writes { tokens::WRITE } else { tokens::READ };
-            let token = token_file::add(&file, &name, rights, &namespace)?;
-            say(&format!("{token}\n"))
-        }
-        Act::Serve(options) => serve(*options),
+pub fn run(options: &Options) -> Result<(), String> {
+    let misused = |error: &str| format!("serve: {error}; see wafd serve --help");
+    if let Some(name) = &options.new_token {
+        let file = options.tokens.as_ref();
+        let file = file.ok_or_else(|| misused("--new-token wants --tokens FILE"))?;
+        let rights = if options.write { tokens::WRITE } else { tokens::READ };
+        let token = token_file::add(file, name, rights, &options.namespace)?;
+        return say(&format!("{token}\n"));
     }
+    options.check().map_err(misused)?;
+    serve(options, &options.store().map_err(misused)?)
 }
 
 fn say(text: &str) -> Result<(), String> {
@@ -90,30 +84,30 @@ fn say(text: &str) -> Result<(), String> {
     said.map_err(|error| format!("write to standard output: {error}"))
 }
 
-fn serve(options: Options) -> Result<(), String> {
+fn serve(options: &Options, store: &Path) -> Result<(), String> {
     // Before there are threads, which all are to leave signals alone.
     let signals = open_signals().map_err(|error| format!("wait for signals: {error}"))?;
     raise_descriptor_limit();
     let given = std::env::var(TOKEN).ok().filter(|token| !token.is_empty());
     let (tokens, held) = TokenFile::open(options.tokens.clone(), given.as_deref())?;
-    check_openness(&options, &held)?;
-    let mut papers = papers(&options);
+    check_openness(options, &held)?;
+    let mut papers = papers(options);
     let tls = papers.as_mut().and_then(Papers::changed).transpose()?;
-    let values = Arc::new(open_values(&options)?);
-    let ports = listen(&options)?;
-    let names = names(&options, &ports)?;
-    let rules = rules(&options, held, tls, names)?;
+    let values = Arc::new(open_values(options, store)?);
+    let ports = listen(options)?;
+    let names = names(options, &ports)?;
+    let rules = rules(options, held, tls, names)?;
     let failed = |error: std::io::Error| format!("start to serve: {error}");
     let shared = Shared::new(
         values.clone(),
         DiskThreads::start(DISK_THREADS, &values).map_err(failed)?,
-        open_dock(&options.store, &options.limits)?,
+        open_dock(store, &options.limits)?,
         rules,
     );
     let shared = Arc::new(shared);
     let mut workers = Vec::new();
     let mut threads = Vec::new();
-    for _ in 0..options.workers {
+    for _ in 0..options.workers() {
         let mailbox = Arc::new(Mailbox::new().map_err(failed)?);
         let worker = Worker::new(&shared, &mailbox).map_err(failed)?;
         let thread = thread::Builder::new().name("worker".to_owned()).spawn(|| worker.run());
@@ -153,9 +147,8 @@ fn check_openness(options: &Options, tokens: &Tokens) -> Result<(), String> {
     if !tokens.is_empty() {
         return Ok(());
     }
-    let is_outside = |address: &&SocketAddr| !address.ip().is_loopback();
-    match options.listen.iter().chain(&options.plain).find(is_outside) {
-        Some(address) => Err(format!(
+    match options.ports().find(|(address, _)| !address.ip().is_loopback()) {
+        Some((address, _)) => Err(format!(
             "listen on {address}: there are no tokens, so only addresses of loopback; add one with wafd serve --new-token"
         )),
         None => Ok(()),
@@ -184,7 +177,7 @@ fn rules(
     })
 }
 
-fn open_values(options: &Options) -> Result<ValueStore, String> {
+fn open_values(options: &Options, store: &Path) -> Result<ValueStore, String> {
     let settings = Settings {
         max_size: if options.max_size == 0 {
             u64::MAX
@@ -194,7 +187,7 @@ fn open_values(options: &Options) -> Result<ValueStore, String> {
         compression: Compression::Auto,
     };
     let values = ValueStore {
-        store: Store::open(&options.store, settings).map_err(|error| error.to_string())?,
+        store: Store::open(store, settings).map_err(|error| error.to_string())?,
         hot: Hot::new(options.memory as usize),
         downloads: Budget::new(options.limits.uploads),
         quotas: options.quotas.iter().map(|(namespace, _)| namespace.clone()).collect(),
@@ -216,13 +209,11 @@ fn open_dock(store: &Path, limits: &Limits) -> Result<Dock, String> {
 }
 
 fn listen(options: &Options) -> Result<Vec<Port>, String> {
-    let usual = options.listen.iter().map(|address| (address, false));
-    let plain = options.plain.iter().map(|address| (address, true));
-    let open = |(address, is_plain): (&SocketAddr, bool)| {
-        let listener = listener::listen(*address)?;
+    let open = |(address, is_plain)| {
+        let listener = listener::listen(address)?;
         Ok(Port { listener, is_plain })
     };
-    usual.chain(plain).map(open).collect()
+    options.ports().map(open).collect()
 }
 
 /// The machine's own name is among them where others than itself may ask.

@@ -17,7 +17,6 @@ use super::run::Home;
 use super::trouble;
 use crate::bytes::path_text;
 use crate::bytes::quantity::show_size;
-use crate::files::folder::ENGINE;
 use crate::report::explanation::Explanation;
 use crate::report::question::{Answer, Request};
 use crate::settings::place;
@@ -25,58 +24,9 @@ use crate::settings::settings_file;
 use crate::settings::{Distant, Key, Settings};
 use crate::trust::signature;
 
-const HELP: &str = "\
-wafcc runs a compiler, or any command, in the engine of waflib-extras: builds by make, CMake or ninja share the
-processors with each other and with Waf's builds, and what was compiled before is not compiled again. Without an engine
-it just runs the command.
-
-Usage: wafcc COMMAND [ARGUMENT...]
-       wafcc run [--output=FILE...] -- COMMAND [ARGUMENT...]
-                                             cache any command, not only compiles; what other machines have stored is used
-                                             only where all files that it makes are named
-       wafcc run --no-cache -- COMMAND [ARGUMENT...]
-       wafcc OPTION...
-       a link to wafcc that is called like a compiler runs the next one of that name in PATH
-
-Options:
-  -s, --show-stats [--json] [-v]  hits and misses; -v with all reasons
-  -z, --zero-stats                begin counting anew
-      --explain [OUTPUT] [--json] why the last request for that file, or for each of several, hit or missed, or the last ten
-  -C, --clear                     remove all entries
-  -c, --cleanup                   bring the store within its limit
-      --evict-older-than AGE      remove what was not used for so long (30d, 12h)
-  -M, --max-size SIZE             the store's limit (5G, 500Mi; 0 for none)
-      --audit PERCENT             compile that share of hits again when idle, and compare
-      --audit-report              what came of that; fails if a result was different
-  -p, --show-config [--json]      all settings, and where each comes from
-  -k, --get-config NAME           one setting, or store, runtime_dir, config_path
-  -o, --set-config NAME=VALUE     write one into the file of settings
-      --new-signing-key [FILE]    make a key that signs uploads, and show its public half, for trusted_keys
-      --shutdown                  end the engine of this store
-  -V, --version
-  -h, --help
-
-Environment:
-  WAFCC_DIR         the store [$XDG_CACHE_HOME/wafcc, or ~/.cache/wafcc]; each store has an engine of its own
-  WAFCC_DISABLE     run the command here, without the engine
-  WAFCC_CONFIGPATH  the file of settings [$XDG_CONFIG_HOME/wafcc/wafcc.conf, or ~/.config/…; then the store's own]
-  WAFD_RUNTIME_DIR  where engines are (see wafd --help)
-  WAFD_PATIENCE     seconds for which a build waits, once, for an engine that does not answer [1.5]
-  and one variable for each setting: see docs/wafcc.md
-
-Examples:
-  make CC='wafcc gcc' -j8
-  cmake -DCMAKE_C_COMPILER_LAUNCHER=wafcc -DCMAKE_CXX_COMPILER_LAUNCHER=wafcc ..
-  ln -s \"$(command -v wafcc)\" ~/bin/gcc    # with ~/bin before /usr/bin in PATH
-  wafcc run -- protoc --cpp_out=gen api.proto
-  wafcc --explain build/main.o
-";
-
 pub fn perform(act: Act) -> Result<(), String> {
-    match act {
-        Act::Help => return say(HELP),
-        Act::Version => return say(&format!("wafcc {ENGINE}\n")),
-        _ => {}
+    if let Act::Print(text) = &act {
+        return say(text);
     }
     let settings = Settings::load(distant::look_at);
     if settings.distant == Some(Distant::Silent) {
@@ -87,7 +37,7 @@ pub fn perform(act: Act) -> Result<(), String> {
         ));
     }
     match act {
-        Act::Help | Act::Version => Ok(()),
+        Act::Print(_) => Ok(()),
         Act::ShowConfig { json } => show_config(&settings, json),
         Act::GetConfig(name) => get_config(&settings, &name),
         Act::SetConfig(key, value) => set_config(&settings, key, &value),
@@ -260,7 +210,7 @@ fn make_key(file: Option<OsString>) -> Result<(), String> {
     say(&format!("{public}\n"))
 }
 
-const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];
+pub const PLACES: [&str; 3] = ["store", "runtime_dir", "config_path"];
 const NOWHERE: &str = "(none)";
 
 fn place_of(settings: &Settings, name: &str) -> Result<Option<PathBuf>, String> {

@@ -1,18 +1,51 @@
 //! The options of our own: words to acts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
-use lexopt::prelude::*;
+use clap::error::{ContextKind, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{value_parser, Arg, ArgAction, Command, Id, ValueHint};
 
 use crate::bytes::quantity;
+use crate::files::folder::ENGINE;
+use crate::report::misuse;
 use crate::report::question::Request;
 use crate::settings::Key;
+
+const ABOUT: &str = "\
+wafcc runs a compiler, or any command, in the engine of waflib-extras: builds by make, CMake or ninja share the
+processors with each other and with Waf's builds, and what was compiled before is not compiled again. Without an engine
+it just runs the command.";
+const USAGE: &str = "\
+wafcc COMMAND [ARGUMENT...]
+       wafcc run [--output=FILE...] -- COMMAND [ARGUMENT...]
+                                             cache any command, not only compiles; what other machines have stored is used
+                                             only where all files that it makes are named
+       wafcc run --no-cache -- COMMAND [ARGUMENT...]
+       wafcc OPTION...
+       a link to wafcc that is called like a compiler runs the next one of that name in PATH";
+const MORE: &str = "\
+Environment:
+  WAFCC_DIR         the store [$XDG_CACHE_HOME/wafcc, or ~/.cache/wafcc]; each store has an engine of its own
+  WAFCC_DISABLE     run the command here, without the engine
+  WAFCC_CONFIGPATH  the file of settings [$XDG_CONFIG_HOME/wafcc/wafcc.conf, or ~/.config/…; then the store's own]
+  WAFD_RUNTIME_DIR  where engines are (see wafd --help)
+  WAFD_PATIENCE     seconds for which a build waits, once, for an engine that does not answer [1.5]
+  and one variable for each setting: see docs/wafcc.md
+
+Examples:
+  make CC='wafcc gcc' -j8
+  cmake -DCMAKE_C_COMPILER_LAUNCHER=wafcc -DCMAKE_CXX_COMPILER_LAUNCHER=wafcc ..
+  ln -s \"$(command -v wafcc)\" ~/bin/gcc    # with ~/bin before /usr/bin in PATH
+  wafcc run -- protoc --cpp_out=gen api.proto
+  wafcc --explain build/main.o";
 
 /// One thing to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act {
-    Help,
-    Version,
+    /// Help, or the version.
+    Print(String),
     ShowStats {
         json: bool,
         verbose: bool,
@@ -33,79 +66,145 @@ pub enum Act {
     Shutdown,
 }
 
+/// What an option is given that may have a value and has none. No argument can be this.
+const NOTHING: &str = "\0";
+
+/// All options, as the parser, the help, the manual and the completions have them.
+pub fn command() -> Command {
+    let flag = |id: &'static str, help: &'static str| Arg::new(id).long(id).help(help).action(ArgAction::SetTrue);
+    let option = |id: &'static str, name: &'static str, help: &'static str| {
+        let arg = Arg::new(id)
+            .long(id)
+            .value_name(name)
+            .help(help)
+            .action(ArgAction::Append);
+        arg.value_parser(value_parser!(OsString)).allow_hyphen_values(true)
+    };
+    let may_lack_value = |arg: Arg| arg.allow_hyphen_values(false).default_missing_value(NOTHING);
+    Command::new("wafcc")
+        .version(ENGINE)
+        .about(ABOUT)
+        .override_usage(USAGE)
+        .after_help(MORE)
+        .args([
+            flag("show-stats", "hits and misses; -v with all reasons, --json for programs").short('s'),
+            flag("zero-stats", "begin counting anew").short('z'),
+            may_lack_value(option(
+                "explain",
+                "OUTPUT",
+                "why the last request for that file, or for each of several, hit or missed, or the last ten; --json for programs",
+            ))
+            .num_args(0..)
+            .value_hint(ValueHint::FilePath),
+            flag("clear", "remove all entries").short('C'),
+            flag("cleanup", "bring the store within its limit").short('c'),
+            option("evict-older-than", "AGE", "remove what was not used for so long (30d, 12h)"),
+            option("max-size", "SIZE", "the store's limit (5G, 500Mi; 0 for none)").short('M'),
+            option("audit", "PERCENT", "compile that share of hits again when idle, and compare"),
+            flag("audit-report", "what came of that; fails if a result was different"),
+            flag("show-config", "all settings, and where each comes from; --json for programs").short('p'),
+            option("get-config", "NAME", "one setting, or store, runtime_dir, config_path").short('k'),
+            option("set-config", "NAME=VALUE", "write one into the file of settings").short('o'),
+            may_lack_value(option(
+                "new-signing-key",
+                "FILE",
+                "make a key that signs uploads, and show its public half, for trusted_keys",
+            ))
+            .num_args(0..=1)
+            .value_hint(ValueHint::FilePath),
+            flag("shutdown", "end the engine of this store"),
+            flag("json", "with --show-stats, --show-config or --explain: for programs"),
+            flag("verbose", "with --show-stats: all reasons").short('v'),
+        ])
+        .args_override_self(true)
+}
+
 /// All of them, in the order in which they were named.
 pub fn parse(args: Vec<OsString>) -> Result<Vec<Act>, String> {
-    parse_words(args).map_err(|error| match error {
-        lexopt::Error::UnexpectedOption(option) => format!("there is no option {option}"),
-        other => other.to_string(),
+    let args = args.into_iter().flat_map(split_explain);
+    let found = match command().no_binary_name(true).try_get_matches_from(args) {
+        Ok(found) => found,
+        Err(asked) if !asked.use_stderr() => return Ok(vec![Act::Print(asked.to_string())]),
+        Err(error) => return Err(describe(&error)),
+    };
+    let mut acts = Vec::new();
+    let is_given = |id: &&str| found.value_source(id) == Some(ValueSource::CommandLine);
+    let is_act = |id: &&str| !["json", "verbose"].contains(id);
+    for id in found.ids().map(Id::as_str).filter(is_act).filter(is_given) {
+        let mut places = found.indices_of(id).into_iter().flatten();
+        match found.try_get_occurrences::<OsString>(id) {
+            Ok(all) => {
+                for values in all.into_iter().flatten() {
+                    let values: Vec<_> = values.cloned().collect();
+                    let place = values.iter().filter_map(|_| places.next()).last();
+                    acts.push((place, act(id, values)?));
+                }
+            }
+            Err(_is_flag) => acts.push((places.last(), act(id, Vec::new())?)),
+        }
+    }
+    acts.sort_by_key(|(place, _)| *place);
+    let acts = acts.into_iter().map(|(_, act)| act).collect();
+    settle(acts, found.get_flag("json"), found.get_flag("verbose"))
+}
+
+/// After `--explain=OUTPUT` there may be more outputs, as after `--explain OUTPUT`; for `clap` the first form ends there.
+fn split_explain(word: OsString) -> Vec<OsString> {
+    match word.as_bytes().strip_prefix(b"--explain=") {
+        Some(first) => vec!["--explain".into(), OsStr::from_bytes(first).to_owned()],
+        None => vec![word],
+    }
+}
+
+fn describe(error: &clap::Error) -> String {
+    match (
+        error.kind(),
+        error.get(ContextKind::InvalidArg).map(ToString::to_string),
+    ) {
+        (ErrorKind::UnknownArgument, Some(word)) if !word.starts_with('-') => {
+            format!("{word}: options of wafcc and a command do not go together")
+        }
+        _ => misuse::describe(error),
+    }
+}
+
+fn act(option: &str, mut values: Vec<OsString>) -> Result<Act, String> {
+    values.retain(|value| value != NOTHING);
+    let value = || {
+        let value = values.first().and_then(|value| value.to_str());
+        value
+            .map(str::to_owned)
+            .ok_or_else(|| format!("--{option}: its value is not UTF-8"))
+    };
+    Ok(match option {
+        "show-stats" => Act::ShowStats {
+            json: false,
+            verbose: false,
+        },
+        "zero-stats" => Act::Request(Request::Zero),
+        "clear" => Act::Request(Request::Clear),
+        "cleanup" => Act::Request(Request::CleanUp),
+        "evict-older-than" => Act::Request(Request::Evict {
+            seconds: quantity::age(&value()?)?,
+        }),
+        "explain" => Act::Explain {
+            outputs: values,
+            json: false,
+        },
+        "max-size" => set(Key::MaxSize, value()?)?,
+        "audit" => set(Key::Audit, value()?)?,
+        "audit-report" => Act::AuditReport,
+        "show-config" => Act::ShowConfig { json: false },
+        "get-config" => Act::GetConfig(value()?),
+        "set-config" => set_named(&value()?)?,
+        "new-signing-key" => Act::NewSigningKey(values.pop()),
+        "shutdown" => Act::Shutdown,
+        other => return Err(format!("there is no option --{other}")),
     })
 }
 
-fn parse_words(args: Vec<OsString>) -> Result<Vec<Act>, lexopt::Error> {
-    let mut parser = lexopt::Parser::from_args(args);
-    let mut acts = Vec::new();
-    let (mut json, mut verbose) = (false, false);
-    while let Some(arg) = parser.next()? {
-        acts.push(match arg {
-            Short('h') | Long("help") => Act::Help,
-            Short('V') | Long("version") => Act::Version,
-            Short('s') | Long("show-stats") => Act::ShowStats { json, verbose },
-            Short('z') | Long("zero-stats") => Act::Request(Request::Zero),
-            Short('C') | Long("clear") => Act::Request(Request::Clear),
-            Short('c') | Long("cleanup") => Act::Request(Request::CleanUp),
-            Short('p') | Long("show-config") => Act::ShowConfig { json },
-            Short('k') | Long("get-config") => Act::GetConfig(parser.value()?.string()?),
-            Short('M') | Long("max-size") => set(Key::MaxSize, parser.value()?.string()?)?,
-            Long("audit-report") => Act::AuditReport,
-            Long("audit") => set(Key::Audit, parser.value()?.string()?)?,
-            Short('o') | Long("set-config") => set_named(&parser.value()?.string()?)?,
-            Long("explain") => explain(&mut parser)?,
-            Long("shutdown") => Act::Shutdown,
-            Long("new-signing-key") => Act::NewSigningKey(optional(&mut parser)?),
-            Long("evict-older-than") => Act::Request(Request::Evict {
-                seconds: quantity::age(&parser.value()?.string()?)?,
-            }),
-            Long("json") => {
-                json = true;
-                continue;
-            }
-            Short('v') | Long("verbose") => {
-                verbose = true;
-                continue;
-            }
-            Value(word) => {
-                let word = word.to_string_lossy();
-                return Err(format!("{word}: options of wafcc and a command do not go together").into());
-            }
-            _ => return Err(arg.unexpected()),
-        });
-    }
-    settle(acts, json, verbose)
-}
-
-/// A value that may be left out.
-fn optional(parser: &mut lexopt::Parser) -> Result<Option<OsString>, lexopt::Error> {
-    match parser.optional_value() {
-        Some(value) => Ok(Some(value)),
-        None => Ok(parser
-            .raw_args()?
-            .next_if(|word| !word.as_encoded_bytes().starts_with(b"-"))),
-    }
-}
-
-/// Which outputs may be left out.
-fn explain(parser: &mut lexopt::Parser) -> Result<Act, lexopt::Error> {
-    let mut outputs = Vec::from_iter(parser.optional_value());
-    let mut words = parser.raw_args()?;
-    while let Some(word) = words.next_if(|word| !word.as_encoded_bytes().starts_with(b"-")) {
-        outputs.push(word);
-    }
-    let json = false;
-    Ok(Act::Explain { outputs, json })
-}
-
 /// How things are shown may be said before or after that they are.
-fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, lexopt::Error> {
+fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, String> {
     let mut count = 0;
     for act in &mut acts {
         match act {
@@ -116,7 +215,7 @@ fn settle(mut acts: Vec<Act>, json: bool, verbose: bool) -> Result<Vec<Act>, lex
         count += 1;
     }
     if acts.is_empty() && !json && !verbose {
-        return Ok(vec![Act::Help]);
+        return Ok(vec![Act::Print(command().render_help().to_string())]);
     }
     if count == 0 && (json || verbose) {
         return Err(
@@ -158,7 +257,7 @@ mod tests {
 
     #[test]
     fn without_any_word_there_is_help() {
-        assert_eq!(parsed(""), Ok(vec![Act::Help]));
+        assert!(matches!(&parsed("").unwrap()[..], [Act::Print(help)] if help.contains("Usage: wafcc COMMAND")));
     }
 
     #[test]
