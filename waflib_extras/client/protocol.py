@@ -45,11 +45,6 @@ UNCACHED = 0
 HIT = 1
 MISS = 2
 
-# the last numbers of told.why, of a command that is not cached and of a miss, and of told.unstored
-LAST_UNCACHED = 26
-LAST_MISS = 4
-LAST_UNSTORED = 32
-
 # execute.stdin, execute.stdout, execute.stderr
 NULL = 0
 PIPE = 1
@@ -449,16 +444,16 @@ def _decode_told(frame: bytes) -> Told:
 	if known > MISS:
 		raise ProtocolError("an answer %d of the cache" % known)
 	why, size = _REASON.unpack_from(frame, start)
-	if not 0 < why <= (LAST_MISS if known == MISS else LAST_UNCACHED):
-		raise ProtocolError("a reason %d of the cache" % why)
+	if not why:
+		raise ProtocolError("an answer of the cache without a reason")
 	start += _REASON.size
 	if known == UNCACHED:
 		return Told(number, known, why, _decode_words(_rest_text(frame, start - 4)))
 	words = _decode_words(frame[start : start + size])
 	(unstored,) = _U8.unpack_from(frame, start + size)
 	unstored_words = _decode_words(_rest_text(frame, start + size + 1))
-	if unstored > LAST_UNSTORED or (unstored_words and not unstored):
-		raise ProtocolError("a reason %d not to store" % unstored)
+	if unstored_words and not unstored:
+		raise ProtocolError("words why nothing was stored, without a reason")
 	return Told(number, known, why, words, unstored, unstored_words)
 
 

@@ -349,7 +349,7 @@ impl Cache {
             by_facts: question.by_facts,
         };
         Action::find(&call).map_err(|reason| Uncached {
-            why: reason.kind(),
+            why: reason.kind,
             words: reason.to_string(),
             is_unknown: true,
         })

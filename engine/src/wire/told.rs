@@ -234,7 +234,7 @@ impl Told {
 mod tests {
     use super::*;
 
-    /// Numbers that a reader does not know would be refused, and two reasons of one number be one.
+    /// A number that is not known is refused, and no two reasons share a number.
     #[test]
     fn each_reason_has_a_number_of_its_own() {
         macro_rules! check {
@@ -243,7 +243,9 @@ mod tests {
                     assert_eq!(*reason as u8, number, "{reason:?}");
                     assert_eq!($enum::from_number(number), Some(*reason));
                 }
-                assert_eq!($enum::from_number(0), None);
+                for unknown in [0, $enum::ALL.len() as u8 + 1, 200] {
+                    assert_eq!($enum::from_number(unknown), None);
+                }
             };
         }
         check!(MissReason);

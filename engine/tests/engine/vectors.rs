@@ -299,30 +299,3 @@ fn a_frame_has_no_slack() {
         }
     }
 }
-
-/// The document has a table of the numbers of each kind of reason; so has Python, as far as it goes.
-#[test]
-fn reasons_are_documented() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();
-    let (document, python) = (read("docs/protocol.md"), read("waflib_extras/client/protocol.py"));
-    macro_rules! check {
-        ($enum:ident, $title:literal, $last:literal) => {
-            let (_, table) = document
-                .split_once(concat!("| ", $title, " | counted as |"))
-                .unwrap();
-            let (table, _) = table.split_once("\n\n").unwrap();
-            let rows: Vec<_> = table.lines().skip(2).collect();
-            assert_eq!(rows.len(), $enum::ALL.len(), $title);
-            for (reason, row) in $enum::ALL.iter().zip(rows) {
-                let begin = format!("| {} | {}", *reason as u8, reason.name());
-                assert!(row.starts_with(&begin), "{row}: not {begin}");
-            }
-            let last = format!("\n{} = {}\n", $last, $enum::ALL.len());
-            assert!(python.contains(&last), "{last}");
-        };
-    }
-    check!(MissReason, "`why` of a miss", "LAST_MISS");
-    check!(UncachedReason, "`why` of an uncached command", "LAST_UNCACHED");
-    check!(UnstoredReason, "`unstored`", "LAST_UNSTORED");
-}

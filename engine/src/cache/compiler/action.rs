@@ -26,7 +26,7 @@ use crate::facts::input::Input;
 use crate::facts::processor;
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{archives_no_times, ProgramRules, Times};
-use crate::wire::Strings;
+use crate::wire::{Strings, UncachedReason};
 
 /// To be increased when the content of keys changes.
 const VERSION: &[u8] = b"action 2";
@@ -155,11 +155,11 @@ impl Action {
         };
         let rules = ProgramRules::of(call.real.as_os_str().as_encoded_bytes());
         let argv: Vec<&[u8]> = call.argv.iter().collect();
-        match reason {
+        match reason.kind {
             // What they print about other programs is not their own result, and times are different each time.
-            Reason::Wrapped | Reason::Timing => return Err(reason),
+            UncachedReason::Wrapped | UncachedReason::Timing => return Err(reason),
             _ if input == Input::Unknown && (rules.listens || argv.contains(&&b"-"[..])) => {
-                return Err(Reason::StandardInput)
+                return Err(UncachedReason::StandardInput.into())
             }
             _ => {}
         }
@@ -229,7 +229,10 @@ fn statuses(call: &Call, compiler: Option<Compiler>, rules: ProgramRules, argv: 
     if rules.compiles && expanded.map_or(true, compares) {
         return Statuses::Kept;
     }
-    let links = matches!(reason, Reason::Linking | Reason::LinkerInput | Reason::ManySources);
+    let links = matches!(
+        reason.kind,
+        UncachedReason::Linking | UncachedReason::LinkerInput | UncachedReason::ManySources
+    );
     match compiler {
         // clang's precompiled headers contain the times of their parts.
         Some(Compiler::Clang) if !links => Statuses::Kept,
@@ -293,7 +296,7 @@ fn refuse_variables(compiler: Compiler, environment: &Strings) -> Result<(), Rea
         Compiler::Clang => &CLANG_VARIABLES[..],
     };
     match names.iter().find(|name| variable(environment, name).is_some()) {
-        Some(name) => Err(Reason::Variable(name)),
+        Some(name) => Err(Reason::about(UncachedReason::Variable, *name)),
         None => Ok(()),
     }
 }
@@ -302,7 +305,9 @@ fn refuse_variables(compiler: Compiler, environment: &Strings) -> Result<(), Rea
 fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
     let is_told = line.words.iter().any(|word| word.operand == b"-fno-pch-timestamp");
     match line.compiler {
-        Compiler::Clang if line.precompiles && line.stage == Stage::Object && !is_told => Err(Reason::TimesOfFiles),
+        Compiler::Clang if line.precompiles && line.stage == Stage::Object && !is_told => {
+            Err(UncachedReason::TimesOfFiles.into())
+        }
         _ => Ok(()),
     }
 }
@@ -500,7 +505,7 @@ mod tests {
     #[test]
     fn variables_that_do_more_than_the_command_line_are_refused() {
         let depends = "DEPENDENCIES_OUTPUT=x";
-        let refused = Reason::Variable("DEPENDENCIES_OUTPUT");
+        let refused = Reason::about(UncachedReason::Variable, "DEPENDENCIES_OUTPUT");
         assert_eq!(with("gcc -c a.c", depends, "/"), Err(refused));
         assert!(with("clang -c a.c", depends, "/").is_ok());
         assert!(with("gcc -c a.c", "DEPENDENCIES_OUTPUTS=x", "/").is_ok());

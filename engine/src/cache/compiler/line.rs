@@ -10,6 +10,7 @@ use super::options::{Does, For, Known, Map, Named, Side, Stage, Takes};
 use super::reason::Reason;
 use super::Compiler;
 use crate::observe::access::Bytes;
+use crate::wire::UncachedReason;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -149,7 +150,8 @@ impl Line {
                 reader.file(word)?;
                 continue;
             }
-            let known = Known::find(compiler, word).ok_or_else(|| Reason::Option(word.clone()))?;
+            let known =
+                Known::find(compiler, word).ok_or_else(|| Reason::about(UncachedReason::Option, word.clone()))?;
             let joined = &word[known.name.len()..];
             let apart = match known.takes {
                 Takes::Nothing | Takes::Joined => false,
@@ -158,7 +160,10 @@ impl Line {
             };
             let operand = match apart {
                 false => joined.to_vec(),
-                true => words.next().cloned().ok_or_else(|| Reason::Incomplete(word.clone()))?,
+                true => words
+                    .next()
+                    .cloned()
+                    .ok_or_else(|| Reason::about(UncachedReason::Incomplete, word.clone()))?,
             };
             reader.option(known, word, operand, apart)?;
         }
@@ -169,18 +174,20 @@ impl Line {
 impl Reader {
     fn file(&mut self, path: &Bytes) -> Result<(), Reason> {
         if path == b"-" {
-            return Err(Reason::StandardInput);
+            return Err(UncachedReason::StandardInput.into());
         }
         if self.source.is_some() {
             return Err(if is_linked(path) {
-                Reason::LinkerInput
+                UncachedReason::LinkerInput.into()
             } else {
-                Reason::ManySources
+                UncachedReason::ManySources.into()
             });
         }
         let language = match &self.language {
-            Some(name) => Some(Language::of_name(name).ok_or_else(|| Reason::Language(name.clone()))?),
-            None if is_linked(path) => return Err(Reason::LinkerInput),
+            Some(name) => {
+                Some(Language::of_name(name).ok_or_else(|| Reason::about(UncachedReason::Language, name.clone()))?)
+            }
+            None if is_linked(path) => return Err(UncachedReason::LinkerInput.into()),
             None => Language::of_file(path),
         };
         self.source = Some((path.clone(), language));
@@ -228,11 +235,11 @@ impl Reader {
             Does::Bitcode => self.bitcode = true,
             Does::ModuleFolder => (self.modules, kind) = (operand.clone(), Some(Kind::Path)),
             Does::Sources => self.only_sources = true,
-            Does::DependenciesOnly => return Err(Reason::Dependencies),
-            Does::Asks => return Err(Reason::Asking),
-            Does::Times => return Err(Reason::Timing),
-            Does::Modules => return Err(Reason::Modules),
-            Does::Refused => return Err(Reason::Option(word.clone())),
+            Does::DependenciesOnly => return Err(UncachedReason::Dependencies.into()),
+            Does::Asks => return Err(UncachedReason::Asking.into()),
+            Does::Times => return Err(UncachedReason::Timing.into()),
+            Does::Modules => return Err(UncachedReason::Modules.into()),
+            Does::Refused => return Err(Reason::about(UncachedReason::Option, word.clone())),
         }
         if let Some(kind) = kind {
             self.keep(known.name.as_bytes(), operand, apart, kind);
@@ -243,7 +250,7 @@ impl Reader {
     /// An option for one of the programs that the driver calls. Returns the kind of the word, none if its names are not
     /// recognized.
     fn through(&mut self, whom: For, word: &Bytes, operand: &Bytes) -> Result<Option<Kind>, Reason> {
-        let refused = || Reason::Option([&word[..], b" ", operand].concat());
+        let refused = || Reason::about(UncachedReason::Option, [&word[..], b" ", operand].concat());
         let parts: Vec<&[u8]> = operand.split(|b| *b == b',').collect();
         match whom {
             For::Preprocessor => match parts[..] {
@@ -296,7 +303,7 @@ impl Reader {
         match self.stages.iter().min() {
             Some(stage) => Ok(*stage),
             None if language == Language::Header => Ok(Stage::Object),
-            None => Err(Reason::Linking),
+            None => Err(UncachedReason::Linking.into()),
         }
     }
 
@@ -331,15 +338,15 @@ impl Reader {
 
     fn finish(self, compiler: Compiler) -> Result<Line, Reason> {
         if let Some(option) = &self.wants {
-            return Err(Reason::Incomplete(option.clone()));
+            return Err(Reason::about(UncachedReason::Incomplete, option.clone()));
         }
         let Some((source, language)) = &self.source else {
-            return Err(Reason::NoInput);
+            return Err(UncachedReason::NoInput.into());
         };
-        let unknown = || Reason::Language(source.clone());
+        let unknown = || Reason::about(UncachedReason::Language, source.clone());
         let language = match language {
             // A file without a known ending is for the linker.
-            None if self.stages.is_empty() => return Err(Reason::Linking),
+            None if self.stages.is_empty() => return Err(UncachedReason::Linking.into()),
             None => return Err(unknown()),
             Some(language) => *language,
         };

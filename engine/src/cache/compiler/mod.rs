@@ -18,6 +18,7 @@ pub mod sharing;
 
 use std::path::Path;
 
+use crate::wire::UncachedReason;
 use reason::Reason;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,11 +56,14 @@ impl Compiler {
     pub fn of(program: &Path, real: &Path) -> Result<Compiler, Reason> {
         let (program, real) = (name(program), name(real));
         if WRAPPERS.contains(&program) || WRAPPERS.contains(&real) {
-            return Err(Reason::Wrapped);
+            return Err(UncachedReason::Wrapped.into());
         }
-        let typed = plain(program).ok_or(Reason::Unknown)?;
+        let typed = plain(program).ok_or(UncachedReason::UnknownCompiler)?;
         // A `gcc` that is a link to clang is clang.
-        plain(real).flatten().or(typed).ok_or(Reason::Unknown)
+        plain(real)
+            .flatten()
+            .or(typed)
+            .ok_or(UncachedReason::UnknownCompiler.into())
     }
 }
 
@@ -118,7 +122,7 @@ mod tests {
             "/",
             "clang-tidy",
         ] {
-            assert_eq!(of(name, name), Err(Reason::Unknown), "{name}");
+            assert_eq!(of(name, name), Err(UncachedReason::UnknownCompiler.into()), "{name}");
         }
     }
 
@@ -128,7 +132,13 @@ mod tests {
         assert_eq!(of("/usr/bin/c++", "/usr/lib/llvm-14/bin/clang"), Ok(Compiler::Clang));
         assert_eq!(of("/usr/bin/gcc", "/usr/bin/clang"), Ok(Compiler::Clang));
         assert_eq!(of("/usr/bin/gcc", "/opt/vendor/driver"), Ok(Compiler::Gcc));
-        assert_eq!(of("/usr/bin/cc", "/usr/bin/cc"), Err(Reason::Unknown));
-        assert_eq!(of("/usr/lib/ccache/gcc", "/usr/bin/ccache"), Err(Reason::Wrapped));
+        assert_eq!(
+            of("/usr/bin/cc", "/usr/bin/cc"),
+            Err(UncachedReason::UnknownCompiler.into())
+        );
+        assert_eq!(
+            of("/usr/lib/ccache/gcc", "/usr/bin/ccache"),
+            Err(UncachedReason::Wrapped.into())
+        );
     }
 }

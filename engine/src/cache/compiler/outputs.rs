@@ -7,6 +7,7 @@ use super::reason::Reason;
 use super::Compiler;
 use crate::facts::exception::special;
 use crate::observe::access::Bytes;
+use crate::wire::UncachedReason;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -92,8 +93,8 @@ pub fn named(compiler: Compiler, words: &[Bytes]) -> Option<Bytes> {
 
 fn writable(path: &[u8]) -> Result<(), Reason> {
     match path {
-        b"-" => Err(Reason::StandardOutput),
-        _ if special(path).is_some() => Err(Reason::Device),
+        b"-" => Err(UncachedReason::StandardOutput.into()),
+        _ if special(path).is_some() => Err(UncachedReason::Device.into()),
         _ => Ok(()),
     }
 }
@@ -107,7 +108,7 @@ fn main(line: &Line) -> Result<Bytes, Reason> {
     }
     let stem = stem(own_name(&line.source), false);
     match (line.stage, line.bitcode) {
-        (Stage::Preprocess, _) => Err(Reason::Preprocessing),
+        (Stage::Preprocess, _) => Err(UncachedReason::Preprocessing.into()),
         (Stage::Assembly, false) => Ok(with(stem, ".s")),
         (Stage::Assembly, true) => Ok(with(stem, ".ll")),
         (Stage::Object, false) => Ok(with(stem, ".o")),
@@ -126,7 +127,7 @@ fn dependencies(line: &Line) -> Result<Option<Output>, Reason> {
         (Some(file), _) => file.clone(),
         (None, Some(output)) => with(stem(output, false), ".d"),
         // Compilers differ here.
-        (None, None) if line.precompiles => return Err(Reason::Option(b"-MD".to_vec())),
+        (None, None) if line.precompiles => return Err(Reason::about(UncachedReason::Option, b"-MD".to_vec())),
         (None, None) => with(stem(own_name(&line.source), false), ".d"),
     };
     Ok(Some(Output::certain(Role::Dependencies, path)))

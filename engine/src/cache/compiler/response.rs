@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::reason::Reason;
 use crate::observe::access::Bytes;
+use crate::wire::UncachedReason;
 
 /// A function that reads a file, by its name as the command has it.
 pub type Read<'a> = &'a dyn Fn(&[u8]) -> Option<Bytes>;
@@ -27,7 +28,7 @@ pub fn expand<'a>(words: impl Iterator<Item = &'a [u8]>, read: Read) -> Result<E
             expanded.words.push(word);
             continue;
         };
-        let fails = || Reason::Response(word.clone());
+        let fails = || Reason::about(UncachedReason::Response, word.clone());
         let text = read(file)
             .filter(|_| expanded.files.len() < MOST_FILES)
             .ok_or_else(fails)?;
@@ -110,7 +111,10 @@ mod tests {
         let found = of("0 @one e").unwrap();
         assert_eq!(found.words.concat(), b"0abcde");
         assert_eq!(found.files, [b"one", b"two"]);
-        assert_eq!(of("@none"), Err(Reason::Response(b"@none".to_vec())));
+        assert_eq!(
+            of("@none"),
+            Err(Reason::about(UncachedReason::Response, b"@none".to_vec()))
+        );
         assert!(of("@endless").is_err());
     }
 }
