@@ -22,7 +22,7 @@ use super::driver::Answering;
 use super::keeper::Keeper;
 use super::library;
 use super::packet::{Request, ROUTE, SCORE, SESSION};
-use super::parked::{Brief, Debt, Parked};
+use super::parked::{Brief, Debt, NotEntered, Parked};
 use super::policy::Policy;
 use super::pool::{Pool, Reason, Task};
 use super::program::Program;
@@ -212,7 +212,8 @@ impl Parking {
     pub fn resume(&self, awaited: Box<Awaited>, roster_entry: Option<RosterPlace<'_>>) -> Turn {
         self.turn(|| {
             let (_, ticket) = roster_entry.ok_or("too many commands run")?;
-            let child = awaited.parked.resume(awaited.debt, ticket).map_err(|why| why.0)?;
+            let entered = awaited.parked.resume(awaited.debt, ticket);
+            let child = entered.map_err(|why| self.not_entered(&awaited.program, why))?;
             self.pool.count_parked(&awaited.program);
             Ok(self.begin(child, awaited.next_parts))
         })
@@ -470,9 +471,15 @@ impl Parking {
                 }
             },
         };
-        let child = entered.map_err(|why| why.0)?;
+        let child = entered.map_err(|why| self.not_entered(&found.program, why))?;
         self.pool.count_parked(&found.program);
         Ok(child)
+    }
+
+    /// A parked process may have ended. It is reaped now: its program may never be asked for again.
+    fn not_entered(&self, program: &Program, why: NotEntered) -> &'static str {
+        self.pool.forget_dead(program);
+        why.0
     }
 
     /// Where observed commands put their records. None if there is no memory for it.

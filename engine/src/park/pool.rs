@@ -239,6 +239,13 @@ impl Pool {
         }
     }
 
+    /// Has those processes of a program reaped that have ended.
+    pub fn forget_dead(&self, program: &Program) {
+        if let Some(entry) = self.state().find(program) {
+            entry.drop_dead(&self.tasks);
+        }
+    }
+
     pub fn count_spawned(&self, reason: Reason) {
         *self.state().spawned.entry(reason).or_default() += 1;
     }
