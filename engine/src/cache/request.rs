@@ -11,7 +11,7 @@ use super::Cache;
 use crate::bytes::path_text;
 use crate::bytes::quantity;
 use crate::report::question::{Answer, Question, Request};
-use crate::report::remote::{Remote, Tier};
+use crate::report::remote::Remote;
 use crate::report::statistics::{Reasons, Statistics};
 use crate::settings::place::is_same;
 use crate::settings::switch;
@@ -165,13 +165,7 @@ impl Cache {
                 dropped: reasons("uploads dropped/"),
                 bytes_in: count("remote bytes in"),
                 bytes_out: count("remote bytes out"),
-                tiers: self
-                    .tiers()
-                    .map(|tiers| tiers.describe())
-                    .unwrap_or_default()
-                    .into_iter()
-                    .map(|(name, state)| Tier { name, state })
-                    .collect(),
+                tiers: self.tiers().map(|tiers| tiers.describe()).unwrap_or_default(),
             },
         }
     }

@@ -28,7 +28,10 @@ pub struct Remote {
 pub struct Tier {
     /// Its address.
     pub name: String,
-    /// How it does.
+    /// It is asked, as opposed to left alone for a while.
+    #[serde(rename = "asked")]
+    pub is_asked: bool,
+    /// How it does, in words.
     pub state: String,
 }
 
@@ -67,7 +70,7 @@ impl Remote {
         table.reasons(is_verbose.then_some(&self.dropped), dropped);
         let (bytes_in, bytes_out) = (show_size(self.bytes_in), show_size(self.bytes_out));
         table.line("  Bytes:", &format!("{bytes_in} in, {bytes_out} out"));
-        for Tier { name, state } in &self.tiers {
+        for Tier { name, state, .. } in &self.tiers {
             table.line("  Store:", &printable(&format!("{name}: {state}")));
         }
     }
@@ -90,6 +93,7 @@ mod tests {
             bytes_out: 7,
             tiers: vec![Tier {
                 name: "redis://h:6379".to_owned(),
+                is_asked: true,
                 state: "is asked".to_owned(),
             }],
         }

@@ -11,6 +11,7 @@ use super::window::Window;
 use crate::bytes::digest::Digest;
 use crate::cache::remote::wrapped::Wrapped;
 use crate::cache::remote::{Again, Findings, Load, Offer, Remote};
+use crate::report::remote::Tier;
 use crate::settings::address::{Address, Limits};
 
 /// How often the windows are checked while a caller waits.
@@ -146,20 +147,20 @@ impl Remote for Tiers {
         self.places.iter().take(end).any(|place| place.uploads.is_some())
     }
 
-    fn describe(&self) -> Vec<(String, String)> {
+    fn describe(&self) -> Vec<Tier> {
         let describe = |place: &Place| {
-            let mut words = match place.window.why_left_alone() {
-                Some(why) => format!("left alone, since {why}"),
-                None => "is asked".to_owned(),
-            };
+            let why_not = place.window.why_left_alone();
+            let is_asked = why_not.is_none();
+            let mut state = why_not.map_or("is asked".to_owned(), |why| format!("left alone, since {why}"));
             match &place.uploads {
-                None => words.push_str(", only read"),
+                None => state.push_str(", only read"),
                 Some(uploads) if uploads.waiting() > 0 => {
-                    words.push_str(&format!(", {} uploads to do", uploads.waiting()));
+                    state.push_str(&format!(", {} uploads to do", uploads.waiting()));
                 }
                 Some(_) => {}
             }
-            (place.window.name.clone(), words)
+            let name = place.window.name.clone();
+            Tier { name, is_asked, state }
         };
         self.places.iter().map(describe).collect()
     }

@@ -8,6 +8,7 @@ pub mod wrapped;
 use std::sync::Arc;
 
 use crate::bytes::digest::Digest;
+use crate::report::remote::Tier;
 use bundle::Bundle;
 use wrapped::Wrapped;
 
@@ -58,8 +59,8 @@ pub trait Remote: Send + Sync {
     /// Whether a store before this number would accept an offer.
     fn take_offers(&self, end: usize) -> bool;
 
-    /// Each store with its state, in words.
-    fn describe(&self) -> Vec<(String, String)>;
+    /// Each store with its state.
+    fn describe(&self) -> Vec<Tier>;
 
     /// No request waits any more. Uploads get a short time.
     fn close(&self);

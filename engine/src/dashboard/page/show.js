@@ -214,7 +214,7 @@ export function tiers(report, team) {
 		key: `tier ${tier.name}`,
 		name: tier.name,
 		note: tier.state,
-		tone: tier.state.startsWith("is asked") ? "hit" : "bad",
+		tone: tier.asked ? "hit" : "bad",
 		share: null,
 	}));
 	for (const [kind, reasons] of [["error", remote?.errors], ["not uploaded", remote?.uploads_dropped]]) {
