@@ -83,4 +83,12 @@ def test_they_take_part_by_name_only() -> None:
 		assert name not in contender.DEFAULT
 		assert re.search(r"^  %s  " % re.escape(name), arguments.listing(), re.MULTILINE)
 	others = {name for name in contender.BY_NAME if not name.startswith("large")}
-	assert others == {"prefork-plain", "prefork-refused", "prefork-recorded", "prefork-timeline"}
+	assert others == {
+		"prefork-plain",
+		"prefork-refused",
+		"prefork-recorded",
+		"prefork-timeline",
+		"resident-without-prestart",
+		"lmdb-sync",
+		"redb-sync",
+	}
