@@ -9,7 +9,7 @@ use std::fmt;
 use rustix::io::Errno;
 
 use super::exception::LIBC;
-use super::path::Path;
+use super::path::{Path, Root};
 use super::processor::PROCESSOR;
 use super::world::View;
 use crate::bytes::digest::Digest;
@@ -58,7 +58,8 @@ pub enum Fact {
     },
     /// The target of a link was read.
     Target { path: Path, text: Vec<u8> },
-    /// A path was resolved. If the name of the command's folder does not matter, the result is relative to that folder.
+    /// A path was resolved, as it was spelled. If the name of the command's folder does not matter, the result has the form
+    /// that other checkouts can share.
     Resolved { path: Path, real: Path },
     /// A folder was listed, perhaps by a program that uses the order of names.
     Listing { path: Path, digest: Digest, in_order: bool },
@@ -198,13 +199,11 @@ impl Fact {
             }
             Fact::Resolved { path, real } => {
                 let is = view.resolved(path).map_err(|error| lost(view, path, error))?;
-                let was = view.place.absolute(real);
-                let was = if was.len() > 1 {
-                    super::path::trimmed(&was)
-                } else {
-                    &was
+                let is = match real.root {
+                    Root::Absolute => Path { root: Root::Absolute, rest: is },
+                    Root::Folder | Root::Base => view.place.resolved(path, &is),
                 };
-                require(is == was, || Change::Resolved {
+                require(is == *real, || Change::Resolved {
                     path: view.place.show(path),
                 })
             }

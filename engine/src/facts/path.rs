@@ -80,14 +80,42 @@ impl Place {
         }
     }
 
-    /// A resolved name, relative to the command's folder if it is below it.
-    pub fn relative(&self, absolute: &[u8]) -> Path {
-        match below(&self.folder, absolute) {
-            Some(rest) => Path {
-                root: Root::Folder,
-                rest: rest.to_vec(),
+    /// A path as a process in the folder `at` spelled it, if that is the command's folder or the path is absolute.
+    pub fn spelled(&self, at: &Path, given: &[u8]) -> Path {
+        match given.first() {
+            Some(b'/') => self.rooted(given.to_vec()),
+            _ if at.rest.is_empty() => Path {
+                root: at.root,
+                rest: given.to_vec(),
             },
-            None => self.rooted(absolute.to_vec()),
+            _ => self.path(at, given),
+        }
+    }
+
+    /// The name without links to which `path` leads, in the form that other checkouts can share: relative to the command's
+    /// folder if it is below that folder, or if `path` itself is relative and no link leads away from it.
+    ///
+    /// A name that is shorter than the path stays absolute. gcc uses the shorter one of both for a header of the system, so
+    /// that it is in dependency files and in `__FILE__`.
+    pub fn resolved(&self, path: &Path, name: &[u8]) -> Path {
+        let spelled = match path.root {
+            Root::Folder => path.rest.len(),
+            Root::Absolute | Root::Base => self.absolute(path).len(),
+        };
+        let here = |rest: &[u8]| Path {
+            root: Root::Folder,
+            rest: rest.to_vec(),
+        };
+        match below(&self.folder, name) {
+            _ if name.len() < spelled => Path {
+                root: Root::Absolute,
+                rest: name.to_vec(),
+            },
+            Some(rest) => here(rest),
+            None if path.root == Root::Folder && folded(&self.absolute(path)) == name => {
+                here(&between(&self.folder, name))
+            }
+            None => self.rooted(name.to_vec()),
         }
     }
 
@@ -164,6 +192,31 @@ pub fn tidy(path: &[u8]) -> Vec<u8> {
     tidied
 }
 
+/// An absolute path without `..`, as if there were no links.
+pub fn folded(path: &[u8]) -> Vec<u8> {
+    let mut names: Vec<&[u8]> = Vec::new();
+    for name in path.split(|b| *b == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => drop(names.pop()),
+            name => names.push(name),
+        }
+    }
+    [b"/".as_slice(), &names.join(&b'/')].concat()
+}
+
+/// The way from a folder to a path. Both are absolute, and have neither links nor `..`.
+fn between(folder: &[u8], path: &[u8]) -> Vec<u8> {
+    let parts = |path: &'_ [u8]| -> Vec<Vec<u8>> {
+        let names = path.split(|b| *b == b'/').filter(|name| !name.is_empty());
+        names.map(<[u8]>::to_vec).collect()
+    };
+    let (from, to) = (parts(folder), parts(path));
+    let common = from.iter().zip(&to).take_while(|(one, other)| one == other).count();
+    let up = from[common..].iter().map(|_| b"..".to_vec());
+    up.chain(to[common..].iter().cloned()).collect::<Vec<_>>().join(&b'/')
+}
+
 /// Without a slash at the end, unless the path is `/`.
 pub fn trimmed(path: &[u8]) -> &[u8] {
     match path {
@@ -231,6 +284,27 @@ mod tests {
     fn without_a_base_an_absolute_name_stays_one_even_below_the_commands_folder() {
         let place = Place::new(b"/w", None);
         assert_eq!(place.path(&Path::here(), b"/w/a.h").root, Root::Absolute);
+    }
+
+    #[test]
+    fn what_a_relative_path_leads_to_is_relative_if_no_link_leads_away_and_it_is_no_shorter() {
+        let place = Place::new(b"/w/build/deep", None);
+        let resolved = |given: &str, name: &str| {
+            let path = place.spelled(&Path::here(), given.as_bytes());
+            place.resolved(&path, name.as_bytes()).to_string()
+        };
+        for (given, name, expected) in [
+            ("a.h", "/w/build/deep/a.h", "a.h"),
+            ("../../f.c", "/w/f.c", "/w/f.c"),
+            ("../x/f.c", "/w/build/x/f.c", "../x/f.c"),
+            (".././x//f.c", "/w/build/x/f.c", "../x/f.c"),
+            ("../x/f.c", "/elsewhere/f.c", "/elsewhere/f.c"),
+            ("a/b/c/d/e/f/../../../../../../a.h", "/w/build/deep/a.h", "/w/build/deep/a.h"),
+            ("/w/build/x/f.c", "/w/build/x/f.c", "/w/build/x/f.c"),
+            ("..", "/w/build", "../"),
+        ] {
+            assert_eq!(resolved(given, name).trim_end_matches('/'), expected.trim_end_matches('/'), "{given}");
+        }
     }
 
     #[test]

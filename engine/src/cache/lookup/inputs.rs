@@ -20,7 +20,7 @@ use crate::facts::environment::{self, Environment, INPUT, TERMINAL};
 use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status;
-use crate::facts::path::{split, trimmed, Path};
+use crate::facts::path::{folded, split, Path};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
 use crate::observe::access::Bytes;
@@ -88,9 +88,8 @@ impl Inputs {
                     texts.push([head, view.place.absolute(path)].concat());
                 }
                 Fact::Resolved { path, real } => {
-                    let real = view.place.absolute(real);
-                    let real = if real.len() > 1 { trimmed(&real) } else { &real };
-                    let head = [format!("~{},", real.len()).as_bytes(), real].concat();
+                    let real = folded(&view.place.absolute(real));
+                    let head = [format!("~{},", real.len()).as_bytes(), &real].concat();
                     texts.push([head, view.place.absolute(path)].concat());
                 }
                 Fact::Listing { path, digest, in_order } => {

@@ -73,7 +73,8 @@ impl Story<'_, '_, '_> {
                 self.look(How::Target, path, error)
             }
             What::Resolve { path } => {
-                let path = self.path(access.process, path)?;
+                // The length of its spelling counts.
+                let path = self.view.place.spelled(self.here(access.process, path)?, path);
                 self.look(How::Resolve, path, error)
             }
             What::List { path } => {

@@ -183,7 +183,7 @@ impl Story<'_, '_, '_> {
                         rest: real,
                     }
                 } else {
-                    self.view.place.relative(&real)
+                    self.view.place.resolved(&path, &real)
                 };
                 Fact::Resolved { path, real }
             }

@@ -5,9 +5,14 @@
 use super::obstacle::Obstacle;
 use super::shell::is_known;
 use super::{How, Story};
-use crate::facts::path::{below, split, tidy, trimmed, Path};
+use crate::facts::path::{below, split, tidy, trimmed, Path, Root};
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
+
+static COMMAND_FOLDER: Path = Path {
+    root: Root::Folder,
+    rest: Vec::new(),
+};
 
 impl Story<'_, '_, '_> {
     pub(super) fn begin(
@@ -86,16 +91,20 @@ impl Story<'_, '_, '_> {
     }
 
     pub(super) fn path(&self, process: u32, given: &[u8]) -> Result<Path, Obstacle> {
-        let here = match self.folders.get(&process) {
-            Some(here) => here,
-            None if given.first() == Some(&b'/') => &Path::here(),
+        Ok(self.view.place.path(self.here(process, given)?, given))
+    }
+
+    /// The folder of the process, to which it gave this path.
+    pub(super) fn here(&self, process: u32, given: &[u8]) -> Result<&Path, Obstacle> {
+        match self.folders.get(&process) {
+            Some(here) => Ok(here),
+            None if given.first() == Some(&b'/') => Ok(&COMMAND_FOLDER),
             // A child that never became a program is where its parent was, as long as all processes are in one folder.
             None => match &self.first {
-                Some(first) if self.folders.values().all(|other| other == first) => first,
-                _ => return Err(Obstacle::Stranger),
+                Some(first) if self.folders.values().all(|other| other == first) => Ok(first),
+                _ => Err(Obstacle::Stranger),
             },
-        };
-        Ok(self.view.place.path(here, given))
+        }
     }
 
     /// The real name of the folder, as it is now.
