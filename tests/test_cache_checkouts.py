@@ -1,7 +1,9 @@
 """Two checkouts of one project: what one has compiled is a hit in the other, and never names the other."""
 
+import time
+
 import pytest
-from cache_support import Lab, each
+from cache_support import PATIENCE, Lab, each
 
 CHECKOUTS = ("one", "deeper/other")
 """The folders of two checkouts. Their names have different lengths, and lie at different depths."""
@@ -46,7 +48,7 @@ def test_a_link_outside_of_the_folder(lab: Lab) -> None:
 
 @pytest.mark.parametrize("up, folder", [(".", "."), ("..", "build")])
 def test_a_shorter_name_of_a_system_header(up: str, folder: str, lab: Lab) -> None:
-	"""gcc calls a header of the system by its name without links if that is shorter, which each checkout has for itself."""
+	"""gcc names a header of the system by its name without links if that is shorter: each checkout has its own."""
 	long = "x" * 200
 	write_all(lab, x_c="#include <y.h>\nint f = Y;\n", inc__y_h="#define Y 2\nstatic const char *name = __FILE__;\n")
 	for checkout in CHECKOUTS:
@@ -54,3 +56,89 @@ def test_a_shorter_name_of_a_system_header(up: str, folder: str, lab: Lab) -> No
 	line = f"gcc -MD -isystem {up}/{long}/../inc -c {up}/x.c -o x.o"
 	lab.until_hit(line, f"{CHECKOUTS[0]}/{folder}")
 	assert lab.same(line, f"{CHECKOUTS[1]}/{folder}").startswith("miss")
+
+
+SHARED = {"WAFCC_SHARECHECKOUTS": "1"}
+TELLING = '#include <assert.h>\n#include "x.h"\nconst char *name = __FILE__;\nint f(int x) { assert(x); return X; }\n'
+
+
+def share(lab: Lab, line: str, checkout: str, folder: str, **env: str) -> str:
+	"""
+	Compile with the checkout's name left out.
+
+	The result is that of a compile with the prefix map as an argument. Returns what wafcc says of it.
+	"""
+	top = lab.folder / checkout
+	line = line.replace("TOP", str(top))
+	found = lab.run(line, True, f"{checkout}/{folder}", **env)
+	said = lab.explain(top / folder / lab.output(line))
+	# the user's own maps count before ours: with gcc the last one counts, with clang the first one
+	cc, _, rest = line.partition(" ")
+	own = f"-ffile-prefix-map={top}=."
+	mapped = f"{cc} {own} {rest}" if cc == "gcc" else f"{cc} {rest} {own}"
+	assert found == lab.run(mapped, False, f"{checkout}/{folder}"), said
+	return said
+
+
+def until_shared(lab: Lab, line: str, checkout: str, folder: str, **env: str) -> None:
+	deadline = time.monotonic() + PATIENCE
+	while not share(lab, line, checkout, folder, **env).startswith("hit"):
+		assert time.monotonic() < deadline, f"{line} is never a hit"
+
+
+@each
+@pytest.mark.parametrize(
+	"line, folder",
+	[
+		("-g -MD -Iinc -c src/x.c -o x.o", "."),
+		("-g -MD -I../inc -c ../src/x.c -o x.o", "build"),
+		("-O2 -MD -ITOP/inc -c TOP/src/x.c -o TOP/build/x.o", "build"),
+		("-g3 -O2 -MMD -MF x.d -ITOP/inc -c TOP/src/x.c -o x.o", "build/deep"),
+		("-g -S -ITOP/inc TOP/src/x.c -o x.s", "."),
+	],
+)
+def test_the_switch_shares_what_tells_its_folder(cc: str, line: str, folder: str, lab: Lab) -> None:
+	"""Debug information, ``__FILE__`` and absolute arguments name the checkout, unless ``share_checkouts`` is set."""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	for checkout in CHECKOUTS:
+		(lab.folder / checkout / ".git").mkdir()
+	line = f"{cc} {line}"
+	until_shared(lab, line, CHECKOUTS[0], folder, **SHARED)
+	assert share(lab, line, CHECKOUTS[1], folder, **SHARED).startswith("hit")
+	lab.write(f"{CHECKOUTS[1]}/inc/x.h", "#define X 2\n")
+	assert share(lab, line, CHECKOUTS[1], folder, **SHARED).startswith("miss")
+
+
+@each
+def test_a_base_folder_does_the_same(cc: str, lab: Lab) -> None:
+	"""``base_dir`` alone is enough, as with ccache, and a user's own map of debug information counts beside it."""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	for option in ("", " -fdebug-prefix-map=TOP/src=SRC"):
+		line = f"{cc} -g{option} -ITOP/inc -c TOP/src/x.c -o x.o"
+		bases = [{"WAFCC_BASEDIR": str(lab.folder / checkout)} for checkout in CHECKOUTS]
+		until_shared(lab, line, CHECKOUTS[0], "build", **bases[0])
+		assert share(lab, line, CHECKOUTS[1], "build", **bases[1]).startswith("hit"), option
+
+
+@each
+def test_what_tells_no_folder_is_left_as_it_is(cc: str, lab: Lab) -> None:
+	"""A command whose result names no folder gets no map, so its entry is the one of those who share nothing."""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	(lab.folder / CHECKOUTS[1] / ".git").mkdir()
+	line = f"{cc} -O2 -I../inc -c ../src/x.c -o x.o"
+	lab.until_hit(line, f"{CHECKOUTS[0]}/build")
+	assert lab.same(line, f"{CHECKOUTS[1]}/build", **SHARED).startswith("hit")
+
+
+@each
+def test_a_command_that_cannot_be_shared_runs_as_it_is(cc: str, lab: Lab) -> None:
+	"""Outputs that maps do not reach, a folder with a name that means something elsewhere, and no checkout at all."""
+	write_all(lab, src__x_c=TELLING, inc__x_h="#define X 1\n")
+	odd = "odd=name"
+	lab.write(f"{odd}/x.c", "int f;\n")
+	lab.same(f"{cc} -g -I../inc -c ../src/x.c -o x.o", f"{CHECKOUTS[0]}/build", **SHARED)
+	for folder in (odd, CHECKOUTS[0]):
+		(lab.folder / folder / ".git").mkdir()
+	lab.same(f"{cc} -g -c x.c -o x.o", odd, **SHARED)
+	for option in ("--coverage -frandom-seed=1", "-flto -frandom-seed=1"):
+		lab.same(f"{cc} -g {option} -I../inc -c ../src/x.c -o x.o", f"{CHECKOUTS[0]}/build", **SHARED)

@@ -85,6 +85,7 @@ class Cacher:
 		flags = protocol.READ_ONLY if settings.read_only else 0
 		flags |= protocol.RECACHE if settings.recache else 0
 		flags |= protocol.TERMINAL if terminal else 0
+		flags |= protocol.SHARE_CHECKOUTS if settings.share_checkouts else 0
 		columns, rows = terminal or (0, 0)
 		namespace = settings.namespace + settings.extra
 		return protocol.encode_caching(flags, columns, rows, settings.bases, namespace, settings.store)

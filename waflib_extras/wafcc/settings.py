@@ -22,6 +22,7 @@ OPTIONS = (
 	("--wafcc-read-only", "WAFCC_READONLY", None, "add nothing to the cache"),
 	("--wafcc-recache", "WAFCC_RECACHE", None, "take nothing from the cache, and replace what is in it"),
 	("--wafcc-base-dir", "WAFCC_BASEDIR", "FOLDER", "paths below it may differ between two checkouts"),
+	("--wafcc-share-checkouts", "WAFCC_SHARECHECKOUTS", None, "leave the folder of the checkout out of results"),
 	("--wafcc-namespace", "WAFCC_NAMESPACE", "NAME", "share the cache only with builds of the same name"),
 )
 
@@ -30,6 +31,7 @@ class Settings(NamedTuple):
 	disable: bool
 	read_only: bool
 	recache: bool
+	share_checkouts: bool
 	bases: Tuple[bytes, ...]
 	namespace: bytes
 	extra: bytes
@@ -74,6 +76,7 @@ def parse_settings(text: bytes) -> Settings:
 			values["disable"],
 			values["read_only"],
 			values["recache"],
+			values["share_checkouts"],
 			(os.fsencode(values["base_dir"]),) if os.path.isabs(values["base_dir"]) else (),
 			os.fsencode(values["namespace"]),
 			read_extra(values["extra_files"]),

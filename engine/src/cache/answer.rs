@@ -48,6 +48,8 @@ pub struct Question {
     /// Whose it is, for the one who asks.
     pub who: u64,
     pub argv: Strings,
+    /// A prefix map was added to its command line.
+    pub is_mapped: bool,
     pub environment: Arc<Strings>,
     pub folder: Bytes,
     pub umask: u32,
@@ -80,6 +82,8 @@ pub struct Wishes {
     pub recache: bool,
     /// Folders whose names commands may share.
     pub bases: Vec<Bytes>,
+    /// The folder of the checkout is one of them.
+    pub share_checkouts: bool,
     /// Entries of one namespace are not found in another.
     pub namespace: Bytes,
     /// The store that is meant, if that is said.
@@ -137,6 +141,8 @@ pub struct Uncached {
     pub words: String,
     /// The cache can tell nothing of such commands.
     pub is_unknown: bool,
+    /// The command line to run, if it is not the client's.
+    pub argv: Option<Strings>,
 }
 
 impl Uncached {
@@ -164,6 +170,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// The command line to run, if it is not the client's.
+    pub fn argv(&self) -> Option<&Strings> {
+        self.question.is_mapped.then_some(&self.question.argv)
+    }
+
     /// For its client.
     pub fn told(&self) -> Told {
         Told::Miss {
@@ -214,6 +225,7 @@ impl Cache {
                 why: UncachedReason::OtherStore,
                 words,
                 is_unknown: false,
+                argv: None,
             }));
         }
         let is_asked_again = question.only_known;
@@ -229,6 +241,7 @@ impl Cache {
 
     fn answer(&self, mut question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
         let mut now = FileView::for_request(file_view.take(), question.arrived);
+        self.share_checkout(&mut question, &mut now);
         let action = self.understand(&question, &mut now);
         *file_view = Some(now);
         let action = match action {
@@ -267,7 +280,7 @@ impl Cache {
             Found::Hit(hit, _) => return Some(self.told(&question, &action, &key, Answer::Hit(hit))),
             Found::Unusual(path) => {
                 self.make_way(&question, &action);
-                return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path))));
+                return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path, &question))));
             }
             Found::Nothing(missed) => (missed, None),
         };
@@ -278,6 +291,7 @@ impl Cache {
                 why,
                 words: format!("{}; {}", why.sentence(), missed.words),
                 is_unknown: false,
+                argv: question.is_mapped.then(|| question.argv.clone()),
             });
             return Some(self.told(&question, &action, &key, answer));
         }
@@ -323,6 +337,29 @@ impl Cache {
         Some(Answer::Miss(Box::new(ticket)))
     }
 
+    /// Adds a prefix map to the command line, if the client wants to share what its checkout makes, and what the command makes
+    /// would name the checkout.
+    fn share_checkout(&self, question: &mut Question, file_view: &mut FileView) {
+        let wishes = question.wishes.clone();
+        if question.is_mapped || !wishes.share_checkouts && wishes.bases.is_empty() {
+            return;
+        }
+        let found = wishes.share_checkouts.then(|| self.checkouts.find(&question.folder)).flatten();
+        let roots: Vec<Bytes> = wishes.bases.iter().cloned().chain(found).collect();
+        let Some((program, real)) = find_program(question, file_view, &self.world) else {
+            return;
+        };
+        let call = call(question, &question.argv, &program, &real);
+        let maps = |compiler| self.checkouts.maps_prefixes(compiler, &real);
+        if let Some(argv) = call.share(&roots, maps) {
+            question.argv = argv;
+            question.is_mapped = true;
+            let mut wishes = (*wishes).clone();
+            wishes.bases = roots;
+            question.wishes = Arc::new(wishes);
+        }
+    }
+
     pub(super) fn understand(&self, question: &Question, file_view: &mut FileView) -> Result<Action, Uncached> {
         self.understand_as(question, &question.argv, file_view)
     }
@@ -338,20 +375,13 @@ impl Cache {
             why: UncachedReason::NoProgram,
             words: UncachedReason::NoProgram.sentence().to_owned(),
             is_unknown: true,
+            argv: None,
         })?;
-        let call = Call {
-            argv,
-            environment: &question.environment,
-            folder: &question.folder,
-            program: &program,
-            real: &real,
-            bases: &question.wishes.bases,
-            by_facts: question.by_facts,
-        };
-        Action::find(&call).map_err(|reason| Uncached {
+        Action::find(&call(question, argv, &program, &real)).map_err(|reason| Uncached {
             why: reason.kind,
             words: reason.to_string(),
             is_unknown: true,
+            argv: None,
         })
     }
 
@@ -581,11 +611,24 @@ fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
     }
 }
 
-fn unusual(path: &std::path::Path) -> Uncached {
+fn call<'a>(question: &'a Question, argv: &'a Strings, program: &'a FilePath, real: &'a FilePath) -> Call<'a> {
+    Call {
+        argv,
+        environment: &question.environment,
+        folder: &question.folder,
+        program,
+        real,
+        bases: &question.wishes.bases,
+        by_facts: question.by_facts,
+    }
+}
+
+fn unusual(path: &FilePath, question: &Question) -> Uncached {
     Uncached {
         why: UncachedReason::OutputInTheWay,
         words: format!("{} is there and cannot be replaced", path.display()),
         is_unknown: false,
+        argv: question.is_mapped.then(|| question.argv.clone()),
     }
 }
 

@@ -165,6 +165,7 @@ impl Cache {
         let question = Question {
             who: question.who,
             argv: question.argv.clone(),
+            is_mapped: question.is_mapped,
             environment: question.environment.clone(),
             folder: question.folder.clone(),
             umask: question.umask,

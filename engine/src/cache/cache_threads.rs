@@ -334,6 +334,7 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
         }
         (Job::Ask(question), Err(words)) => {
             let answer = Answer::Uncached(Uncached {
+                argv: None,
                 why: UncachedReason::NoStore,
                 words,
                 is_unknown: false,

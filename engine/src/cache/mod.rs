@@ -16,6 +16,7 @@
 pub mod answer;
 pub mod audit;
 pub mod cache_threads;
+mod checkout;
 pub mod compiler;
 mod explain;
 pub mod journal;
@@ -36,6 +37,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use answer::Question;
 use audit::{Audit, Unaudited};
+use checkout::Checkouts;
 use compiler::action::Action;
 use compiler::outputs::Role;
 use journal::Journal;
@@ -69,6 +71,7 @@ pub struct Cache {
     openings: AtomicU64,
     world: World,
     flights: Arc<Flights<Question>>,
+    checkouts: Checkouts,
     journal: Journal,
     tally: Arc<Tally>,
     /// Held while both are written.
@@ -103,6 +106,7 @@ impl Cache {
             store: Arc::new(store),
             world: World::new(world::Room::default()),
             flights: Flights::new(move |question| after_flights(question)),
+            checkouts: Checkouts::default(),
             journal,
             tally: Arc::default(),
             writing: Mutex::default(),

@@ -79,6 +79,7 @@ impl Server {
             client.wishes = Arc::new(Wishes {
                 read_only: caching.read_only,
                 recache: caching.recache,
+                share_checkouts: caching.share_checkouts,
                 bases: caching.bases.iter().map(<[u8]>::to_vec).collect(),
                 namespace: caching.namespace.clone(),
                 store: (!caching.store.is_empty()).then(|| OsStr::from_bytes(&caching.store).into()),
@@ -116,6 +117,7 @@ impl Server {
         self.ask(Question {
             who: key,
             argv: order.execute.argv.clone(),
+            is_mapped: false,
             environment: order.env.clone(),
             folder: order.execute.cwd.clone(),
             umask: order.context.umask,

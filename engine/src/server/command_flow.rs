@@ -38,7 +38,7 @@ use crate::cache::lookup::inputs::{Inputs, Numbered};
 use crate::process::context::{self, Adjustment};
 use crate::process::spawn::{self, NotStarted};
 use crate::wire::{
-    self, Execute, Outcome, Reply, Stdio, Step, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
+    self, Execute, Outcome, Reply, Stdio, Step, Strings, Told, UncachedReason, Unkept, UnstoredReason, Verdict, Why,
 };
 
 /// From SIGTERM to SIGKILL for a command whose client is gone; also how long pipes of killed commands are read.
@@ -140,7 +140,7 @@ impl Server {
                     key,
                     order,
                     asking,
-                    Answer::Uncached(Uncached { why, words, is_unknown }),
+                    Answer::Uncached(Uncached { why, words, is_unknown, argv: None }),
                 )
             }
             (State::Storing(storing), Event::StoreIsSilent) => {
@@ -245,11 +245,18 @@ impl Server {
         let jobs = self.cache_threads.jobs();
         let case = match answer {
             Answer::Hit(hit) => return self.serve(order, hit),
-            Answer::Miss(ticket) => Case::new(ticket.told(), Some(*ticket), jobs),
+            Answer::Miss(ticket) => {
+                let told = ticket.told();
+                let is_as_asked = replace_argv(order, ticket.argv());
+                Case::new(told, is_as_asked.then_some(*ticket), jobs)
+            }
             Answer::Uncached(reason) if reason.is_unknown && self.wants_only_known(order) => {
                 return self.hand_back(order);
             }
-            Answer::Uncached(reason) => Case::new(reason.told(), None, jobs),
+            Answer::Uncached(reason) => {
+                replace_argv(order, reason.argv.as_ref());
+                Case::new(reason.told(), None, jobs)
+            }
         };
         if let Err((why, reason)) = self.equip(order) {
             // Its client turns out to live elsewhere: it runs the command itself.
@@ -729,5 +736,18 @@ impl Server {
             numbers,
         };
         self.connections.reply(order.connection, &reply);
+    }
+}
+
+/// Gives a command the line to which the cache has added. Whether it is the line about which the cache was asked.
+fn replace_argv(order: &mut Arc<Order>, argv: Option<&Strings>) -> bool {
+    match (argv, Arc::get_mut(order)) {
+        (None, _) => true,
+        (Some(argv), Some(order)) => {
+            order.execute.argv = argv.clone();
+            true
+        }
+        // Something else refers to it, which does not happen while it only asks the cache.
+        (Some(_), None) => false,
     }
 }

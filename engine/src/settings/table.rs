@@ -75,7 +75,9 @@ settings! {
     Recache "recache" "WAFCC_RECACHE" Switch default "no" read by Client ccache "recache"
         "use no entry: run the command and replace its entry";
     BaseDir "base_dir" "WAFCC_BASEDIR" Folder default "" read by Client ccache "base_dir"
-        "paths below this folder may differ between two checkouts";
+        "paths below this folder may differ between two checkouts: see [below](#checkouts)";
+    ShareCheckouts "share_checkouts" "WAFCC_SHARECHECKOUTS" Switch default "no" read by Client ccache ""
+        "the same for the folder of the checkout in which a command runs, wherever it is";
     MaxSize "max_size" "WAFCC_MAXSIZE" Size default "5G" read by Engine ccache "max_size"
         "the limit of the store: `5G`, `500Mi`, `1.5TiB`. A number without a unit counts gigabytes. 0 means no limit";
     Compression "compression" "WAFCC_COMPRESSION" Level default "auto" read by EngineStart ccache "compression, compression_level"

@@ -316,6 +316,7 @@ fn caching(settings: &Settings, home: &Home) -> Request {
     Request::Caching(Caching {
         read_only: settings.is_on(Key::ReadOnly),
         recache: settings.is_on(Key::Recache),
+        share_checkouts: settings.is_on(Key::ShareCheckouts),
         bases: base.iter().map(|base| base.as_os_str().as_bytes()).collect(),
         namespace: namespace(settings),
         store: home

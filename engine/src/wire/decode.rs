@@ -122,7 +122,7 @@ fn execute(r: &mut Reader<'_>) -> Result<Execute> {
 
 fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     let flags = r.u8()?;
-    if flags > 7 {
+    if flags > 15 {
         return Err(Malformed("unknown flags"));
     }
     let size = Size {
@@ -140,6 +140,7 @@ fn caching(r: &mut Reader<'_>) -> Result<Caching> {
     Ok(Caching {
         read_only: flags & 1 != 0,
         recache: flags & 2 != 0,
+        share_checkouts: flags & 8 != 0,
         bases,
         namespace,
         store,

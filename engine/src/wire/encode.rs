@@ -77,8 +77,9 @@ impl Request {
             }),
             Request::Cache { question } => frame(out, 0x09, |out| put_text(out, question)),
             Request::Caching(caching) => frame(out, 0x0a, |out| {
+                let shared = u8::from(caching.share_checkouts) << 3;
                 let terminal = u8::from(caching.terminal.is_some()) << 2;
-                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal);
+                out.push(u8::from(caching.read_only) | u8::from(caching.recache) << 1 | terminal | shared);
                 let size = caching.terminal.unwrap_or_default();
                 out.extend(size.columns.to_le_bytes());
                 out.extend(size.rows.to_le_bytes());

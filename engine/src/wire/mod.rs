@@ -162,6 +162,8 @@ pub struct Caching {
     pub read_only: bool,
     /// Nothing is looked up.
     pub recache: bool,
+    /// The folder of the checkout is one whose name commands may share.
+    pub share_checkouts: bool,
     /// Folders whose names commands may share; absolute.
     pub bases: Strings,
     pub namespace: Vec<u8>,

@@ -104,6 +104,7 @@ fn request(vector: &Value) -> Request {
         "caching" => Request::Caching(Caching {
             read_only: number::<u8>(&f["flags"]) & 1 != 0,
             recache: number::<u8>(&f["flags"]) & 2 != 0,
+            share_checkouts: number::<u8>(&f["flags"]) & 8 != 0,
             bases: strings(&f["bases"]),
             namespace: unhex(&f["namespace"]),
             store: unhex(&f["store"]),

@@ -266,6 +266,25 @@ impl Word {
 }
 
 impl Call<'_> {
+    /// The command line with a prefix map, if what it makes could not be shared without it. `maps` says whether the compiler
+    /// understands one.
+    pub fn share(&self, roots: &[Bytes], maps: impl Fn(Compiler) -> bool) -> Option<Strings> {
+        let read = |name: &[u8]| self.read(name);
+        let (_, line, _) = understand(self, &read).ok()?;
+        let word = sharing::map(&line, self.folder, roots, tells_folder(&line))?;
+        if !maps(line.compiler) {
+            return None;
+        }
+        let mut argv: Vec<&[u8]> = self.argv.iter().collect();
+        // With gcc the last map counts, with clang the first one. The user's own ones are to count.
+        let at = match line.compiler {
+            Compiler::Gcc => 1,
+            Compiler::Clang => argv.iter().position(|word| *word == b"--").unwrap_or(argv.len()),
+        };
+        argv.insert(at, &word);
+        Some(argv.into_iter().collect())
+    }
+
     fn read(&self, name: &[u8]) -> Option<Bytes> {
         let folder = Path::new(OsStr::from_bytes(self.folder));
         fs::read(folder.join(OsStr::from_bytes(name))).ok()

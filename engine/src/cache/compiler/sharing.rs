@@ -5,8 +5,8 @@
 //! remain. They are text, in which names can be replaced.
 
 use super::language::Language;
-use super::line::{Kind, Line};
-use super::options::Map;
+use super::line::{Kind, Line, Word};
+use super::options::{Map, Stage};
 use crate::observe::access::Bytes;
 
 /// Stands for the base in a key. No argument contains a zero byte.
@@ -65,6 +65,31 @@ fn is_shared(line: &Line, folder: &[u8], base: &[u8]) -> bool {
         && maps_are_clear(line, base)
         && paths.all(|path| is_mapped(line, Map::Debug, path) && is_mapped(line, Map::Macro, path))
         && (!is_inside(folder) || is_mapped(line, Map::Debug, folder))
+}
+
+/// The word with which a command can leave out the name of one of these folders, if what it makes would tell that name and
+/// cannot be shared without the word. `tells_folder`: it would tell the folder in which it runs.
+pub fn map(line: &Line, folder: &[u8], roots: &[Bytes], tells_folder: bool) -> Option<Bytes> {
+    const OPTION: &[u8] = b"-ffile-prefix-map=";
+    if base(line, folder, roots).is_some() || !matches!(line.stage, Stage::Object | Stage::Assembly) {
+        return None;
+    }
+    let named = |root: &[u8]| {
+        let mut paths = line.words.iter().filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
+        paths.any(|word| inside(&word.operand, root).is_some()) || tells_folder && inside(folder, root).is_some()
+    };
+    roots.iter().filter(|root| named(root)).find_map(|root| {
+        let operand = [root.as_slice(), b"=."].concat();
+        let word = Word {
+            option: OPTION.to_vec(),
+            operand: operand.clone(),
+            apart: false,
+            kind: Kind::Map(Map::Both),
+        };
+        let mut mapped = line.clone();
+        mapped.words.push(word);
+        base(&mapped, folder, std::slice::from_ref(root)).map(|_| [OPTION, &operand].concat())
+    })
 }
 
 /// The base that this command, run in `folder`, shares with others like it.
