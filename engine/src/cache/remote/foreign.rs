@@ -15,7 +15,7 @@ use std::path::{Path as FilePath, PathBuf};
 use super::wrapped::LARGEST_BLOB;
 use crate::cache::compiler::action::Action;
 use crate::cache::compiler::outputs::Role;
-use crate::cache::lookup::destination::resolved;
+use crate::cache::lookup::destination::{lexically_normal, resolved};
 use crate::cache::lookup::entry::{Content, Entry, Output, Print};
 use crate::facts::fact::Fact;
 use crate::facts::path::{tidy, Path, Place};
@@ -233,23 +233,6 @@ fn require_bounds(entry: &Entry) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An absolute name without `..`, as if there were no links.
-fn climbed(name: &[u8]) -> Bytes {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in name.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.iter().fold(Bytes::new(), |mut name, part| {
-        name.push(b'/');
-        name.extend(*part);
-        name
-    })
-}
-
 /// Whether it may be given to other machines.
 pub fn is_within_bounds(entry: &Entry) -> bool {
     require_bounds(entry).is_ok()
@@ -258,8 +241,8 @@ pub fn is_within_bounds(entry: &Entry) -> bool {
 /// Whether a fact of it can be checked only by reading a file that the kernel generates.
 fn is_unreal(fact: &Fact, place: &Place) -> bool {
     let is_there = |path: &Path| {
-        let name = climbed(&place.absolute(path));
-        UNREAL.iter().any(|root| name.starts_with(root))
+        let name = lexically_normal(FilePath::new(OsStr::from_bytes(&place.absolute(path))));
+        UNREAL.iter().any(|root| name.as_os_str().as_bytes().starts_with(root))
     };
     match fact {
         Fact::File { path, .. } | Fact::Listing { path, .. } => is_there(path),
@@ -335,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_controls_a_terminal_is_not() {
+    fn control_sequences_are_not_calm() {
         let all: [&[u8]; 20] = [
             b"\x1b",
             b"\x1b[",
