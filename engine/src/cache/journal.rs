@@ -298,7 +298,7 @@ pub fn plain(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::test_folder::TestFolder;
+    use crate::cache::test_support::TestFolder;
 
     impl TestFolder {
         fn open(&self) -> Journal {

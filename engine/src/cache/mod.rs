@@ -29,7 +29,7 @@ pub mod store;
 pub mod story;
 pub mod tally;
 #[cfg(test)]
-mod test_folder;
+mod test_support;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -70,13 +70,7 @@ fn is_shared(line: &Line, folder: &[u8], base: &[u8]) -> bool {
 /// The base that this command, run in `folder`, shares with others like it.
 pub fn base<'a>(line: &Line, folder: &[u8], bases: &'a [Bytes]) -> Option<&'a [u8]> {
     // Not all drivers have mapped the paths that assemblers write.
-    if line.language != Language::C
-        || line.tells
-        || line.binds
-        || line.precompiles
-        || !line.sides.is_empty()
-        || !line.named.is_empty()
-    {
+    if line.language != Language::C || line.tells || line.is_bound() {
         return None;
     }
     bases

@@ -177,7 +177,7 @@ pub fn lexically_normal(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::test_folder::TestFolder;
+    use crate::cache::test_support::TestFolder;
     use std::fs;
     use std::os::unix::fs::{symlink, MetadataExt};
 

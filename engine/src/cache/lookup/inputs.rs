@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_told_once_and_has_a_number_then() {
+    fn a_text_is_sent_once_and_then_known_by_number() {
         let mut numbers = Numbers::default();
         let text = |name: &str| name.as_bytes().to_vec();
         let first = numbers.number(vec![text("a"), text("b"), text("a")]);

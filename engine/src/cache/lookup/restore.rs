@@ -222,7 +222,7 @@ fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft>
 mod tests {
     use super::super::destination::{freshen, Folders};
     use super::*;
-    use crate::cache::test_folder::TestFolder;
+    use crate::cache::test_support::TestFolder;
     use std::io::Write;
     use std::os::unix::fs::symlink;
 

@@ -1,10 +1,24 @@
-//! A temporary folder for a unit test. It is removed at the end of the test.
+//! What unit tests share.
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// A temporary folder. It is removed at the end of the test.
 pub struct TestFolder(pub PathBuf);
+
+/// Numbers that look random, the same for the same seed.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+}
 
 impl TestFolder {
     pub fn new() -> TestFolder {
