@@ -152,7 +152,7 @@ struct Results {
 }
 
 impl Cache {
-    /// What is needed to compile a hit again later. `None` if its outputs cannot be written to another folder.
+    /// The data for compiling a hit again later. `None` if its outputs cannot be written to another folder.
     pub(super) fn due(&self, question: &Question, action: &Action, hit: &Audited) -> Option<Box<Due>> {
         let prints = [&hit.entry.stdout, &hit.entry.stderr];
         let is_silent = prints.into_iter().all(|print| *print == Print::default());

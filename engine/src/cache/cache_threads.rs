@@ -118,7 +118,6 @@ impl Jobs {
 pub type Reports = Mailbox<Done>;
 
 pub struct CacheThreads {
-    jobs: Arc<Jobs>,
     /// How many threads there are, and how many there may be. A thread is added when all are busy.
     count: AtomicUsize,
     most: usize,
@@ -203,17 +202,15 @@ impl Shared {
 
 impl CacheThreads {
     pub fn new(open: Box<Open>) -> io::Result<CacheThreads> {
-        let jobs = Arc::new(Jobs::default());
         let shared = Arc::new(Shared {
             opening: Mutex::new(Opening::Never),
             open,
-            jobs: jobs.clone(),
+            jobs: Arc::default(),
             opened: OnceLock::new(),
             unstored: Mutex::new(0),
             is_stored: Condvar::new(),
         });
         let cache_threads = CacheThreads {
-            jobs,
             count: AtomicUsize::new(0),
             most: thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST)),
             reports: Arc::new(Mailbox::new()?),
@@ -232,7 +229,7 @@ impl CacheThreads {
     }
 
     pub fn send(&self, job: Job) {
-        let is_more = self.jobs.send(job);
+        let is_more = self.shared.jobs.send(job);
         if is_more && self.count.load(Ordering::Relaxed) < self.most {
             if let Err(error) = self.add() {
                 log::debug!("no other thread for the cache: {error}");
@@ -241,7 +238,7 @@ impl CacheThreads {
     }
 
     pub fn jobs(&self) -> Arc<Jobs> {
-        self.jobs.clone()
+        self.shared.jobs.clone()
     }
 
     pub fn ask(&self, question: Question) {
@@ -252,7 +249,7 @@ impl CacheThreads {
     pub fn are_idle(&self) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         let all_wait = || {
-            let state = self.jobs.state();
+            let state = self.shared.jobs.state();
             state.jobs.is_empty() && state.idle == count
         };
         self.shared.opened.get().is_some() && all_wait()
@@ -260,7 +257,7 @@ impl CacheThreads {
 
     /// Whether any thread is idle.
     pub fn has_idle(&self) -> bool {
-        self.jobs.state().idle > 0
+        self.shared.jobs.state().idle > 0
     }
 
     /// Where other threads may put results, too.

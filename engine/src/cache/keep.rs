@@ -58,8 +58,6 @@ pub struct Ended {
 pub struct Collected {
     ticket: Ticket,
     result: CommandResult,
-    wall: u64,
-    processor: u64,
     /// The paths to which a command without a known compiler has written, for the journal.
     written: Vec<Bytes>,
 }
@@ -69,6 +67,8 @@ struct CommandResult {
     outputs: Vec<CollectedOutput>,
     /// Stdout and stderr, in the form for the store.
     prints: [Vec<u8>; 2],
+    wall: u64,
+    processor: u64,
     inputs: Option<Vec<Bytes>>,
 }
 
@@ -105,8 +105,6 @@ impl Cache {
             Ok(result) => Ok(Collected {
                 ticket,
                 result,
-                wall: ended.wall,
-                processor: ended.processor,
                 written,
             }),
             Err(unkept) => {
@@ -117,14 +115,14 @@ impl Cache {
     }
 
     /// The second step: stores what was collected.
-    pub fn store(&self, mut collected: Collected) -> Result<Option<Inputs>, Unkept> {
-        let inputs = collected.result.inputs.take();
-        let facts = std::mem::take(&mut collected.result.facts);
-        let entry = self.store_entry(&collected, facts);
-        self.note_kept(&collected.ticket, &collected.written, entry.as_ref().err());
+    pub fn store(&self, collected: Collected) -> Result<Option<Inputs>, Unkept> {
+        let (ticket, mut result) = (collected.ticket, collected.result);
+        let facts = std::mem::take(&mut result.facts);
+        let entry = self.store_entry(&ticket, &result, facts);
+        self.note_kept(&ticket, &collected.written, entry.as_ref().err());
         let entry = entry?;
-        self.compare(&collected.ticket, &entry);
-        Ok(inputs.map(|texts| Inputs::with_result(texts, &entry)))
+        self.compare(&ticket, &entry);
+        Ok(result.inputs.map(|texts| Inputs::with_result(texts, &entry)))
     }
 
     /// Notes that nothing can be stored for the command.
@@ -199,29 +197,31 @@ impl Cache {
             facts: found.facts,
             outputs,
             prints: [print(&ended.stdout)?, print(&ended.stderr)?],
+            wall: ended.wall,
+            processor: ended.processor,
         })
     }
 
-    fn store_entry(&self, collected: &Collected, facts: Vec<Fact>) -> Result<Entry, Unkept> {
+    fn store_entry(&self, ticket: &Ticket, result: &CommandResult, facts: Vec<Fact>) -> Result<Entry, Unkept> {
         // Small blobs are written together with the entry.
         let mut parcels = Vec::new();
-        let outputs = collected.result.outputs.iter();
+        let outputs = result.outputs.iter();
         let outputs = outputs.map(|output| output_of(output, &mut parcels)).collect();
-        let [stdout, stderr] = &collected.result.prints;
+        let [stdout, stderr] = &result.prints;
         let entry = Entry {
             facts,
             outputs,
             stdout: print_of(stdout, &mut parcels),
             stderr: print_of(stderr, &mut parcels),
             exit: 0,
-            wall: collected.wall,
-            processor: collected.processor,
+            wall: result.wall,
+            processor: result.processor,
         };
-        let (key, bytes) = (&collected.ticket.key, entry.encode());
+        let (key, bytes) = (&ticket.key, entry.encode());
         let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
         let stored = stored.map_err(|error| failed("store an entry", &error))?;
-        if collected.ticket.question.wishes.recache {
-            self.replace_others(&collected.ticket, &stored);
+        if ticket.question.wishes.recache {
+            self.replace_others(ticket, &stored);
         }
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
         trace!("an entry is stored under {key}");

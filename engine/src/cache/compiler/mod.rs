@@ -1,4 +1,4 @@
-//! What is known of compilers and of command lines: the key of a command, the files that it will make, and why it is not
+//! The knowledge about compilers and command lines: the key of a command, the files that it will make, and why it is not
 //! cached.
 //!
 //! This file recognizes compilers by name: the name that was typed, and the name of the file to which all links lead.

@@ -13,7 +13,7 @@ use crate::facts::world::View;
 const MAGIC: &[u8; 4] = b"wfe\x02";
 const MOST_OUTPUTS: usize = 4096;
 
-/// What is at a path when a command has ended.
+/// The content of a path when the command has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A file. Its other permissions follow from the umask of the command for which it is restored.
@@ -423,6 +423,16 @@ mod tests {
         let here = || path(Root::Folder, "src/a.c");
         let digest = Digest::of(b"x");
         let text = b"some text".to_vec();
+        let output = |name, content| Output {
+            path: path(Root::Folder, name),
+            number: None,
+            content,
+        };
+        let file = Content::File {
+            digest,
+            size: 77,
+            is_program: true,
+        };
         Entry {
             facts: vec![
                 Fact::Variable {
@@ -481,25 +491,9 @@ mod tests {
                 },
             ],
             outputs: vec![
-                Output {
-                    path: path(Root::Folder, "out"),
-                    number: None,
-                    content: Content::Folder,
-                },
-                Output {
-                    path: path(Root::Folder, "out/a.o"),
-                    number: None,
-                    content: Content::File {
-                        digest,
-                        size: 77,
-                        is_program: true,
-                    },
-                },
-                Output {
-                    path: path(Root::Folder, "out/b.o"),
-                    number: None,
-                    content: Content::Link { text: text.clone() },
-                },
+                output("out", Content::Folder),
+                output("out/a.o", file),
+                output("out/b.o", Content::Link { text: text.clone() }),
             ],
             stdout: Print::Inline(text),
             stderr: Print::Blob { digest, size: 5 },

@@ -41,7 +41,7 @@ const READ_ONLY: u32 = 0o444;
 /// Why outputs were not restored. What was there is unchanged, or partly replaced.
 #[derive(Debug)]
 pub enum Unrestored {
-    /// What is there must not be replaced.
+    /// Something at this path must not be replaced.
     Unusual(PathBuf),
     Failed(PathBuf, io::Error),
     /// The command does not wait for them any more.

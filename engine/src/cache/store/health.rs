@@ -132,7 +132,7 @@ impl Store {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let former = std::mem::replace(&mut *open, new);
         drop(open);
-        // Its keeper ends by itself. What it is doing may take a while.
+        // Its keeper ends by itself, when it has finished what it is doing.
         former.inside.stop();
         self.health.openings.fetch_add(1, Ordering::Relaxed);
         self.health.failed_reopenings.fetch_add(1, Ordering::Relaxed);

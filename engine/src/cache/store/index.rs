@@ -214,7 +214,7 @@ fn framed(items: impl Iterator<Item = Item>) -> Vec<u8> {
     frames
 }
 
-/// What is true after the whole index was read.
+/// The state of the store after the whole index was read.
 fn replay(frames: &mut Frames) -> (Table, HashMap<Number, Arc<Volume>>) {
     let mut replay = Replay::default();
     for payload in frames {

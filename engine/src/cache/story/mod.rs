@@ -26,8 +26,8 @@ use obstacle::Obstacle;
 /// An entry with more facts would take longer to check than most commands take to run.
 pub const MOST_FACTS: usize = 20_000;
 
-/// What is known of a command's kind. By default nothing is known, and everything counts. Each process still has the rules
-/// of its own program: a script that calls a compiler is no compiler.
+/// The rules for a kind of command. By default nothing is known of it, and everything counts. Each process still has the
+/// rules of its own program: a script that calls a compiler is no compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The command line of a known compiler: its outputs are known in advance.
@@ -67,7 +67,7 @@ impl Default for Policy {
     }
 }
 
-/// What is known of one command besides its accesses.
+/// The knowledge about one command, besides its accesses.
 #[derive(Debug, Clone, Copy)]
 pub struct Knowledge<'a> {
     pub policy: Policy,
@@ -97,9 +97,10 @@ pub struct Dependence {
     pub outputs: Vec<Made>,
 }
 
-/// What a command has done to a path.
+/// The command's relation to the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Fate {
+    /// The command has not made it.
     #[default]
     Foreign,
     Made,

@@ -136,7 +136,7 @@ impl Analysis<'_, '_, '_> {
         facts
     }
 
-    /// What is on its standard input, if a program may read that, and the key does not include it.
+    /// The content of its standard input, if a program may read it and the key does not include it.
     fn input(&self) -> Result<Option<Fact>, Obstacle> {
         if !self.some_listen {
             return Ok(None);
