@@ -1,8 +1,9 @@
-//! Asks the cache for a command: it is known, somebody runs it just now, or it is to be run and kept.
+//! Asks the cache for a command. The answer is a hit, a miss (the command will run, and its result will be stored), or a
+//! reason why the command is not cached. If the same command is already running, the question waits for it.
 //!
 //! ```text
 //! question ─► action ─► entries of its key ─► one whose facts hold ─► its outputs in their places ─► hit
-//!                │                └─► none ─► a flight: whoever asks for the same waits for it ─► miss
+//!                │                └─► none ─► a flight, for which the same questions wait ─► miss
 //!                └─► a named reason ─► uncached
 //! ```
 
@@ -21,7 +22,7 @@ use super::explain::Reasons;
 use super::lookup::claim::Claim;
 use super::lookup::destination::{freshen, Destination, Folders};
 use super::lookup::entry::{Content, Entry, Print};
-use super::lookup::flight::{Boarding, Flight};
+use super::lookup::flight::{Flight, Joined};
 use super::lookup::inputs::Inputs;
 use super::lookup::restore::{mode_of_output, restore, Output, Unrestored};
 use super::remote::foreign::{Declaration, Origin, Refusal, Stored};
@@ -43,9 +44,9 @@ use crate::observe::access::Bytes;
 use crate::process::spawn::candidates;
 use crate::wire::{MissReason, Size, Strings, Told, UncachedReason, UnstoredReason};
 
-/// A command as its client wants it.
+/// A command for which a client asks the cache.
 pub struct Question {
-    /// Whose it is, for the one who asks.
+    /// The caller's number for the command.
     pub who: u64,
     pub argv: Strings,
     /// A prefix map was added to its command line.
@@ -53,23 +54,23 @@ pub struct Question {
     pub environment: Arc<Strings>,
     pub folder: Bytes,
     pub umask: u32,
-    /// It may be cached by its facts alone, and finds this on its standard input.
+    /// If set, the command may be cached by its facts alone. This is what it then finds on its standard input.
     pub by_facts: Option<Input>,
     pub input: Input,
-    /// What else it has of its client, which few programs can know.
+    /// Other properties of its process that a program can ask for, but few do.
     pub circumstances: Circumstances,
-    /// Files that it is to make, as its client names them.
+    /// The output files that the client declares.
     pub outputs: Vec<Bytes>,
-    /// When it came, or came again.
+    /// When the question was asked, or was asked again after it had waited.
     pub arrived: Instant,
     pub wishes: Arc<Wishes>,
-    /// It is to be told what the command depends on.
+    /// The client wants to know what the command depends on.
     pub inputs: bool,
-    /// Whoever asks does so again, and otherwise, if the cache can tell nothing of the command.
+    /// The caller asks a second time, without this flag, if the cache does not know the command.
     pub only_known: bool,
-    /// What is not in the store was looked for elsewhere.
+    /// The state of the search in shared stores, once it has begun.
     pub searched: Option<Box<Searched>>,
-    /// Nothing is put anywhere when nobody waits for the answer any more.
+    /// Tells whether the caller still waits. If not, no output is written.
     pub claim: Claim,
 }
 
@@ -80,15 +81,15 @@ pub struct Wishes {
     pub read_only: bool,
     /// Nothing is looked up.
     pub recache: bool,
-    /// Folders whose names commands may share.
+    /// Folders of checkouts, whose names keys and results may leave out.
     pub bases: Vec<Bytes>,
     /// The folder of the checkout is one of them.
     pub share_checkouts: bool,
     /// Entries of one namespace are not found in another.
     pub namespace: Bytes,
-    /// The store that is meant, if that is said.
+    /// The folder of the cache that the client means, if it names one.
     pub store: Option<PathBuf>,
-    /// Messages are for a terminal of this size.
+    /// The size of the terminal that shows the messages.
     pub terminal: Option<Size>,
 }
 
@@ -101,7 +102,7 @@ impl Question {
         }
     }
 
-    /// All variables, and what the client's terminal is.
+    /// The environment's variables, and pseudo-variables for everything else that facts may name.
     pub(super) fn variables(&self) -> Environment {
         let size = self.wishes.terminal;
         let terminal = size.map(|size| format!("{}x{}", size.columns, size.rows).into_bytes());
@@ -123,49 +124,68 @@ pub enum Answer {
     Uncached(Uncached),
 }
 
-/// What a command would have left but for its files, which are in their places.
+/// The stored result of a command. Its files are already in their places.
 pub struct Hit {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub code: i32,
-    /// Processor time that it took when it ran, in microseconds.
+    /// The processor time that the command took when it ran, in microseconds.
     pub processor: u64,
     pub inputs: Option<Inputs>,
-    /// It is to be compiled again when there is time.
+    /// Set if the hit is to be compiled again when there is time.
     pub due: Option<Box<Due>>,
 }
 
-/// The command is to run, and nothing is kept of it.
+/// The command must run, and its result will not be stored.
 pub struct Uncached {
     pub why: UncachedReason,
     pub words: String,
-    /// The cache can tell nothing of such commands.
+    /// The cache does not know commands of this kind.
     pub is_unknown: bool,
     /// The command line to run, if it is not the client's.
     pub argv: Option<Strings>,
 }
 
 impl Uncached {
-    /// For its client.
+    pub(super) fn new(why: UncachedReason, words: String) -> Uncached {
+        let (is_unknown, argv) = (false, None);
+        Uncached {
+            why,
+            words,
+            is_unknown,
+            argv,
+        }
+    }
+
+    /// The same for a command to whose line something may have been added.
+    fn of(question: &Question, why: UncachedReason, words: String) -> Uncached {
+        let argv = question.is_mapped.then(|| question.argv.clone());
+        Uncached {
+            argv,
+            ..Uncached::new(why, words)
+        }
+    }
+
+    /// The message to the client.
     pub fn told(self) -> Told {
         let (why, words) = (self.why, self.words);
         Told::Uncached { why, words }
     }
 }
 
-/// The right to store what comes of a command.
+/// A miss: the command may run, and the holder may store its result.
 pub struct Ticket {
     pub(super) question: Question,
     pub(super) action: Action,
     pub(super) key: Digest,
-    /// Whoever asks for the same waits until it is gone.
+    /// Questions for the same command wait until this is dropped.
     _flight: Flight<Question>,
-    /// Why what was known of it did not hold.
+    /// Why no entry could be used: the kind, and a sentence.
     pub why: MissReason,
     pub words: String,
-    /// The same at length.
+    /// All reasons, for `--explain`.
     pub(super) reasons: Reasons,
-    /// It is known, and run all the same to be compared.
+    /// Set if there is an entry, and the command runs only to be compared with it.
     pub(super) audited: Option<Box<Audited>>,
 }
 
@@ -175,7 +195,7 @@ impl Ticket {
         self.question.is_mapped.then_some(&self.question.argv)
     }
 
-    /// For its client.
+    /// The message to the client.
     pub fn told(&self) -> Told {
         Told::Miss {
             why: self.why,
@@ -191,7 +211,7 @@ pub(super) struct Audited {
     pub entry: Entry,
 }
 
-/// Why a command is no hit, of which kind and in words; then all reasons.
+/// Why a command is no hit: the kind, a sentence, and all reasons.
 struct Missed {
     why: MissReason,
     words: String,
@@ -206,27 +226,23 @@ impl From<MissReason> for Missed {
     }
 }
 
-/// What a look at the entries gave.
+/// The result of a lookup in this machine's store.
 enum Found {
     Hit(Hit, Box<Audited>),
     Nothing(Missed),
-    Unusual(PathBuf),
+    /// At this place of an output is something that must not be replaced.
+    OutputInTheWay(PathBuf),
 }
 
 impl Cache {
-    /// The answer; `None` if somebody runs the same command: then the question comes again when that is over. What is seen of
-    /// the world is left in `moment`, for questions that were there already.
+    /// Answers a question. `None` if the question waits for the same command of another request, or for a tier: it will be
+    /// asked again. `file_view` keeps what was seen of the file system, for questions that had already arrived by then.
     pub fn ask(&self, question: Question, file_view: &mut Option<FileView>) -> Option<Answer> {
         if question.claim.is_given_up() {
             return None;
         }
         if let Some(words) = question.wishes.store.as_deref().and_then(|store| self.refusal(store)) {
-            return Some(Answer::Uncached(Uncached {
-                why: UncachedReason::OtherStore,
-                words,
-                is_unknown: false,
-                argv: None,
-            }));
+            return Some(Answer::Uncached(Uncached::new(UncachedReason::OtherStore, words)));
         }
         let is_asked_again = question.only_known;
         let answer = self.answer(question, file_view)?;
@@ -247,14 +263,14 @@ impl Cache {
         let action = match action {
             Ok(action) => action,
             Err(reason) => {
-                // Whoever asks again is told of then.
+                // If the caller asks a second time, that question is noted.
                 if !(reason.is_unknown && question.only_known) {
                     self.note_unknown(&question, &reason.words);
                 }
                 return Some(Answer::Uncached(reason));
             }
         };
-        let key = named(&action.key, &question.wishes.namespace);
+        let key = key_in_namespace(&action.key, &question.wishes.namespace);
         let mut before = self.store.find(&key);
         let mut found = self.look_up(&question, &action, &before, file_view);
         if matches!(found, Found::Nothing(_)) && !question.wishes.recache {
@@ -270,59 +286,57 @@ impl Cache {
         }
         let is_read_only = question.wishes.read_only;
         let (mut missed, audited) = match found {
-            Found::Hit(mut hit, audited) if !is_read_only && self.is_due_for_audit() => {
+            Found::Hit(mut hit, audited) if !is_read_only && self.audit.is_due() => {
                 hit.due = self.due(&question, &action, &audited);
                 if hit.due.is_some() {
-                    return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
+                    return Some(self.noted_hit(&question, &action, &key, hit));
                 }
                 (Missed::from(MissReason::Audited), Some(audited))
             }
-            Found::Hit(hit, _) => return Some(self.told(&question, &action, &key, Answer::Hit(hit))),
-            Found::Unusual(path) => {
-                self.make_way(&question, &action);
-                return Some(self.told(&question, &action, &key, Answer::Uncached(unusual(&path, &question))));
+            Found::Hit(hit, _) => return Some(self.noted_hit(&question, &action, &key, hit)),
+            Found::OutputInTheWay(path) => {
+                self.remove_link_to_store(&question, &action);
+                let words = format!("{} is there and cannot be replaced", path.display());
+                let reason = Uncached::of(&question, UncachedReason::OutputInTheWay, words);
+                return Some(self.noted_uncached(&question, &action, &key, reason));
             }
             Found::Nothing(missed) => (missed, None),
         };
-        self.make_way(&question, &action);
+        self.remove_link_to_store(&question, &action);
         if is_read_only {
             let why = UncachedReason::ReadOnly;
-            let answer = Answer::Uncached(Uncached {
-                why,
-                words: format!("{}; {}", why.sentence(), missed.words),
-                is_unknown: false,
-                argv: question.is_mapped.then(|| question.argv.clone()),
-            });
-            return Some(self.told(&question, &action, &key, answer));
+            let words = format!("{}; {}", why.sentence(), missed.words);
+            let reason = Uncached::of(&question, why, words);
+            return Some(self.noted_uncached(&question, &action, &key, reason));
         }
-        let untaken = match self.tiers() {
-            Some(_) if !question.wishes.recache => self.why_nothing_is_taken(&question, &action),
+        let not_asked = match self.tiers() {
+            Some(_) if !question.wishes.recache => self.why_tiers_are_not_asked(&question, &action),
             _ => None,
         };
-        let (flight, told, question) = match question.searched.take().map(|searched| searched.into_flight()) {
-            Some((flight, told)) => (flight, told, question),
-            None => match self.flights.board(key, question) {
-                Boarding::Waits => return None,
-                Boarding::Free(flight, question) => (flight, Vec::new(), question),
+        let (flight, of_tiers, question) = match question.searched.take().map(|searched| searched.into_flight()) {
+            Some((flight, of_tiers)) => (flight, of_tiers, question),
+            None => match self.flights.join(key, question) {
+                Joined::Waits => return None,
+                Joined::First(flight, question) => (flight, Vec::new(), question),
             },
         };
-        // Somebody may have stored it while we looked.
+        // Another request may have stored the result since the lookup.
         let now = self.store.find(&key);
         if audited.is_none() && now != before {
             if let Found::Hit(hit, _) = self.look_up(&question, &action, &now, &mut None) {
-                return Some(self.told(&question, &action, &key, Answer::Hit(hit)));
+                return Some(self.noted_hit(&question, &action, &key, hit));
             }
         }
-        // What was made in the tick in which a command starts is not trusted. Links follow right after compiles, and some compiles
-        // right after what generates a header.
+        // An input that was written in the tick in which the command starts is not trusted, and nothing would be stored.
+        // Links follow right after compiles, and some compiles right after the generator of a header.
         if question.by_facts.is_some() || self.came_too_early(&question, &action, &key) {
             Stamp::wait_for_next();
         }
         if missed.why == MissReason::New {
             self.add_command_line(&mut missed.reasons, &question, &action, &key);
         }
-        let told = told.into_iter().chain(untaken.map(|untaken| untaken.words));
-        told.for_each(|words| missed.reasons.add(words));
+        let of_tiers = of_tiers.into_iter().chain(not_asked.map(|not_asked| not_asked.words));
+        of_tiers.for_each(|words| missed.reasons.add(words));
         let ticket = Ticket {
             reasons: missed.reasons,
             question,
@@ -344,7 +358,10 @@ impl Cache {
         if question.is_mapped || !wishes.share_checkouts && wishes.bases.is_empty() {
             return;
         }
-        let found = wishes.share_checkouts.then(|| self.checkouts.find(&question.folder)).flatten();
+        let found = wishes
+            .share_checkouts
+            .then(|| self.checkouts.find(&question.folder))
+            .flatten();
         let roots: Vec<Bytes> = wishes.bases.iter().cloned().chain(found).collect();
         let Some((program, real)) = find_program(question, file_view, &self.world) else {
             return;
@@ -364,28 +381,26 @@ impl Cache {
         self.understand_as(question, &question.argv, file_view)
     }
 
-    /// As if its command line were this one.
+    /// The action of the question with this command line instead of its own.
     pub(super) fn understand_as(
         &self,
         question: &Question,
         argv: &Strings,
         file_view: &mut FileView,
     ) -> Result<Action, Uncached> {
-        let (program, real) = find_program(question, file_view, &self.world).ok_or_else(|| Uncached {
-            why: UncachedReason::NoProgram,
-            words: UncachedReason::NoProgram.sentence().to_owned(),
+        let unknown = |why, words| Uncached {
+            why,
+            words,
             is_unknown: true,
             argv: None,
-        })?;
-        Action::find(&call(question, argv, &program, &real)).map_err(|reason| Uncached {
-            why: reason.kind,
-            words: reason.to_string(),
-            is_unknown: true,
-            argv: None,
-        })
+        };
+        let found = find_program(question, file_view, &self.world);
+        let no_program = UncachedReason::NoProgram;
+        let (program, real) = found.ok_or_else(|| unknown(no_program, no_program.sentence().to_owned()))?;
+        Action::find(&call(question, argv, &program, &real)).map_err(|reason| unknown(reason.kind, reason.to_string()))
     }
 
-    /// The first entry that holds, with its outputs in their places.
+    /// Looks for an entry whose facts hold, and puts its outputs in their places.
     fn look_up(
         &self,
         question: &Question,
@@ -417,7 +432,7 @@ impl Cache {
             let Some(Stored { entry, origin }) = self.read(known) else {
                 continue;
             };
-            // What was taken from others is as strange as it was then.
+            // An entry from another machine must be allowed for each command anew.
             let places = match origin {
                 Origin::Own => None,
                 Origin::Foreign(signer) => {
@@ -436,16 +451,15 @@ impl Cache {
                 });
                 continue;
             }
-            let destinations = match places.map(|places| enter(question, places)) {
-                None => None,
-                Some(Ok(destinations)) => Some(destinations),
-                Some(Err(None)) => {
+            let destinations = match places.map(|places| open_destinations(question, places)).transpose() {
+                Ok(destinations) => destinations,
+                Err(None) => {
                     self.refuse(Refusal::Link);
                     continue;
                 }
-                Some(Err(Some(path))) => return Found::Unusual(path),
+                Err(Some(path)) => return Found::OutputInTheWay(path),
             };
-            match self.bring_back(&entry, question, action, destinations.as_deref()) {
+            match self.restore_outputs(&entry, question, action, destinations.as_deref()) {
                 Ok(mut hit) => {
                     if question.inputs {
                         hit.inputs = Inputs::of(&entry, action.knows.compiler.is_some(), view);
@@ -456,8 +470,8 @@ impl Cache {
                     let known = *known;
                     return Found::Hit(hit, Box::new(Audited { known, entry }));
                 }
-                Err(Some(path)) => return Found::Unusual(path),
-                // A part of it is lost.
+                Err(Some(path)) => return Found::OutputInTheWay(path),
+                // A blob of it is lost.
                 Err(None) => self.store.remove_entry(known),
             }
         }
@@ -476,9 +490,9 @@ impl Cache {
         self.count(&Counter::RemoteRefused(why));
     }
 
-    /// Puts an entry's outputs in their places. An error names what is there and cannot be replaced, if that is why.
-    /// Without destinations it was made here, and goes where it was.
-    fn bring_back(
+    /// Puts an entry's outputs in their places. An error names the output whose place cannot be used, or is `None` if the
+    /// entry is not usable. An entry of this machine needs no `destinations`.
+    fn restore_outputs(
         &self,
         entry: &Entry,
         question: &Question,
@@ -550,7 +564,7 @@ impl Cache {
                 destination: destination.clone(),
                 content,
                 mode: *mode,
-                // The others are text, into which compilers write without removing it first.
+                // Compilers write into the other outputs, such as dependency files, without removing them first.
                 link: (are_linked && *is_main).then_some(link),
             })
             .collect();
@@ -569,25 +583,24 @@ impl Cache {
     }
 
     fn bytes_of(&self, digest: &Digest) -> Option<Vec<u8>> {
-        match self.store.open_blob(digest)? {
-            Blob::Bytes(bytes) | Blob::Plain { bytes, .. } => Some(bytes),
-            Blob::Large { .. } => None,
-        }
+        self.store.open_blob(digest)?.into_bytes()
     }
 
-    /// Remembers for whoever will ask why.
-    fn told(&self, question: &Question, action: &Action, key: &Digest, answer: Answer) -> Answer {
-        match &answer {
-            Answer::Hit(_) => self.note_hit(question, action, key),
-            Answer::Uncached(uncached) => self.note_uncached(question, action, key, &uncached.words),
-            Answer::Miss(_) => {}
-        }
-        answer
+    /// The answer, noted in the journal.
+    fn noted_hit(&self, question: &Question, action: &Action, key: &Digest, hit: Hit) -> Answer {
+        self.note_hit(question, action, key);
+        Answer::Hit(hit)
+    }
+
+    fn noted_uncached(&self, question: &Question, action: &Action, key: &Digest, reason: Uncached) -> Answer {
+        self.note_uncached(question, action, key, &reason.words);
+        Answer::Uncached(reason)
     }
 }
 
-/// The folders where declared outputs go. An error names the one whose folder cannot be entered, unless that is for a link on the way.
-fn enter(question: &Question, places: Vec<PathBuf>) -> Result<Vec<Destination>, Option<PathBuf>> {
+/// Opens the folders of declared outputs. An error names the output whose folder cannot be opened, or is `None` if another
+/// user's link is on the way.
+fn open_destinations(question: &Question, places: Vec<PathBuf>) -> Result<Vec<Destination>, Option<PathBuf>> {
     let folder = FilePath::new(OsStr::from_bytes(&question.folder));
     let mut folders = Folders::default();
     let enter = |path: PathBuf| match folders.declared(folder, &path) {
@@ -598,7 +611,7 @@ fn enter(question: &Question, places: Vec<PathBuf>) -> Result<Vec<Destination>, 
     places.into_iter().map(enter).collect()
 }
 
-/// A stored dependency file as it is for this command.
+/// A stored dependency file in the form for this command.
 fn own_dependencies(text: Bytes, action: &Action) -> Option<Bytes> {
     let knows = &action.knows;
     let text = match &knows.base {
@@ -623,23 +636,14 @@ fn call<'a>(question: &'a Question, argv: &'a Strings, program: &'a FilePath, re
     }
 }
 
-fn unusual(path: &FilePath, question: &Question) -> Uncached {
-    Uncached {
-        why: UncachedReason::OutputInTheWay,
-        words: format!("{} is there and cannot be replaced", path.display()),
-        is_unknown: false,
-        argv: question.is_mapped.then(|| question.argv.clone()),
-    }
-}
-
-fn named(key: &Digest, namespace: &[u8]) -> Digest {
+fn key_in_namespace(key: &Digest, namespace: &[u8]) -> Digest {
     match namespace {
         [] => *key,
         name => Digest::of(&[&key.0[..], name].concat()),
     }
 }
 
-/// The file that the command would execute, as it is called and behind all links.
+/// The file that the command would execute: its path, and the path without links.
 fn find_program(question: &Question, file_view: &mut FileView, world: &World) -> Option<(PathBuf, PathBuf)> {
     let name = question.argv.iter().next()?;
     let folder = PathBuf::from(OsStr::from_bytes(&question.folder));

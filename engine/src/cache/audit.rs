@@ -1,7 +1,7 @@
-//! Which hits are compiled again, an even share of them, and how that is done when nobody waits: elsewhere, and held
-//! against what was given.
+//! Audits: a configured share of the hits is compiled again, in another folder and when the machine is idle, and the
+//! result is compared with the one that the cache gave.
 //!
-//! Knows nothing of processes: whoever has the time passes a function that runs a command line.
+//! Nothing here knows of processes. The caller passes a function that runs a command line.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -14,10 +14,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::answer::{Audited, Question};
 use super::compiler::action::{Action, Knowledge as Known};
 use super::compiler::elsewhere::{redirect, Names};
-use super::compiler::neutral;
 use super::compiler::outputs::Role;
 use super::compiler::response;
-use super::keep::neutral_dependencies;
+use super::keep::{neutral_dependencies, neutral_print};
 use super::lookup::claim::Claim;
 use super::lookup::entry::{Content, Entry, Print};
 use super::store::{self, EntryRef};
@@ -30,19 +29,19 @@ use crate::facts::world::View;
 use crate::observe::access::Bytes;
 use crate::wire::Strings;
 
-/// Parts of a whole.
+/// Shares of hits are counted in millionths.
 const WHOLE: u64 = 1_000_000;
-/// In the store's folder: where commands that are run again leave what they make.
+/// The folder for the outputs of commands that are run again, in the store's folder.
 const FOLDER: &str = "audit";
-/// Under these names there is what such a command prints.
+/// The files in it that receive what such a command prints.
 pub const PRINTS: [&str; 2] = ["stdout", "stderr"];
 
 #[derive(Default)]
 pub struct Audit {
     share: AtomicU64,
-    /// Grows by the share with each hit; whenever it passes a whole, one is due.
+    /// Grows by the share with each hit. Each time that it passes a multiple of `WHOLE`, an audit is due.
     sum: AtomicU64,
-    /// How many are still to be compiled, or just are.
+    /// How many hits wait to be compiled again, with the one that is being compiled.
     waiting: AtomicUsize,
 }
 
@@ -79,19 +78,19 @@ pub struct Due {
 }
 
 impl Due {
-    /// What it keeps in memory; the environment is its connection's as well.
+    /// About how much memory it takes. Its connection may share the environment.
     pub fn size(&self) -> usize {
         self.question.argv.bytes().len() + self.question.environment.bytes().len() + self.question.folder.len()
     }
 }
 
-/// How the command ended that was run again.
+/// How the run of an audited command ended.
 pub enum Ran {
     /// With this status.
     Ended(i32),
-    /// Before its time: somebody needs the machine, or the engine ends.
+    /// It was stopped, because the machine is needed, or because the engine ends.
     Interrupted,
-    /// It was not, or not to its end.
+    /// It was not started, or not finished.
     Not(Unaudited),
 }
 
@@ -113,7 +112,7 @@ pub enum Unaudited {
 }
 
 impl Unaudited {
-    /// Under which it is counted.
+    /// The name under which it is counted.
     pub fn name(self) -> &'static str {
         match self {
             Unaudited::TooManyWaiting => "too many were waiting",
@@ -131,29 +130,29 @@ impl Unaudited {
     }
 }
 
-/// What came of an audit.
+/// The result of an audit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Same,
-    /// In words.
+    /// The parts that differ, in words.
     Different(String),
-    /// Nothing is known.
+    /// The two could not be compared.
     Unknown(Unaudited),
     /// It can be done another time.
     Interrupted,
 }
 
-/// What a command has left, or would have been given.
+/// The result of a command, in the form in which two are compared.
 #[derive(Debug, PartialEq, Eq)]
-struct Taken {
+struct Results {
     code: i32,
-    /// By their numbers, with what may be executed; `None` of what cannot be compared.
+    /// For each output its number, its digest (`None` if it cannot be compared), and whether it is executable.
     outputs: Vec<(usize, Option<Digest>, bool)>,
     prints: [Option<Digest>; 2],
 }
 
 impl Cache {
-    /// What is needed to compile a hit again later; `None` if that cannot be done but in its place.
+    /// The data for compiling a hit again later. `None` if its outputs cannot be written to another folder.
     pub(super) fn due(&self, question: &Question, action: &Action, hit: &Audited) -> Option<Box<Due>> {
         let prints = [&hit.entry.stdout, &hit.entry.stderr];
         let is_silent = prints.into_iter().all(|print| *print == Print::default());
@@ -184,8 +183,8 @@ impl Cache {
         Some(Box::new(Due { question, known, key }))
     }
 
-    /// What a dead engine has left there.
-    pub(super) fn forget_audits(&self) {
+    /// Removes the outputs of an audit, possibly of an engine that was killed.
+    pub(super) fn remove_audit_folder(&self) {
         let _ = fs::remove_dir_all(self.audit_folder());
     }
 
@@ -193,8 +192,8 @@ impl Cache {
         self.folder.join(store::FOLDER).join(FOLDER)
     }
 
-    /// The command with its outputs in the folder for that, and what is known of it then. A key that is another says that its
-    /// results tell how they are called.
+    /// The command line that writes its outputs to the audit folder, and what is known of it. `None` also if it has another
+    /// key: then its outputs contain their own names, and would differ.
     fn redirected(&self, question: &Question, key: Digest) -> Option<(Strings, Known)> {
         let mut file_view = FileView::begin();
         let knows = self.understand(question, &mut file_view).ok()?.knows;
@@ -225,15 +224,15 @@ impl Cache {
         (action.key == key).then_some((argv, action.knows))
     }
 
-    /// Has a hit compiled again by `run`, which gets the command line and the folder for what is printed, and compares.
+    /// Compiles a hit again and compares. `run` gets the command line, and the folder for the files named in `PRINTS`.
     pub fn audit(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Verdict {
-        let verdict = self.hold_against(due, run).unwrap_or_else(|verdict| verdict);
-        self.forget_audits();
+        let verdict = self.compare_with_rerun(due, run).unwrap_or_else(|verdict| verdict);
+        self.remove_audit_folder();
         match &verdict {
             Verdict::Same => self.count(&Counter::Audited),
             Verdict::Different(what) => {
                 self.count(&Counter::Audited);
-                self.differs(&due.question, &due.known, what);
+                self.report_difference(&due.question, &due.known, what);
             }
             Verdict::Unknown(why) => self.count(&Counter::Unaudited(*why)),
             Verdict::Interrupted => {}
@@ -241,8 +240,8 @@ impl Cache {
         verdict
     }
 
-    /// The cache has given a wrong result.
-    pub(super) fn differs(&self, question: &Question, known: &EntryRef, what: &str) {
+    /// The cache has given a wrong result: reports this, and removes the entry.
+    pub(super) fn report_difference(&self, question: &Question, known: &EntryRef, what: &str) {
         let argv: Vec<_> = question.argv.iter().map(String::from_utf8_lossy).collect();
         let command = argv.join(" ");
         log::error!("the cache has another result ({what}) than a compile for: {command}");
@@ -251,25 +250,30 @@ impl Cache {
         self.store.remove_entry(known);
     }
 
-    fn hold_against(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Verdict, Verdict> {
+    fn compare_with_rerun(
+        &self,
+        due: &Due,
+        run: &mut dyn FnMut(&Strings, &FilePath) -> Ran,
+    ) -> Result<Verdict, Verdict> {
         let gone = Verdict::Unknown(Unaudited::EntryGone);
         let entry = self.read(&due.known).ok_or(gone)?.entry;
         self.require_facts(due, &entry)?;
-        let known = Taken::of_entry(&entry);
+        let known = Results::of_entry(&entry);
         let first = self.run_again(due, run)?;
         self.require_facts(due, &entry)?;
         if first == known {
             return Ok(Verdict::Same);
         }
-        // Some compilers number what they make by chance: that is no fault of the cache's.
+        // Some compilers write random numbers into their outputs. That is no fault of the cache.
         let second = self.run_again(due, run)?;
         self.require_facts(due, &entry)?;
         match second == first {
-            true => Ok(Verdict::Different(first.differs(&known))),
+            true => Ok(Verdict::Different(first.difference_from(&known))),
             false => Ok(Verdict::Unknown(Unaudited::Unsteady)),
         }
     }
 
+    /// The comparison is valid only while the inputs are those of the entry.
     fn require_facts(&self, due: &Due, entry: &Entry) -> Result<(), Verdict> {
         let question = &due.question;
         let action = self.understand(question, &mut FileView::begin());
@@ -281,11 +285,11 @@ impl Cache {
         holds.then_some(()).ok_or(Verdict::Unknown(Unaudited::InputsChanged))
     }
 
-    fn run_again(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Taken, Verdict> {
+    fn run_again(&self, due: &Due, run: &mut dyn FnMut(&Strings, &FilePath) -> Ran) -> Result<Results, Verdict> {
         let redirected = self.redirected(&due.question, due.key);
         let (argv, knows) = redirected.ok_or(Verdict::Unknown(Unaudited::InputsChanged))?;
         let folder = self.audit_folder();
-        make_anew(&folder).map_err(|error| {
+        make_empty_folders(&folder).map_err(|error| {
             log::warn!("make {}: {error}", folder.display());
             Verdict::Unknown(Unaudited::NoRoom)
         })?;
@@ -298,13 +302,13 @@ impl Cache {
         if code != 0 && !has_room(&folder) {
             return Err(Verdict::Unknown(Unaudited::NoRoom));
         }
-        let taken = Taken::of_folder(&knows, code, &folder);
-        taken.map_err(|_| Verdict::Unknown(Unaudited::Unreadable))
+        let results = Results::of_folder(&knows, code, &folder);
+        results.map_err(|_| Verdict::Unknown(Unaudited::Unreadable))
     }
 }
 
-impl Taken {
-    fn of_entry(entry: &Entry) -> Taken {
+impl Results {
+    fn of_entry(entry: &Entry) -> Results {
         let outputs = entry.outputs.iter().filter_map(|output| {
             let Content::File { digest, is_program, .. } = &output.content else {
                 return None;
@@ -315,15 +319,15 @@ impl Taken {
             Print::Inline(bytes) => Some(Digest::of(bytes)),
             Print::Blob { digest, .. } => Some(*digest),
         };
-        Taken {
+        Results {
             code: entry.exit.into(),
             outputs: outputs.collect(),
             prints: [print(&entry.stdout), print(&entry.stderr)],
         }
     }
 
-    /// What lies in the folder, as it would be stored.
-    fn of_folder(knows: &Known, code: i32, folder: &FilePath) -> io::Result<Taken> {
+    /// The outputs in the audit folder, in the form in which they would be stored.
+    fn of_folder(knows: &Known, code: i32, folder: &FilePath) -> io::Result<Results> {
         let mut outputs = Vec::new();
         for (number, output) in knows.outputs.iter().enumerate() {
             let file = match File::open(OsStr::from_bytes(&output.path)) {
@@ -342,20 +346,16 @@ impl Taken {
             outputs.push((number, digest, is_program));
         }
         let print = |name: &str| -> io::Result<Option<Digest>> {
-            let bytes = fs::read(folder.join(name))?;
-            let neutral = match &knows.base {
-                Some(base) => neutral::diagnostics(&bytes, base),
-                None => Some(bytes),
-            };
+            let neutral = neutral_print(&fs::read(folder.join(name))?, knows);
             Ok(neutral.map(|bytes| Digest::of(&bytes)))
         };
         let prints = [print(PRINTS[0])?, print(PRINTS[1])?];
-        // A compile that fails has no results, whatever it leaves.
+        // The outputs of a compile that failed do not count.
         let outputs = if code == 0 { outputs } else { Vec::new() };
-        Ok(Taken { code, outputs, prints })
+        Ok(Results { code, outputs, prints })
     }
 
-    fn differs(&self, known: &Taken) -> String {
+    fn difference_from(&self, known: &Results) -> String {
         let mut what = Vec::new();
         if self.code != known.code {
             what.push("exit status");
@@ -368,7 +368,7 @@ impl Taken {
     }
 }
 
-fn make_anew(folder: &FilePath) -> io::Result<()> {
+fn make_empty_folders(folder: &FilePath) -> io::Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -378,7 +378,8 @@ fn make_anew(folder: &FilePath) -> io::Result<()> {
         .try_for_each(|name| fs::create_dir_all(folder.join(name)))
 }
 
-/// A full disk makes compiles fail, and says nothing of the cache. Their temporary files are usually beside ours.
+/// Whether something can still be written to the disks of the audit folder and of temporary files. A compile that fails
+/// because of a full disk says nothing about the cache.
 fn has_room(folder: &FilePath) -> bool {
     const PROBE: usize = 1 << 20;
     let fits = |folder: &FilePath| {

@@ -1,5 +1,4 @@
-//! The threads that ask the cache and keep for it: files are looked at and read there, so that the event loop waits for
-//! no disk.
+//! The threads that work for the cache. They read the file system, so that the event loop never waits for a disk.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::answer::{Answer, Question, Ticket, Uncached};
-use super::keep::{Ended, Unstored};
+use super::keep::{Collected, Ended};
 use super::lookup::claim::Claim;
 use super::lookup::inputs::Inputs;
 use super::Cache;
@@ -21,18 +20,20 @@ use crate::process::mailbox::{Bell, Mailbox};
 use crate::process::prompt::make_prompt;
 use crate::wire::{UncachedReason, Unkept, UnstoredReason};
 
-/// More only wait for each other.
+/// More threads would only wait for each other.
 const MOST: usize = 8;
-/// After this a store that could not be opened is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
-/// A store that takes longer may have died.
+/// How long after a failure the next attempt to open the store is made.
+const RETRY: Duration = Duration::from_secs(1);
+/// After this time without an answer, the store's disk is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Something that is done with the cache, and its answer as bytes.
+/// A request to the cache as a whole. It returns its answer as bytes.
 pub type Work = Box<dyn FnOnce(&Cache) -> Vec<u8> + Send>;
 
 pub enum Job {
+    /// Look a command up.
     Ask(Question),
+    /// Store the result of a command that has ended.
     Keep {
         who: u64,
         ticket: Box<Ticket>,
@@ -40,16 +41,12 @@ pub enum Job {
         trace_region: TraceRegion,
         claim: Claim,
     },
-    /// Nothing of a command will be stored, which is counted.
+    /// Count that the result of a command is not stored.
     Leave(Box<(Ticket, Unkept)>),
-    /// What was noted and counted is to be on disk.
+    /// Write the journal and the counters.
     Write,
-    /// Anything else that somebody waits for, of the store at this path.
-    Other {
-        who: u64,
-        store: PathBuf,
-        work: Work,
-    },
+    /// Do something else with the store at this path, for a client that waits.
+    Other { who: u64, store: PathBuf, work: Work },
 }
 
 pub enum Done {
@@ -67,33 +64,33 @@ pub enum Done {
     },
 }
 
-/// What is to be done, for whoever has time. A channel would do, but whoever takes from one that is shared wakes another to
-/// wait there in its stead.
+/// The queue of jobs. It is no channel, because a shared receiver is behind a lock: a thread that takes a job would wake
+/// another one, only to wait for the lock.
 #[derive(Default)]
 pub struct Jobs {
-    state: Mutex<Waiting>,
+    state: Mutex<Queue>,
     arrival: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Queue {
     jobs: VecDeque<Job>,
-    /// So many cache threads wait, too.
-    cache_threads: usize,
+    /// How many cache threads wait for a job.
+    idle: usize,
 }
 
 impl Jobs {
-    /// Tells whether there is more to do than cache threads that wait for something.
+    /// Returns whether there are more jobs than idle threads.
     pub fn send(&self, job: Job) -> bool {
         let mut state = self.state();
         state.jobs.push_back(job);
-        let is_more = state.jobs.len() > state.cache_threads;
+        let is_more = state.jobs.len() > state.idle;
         drop(state);
         self.arrival.notify_one();
         is_more
     }
 
-    /// Whoever comes after all have been served finds the world at a moment of its own.
+    /// Waits for a job. If none is queued, the file view ends: later jobs must look at the file system again.
     fn next(&self, file_view: &mut Option<FileView>) -> Job {
         if let Some(job) = self.state().jobs.pop_front() {
             return job;
@@ -106,65 +103,58 @@ impl Jobs {
             if let Some(job) = state.jobs.pop_front() {
                 return job;
             }
-            state.cache_threads += 1;
+            state.idle += 1;
             state = self.arrival.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.cache_threads -= 1;
+            state.idle -= 1;
         }
     }
 
-    /// Nothing is to be done, and all of so many cache threads wait.
-    fn are_done(&self, cache_threads: usize) -> bool {
-        let state = self.state();
-        state.jobs.is_empty() && state.cache_threads == cache_threads
-    }
-
-    fn state(&self) -> MutexGuard<'_, Waiting> {
+    fn state(&self) -> MutexGuard<'_, Queue> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where it is told what was done.
+/// Where the threads put their results.
 pub type Reports = Mailbox<Done>;
 
 pub struct CacheThreads {
-    jobs: Arc<Jobs>,
-    /// How many there are, and how many there may be: another comes when all are at work.
+    /// How many threads there are, and how many there may be. A thread is added when all are busy.
     count: AtomicUsize,
     most: usize,
     reports: Arc<Reports>,
-    inbox: Arc<Inbox>,
+    shared: Arc<Shared>,
 }
 
-/// Opens the store; the one that is asked for, if there is the choice.
+/// Opens the store: the one at this path, if the settings leave a choice.
 type Open = dyn Fn(Arc<Jobs>, Option<&Path>) -> Result<Cache, String> + Send + Sync;
 
-/// What all of them share.
-struct Inbox {
+/// What all cache threads share.
+struct Shared {
     opening: Mutex<Opening>,
     open: Box<Open>,
-    /// For questions that come again.
+    /// Where questions are asked again.
     jobs: Arc<Jobs>,
-    /// Set once it is open: for whoever must not wait until it is.
+    /// Set once the store is open, for threads that must not wait for `opening`.
     opened: OnceLock<Weak<Cache>>,
-    /// Commands that are over for their clients, and of which something is still to be stored.
+    /// How many results are still being stored although their clients have their answers.
     unstored: Mutex<usize>,
     is_stored: Condvar,
 }
 
-/// The store is opened when somebody asks for the first time: most engines are never asked.
+/// The store is opened for the first question, because most engines are never asked one.
 enum Opening {
     Never,
     Open(Arc<Cache>),
-    /// It could not be, then; an engine that is just leaving may have it.
+    /// It failed at this time. An engine that is just ending may still have the store open.
     Failed(Instant, String),
 }
 
-impl Inbox {
+impl Shared {
     fn cache(&self, asked: Option<&Path>) -> Result<Arc<Cache>, String> {
         let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         match &*opening {
             Opening::Open(cache) => return Ok(cache.clone()),
-            Opening::Failed(at, why) if at.elapsed() < AGAIN => return Err(why.clone()),
+            Opening::Failed(at, why) if at.elapsed() < RETRY => return Err(why.clone()),
             _ => {}
         }
         match (self.open)(self.jobs.clone(), asked) {
@@ -181,9 +171,7 @@ impl Inbox {
             }
         }
     }
-}
 
-impl Inbox {
     fn opened(&self) -> Option<Arc<Cache>> {
         self.opened.get()?.upgrade()
     }
@@ -195,7 +183,7 @@ impl Inbox {
     }
 
     fn close(&self) {
-        self.settle();
+        self.wait_until_stored();
         let mut opening = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
         if let Opening::Open(cache) = std::mem::replace(&mut *opening, Opening::Never) {
             cache.close_tiers();
@@ -203,8 +191,8 @@ impl Inbox {
         }
     }
 
-    /// Waits until all is stored that is to be, or that takes too long.
-    fn settle(&self) {
+    /// Waits until no result is being stored, or until that takes too long.
+    fn wait_until_stored(&self) {
         let unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = self
             .is_stored
@@ -214,36 +202,34 @@ impl Inbox {
 
 impl CacheThreads {
     pub fn new(open: Box<Open>) -> io::Result<CacheThreads> {
-        let jobs = Arc::new(Jobs::default());
-        let inbox = Arc::new(Inbox {
+        let shared = Arc::new(Shared {
             opening: Mutex::new(Opening::Never),
             open,
-            jobs: jobs.clone(),
+            jobs: Arc::default(),
             opened: OnceLock::new(),
             unstored: Mutex::new(0),
             is_stored: Condvar::new(),
         });
         let cache_threads = CacheThreads {
-            jobs,
             count: AtomicUsize::new(0),
             most: thread::available_parallelism().map_or(2, |n| n.get().clamp(2, MOST)),
             reports: Arc::new(Mailbox::new()?),
-            inbox,
+            shared,
         };
         cache_threads.add()?;
         Ok(cache_threads)
     }
 
     fn add(&self) -> io::Result<()> {
-        let (reports, inbox) = (self.reports.clone(), self.inbox.clone());
-        let work = move || work(&reports, &inbox);
+        let (reports, shared) = (self.reports.clone(), self.shared.clone());
+        let work = move || work(&reports, &shared);
         thread::Builder::new().name("cache".to_owned()).spawn(work)?;
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     pub fn send(&self, job: Job) {
-        let is_more = self.jobs.send(job);
+        let is_more = self.shared.jobs.send(job);
         if is_more && self.count.load(Ordering::Relaxed) < self.most {
             if let Err(error) = self.add() {
                 log::debug!("no other thread for the cache: {error}");
@@ -251,49 +237,54 @@ impl CacheThreads {
         }
     }
 
-    /// Where jobs are sent.
     pub fn jobs(&self) -> Arc<Jobs> {
-        self.jobs.clone()
+        self.shared.jobs.clone()
     }
 
     pub fn ask(&self, question: Question) {
         self.send(Job::Ask(question));
     }
 
-    /// Nobody has anything to do, and the store is open.
+    /// Whether the store is open, no job is queued, and all threads are idle.
     pub fn are_idle(&self) -> bool {
-        self.inbox.opened.get().is_some() && self.jobs.are_done(self.count.load(Ordering::Relaxed))
+        let count = self.count.load(Ordering::Relaxed);
+        let all_wait = || {
+            let state = self.shared.jobs.state();
+            state.jobs.is_empty() && state.idle == count
+        };
+        self.shared.opened.get().is_some() && all_wait()
     }
 
-    /// Somebody waits for something to do.
+    /// Whether any thread is idle.
     pub fn has_idle(&self) -> bool {
-        self.jobs.state().cache_threads > 0
+        self.shared.jobs.state().idle > 0
     }
 
-    /// Where others tell what they have done.
+    /// Where other threads may put results, too.
     pub fn reports(&self) -> Arc<Reports> {
         self.reports.clone()
     }
 
-    /// Readable when there is something to hear.
+    /// Readable when there are results.
     pub fn bell(&self) -> &Bell {
         &self.reports.bell
     }
 
+    /// Takes the results that have come.
     pub fn hear(&self) -> Vec<Done> {
         self.reports.take()
     }
 
-    /// The cache if it is open; never waits.
+    /// The cache, if its store is open. Never waits.
     pub fn opened(&self) -> Option<Arc<Cache>> {
-        self.inbox.opened()
+        self.shared.opened()
     }
 
-    /// Has all that is kept in memory on disk, unless that does not answer.
+    /// Closes the store, and writes what is only in memory. Gives up if the disk does not answer.
     pub fn close(&self) {
-        let (inbox, (done, is_done)) = (self.inbox.clone(), mpsc::channel());
+        let (shared, (done, is_done)) = (self.shared.clone(), mpsc::channel());
         let close = move || {
-            inbox.close();
+            shared.close();
             let _ = done.send(());
         };
         let closing = thread::Builder::new().name("close".to_owned()).spawn(close);
@@ -303,42 +294,37 @@ impl CacheThreads {
     }
 }
 
-fn work(reports: &Reports, inbox: &Inbox) {
+fn work(reports: &Reports, shared: &Shared) {
     make_prompt(0);
     let mut file_view = None;
     loop {
-        let job = inbox.jobs.next(&mut file_view);
-        run(job, inbox, &mut file_view, reports);
-        // The answers are given: a slow disk holds up nobody now.
-        if let Some(cache) = inbox.opened().filter(|cache| cache.is_writing_due()) {
+        let job = shared.jobs.next(&mut file_view);
+        run(job, shared, &mut file_view, reports);
+        // The job is answered, so no client waits for a slow disk here.
+        if let Some(cache) = shared.opened().filter(|cache| cache.is_writing_due()) {
             cache.flush();
         }
     }
 }
 
-fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Reports) {
+fn run(job: Job, shared: &Shared, file_view: &mut Option<FileView>, reports: &Reports) {
     let asked = match &job {
         Job::Ask(question) => question.wishes.store.as_deref(),
         Job::Other { store, .. } => Some(store.as_path()),
         Job::Keep { .. } | Job::Leave(_) | Job::Write => None,
     };
-    let cache = inbox.cache(asked);
+    let cache = shared.cache(asked);
     match (job, cache) {
         (Job::Ask(question), Ok(cache)) => {
             let who = question.who;
             let _work = question.claim.begin_work();
-            // There is none if it waits for somebody else's command.
+            // There is no answer yet if the question will be asked again.
             if let Some(answer) = cache.ask(question, file_view) {
                 reports.put(Done::Answered { who, answer });
             }
         }
         (Job::Ask(question), Err(words)) => {
-            let answer = Answer::Uncached(Uncached {
-                argv: None,
-                why: UncachedReason::NoStore,
-                words,
-                is_unknown: false,
-            });
+            let answer = Answer::Uncached(Uncached::new(UncachedReason::NoStore, words));
             let who = question.who;
             reports.put(Done::Answered { who, answer });
         }
@@ -358,26 +344,27 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
                 Some(driver) => driver.complete(parts),
                 None => parts.concat(),
             };
-            let taken = cache.take(*ticket, &ended);
-            let is_awaited = taken.as_ref().is_ok_and(Unstored::is_awaited);
-            // What was read after its client had left it may be another's. Who awaits what is stored may leave until then.
+            let collected = cache.collect(*ticket, &ended);
+            let is_awaited = collected.as_ref().is_ok_and(Collected::is_awaited);
+            // If the client has given up, another command may have written the files that were read, so nothing is
+            // stored. A client that waits for the stored result may give up until it is stored.
             if claim.is_given_up() || !(is_awaited || claim.answer()) {
                 return;
             }
-            match taken {
-                Ok(unstored) if is_awaited => {
-                    let kept = cache.store(unstored);
+            match collected {
+                Ok(collected) if is_awaited => {
+                    let kept = cache.store(collected);
                     if claim.answer() {
                         reports.put(Done::Kept { who, kept });
                     }
                 }
-                Ok(unstored) => {
-                    inbox.count_unstored(1);
+                Ok(collected) => {
+                    shared.count_unstored(1);
                     reports.put(Done::Kept { who, kept: Ok(None) });
-                    if let Err(unkept) = cache.store(unstored) {
+                    if let Err(unkept) = cache.store(collected) {
                         log::debug!("not stored: {}", unkept.words);
                     }
-                    inbox.count_unstored(-1);
+                    shared.count_unstored(-1);
                 }
                 Err(unkept) => reports.put(Done::Kept { who, kept: Err(unkept) }),
             }
@@ -386,19 +373,12 @@ fn run(job: Job, inbox: &Inbox, file_view: &mut Option<FileView>, reports: &Repo
             let kept = Err(Unkept::new(UnstoredReason::StoreFailed, words));
             reports.put(Done::Kept { who, kept });
         }
-        (Job::Leave(left), cache) => {
-            if let Ok(cache) = cache {
-                cache.leave(&left.0, &left.1);
-            }
-        }
-        (Job::Write, cache) => {
-            if let Ok(cache) = cache {
-                cache.flush();
-            }
-        }
+        (Job::Leave(left), Ok(cache)) => cache.leave(&left.0, &left.1),
+        (Job::Write, Ok(cache)) => cache.flush(),
+        (Job::Leave(_) | Job::Write, Err(_)) => {}
         (Job::Other { who, work, .. }, cache) => {
-            // Whoever has run a command finds what came of it.
-            inbox.settle();
+            // A client that has just run a command must find its result.
+            shared.wait_until_stored();
             let result = cache.map(|cache| work(&cache));
             reports.put(Done::Other { who, result });
         }

@@ -109,7 +109,9 @@ fn is_deep(folder: &Path) -> bool {
 /// The version that a clang's folder of own headers names: `lib/clang/14.0.6` beside the folder of the program.
 fn clang_version(real: &Path) -> Option<u32> {
     let above = real.parent()?.parent()?;
-    let versions = ["lib", "lib64"].iter().filter_map(|lib| fs::read_dir(above.join(lib).join("clang")).ok());
+    let versions = ["lib", "lib64"]
+        .iter()
+        .filter_map(|lib| fs::read_dir(above.join(lib).join("clang")).ok());
     let names = versions.flatten().flatten().map(|entry| entry.file_name());
     let number = |name: std::ffi::OsString| name.to_str()?.split('.').next()?.parse().ok();
     // An installation of several versions is as old as its oldest one.

@@ -1,4 +1,4 @@
-//! Why a request hit or missed, for the journal.
+//! Why a request was a hit, a miss, or not cached: the explanations for the journal.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,15 +16,15 @@ use crate::facts::fact::Change;
 use crate::report::explanation::{compare, Explanation, MOST_REASONS};
 use crate::wire::{Known, Unkept};
 
-/// A command line that is longer is not kept.
+/// A longer command line is not noted.
 const LONGEST: usize = 8 << 10;
-/// Of a key, as many digits as tell it from all others of one output.
+/// How many digits of a key are noted. They are enough to distinguish the keys of one output.
 const DIGITS: usize = 32;
-/// What stands for a command whose output is not known: so many words and characters of its line.
+/// A command without a known output is identified by this many words and characters of its command line.
 const WORDS: usize = 16;
 const LINE: usize = 120;
 
-/// All that is to be said of one miss: the most important first, without what only repeats it.
+/// The reasons for a miss: the most important one first, each once.
 #[derive(Default)]
 pub struct Reasons {
     words: Vec<String>,
@@ -37,7 +37,7 @@ impl Reasons {
         Reasons { words, more: 0 }
     }
 
-    /// What has changed since an entry was stored.
+    /// The changes since an entry was stored.
     pub fn of(changes: Vec<Change>) -> Reasons {
         let mut reasons = Reasons::default();
         changes.iter().for_each(|change| reasons.add(change.to_string()));
@@ -54,32 +54,23 @@ impl Reasons {
 }
 
 impl Cache {
-    /// What is told of a request in any case: of its output, or of the command where only running it tells what it makes.
-    fn begin_explanation(&self, question: &Question, action: &Action, key: &Digest) -> Explanation {
-        let mut outputs = action.knows.outputs.iter();
-        match outputs.find(|output| output.role == Role::Main) {
-            Some(main) => explain(question, key, &main.path),
-            None => explain_command(question, key),
-        }
-    }
-
     pub(super) fn note_hit(&self, question: &Question, action: &Action, key: &Digest) {
-        let explanation = self.begin_explanation(question, action, key);
-        self.journal.note(of_hit(explanation, question));
+        self.journal
+            .note(of_hit(explain_action(question, action, key), question));
     }
 
-    /// Of an output that only what the command did has told.
+    /// Notes a hit for an output that the command line does not name.
     pub(super) fn note_hit_of(&self, question: &Question, action: &Action, path: &[u8]) {
         self.journal
             .note(of_hit(explain(question, &action.key, path), question));
     }
 
     pub(super) fn note_uncached(&self, question: &Question, action: &Action, key: &Digest, words: &str) {
-        let explanation = self.begin_explanation(question, action, key);
+        let explanation = explain_action(question, action, key);
         self.journal.note(of_uncached(explanation, question, words));
     }
 
-    /// Of a command that the cache does not know: what was told of its output before does not hold any more.
+    /// Notes a command that the cache does not know. An earlier explanation for its output would be out of date.
     pub(super) fn note_unknown(&self, question: &Question, words: &str) {
         let argv: Vec<&[u8]> = question.argv.iter().collect();
         let key = Digest::of(question.argv.bytes());
@@ -91,26 +82,27 @@ impl Cache {
     }
 
     pub(super) fn note_miss(&self, ticket: &Ticket, unstored: Option<&Unkept>) {
-        let explanation = self.begin_explanation(&ticket.question, &ticket.action, &ticket.key);
+        let explanation = explain_action(&ticket.question, &ticket.action, &ticket.key);
         self.journal.note(of_miss(explanation, ticket, unstored));
     }
 
-    /// Of an output that only what the command did has told.
+    /// Notes a miss for an output that the command line does not name.
     pub(super) fn note_miss_of(&self, ticket: &Ticket, path: &[u8], unstored: Option<&Unkept>) {
         let explanation = explain(&ticket.question, &ticket.key, path);
         self.journal.note(of_miss(explanation, ticket, unstored));
     }
 
-    /// Nothing was stored of it the last time, since an input was as new as the command: it may be so each time.
+    /// Whether the same command was not stored the last time because an input was as new as the command. This may happen
+    /// each time.
     pub(super) fn came_too_early(&self, question: &Question, action: &Action, key: &Digest) -> bool {
-        let now = self.begin_explanation(question, action, key);
+        let now = explain_action(question, action, key);
         let before = self.journal.look_up(&now.output);
         before.is_some_and(|before| before.came_too_early() && before.key == now.key)
     }
 
-    /// Of a command that is new: in what it differs from the last one for its output.
+    /// For a new command: adds how its command line differs from the last one for the same output.
     pub(super) fn add_command_line(&self, reasons: &mut Reasons, question: &Question, action: &Action, key: &Digest) {
-        let now = self.begin_explanation(question, action, key);
+        let now = explain_action(question, action, key);
         let Some(before) = self.journal.look_up(&now.output) else {
             return;
         };
@@ -125,7 +117,7 @@ impl Cache {
         let is_known = !old.is_empty() && !new.is_empty();
         let words = if is_known { compare(&old, &new) } else { Vec::new() };
         match words.is_empty() {
-            true => reasons.add(alike(is_known).to_owned()),
+            true => reasons.add(same_arguments(is_known).to_owned()),
             false => words.into_iter().for_each(|words| reasons.add(words)),
         }
         if before.folder != now.folder {
@@ -134,12 +126,20 @@ impl Cache {
     }
 }
 
+/// By the main output, or by the command line if the outputs are not known in advance.
+fn explain_action(question: &Question, action: &Action, key: &Digest) -> Explanation {
+    let mut outputs = action.knows.outputs.iter();
+    match outputs.find(|output| output.role == Role::Main) {
+        Some(main) => explain(question, key, &main.path),
+        None => explain_command(question, key),
+    }
+}
+
 fn explain(question: &Question, key: &Digest, path: &[u8]) -> Explanation {
     let path = PathBuf::from(OsStr::from_bytes(&question.folder)).join(OsStr::from_bytes(path));
     explain_as(question, key, plain(&path))
 }
 
-/// By its command line, as much of it as fits.
 fn explain_command(question: &Question, key: &Digest) -> Explanation {
     let words: Vec<_> = question.argv.iter().take(WORDS).map(shown).collect();
     let line: String = words.join(" ").chars().take(LINE).collect();
@@ -161,17 +161,17 @@ fn explain_as(question: &Question, key: &Digest, output: String) -> Explanation 
     }
 }
 
-/// Where a compiler's arguments say that its output goes; only to tell people of it.
+/// The output that a compiler's arguments seem to name. Used only for explanations.
 fn guess_output(argv: &[&[u8]]) -> Option<Vec<u8>> {
     let args = argv.get(1..)?;
-    let beside = |(at, word): (usize, &&[u8])| match *word {
+    let named_by = |(at, word): (usize, &&[u8])| match *word {
         b"-o" | b"--output" => args.get(at + 1).map(|next| next.to_vec()),
         word => [&b"--output="[..], b"-o", b"/Fo", b"-Fo"]
             .iter()
             .find_map(|option| word.strip_prefix(*option))
             .map(<[u8]>::to_vec),
     };
-    if let Some(output) = args.iter().enumerate().rev().find_map(beside) {
+    if let Some(output) = args.iter().enumerate().rev().find_map(named_by) {
         return Some(output);
     }
     if !args.contains(&&b"-c"[..]) {
@@ -185,24 +185,26 @@ fn guess_output(argv: &[&[u8]]) -> Option<Vec<u8>> {
 }
 
 fn of_uncached(explanation: Explanation, question: &Question, words: &str) -> Explanation {
-    let searched = question.searched.iter();
-    let searched = searched.flat_map(|searched| searched.words().iter().cloned());
     Explanation {
         known: Known::Uncached,
-        why: [words.to_owned()].into_iter().chain(searched).collect(),
+        why: with_search(words, question),
         ..explanation
     }
 }
 
 fn of_hit(explanation: Explanation, question: &Question) -> Explanation {
-    let mut why = vec!["all that it depends on is as it was".to_owned()];
-    let searched = question.searched.iter();
-    why.extend(searched.flat_map(|searched| searched.words().iter().cloned()));
     Explanation {
         known: Known::Hit,
-        why,
+        why: with_search("all that it depends on is as it was", question),
         ..explanation
     }
+}
+
+/// A reason, and what the shared stores answered.
+fn with_search(words: &str, question: &Question) -> Vec<String> {
+    let mut why = vec![words.to_owned()];
+    why.extend(question.searched.iter().flat_map(|searched| searched.words().to_vec()));
+    why
 }
 
 fn of_miss(explanation: Explanation, ticket: &Ticket, unstored: Option<&Unkept>) -> Explanation {
@@ -215,8 +217,8 @@ fn of_miss(explanation: Explanation, ticket: &Ticket, unstored: Option<&Unkept>)
     }
 }
 
-/// What is left where no argument differs.
-fn alike(is_known: bool) -> &'static str {
+/// The remaining reasons for another key if no argument differs.
+fn same_arguments(is_known: bool) -> &'static str {
     match is_known {
         true => "its program, a response file or the namespace is another than the last time",
         false => "its command line is another than the last time",

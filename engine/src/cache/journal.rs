@@ -1,7 +1,7 @@
-//! What became of the last request for each output, for whoever asks why; and where the cache was found wrong.
+//! The journal: an explanation of the last request for each output, and the differences that audits have found.
 //!
-//! Kept in memory, and appended to a file in the store's folder when that costs nobody anything, so that it outlives the
-//! engine. Each line has its own check: what is damaged is forgotten.
+//! It is kept in memory. When no client waits, it is appended to a file in the store's folder, so that the next engine has
+//! it, too. Each line has its own checksum, and a damaged line is ignored.
 //!
 //! ```text
 //! journal     = *line
@@ -9,76 +9,81 @@
 //! ```
 
 use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Component, Path, PathBuf};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{json, Value};
 
 use crate::bytes::path_text;
+use crate::facts::path::lexically_normal;
 use crate::facts::recent::Recent;
 use crate::files::regular;
 use crate::report::explanation::Explanation;
 use crate::wire::{Known, UnstoredReason};
 
-/// So many outputs are remembered in memory; a project has some thousand.
+/// How many outputs are kept in memory. A project has a few thousand.
 const ROOM: usize = 8 << 10;
-/// The ones of which is told when nobody names one.
+/// How many explanations are given to a client that names no output.
 pub const LAST: usize = 10;
-/// So many that were not hits are told to whoever watches.
+/// How many misses are in the engine's status.
 const MISSES: usize = 20;
-/// What is new is on disk no later than this and one request.
-const OFTEN: Duration = Duration::from_secs(1);
-/// So many lines wait for a disk that is full, and twice as many for one that does not answer.
+/// After this time, the next request causes a write to the disk.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How many lines are kept for a full disk. For a disk that does not answer, it is twice as many.
 const UNWRITTEN: usize = 2000;
-/// A file that is longer loses its first half.
+/// A longer file loses its first half.
 const LONGEST: u64 = 4 << 20;
-/// So many differences are remembered, and so much of each.
+/// How many differences are kept, and how many characters of each.
 const DIFFERENCES: usize = 10;
 const WORDS: usize = 1 << 10;
 
 pub struct Journal {
     path: PathBuf,
-    told: Recent<String, Arc<Explanation>>,
-    fresh: Mutex<Fresh>,
-    /// What earlier engines have left; read when it is asked for.
-    before: OnceLock<Before>,
-    /// Of audits that found the cache wrong.
+    by_output: Recent<String, Arc<Explanation>>,
+    new: Mutex<New>,
+    /// The content of the file when this engine needed it for the first time.
+    stored: OnceLock<Stored>,
+    /// The differences that audits have found. `None` if they are still those of the file.
     differences: Mutex<Option<Vec<String>>>,
     writing: Mutex<()>,
 }
 
-struct Fresh {
+/// What this engine has noted.
+struct New {
     last: VecDeque<Arc<Explanation>>,
-    /// Those of them that were not hits; hits would crowd them out.
+    /// The last ones that were not hits. They have a list of their own, because there are far more hits.
     misses: VecDeque<Arc<Explanation>>,
-    unwritten: Vec<Line>,
+    unwritten: Vec<Note>,
+    /// When `unwritten` was written last.
     since: Instant,
 }
 
-/// What is put into words only when it is written: most is noted by hits.
-enum Line {
-    Told(Arc<Explanation>),
-    /// None forgets all of them.
+/// A line of the file. It becomes text only when it is written, so that a hit does not take longer.
+enum Note {
+    Request(Arc<Explanation>),
+    /// `None` removes all differences.
     Difference(Option<String>),
 }
 
-impl Line {
+impl Note {
     fn json(&self) -> Value {
         match self {
-            Line::Told(explanation) => explanation.json(),
-            Line::Difference(words) => json!({ "difference": words }),
+            Note::Request(explanation) => explanation.json(),
+            Note::Difference(words) => json!({ "difference": words }),
         }
     }
 }
 
+/// What was read from the file.
 #[derive(Default)]
-struct Before {
-    told: HashMap<String, Arc<Explanation>>,
-    /// In the order in which they were asked for.
-    last: Vec<Arc<Explanation>>,
+struct Stored {
+    by_output: HashMap<String, Arc<Explanation>>,
+    last: VecDeque<Arc<Explanation>>,
     differences: Vec<String>,
 }
 
@@ -90,14 +95,14 @@ impl Journal {
     pub fn new(path: PathBuf) -> Journal {
         Journal {
             path,
-            told: Recent::new(ROOM),
-            fresh: Mutex::new(Fresh {
+            by_output: Recent::new(ROOM),
+            new: Mutex::new(New {
                 last: VecDeque::new(),
                 misses: VecDeque::new(),
                 unwritten: Vec::new(),
                 since: Instant::now(),
             }),
-            before: OnceLock::new(),
+            stored: OnceLock::new(),
             differences: Mutex::default(),
             writing: Mutex::default(),
         }
@@ -105,59 +110,59 @@ impl Journal {
 
     pub fn note(&self, explanation: Explanation) {
         let explanation = Arc::new(explanation);
-        self.told.put(explanation.output.clone(), explanation.clone());
-        let mut fresh = locked(&self.fresh);
-        put_last(&mut fresh.last, &explanation, LAST);
+        self.by_output.put(explanation.output.clone(), explanation.clone());
+        let mut new = locked(&self.new);
+        put_last(&mut new.last, &explanation, LAST);
         if explanation.known != Known::Hit {
-            put_last(&mut fresh.misses, &explanation, MISSES);
+            put_last(&mut new.misses, &explanation, MISSES);
         }
-        drop(fresh);
-        self.write_later(Line::Told(explanation));
+        drop(new);
+        self.write_later(Note::Request(explanation));
     }
 
-    fn write_later(&self, line: Line) {
-        let unwritten = &mut locked(&self.fresh).unwritten;
-        unwritten.push(line);
+    fn write_later(&self, note: Note) {
+        let unwritten = &mut locked(&self.new).unwritten;
+        unwritten.push(note);
         if unwritten.len() >= 2 * UNWRITTEN {
             unwritten.drain(..UNWRITTEN);
         }
     }
 
-    /// Whether it is time to write it down, told to one who asks.
+    /// Whether it is time to write the file. Returns true to one caller per interval.
     pub fn is_due(&self) -> bool {
-        let mut fresh = locked(&self.fresh);
-        let is_due = !fresh.unwritten.is_empty() && fresh.since.elapsed() >= OFTEN;
+        let mut new = locked(&self.new);
+        let is_due = !new.unwritten.is_empty() && new.since.elapsed() >= INTERVAL;
         if is_due {
-            fresh.since = Instant::now();
+            new.since = Instant::now();
         }
         is_due
     }
 
-    /// Has all of it on disk.
+    /// Writes everything new to the file.
     pub fn flush(&self) {
         let _writing = locked(&self.writing);
-        let mut fresh = locked(&self.fresh);
-        let mut lines = std::mem::take(&mut fresh.unwritten);
-        fresh.since = Instant::now();
-        drop(fresh);
-        if let Err(error) = self.write(&lines) {
+        let mut new = locked(&self.new);
+        let mut notes = std::mem::take(&mut new.unwritten);
+        new.since = Instant::now();
+        drop(new);
+        if let Err(error) = self.write(&notes) {
             log::debug!("write {}: {error}", self.path.display());
-            // There may be room later.
-            let mut fresh = locked(&self.fresh);
-            lines.append(&mut fresh.unwritten);
-            let excess = lines.len().saturating_sub(UNWRITTEN);
-            lines.drain(..excess);
-            fresh.unwritten = lines;
+            // The disk may have room later.
+            let mut new = locked(&self.new);
+            notes.append(&mut new.unwritten);
+            let excess = notes.len().saturating_sub(UNWRITTEN);
+            notes.drain(..excess);
+            new.unwritten = notes;
         }
     }
 
-    fn write(&self, lines: &[Line]) -> io::Result<()> {
-        if lines.is_empty() {
+    fn write(&self, notes: &[Note]) -> io::Result<()> {
+        if notes.is_empty() {
             return Ok(());
         }
-        // Half a line of an engine that was killed ends here.
+        // This ends the incomplete line of an engine that was killed.
         let mut text = b"\n".to_vec();
-        lines.iter().for_each(|line| put(&line.json().to_string(), &mut text));
+        notes.iter().for_each(|note| put(&note.json().to_string(), &mut text));
         let mut file = regular::append(&self.path)?;
         file.write_all(&text)?;
         if file.metadata()?.len() > LONGEST {
@@ -175,11 +180,11 @@ impl Journal {
         fs::rename(&short, &self.path)
     }
 
-    fn before(&self) -> &Before {
-        self.before.get_or_init(|| read(&self.path))
+    fn stored(&self) -> &Stored {
+        self.stored.get_or_init(|| read(&self.path))
     }
 
-    /// What became of the last request for an output, whatever its path is: links and `..` in it lead where they lead.
+    /// The explanation of the last request for an output. Its path may contain `..`, and links to its folder.
     pub fn look_up(&self, output: &str) -> Option<Arc<Explanation>> {
         let plain = plain(Path::new(output));
         let real = || {
@@ -191,14 +196,14 @@ impl Journal {
     }
 
     fn get(&self, output: &str) -> Option<Arc<Explanation>> {
-        let told = self.told.get(&output.to_owned());
-        told.or_else(|| self.before().told.get(output).cloned())
+        let found = self.by_output.get(&output.to_owned());
+        found.or_else(|| self.stored().by_output.get(output).cloned())
     }
 
-    /// Those that were asked for last, the latest first.
+    /// The last requests, the newest first.
     pub fn last(&self) -> Vec<Arc<Explanation>> {
-        let mut last: Vec<_> = locked(&self.fresh).last.iter().rev().cloned().collect();
-        for earlier in self.before().last.iter().rev() {
+        let mut last: Vec<_> = locked(&self.new).last.iter().rev().cloned().collect();
+        for earlier in self.stored().last.iter().rev() {
             if last.iter().all(|other| other.output != earlier.output) {
                 last.push(earlier.clone());
             }
@@ -207,9 +212,9 @@ impl Journal {
         last
     }
 
-    /// The last ones since the engine started that were no hits, the latest first; waits for no disk.
+    /// The last requests to this engine that were no hits, the newest first. Never waits for a disk.
     pub fn misses(&self) -> Vec<Arc<Explanation>> {
-        locked(&self.fresh).misses.iter().rev().cloned().collect()
+        locked(&self.new).misses.iter().rev().cloned().collect()
     }
 
     pub fn note_difference(&self, words: &str) {
@@ -219,21 +224,21 @@ impl Journal {
         let excess = all.len().saturating_sub(DIFFERENCES);
         all.drain(..excess);
         *locked(&self.differences) = Some(all);
-        self.write_later(Line::Difference(Some(words)));
+        self.write_later(Note::Difference(Some(words)));
     }
 
     pub fn differences(&self) -> Vec<String> {
         let ours = locked(&self.differences).clone();
-        ours.unwrap_or_else(|| self.before().differences.clone())
+        ours.unwrap_or_else(|| self.stored().differences.clone())
     }
 
     pub fn forget_differences(&self) {
         *locked(&self.differences) = Some(Vec::new());
-        self.write_later(Line::Difference(None));
+        self.write_later(Note::Difference(None));
     }
 }
 
-/// Of each output only the last is told.
+/// Appends an explanation, and removes an older one of the same output.
 fn put_last(all: &mut VecDeque<Arc<Explanation>>, new: &Arc<Explanation>, most: usize) {
     all.retain(|other| other.output != new.output);
     if all.len() == most {
@@ -255,13 +260,13 @@ fn put(line: &str, to: &mut Vec<u8>) {
     to.push(b'\n');
 }
 
-fn read(path: &Path) -> Before {
-    let mut before = Before::default();
+fn read(path: &Path) -> Stored {
+    let mut stored = Stored::default();
     let text = regular::read(path).unwrap_or_default();
-    for line in text.split(|byte| *byte == b'\n').filter_map(whole) {
+    for line in text.split(|byte| *byte == b'\n').filter_map(checked) {
         match line.get("difference") {
-            Some(Value::String(words)) => before.differences.push(words.clone()),
-            Some(_) => before.differences.clear(),
+            Some(Value::String(words)) => stored.differences.push(words.clone()),
+            Some(_) => stored.differences.clear(),
             None => {
                 if let Ok(mut explanation) = Explanation::from_json(&line) {
                     let unstored = explanation.unstored.as_mut();
@@ -269,68 +274,41 @@ fn read(path: &Path) -> Before {
                         *unkept = UnstoredReason::EngineEnded.into();
                     }
                     let explanation = Arc::new(explanation);
-                    before.last.push(explanation.clone());
-                    before.told.insert(explanation.output.clone(), explanation);
+                    put_last(&mut stored.last, &explanation, LAST);
+                    stored.by_output.insert(explanation.output.clone(), explanation);
                 }
             }
         }
     }
-    let excess = before.differences.len().saturating_sub(DIFFERENCES);
-    before.differences.drain(..excess);
-    let mut last = VecDeque::new();
-    for explanation in std::mem::take(&mut before.last).into_iter().rev() {
-        let is_new = last
-            .iter()
-            .all(|other: &Arc<Explanation>| other.output != explanation.output);
-        if is_new && last.len() < LAST {
-            last.push_front(explanation);
-        }
-    }
-    before.last = last.into();
-    before
+    let excess = stored.differences.len().saturating_sub(DIFFERENCES);
+    stored.differences.drain(..excess);
+    stored
 }
 
-fn whole(line: &[u8]) -> Option<Value> {
+/// The content of a line whose checksum is right.
+fn checked(line: &[u8]) -> Option<Value> {
     let (found, text) = line.split_at_checked(17)?;
-    let wanted = check(text);
-    let is_whole = found.strip_suffix(b" ")? == wanted.as_bytes();
-    is_whole.then(|| serde_json::from_slice(text).ok()).flatten()
+    let is_right = found.strip_suffix(b" ")? == check(text).as_bytes();
+    is_right.then(|| serde_json::from_slice(text).ok()).flatten()
 }
 
-/// Without `.` and `..`, as if there were no links.
+/// The name under which an output is noted.
 pub fn plain(path: &Path) -> String {
-    let mut plain = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(plain.pop()),
-            part => plain.push(part),
-        }
+    if path.is_absolute() {
+        path_text::show(OsString::from_vec(lexically_normal(path.as_os_str().as_bytes())))
+    } else {
+        path_text::show(path)
     }
-    path_text::show(plain)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    struct TestFolder(PathBuf);
+    use crate::cache::test_support::TestFolder;
 
     impl TestFolder {
-        fn new(name: &str) -> TestFolder {
-            let path = std::env::temp_dir().join(format!("journal-{}-{name}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            TestFolder(path)
-        }
-
         fn open(&self) -> Journal {
-            Journal::new(self.0.join("journal"))
-        }
-    }
-
-    impl Drop for TestFolder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            Journal::new(self.path("journal"))
         }
     }
 
@@ -348,8 +326,8 @@ mod tests {
     }
 
     #[test]
-    fn it_outlives_its_engine() {
-        let folder = TestFolder::new("outlives");
+    fn the_next_engine_has_the_journal() {
+        let folder = TestFolder::new();
         let first = folder.open();
         (0..12).chain([3]).for_each(|number| first.note(told(number)));
         first.note_difference("files: gcc");
@@ -373,8 +351,8 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_told_though_hits_came_after_them() {
-        let folder = TestFolder::new("misses");
+    fn misses_are_kept_when_hits_follow() {
+        let folder = TestFolder::new();
         let journal = folder.open();
         let miss = |number| Explanation {
             known: Known::Miss,
@@ -390,12 +368,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_forgotten_and_nothing_else() {
-        let folder = TestFolder::new("damaged");
+    fn only_damaged_lines_are_lost() {
+        let folder = TestFolder::new();
         let journal = folder.open();
         (0..3).for_each(|number| journal.note(told(number)));
         journal.flush();
-        let path = folder.0.join("journal");
+        let path = folder.path("journal");
         let text = fs::read(&path).unwrap();
         for at in 0..text.len() {
             let mut damaged = text.clone();
@@ -415,8 +393,8 @@ mod tests {
     }
 
     #[test]
-    fn its_file_does_not_grow_for_ever() {
-        let folder = TestFolder::new("grows");
+    fn the_file_has_a_limit() {
+        let folder = TestFolder::new();
         let journal = folder.open();
         let long = "x".repeat(1 << 19);
         for number in 0..20 {
@@ -426,7 +404,7 @@ mod tests {
             });
             journal.flush();
         }
-        assert!(fs::metadata(folder.0.join("journal")).unwrap().len() <= LONGEST);
+        assert!(fs::metadata(folder.path("journal")).unwrap().len() <= LONGEST);
         let left = numbers(&folder.open());
         assert!(left.len() > 2 && left[0] == 19, "{left:?}");
     }

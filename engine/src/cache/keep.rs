@@ -1,7 +1,7 @@
-//! Keeps what came of a command: what it did becomes facts, what it made becomes blobs, and both an entry.
+//! Stores the result of a command: its accesses become facts, its outputs become blobs, and both together an entry.
 //!
-//! In two steps. All that is anyone's afterwards is looked at before the client hears that the command is over: what it has read, and
-//! what it has made. What that becomes is stored then, while the client goes on.
+//! This takes two steps. `collect` reads inputs and outputs before the client is told that the command has ended, because
+//! afterwards other commands may change them. `store` writes to the disk while the client goes on.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -32,12 +32,12 @@ use crate::facts::world::View;
 use crate::observe::access::{Access, Bytes, What};
 use crate::wire::{Unkept, UnstoredReason};
 
-/// More is a blob of its own.
+/// A longer text is stored as a blob of its own.
 const INLINE: usize = 4 << 10;
-/// Larger outputs are not held in memory until they are stored.
+/// A larger output is stored at once, and not held in memory.
 const SMALL: u64 = 1 << 20;
 
-/// A command that was run for a ticket.
+/// A command that has run because of a miss.
 pub struct Ended {
     pub code: i32,
     pub stdout: Vec<u8>,
@@ -45,126 +45,119 @@ pub struct Ended {
     /// Microseconds.
     pub wall: u64,
     pub processor: u64,
-    /// From before it was started.
+    /// `Stamp::now()` from before the command was started.
     pub started: Stamp,
     pub accesses: Vec<Access>,
-    /// What of that its driver would have done, which did not run.
+    /// The predicted accesses of its driver, if the driver did not run.
     pub driver: Option<Telling>,
-    /// The library that has noted them.
+    /// The library that recorded the accesses.
     pub observer: Bytes,
 }
 
-/// What is known of a command that is over, and still to be stored.
-pub struct Unstored {
+/// The result of a command that has ended, to be stored.
+pub struct Collected {
     ticket: Ticket,
-    gathered: Gathered,
-    wall: u64,
-    processor: u64,
-    /// Paths that only what the command did has told.
-    untold: Vec<Bytes>,
+    result: CommandResult,
+    /// The paths to which a command without a known compiler has written, for the journal.
+    written: Vec<Bytes>,
 }
 
-/// What was looked at when it was over.
-struct Gathered {
+struct CommandResult {
     facts: Vec<Fact>,
-    outputs: Vec<Taken>,
-    /// Texts as they are stored.
+    outputs: Vec<CollectedOutput>,
+    /// Stdout and stderr, in the form for the store.
     prints: [Vec<u8>; 2],
+    wall: u64,
+    processor: u64,
     inputs: Option<Vec<Bytes>>,
 }
 
-/// An output as it was when the command was over.
-struct Taken {
+/// An output as it was when the command ended.
+struct CollectedOutput {
     path: Path,
     number: Option<usize>,
-    material: Material,
+    content: OutputContent,
     size: u64,
     is_program: bool,
 }
 
-enum Material {
+enum OutputContent {
     Bytes(Vec<u8>),
-    /// What is large is copied at once.
+    /// A large output: its blob is already in the store.
     Stored(Digest),
 }
 
-impl Unstored {
-    /// Whoever waits for the command is to be told what it depended on and made.
+impl Collected {
+    /// Whether the client waits for the command's inputs and the digest of its outputs.
     pub fn is_awaited(&self) -> bool {
         self.ticket.question.inputs
     }
 }
 
 impl Cache {
-    /// Takes what came of a command, or says why nothing is stored.
-    pub fn take(&self, ticket: Ticket, ended: &Ended) -> Result<Unstored, Unkept> {
-        let untold: Vec<_> = match ticket.action.knows.compiler {
-            None => ended.accesses.iter().filter_map(written).cloned().collect(),
+    /// The first step: reads the command's inputs and outputs. An error is the reason why nothing is stored.
+    pub fn collect(&self, ticket: Ticket, ended: &Ended) -> Result<Collected, Unkept> {
+        let written: Vec<_> = match ticket.action.knows.compiler {
+            None => ended.accesses.iter().filter_map(written_path).cloned().collect(),
             Some(_) => Vec::new(),
         };
-        match self.look_at(&ticket, ended) {
-            Ok(gathered) => Ok(Unstored {
+        match self.collect_result(&ticket, ended) {
+            Ok(result) => Ok(Collected {
                 ticket,
-                gathered,
-                wall: ended.wall,
-                processor: ended.processor,
-                untold,
+                result,
+                written,
             }),
             Err(unkept) => {
-                self.note_unkept(&ticket, &untold, Some(&unkept));
+                self.note_kept(&ticket, &written, Some(&unkept));
                 Err(unkept)
             }
         }
     }
 
-    /// Stores what was taken, or says why not.
-    pub fn store(&self, mut unstored: Unstored) -> Result<Option<Inputs>, Unkept> {
-        let inputs = unstored.gathered.inputs.take();
-        let facts = std::mem::take(&mut unstored.gathered.facts);
-        let (ticket, untold) = (&unstored.ticket, &unstored.untold);
-        let entry = self.store_entry(&unstored, facts);
-        self.note_unkept(ticket, untold, entry.as_ref().err());
+    /// The second step: stores what was collected.
+    pub fn store(&self, collected: Collected) -> Result<Option<Inputs>, Unkept> {
+        let (ticket, mut result) = (collected.ticket, collected.result);
+        let facts = std::mem::take(&mut result.facts);
+        let entry = self.store_entry(&ticket, &result, facts);
+        self.note_kept(&ticket, &collected.written, entry.as_ref().err());
         let entry = entry?;
-        self.compare(ticket, &entry);
-        Ok(inputs.map(|texts| Inputs::with_result(texts, &entry)))
+        self.compare(&ticket, &entry);
+        Ok(result.inputs.map(|texts| Inputs::with_result(texts, &entry)))
     }
 
-    /// Nothing came of the command that could be looked at.
+    /// Notes that nothing can be stored for the command.
     pub fn leave(&self, ticket: &Ticket, unkept: &Unkept) {
-        self.note_unkept(ticket, &[], Some(unkept));
+        self.note_kept(ticket, &[], Some(unkept));
     }
 
-    fn note_unkept(&self, ticket: &Ticket, untold: &[Bytes], unkept: Option<&Unkept>) {
+    /// Notes that a command was stored, or why it was not.
+    fn note_kept(&self, ticket: &Ticket, written: &[Bytes], unkept: Option<&Unkept>) {
         if let Some(unkept) = unkept {
             self.count(&Counter::Unstored(unkept.why));
         }
         self.note_miss(ticket, unkept);
-        untold.iter().for_each(|path| self.note_miss_of(ticket, path, unkept));
+        written.iter().for_each(|path| self.note_miss_of(ticket, path, unkept));
     }
 
-    fn look_at(&self, ticket: &Ticket, ended: &Ended) -> Result<Gathered, Unkept> {
-        if ended.code != 0 {
-            let is_compiler = ticket.action.knows.compiler.is_some();
-            let why = match is_compiler {
-                true => UnstoredReason::CompilerFailed,
-                false => UnstoredReason::CommandFailed,
-            };
-            return Err(why.into());
-        }
+    fn collect_result(&self, ticket: &Ticket, ended: &Ended) -> Result<CommandResult, Unkept> {
         let (question, knows) = (&ticket.question, &ticket.action.knows);
+        let is_compiler = knows.compiler.is_some();
+        let is_silent = ended.stdout.is_empty() && ended.stderr.is_empty();
+        match (ended.code, is_compiler) {
+            (0, _) => {}
+            (_, true) => return Err(UnstoredReason::CompilerFailed.into()),
+            (_, false) => return Err(UnstoredReason::CommandFailed.into()),
+        }
         let place = Place::new(&question.folder, knows.base.as_deref());
         let environment = question.variables();
         let mut view = View::new(&self.world, &place, &environment);
         let names: Vec<_> = knows.outputs.iter().map(|output| output.path.clone()).collect();
         let knowledge = Knowledge {
             policy: knows.policy(),
-            outputs: knows.compiler.is_some().then_some(&names[..]),
+            outputs: is_compiler.then_some(&names[..]),
             modules: knows.modules.as_deref(),
-            // Whoever printed nothing does not depend on how it would have looked.
-            unseen: match ended.stdout.is_empty() && ended.stderr.is_empty() {
-                true => &FOR_DIAGNOSTICS,
-                false => &[],
-            },
+            // A command that printed nothing does not depend on how diagnostics look.
+            unseen: if is_silent { &FOR_DIAGNOSTICS } else { &[] },
             observer: &ended.observer,
             started: ended.started,
         };
@@ -173,17 +166,20 @@ impl Cache {
         }
         let found = understand(&ended.accesses, &knowledge, &mut view);
         let mut found = found.map_err(|obstacle| Unkept::new(obstacle.kind(), obstacle.to_string()))?;
-        if !ended.stdout.is_empty() || !ended.stderr.is_empty() {
+        if !is_silent {
             found.facts.push(Fact::Variable {
                 name: TERMINAL.to_vec(),
                 value: environment.value(TERMINAL).map(<[u8]>::to_vec),
             });
         }
-        if knows.compiler.is_none() {
+        if !is_compiler {
             let mut all = found.outputs.iter();
-            all.try_for_each(|made| require_usual(made.kind, &place.absolute(&made.path), question.umask))?;
+            all.try_for_each(|made| require_usual_rights(made.kind, &place.absolute(&made.path), question.umask))?;
         }
-        let made = found.outputs.iter().map(|made| self.take_output(made, knows, &place));
+        let made = found
+            .outputs
+            .iter()
+            .map(|made| self.collect_output(made, knows, &place));
         let mut outputs = made.collect::<Result<Vec<_>, _>>()?;
         outputs.sort_by_key(|output| output.number);
         let lacks = |number| outputs.iter().all(|output| output.number != Some(number));
@@ -192,55 +188,55 @@ impl Cache {
             let words = format!("it has not made {}", String::from_utf8_lossy(&output.path));
             return Err(Unkept::new(UnstoredReason::LacksForetold, words));
         }
-        let is_compiler = knows.compiler.is_some();
         let inputs = question
             .inputs
             .then(|| Inputs::texts(&found.facts, is_compiler, &mut view));
-        Ok(Gathered {
+        let print = |text| neutral_print(text, knows).ok_or(UnstoredReason::TellsBase);
+        Ok(CommandResult {
             inputs: inputs.flatten(),
             facts: found.facts,
             outputs,
-            prints: [
-                neutral_print(&ended.stdout, knows)?,
-                neutral_print(&ended.stderr, knows)?,
-            ],
+            prints: [print(&ended.stdout)?, print(&ended.stderr)?],
+            wall: ended.wall,
+            processor: ended.processor,
         })
     }
 
-    fn store_entry(&self, unstored: &Unstored, facts: Vec<Fact>) -> Result<Entry, Unkept> {
-        // What is small is written at once, with the entry.
+    fn store_entry(&self, ticket: &Ticket, result: &CommandResult, facts: Vec<Fact>) -> Result<Entry, Unkept> {
+        // Small blobs are written together with the entry.
         let mut parcels = Vec::new();
-        let outputs = unstored.gathered.outputs.iter();
-        let outputs = outputs.map(|taken| output(taken, &mut parcels)).collect();
-        let [stdout, stderr] = &unstored.gathered.prints;
+        let outputs = result.outputs.iter();
+        let outputs = outputs.map(|output| output_of(output, &mut parcels)).collect();
+        let [stdout, stderr] = &result.prints;
         let entry = Entry {
             facts,
             outputs,
-            stdout: print(stdout, &mut parcels),
-            stderr: print(stderr, &mut parcels),
+            stdout: print_of(stdout, &mut parcels),
+            stderr: print_of(stderr, &mut parcels),
             exit: 0,
-            wall: unstored.wall,
-            processor: unstored.processor,
+            wall: result.wall,
+            processor: result.processor,
         };
-        let (key, bytes) = (&unstored.ticket.key, entry.encode());
+        let (key, bytes) = (&ticket.key, entry.encode());
         let stored = self.store.put_entry_with(key, &bytes, &entry.blobs(), parcels);
         let stored = stored.map_err(|error| failed("store an entry", &error))?;
-        if unstored.ticket.question.wishes.recache {
-            self.replace_others(&unstored.ticket, &stored);
+        if ticket.question.wishes.recache {
+            self.replace_others(ticket, &stored);
         }
         entry.facts.iter().for_each(|fact| trace!("it depends on {fact:?}"));
         trace!("an entry is stored under {key}");
-        match self.signer() {
-            Ok(None) => self.offer(key, bytes, &entry, usize::MAX),
-            Ok(Some(signer)) if self.tiers().is_some() => self.offer(key, signer.seal(key, &bytes), &entry, usize::MAX),
-            Ok(Some(_)) => {}
-            Err(_) if self.tiers().is_some() => self.count(&Counter::UploadUnsigned),
-            Err(_) => {}
+        if self.tiers().is_some() {
+            match self.signer() {
+                None => self.offer(key, bytes, &entry, usize::MAX),
+                Some(Ok(signer)) => self.offer(key, signer.seal(key, &bytes), &entry, usize::MAX),
+                Some(Err(_)) => self.count(&Counter::UploadUnsigned),
+            }
         }
         Ok(entry)
     }
 
-    /// An entry that was cached anew takes the place of those that would have been hits. What was stored for other headers stays.
+    /// With `recache`, the new entry replaces the entries of its key whose facts hold. Entries for other states of the
+    /// inputs stay.
     fn replace_others(&self, ticket: &Ticket, new: &EntryRef) {
         let question = &ticket.question;
         let place = Place::new(&question.folder, ticket.action.knows.base.as_deref());
@@ -257,26 +253,22 @@ impl Cache {
         }
     }
 
-    /// Holds what an audited command has made against what would have been given for it.
+    /// Compares the result of an audited command with the entry that it was to be given.
     fn compare(&self, ticket: &Ticket, fresh: &Entry) {
         let Some(audited) = &ticket.audited else { return };
         self.count(&Counter::Audited);
         let old = &audited.entry;
-        let told = |entry: &Entry| {
-            // The same output may be called otherwise by now.
-            let outputs = entry
-                .outputs
-                .iter()
-                .map(|output| (output.number, output.content.clone()));
-            let outputs: Vec<_> = outputs.collect();
-            (outputs, entry.stdout.clone(), entry.stderr.clone())
+        // Outputs are compared by number, because the same output may have another name by now.
+        let contents = |entry: &Entry| -> Vec<_> {
+            let outputs = entry.outputs.iter();
+            outputs.map(|output| (output.number, output.content.clone())).collect()
         };
-        if told(old) != told(fresh) {
-            self.differs(&ticket.question, &audited.known, "files or messages");
+        if contents(old) != contents(fresh) || old.stdout != fresh.stdout || old.stderr != fresh.stderr {
+            self.report_difference(&ticket.question, &audited.known, "files or messages");
         }
     }
 
-    fn take_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<Taken, Unkept> {
+    fn collect_output(&self, made: &Made, knows: &Known, place: &Place) -> Result<CollectedOutput, Unkept> {
         let path = place.absolute(&made.path);
         let number = knows
             .outputs
@@ -286,66 +278,60 @@ impl Cache {
             return Err(UnstoredReason::NoPlainFile.into());
         }
         let role = number.map(|number| knows.outputs[number].role);
-        let file = FilePath::new(OsStr::from_bytes(&path));
-        let taken = self.take_file(file, role, knows);
-        let (material, size) = taken.map_err(|error| failed(&format!("read {}", file.display()), &error))??;
-        Ok(Taken {
+        let (content, size) = self.collect_file(FilePath::new(OsStr::from_bytes(&path)), role, knows)?;
+        Ok(CollectedOutput {
             path: made.path.clone(),
             number,
-            material,
+            content,
             size,
             is_program: made.kind == Kind::Program,
         })
     }
 
-    fn take_file(
-        &self,
-        path: &FilePath,
-        role: Option<Role>,
-        knows: &Known,
-    ) -> io::Result<Result<(Material, u64), Unkept>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)?;
-        let size = file.metadata()?.len();
+    fn collect_file(&self, path: &FilePath, role: Option<Role>, knows: &Known) -> Result<(OutputContent, u64), Unkept> {
+        let failed = |error| failed(&format!("read {}", path.display()), &error);
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
+        let file = options.open(path).map_err(failed)?;
+        let size = file.metadata().map_err(failed)?.len();
+        if role != Some(Role::Dependencies) && knows.base.is_none() && size > SMALL {
+            let digest = self.store.put_file(&file).map_err(failed)?;
+            return Ok((OutputContent::Stored(digest), size));
+        }
+        let bytes = read(&file).map_err(failed)?;
         if role == Some(Role::Dependencies) {
-            let Some(neutral) = neutral_dependencies(read(&file)?, knows) else {
+            let neutral = neutral_dependencies(bytes, knows).ok_or_else(|| {
                 let words = format!("{} is not laid out as expected", path.display());
-                return Ok(Err(Unkept::new(UnstoredReason::OwnNames, words)));
-            };
-            return Ok(Ok((Material::Bytes(neutral), size)));
+                Unkept::new(UnstoredReason::OwnNames, words)
+            })?;
+            return Ok((OutputContent::Bytes(neutral), size));
         }
-        if knows.base.is_none() && size > SMALL {
-            return Ok(Ok((Material::Stored(self.store.put_file(&file)?), size)));
-        }
-        let bytes = read(&file)?;
         if knows.base.as_ref().is_some_and(|base| neutral::holds(&bytes, base)) {
             let words = format!("{} holds the name of the base folder", path.display());
-            return Ok(Err(Unkept::new(UnstoredReason::TellsBase, words)));
+            return Err(Unkept::new(UnstoredReason::TellsBase, words));
         }
         let size = bytes.len() as u64;
-        Ok(Ok((Material::Bytes(bytes), size)))
+        Ok((OutputContent::Bytes(bytes), size))
     }
 }
 
-fn output<'a>(taken: &'a Taken, parcels: &mut Vec<Parcel<'a>>) -> Output {
-    let digest = match &taken.material {
-        Material::Stored(digest) => *digest,
-        Material::Bytes(bytes) => add(bytes, parcels),
+fn output_of<'a>(output: &'a CollectedOutput, parcels: &mut Vec<Parcel<'a>>) -> Output {
+    let digest = match &output.content {
+        OutputContent::Stored(digest) => *digest,
+        OutputContent::Bytes(bytes) => add(bytes, parcels),
     };
     Output {
-        path: taken.path.clone(),
-        number: taken.number,
+        path: output.path.clone(),
+        number: output.number,
         content: Content::File {
             digest,
-            size: taken.size,
-            is_program: taken.is_program,
+            size: output.size,
+            is_program: output.is_program,
         },
     }
 }
 
-fn print<'a>(text: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Print {
+fn print_of<'a>(text: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Print {
     if text.len() <= INLINE {
         return Print::Inline(text.to_vec());
     }
@@ -358,15 +344,16 @@ fn add<'a>(bytes: &'a [u8], parcels: &mut Vec<Parcel<'a>>) -> Digest {
     parcels[parcels.len() - 1].digest
 }
 
-fn neutral_print(text: &[u8], knows: &Known) -> Result<Vec<u8>, Unkept> {
+/// What a command printed, in the form for the store. `None` if that is not possible.
+pub(super) fn neutral_print(text: &[u8], knows: &Known) -> Option<Vec<u8>> {
     match &knows.base {
-        Some(base) => neutral::diagnostics(text, base).ok_or_else(|| UnstoredReason::TellsBase.into()),
-        None => Ok(text.to_vec()),
+        Some(base) => neutral::diagnostics(text, base),
+        None => Some(text.to_vec()),
     }
 }
 
-/// The path of what it has written, where that is told.
-fn written(access: &Access) -> Option<&Bytes> {
+/// The path to which an access has written.
+fn written_path(access: &Access) -> Option<&Bytes> {
     match &access.what {
         What::Open { path, mode } if mode.writes && access.error == 0 => Some(path),
         What::Rename { to, .. } if access.error == 0 => Some(to),
@@ -374,8 +361,8 @@ fn written(access: &Access) -> Option<&Bytes> {
     }
 }
 
-/// A file that is restored belongs to its user, has the rights that new ones have, and no attributes.
-fn require_usual(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
+/// A restored file belongs to the user and has the permissions of a new file. An output with others is not stored.
+fn require_usual_rights(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
     let failed = |error: rustix::io::Errno| failed("look at what it made", &error.into());
     let status = rustix::fs::lstat(path).map_err(failed)?;
     let mode = status.st_mode & 0o7777;
@@ -387,6 +374,7 @@ fn require_usual(kind: Kind, path: &[u8], umask: u32) -> Result<(), Unkept> {
     Err(Unkept::new(UnstoredReason::UnusualRights, words))
 }
 
+/// A dependency file in the form for the store. `None` if its layout is not understood.
 pub(super) fn neutral_dependencies(text: Bytes, knows: &Known) -> Option<Bytes> {
     let text = match &knows.target {
         Some(target) => neutral::without_target(&text, knows.compiler?, target)?,

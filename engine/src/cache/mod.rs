@@ -1,4 +1,4 @@
-//! The cache: what commands depended on, and what came of them.
+//! The cache: what commands depended on, and their results.
 //!
 //! ```text
 //! execute ─► action ─► entries of its key ─► facts that hold ─► restore ─► outcome
@@ -7,11 +7,12 @@
 //! ```
 //!
 //! The files here are the steps of one object, `Cache`: `answer` looks a command up and puts its outputs in place, `search`
-//! asks other stores, `keep` stores, `audit` compiles hits again, `explain` and `request` answer questions; `cache_threads` are the
-//! threads that do so. The folders are rooms of their own, of which none knows `Cache`.
+//! asks the stores that machines share, `keep` stores results, `audit` compiles hits again, `explain` and `request` answer
+//! questions. `cache_threads` has the threads that do this. The folders are rooms of their own, and none of them knows
+//! `Cache`.
 //!
-//! Knows nothing of sockets, slots and connections; what other machines have it is told by a `Remote`. Nothing here can fail a build: whoever is in doubt says why, and the
-//! real command runs.
+//! The cache knows nothing of sockets, slots and connections. It reaches the stores of other machines through the trait
+//! `Remote`. Nothing here can fail a build: in case of doubt there is a named reason, and the real command runs.
 
 pub mod answer;
 pub mod audit;
@@ -28,6 +29,8 @@ mod search;
 pub mod store;
 pub mod story;
 pub mod tally;
+#[cfg(test)]
+mod test_support;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -49,57 +52,50 @@ use tally::{Counter, Tally};
 use crate::facts::world::{self, World};
 use crate::trust::signature::{self, Signer, Trust};
 
+#[derive(Default)]
 struct Keys {
+    /// The keys whose entries are accepted from other stores.
     trust: Arc<Trust>,
-    signer: Result<Option<Arc<Signer>>, String>,
+    /// The key with which our own entries are signed, or the reason why it cannot be used.
+    signer: Option<Result<Arc<Signer>, String>>,
 }
 
-impl Default for Keys {
-    fn default() -> Keys {
-        Keys {
-            trust: Arc::default(),
-            signer: Ok(None),
-        }
-    }
-}
-
-/// One store, and all that is known of it and of the world.
+/// One store, with everything that the engine keeps about it in memory.
 pub struct Cache {
     folder: PathBuf,
     store: Arc<Store>,
-    /// How often the store was opened when counts began.
+    /// The store's number of openings when the counters were started.
     openings: AtomicU64,
     world: World,
     flights: Arc<Flights<Question>>,
     checkouts: Checkouts,
     journal: Journal,
     tally: Arc<Tally>,
-    /// Held while both are written.
+    /// Held while the journal and the counters are written.
     writing: Mutex<()>,
     audit: Audit,
-    /// Outputs are links into the store.
+    /// Whether outputs are restored as links into the store.
     links: AtomicBool,
-    /// Stores that machines share.
+    /// The stores that machines share.
     tiers: RwLock<Option<Arc<dyn Remote>>>,
-    /// Opens them anew when they are set.
-    open: Box<remote::Open>,
-    /// Whose entries are taken from there, and with which key ours are signed.
+    /// Opens them when the setting changes.
+    open_tiers: Box<remote::Open>,
     keys: RwLock<Keys>,
-    /// Takes questions that come again.
-    again: Arc<dyn Fn(Question) + Send + Sync>,
+    /// Sends a question back to the cache threads.
+    ask_again: Arc<dyn Fn(Question) + Send + Sync>,
 }
 
 impl Cache {
-    /// `again` takes questions that have waited for somebody else's command; `open` opens stores that machines share.
+    /// `ask_again` receives the questions that have waited for another request's command, or for a tier.
     pub fn new(
         folder: PathBuf,
         store: Store,
-        again: impl Fn(Question) + Send + Sync + 'static,
-        open: Box<remote::Open>,
+        ask_again: impl Fn(Question) + Send + Sync + 'static,
+        open_tiers: Box<remote::Open>,
     ) -> Cache {
         let journal = Journal::new(folder.join(store::FOLDER).join("journal"));
-        let again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(again);
-        let after_flights = again.clone();
+        let ask_again: Arc<dyn Fn(Question) + Send + Sync> = Arc::new(ask_again);
+        let after_flights = ask_again.clone();
         let cache = Cache {
             folder,
             openings: AtomicU64::new(store.openings()),
@@ -113,31 +109,31 @@ impl Cache {
             audit: Audit::default(),
             links: AtomicBool::new(false),
             tiers: RwLock::new(None),
-            open,
+            open_tiers,
             keys: RwLock::default(),
-            again,
+            ask_again,
         };
         cache.begin_counts();
-        cache.forget_audits();
+        cache.remove_audit_folder();
         cache
     }
 
-    /// So many percent of hits are compiled again.
+    /// Sets the percentage of hits that are compiled again.
     pub fn set_audit(&self, percent: f64) {
         self.audit.set(percent);
     }
 
-    /// So many hits are still to be compiled again.
+    /// Sets the number of hits that wait to be compiled again, for the statistics.
     pub fn set_audits_waiting(&self, count: usize) {
         self.audit.set_waiting(count);
     }
 
-    /// A hit is not compiled again, for a reason.
+    /// Counts a hit that will not be compiled again.
     pub fn leave_audit(&self, why: Unaudited) {
         self.count(&Counter::Unaudited(why));
     }
 
-    /// Whether outputs are restored as read-only links to what the store holds.
+    /// Sets whether outputs are restored as read-only links into the store.
     pub fn set_links(&self, are_wanted: bool) {
         self.links.store(are_wanted, Ordering::Relaxed);
         self.store.set_plain(are_wanted);
@@ -147,8 +143,8 @@ impl Cache {
         self.links.load(Ordering::Relaxed)
     }
 
-    /// No command writes into the store by a link that was left in its output's place.
-    fn make_way(&self, question: &Question, action: &Action) {
+    /// Removes the main output if it is a link into the store. Otherwise the command would write into the store.
+    fn remove_link_to_store(&self, question: &Question, action: &Action) {
         let folder = Path::new(OsStr::from_bytes(&question.folder));
         let mut outputs = action.knows.outputs.iter();
         let main = outputs.find(|output| output.role == Role::Main);
@@ -157,11 +153,7 @@ impl Cache {
         }
     }
 
-    fn is_due_for_audit(&self) -> bool {
-        self.audit.is_due()
-    }
-
-    /// Looks whether the store is where it was; counts begin anew with another one.
+    /// Checks whether the store is still in its place. If another one is opened, the counters start again.
     fn heal(&self) {
         self.store.heal();
         let openings = self.store.openings();
@@ -174,21 +166,22 @@ impl Cache {
         self.tally.add(what.name(), 1);
     }
 
-    /// From now on these are asked for what is not in the store.
+    /// Sets the stores that are asked for what is not in this one.
     pub fn set_remote(&self, text: &str) -> Result<(), String> {
         let tally = self.tally.clone();
         let count = move |name: &str, n: u64| tally.add(name, n);
-        let tiers = (self.open)(text, Box::new(count), search::load(&self.store))?;
-        let mut place = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *place, tiers);
-        drop(place);
+        let tiers = (self.open_tiers)(text, Box::new(count), search::load(&self.store))?;
+        let mut current = self.tiers.write().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *current, tiers);
+        drop(current);
         if let Some(old) = old {
             old.close();
         }
         Ok(())
     }
 
-    /// From now on only what these keys have signed is taken from other stores. A mistake means that nothing is.
+    /// Sets the keys of which one must have signed an entry from another store. If the text has a mistake, nothing is
+    /// taken from other stores.
     pub fn set_trusted_keys(&self, text: &str) -> Result<(), String> {
         let trust = Trust::load(text);
         let done = match &trust {
@@ -199,14 +192,12 @@ impl Cache {
         done
     }
 
-    /// From now on what is uploaded is signed with the key in this file. If it cannot be, nothing is uploaded.
+    /// Sets the file with the key that signs uploads. If the key cannot be used, nothing is uploaded.
     pub fn set_signing_key(&self, path: &str) -> Result<(), String> {
-        let loaded = match path {
-            "" => Ok(None),
-            path => signature::check_place(path).and_then(|()| Signer::load(Path::new(path)).map(Some)),
-        };
-        let done = loaded.as_ref().map(drop).map_err(Clone::clone);
-        self.keys.write().unwrap_or_else(PoisonError::into_inner).signer = loaded.map(|key| key.map(Arc::new));
+        let load = || signature::check_place(path).and_then(|()| Signer::load(Path::new(path)).map(Arc::new));
+        let signer = (!path.is_empty()).then(load);
+        let done = signer.clone().map_or(Ok(()), |loaded| loaded.map(drop));
+        self.keys.write().unwrap_or_else(PoisonError::into_inner).signer = signer;
         done
     }
 
@@ -214,7 +205,7 @@ impl Cache {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).trust.clone()
     }
 
-    fn signer(&self) -> Result<Option<Arc<Signer>>, String> {
+    fn signer(&self) -> Option<Result<Arc<Signer>, String>> {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).signer.clone()
     }
 
@@ -222,25 +213,22 @@ impl Cache {
         self.tiers.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Uploads have a short time to end.
+    /// Closes the shared stores. Uploads get a short time to finish.
     pub fn close_tiers(&self) {
         if let Some(tiers) = self.tiers() {
             tiers.close();
         }
     }
 
-    /// Whether the journal and the counts are to be written. A disk may hang: only who owes no answer may write them.
+    /// Whether it is time to write the journal and the counters. A disk may block, so only a thread that owes no answer
+    /// may write them.
     pub fn is_writing_due(&self) -> bool {
-        // Whoever is at it may hang there, and is enough.
-        self.writing.try_lock().is_ok() && self.is_anything_due()
+        // If another thread is writing, it may be blocked: one blocked thread is enough.
+        // Both are asked (`|`, not `||`), because each starts its interval again when it is due.
+        self.writing.try_lock().is_ok() && (self.journal.is_due() | self.tally.is_due())
     }
 
-    fn is_anything_due(&self) -> bool {
-        // Both are asked: each begins its time anew.
-        self.journal.is_due() | self.tally.is_due()
-    }
-
-    /// Has all that was counted on disk.
+    /// Writes the journal and the counters to the disk.
     pub fn flush(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         self.journal.flush();

@@ -1,4 +1,4 @@
-//! What can be asked of the cache as a whole, and its answers.
+//! Requests to the cache as a whole, such as for statistics, settings and explanations, and the answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::report::statistics::{Reasons, Statistics};
 use crate::settings::place::is_same;
 use crate::settings::switch;
 
-/// Seconds since 1970 when counts began; kept among the counts.
+/// The counter with the time of the counters' start, in seconds since 1970.
 const SINCE: &str = "since";
 
 impl Cache {
-    /// Does what was asked for, unless another store is meant.
+    /// Answers a request. It is refused if it is for another store.
     pub fn grant(&self, question: Question) -> Answer {
         if let Some(words) = self.refusal(&question.store) {
             return Answer::Refusal(words);
@@ -42,7 +42,7 @@ impl Cache {
         }
     }
 
-    /// In words, if another store is meant than ours.
+    /// The reason for a refusal, if this is not the path of our store.
     pub(super) fn refusal(&self, store: &Path) -> Option<String> {
         let (ours, theirs) = (path_text::show(&self.folder), path_text::show(store));
         let is_ours = is_same(&self.folder, store);
@@ -75,42 +75,26 @@ impl Cache {
     }
 
     fn set(&self, name: &str, value: &str) -> Answer {
-        match (name, quantity::size(value)) {
-            ("max_size", Ok(size)) => {
+        let done = match name {
+            "max_size" => quantity::size(value).map(|size| {
                 self.store.set_max_size(if size == 0 { u64::MAX } else { size });
-                Answer::Done
-            }
-            ("max_size", Err(error)) => Answer::Refusal(error),
-            ("audit", _) => match quantity::percent(value) {
-                Ok(percent) => {
-                    self.set_audit(percent);
-                    Answer::Done
-                }
-                Err(error) => Answer::Refusal(error),
-            },
-            ("remote", _) => match self.set_remote(value) {
-                Ok(()) => Answer::Done,
-                Err(error) => Answer::Refusal(format!("remote: {error}")),
-            },
-            ("trusted_keys", _) => match self.set_trusted_keys(value) {
-                Ok(()) => Answer::Done,
-                Err(error) => Answer::Refusal(format!("trusted_keys: {error}; nothing is taken from other stores")),
-            },
-            ("signing_key", _) => match self.set_signing_key(value) {
-                Ok(()) => Answer::Done,
-                Err(error) => Answer::Refusal(format!("signing_key: {error}; nothing is uploaded")),
-            },
-            ("hard_link", _) => match switch(value.as_ref()) {
-                Some(are_wanted) => {
-                    self.set_links(are_wanted);
-                    Answer::Done
-                }
-                None => Answer::Refusal("hard_link: set it to yes or no".to_owned()),
-            },
-            _ => Answer::Refusal(format!(
+            }),
+            "audit" => quantity::percent(value).map(|percent| self.set_audit(percent)),
+            "remote" => self.set_remote(value).map_err(|error| format!("remote: {error}")),
+            "trusted_keys" => self
+                .set_trusted_keys(value)
+                .map_err(|error| format!("trusted_keys: {error}; nothing is taken from other stores")),
+            "signing_key" => self
+                .set_signing_key(value)
+                .map_err(|error| format!("signing_key: {error}; nothing is uploaded")),
+            "hard_link" => switch(value.as_ref())
+                .map(|are_wanted| self.set_links(are_wanted))
+                .ok_or_else(|| "hard_link: set it to yes or no".to_owned()),
+            _ => Err(format!(
                 "{name} holds from the engine's next start on: wafcc --shutdown"
             )),
-        }
+        };
+        done.map_or_else(Answer::Refusal, |()| Answer::Done)
     }
 
     fn explain(&self, output: Option<&str>) -> Answer {
@@ -124,7 +108,7 @@ impl Cache {
 
     fn statistics(&self) -> Statistics {
         self.heal();
-        // What cannot be written is told all the same.
+        // The answer has these counts even if they cannot be written.
         if let Err(error) = self.tally.flush(&self.store) {
             log::debug!("count in the store: {error}");
         }
@@ -170,7 +154,7 @@ impl Cache {
         }
     }
 
-    /// For `wafd status`; waits for nobody and for no disk.
+    /// For `wafd status`. Never waits for another thread or a disk.
     pub fn describe(&self) -> Value {
         let statistics = self.gather(&self.tally.look(&self.store), self.store.glance());
         let (running, waiting) = self.flights.count();
@@ -185,7 +169,7 @@ impl Cache {
         })
     }
 
-    /// Counts begin with the store.
+    /// Notes the time at which the counters of a new store start.
     pub(super) fn begin_counts(&self) {
         if !self.tally.look(&self.store).contains_key(SINCE) {
             self.tally.add(SINCE, now());

@@ -1,20 +1,21 @@
-//! Looks for a command in stores that machines share, when its own has nothing: a `Remote` asks them, here it is judged what they give.
+//! Searches the stores that machines share (tiers) for a command that is not in this machine's store. A `Remote` asks
+//! them. This file decides which of their entries may be used.
 //!
 //! ```text
-//! nothing in the store ─► a flight: whoever asks for the same waits ─► a tier ─► the question comes again
-//!      ─► an entry whose facts hold ─► blobs that did not come along ─► the question comes again ─► the store ─► a hit
-//!      └─► none ─► the next tier … ─► a miss, which keeps the flight
+//! no entry here ─► a flight, for which the same questions wait ─► a tier ─► the question is asked again
+//!      ─► an entry whose facts hold ─► fetch missing blobs ─► the question is asked again ─► our store ─► a hit
+//!      └─► no such entry ─► the next tier … ─► a miss, which keeps the flight
 //! ```
 //!
-//! What a tier gives is a stranger's: its signature is checked if keys are trusted, its outputs have to be what the command declares (`foreign`),
-//! facts are held against this machine, and blobs against their digests.
+//! An entry from a tier is not trusted. Its signature is checked if trusted keys are configured. Its outputs must be those
+//! that the command declares (`foreign`). Its facts are checked on this machine, and its blobs against their digests.
 
 use std::sync::Arc;
 
 use super::answer::Question;
 use super::compiler::action::Action;
 use super::lookup::entry::{Content, Entry, Print};
-use super::lookup::flight::{Boarding, Flight};
+use super::lookup::flight::{Flight, Joined};
 use super::remote::bundle::{Bundle, MOST_ENTRIES};
 use super::remote::foreign::{is_calm, is_within_bounds, Declaration, Refusal, Stored};
 use super::remote::wrapped::Wrapped;
@@ -28,47 +29,54 @@ use crate::facts::path::Place;
 use crate::facts::world::View;
 use crate::trust::signature::{Distrust, Sealed, Trust};
 
-/// A question for which tiers are asked, or were.
+/// The state of a question's search in tiers.
 pub struct Searched {
-    /// Whoever asks for the same waits until it is gone.
+    /// Questions for the same command wait until this is dropped.
     flight: Flight<Question>,
-    /// What one has, by its number.
+    /// The number of a tier that has something, and what it has.
     found: Option<(usize, Bundle)>,
-    /// Blobs were fetched that had not come along.
+    /// Whether the blobs that were missing in it were fetched.
     is_fetched: bool,
-    /// From this one on they are still to be asked.
+    /// The number of the next tier to ask.
     next: usize,
-    /// What was found out of each, for whoever asks why.
+    /// The result of each tier, for `--explain`.
     words: Vec<String>,
 }
 
-/// What comes of looking further.
+/// The result of one step of a search.
 pub(super) enum Search {
-    /// The question comes again.
+    /// The search goes on in the background. The question will be asked again.
     Begun,
-    /// An entry that holds is in the store now.
+    /// An entry whose facts hold is now in our store.
     Stored(Question),
     Nothing(Question),
 }
 
-/// What is to be done with what a tier has.
+/// The decision about the entries that a tier has.
 enum Judged {
-    /// One that holds, by its number.
+    /// This entry can be used. The number is its position in the bundle.
     Holds(Entry, usize),
-    /// One that holds lacks these.
+    /// An entry can be used once these blobs are there.
     Lacks(Vec<Digest>),
     Nothing(String),
     Refused(Refusal),
 }
 
-/// Why an entry that holds is not in the store.
-enum Unadopted {
+/// Why an entry whose facts hold was not put into our store.
+enum NotAdopted {
     Refused(Refusal),
     Failed(String),
 }
 
-/// Why tiers are not even asked.
-pub(super) struct Untaken {
+impl NotAdopted {
+    fn by_store(error: std::io::Error) -> NotAdopted {
+        log::warn!("store what a tier gave: {error}");
+        NotAdopted::Failed("it could not be stored here".to_owned())
+    }
+}
+
+/// Why tiers are not asked at all.
+pub(super) struct NotAsked {
     refusal: Refusal,
     pub words: String,
 }
@@ -92,7 +100,7 @@ impl Cache {
         file_view: &mut Option<FileView>,
     ) -> Search {
         let tiers = self.tiers();
-        if let Some(why) = self.why_nothing_is_taken(&question, action) {
+        if let Some(why) = self.why_tiers_are_not_asked(&question, action) {
             if question.searched.is_none() && tiers.is_some() {
                 self.refuse(why.refusal);
             }
@@ -102,9 +110,9 @@ impl Cache {
             let Some(tiers) = tiers.filter(|tiers| tiers.are_there(0)) else {
                 return Search::Nothing(question);
             };
-            return match self.flights.board(*key, question) {
-                Boarding::Waits => Search::Begun,
-                Boarding::Free(flight, question) => {
+            return match self.flights.join(*key, question) {
+                Joined::Waits => Search::Begun,
+                Joined::First(flight, question) => {
                     let searched = Searched {
                         flight,
                         found: None,
@@ -123,18 +131,18 @@ impl Cache {
                         let name = tiers.name(tier);
                         self.count(&Counter::RemoteHit);
                         if !question.wishes.read_only {
-                            // With its signature, if it has one.
+                            // The bytes as they came, because they include the signature.
                             self.offer(key, bundle.entries[at].clone(), &entry, tier);
                         }
                         searched.words = vec![format!("it came from {name}")];
                         question.searched = Some(searched);
                         return Search::Stored(question);
                     }
-                    Err(Unadopted::Refused(why)) => {
+                    Err(NotAdopted::Refused(why)) => {
                         self.refuse(why);
                         searched.words.push(refused(tiers.name(tier), why));
                     }
-                    Err(Unadopted::Failed(why)) => {
+                    Err(NotAdopted::Failed(why)) => {
                         self.count(&Counter::RemoteError(tiers.name(tier).to_owned(), why.clone()));
                         log::warn!("{}: {why}", tiers.name(tier));
                         searched.words.push(format!("{}: {why}", tiers.name(tier)));
@@ -159,10 +167,10 @@ impl Cache {
         }
     }
 
-    /// Whether something of what tiers have could be taken for this command at all.
-    pub(super) fn why_nothing_is_taken(&self, question: &Question, action: &Action) -> Option<Untaken> {
+    /// The reason why no entry of a tier could be used for this command, if there is one.
+    pub(super) fn why_tiers_are_not_asked(&self, question: &Question, action: &Action) -> Option<NotAsked> {
         if let Trust::Nobody(why) = &*self.trust() {
-            return Some(Untaken {
+            return Some(NotAsked {
                 refusal: Refusal::Distrusted(Distrust::Nobody),
                 words: format!("nothing is taken from other stores: trusted_keys: {why}"),
             });
@@ -172,7 +180,7 @@ impl Cache {
             let refusal = Refusal::NothingDeclared;
             let name = refusal.name();
             let words = format!("nothing is taken from other stores: {name} (wafcc run --output=FILE -- …)");
-            Untaken { refusal, words }
+            NotAsked { refusal, words }
         })
     }
 
@@ -183,18 +191,18 @@ impl Cache {
         mut searched: Box<Searched>,
         key: Digest,
     ) -> Search {
-        let again = self.again.clone();
+        let ask_again = self.ask_again.clone();
         let (from, words) = (searched.next, std::mem::take(&mut searched.words));
-        let come_again = move |findings: Findings| {
+        let found = move |findings: Findings| {
             let mut question = question;
             searched.next = findings.tier.map_or(usize::MAX, |tier| tier + 1);
             searched.found = findings.tier.map(|tier| (tier, findings.bundle));
             searched.is_fetched = false;
             searched.words = findings.words;
             question.searched = Some(searched);
-            again(question);
+            ask_again(question);
         };
-        tiers.clone().find(key, from, words, Box::new(come_again));
+        tiers.clone().find(key, from, words, Box::new(found));
         Search::Begun
     }
 
@@ -205,18 +213,18 @@ impl Cache {
         mut searched: Box<Searched>,
         (tier, mut bundle, wanted): (usize, Bundle, Vec<Digest>),
     ) -> Search {
-        let again = self.again.clone();
-        let come_again = move |blobs: Vec<(Digest, Wrapped)>| {
+        let ask_again = self.ask_again.clone();
+        let fetched = move |blobs: Vec<(Digest, Wrapped)>| {
             bundle.blobs.extend(blobs);
             searched.found = Some((tier, bundle));
             question.searched = Some(searched);
-            again(question);
+            ask_again(question);
         };
-        tiers.fetch(tier, wanted, Box::new(come_again));
+        tiers.fetch(tier, wanted, Box::new(fetched));
         Search::Begun
     }
 
-    /// The first entry that may be taken and whose facts hold here.
+    /// Looks for the first entry that is allowed and whose facts hold here.
     fn judge(
         &self,
         question: &Question,
@@ -262,7 +270,7 @@ impl Cache {
         judged
     }
 
-    /// Puts an entry into the store, or says what is wrong with it.
+    /// Puts an entry and its blobs into our store.
     fn adopt(
         &self,
         declaration: &Declaration<'_>,
@@ -270,11 +278,7 @@ impl Cache {
         entry: &Entry,
         at: usize,
         bundle: &Bundle,
-    ) -> Result<(), Unadopted> {
-        let failed = |error: std::io::Error| {
-            log::warn!("store what a tier gave: {error}");
-            Unadopted::Failed("it could not be stored here".to_owned())
-        };
+    ) -> Result<(), NotAdopted> {
         let outputs = entry.outputs.iter().filter_map(|output| match output.content {
             Content::File { digest, size, .. } => Some((digest, declaration.has_own_size(output).then_some(size))),
             _ => None,
@@ -285,25 +289,22 @@ impl Cache {
             };
             let blob = opened(blob, &digest)?;
             if size.is_some_and(|size| size != blob.len() as u64) {
-                return Err(Unadopted::Refused(Refusal::Size));
+                return Err(NotAdopted::Refused(Refusal::Size));
             }
-            self.store.put_blob(&blob).map_err(failed)?;
+            self.store.put_blob(&blob).map_err(NotAdopted::by_store)?;
         }
         for print in [&entry.stdout, &entry.stderr] {
-            self.adopt_print(print, bundle).map_err(|why| match why {
-                Ok(refused) => refused,
-                Err(error) => failed(error),
-            })?;
+            self.adopt_print(print, bundle)?;
         }
         let sealed = Sealed::read(&bundle.entries[at]);
         let bytes = Stored::encode_foreign(sealed.signer(), sealed.entry);
-        self.store.put_entry(key, &bytes, &entry.blobs()).map_err(failed)?;
-        Ok(())
+        let stored = self.store.put_entry(key, &bytes, &entry.blobs());
+        stored.map(drop).map_err(NotAdopted::by_store)
     }
 
-    /// A text that is shown to people: nothing of it is stored that does more than that.
-    fn adopt_print(&self, print: &Print, bundle: &Bundle) -> Result<(), Result<Unadopted, std::io::Error>> {
-        let controls = || Err(Ok(Unadopted::Refused(Refusal::Controls)));
+    /// Stores a text that will be printed to a terminal. A text with control sequences is refused.
+    fn adopt_print(&self, print: &Print, bundle: &Bundle) -> Result<(), NotAdopted> {
+        let controls = || Err(NotAdopted::Refused(Refusal::Controls));
         let (digest, size) = match print {
             Print::Inline(text) if is_calm(text) => return Ok(()),
             Print::Inline(_) => return controls(),
@@ -313,22 +314,22 @@ impl Cache {
         let is_known = known.is_some();
         let text = match (known, bundle.blobs.get(digest)) {
             (Some(text), _) => text,
-            (None, Some(blob)) => opened(blob, digest).map_err(Ok)?,
+            (None, Some(blob)) => opened(blob, digest)?,
             (None, None) => return controls(),
         };
         if text.len() as u64 != size {
-            return Err(Ok(Unadopted::Refused(Refusal::Size)));
+            return Err(NotAdopted::Refused(Refusal::Size));
         }
         if !is_calm(&text) {
             return controls();
         }
         match is_known {
             true => Ok(()),
-            false => self.store.put_blob(&text).map(drop).map_err(Err),
+            false => self.store.put_blob(&text).map(drop).map_err(NotAdopted::by_store),
         }
     }
 
-    /// What was just stored is for others, too: for those before the tier that it came from.
+    /// Offers an entry that was just stored to the tiers before this number, which is that of the tier it came from.
     pub(super) fn offer(&self, key: &Digest, bytes: Vec<u8>, entry: &Entry, tier: usize) {
         let Some(tiers) = self.tiers().filter(|tiers| tiers.take_offers(tier)) else {
             return;
@@ -345,7 +346,7 @@ impl Cache {
     }
 }
 
-/// For uploads: as long as the store is open.
+/// Reads blobs for uploads, as long as the store is open.
 pub(super) fn load(store: &Arc<Store>) -> Arc<Load> {
     let store = Arc::downgrade(store);
     Arc::new(move |digest: &Digest| {
@@ -354,7 +355,7 @@ pub(super) fn load(store: &Arc<Store>) -> Arc<Load> {
     })
 }
 
-/// The entry in what a tier gave, if it may be taken.
+/// Decodes an entry of a tier, if its signature and its outputs are allowed.
 fn allowed(trust: &Trust, declaration: &Declaration<'_>, key: &Digest, bytes: &[u8]) -> Result<Entry, Refusal> {
     let sealed = Sealed::read(bytes);
     trust.check(key, &sealed).map_err(Refusal::Distrusted)?;
@@ -367,7 +368,7 @@ fn refused(tier: &str, why: Refusal) -> String {
     format!("{tier} has it, which is refused: {}", why.name())
 }
 
-fn opened(blob: &Wrapped, digest: &Digest) -> Result<Vec<u8>, Unadopted> {
+fn opened(blob: &Wrapped, digest: &Digest) -> Result<Vec<u8>, NotAdopted> {
     let opened = blob.open(digest);
-    opened.ok_or_else(|| Unadopted::Failed("a blob is not what its digest says".to_owned()))
+    opened.ok_or_else(|| NotAdopted::Failed("a blob is not what its digest says".to_owned()))
 }

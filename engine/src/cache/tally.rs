@@ -1,4 +1,4 @@
-//! What happened, counted by name: in memory first, so that no command waits for a disk to be counted.
+//! The counters of the cache. They are counted in memory first, so that no command waits for a disk.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +10,10 @@ use super::remote::foreign::Refusal;
 use super::store::Store;
 use crate::wire::{MissReason, UncachedReason, UnstoredReason};
 
-/// A count is on disk no later than this and one request.
-const OFTEN: Duration = Duration::from_secs(1);
+/// After this time, the next request causes a write to the disk.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the cache itself counts. Tiers count under names of their own.
+/// The events that the cache itself counts. Tiers count under names of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Counter {
     Hit,
@@ -26,14 +26,14 @@ pub enum Counter {
     RemoteHit,
     RemoteMiss,
     RemoteRefused(Refusal),
-    /// Of this tier, with what was wrong.
+    /// The tier's name, and the error.
     RemoteError(String, String),
     UploadTooLarge,
     UploadUnsigned,
 }
 
 impl Counter {
-    /// As it is kept in the store.
+    /// The name of the counter in the store.
     pub fn name(&self) -> String {
         match self {
             Counter::Hit => "hits".to_owned(),
@@ -79,33 +79,34 @@ impl Tally {
         *pending.counts.entry(name.into()).or_default() += n;
     }
 
-    /// Whether it is time to write it down, told to one who asks.
+    /// Whether it is time to write the counts. Returns true to one caller per interval.
     pub fn is_due(&self) -> bool {
         let mut pending = self.pending();
-        let is_due = !pending.counts.is_empty() && pending.since.elapsed() >= OFTEN;
+        let is_due = !pending.counts.is_empty() && pending.since.elapsed() >= INTERVAL;
         if is_due {
             pending.since = Instant::now();
         }
         is_due
     }
 
-    /// Has all that was counted on disk. What cannot be written, on a full disk, is counted still, and written later.
+    /// Writes the counts to the store. If that fails, for example on a full disk, they are written later.
     pub fn flush(&self, store: &Store) -> io::Result<()> {
         let mut pending = self.pending();
         let counts = std::mem::take(&mut pending.counts);
         pending.since = Instant::now();
         drop(pending);
-        let written = write(store, &counts);
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let added: Vec<_> = counts.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        let written = store.count(&added);
         if written.is_err() {
-            let mut pending = self.pending();
-            for (name, n) in counts {
-                *pending.counts.entry(name).or_default() += n;
-            }
+            add_all(&mut self.pending().counts, &counts);
         }
         written
     }
 
-    /// Forgets what is not on disk yet.
+    /// Drops the counts that are not in the store yet.
     pub fn clear(&self) {
         self.pending().counts.clear();
     }
@@ -114,21 +115,16 @@ impl Tally {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All counts, also those that are not on disk yet; waits for no disk.
+    /// All counts, with those that are not in the store yet. Never waits for a disk.
     pub fn look(&self, store: &Store) -> BTreeMap<String, u64> {
         let mut all = store.counters();
-        let pending = self.pending();
-        for (name, n) in &pending.counts {
-            *all.entry(name.clone()).or_default() += n;
-        }
+        add_all(&mut all, &self.pending().counts);
         all
     }
 }
 
-fn write(store: &Store, counts: &BTreeMap<String, u64>) -> io::Result<()> {
-    let counts: Vec<_> = counts.iter().map(|(name, n)| (name.as_str(), *n)).collect();
-    if counts.is_empty() {
-        return Ok(());
+fn add_all(to: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
+    for (name, n) in counts {
+        *to.entry(name.clone()).or_default() += n;
     }
-    store.count(&counts)
 }

@@ -200,7 +200,10 @@ impl Fact {
             Fact::Resolved { path, real } => {
                 let is = view.resolved(path).map_err(|error| lost(view, path, error))?;
                 let is = match real.root {
-                    Root::Absolute => Path { root: Root::Absolute, rest: is },
+                    Root::Absolute => Path {
+                        root: Root::Absolute,
+                        rest: is,
+                    },
                     Root::Folder | Root::Base => view.place.resolved(path, &is),
                 };
                 require(is == *real, || Change::Resolved {

@@ -112,7 +112,7 @@ impl Place {
                 rest: name.to_vec(),
             },
             Some(rest) => here(rest),
-            None if path.root == Root::Folder && folded(&self.absolute(path)) == name => {
+            None if path.root == Root::Folder && lexically_normal(&self.absolute(path)) == name => {
                 here(&between(&self.folder, name))
             }
             None => self.rooted(name.to_vec()),
@@ -193,7 +193,7 @@ pub fn tidy(path: &[u8]) -> Vec<u8> {
 }
 
 /// An absolute path without `..`, as if there were no links.
-pub fn folded(path: &[u8]) -> Vec<u8> {
+pub fn lexically_normal(path: &[u8]) -> Vec<u8> {
     let mut names: Vec<&[u8]> = Vec::new();
     for name in path.split(|b| *b == b'/') {
         match name {
@@ -299,11 +299,19 @@ mod tests {
             ("../x/f.c", "/w/build/x/f.c", "../x/f.c"),
             (".././x//f.c", "/w/build/x/f.c", "../x/f.c"),
             ("../x/f.c", "/elsewhere/f.c", "/elsewhere/f.c"),
-            ("a/b/c/d/e/f/../../../../../../a.h", "/w/build/deep/a.h", "/w/build/deep/a.h"),
+            (
+                "a/b/c/d/e/f/../../../../../../a.h",
+                "/w/build/deep/a.h",
+                "/w/build/deep/a.h",
+            ),
             ("/w/build/x/f.c", "/w/build/x/f.c", "/w/build/x/f.c"),
             ("..", "/w/build", "../"),
         ] {
-            assert_eq!(resolved(given, name).trim_end_matches('/'), expected.trim_end_matches('/'), "{given}");
+            assert_eq!(
+                resolved(given, name).trim_end_matches('/'),
+                expected.trim_end_matches('/'),
+                "{given}"
+            );
         }
     }
 

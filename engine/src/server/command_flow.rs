@@ -140,7 +140,12 @@ impl Server {
                     key,
                     order,
                     asking,
-                    Answer::Uncached(Uncached { why, words, is_unknown, argv: None }),
+                    Answer::Uncached(Uncached {
+                        why,
+                        words,
+                        is_unknown,
+                        argv: None,
+                    }),
                 )
             }
             (State::Storing(storing), Event::StoreIsSilent) => {

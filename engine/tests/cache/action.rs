@@ -1,5 +1,5 @@
-//! What the cache knows of compilers, held against those of this machine: each line of a corpus is run in a folder of its
-//! own, and what appears there is what was foretold.
+//! The cache's knowledge of compilers is compared with the compilers of this machine. Each command line of a list is run in
+//! a new folder. It must make the files that the cache expects, and no others.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -187,7 +187,7 @@ const CXX_LINES: &[&str] = &[
     "-c -fdiagnostics-color=always b.cpp --include h.h --define-macro W -o d/x.o",
 ];
 
-/// A folder of its own, gone when this is.
+/// A temporary folder with the sources. It is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -221,7 +221,7 @@ impl Folder {
         found
     }
 
-    /// What a compiler says of a line, and the files that it makes of it.
+    /// Runs a compiler. Returns whether it succeeds, its messages, and the files that it makes.
     fn run(&self, compiler: &str, words: &[String]) -> (bool, String, BTreeMap<String, Vec<u8>>) {
         let before = self.files();
         let mut command = Command::new(compiler);
@@ -270,8 +270,8 @@ fn words(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// All lines of the corpus, with the compilers of this machine.
-fn corpus() -> Vec<(&'static str, &'static str)> {
+/// All command lines, for the compilers of this machine.
+fn command_lines() -> Vec<(&'static str, &'static str)> {
     let groups: [(&str, &[&[&str]]); 7] = [
         ("gcc", &[C_LINES, GCC_LINES]),
         ("clang", &[C_LINES, CLANG_LINES]),
@@ -296,7 +296,7 @@ fn is_module(name: &str) -> bool {
     name.ends_with(".mod") || name.ends_with(".smod")
 }
 
-/// What is wrong with what was foretold of a line.
+/// How the files that a command makes differ from the expected ones.
 fn difference(compiler: &str, line: &str) -> Option<String> {
     let folder = Folder::new();
     let words = words(line);
@@ -321,9 +321,10 @@ fn difference(compiler: &str, line: &str) -> Option<String> {
     (!made.is_empty()).then(|| format!("{:?} are made too", made.keys()))
 }
 
+/// A compiler makes the files that the cache expects from the command line, and no others.
 #[test]
-fn compilers_make_what_is_foretold() {
-    let lines = corpus();
+fn compilers_make_the_expected_files() {
+    let lines = command_lines();
     let wrong = lines
         .iter()
         .filter_map(|(compiler, line)| Some(format!("{compiler} {line}: {}", difference(compiler, line)?)));
@@ -337,11 +338,11 @@ fn compilers_make_what_is_foretold() {
     );
 }
 
-/// Each line is run as it is, and with its outputs called otherwise, if both have one key.
+/// Each command runs with two sets of names for its outputs. If both have the same key, the outputs are the same.
 #[test]
-fn what_a_key_leaves_out_changes_no_output() {
+fn commands_with_one_key_make_the_same_outputs() {
     let (mut shared, mut wrong) = (0, Vec::new());
-    for (compiler, line) in corpus() {
+    for (compiler, line) in command_lines() {
         let mut one = words(line);
         one.insert(0, "-frandom-seed=1".to_owned());
         let mut other: Vec<_> = one
@@ -356,7 +357,7 @@ fn what_a_key_leaves_out_changes_no_output() {
             continue;
         }
         shared += 1;
-        // The folder's name is in debug information, so that only one folder can tell.
+        // Both run in one folder, because debug information contains the folder's name.
         let folder = Folder::new();
         let run = |words: &[String]| {
             let action = folder.action(compiler, words, &[]).unwrap();
@@ -364,7 +365,7 @@ fn what_a_key_leaves_out_changes_no_output() {
             assert!(succeeds, "{compiler} {words:?}: {said}");
             let content = |path: &[u8]| files.get(std::str::from_utf8(path).unwrap()).cloned();
             let knows = &action.knows;
-            // What is stored of a dependency file tells no target; one that is laid out otherwise is not stored.
+            // A dependency file is stored without its target. If its layout is not understood, it is not stored.
             let stored = |role: Role, text: Vec<u8>| match &knows.target {
                 Some(target) if role == Role::Dependencies => {
                     neutral::without_target(&text, knows.compiler.unwrap(), target).unwrap_or_default()
@@ -389,7 +390,7 @@ fn what_a_key_leaves_out_changes_no_output() {
     assert!(shared > 60, "only {shared} lines share their key with others");
 }
 
-/// Ways to ask for a dependency file, which is called `d/q`.
+/// Options for a dependency file with the name `d/q`.
 const DEPENDENCIES: &[&str] = &[
     "-c -MD -MF d/q",
     "-c -MMD -MF d/q -MT t",
@@ -428,9 +429,9 @@ const CALLED: &[&str] = &[
     " -o t",
 ];
 
-/// A dependency file as it comes back for a command is the one that the compiler would write for it.
+/// A stored dependency file is restored for another output with exactly the text that the compiler would write.
 #[test]
-fn a_dependency_file_comes_back_for_any_output() {
+fn a_dependency_file_is_restored_for_any_output() {
     let (mut told, mut wrong) = (0, Vec::new());
     let of_language = |compiler: &str| match compiler {
         "gfortran" => ("-cpp", "m.f90"),
@@ -536,7 +537,7 @@ const SHARED: &[(&str, &str)] = &[
     ("", "-c -ffile-prefix-map={}=. -DH=9 {}/a.c -o {}/d/x.o"),
 ];
 
-/// Of two checkouts, in folders whose names differ in length.
+/// Commands of two checkouts with the same key make the same outputs and messages. The folders' names differ in length.
 #[test]
 fn checkouts_that_share_a_key_make_the_same() {
     let mut shared = 0;
@@ -564,7 +565,7 @@ fn checkouts_that_share_a_key_make_the_same() {
 
 struct Checkout(Folder);
 
-/// What is known of a command, what it makes and what it says, with the base's name taken out of text.
+/// A command's action, its outputs, and its messages. In texts, the base has been replaced.
 type Run = (Action, Vec<(Role, Vec<u8>)>, String);
 
 impl Checkout {
@@ -611,9 +612,10 @@ impl Checkout {
     }
 }
 
-/// Names of many lengths, so that lines are broken in many places; names with spaces; two targets.
+/// A dependency file that is moved to another checkout is exactly the one that the compiler writes there. The names have
+/// many lengths, so that lines are broken in many places. Some have spaces, and there are two targets.
 #[test]
-fn dependency_files_move_as_if_they_were_written_there() {
+fn moved_dependency_files_are_those_that_the_compiler_writes() {
     for compiler in ["gcc", "clang"].into_iter().filter(|name| found(name).is_some()) {
         let run = |ending: &str| {
             let checkout = Checkout::new(ending);

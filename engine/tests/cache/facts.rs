@@ -1,4 +1,5 @@
-//! What becomes a fact, and which change it tells: one rule per test, with accesses written by hand and real files.
+//! Which accesses become facts, and which changes the facts detect. One rule per test, with accesses written by hand and
+//! real files.
 
 use std::fs;
 use std::os::unix::fs::{symlink, MetadataExt};
@@ -36,7 +37,7 @@ fn an_edit_of_the_same_size_in_the_same_tick_is_always_seen() {
 }
 
 #[test]
-fn a_digest_is_remembered_only_of_what_was_left_alone_for_a_tick() {
+fn a_digest_is_remembered_only_if_the_file_was_unchanged_for_a_tick() {
     let command = ScriptedCommand::new(COMPILER).with("a.c", "one").begins().reads("a.c");
     command.entry();
     let before = command.world.size().0;
@@ -66,7 +67,7 @@ fn a_header_that_appears_where_it_was_looked_for_is_named() {
 }
 
 #[test]
-fn a_header_that_appears_in_a_folder_whose_names_are_remembered_is_seen() {
+fn a_header_that_appears_in_a_folder_with_remembered_names_is_seen() {
     let command = ScriptedCommand::new(COMPILER).with("b/g.h", "x");
     let folder = fs::metadata(command.root.join("b")).unwrap();
     let old = || {
@@ -77,7 +78,7 @@ fn a_header_that_appears_in_a_folder_whose_names_are_remembered_is_seen() {
             .is_ok_and(|age| age.as_millis() > 2100)
     };
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    // Only a folder that was left alone for two seconds is remembered.
+    // Only the names in a folder that did not change for two seconds are remembered.
     while !old() {
         assert!(std::time::Instant::now() < deadline);
         std::thread::yield_now();
@@ -94,14 +95,14 @@ fn a_header_that_appears_in_a_folder_whose_names_are_remembered_is_seen() {
 }
 
 #[test]
-fn the_library_that_observes_is_no_fact() {
+fn the_observing_library_is_no_fact() {
     let path = bytes("/lib/observer.so");
     let command = ScriptedCommand::new(COMPILER).begins().does(What::Load { path }, 0);
     assert_eq!(command.paths(), [""; 0]);
 }
 
 #[test]
-fn times_of_files_count_where_a_precompiled_header_was_read() {
+fn times_of_files_count_if_a_precompiled_header_was_read() {
     let policy = Policy {
         statuses: Statuses::WithPrecompiled,
         ..COMPILER
@@ -161,12 +162,12 @@ fn each_process_is_in_its_own_folder() {
 }
 
 #[test]
-fn the_clock_random_numbers_and_devices_count_where_they_matter() {
+fn the_clock_random_numbers_and_devices_are_obstacles_except_for_compilers() {
     let strict = || ScriptedCommand::new(Policy::default()).begins();
     assert_eq!(strict().does(What::Time, 0).obstacle(), "it asks for the time");
     assert_eq!(strict().does(What::Random, 0).obstacle(), "it asks for random numbers");
     assert_eq!(strict().reads("/dev/urandom").obstacle(), "it asks for random numbers");
-    let stranger = || {
+    let unknown_program = || {
         let program = || bytes("/bin/tar");
         let (folder, parent) = (bytes(&strict().folder), 0);
         strict().does(
@@ -179,12 +180,15 @@ fn the_clock_random_numbers_and_devices_count_where_they_matter() {
             0,
         )
     };
-    assert_eq!(stranger().does(What::Measure, 0).obstacle(), "it asks for the time");
     assert_eq!(
-        stranger().does(What::Number, 0).obstacle(),
+        unknown_program().does(What::Measure, 0).obstacle(),
+        "it asks for the time"
+    );
+    assert_eq!(
+        unknown_program().does(What::Number, 0).obstacle(),
         "it asks for random numbers"
     );
-    // A shell does so at its start.
+    // Each shell asks for its process number at its start.
     strict().does(What::Number, 0).entry();
     assert_eq!(
         strict().reads("/proc/cpuinfo").obstacle(),
@@ -205,7 +209,7 @@ fn the_clock_random_numbers_and_devices_count_where_they_matter() {
 }
 
 #[test]
-fn a_compiler_has_the_variables_that_it_asked_for_and_those_that_libc_asks() {
+fn a_compiler_depends_on_the_variables_that_it_or_libc_reads() {
     let mut command = ScriptedCommand::new(COMPILER).begins();
     for name in ["CPATH", "TMPDIR", "PWD", "TERM"] {
         command = command.does(What::Ask { name: bytes(name) }, 0);
@@ -223,7 +227,7 @@ fn a_compiler_has_the_variables_that_it_asked_for_and_those_that_libc_asks() {
 }
 
 #[test]
-fn any_other_command_has_all_variables_but_those_of_its_shell() {
+fn any_other_command_depends_on_all_variables_except_those_of_its_shell() {
     let mut command = ScriptedCommand::new(Policy::default()).begins();
     let entry = command.entry();
     command.variables.extend(["SHLVL=3".into(), "_=/x".into()]);
@@ -233,7 +237,7 @@ fn any_other_command_has_all_variables_but_those_of_its_shell() {
 }
 
 #[test]
-fn where_a_command_is_counts_if_it_asks_and_its_policy_says_so() {
+fn the_folder_counts_if_the_command_asks_for_it_and_the_policy_says_so() {
     let mut command = ScriptedCommand::new(Policy {
         folder: true,
         ..COMPILER
@@ -253,7 +257,7 @@ fn where_a_command_is_counts_if_it_asks_and_its_policy_says_so() {
 }
 
 #[test]
-fn what_only_tells_a_compiler_by_which_name_its_folder_goes_is_no_fact() {
+fn a_compilers_comparison_of_pwd_with_its_folder_is_no_fact() {
     let checks = |policy: Policy, second: &str| {
         let mut command = ScriptedCommand::new(policy);
         let pwd = command.folder.clone();
@@ -273,7 +277,7 @@ fn what_only_tells_a_compiler_by_which_name_its_folder_goes_is_no_fact() {
 }
 
 #[test]
-fn a_path_that_is_only_known_as_an_absolute_one_holds_for_one_folder() {
+fn a_command_with_anchored_paths_depends_on_its_folder() {
     let mut command = ScriptedCommand::new(COMPILER).begins().does(What::Anchor, 0);
     let entry = command.entry();
     let was = std::mem::replace(&mut command.folder, "/other".into());
@@ -284,7 +288,7 @@ fn a_path_that_is_only_known_as_an_absolute_one_holds_for_one_folder() {
 }
 
 #[test]
-fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
+fn the_folder_of_a_shell_counts_only_if_another_program_asks_for_it() {
     let policy = Policy {
         shell: true,
         ..Policy::default()
@@ -301,7 +305,7 @@ fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
         identity: 0,
     };
     let ask = || What::Ask { name: bytes("PWD") };
-    // Which program runs in which process, what it asks, and whether the folder counts then.
+    // The program, its process, what it asks for, and whether the folder counts then.
     for (program, process, asks, counts) in [
         ("/bin/dash", 1, None, false),
         ("/bin/dash", 1, Some(What::Locate), false),
@@ -333,7 +337,7 @@ fn a_shell_that_does_not_tell_where_it_is_and_who_asks_for_that() {
 }
 
 #[test]
-fn two_checkouts_share_relative_paths_and_those_below_the_base() {
+fn two_checkouts_share_relative_paths_and_paths_below_the_base() {
     let mut command = ScriptedCommand::new(COMPILER);
     for checkout in ["one", "two"] {
         command.put(&format!("{checkout}/inc/a.h"), "a");
@@ -358,7 +362,7 @@ fn two_checkouts_share_relative_paths_and_those_below_the_base() {
 }
 
 #[test]
-fn a_source_that_names_the_base_folder_keeps_the_name_in_the_facts() {
+fn if_a_source_names_the_base_folder_the_facts_have_absolute_paths() {
     let mut command = ScriptedCommand::new(COMPILER).with("inc/a.h", "a");
     let base = command.folder.clone();
     command.put("a.c", &format!("int x;\n#include \"{base}/inc/a.h\"\n"));
@@ -369,7 +373,7 @@ fn a_source_that_names_the_base_folder_keeps_the_name_in_the_facts() {
 }
 
 #[test]
-fn two_headers_that_become_one_and_one_that_becomes_two_are_seen() {
+fn two_equal_headers_that_become_one_file_are_seen() {
     let command = ScriptedCommand::new(COMPILER)
         .with("a.h", "same")
         .with("b.h", "same")
@@ -385,11 +389,12 @@ fn two_headers_that_become_one_and_one_that_becomes_two_are_seen() {
     );
 }
 
-/// Headers of one content, of which some are one file, and the seconds in which they were written.
+/// Headers with the same content. Some of them are the same file.
 struct Twins {
     command: ScriptedCommand,
-    /// Of each header, as which earlier one it is.
+    /// For each header, the number of the first header that is the same file.
     files: Vec<usize>,
+    /// The seconds in which the headers were written.
     seconds: Vec<u64>,
 }
 
@@ -425,7 +430,7 @@ impl Twins {
         }
     }
 
-    /// Of all pairs: whether they are one file, and equally old.
+    /// For each pair, whether the two are the same file, and whether they have the same time.
     fn pairs(&self) -> Vec<(bool, bool)> {
         let named = |i| fs::metadata(self.command.root.join(format!("{i}.h"))).unwrap();
         let all: Vec<_> = (0..Self::COUNT)
@@ -440,11 +445,11 @@ impl Twins {
 }
 
 #[test]
-fn a_crowd_of_equal_headers_is_one_fact_that_holds_while_every_pair_is_as_it_was() {
+fn many_equal_headers_are_one_fact_that_holds_while_no_pair_changes() {
     let mut twins = Twins::new();
     let (entry, then) = (twins.command.entry(), twins.pairs());
-    let crowds = entry.facts.iter().filter(|fact| matches!(fact, Fact::Twins { .. }));
-    assert_eq!(crowds.count(), 1);
+    let facts = entry.facts.iter().filter(|fact| matches!(fact, Fact::Twins { .. }));
+    assert_eq!(facts.count(), 1);
     assert!(entry.encode().len() < 100 + 60 * Twins::COUNT);
     let (files, seconds) = (twins.files.clone(), twins.seconds.clone());
     let (mut held, mut failed) = (0, 0);
@@ -478,7 +483,7 @@ fn a_crowd_of_equal_headers_is_one_fact_that_holds_while_every_pair_is_as_it_was
 }
 
 #[test]
-fn headers_without_content_are_twins_as_well() {
+fn empty_headers_are_twins_too() {
     let command = ScriptedCommand::new(COMPILER).with("a.h", "").with("b.h", "").begins();
     let command = command.reads("a.h").reads("b.h");
     let entry = command.entry();
@@ -489,7 +494,7 @@ fn headers_without_content_are_twins_as_well() {
 }
 
 #[test]
-fn a_folder_that_becomes_another_name_of_one_already_searched_is_seen() {
+fn a_searched_folder_that_becomes_a_link_to_another_one_is_seen() {
     let command = ScriptedCommand::new(COMPILER).with("a/x", "").with("b/x", "").begins();
     let find = |path| What::Find { path: bytes(path) };
     let command = command.does(find("a"), 0).does(find("b"), 0);
@@ -503,7 +508,7 @@ fn a_folder_that_becomes_another_name_of_one_already_searched_is_seen() {
 }
 
 #[test]
-fn a_program_found_along_the_path_depends_on_the_folders_before_its_own() {
+fn a_program_found_in_path_depends_on_the_folders_before_its_own() {
     let mut command = ScriptedCommand::new(COMPILER).with("bin/none", "");
     let first = command.root.join("bin");
     command.variables = vec![format!("PATH={}:/bin", first.display())];
@@ -515,7 +520,7 @@ fn a_program_found_along_the_path_depends_on_the_folders_before_its_own() {
 }
 
 #[test]
-fn a_compiler_of_the_same_name_size_and_time_but_other_content_is_another() {
+fn a_compiler_with_other_content_but_the_same_size_and_time_is_seen() {
     let command = ScriptedCommand::new(COMPILER).with("cc1", "AAAA").begins();
     let path = bytes("./cc1");
     let command = command.does(What::Execute { path }, 0);

@@ -1,6 +1,7 @@
-//! An entry holds if and only if its command would see again what it saw: random worlds, commands and edits.
+//! The facts of an entry hold if and only if its command would see again what it saw. This is tested with random files,
+//! commands and edits.
 //!
-//! `FACTS_SEEDS=from..to` has other ones; a failure names its seed.
+//! `FACTS_SEEDS=from..to` selects other random seeds. A failure names its seed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,25 +61,27 @@ impl Dice {
     }
 }
 
-/// Which file it is.
+/// The device and inode of a file.
 type Identity = (u64, u64);
 
-/// What a command's step showed it, in words that say all that counts.
+/// Everything that a command saw and that may change its result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Sight {
+struct Seen {
+    /// The result of each step, as text.
     steps: Vec<String>,
-    /// Folders that it looked at: which of them are one.
+    /// The folders that it looked at.
     folders: BTreeMap<String, Identity>,
-    /// Files that it read: their content, which file it is, and its second.
+    /// The files that it read: their contents, identities, and seconds of modification.
     files: BTreeMap<String, (Vec<u8>, Identity, i64)>,
 }
 
-impl Sight {
-    fn is_as(&self, other: &Sight) -> bool {
-        self.steps == other.steps && self.sameness() == other.sameness() && self.twins() == other.twins()
+impl Seen {
+    fn is_same(&self, other: &Seen) -> bool {
+        self.steps == other.steps && self.same_folders() == other.same_folders() && self.twins() == other.twins()
     }
 
-    fn sameness(&self) -> Vec<bool> {
+    /// For each pair of folders, whether they are one.
+    fn same_folders(&self) -> Vec<bool> {
         let all: Vec<_> = self.folders.values().collect();
         all.iter()
             .flat_map(|one| all.iter().map(move |two| one == two))
@@ -93,26 +96,26 @@ impl Sight {
     }
 }
 
-/// A command: its steps, played as often as one likes.
+/// Executes the steps of a command, and records its accesses and what it sees.
 struct Player<'a> {
     root: &'a Path,
     compiler: bool,
     here: PathBuf,
-    sight: Sight,
+    seen: Seen,
     accesses: Vec<Access>,
 }
 
 impl Player<'_> {
-    fn play(root: &Path, compiler: bool, steps: &[What]) -> (Sight, Vec<Access>) {
+    fn play(root: &Path, compiler: bool, steps: &[What]) -> (Seen, Vec<Access>) {
         let mut player = Player {
             root,
             compiler,
             here: root.to_path_buf(),
-            sight: Sight::default(),
+            seen: Seen::default(),
             accesses: vec![begin(root, if compiler { "/usr/bin/gcc" } else { "/bin/sh" })],
         };
         steps.iter().for_each(|step| player.step(step));
-        (player.sight, player.accesses)
+        (player.seen, player.accesses)
     }
 
     fn step(&mut self, what: &What) {
@@ -124,7 +127,7 @@ impl Player<'_> {
             (What::Link { path }, libc::EINVAL) => (self.kind(&self.at(path), false), what.clone()),
             _ => (words, what.clone()),
         };
-        self.sight.steps.push(words);
+        self.seen.steps.push(words);
         let error = error as u16;
         self.accesses.push(Access {
             process: 1,
@@ -136,7 +139,7 @@ impl Player<'_> {
 
     fn at(&self, given: &[u8]) -> PathBuf {
         let given = String::from_utf8(given.to_vec()).unwrap();
-        // Unlike `join`, this keeps what the file system is to see.
+        // `join` would normalize the path, but the file system must get it as it is.
         if given.starts_with('/') {
             given.into()
         } else {
@@ -148,12 +151,12 @@ impl Player<'_> {
         let found = look(path, follows).unwrap();
         if found.kind() == Kind::Folder {
             let key = format!("{} {follows}", path.display());
-            self.sight.folders.insert(key, (found.device, found.inode));
+            self.seen.folders.insert(key, (found.device, found.inode));
         }
         found.kind().to_string()
     }
 
-    /// What a look at something tells a compiler, or anybody else.
+    /// What a status call shows to a compiler, or to another program.
     fn status(&mut self, at: &Path, follows: bool) -> std::io::Result<String> {
         let found = look(at, follows)?;
         Ok(match found.kind() {
@@ -180,7 +183,7 @@ impl Player<'_> {
                 file.read_to_end(&mut text)?;
                 if self.compiler && matches!(what, What::Open { .. }) && !at.to_string_lossy().contains("/o") {
                     let seen = (text.clone(), (found.dev(), found.ino()), found.mtime());
-                    self.sight.files.insert(at.display().to_string(), seen);
+                    self.seen.files.insert(at.display().to_string(), seen);
                 }
                 Ok(format!("reads {text:?}"))
             }
@@ -200,7 +203,7 @@ impl Player<'_> {
                     let item = item?;
                     names.push(format!("{:?} {:?}", item.file_name(), item.file_type()?));
                 }
-                // Whoever is not known may go by the order.
+                // The result of an unknown program may depend on the order.
                 if self.compiler {
                     names.sort();
                 }
@@ -269,7 +272,7 @@ fn random_step(dice: &mut Dice, root: &Path) -> What {
         6 => What::Resolve { path },
         7 => What::List { path },
         8 => What::Enter { path },
-        // Without a slash it would be looked for elsewhere.
+        // Without a slash, it would be searched in `PATH`.
         9 => What::Execute {
             path: if path[0] == b'/' {
                 path
@@ -302,7 +305,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// Something else at a random place, often of the same size and in the same tick of the clock.
+/// Changes something at a random place, often without changing the size, and in the same tick of the clock.
 fn edit(dice: &mut Dice, root: &Path) {
     let folder = root.join(dice.one(&FOLDERS));
     if dice.below(14) == 0 {
@@ -405,7 +408,7 @@ impl Case {
         let (seen, accesses) = Player::play(&self.root, self.compiler, &steps);
         let found = match self.understand(world, &accesses, started) {
             Ok(found) => found,
-            Err(Obstacle::Changed { path }) => {
+            Err(Obstacle::Changed(path)) => {
                 let kept = look(&self.root.join(&path), false);
                 panic!("seed {seed}: {path} did not change since {started:?}: {kept:?} {accesses:#?}")
             }
@@ -426,7 +429,7 @@ impl Case {
             let (sees, _) = Player::play(&self.root, self.compiler, &steps);
             assert_eq!(
                 check.is_ok(),
-                sees.is_as(&seen),
+                sees.is_same(&seen),
                 "seed {seed}, compiler {}, turn {turn}: {check:?}\nsteps {steps:#?}\nsaw {seen:#?}\nsees {sees:#?}\nfacts {:#?}",
                 self.compiler,
                 entry.facts
@@ -448,7 +451,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 fn holds_for(compiler: bool) {
-    // One world for all: numbers of inodes come again.
+    // All cases share one `World`, because the file system uses inode numbers again.
     let world = World::new(Room { files: 64, folders: 32 });
     let (mut held, mut failed) = (0, 0);
     for seed in seeds() {

@@ -1,5 +1,5 @@
-//! What real compilers depend on: observed once, their entries fail when a fresh compile would make something else, and hold
-//! when it would not.
+//! What real compilers depend on. Each is observed once. Its entry must fail if a new compile would make something else,
+//! and must hold if not.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,30 +19,30 @@ use wafengine::observe::trace::Arena;
 use wafengine::park::LIBRARY;
 use wafengine::wire::Strings;
 
-struct Bench {
+struct Project {
     folder: PathBuf,
-    /// In which the command runs.
+    /// The folder in which the command runs.
     place: PathBuf,
     arena: Arena,
     world: World,
     environment: Environment,
 }
 
-impl Drop for Bench {
+impl Drop for Project {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl Project {
+    fn new() -> Project {
         let name = format!("wafpark-{}-{}", std::process::id(), sandbox::unique());
         let folder = std::env::temp_dir().canonicalize().unwrap().join(name);
         let place = folder.join("w");
         fs::create_dir_all(&place).unwrap();
         fs::write(folder.join("libwafpark.so"), LIBRARY).unwrap();
         let variables = std::env::vars().filter(|(name, _)| name != "LD_LIBRARY_PATH");
-        Bench {
+        Project {
             folder,
             place,
             arena: Arena::new(2).unwrap(),
@@ -117,97 +117,97 @@ impl Bench {
 const LINES: [&str; 2] = ["gcc -Ib -Ia -c src/a.c -o a.o", "clang -Ib -Ia -c src/a.c -o a.o"];
 
 #[test]
-fn a_header_that_shadows_another_is_the_only_change() {
+fn only_edits_and_shadowing_headers_are_changes() {
     for line in LINES {
-        let bench = Bench::new();
-        bench.put(
+        let project = Project::new();
+        project.put(
             "src/a.c",
             "#include <stdio.h>\n#include \"f.h\"\nint main(void) { return F; }\n",
         );
-        bench.put("a/f.h", "#define F 1\n");
-        bench.put("b/other.h", "");
-        let entry = bench.compile(line);
-        assert_eq!(bench.changes(&entry), [""; 0], "{line}");
+        project.put("a/f.h", "#define F 1\n");
+        project.put("b/other.h", "");
+        let entry = project.compile(line);
+        assert_eq!(project.changes(&entry), [""; 0], "{line}");
         for shadow in ["b/f.h", "src/f.h"] {
-            bench.put(shadow, "#define F 2\n");
+            project.put(shadow, "#define F 2\n");
             assert_eq!(
-                bench.changes(&entry),
+                project.changes(&entry),
                 [format!("{shadow} is there now, and was not")],
                 "{line}"
             );
-            fs::remove_file(bench.place.join(shadow)).unwrap();
+            fs::remove_file(project.place.join(shadow)).unwrap();
         }
-        bench.put("a/f.h", "#define F 3\n");
-        assert_eq!(bench.changes(&entry), ["a/f.h has changed"], "{line}");
-        bench.put("a/f.h", "#define F 1\n");
-        assert_eq!(bench.changes(&entry), [""; 0], "{line}");
-        bench.put("a/unrelated.h", "");
-        assert_eq!(bench.changes(&entry), [""; 0], "{line}");
+        project.put("a/f.h", "#define F 3\n");
+        assert_eq!(project.changes(&entry), ["a/f.h has changed"], "{line}");
+        project.put("a/f.h", "#define F 1\n");
+        assert_eq!(project.changes(&entry), [""; 0], "{line}");
+        project.put("a/unrelated.h", "");
+        assert_eq!(project.changes(&entry), [""; 0], "{line}");
     }
 }
 
 #[test]
-fn a_header_that_was_only_asked_for_is_seen_when_it_appears() {
+fn a_header_for_has_include_is_seen_when_it_appears() {
     for line in LINES {
-        let bench = Bench::new();
-        bench.put("src/a.c", "#if __has_include(\"cfg.h\")\nint x;\n#endif\nint y;\n");
-        bench.put("a/x", "");
-        bench.put("b/x", "");
-        let entry = bench.compile(line);
-        bench.put("a/cfg.h", "");
-        assert_eq!(bench.changes(&entry), ["a/cfg.h is there now, and was not"], "{line}");
+        let project = Project::new();
+        project.put("src/a.c", "#if __has_include(\"cfg.h\")\nint x;\n#endif\nint y;\n");
+        project.put("a/x", "");
+        project.put("b/x", "");
+        let entry = project.compile(line);
+        project.put("a/cfg.h", "");
+        assert_eq!(project.changes(&entry), ["a/cfg.h is there now, and was not"], "{line}");
     }
 }
 
 #[test]
-fn what_the_assembler_includes_is_a_fact() {
+fn a_file_that_the_assembler_includes_is_a_fact() {
     for line in LINES {
-        let bench = Bench::new();
-        bench.put("src/a.c", "__asm__(\".data\\n .inc\" \"bin   \\\"x.bin\\\"\\n\");\n");
-        bench.put("x.bin", "one");
-        let entry = bench.compile(line);
-        assert_eq!(bench.changes(&entry), [""; 0], "{line}");
-        bench.put("x.bin", "two");
-        assert_eq!(bench.changes(&entry), ["x.bin has changed"], "{line}");
+        let project = Project::new();
+        project.put("src/a.c", "__asm__(\".data\\n .inc\" \"bin   \\\"x.bin\\\"\\n\");\n");
+        project.put("x.bin", "one");
+        let entry = project.compile(line);
+        assert_eq!(project.changes(&entry), [""; 0], "{line}");
+        project.put("x.bin", "two");
+        assert_eq!(project.changes(&entry), ["x.bin has changed"], "{line}");
     }
 }
 
 #[test]
-fn a_compiler_that_is_run_again_over_its_result_depends_on_the_same() {
+fn a_second_compile_over_the_old_output_has_the_same_facts() {
     for line in LINES {
-        let bench = Bench::new();
-        bench.put("src/a.c", "int x;\n");
-        let entry = bench.compile(line);
-        assert_eq!(bench.changes(&entry), [""; 0], "{line}");
-        assert_eq!(bench.compile(line).facts, entry.facts, "{line}");
+        let project = Project::new();
+        project.put("src/a.c", "int x;\n");
+        let entry = project.compile(line);
+        assert_eq!(project.changes(&entry), [""; 0], "{line}");
+        assert_eq!(project.compile(line).facts, entry.facts, "{line}");
     }
 }
 
 #[test]
-fn another_checkout_shares_what_was_named_relative() {
+fn an_entry_with_relative_paths_holds_in_another_checkout() {
     for line in LINES {
-        let mut bench = Bench::new();
+        let mut project = Project::new();
         let files = [
             ("src/a.c", "#include \"f.h\"\nint x = F;\n"),
             ("a/f.h", "#define F 1\n"),
             ("b/other.h", ""),
         ];
-        files.iter().for_each(|(name, text)| bench.put(name, text));
-        let entry = bench.compile(line);
-        bench.place = bench.folder.join("v");
-        files.iter().for_each(|(name, text)| bench.put(name, text));
-        assert_eq!(bench.changes(&entry), [""; 0], "{line}");
-        bench.put("b/f.h", "#define F 2\n");
-        assert_eq!(bench.changes(&entry), ["b/f.h is there now, and was not"], "{line}");
+        files.iter().for_each(|(name, text)| project.put(name, text));
+        let entry = project.compile(line);
+        project.place = project.folder.join("v");
+        files.iter().for_each(|(name, text)| project.put(name, text));
+        assert_eq!(project.changes(&entry), [""; 0], "{line}");
+        project.put("b/f.h", "#define F 2\n");
+        assert_eq!(project.changes(&entry), ["b/f.h is there now, and was not"], "{line}");
     }
 }
 
 #[test]
 fn the_compilers_own_programs_are_facts() {
     for (line, programs) in [(LINES[0], &["cc1", "as"][..]), (LINES[1], &["clang"][..])] {
-        let bench = Bench::new();
-        bench.put("src/a.c", "int x;\n");
-        let entry = bench.compile(line);
+        let project = Project::new();
+        project.put("src/a.c", "int x;\n");
+        let entry = project.compile(line);
         let names: Vec<_> = entry.facts.iter().map(ToString::to_string).collect();
         for program in programs {
             let is_it = |name: &String| name.contains(program) && name.contains(" holds ");

@@ -1,4 +1,4 @@
-//! What a command made and what it found: outputs, and the obstacles to keeping them. One rule per test, as in facts.rs.
+//! The outputs of a command, and the obstacles to storing them. One rule per test, as in facts.rs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use wafengine::facts::fact::Kind;
 use wafengine::observe::access::{Mode, What};
 
 #[test]
-fn a_file_that_was_written_while_the_command_ran_is_an_obstacle_even_if_its_time_is_set_back() {
+fn an_input_that_was_written_during_the_command_is_an_obstacle_even_with_an_old_time() {
     let command = ScriptedCommand::new(COMPILER).with("a.h", "one").begins().reads("a.h");
     command.put("a.h", "one");
     let file = fs::File::options().write(true).open(command.root.join("a.h")).unwrap();
@@ -19,7 +19,7 @@ fn a_file_that_was_written_while_the_command_ran_is_an_obstacle_even_if_its_time
 }
 
 #[test]
-fn what_was_absent_and_now_is_there_and_what_was_there_and_is_not_are_obstacles() {
+fn inputs_that_appeared_or_vanished_are_obstacles() {
     let command = ScriptedCommand::new(COMPILER).with("a.h", "").begins().misses("a.h");
     assert_eq!(command.obstacle(), "a.h is not what it was while it ran");
     let command = ScriptedCommand::new(COMPILER).begins().reads("a.h");
@@ -27,7 +27,7 @@ fn what_was_absent_and_now_is_there_and_what_was_there_and_is_not_are_obstacles(
 }
 
 #[test]
-fn what_a_command_made_itself_is_an_output_and_no_fact() {
+fn a_file_that_the_command_made_is_an_output_and_no_fact() {
     let command = ScriptedCommand::new(Policy::default()).begins();
     let command = command.writes("a.s").reads("a.s").reads("./a.s");
     assert_eq!(command.paths(), [""; 0]);
@@ -35,7 +35,7 @@ fn what_a_command_made_itself_is_an_output_and_no_fact() {
 }
 
 #[test]
-fn a_temporary_file_is_neither_fact_nor_output() {
+fn a_temporary_file_is_neither_a_fact_nor_an_output() {
     let command = ScriptedCommand::new(COMPILER).begins().writes("tmp.s").reads("tmp.s");
     fs::remove_file(command.root.join("tmp.s")).unwrap();
     let command = command.does(remove("tmp.s"), 0).writes("a.o");
@@ -44,7 +44,7 @@ fn a_temporary_file_is_neither_fact_nor_output() {
 }
 
 #[test]
-fn a_made_file_that_is_renamed_is_an_output_under_its_last_name() {
+fn an_output_that_is_renamed_has_its_last_name() {
     let command = ScriptedCommand::new(COMPILER).begins().writes("a.o.tmp");
     fs::rename(command.root.join("a.o.tmp"), command.root.join("a.o")).unwrap();
     let command = command.does(rename("a.o.tmp", "a.o"), 0).misses("a.o.tmp");
@@ -53,7 +53,7 @@ fn a_made_file_that_is_renamed_is_an_output_under_its_last_name() {
 }
 
 #[test]
-fn a_made_folder_that_is_renamed_takes_what_is_in_it_along() {
+fn outputs_in_a_renamed_folder_have_their_new_paths() {
     let command = ScriptedCommand::new(Policy::default()).begins();
     fs::create_dir(command.root.join("x")).unwrap();
     let command = command.does(What::Make { path: bytes("x") }, 0).writes("x/f");
@@ -66,7 +66,7 @@ fn a_made_folder_that_is_renamed_takes_what_is_in_it_along() {
 }
 
 #[test]
-fn a_compiler_may_look_at_its_result_and_remove_the_old_one_but_not_read_it() {
+fn a_compiler_may_look_at_its_old_output_and_remove_it_but_not_read_it() {
     let command = ScriptedCommand::new(COMPILER)
         .with("a.o", "old")
         .declares(&["./a.o"])
@@ -90,7 +90,7 @@ fn a_compiler_may_look_at_its_result_and_remove_the_old_one_but_not_read_it() {
 }
 
 #[test]
-fn a_result_that_was_not_foretold_is_an_obstacle() {
+fn an_unexpected_output_is_an_obstacle() {
     let command = ScriptedCommand::new(COMPILER)
         .declares(&["a.o"])
         .begins()
@@ -100,7 +100,7 @@ fn a_result_that_was_not_foretold_is_an_obstacle() {
 }
 
 #[test]
-fn modules_are_foretold_by_their_folder_and_ending() {
+fn modules_are_expected_by_their_folder_and_ending() {
     let mut command = ScriptedCommand::new(COMPILER)
         .with("m/x", "")
         .declares(&["a.o"])
@@ -118,7 +118,7 @@ fn modules_are_foretold_by_their_folder_and_ending() {
 }
 
 #[test]
-fn what_was_there_before_is_not_written_into_removed_or_renamed() {
+fn writing_into_removing_or_renaming_an_existing_file_is_an_obstacle() {
     let update = Mode {
         reads: true,
         writes: true,
@@ -159,7 +159,7 @@ fn what_was_there_before_is_not_written_into_removed_or_renamed() {
 }
 
 #[test]
-fn another_spelling_of_a_made_path_is_the_made_path() {
+fn another_spelling_of_an_outputs_path_is_the_output() {
     let command = ScriptedCommand::new(Policy::default()).with("d/x", "");
     symlink("d", command.root.join("l")).unwrap();
     let command = command.begins().writes("d/a.s").reads("l/a.s").reads("d/../d/a.s");
@@ -170,7 +170,7 @@ fn another_spelling_of_a_made_path_is_the_made_path() {
 }
 
 #[test]
-fn reading_through_a_link_that_it_made_is_an_obstacle() {
+fn reading_through_a_link_that_the_command_made_is_an_obstacle() {
     let command = ScriptedCommand::new(Policy::default()).with("x", "secret").begins();
     symlink("x", command.root.join("l")).unwrap();
     let command = command.does(What::Make { path: bytes("l") }, 0).reads("l");
@@ -178,14 +178,14 @@ fn reading_through_a_link_that_it_made_is_an_obstacle() {
 }
 
 #[test]
-fn a_result_of_two_names_is_an_obstacle() {
+fn an_output_with_two_names_is_an_obstacle() {
     let command = ScriptedCommand::new(COMPILER).begins().writes("a.o");
     fs::hard_link(command.root.join("a.o"), command.root.join("b.o")).unwrap();
     assert_eq!(command.obstacle(), "it makes a.o, which is no plain file of one name");
 }
 
 #[test]
-fn a_folder_that_is_listed_must_not_change_and_must_not_be_where_results_go() {
+fn a_listed_folder_must_not_change_and_must_not_get_outputs() {
     let list = || What::List { path: bytes("d") };
     let command = ScriptedCommand::new(COMPILER).with("d/x", "").begins().does(list(), 0);
     let entry = command.entry();
@@ -202,7 +202,7 @@ fn a_folder_that_is_listed_must_not_change_and_must_not_be_where_results_go() {
 }
 
 #[test]
-fn hostile_error_numbers_and_odd_paths_panic_nowhere() {
+fn unusual_error_numbers_and_paths_never_panic() {
     for error in [0, 1, 4095, 4096, 65535] {
         for path in ["", "/", "..", "a\0b", &"x/".repeat(5000)] {
             let command = ScriptedCommand::new(Policy::default())

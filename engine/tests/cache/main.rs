@@ -1,4 +1,4 @@
-//! The cache: what commands are seen to depend on, what is kept of them, and where.
+//! The cache: what commands depend on, what is stored of them, and where.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! What commands note of themselves, one rule per test; observe_strace.rs holds it against what strace sees.
+//! The accesses that are recorded inside commands. One rule per test. observe_strace.rs compares them with strace.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,10 +10,10 @@ use crate::support::observed_folder::{blindness, paths, succeeded, ObservedFolde
 use crate::support::sandbox;
 use wafengine::observe::access::What;
 
-// ---- single facts
+// ---- What is recorded.
 
 #[test]
-fn threads_of_a_process_note_at_the_same_time() {
+fn threads_of_a_process_record_at_the_same_time() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["threads"]);
     let found = paths(&accesses);
@@ -29,7 +29,7 @@ fn threads_of_a_process_note_at_the_same_time() {
 }
 
 #[test]
-fn programs_that_are_executed_in_any_way_are_observed() {
+fn a_program_is_observed_in_whatever_way_it_is_executed() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["execute"]);
     let found = paths(&accesses);
@@ -38,7 +38,7 @@ fn programs_that_are_executed_in_any_way_are_observed() {
         assert!(found.contains(&PathBuf::from(format!("/absent/{way}"))), "{way}");
     }
     let lost = Path::new("/usr/bin/nothing-of-this-name");
-    assert!(found.contains(lost), "where it was looked for in vain");
+    assert!(found.contains(lost), "a folder in PATH without the program");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn libraries_that_a_client_preloads_stay_preloaded() {
 }
 
 #[test]
-fn relative_paths_belong_to_the_folder_of_their_process() {
+fn relative_paths_refer_to_the_folder_of_their_process() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["folders"]);
     let found = paths(&accesses);
@@ -118,7 +118,7 @@ fn relative_paths_belong_to_the_folder_of_their_process() {
 }
 
 #[test]
-fn what_is_written_moved_and_removed_is_noted() {
+fn writing_moving_and_removing_are_recorded() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["files"]);
     let did: Vec<&What> = accesses
@@ -153,7 +153,7 @@ fn what_is_written_moved_and_removed_is_noted() {
 }
 
 #[test]
-fn clocks_dates_and_randomness_are_told_apart() {
+fn clocks_dates_and_randomness_are_distinguished() {
     let folder = ObservedFolder::new();
     let probe = folder.probe(&[]);
     let ask = |what: &str| {
@@ -169,14 +169,14 @@ fn clocks_dates_and_randomness_are_told_apart() {
 }
 
 #[test]
-fn a_program_may_close_what_it_does_not_know() {
+fn a_program_may_close_all_file_descriptors() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["closed"]);
     assert!(paths(&accesses).contains(Path::new("/absent/closed")));
 }
 
 #[test]
-fn the_hardened_forms_are_noted_too() {
+fn the_hardened_functions_of_libc_are_recorded_too() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["hardened"]);
     let link = What::Link {
@@ -187,20 +187,20 @@ fn the_hardened_forms_are_noted_too() {
 }
 
 #[test]
-fn walks_of_the_c_library_blind() {
+fn a_walk_by_the_c_library_cannot_be_observed() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["walk"]);
     assert_eq!(blindness(&accesses), ["it lets the C library walk through folders"]);
 }
 
 #[test]
-fn errno_stays_what_it_was() {
+fn recording_does_not_change_errno() {
     let folder = ObservedFolder::new();
     folder.observe(folder.probe(&[]), &["errno"]);
 }
 
 #[test]
-fn a_library_is_found_along_its_programs_own_path_and_noted() {
+fn a_library_in_the_programs_own_path_is_found_and_recorded() {
     let folder = ObservedFolder::new();
     let source = folder.write("part.c", "int part(void) { return 1; }\n");
     fs::create_dir(folder.path("parts")).unwrap();
@@ -221,17 +221,17 @@ fn a_library_is_found_along_its_programs_own_path_and_noted() {
     assert!(accesses.iter().any(|access| access.what == loaded), "{accesses:?}");
 }
 
-// ---- what cannot be observed
+// ---- What cannot be observed.
 
 #[test]
-fn a_static_program_leaves_nothing_to_be_believed() {
+fn a_static_program_cannot_be_observed() {
     let folder = ObservedFolder::new();
     let probe = folder.probe(&["-static"]);
     assert_eq!(blindness(&folder.observe(&probe, &[])), ["it cannot be observed"]);
 }
 
 #[test]
-fn a_static_program_that_is_executed_blinds() {
+fn a_command_that_executes_a_static_program_cannot_be_observed() {
     let folder = ObservedFolder::new();
     let inner = folder.probe(&["-static"]);
     fs::rename(&inner, folder.path("inner")).unwrap();
@@ -242,7 +242,7 @@ fn a_static_program_that_is_executed_blinds() {
 }
 
 #[test]
-fn a_full_berth_blinds_and_the_next_command_has_it_whole() {
+fn a_full_trace_region_is_reported_and_can_be_used_again() {
     let folder = ObservedFolder::new();
     let probe = folder.probe(&[]);
     assert_eq!(
@@ -255,14 +255,14 @@ fn a_full_berth_blinds_and_the_next_command_has_it_whole() {
 }
 
 #[test]
-fn system_calls_of_its_own_blind() {
+fn a_program_with_system_calls_of_its_own_cannot_be_observed() {
     let folder = ObservedFolder::new();
     let accesses = folder.observe(folder.probe(&[]), &["raw"]);
     assert_eq!(blindness(&accesses), ["it makes system calls of its own"]);
 }
 
 #[test]
-fn a_process_that_outlives_its_command_blinds() {
+fn a_process_that_outlives_its_command_is_reported() {
     let folder = ObservedFolder::new();
     let probe = folder.probe(&[]);
     let mark = folder.path("mark");
@@ -274,7 +274,7 @@ fn a_process_that_outlives_its_command_blinds() {
         .stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (held, mut said) = (child.stdin.take(), child.stdout.take().unwrap());
-    // The child closes its end after what it does; the parent keeps its own, and waits for the mark.
+    // The child closes its output when it has done its work. The parent keeps its own open, and waits for the mark.
     let noted = || {
         let text = fs::read(format!("/proc/{}/task/{}/children", child.id(), child.id())).unwrap_or_default();
         !text.is_empty()
@@ -293,7 +293,7 @@ fn a_process_that_outlives_its_command_blinds() {
 }
 
 #[test]
-fn a_process_of_an_earlier_command_notes_nothing_for_a_later_one() {
+fn a_process_of_an_earlier_command_records_nothing_for_a_later_one() {
     let folder = ObservedFolder::new();
     let probe = folder.probe(&[]);
     let old = folder.arena.reserve().unwrap();
@@ -302,11 +302,11 @@ fn a_process_of_an_earlier_command_notes_nothing_for_a_later_one() {
     assert_eq!(blindness(&old.finish()), ["it cannot be observed"]);
     let trace_region = folder.arena.reserve().unwrap();
     succeeded(&late.output().unwrap());
-    assert_eq!(trace_region.finish().len(), 1, "it notes nothing");
+    assert_eq!(trace_region.finish().len(), 1, "it records nothing");
 }
 
 #[test]
-fn whoever_is_not_told_to_note_runs_as_ever() {
+fn a_program_that_need_not_record_runs_as_usual() {
     let folder = ObservedFolder::new();
     let probe = folder.probe(&[]);
     let mut command = folder.plain(&probe);
@@ -315,7 +315,7 @@ fn whoever_is_not_told_to_note_runs_as_ever() {
 }
 
 #[test]
-fn compilers_make_dates_only_to_write_them() {
+fn compilers_ask_for_the_date_only_to_write_it() {
     let folder = ObservedFolder::new();
     let makes = |compiler: &str, content: &str| {
         folder.write("d.c", content);

@@ -1,4 +1,4 @@
-//! What commands note of themselves, held against what strace sees.
+//! The accesses that are recorded inside commands are compared with those that strace sees.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -10,8 +10,8 @@ use crate::support::exceptions::EXCEPTIONS;
 use crate::support::observed_folder::{blindness, paths, succeeded, ObservedFolder};
 use wafengine::observe::access::{Access, What};
 
-/// System calls whose first text is a path; the second of some is one too, or only that.
-const ONE: [&str; 29] = [
+/// System calls whose first text is a path. Below are those in which both texts are paths, or only the second one.
+const FIRST: [&str; 29] = [
     "open",
     "openat",
     "openat2",
@@ -45,7 +45,7 @@ const ONE: [&str; 29] = [
 const BOTH: [&str; 5] = ["rename", "renameat", "renameat2", "link", "linkat"];
 const SECOND: [&str; 2] = ["symlink", "symlinkat"];
 
-/// The texts between quotes, each with what stands before it.
+/// The texts between quotes, each with the text before it.
 fn quoted(line: &str) -> Vec<(&str, &str)> {
     let mut parts = line.split('"');
     let mut found = Vec::new();
@@ -55,7 +55,7 @@ fn quoted(line: &str) -> Vec<(&str, &str)> {
     found
 }
 
-/// The path that strace -y has told of the folder that a path belongs to.
+/// The folder to which a path is relative, as `strace -y` shows it.
 fn folder_of<'a>(before: &'a str, otherwise: &'a Path) -> &'a Path {
     let told = before
         .rfind('<')
@@ -64,10 +64,10 @@ fn folder_of<'a>(before: &'a str, otherwise: &'a Path) -> &'a Path {
     told.map_or(otherwise, |(start, end)| Path::new(&before[start + 1..end]))
 }
 
-/// The paths that strace has seen, absolute, with a line that shows each. Commands here stay in their folder.
+/// The absolute paths that strace has seen, each with a line of its log. The commands here stay in their folder.
 fn traced(log: &str, folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
-    // The first is strace's own exec.
+    // The first line is strace's own exec.
     for line in log.lines().skip(1) {
         let call = line.split_once(' ').map_or("", |(_, rest)| rest.trim_start());
         let Some((name, arguments)) = call.split_once('(') else {
@@ -75,7 +75,7 @@ fn traced(log: &str, folder: &Path) -> BTreeMap<PathBuf, String> {
         };
         let texts = quoted(arguments);
         let wanted = match name {
-            _ if ONE.contains(&name) => texts.get(..1),
+            _ if FIRST.contains(&name) => texts.get(..1),
             _ if BOTH.contains(&name) => texts.get(..2),
             _ if SECOND.contains(&name) => texts.get(1..2),
             _ => None,
@@ -89,7 +89,7 @@ fn traced(log: &str, folder: &Path) -> BTreeMap<PathBuf, String> {
     found
 }
 
-/// Links that the resolving of a path reads on its way, and the folders between.
+/// Adds the folders and links on the way of a path that is resolved.
 fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, depth: u32) {
     let mut at = PathBuf::new();
     for part in path.components() {
@@ -109,9 +109,9 @@ fn walk(path: &Path, found: &mut BTreeSet<PathBuf>, depth: u32) {
     }
 }
 
-/// Runs a command under strace; the paths that strace saw and we did not.
+/// Runs a command under strace. Returns the lines of strace's log with paths that were not recorded.
 #[track_caller]
-fn miss(folder: &ObservedFolder, argv: &[&str]) -> Vec<String> {
+fn missed(folder: &ObservedFolder, argv: &[&str]) -> Vec<String> {
     let trace_region = folder.arena.reserve().unwrap();
     let log = folder.path("strace.log");
     let mut strace = folder.plain("strace");
@@ -146,11 +146,11 @@ fn miss(folder: &ObservedFolder, argv: &[&str]) -> Vec<String> {
         let is_random = reads_randomness && path == Path::new("/dev/urandom");
         is_random || is_excepted || known.contains(path) || searches.contains(path)
     };
-    let missed = seen.iter().filter(|(path, _)| !is_known(path));
-    missed.map(|(_, line)| line.clone()).collect()
+    let unknown = seen.iter().filter(|(path, _)| !is_known(path));
+    unknown.map(|(_, line)| line.clone()).collect()
 }
 
-/// Where the loader has looked for the libraries that it found elsewhere, and the folders that are for that alone.
+/// The paths at which the loader looked for libraries that it found elsewhere, and their folders.
 fn searches(accesses: &[Access], seen: &BTreeMap<PathBuf, String>) -> BTreeSet<PathBuf> {
     let loaded: BTreeSet<&[u8]> = accesses
         .iter()
@@ -189,7 +189,7 @@ const SOURCES: [(&str, &str); 9] = [
     ("gcc.rsp", "-O2 -c a.c -o a.o"),
 ];
 
-/// Nothing that strace sees is missing in what each of these commands notes.
+/// Checks that everything that strace sees of these commands is recorded.
 #[track_caller]
 fn compare(commands: &[&str]) {
     let folder = ObservedFolder::new();
@@ -200,11 +200,11 @@ fn compare(commands: &[&str]) {
     let mut wrong = String::new();
     for command in commands {
         let argv: Vec<&str> = command.split(' ').collect();
-        for line in miss(&folder, &argv) {
+        for line in missed(&folder, &argv) {
             wrong += &format!("{command}: {line}\n");
         }
     }
-    assert_eq!(wrong, "", "strace has seen more");
+    assert_eq!(wrong, "", "strace sees more");
 }
 
 #[test]
@@ -265,12 +265,12 @@ fn clang_compiles() {
 }
 
 #[test]
-fn a_shell_script_is_seen_through() {
+fn a_shell_script_runs_several_programs() {
     let folder = ObservedFolder::new();
     folder.write("own.h", "#define OWN 1\n");
     folder.write("a.c", "#include \"own.h\"\nint a = OWN;\n");
     let script = "for i in 1 2; do gcc -c a.c -o $i.o; done; cat a.c | grep OWN >found; test -e absent || mv 1.o 3.o";
     let script = folder.write("script", &format!("#!/bin/sh\nset -e\n{script}\n"));
     let argv = ["sh", script.to_str().unwrap()];
-    assert_eq!(miss(&folder, &argv), [""; 0]);
+    assert_eq!(missed(&folder, &argv), [""; 0]);
 }

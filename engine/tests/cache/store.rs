@@ -1,4 +1,4 @@
-//! The store: what was stored is there until it is evicted or cleared, whoever reads meanwhile.
+//! The store: an entry is there until it is evicted or cleared, even while other threads read and write.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Compression, Draft, Parcel, Settings, Store};
 
 #[test]
-fn what_was_stored_is_there_when_it_is_opened_again() {
+fn entries_and_counters_survive_reopening() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     (0..40).for_each(|n| put(&store, n));
@@ -24,7 +24,7 @@ fn what_was_stored_is_there_when_it_is_opened_again() {
     drop(store);
     let store = open(&sandbox.path("cache"));
     assert!((0..40).all(|n| get(&store, n) == (n != 7)));
-    assert!(!store.has_blob(&Digest::of(&output(7))), "nobody needs it");
+    assert!(!store.has_blob(&Digest::of(&output(7))), "no entry needs it");
     assert_eq!(store.counters(), [("hit".to_owned(), 5), ("miss".to_owned(), 1)].into());
     assert_eq!(
         (store.usage().entries, store.usage().blobs),
@@ -34,7 +34,7 @@ fn what_was_stored_is_there_when_it_is_opened_again() {
 }
 
 #[test]
-fn what_is_stored_twice_is_on_the_disk_once() {
+fn a_blob_that_is_stored_twice_is_on_the_disk_once() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     put(&store, 1);
@@ -51,12 +51,12 @@ fn what_is_stored_twice_is_on_the_disk_once() {
 }
 
 #[test]
-fn several_are_stored_as_each_alone() {
+fn several_entries_are_stored_as_if_one_by_one() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     store.put_only_entries(&[draft(1, 1), draft(2, 2)]);
     let before = store.usage();
-    // One is there, one replaces another, one is replaced at once, and one needs a blob that nobody has.
+    // One is already there, one replaces another, one is replaced at once, and one needs a missing blob.
     let lacking = Draft {
         needs: vec![key(99)],
         ..draft(5, 5)
@@ -83,13 +83,13 @@ fn several_are_stored_as_each_alone() {
     assert_eq!((usage.entries, usage.blobs), (3, 4), "three values and the mark");
 }
 
-const MARK: &[u8] = b"whose they are";
+const MARK: &[u8] = b"the entry's own bytes";
 
 fn values() -> [&'static [u8]; 7] {
     [b"zero", b"one", b"two", b"three", b"four", b"five", b"six"]
 }
 
-/// A key that stands for a value.
+/// A draft for an entry with one blob.
 fn draft(n: usize, content: usize) -> Draft<'static> {
     let parcel = Parcel::of(values()[content]).bare();
     Draft {
@@ -101,7 +101,7 @@ fn draft(n: usize, content: usize) -> Draft<'static> {
 }
 
 #[test]
-fn a_key_has_sixteen_entries_and_the_last_used_is_first() {
+fn a_key_keeps_sixteen_entries_with_the_last_used_first() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     let entries: Vec<_> = (0..20)
@@ -115,12 +115,12 @@ fn a_key_has_sixteen_entries_and_the_last_used_is_first() {
     drop(store);
     let store = open(&sandbox.path("cache"));
     let first = store.find(&key(0))[0];
-    assert_eq!(store.read(&first).unwrap(), content(9), "the order is kept, too");
+    assert_eq!(store.read(&first).unwrap(), content(9), "the order survives, too");
     assert_eq!(store.read(&entries[0]), None);
 }
 
 #[test]
-fn an_entry_without_its_blobs_is_refused_by_name() {
+fn an_entry_with_a_missing_blob_is_refused_and_the_blob_named() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     let error = store.put_entry(&key(1), b"entry", &[key(2)]).unwrap_err();
@@ -130,7 +130,7 @@ fn an_entry_without_its_blobs_is_refused_by_name() {
 }
 
 #[test]
-fn blobs_of_any_size_are_written_as_they_were() {
+fn blobs_of_any_size_are_read_as_they_were_stored() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     for size in [0, 1, 4096, 4097, 1 << 20, 65 << 20] {
@@ -146,7 +146,7 @@ fn blobs_of_any_size_are_written_as_they_were() {
 }
 
 #[test]
-fn a_second_opener_is_refused_by_name() {
+fn a_second_process_is_refused_and_the_folder_named() {
     let sandbox = Sandbox::new();
     let folder = sandbox.path("cache");
     let store = open(&folder);
@@ -163,7 +163,7 @@ fn a_second_opener_is_refused_by_name() {
 }
 
 #[test]
-fn an_index_of_another_kind_is_put_aside_and_another_format_left_alone() {
+fn a_foreign_index_is_renamed_and_another_format_is_not_touched() {
     let sandbox = Sandbox::new();
     fs::create_dir_all(sandbox.path("cache/store-2")).unwrap();
     fs::create_dir_all(sandbox.path("cache/store-3")).unwrap();
@@ -182,7 +182,7 @@ fn an_index_of_another_kind_is_put_aside_and_another_format_left_alone() {
 }
 
 #[test]
-fn eviction_keeps_what_is_used_while_others_read() {
+fn eviction_keeps_used_entries_while_other_threads_read() {
     let sandbox = Sandbox::new();
     let settings = Settings {
         max_size: 3 << 20,
@@ -229,7 +229,7 @@ fn eviction_keeps_what_is_used_while_others_read() {
 }
 
 #[test]
-fn entries_go_by_age_and_all_at_once() {
+fn entries_are_removed_by_age_and_all_at_once() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     (0..100).for_each(|n| put(&store, n));
@@ -251,7 +251,7 @@ fn entries_go_by_age_and_all_at_once() {
 }
 
 #[test]
-fn it_is_cleared_while_others_read_and_write() {
+fn a_store_can_be_cleared_while_other_threads_read_and_write() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     let done = AtomicBool::new(false);
@@ -261,7 +261,7 @@ fn it_is_cleared_while_others_read_and_write() {
             scope.spawn(move || {
                 for n in (worker * 1000..).take_while(|_| !done.load(Ordering::Relaxed)) {
                     let blob = store.put_blob(&output(n)).unwrap();
-                    // Refused where its blob was just cleared.
+                    // This fails if the blob was cleared just now.
                     drop(store.put_entry(&key(n), &content(n), &[blob]));
                     get(store, n);
                 }
@@ -276,7 +276,7 @@ fn it_is_cleared_while_others_read_and_write() {
 }
 
 #[test]
-fn it_holds_what_a_map_would_hold_after_any_steps() {
+fn after_random_steps_it_has_the_content_of_a_map() {
     let sandbox = Sandbox::new();
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).unwrap();
@@ -315,6 +315,6 @@ fn it_holds_what_a_map_would_hold_after_any_steps() {
     }
     drop(store);
     let store = open(&sandbox.path("cache"));
-    wait_until("what is past is gone", || volumes(&sandbox).len() <= 20);
+    wait_until("old volumes are gone", || volumes(&sandbox).len() <= 20);
     assert!((0..64).all(|n| get(&store, n) == model.contains(&n)), "{seed:?}");
 }

@@ -1,4 +1,4 @@
-//! The store: what was acknowledged survives, and what is damaged is a miss, never a wrong byte.
+//! The store: acknowledged entries survive a kill, and damage causes a miss, but never a wrong byte.
 
 use std::collections::HashMap;
 use std::fs;
@@ -12,7 +12,7 @@ use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Compression, Settings, Store};
 
 #[test]
-fn what_dead_processes_left_is_swept_up() {
+fn leftovers_of_dead_processes_are_removed() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     put(&store, 1);
@@ -25,20 +25,18 @@ fn what_dead_processes_left_is_swept_up() {
         fs::write(&left, "half of it").unwrap();
     }
     let store = open(&sandbox.path("cache"));
-    wait_until("it is swept up", || blobs(&sandbox) == before);
+    wait_until("the leftovers are gone", || blobs(&sandbox) == before);
     assert!(get(&store, 1));
 }
 
-/// Everything that the store had before its files were changed is right or not there; and it works as before.
+/// Checks that each entry of a damaged store is right or missing, and that it can be stored again. Returns how many were
+/// still there.
 #[track_caller]
 fn check_damaged(sandbox: &Sandbox, entries: usize) -> usize {
     let store = open(&sandbox.path("cache"));
     let there = (0..entries).filter(|n| get(&store, *n)).count();
     (0..entries).for_each(|n| put(&store, n));
-    assert!(
-        (0..entries).all(|n| get(&store, n)),
-        "what was lost can be stored again"
-    );
+    assert!((0..entries).all(|n| get(&store, n)), "a lost entry can be stored again");
     there
 }
 
@@ -47,8 +45,8 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
-/// A store of four entries, and what `damage` makes of each of its files in turn: how many entries were left at most.
-/// With `is_plain` each blob has a file; else all are in one volume.
+/// Damages each file of a store with four entries in turn, by `damage`, in rounds until it returns false. Returns how many
+/// entries were left each time. With `is_plain`, each blob has a file of its own; otherwise all are in one volume.
 fn damage_each_file(is_plain: bool, damage: impl Fn(&Path, usize) -> bool) -> Vec<usize> {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
@@ -75,7 +73,7 @@ fn a_flipped_bit_is_a_miss_wherever_it_is() {
     for is_plain in [false, true] {
         let left = damage_each_file(is_plain, |file, round| {
             let mut bytes = fs::read(file).unwrap();
-            // Every piece of the index, and of a volume; the ends and some of the middle of a blob.
+            // About thirty places in each file.
             let stride = 1 + bytes.len() / 30;
             let Some(byte) = bytes.get_mut(round * stride) else {
                 return false;
@@ -122,7 +120,7 @@ fn a_blob_that_vanishes_is_a_miss() {
 }
 
 #[test]
-fn damage_while_it_is_open_is_a_miss_and_counted() {
+fn damage_to_an_open_store_is_a_miss_and_counted() {
     for is_plain in [false, true] {
         let sandbox = Sandbox::new();
         let store = open(&sandbox.path("cache"));
@@ -143,7 +141,7 @@ fn damage_while_it_is_open_is_a_miss_and_counted() {
 const WRITER: &str = "WAFD_TEST_STORE";
 
 #[test]
-#[ignore = "the process that other tests start, and kill"]
+#[ignore = "a process that another test starts and kills"]
 fn a_writer() {
     let Some(told) = std::env::var_os(WRITER) else {
         return;
@@ -165,12 +163,12 @@ fn a_writer() {
     }
 }
 
-/// So that what the writer keeps is never too much, and much is moved for it.
+/// Large enough for what the writer keeps, and so small that blobs are often moved.
 const SMALL: Settings = Settings {
     max_size: 3 << 20,
     compression: Compression::Auto,
 };
-/// A writer removes what is older.
+/// How many entries the writer keeps. It removes older ones.
 const KEPT: usize = 60;
 
 fn start_writer(folder: &Path, first: usize) -> Child {
@@ -187,7 +185,7 @@ fn start_writer(folder: &Path, first: usize) -> Child {
 }
 
 #[test]
-fn what_was_acknowledged_survives_kill_9() {
+fn acknowledged_entries_survive_kill_9() {
     let sandbox = Sandbox::new();
     let seed = sandbox::new_session();
     let mut random = blake3::Hasher::new()
@@ -216,7 +214,7 @@ fn what_was_acknowledged_survives_kill_9() {
         }
         let store = open_with(&sandbox.path("cache"), SMALL);
         for n in 0..acknowledged {
-            // Of the one that came after the last, all or nothing was done, and its removal too.
+            // The step after the last acknowledged one may have been done or not: an entry, and the removal of another.
             let wanted = n + KEPT >= acknowledged;
             let free = n + KEPT == acknowledged;
             assert!(
@@ -231,7 +229,7 @@ fn what_was_acknowledged_survives_kill_9() {
     }
 }
 
-/// On a folder where little fits: some puts fail, all others are there, then and later.
+/// Fills a disk. Some entries cannot be stored. All others are there, also after the store is opened again.
 fn fill_disk(folder: &Path, limit: impl FnOnce()) {
     let mut stored = HashMap::new();
     let store = open(folder);
@@ -248,12 +246,12 @@ fn fill_disk(folder: &Path, limit: impl FnOnce()) {
     assert!(check(&store) && get(&store, 0));
     assert_eq!(store.usage().damaged, 0);
     store.clear().unwrap();
-    // A file that is gone takes room until the last of the store's own threads has closed it.
+    // A removed file takes room until the last thread of the store has closed it.
     wait_until("there is room again", || has_room_for(&store, 1000));
     assert!(get(&store, 1000));
 }
 
-/// Tries to store one.
+/// Tries to store an entry.
 fn has_room_for(store: &Store, n: usize) -> bool {
     let blob = store.put_blob(&output(n));
     blob.and_then(|blob| store.put_entry(&key(n), &content(n), &[blob]))
@@ -261,7 +259,7 @@ fn has_room_for(store: &Store, n: usize) -> bool {
 }
 
 #[test]
-fn a_full_disk_costs_only_what_does_not_fit() {
+fn on_a_full_disk_only_new_entries_are_lost() {
     let sandbox = Sandbox::new();
     if let Some(disk) = Disk::mount(&sandbox) {
         fill_disk(&disk.0, || ());
@@ -269,7 +267,7 @@ fn a_full_disk_costs_only_what_does_not_fit() {
 }
 
 #[test]
-fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
+fn if_a_full_disk_has_no_room_to_move_blobs_entries_are_evicted() {
     let sandbox = Sandbox::new();
     let Some(disk) = Disk::mount(&sandbox) else {
         return;
@@ -288,7 +286,7 @@ fn a_full_disk_on_which_nothing_can_be_moved_is_evicted_until_there_is_room() {
     assert_eq!(store.usage().damaged, 0);
 }
 
-/// A little disk in memory.
+/// A small disk in memory.
 struct Disk(PathBuf);
 
 impl Disk {

@@ -1,4 +1,4 @@
-//! A store that is removed, replaced or cut while an engine has it open: within seconds it stores again, in what is there now.
+//! A store that is removed, replaced or cut while an engine has it open works again within seconds, at its path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::support::wrapper;
 use wafengine::bytes::digest::Digest;
 use wafengine::cache::store::{Blob, Store};
 
-/// More than goes into a volume.
+/// A blob that is too large for a volume.
 fn large(n: usize) -> Vec<u8> {
     let mut bytes = vec![0; 300 << 10];
     blake3::Hasher::new()
@@ -21,7 +21,7 @@ fn large(n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Stores one with a small and with a large output.
+/// Tries to store an entry with a small and a large output.
 fn try_put(store: &Store, n: usize) -> bool {
     let blobs = store
         .put_blob(&output(n))
@@ -44,7 +44,8 @@ fn folder(sandbox: &Sandbox) -> PathBuf {
     sandbox.path("cache/store-2")
 }
 
-/// What is done to a store in use: afterwards it stores again, and all that it then says it has is there for the next process, too.
+/// Damages a store that is open. Afterwards it must store again, and everything that it then has must be there for the next
+/// process, too.
 #[track_caller]
 fn heals(damage: impl FnOnce(&Sandbox)) {
     let sandbox = Sandbox::new();
@@ -53,10 +54,10 @@ fn heals(damage: impl FnOnce(&Sandbox)) {
         assert!(try_put(&store, n));
     }
     damage(&sandbox);
-    // Never a wrong byte, whatever is there.
+    // `get` fails the test if a byte is wrong.
     (0..4).for_each(|n| _ = get(&store, n));
     let mut next = 100;
-    wait_until("it stores where its path leads", || {
+    wait_until("it stores at its path", || {
         next += 1;
         let stored = try_put(&store, next) && get(&store, next) && has_large(&store, next);
         stored && is_on_disk(&sandbox, next)
@@ -72,7 +73,7 @@ fn heals(damage: impl FnOnce(&Sandbox)) {
     }
 }
 
-/// Another process would find it: tried on a copy, since one has the store.
+/// Whether another process would find the entry. This is tested with a copy, because the store is locked.
 fn is_on_disk(sandbox: &Sandbox, n: usize) -> bool {
     let copy = sandbox.path("copy");
     let _ = fs::remove_dir_all(&copy);
@@ -200,7 +201,7 @@ fn a_lock_that_is_removed_is_taken_again() {
 }
 
 #[test]
-fn what_is_no_lock_and_no_index_makes_way() {
+fn a_pipe_in_place_of_lock_or_index_is_replaced() {
     heals(|sandbox| {
         for name in ["lock", "index"] {
             let path = folder(sandbox).join(name);
@@ -211,7 +212,7 @@ fn what_is_no_lock_and_no_index_makes_way() {
 }
 
 #[test]
-fn a_file_in_its_place_is_waited_out() {
+fn a_file_in_its_place_stops_it_until_the_file_is_removed() {
     heals(|sandbox| {
         fs::remove_dir_all(sandbox.path("cache")).unwrap();
         fs::write(sandbox.path("cache"), "a file").unwrap();
@@ -223,22 +224,22 @@ fn a_file_in_its_place_is_waited_out() {
     });
 }
 
-/// Nothing is stored in a folder that another process has by now, and nothing in the one that is gone.
+/// If another process has made the folder again, nothing is stored until that process has closed it.
 #[test]
-fn a_store_that_another_process_has_made_is_left_to_it() {
+fn a_store_that_another_process_has_made_is_not_used() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     assert!(try_put(&store, 1));
     fs::remove_dir_all(sandbox.path("cache")).unwrap();
     let other = open(&sandbox.path("cache"));
-    wait_until("it finds that out", || !try_put(&store, 2));
+    wait_until("it notices the other process", || !try_put(&store, 2));
     assert!(!get(&store, 3) && try_put(&other, 4) && get(&other, 4));
     drop(other);
     wait_until("it stores again", || try_put(&store, 5));
-    assert!(get(&store, 4), "what the other one has left is there");
+    assert!(get(&store, 4), "the other process's entry is there");
 }
 
-/// What the tests below need: an engine with a store, and a source.
+/// An engine with a store, and a source.
 struct Project(Sandbox);
 
 impl Project {
@@ -256,7 +257,7 @@ impl Project {
         run(command.args(args))
     }
 
-    /// Compiles a source of this number, whose object is large where that is wanted; whether it was a hit.
+    /// Compiles a source with this number, whose object has about this size. Returns whether it was a hit.
     fn compile(&self, number: usize, size: usize) -> bool {
         let before = self.count("hits");
         fs::write(self.0.path("a.c"), format!("char a[{size}] = {{{number}}};\n")).unwrap();
@@ -272,7 +273,7 @@ impl Project {
         self.count("hits") > before
     }
 
-    /// A source that was written right before its compile is not believed; then the next compile is stored.
+    /// Compiles until it is a hit. The first compile may not be stored, because the source was written right before it.
     fn store(&self, number: usize, size: usize) {
         wait_until("it is stored", || self.compile(number, size));
     }
@@ -291,7 +292,7 @@ impl Drop for Project {
     }
 }
 
-/// Through `wafcc`: small and large results are stored again after `rm -rf`, and what the engine tells begins anew.
+/// Through `wafcc`: small and large results are stored again after `rm -rf`, and the counters start again.
 #[test]
 fn an_engine_whose_store_is_removed_stores_again() {
     let project = Project::new();
@@ -310,10 +311,10 @@ fn an_engine_whose_store_is_removed_stores_again() {
     assert!(project.wafcc(&["--explain", "a.o"]).succeeded().contains("a.o: hit"));
 }
 
-/// A disk that is full: builds go on, hits are hits, what is not stored is counted; when there is room again, it
-/// stores again, and the counts are all there.
+/// On a full disk, builds go on, stored results are hits, and results that are not stored are counted. When there is room
+/// again, results are stored again, and no count is lost.
 #[test]
-fn a_full_disk_freezes_neither_counts_nor_the_store() {
+fn the_store_and_its_counters_survive_a_full_disk() {
     if !is_root() {
         eprintln!("not root: nothing can be mounted");
         return;
@@ -340,7 +341,7 @@ fn a_full_disk_freezes_neither_counts_nor_the_store() {
                 .as_object()
                 .is_some_and(|reasons| !reasons.is_empty())
         });
-        assert!(project.compile(0, 1), "what was stored is a hit still");
+        assert!(project.compile(0, 1), "a stored result is still a hit");
         assert!(project.count("hits") > before, "hits are counted on a full disk");
         fs::remove_file(store.join("filler")).unwrap();
         wait_until("it stores again", || {
@@ -351,7 +352,7 @@ fn a_full_disk_freezes_neither_counts_nor_the_store() {
         project.wafcc(&["--shutdown"]).succeeded();
         assert!(
             project.count("hits") >= counted,
-            "all of it was written when there was room"
+            "all counts were written when there was room"
         );
     }));
     let _ = project.wafcc(&["--shutdown"]);

@@ -1,4 +1,4 @@
-//! Volumes: what is evicted out of them gives its room back, and nobody who reads or writes notices.
+//! Volumes: evicted blobs give back their disk space, while other threads read and write.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -31,7 +31,7 @@ fn many_small_blobs_are_few_files() {
 }
 
 #[test]
-fn blobs_that_are_to_be_linked_have_files() {
+fn blobs_that_will_be_linked_have_files_of_their_own() {
     let sandbox = Sandbox::new();
     let store = open(&sandbox.path("cache"));
     store.set_plain(true);
@@ -44,7 +44,7 @@ fn blobs_that_are_to_be_linked_have_files() {
 }
 
 #[test]
-fn the_room_of_what_was_removed_is_given_back() {
+fn the_space_of_removed_entries_is_given_back() {
     let sandbox = Sandbox::new();
     let store = open_with(&sandbox.path("cache"), SMALL);
     (0..150).for_each(|n| put(&store, n));
@@ -68,10 +68,10 @@ fn the_room_of_what_was_removed_is_given_back() {
 }
 
 #[test]
-fn what_is_used_is_there_while_volumes_are_emptied() {
+fn used_entries_stay_while_volumes_are_emptied() {
     let sandbox = Sandbox::new();
     let store = open_with(&sandbox.path("cache"), SMALL);
-    // One in each of the first volumes, so that all of them are emptied again and again.
+    // One entry in each of the first volumes, so that each of these is emptied again and again.
     let used: Vec<usize> = (0..100).step_by(10).collect();
     (0..100).for_each(|n| put(&store, n));
     let (done, looks) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -82,7 +82,7 @@ fn what_is_used_is_there_while_volumes_are_emptied() {
                 scope.spawn(move || {
                     for n in (0..1500).map(|n| writer * 10_000 + n) {
                         put(store, n);
-                        // By whoever writes: a reader may not run for as long as it takes to fill the cache.
+                        // The writers do this, because a reader may not get to run before the cache is full.
                         let entry = store.find(&key(used[n % used.len()]));
                         store.touch(&entry[0]);
                         if n % 3 == 0 {
@@ -128,7 +128,7 @@ fn many_short_sessions_leave_few_volumes() {
 }
 
 #[test]
-fn what_an_older_format_left_is_removed_unless_it_is_in_use() {
+fn a_store_of_an_older_format_is_removed_unless_it_is_in_use() {
     let sandbox = Sandbox::new();
     let former = sandbox.path("cache/store-1");
     fs::create_dir_all(former.join("blobs/01")).unwrap();
@@ -142,6 +142,6 @@ fn what_an_older_format_left_is_removed_unless_it_is_in_use() {
     assert!(former.join("blobs/01/0123456789abcdef").exists());
     drop(lock);
     let store = open(&sandbox.path("cache"));
-    wait_until("it is gone", || !former.exists());
+    wait_until("the old store is gone", || !former.exists());
     assert!(get(&store, 1));
 }

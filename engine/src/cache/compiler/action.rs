@@ -333,10 +333,9 @@ fn refuse_times_of_files(line: &Line) -> Result<(), Reason> {
 
 /// Debug information, coverage and profiles contain the folder. Other outputs with relative paths do not.
 fn tells_folder(line: &Line) -> bool {
-    let is_plain = !line.tells && !line.binds && !line.precompiles && line.sides.is_empty() && line.named.is_empty();
     let is_known = matches!(line.stage, Stage::Object | Stage::Assembly);
     let mut words = line.words.iter().flat_map(|word| [&word.option, &word.operand]);
-    !is_plain || !is_known || words.any(|word| is_about_folders(word))
+    line.tells || line.is_bound() || !is_known || words.any(|word| is_about_folders(word))
 }
 
 fn is_about_folders(word: &[u8]) -> bool {
@@ -372,15 +371,6 @@ fn is_plain(name: &[u8]) -> bool {
     name.iter().all(|b| b.is_ascii_alphanumeric() || b"/._-+@".contains(b))
 }
 
-/// Whether the content of an output depends on the name of the main one.
-fn is_bound(line: &Line) -> bool {
-    let is_amid = line
-        .dependencies
-        .as_ref()
-        .is_some_and(|wanted| wanted.target == Target::Amid);
-    is_amid || line.binds || line.precompiles || !line.sides.is_empty() || !line.named.is_empty()
-}
-
 /// Different lists of words have different bytes.
 #[derive(Default)]
 struct Text(Bytes);
@@ -410,9 +400,11 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
         text.add(format!("{:?}", wanted.target).as_bytes());
     }
     let is_quoted = target(line, outputs).is_some_and(|target| !is_plain(&target));
-    if is_bound(line) || is_quoted {
-        let told = outputs.iter().filter(|output| output.role == Role::Main);
-        told.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, base)));
+    let dependencies = line.dependencies.as_ref();
+    let is_amid = dependencies.is_some_and(|wanted| wanted.target == Target::Amid);
+    if line.is_bound() || is_amid || is_quoted {
+        let main = outputs.iter().filter(|output| output.role == Role::Main);
+        main.for_each(|output| text.add(&sharing::tokened(&output.path, Kind::Path, base)));
     }
     if base.is_some() {
         text.add(&sharing::tokened(call.folder, Kind::Path, base));
@@ -423,6 +415,7 @@ fn key(call: &Call, line: &Line, outputs: &[Output], base: Option<&[u8]>) -> Dig
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::test_support::Dice;
 
     const BASE: &[u8] = b"/home/one";
 
@@ -454,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_a_named_reason() {
+    fn an_unknown_command_has_a_named_reason() {
         for (argv, expected) in [
             ("gcc -c a.c", "known"),
             ("gcc a.c", "called for linking"),
@@ -531,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_outputs_are_no_part_of_a_key() {
+    fn a_key_leaves_out_names_of_outputs() {
         assert!(share("gcc -c a.c -o x.o", "gcc -c a.c -o y/z.obj"));
         assert!(share("gcc -c a.c -o x.o", "gcc -c -oy.o a.c"));
         assert!(share("gcc -c a.c", "gcc -c -o y.o a.c"));
@@ -544,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_outputs_that_are_in_an_output_are_a_part_of_it() {
+    fn a_key_has_the_name_of_an_output_that_contains_it() {
         for option in [
             "-g -gsplit-dwarf",
             "--coverage",
@@ -562,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_a_part_of_a_key() {
+    fn a_key_has_all_other_words() {
         let first = "gcc -c -DX -Ia -MD -MT t a.c -o x.o";
         for other in [
             "gcc -c -DY -Ia -MD -MT t a.c -o x.o",
@@ -585,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_that_is_mapped_is_left_out() {
+    fn a_key_leaves_out_a_base_that_is_mapped() {
         let key = |argv: &str, folder: &str| {
             let action = with(argv, "A=b", folder).unwrap();
             (action.key, action.knows.base.is_some())
@@ -616,14 +609,9 @@ mod tests {
     }
 
     #[test]
-    fn no_words_are_too_odd() {
-        let mut state = 7u64;
-        let mut next = |limit: usize| {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
-            (state >> 33) as usize % limit
-        };
+    fn random_words_never_panic() {
+        let mut dice = Dice(7);
+        let mut next = |limit: usize| dice.below(limit);
         let parts = [
             "-", "--", "-x", "-o", "-Wp,", "-MD", ",", "=", "a.c", "/", ".", "@", "-Xclang", "-Wa,", "", "-M", "\u{e9}",
         ];

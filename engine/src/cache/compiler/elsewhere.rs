@@ -3,7 +3,7 @@
 //! Only the names of outputs are replaced. If results contain these names, the command line has another key, so the caller
 //! can compare keys.
 
-use super::options::{Does, For, Known, Takes};
+use super::options::{Does, For, Known};
 use super::Compiler;
 use crate::observe::access::Bytes;
 
@@ -30,12 +30,7 @@ pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<B
             kept.extend(words.by_ref().cloned());
             break;
         }
-        let is_apart = match known.takes {
-            Takes::Nothing | Takes::Joined => false,
-            Takes::Separate => true,
-            Takes::Either => word.len() == known.name.len(),
-        };
-        let operand = if is_apart { Some(words.next()?.clone()) } else { None };
+        let (operand, is_apart) = known.argument(word, &mut words)?;
         match (known.does, asked_of_preprocessor(word)) {
             (Does::Output | Does::DependencyFile, _) => {}
             (Does::Through(For::Preprocessor), Some(option)) => {
@@ -45,7 +40,7 @@ pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<B
             }
             _ => {
                 kept.push(word.clone());
-                kept.extend(operand);
+                kept.extend(is_apart.then_some(operand));
             }
         }
     }
@@ -60,11 +55,10 @@ pub fn redirect(compiler: Compiler, words: &[Bytes], to: &Names) -> Option<Vec<B
 /// The part before the name of the file in `-Wp,-MD,file`.
 fn asked_of_preprocessor(word: &[u8]) -> Option<&[u8]> {
     let options: [&[u8]; 2] = [b"-Wp,-MD", b"-Wp,-MMD"];
-    let found = options.into_iter().find(|option| {
+    options.into_iter().find(|option| {
         let file = word.strip_prefix(*option).and_then(|rest| rest.strip_prefix(b","));
         file.is_some_and(|file| !file.is_empty() && !file.contains(&b','))
-    });
-    found
+    })
 }
 
 #[cfg(test)]
@@ -104,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_goes_nowhere_else() {
+    fn a_line_that_is_not_understood_is_not_redirected() {
         for line in ["-c a.c -o", "-c --frobnicate a.c", "-Wp,-MD,d -c a.c"] {
             assert_eq!(redirected(line, false), None, "{line}");
         }

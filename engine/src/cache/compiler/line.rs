@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::language::{is_linked, Language};
-use super::options::{Does, For, Known, Map, Named, Side, Stage, Takes};
+use super::options::{Does, For, Known, Map, Named, Side, Stage};
 use super::reason::Reason;
 use super::Compiler;
 use crate::observe::access::Bytes;
@@ -62,11 +62,16 @@ pub struct Line {
     pub dependencies: Option<Dependencies>,
     pub sides: Vec<Side>,
     pub named: BTreeMap<Named, Bytes>,
+    /// The folder for modules of Fortran.
     pub modules: Bytes,
+    /// The output is in LLVM's format.
     pub bitcode: bool,
     pub precompiles: bool,
+    /// With `-flto`: a part of the work is left to the linker.
     pub linked_later: bool,
+    /// The output contains its own name, or a file is searched by that name.
     pub binds: bool,
+    /// The output contains paths in ways that prefix maps do not reach.
     pub tells: bool,
     /// All words except the names of files that are written.
     pub words: Vec<Word>,
@@ -152,22 +157,16 @@ impl Line {
             }
             let known =
                 Known::find(compiler, word).ok_or_else(|| Reason::about(UncachedReason::Option, word.clone()))?;
-            let joined = &word[known.name.len()..];
-            let apart = match known.takes {
-                Takes::Nothing | Takes::Joined => false,
-                Takes::Separate => true,
-                Takes::Either => joined.is_empty(),
-            };
-            let operand = match apart {
-                false => joined.to_vec(),
-                true => words
-                    .next()
-                    .cloned()
-                    .ok_or_else(|| Reason::about(UncachedReason::Incomplete, word.clone()))?,
-            };
+            let argument = known.argument(word, &mut words);
+            let (operand, apart) = argument.ok_or_else(|| Reason::about(UncachedReason::Incomplete, word.clone()))?;
             reader.option(known, word, operand, apart)?;
         }
         reader.finish(compiler)
+    }
+
+    /// Whether the content of an output may depend on the name of the main one.
+    pub fn is_bound(&self) -> bool {
+        self.binds || self.precompiles || !self.sides.is_empty() || !self.named.is_empty()
     }
 }
 

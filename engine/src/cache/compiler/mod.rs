@@ -1,4 +1,4 @@
-//! What is known of compilers and of command lines: the key of a command, the files that it will make, and why it is not
+//! The knowledge about compilers and command lines: the key of a command, the files that it will make, and why it is not
 //! cached.
 //!
 //! This file recognizes compilers by name: the name that was typed, and the name of the file to which all links lead.
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_what_it_leads_to() {
+    fn a_link_to_a_compiler_is_that_compiler() {
         assert_eq!(of("/usr/bin/cc", "/usr/bin/x86_64-linux-gnu-gcc-12"), Ok(Compiler::Gcc));
         assert_eq!(of("/usr/bin/c++", "/usr/lib/llvm-14/bin/clang"), Ok(Compiler::Clang));
         assert_eq!(of("/usr/bin/gcc", "/usr/bin/clang"), Ok(Compiler::Clang));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_as_another_checkout_would_have_it() {
+    fn a_stored_text_gets_the_paths_of_another_checkout() {
         let text = b"a.o: /one/src/a.c /one/inc/a.h /usr/include/stdio.h\n";
         let stored = dependencies(text, Compiler::Gcc, b"/one").unwrap();
         assert!(!holds(&stored, b"/one"));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_file_is_about_another_output() {
+    fn a_stored_dependency_file_gets_the_name_of_another_output() {
         let text = b"out/one/a.o: src/a.c inc/a.h\n\ninc/a.h:\n";
         let stored = without_target(text, Compiler::Gcc, b"out/one/a.o").unwrap();
         let other = with_target(&stored, Compiler::Gcc, b"b.o").unwrap();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_would_not_come_back_is_none() {
+    fn a_text_that_could_not_be_restored_is_refused() {
         assert_eq!(diagnostics(b"/wafcc-base-folder/a.c:1: x\n", b"/one"), None);
         assert_eq!(diagnostics(b"a macro has /one in it\n", b"/one"), None);
         assert_eq!(diagnostics(b"", b"/one").unwrap(), b"");

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 
 use super::Compiler;
+use crate::observe::access::Bytes;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
@@ -538,6 +539,16 @@ impl Known {
     /// an earlier one.
     fn weight(&self) -> (bool, usize) {
         (matches!(self.takes, Nothing | Separate), self.name.len())
+    }
+
+    /// The option's argument, and whether it is a word of its own: then it is taken from `rest`. `None` if it is missing.
+    pub fn argument(&self, word: &[u8], rest: &mut std::slice::Iter<'_, Bytes>) -> Option<(Bytes, bool)> {
+        let joined = &word[self.name.len()..];
+        match self.takes {
+            Nothing | Joined => Some((joined.to_vec(), false)),
+            Either if !joined.is_empty() => Some((joined.to_vec(), false)),
+            Separate | Either => Some((rest.next()?.clone(), true)),
+        }
     }
 
     /// The option to which a word belongs.

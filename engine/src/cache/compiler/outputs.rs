@@ -2,7 +2,7 @@
 
 use super::language::{ending, Language};
 use super::line::Line;
-use super::options::{Does, Known, Named, Side, Stage, Takes};
+use super::options::{Does, Known, Named, Side, Stage};
 use super::reason::Reason;
 use super::Compiler;
 use crate::facts::exception::special;
@@ -78,12 +78,7 @@ pub fn named(compiler: Compiler, words: &[Bytes]) -> Option<Bytes> {
             continue;
         }
         let known = Known::find(compiler, word)?;
-        let joined = &word[known.name.len()..];
-        let operand = match known.takes {
-            Takes::Nothing | Takes::Joined => joined.to_vec(),
-            Takes::Either if !joined.is_empty() => joined.to_vec(),
-            Takes::Separate | Takes::Either => words.next()?.clone(),
-        };
+        let (operand, _) = known.argument(word, &mut words)?;
         if known.does == Does::Output {
             output = Some(operand);
         }

@@ -23,10 +23,7 @@ struct Rule {
 
 /// Changes a dependency file of `compiler` from the base `from` to the base `to`.
 pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
-    let mut rules = rules(text)?;
-    if laid(&rules, compiler) != text {
-        return None;
-    }
+    let mut rules = known_rules(text, compiler)?;
     for rule in &mut rules {
         for word in rule.targets.iter_mut().chain(&mut rule.sources) {
             *word = moved_word(word, from, to)?;
@@ -38,10 +35,7 @@ pub fn dependencies(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> 
 /// Changes a dependency file of an output for an output with another name. Both names are plain: makefiles need no quotes
 /// for them.
 pub fn retargeted(text: &[u8], compiler: Compiler, from: &[u8], to: &[u8]) -> Option<Bytes> {
-    let mut rules = rules(text)?;
-    if laid(&rules, compiler) != text {
-        return None;
-    }
+    let mut rules = known_rules(text, compiler)?;
     let first = rules.first_mut()?;
     if first.targets != [from] {
         return None;
@@ -79,6 +73,11 @@ fn moved_word(word: &[u8], from: &[u8], to: &[u8]) -> Option<Bytes> {
         Some(rest) if (rest.is_empty() || rest.starts_with(b"/")) && !holds(rest) => Some([to, rest].concat()),
         _ => (!holds(word)).then(|| word.to_vec()),
     }
+}
+
+/// The rules of a text, if the compiler lays them out exactly as in the text.
+fn known_rules(text: &[u8], compiler: Compiler) -> Option<Vec<Rule>> {
+    rules(text).filter(|rules| laid(rules, compiler) == text)
 }
 
 fn rules(text: &[u8]) -> Option<Vec<Rule>> {

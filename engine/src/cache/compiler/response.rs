@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_within_files_but_not_for_ever() {
+    fn response_files_may_contain_others_up_to_a_limit() {
         let read = |name: &[u8]| match name {
             b"one" => Some(b"a @two d".to_vec()),
             b"two" => Some(b"b c".to_vec()),

@@ -75,7 +75,10 @@ pub fn map(line: &Line, folder: &[u8], roots: &[Bytes], tells_folder: bool) -> O
         return None;
     }
     let named = |root: &[u8]| {
-        let mut paths = line.words.iter().filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
+        let mut paths = line
+            .words
+            .iter()
+            .filter(|word| matches!(word.kind, Kind::Path | Kind::Source));
         paths.any(|word| inside(&word.operand, root).is_some()) || tells_folder && inside(folder, root).is_some()
     };
     roots.iter().filter(|root| named(root)).find_map(|root| {
@@ -95,13 +98,7 @@ pub fn map(line: &Line, folder: &[u8], roots: &[Bytes], tells_folder: bool) -> O
 /// The base that this command, run in `folder`, shares with others like it.
 pub fn base<'a>(line: &Line, folder: &[u8], bases: &'a [Bytes]) -> Option<&'a [u8]> {
     // Not all drivers have mapped the paths that assemblers write.
-    if line.language != Language::C
-        || line.tells
-        || line.binds
-        || line.precompiles
-        || !line.sides.is_empty()
-        || !line.named.is_empty()
-    {
+    if line.language != Language::C || line.tells || line.is_bound() {
         return None;
     }
     bases

@@ -62,21 +62,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_one_has_it() {
+    fn the_first_side_decides() {
         let claim = Claim::default();
-        let keeper = claim.clone();
-        assert!(keeper.answer() && keeper.answer() && !claim.give_up());
+        let cache = claim.clone();
+        assert!(cache.answer() && cache.answer() && !claim.give_up());
         let claim = Claim::default();
-        let keeper = claim.clone();
-        assert!(claim.give_up() && !keeper.answer() && keeper.is_given_up());
+        let cache = claim.clone();
+        assert!(claim.give_up() && !cache.answer() && cache.is_given_up());
     }
 
     #[test]
     fn work_is_seen_by_the_other_side() {
         let claim = Claim::default();
-        let keeper = claim.clone();
+        let cache = claim.clone();
         assert!(!claim.is_at_work());
-        let work = keeper.begin_work();
+        let work = cache.begin_work();
         assert!(claim.is_at_work());
         drop(work);
         assert!(!claim.is_at_work());

@@ -164,16 +164,15 @@ pub fn resolved(path: &[u8]) -> Option<(PathBuf, OsString)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::test_support::TestFolder;
     use std::fs;
     use std::os::unix::fs::{symlink, MetadataExt};
 
-    struct TestFolder(PathBuf);
-
     impl TestFolder {
-        fn new(name: &str) -> TestFolder {
-            let path = std::env::temp_dir().join(format!("destination-{}-{name}", std::process::id()));
-            fs::create_dir_all(path.join("one/two")).unwrap();
-            TestFolder(fs::canonicalize(path).unwrap())
+        fn with_folders() -> TestFolder {
+            let folder = TestFolder::new();
+            fs::create_dir_all(folder.path("one/two")).unwrap();
+            folder
         }
 
         fn walked(&self, path: &str, us: u32) -> Result<u64, Errno> {
@@ -182,13 +181,7 @@ mod tests {
         }
 
         fn inode(&self, path: &str) -> u64 {
-            fs::metadata(self.0.join(path)).unwrap().ino()
-        }
-    }
-
-    impl Drop for TestFolder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            fs::metadata(self.path(path)).unwrap().ino()
         }
     }
 
@@ -198,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_walk_leads_where_the_kernel_leads() {
-        let folder = TestFolder::new("walk");
+        let folder = TestFolder::with_folders();
         symlink("one/two", folder.0.join("near")).unwrap();
         symlink(folder.0.join("one"), folder.0.join("far")).unwrap();
         symlink("../near/..", folder.0.join("one/up")).unwrap();
@@ -221,14 +214,14 @@ mod tests {
 
     #[test]
     fn a_link_in_a_circle_ends() {
-        let folder = TestFolder::new("circle");
+        let folder = TestFolder::with_folders();
         symlink("round", folder.0.join("round")).unwrap();
         assert_eq!(folder.walked("round", us()), Err(Errno::LOOP));
     }
 
     #[test]
-    fn what_is_not_there_and_what_is_no_folder_are_errors() {
-        let folder = TestFolder::new("none");
+    fn a_missing_folder_and_a_file_are_errors() {
+        let folder = TestFolder::with_folders();
         fs::write(folder.0.join("file"), "").unwrap();
         assert_eq!(folder.walked("missing/x", us()), Err(Errno::NOENT));
         assert_eq!(folder.walked("file", us()), Err(Errno::NOTDIR));
@@ -236,8 +229,8 @@ mod tests {
 
     /// As root, the link is given to another user. Otherwise the test plays another user, to whom our link is foreign.
     #[test]
-    fn a_link_of_somebody_else_is_not_followed() {
-        let folder = TestFolder::new("owner");
+    fn a_link_of_another_user_is_not_followed() {
+        let folder = TestFolder::with_folders();
         let link = folder.0.join("link");
         symlink("one", &link).unwrap();
         let other = match us() {
@@ -256,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_folder_without_a_name_is_no_destination() {
-        let folder = TestFolder::new("name");
+        let folder = TestFolder::with_folders();
         for name in ["one/..", "one/", ""] {
             assert!(
                 Folders::default().declared(&folder.0, &folder.0.join(name)).is_err(),

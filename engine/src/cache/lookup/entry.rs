@@ -13,7 +13,7 @@ use crate::facts::world::View;
 const MAGIC: &[u8; 4] = b"wfe\x02";
 const MOST_OUTPUTS: usize = 4096;
 
-/// What is at a path when a command has ended.
+/// The content of a path when the command has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A file. Its other permissions follow from the umask of the command for which it is restored.
@@ -405,6 +405,7 @@ fn unpack_print(from: &mut Unpacker) -> Result<Print, Garbled> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::test_support::Dice;
     use crate::facts::path::Root;
 
     fn path(root: Root, rest: &str) -> Path {
@@ -422,6 +423,16 @@ mod tests {
         let here = || path(Root::Folder, "src/a.c");
         let digest = Digest::of(b"x");
         let text = b"some text".to_vec();
+        let output = |name, content| Output {
+            path: path(Root::Folder, name),
+            number: None,
+            content,
+        };
+        let file = Content::File {
+            digest,
+            size: 77,
+            is_program: true,
+        };
         Entry {
             facts: vec![
                 Fact::Variable {
@@ -480,44 +491,15 @@ mod tests {
                 },
             ],
             outputs: vec![
-                Output {
-                    path: path(Root::Folder, "out"),
-                    number: None,
-                    content: Content::Folder,
-                },
-                Output {
-                    path: path(Root::Folder, "out/a.o"),
-                    number: None,
-                    content: Content::File {
-                        digest,
-                        size: 77,
-                        is_program: true,
-                    },
-                },
-                Output {
-                    path: path(Root::Folder, "out/b.o"),
-                    number: None,
-                    content: Content::Link { text: text.clone() },
-                },
+                output("out", Content::Folder),
+                output("out/a.o", file),
+                output("out/b.o", Content::Link { text: text.clone() }),
             ],
             stdout: Print::Inline(text),
             stderr: Print::Blob { digest, size: 5 },
             exit: 3,
             wall: 1_000_000,
             processor: 7,
-        }
-    }
-
-    /// Numbers that look random, the same for the same seed.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) as usize % limit.max(1)
         }
     }
 
@@ -528,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_an_entry_is_none_and_neither_is_more_than_one() {
+    fn an_entry_that_is_cut_or_too_long_is_refused() {
         let bytes = entry().encode();
         for size in 0..bytes.len() {
             assert_eq!(Entry::decode(&bytes[..size]), Err(Garbled), "{size}");
@@ -537,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_bytes_are_decoded_nothing_panics_and_what_comes_is_encoded_again() {
+    fn damaged_bytes_never_panic_and_a_decoded_entry_can_be_encoded() {
         let whole = entry().encode();
         for seed in 0..40_000 {
             let mut dice = Dice(seed);
@@ -558,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn twins_are_numbered_as_they_come_or_it_is_no_entry() {
+    fn twins_must_be_numbered_in_their_order() {
         let is_good = |numbers: &[(u32, u32)]| {
             let named = |(file, second): &(u32, u32)| twin(path(Root::Folder, "x"), *file, *second);
             let twins = numbers.iter().map(named).collect();
@@ -576,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_another_version_is_none() {
+    fn an_entry_of_another_version_is_refused() {
         let mut bytes = entry().encode();
         for version in [0, MAGIC[3] - 1, MAGIC[3] + 1] {
             bytes[3] = version;

@@ -17,9 +17,9 @@ pub struct Flight<T> {
     key: Digest,
 }
 
-pub enum Boarding<T> {
+pub enum Joined<T> {
     /// The command does not run yet. The caller runs it, and gets its request back.
-    Free(Flight<T>, T),
+    First(Flight<T>, T),
     /// The command already runs.
     Waits,
 }
@@ -42,15 +42,15 @@ impl<T> Flights<T> {
         (waiting.len(), waiting.values().map(Vec::len).sum())
     }
 
-    pub fn board(self: &Arc<Self>, key: Digest, who: T) -> Boarding<T> {
+    pub fn join(self: &Arc<Self>, key: Digest, request: T) -> Joined<T> {
         let mut waiting = self.waiting();
         if let Some(others) = waiting.get_mut(&key) {
-            others.push(who);
-            return Boarding::Waits;
+            others.push(request);
+            return Joined::Waits;
         }
         waiting.insert(key, Vec::new());
         let flights = self.clone();
-        Boarding::Free(Flight { flights, key }, who)
+        Joined::First(Flight { flights, key }, request)
     }
 }
 
@@ -71,16 +71,16 @@ mod tests {
         let (again, asked) = channel();
         let flights = Flights::new(move |who| again.send(who).unwrap());
         let [a, b] = [b"a", b"b"].map(|name| Digest::of(name));
-        let Boarding::Free(flight, 1) = flights.board(a, 1) else {
-            panic!("nobody runs it")
+        let Joined::First(flight, 1) = flights.join(a, 1) else {
+            panic!("no other request runs it")
         };
-        assert!(matches!(flights.board(a, 2), Boarding::Waits));
-        assert!(matches!(flights.board(a, 3), Boarding::Waits));
-        assert!(matches!(flights.board(b, 4), Boarding::Free(_, 4)));
+        assert!(matches!(flights.join(a, 2), Joined::Waits));
+        assert!(matches!(flights.join(a, 3), Joined::Waits));
+        assert!(matches!(flights.join(b, 4), Joined::First(_, 4)));
         assert_eq!(asked.try_iter().count(), 0);
         assert_eq!(flights.count(), (1, 2));
         drop(flight);
         assert_eq!(asked.try_iter().collect::<Vec<_>>(), [2, 3]);
-        assert!(matches!(flights.board(a, 5), Boarding::Free(_, 5)));
+        assert!(matches!(flights.join(a, 5), Joined::First(_, 5)));
     }
 }

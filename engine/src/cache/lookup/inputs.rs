@@ -20,7 +20,7 @@ use crate::facts::environment::{self, Environment, INPUT, TERMINAL};
 use crate::facts::exception::{is_asked_by_libc, ALWAYS_ASKED, LIBC, LIBC_NAMES, LIBC_PREFIXES};
 use crate::facts::fact::{Fact, Kind};
 use crate::facts::file_view::status;
-use crate::facts::path::{folded, split, Path};
+use crate::facts::path::{lexically_normal, split, Path};
 use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
 use crate::observe::access::Bytes;
@@ -88,7 +88,7 @@ impl Inputs {
                     texts.push([head, view.place.absolute(path)].concat());
                 }
                 Fact::Resolved { path, real } => {
-                    let real = folded(&view.place.absolute(real));
+                    let real = lexically_normal(&view.place.absolute(real));
                     let head = [format!("~{},", real.len()).as_bytes(), &real].concat();
                     texts.push([head, view.place.absolute(path)].concat());
                 }
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_told_once_and_has_a_number_then() {
+    fn a_text_is_sent_once_and_then_known_by_number() {
         let mut numbers = Numbers::default();
         let text = |name: &str| name.as_bytes().to_vec();
         let first = numbers.number(vec![text("a"), text("b"), text("a")]);

@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_more_than_64_bits_is_none() {
+    fn a_number_of_more_than_64_bits_is_refused() {
         assert_eq!(Unpacker::new(&[0xff; 10]).number(), Err(Garbled));
         assert_eq!(Unpacker::new(&[0x80; 11]).number(), Err(Garbled));
         assert_eq!(Unpacker::new(&[]).number(), Err(Garbled));
     }
 
     #[test]
-    fn a_path_takes_what_differs_from_the_one_before() {
+    fn a_path_takes_only_the_bytes_that_differ_from_the_previous_one() {
         let path = |root, rest: &[u8]| Path {
             root,
             rest: rest.to_vec(),

@@ -41,7 +41,7 @@ const READ_ONLY: u32 = 0o444;
 /// Why outputs were not restored. What was there is unchanged, or partly replaced.
 #[derive(Debug)]
 pub enum Unrestored {
-    /// What is there must not be replaced.
+    /// Something at this path must not be replaced.
     Unusual(PathBuf),
     Failed(PathBuf, io::Error),
     /// The command does not wait for them any more.
@@ -222,34 +222,16 @@ fn write(output: &Output<'_>, draft: Draft, inherits: bool) -> io::Result<Draft>
 mod tests {
     use super::super::destination::{freshen, Folders};
     use super::*;
+    use crate::cache::test_support::TestFolder;
     use std::io::Write;
     use std::os::unix::fs::symlink;
 
-    /// A folder that is removed at the end.
-    struct TestFolder(PathBuf);
-
     impl TestFolder {
-        fn new(name: &str) -> TestFolder {
-            let path = std::env::temp_dir().join(format!("restore-{}-{name}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            TestFolder(path)
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            self.0.join(name)
-        }
-
         fn names(&self) -> Vec<String> {
             let names = fs::read_dir(&self.0).unwrap();
             let mut names: Vec<_> = names.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
             names.sort();
             names
-        }
-    }
-
-    impl Drop for TestFolder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -275,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_output_has_the_rights_of_a_fresh_file() {
-        let folder = TestFolder::new("rights");
+        let folder = TestFolder::new();
         for (umask, is_executable, mode) in [(0o022, false, 0o644), (0o077, true, 0o700), (0, false, 0o666)] {
             let path = folder.path(&format!("{umask:o}"));
             put(&[(&path, "x")], umask, is_executable).unwrap();
@@ -284,8 +266,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_is_replaced_and_not_written_into() {
-        let folder = TestFolder::new("replaced");
+    fn an_old_output_is_replaced_and_not_written_into() {
+        let folder = TestFolder::new();
         let path = folder.path("a.o");
         put(&[(&path, "old")], 0o022, false).unwrap();
         let old = File::open(&path).unwrap();
@@ -296,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unusual_stays() {
-        let folder = TestFolder::new("unusual");
+    fn an_unusual_file_is_not_replaced() {
+        let folder = TestFolder::new();
         let [file, link, twin, locked] = ["file", "link", "twin", "locked"].map(|name| folder.path(name));
         fs::write(&file, "mine").unwrap();
         symlink(&file, &link).unwrap();
@@ -319,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_link_takes_the_place_of_a_link() {
-        let folder = TestFolder::new("linked");
+        let folder = TestFolder::new();
         let [blob, path] = ["blob", "a.o"].map(|name| folder.path(name));
         fs::write(&blob, "stored").unwrap();
         let link = |name: &Path, mode: u32| {
@@ -357,8 +339,8 @@ mod tests {
 
     /// If a link is changed between the check and the write, the file is written to the folder that was checked.
     #[test]
-    fn a_link_that_comes_in_between_leads_nowhere() {
-        let folder = TestFolder::new("between");
+    fn a_link_that_is_changed_meanwhile_is_not_followed() {
+        let folder = TestFolder::new();
         let [named, moved, other] = ["named", "moved", "other"].map(|name| folder.path(name));
         fs::create_dir(&named).unwrap();
         fs::create_dir(&other).unwrap();
@@ -380,7 +362,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named() {
-        let folder = TestFolder::new("nowhere");
+        let folder = TestFolder::new();
         let path = folder.path("missing/a.o");
         assert!(matches!(put(&[(&path, "x")], 0o022, false), Err(Unrestored::Failed(which, _)) if which == path));
         assert_eq!(folder.names(), [""; 0]);
@@ -388,8 +370,8 @@ mod tests {
 
     /// The old file is replaced as a whole, and nothing else is left.
     #[test]
-    fn an_output_changes_places_with_the_one_before() {
-        let folder = TestFolder::new("exchange");
+    fn an_output_is_exchanged_with_the_old_one() {
+        let folder = TestFolder::new();
         let path = folder.path("out");
         put(&[(&path, "old")], 0o022, false).unwrap();
         let before = fs::metadata(&path).unwrap().ino();
@@ -400,8 +382,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already_is_as_if_written_now() {
-        let folder = TestFolder::new("fresh");
+    fn an_output_that_is_kept_gets_the_present_time() {
+        let folder = TestFolder::new();
         let path = folder.path("out");
         fs::write(&path, "same").unwrap();
         let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1);

@@ -194,7 +194,7 @@ mod tests {
         let (bundle, beside) = filled(20, 10);
         assert_eq!(bundle.entries.len(), MOST_ENTRIES);
         assert_eq!(bundle.entries[0], made(10, 19).0);
-        assert_eq!(bundle.blobs.len(), MOST_ENTRIES, "of what is gone no blob stays");
+        assert_eq!(bundle.blobs.len(), MOST_ENTRIES, "no blob of a dropped entry stays");
         assert!(beside.is_empty());
         let again = bundle.clone().with(made(10, 10).0, vec![]).bundle;
         assert_eq!(again.entries.len(), MOST_ENTRIES);
@@ -202,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_a_value_of_its_own() {
+    fn blobs_that_do_not_fit_become_values_of_their_own() {
         let (bundle, beside) = filled(4, 200_000);
         assert_eq!(bundle.entries.len(), 4);
         assert_eq!(
             bundle.blobs.len(),
             1,
-            "one old one and the newest would be more than old ones may have"
+            "a second blob would exceed the room for old entries"
         );
         assert!(bundle.blobs.contains_key(&made(200_000, 3).1 .0));
         assert_eq!(beside.len(), 3);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shelf_is_read_as_it_was_written_and_for_its_key_alone() {
+    fn a_bundle_is_read_as_it_was_written_and_only_with_its_key() {
         let (bundle, _) = filled(3, 5000);
         let bytes = bundle.encode(&key());
         assert_eq!(Bundle::decode(&key(), &bytes), Some(bundle));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_no_shelf_and_no_panic() {
+    fn damaged_bytes_are_refused() {
         let bytes = filled(2, 100).0.encode(&key());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie_are_no_shelf() {
+    fn wrong_lengths_are_refused() {
         let signed = |body: &[u8]| [&MAGIC[..], &check(&key(), body), body].concat();
         for body in [&[1, 255, 255, 255, 255][..], &[17], &[0, 255, 255], &[0, 0, 0, 0], &[]] {
             assert_eq!(Bundle::decode(&key(), &signed(body)), None, "{body:?}");

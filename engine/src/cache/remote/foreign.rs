@@ -18,7 +18,7 @@ use crate::cache::compiler::outputs::Role;
 use crate::cache::lookup::destination::resolved;
 use crate::cache::lookup::entry::{Content, Entry, Output, Print};
 use crate::facts::fact::Fact;
-use crate::facts::path::{tidy, Path, Place};
+use crate::facts::path::{lexically_normal, tidy, Path, Place};
 use crate::observe::access::Bytes;
 use crate::trust::signature::{Distrust, PublicKey};
 
@@ -233,23 +233,6 @@ fn require_bounds(entry: &Entry) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An absolute name without `..`, as if there were no links.
-fn climbed(name: &[u8]) -> Bytes {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in name.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.iter().fold(Bytes::new(), |mut name, part| {
-        name.push(b'/');
-        name.extend(*part);
-        name
-    })
-}
-
 /// Whether it may be given to other machines.
 pub fn is_within_bounds(entry: &Entry) -> bool {
     require_bounds(entry).is_ok()
@@ -258,7 +241,7 @@ pub fn is_within_bounds(entry: &Entry) -> bool {
 /// Whether a fact of it can be checked only by reading a file that the kernel generates.
 fn is_unreal(fact: &Fact, place: &Place) -> bool {
     let is_there = |path: &Path| {
-        let name = climbed(&place.absolute(path));
+        let name = lexically_normal(&place.absolute(path));
         UNREAL.iter().any(|root| name.starts_with(root))
     };
     match fact {
@@ -335,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_controls_a_terminal_is_not() {
+    fn control_sequences_are_not_calm() {
         let all: [&[u8]; 20] = [
             b"\x1b",
             b"\x1b[",

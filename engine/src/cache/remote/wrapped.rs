@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_wrapped_is_there_again_and_nothing_else() {
+    fn a_wrapped_blob_opens_only_with_its_digest() {
         for bytes in [b"short".to_vec(), b"a line\n".repeat(10_000)] {
             let wrapped = Wrapped::of(bytes.clone());
             assert_eq!(wrapped.open(&Digest::of(&bytes)), Some(bytes));

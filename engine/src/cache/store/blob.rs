@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use rustix::fs::{linkat, AtFlags, CWD};
 
 use super::files::Files;
+use super::location::Location;
 use super::number::Number;
 use super::pack;
-use super::spot::Spot;
 use super::table::Slot;
 use super::volumes::Volumes;
 use crate::bytes::digest::Digest;
@@ -85,7 +85,7 @@ pub struct Place {
     pub slot: Slot,
     pub number: Number,
     pub digest: Digest,
-    pub spot: Spot,
+    pub location: Location,
 }
 
 /// A problem of this process, and not of the blob.
@@ -97,7 +97,7 @@ pub fn is_passing(error: &io::Error) -> bool {
 
 /// `None` if it does not have its digest.
 pub fn load(files: &Files, volumes: &Volumes, place: &Place) -> io::Result<Option<Blob>> {
-    let Spot::Piece(piece) = &place.spot else {
+    let Location::Piece(piece) = &place.location else {
         return load_file(files, place);
     };
     let stored = volumes.read(piece)?;

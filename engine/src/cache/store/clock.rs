@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_where_the_system_goes_back() {
+    fn it_never_goes_back_with_the_systems_clock() {
         let clock = Clock::after(0);
         assert_eq!(clock.tick(at(1000)), 1000);
         assert_eq!(clock.tick(at(1000)), 1001);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn it_starts_after_what_was_used_last() {
+    fn it_starts_after_the_last_use() {
         assert_eq!(Clock::after(5000).tick(at(1000)), 5001);
         assert_eq!(Clock::after(u64::MAX).tick(at(1000)), CAP + 1);
     }

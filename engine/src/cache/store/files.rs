@@ -78,11 +78,11 @@ impl Files {
         let _ = unlinkat(&self.folder, path(number), AtFlags::empty());
     }
 
-    /// Removes `strange` files: those that dead processes wrote only in part, or had dropped.
-    pub fn sweep(&self, strange: impl Fn(&Number) -> bool, stop: impl Fn() -> bool) {
+    /// Removes `leftover` files: those that dead processes wrote only in part, or had dropped.
+    pub fn sweep(&self, leftover: impl Fn(&Number) -> bool, stop: impl Fn() -> bool) {
         for folder in (0..=u8::MAX).take_while(|_| !stop()) {
             let mut left = self.list(folder).unwrap_or_default();
-            left.retain(&strange);
+            left.retain(&leftover);
             left.iter().for_each(|number| self.remove(*number));
         }
     }

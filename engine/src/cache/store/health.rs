@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::inside::Inside;
-use super::spot::Spot;
-use super::volumes::Look;
+use super::location::Location;
+use super::volumes::FolderState;
 use super::{Open, Settings, Store, BLOBS, FOLDER, LOCK, VOLUMES};
 
 /// How often this is checked, while there are requests.
@@ -31,15 +31,15 @@ pub struct Health {
     /// How often the store was opened.
     openings: AtomicU64,
     /// The last opening after which the store was never found in its place.
-    in_vain: AtomicU32,
+    failed_reopenings: AtomicU32,
 }
 
 #[derive(Default)]
 struct State {
     /// The last problem, so that it is not logged again and again.
-    told: Option<String>,
+    logged: Option<String>,
     /// The state of the folder of volumes when all of them were there.
-    look: Option<Look>,
+    volumes: Option<FolderState>,
 }
 
 impl Default for Health {
@@ -49,7 +49,7 @@ impl Default for Health {
             looked: AtomicU64::new(0),
             state: Mutex::default(),
             openings: AtomicU64::new(1),
-            in_vain: AtomicU32::new(0),
+            failed_reopenings: AtomicU32::new(0),
         }
     }
 }
@@ -59,7 +59,7 @@ impl Health {
         let now = self.began.elapsed().as_millis() as u64;
         let last = self.looked.load(Ordering::Relaxed);
         // If a file system numbers its files anew, each check finds another store.
-        let patience = OFTEN * (1 << self.in_vain.load(Ordering::Relaxed).min(6));
+        let patience = OFTEN * (1 << self.failed_reopenings.load(Ordering::Relaxed).min(6));
         let is_due = now.saturating_sub(last) >= patience.as_millis() as u64;
         is_due
             && self
@@ -71,14 +71,14 @@ impl Health {
 
 impl State {
     /// Logs a problem that is new, and its end.
-    fn tell(&mut self, trouble: Option<String>) {
-        if self.told != trouble {
+    fn log_change(&mut self, trouble: Option<String>) {
+        if self.logged != trouble {
             match &trouble {
                 Some(words) => log::warn!("nothing is stored: {words}"),
                 None => log::warn!("the store works again"),
             }
         }
-        self.told = trouble;
+        self.logged = trouble;
     }
 }
 
@@ -97,15 +97,15 @@ impl Store {
         let inside = self.inside();
         let mended = match inside.is_in_place() {
             true => {
-                self.health.in_vain.store(0, Ordering::Relaxed);
-                inside.mend(&mut state.look)
+                self.health.failed_reopenings.store(0, Ordering::Relaxed);
+                inside.mend(&mut state.volumes)
             }
             false => {
-                state.look = None;
-                self.open_anew(&inside)
+                state.volumes = None;
+                self.reopen(&inside)
             }
         };
-        state.tell(mended.err().map(|error| error.to_string()));
+        state.log_change(mended.err().map(|error| error.to_string()));
     }
 
     /// How often the store was opened. Counters and entries begin anew each time.
@@ -113,7 +113,7 @@ impl Store {
         self.health.openings.load(Ordering::Relaxed)
     }
 
-    fn open_anew(&self, old: &Arc<Inside>) -> io::Result<()> {
+    fn reopen(&self, old: &Arc<Inside>) -> io::Result<()> {
         // From now on nothing more is written to the old place.
         old.retire();
         let settings = Settings {
@@ -132,10 +132,10 @@ impl Store {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let former = std::mem::replace(&mut *open, new);
         drop(open);
-        // Its keeper ends by itself. What it is doing may take a while.
+        // Its keeper ends by itself, when it has finished what it is doing.
         former.inside.stop();
         self.health.openings.fetch_add(1, Ordering::Relaxed);
-        self.health.in_vain.fetch_add(1, Ordering::Relaxed);
+        self.health.failed_reopenings.fetch_add(1, Ordering::Relaxed);
         log::warn!(
             "the store {} was removed or replaced: it is opened anew",
             self.cache.display()
@@ -162,14 +162,14 @@ impl Inside {
         }
     }
 
-    fn mend(&self, look: &mut Option<Look>) -> io::Result<()> {
+    fn mend(&self, before: &mut Option<FolderState>) -> io::Result<()> {
         self.mend_index()?;
-        let now = self.volumes.look()?;
-        if look.as_ref().is_some_and(|look| look.is_as(&now)) {
+        let now = self.volumes.folder_state()?;
+        if before.as_ref().is_some_and(|before| before.is_same(&now)) {
             return Ok(());
         }
         self.forget_vanished();
-        *look = Some(now);
+        *before = Some(now);
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Inside {
             let (mut index, table) = self.whole_table();
             match index.is_sound() || index.is_being_written() {
                 true => return Ok(()),
-                false => index.begin_anew(&table),
+                false => index.begin_rewrite(&table),
             }
         };
         log::warn!(
@@ -187,7 +187,7 @@ impl Inside {
             self.cache.display()
         );
         let written = anew.write();
-        self.index().end_anew(written)
+        self.index().end_rewrite(written)
     }
 
     /// Drops blobs whose volume was removed. Its open file can still be read, but would be gone after this process.
@@ -198,11 +198,11 @@ impl Inside {
         }
         let places: Vec<_> = {
             let table = self.table();
-            let is_gone = |spot: &Spot| match spot {
-                Spot::Piece(piece) => gone.iter().any(|volume| Arc::ptr_eq(volume, &piece.volume)),
-                Spot::File { .. } => false,
+            let is_gone = |location: &Location| match location {
+                Location::Piece(piece) => gone.iter().any(|volume| Arc::ptr_eq(volume, &piece.volume)),
+                Location::File { .. } => false,
             };
-            let slots = table.blobs().filter(|(_, blob)| is_gone(&blob.spot));
+            let slots = table.blobs().filter(|(_, blob)| is_gone(&blob.location));
             slots.filter_map(|(slot, _)| self.place_of(&table, slot)).collect()
         };
         log::warn!(

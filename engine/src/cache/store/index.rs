@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::clock::Instant;
 use super::health::is_at;
 use super::item::{frame, Frames, Item, Items};
+use super::location::{Freed, Location};
 use super::number::Number;
-use super::spot::{Freed, Spot};
 use super::table::{Blobs, Slot, Table};
 use super::volume::{Piece, Volume};
 use crate::bytes::digest::Digest;
@@ -58,10 +58,10 @@ impl Index {
             // It is another file, so it is kept.
             fs::rename(&path, path.with_extension("foreign"))?;
         }
-        let file = append_to(&path)?;
+        let file = regular::append(&path)?;
         file.set_len(length as u64)?;
         drop(bytes);
-        give_back();
+        trim_heap();
         let mut index = Index {
             path,
             file,
@@ -109,18 +109,18 @@ impl Index {
     }
 
     /// The first step of writing it anew, under the lock. It is quick, in memory.
-    pub fn begin_anew(&mut self, table: &Table) -> Anew {
+    pub fn begin_rewrite(&mut self, table: &Table) -> NewIndex {
         self.meanwhile = Some(Vec::new());
         let mut bytes = TITLE.to_vec();
         bytes.extend(framed(table.items()));
-        Anew {
+        NewIndex {
             path: self.path.with_extension("new"),
             bytes,
         }
     }
 
     /// The last step, under the lock: adds the frames that came meanwhile, and replaces the old index.
-    pub fn end_anew(&mut self, anew: io::Result<File>) -> io::Result<()> {
+    pub fn end_rewrite(&mut self, anew: io::Result<File>) -> io::Result<()> {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         let mut file = anew?;
         if self.is_retired {
@@ -132,9 +132,7 @@ impl Index {
         (self.file, self.length) = (file, length);
         Ok(())
     }
-}
 
-impl Index {
     /// Stops all writing, because the folder does not belong to the store any more.
     pub fn retire(&mut self) {
         self.is_retired = true;
@@ -161,16 +159,16 @@ pub fn retired() -> io::Error {
 }
 
 /// An index that will replace the old one.
-pub struct Anew {
+pub struct NewIndex {
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
-impl Anew {
+impl NewIndex {
     /// The second step, without any lock. The new index is on the disk before the old one is removed.
     pub fn write(self) -> io::Result<File> {
         drop(fs::remove_file(&self.path));
-        let mut file = append_to(&self.path)?;
+        let mut file = regular::append(&self.path)?;
         file.write_all(&self.bytes)?;
         file.sync_data()?;
         Ok(file)
@@ -178,16 +176,12 @@ impl Anew {
 }
 
 /// Returns the memory that reading took, which libc would keep: as much as the table itself.
-fn give_back() {
+fn trim_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it touches no memory that is in use.
     unsafe {
         libc::malloc_trim(0);
     }
-}
-
-fn append_to(path: &Path) -> io::Result<File> {
-    regular::append(path)
 }
 
 /// Empty if the file is not there, or is not an index.
@@ -220,7 +214,7 @@ fn framed(items: impl Iterator<Item = Item>) -> Vec<u8> {
     frames
 }
 
-/// What is true after the whole index was read.
+/// The state of the store after the whole index was read.
 fn replay(frames: &mut Frames) -> (Table, HashMap<Number, Arc<Volume>>) {
     let mut replay = Replay::default();
     for payload in frames {
@@ -242,7 +236,7 @@ struct Replay {
 impl Replay {
     fn apply(&mut self, item: Item) {
         match item {
-            Item::Blob { digest, number, blocks } => self.add_blob(digest, number, Spot::File { blocks }),
+            Item::Blob { digest, number, blocks } => self.add_blob(digest, number, Location::File { blocks }),
             Item::Piece {
                 digest,
                 number,
@@ -256,11 +250,11 @@ impl Replay {
                     .or_insert_with_key(|number| Arc::new(Volume::new(*number)));
                 volume.claim(1);
                 let volume = volume.clone();
-                self.add_blob(digest, number, Spot::Piece(Piece { volume, offset, length }));
+                self.add_blob(digest, number, Location::Piece(Piece { volume, offset, length }));
             }
             Item::Entry { id, key, used, blobs } => self.add_entry(id, key, used, &blobs),
             Item::Drop { id } => self.remove_entry(id),
-            Item::Use { id, used } => self.table.use_again(self.entry(id), used),
+            Item::Use { id, used } => self.table.set_used(self.entry(id), used),
             Item::Count { name, added } => self.table.count(&name, added),
             Item::Zero => self.table.counters.clear(),
             Item::Clear => self.clear(),
@@ -281,18 +275,18 @@ impl Replay {
         self.blobs.get(&number).copied().filter(is_it)
     }
 
-    fn add_blob(&mut self, digest: Digest, number: Number, spot: Spot) {
+    fn add_blob(&mut self, digest: Digest, number: Number, location: Location) {
         let old = self.table.find_blob(&digest);
         if let Some(old) = old.and_then(|slot| self.table.blob(slot).map(|blob| (slot, blob.number))) {
             if old.1 == number {
                 // It was moved, or is named a second time.
-                self.table.move_blob(old.0, spot, &mut self.freed);
+                self.table.move_blob(old.0, location, &mut self.freed);
                 return;
             }
             // It was stored twice: the first one was lost.
             self.table.lose_blob(old.0, old.1, &mut self.freed);
         }
-        self.blobs.insert(number, self.table.add_blob(digest, number, spot));
+        self.blobs.insert(number, self.table.add_blob(digest, number, location));
     }
 
     fn add_entry(&mut self, id: u32, key: Digest, used: Instant, blobs: &[Number]) {
@@ -328,13 +322,10 @@ impl Replay {
 mod tests {
     use super::*;
     use crate::cache::store::clock::Clock;
+    use crate::cache::test_support::TestFolder;
 
     fn with_folder(test: impl Fn(&Path)) {
-        let name = format!("index-{}-{:?}", std::process::id(), std::thread::current().id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        test(&folder);
-        fs::remove_dir_all(&folder).unwrap();
+        test(&TestFolder::new().0);
     }
 
     fn entry(id: u32, number: u64, used: Instant) -> [Item; 2] {
@@ -373,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_item_says_of_a_place_counts() {
+    fn the_last_item_about_a_blob_has_its_place() {
         with_folder(|folder| {
             let [_, first] = entry(1, 2, 0);
             let [_, second] = entry(2, 4, 0);
@@ -402,15 +393,15 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_while_it_is_written_anew_is_in_the_new_one() {
+    fn items_that_come_during_a_rewrite_are_in_the_new_index() {
         with_folder(|folder| {
             let mut found = Index::open(folder).unwrap();
             found.index.append(&entry(1, 2, 0)).unwrap();
             let table = Index::open(folder).unwrap().table;
-            let anew = found.index.begin_anew(&table);
+            let anew = found.index.begin_rewrite(&table);
             assert!(!found.index.is_long(&Table::default()), "once at a time");
             found.index.append(&entry(2, 4, 0)).unwrap();
-            found.index.end_anew(anew.write()).unwrap();
+            found.index.end_rewrite(anew.write()).unwrap();
             found.index.append(&entry(3, 6, 0)).unwrap();
             let found = Index::open(folder).unwrap();
             assert_eq!((ids(&found.table), found.damaged), (vec![3, 2, 1], false));
@@ -418,19 +409,19 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_could_not_be_written_anew_goes_on_as_it_is() {
+    fn after_a_failed_rewrite_the_old_index_is_used() {
         with_folder(|folder| {
             let mut found = Index::open(folder).unwrap();
-            drop(found.index.begin_anew(&found.table));
+            drop(found.index.begin_rewrite(&found.table));
             found.index.append(&entry(1, 2, 0)).unwrap();
-            assert!(found.index.end_anew(Err(io::ErrorKind::WriteZero.into())).is_err());
+            assert!(found.index.end_rewrite(Err(io::ErrorKind::WriteZero.into())).is_err());
             found.index.append(&entry(2, 4, 0)).unwrap();
             assert_eq!(ids(&Index::open(folder).unwrap().table), [2, 1]);
         });
     }
 
     #[test]
-    fn an_entry_whose_blob_is_unknown_is_none() {
+    fn an_entry_with_an_unknown_blob_is_left_out() {
         with_folder(|folder| {
             let [_, entry] = entry(1, 2, 0);
             Index::open(folder).unwrap().index.append(&[entry]).unwrap();
@@ -439,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn it_becomes_short_when_most_of_it_is_past() {
+    fn a_rewrite_makes_an_outdated_index_short() {
         with_folder(|folder| {
             let mut found = Index::open(folder).unwrap();
             let counted = Item::Count {
@@ -450,8 +441,8 @@ mod tests {
                 found.index.append(&vec![counted.clone(); 1000]).unwrap();
             }
             let table = Index::open(folder).unwrap().table;
-            let anew = found.index.begin_anew(&table);
-            found.index.end_anew(anew.write()).unwrap();
+            let anew = found.index.begin_rewrite(&table);
+            found.index.end_rewrite(anew.write()).unwrap();
             assert!(found.index.length < 100);
             assert_eq!(Index::open(folder).unwrap().table.counters, table.counters);
         });

@@ -15,11 +15,11 @@ use super::files::Files;
 use super::index::{retired, Index};
 use super::item::Item;
 use super::keeper::Bell;
+use super::location::{Freed, Location};
 use super::number::{Number, Numbers};
-use super::spot::{Freed, Spot};
-use super::table::{self, Blobs, Slot, Table};
+use super::table::{Blobs, Entry, Slot, Table};
 use super::volumes::{Limits, Volumes};
-use super::{Compression, EntryRef};
+use super::{Compression, EntryRef, Usage};
 use crate::bytes::digest::Digest;
 
 pub struct Inside {
@@ -54,11 +54,11 @@ pub struct NewEntry {
 impl NewEntry {
     /// The items to be written to the index: blobs that no entry has needed before and that the index does not know, the
     /// entry, and the entries that it replaces.
-    pub fn items(&self, table: &Table, excess: &[EntryRef], told: &mut HashSet<Number>) -> Vec<Item> {
+    pub fn items(&self, table: &Table, excess: &[EntryRef], in_index: &mut HashSet<Number>) -> Vec<Item> {
         let blobs = self.blobs.iter().filter_map(|slot| table.blob(*slot));
         let numbers = blobs.clone().map(|blob| blob.number).collect();
-        let fresh = blobs.filter(|blob| blob.entries == 0 && told.insert(blob.number));
-        let fresh = fresh.map(|blob| blob.item(&blob.spot));
+        let fresh = blobs.filter(|blob| blob.entries == 0 && in_index.insert(blob.number));
+        let fresh = fresh.map(|blob| blob.item(&blob.location));
         let entry = Item::Entry {
             id: self.id,
             key: self.key,
@@ -99,9 +99,9 @@ impl Inside {
             slot.and_then(|slot| self.place_of(&table, slot))
         };
         let Some(place) = place else { return false };
-        let is_there = match &place.spot {
-            Spot::File { .. } => self.files.has(place.number),
-            Spot::Piece(piece) => piece.is_within(),
+        let is_there = match &place.location {
+            Location::File { .. } => self.files.has(place.number),
+            Location::Piece(piece) => piece.is_within(),
         };
         is_there || self.lose(&place).is_some()
     }
@@ -112,7 +112,7 @@ impl Inside {
             slot,
             number: blob.number,
             digest: blob.digest,
-            spot: blob.spot.clone(),
+            location: blob.location.clone(),
         })
     }
 
@@ -129,10 +129,7 @@ impl Inside {
 
     pub fn is_lost(&self, entry: &EntryRef) -> bool {
         let table = self.table();
-        let body = table
-            .entry(entry.slot)
-            .filter(|found| entry.is(found))
-            .map(table::Entry::body);
+        let body = table.find_entry(entry).map(Entry::body);
         body.and_then(|slot| table.blob(slot)).is_some_and(|blob| blob.lost)
     }
 
@@ -143,7 +140,7 @@ impl Inside {
         let index = self.index();
         let now = self.place_of(&self.table(), place.slot);
         let now = now.filter(|now| now.number == place.number);
-        if now.as_ref().is_some_and(|now| now.spot != place.spot) {
+        if now.as_ref().is_some_and(|now| now.location != place.location) {
             return now;
         }
         let lost = self.change().lose_blob(place.slot, place.number, &mut freed);
@@ -163,10 +160,10 @@ impl Inside {
     }
 
     /// Removes a blob that the table never knew.
-    pub fn forsake(&self, number: Number, spot: &Spot) {
-        match spot {
-            Spot::File { .. } => self.files.remove(number),
-            Spot::Piece(piece) => self.volumes.unclaim(&piece.volume),
+    pub fn discard(&self, number: Number, location: &Location) {
+        match location {
+            Location::File { .. } => self.files.remove(number),
+            Location::Piece(piece) => self.volumes.unclaim(&piece.volume),
         }
     }
 
@@ -191,7 +188,7 @@ impl Inside {
     /// full, the blobs are removed all the same: without its blobs, an entry is none.
     pub fn remove(&self, entries: &[EntryRef]) -> usize {
         let mut index = self.index();
-        let there = |entry: &&EntryRef| self.table().entry(entry.slot).is_some_and(|found| entry.is(found));
+        let there = |entry: &&EntryRef| self.table().find_entry(entry).is_some();
         let entries: Vec<_> = entries.iter().filter(there).collect();
         let items: Vec<_> = entries.iter().map(|entry| Item::Drop { id: entry.id }).collect();
         drop(index.append(&items));
@@ -246,6 +243,17 @@ impl Inside {
         let is_full = self.size_with(index) > self.max_size();
         if is_full || self.table().full_shares().next().is_some() {
             self.bell.ring();
+        }
+    }
+
+    pub fn usage(&self, size: u64) -> Usage {
+        let (entries, blobs) = self.table().counts();
+        Usage {
+            entries,
+            blobs,
+            size,
+            max_size: self.max_size(),
+            damaged: self.damaged.load(Ordering::Relaxed),
         }
     }
 

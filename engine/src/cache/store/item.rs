@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_costs_the_frame_it_is_in_and_no_other() {
+    fn a_flipped_bit_damages_only_its_own_frame() {
         let bytes = framed(&all());
         for bit in 0..8 * bytes.len() {
             let mut damaged = bytes.clone();
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cut_index_all_whole_frames_are_read() {
+    fn all_complete_frames_of_a_cut_index_are_read() {
         let bytes = framed(&all());
         for length in 0..bytes.len() {
             let found = read(&bytes[..length]);

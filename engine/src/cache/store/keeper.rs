@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::clock::Instant;
 use super::inside::Inside;
 use super::item::Item;
+use super::location::Location;
 use super::number::Number;
 use super::old_format::remove_old_format;
-use super::spot::Spot;
 use super::table::{Entry, Table};
 use super::{EntryRef, Store, BATCH, PATIENCE};
 
@@ -75,7 +75,7 @@ impl Inside {
         while !self.is_stopped() {
             self.evict_from_shares();
             self.evict_excess();
-            self.let_go();
+            self.remove_expired();
             self.note_uses();
             drop(self.tidy_index());
             self.bell.wait();
@@ -95,11 +95,13 @@ impl Inside {
     fn sweep(&self) {
         let known: HashSet<_> = {
             let (_index, table) = self.whole_table();
-            let in_files = table.blobs().filter(|(_, blob)| matches!(blob.spot, Spot::File { .. }));
+            let in_files = table
+                .blobs()
+                .filter(|(_, blob)| matches!(blob.location, Location::File { .. }));
             in_files.map(|(_, blob)| blob.number).collect()
         };
-        let strange = |number: &Number| !self.numbers.has_drawn(*number) && !known.contains(number);
-        self.files.sweep(strange, || self.is_stopped());
+        let leftover = |number: &Number| !self.numbers.has_drawn(*number) && !known.contains(number);
+        self.files.sweep(leftover, || self.is_stopped());
         self.volumes.sweep(&self.numbers);
     }
 
@@ -147,16 +149,7 @@ impl Inside {
             let is_meant = |entry: &Entry| entry.used() < oldest && meant(&table, entry);
             let unused = table.entries().filter(|(_, entry)| is_meant(entry));
             unused
-                .map(|(slot, entry)| {
-                    (
-                        entry.used(),
-                        EntryRef {
-                            key: entry.key,
-                            slot,
-                            id: entry.id,
-                        },
-                    )
-                })
+                .map(|(slot, entry)| (entry.used(), EntryRef::of(slot, entry)))
                 .collect()
         };
         unused.sort_by_key(|(used, _)| *used);
@@ -177,10 +170,10 @@ impl Inside {
         batch.iter().filter(same).map(|(_, entry)| *entry).collect()
     }
 
-    fn let_go(&self) {
+    fn remove_expired(&self) {
         let mut freed = Vec::new();
         let index = self.index();
-        self.change().let_go(PATIENCE, &mut freed);
+        self.change().remove_expired(PATIENCE, &mut freed);
         drop(index);
         self.free(&freed);
     }
@@ -190,7 +183,7 @@ impl Inside {
         let used = |entry: &Entry| {
             Some(Item::Use {
                 id: entry.id,
-                used: entry.settle()?,
+                used: entry.take_unrecorded_use()?,
             })
         };
         let uses: Vec<_> = table.entries().filter_map(|(_, entry)| used(entry)).collect();
@@ -202,13 +195,13 @@ impl Inside {
     pub fn tidy_index(&self) -> io::Result<()> {
         let begun = {
             let (mut index, table) = self.whole_table();
-            index.is_long(&table).then(|| index.begin_anew(&table))
+            index.is_long(&table).then(|| index.begin_rewrite(&table))
         };
         let Some(anew) = begun else {
             return Ok(());
         };
         let written = anew.write();
-        self.index().end_anew(written)
+        self.index().end_rewrite(written)
     }
 }
 

@@ -17,13 +17,13 @@ mod index;
 mod inside;
 pub mod item;
 mod keeper;
+mod location;
 mod moving;
 mod number;
 mod old_format;
 mod pack;
 mod put;
 mod slots;
-mod spot;
 mod table;
 mod volume;
 mod volumes;
@@ -173,7 +173,7 @@ impl Store {
         let inside = self.inside();
         let place = {
             let table = inside.table();
-            let body = table.entry(entry.slot).filter(|found| entry.is(found))?.body();
+            let body = table.find_entry(entry)?.body();
             inside.place_of(&table, body)
         };
         let bytes = place.and_then(|place| inside.content(place)).and_then(Blob::into_bytes);
@@ -188,11 +188,9 @@ impl Store {
         let inside = self.inside();
         let now = inside.clock.now();
         let table = inside.table();
-        table
-            .entry(entry.slot)
-            .filter(|found| entry.is(found))
-            .into_iter()
-            .for_each(|entry| entry.touch(now));
+        if let Some(entry) = table.find_entry(entry) {
+            entry.touch(now);
+        }
     }
 
     pub fn has_blob(&self, digest: &Digest) -> bool {
@@ -212,19 +210,15 @@ impl Store {
         let inside = self.inside();
         let table = inside.table();
         let blob = table.find_blob(digest).and_then(|slot| table.blob(slot));
-        blob.map(|blob| blob.spot.size())
+        blob.map(|blob| blob.location.size())
     }
 
     /// The blobs of an entry: its bytes, then the blobs that it needs. Never reads the disk.
     pub fn blobs_of(&self, entry: &EntryRef) -> Option<Vec<Digest>> {
         let inside = self.inside();
         let table = inside.table();
-        let found = table.entry(entry.slot).filter(|found| entry.is(found))?;
-        found
-            .blobs
-            .iter()
-            .map(|slot| table.blob(*slot).map(|blob| blob.digest))
-            .collect()
+        let blobs = table.find_entry(entry)?.blobs.iter();
+        blobs.map(|slot| Some(table.blob(*slot)?.digest)).collect()
     }
 
     /// A blob's content, completely checked against its digest. `None` if it is not there, or was damaged.
@@ -254,7 +248,7 @@ impl Store {
         drop((table, index));
         let mut freed = Vec::new();
         let there = old.blobs().filter(|(_, blob)| !blob.lost);
-        there.for_each(|(_, blob)| blob.spot.leave(blob.number, &mut freed));
+        there.for_each(|(_, blob)| blob.location.leave(blob.number, &mut freed));
         inside.free(&freed);
         inside.tidy_index()
     }
@@ -325,35 +319,23 @@ impl Store {
 
     pub fn usage(&self) -> Usage {
         let inside = self.inside();
-        let size = inside.size();
-        let (entries, blobs) = inside.table().counts();
-        let max_size = inside.max_size.load(Ordering::Relaxed);
-        let damaged = inside.damaged.load(Ordering::Relaxed);
-        Usage {
-            entries,
-            blobs,
-            size,
-            max_size,
-            damaged,
-        }
+        inside.usage(inside.size())
     }
 
     /// The same without the index's own size, and without waiting for a thread that writes to the disk.
     pub fn glance(&self) -> Usage {
         let inside = self.inside();
-        let table = inside.table();
-        let (entries, blobs) = table.counts();
-        Usage {
-            entries,
-            blobs,
-            size: table.files + inside.volumes.held(),
-            max_size: inside.max_size.load(Ordering::Relaxed),
-            damaged: inside.damaged.load(Ordering::Relaxed),
-        }
+        let files = inside.table().files;
+        inside.usage(files + inside.volumes.held())
     }
 }
 
 impl EntryRef {
+    fn of(slot: Slot, entry: &table::Entry) -> EntryRef {
+        let (key, id) = (entry.key, entry.id);
+        EntryRef { key, slot, id }
+    }
+
     fn is(&self, entry: &table::Entry) -> bool {
         entry.id == self.id && entry.key == self.key
     }
@@ -361,10 +343,8 @@ impl EntryRef {
 
 /// The entries of a key, the last used first.
 fn by_use(table: &Table, key: &Digest) -> impl Iterator<Item = EntryRef> {
-    let found = table.entries_of(key).map(|(slot, entry)| {
-        let (key, id) = (*key, entry.id);
-        (Reverse(entry.used()), EntryRef { key, slot, id })
-    });
+    let found = table.entries_of(key);
+    let found = found.map(|(slot, entry)| (Reverse(entry.used()), EntryRef::of(slot, entry)));
     let mut found: Vec<_> = found.collect();
     found.sort_by_key(|(used, _)| *used);
     found.into_iter().map(|(_, entry)| entry)

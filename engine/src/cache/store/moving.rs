@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::blob::{is_passing, Place};
 use super::inside::Inside;
+use super::location::Location;
 use super::number::Number;
-use super::spot::Spot;
 use super::volume::{Piece, Volume};
 
 /// How many bytes are moved at once.
@@ -104,7 +104,9 @@ impl Inside {
         let mut places: Vec<Vec<Place>> = volumes.iter().map(|_| Vec::new()).collect();
         let (_index, table) = self.whole_table();
         for (slot, blob) in table.blobs() {
-            let Spot::Piece(piece) = &blob.spot else { continue };
+            let Location::Piece(piece) = &blob.location else {
+                continue;
+            };
             if let Some(at) = numbers.get(&piece.volume.number) {
                 places[*at].extend(self.place_of(&table, slot));
             }
@@ -142,18 +144,18 @@ impl Inside {
         let mut index = self.index();
         let table = self.table();
         let mut items = Vec::new();
-        let (mut moved, mut past) = (Vec::new(), Vec::new());
+        let (mut moved, mut unneeded) = (Vec::new(), Vec::new());
         for (place, piece) in places.iter().zip(pieces) {
             let blob = table.blob(place.slot);
-            let same = blob.filter(|blob| blob.number == place.number && blob.spot == place.spot);
-            let spot = Spot::Piece(piece.clone());
+            let same = blob.filter(|blob| blob.number == place.number && blob.location == place.location);
+            let location = Location::Piece(piece.clone());
             match same {
                 Some(blob) => {
                     // The index does not know blobs that no entry needs yet.
-                    items.extend((blob.entries > 0).then(|| blob.item(&spot)));
-                    moved.push((place, spot));
+                    items.extend((blob.entries > 0).then(|| blob.item(&location)));
+                    moved.push((place, location));
                 }
-                None => past.push((place, spot)),
+                None => unneeded.push((place, location)),
             }
         }
         drop(table);
@@ -166,21 +168,23 @@ impl Inside {
             Ok(()) => {
                 let mut table = self.change();
                 let moved = moved.into_iter();
-                moved.for_each(|(place, spot)| table.move_blob(place.slot, spot, &mut freed));
+                moved.for_each(|(place, location)| table.move_blob(place.slot, location, &mut freed));
             }
-            Err(_) => past.append(&mut moved),
+            Err(_) => unneeded.append(&mut moved),
         }
         drop(index);
-        past.iter().for_each(|(place, spot)| self.forsake(place.number, spot));
+        unneeded
+            .iter()
+            .for_each(|(place, location)| self.discard(place.number, location));
         self.free(&freed);
         told
     }
 }
 
 fn piece_of(place: &Place) -> Option<&Piece> {
-    match &place.spot {
-        Spot::Piece(piece) => Some(piece),
-        Spot::File { .. } => None,
+    match &place.location {
+        Location::Piece(piece) => Some(piece),
+        Location::File { .. } => None,
     }
 }
 
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mostly_garbage_goes_and_no_more() {
+    fn only_volumes_that_are_mostly_garbage_are_emptied() {
         let weights = [sealed(1000, 499), sealed(1000, 501), sealed(1000, 0)];
         assert_eq!(choose(&weights, 0, 0), [0, 2]);
         let tail = Weight {
@@ -211,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn for_more_room_those_go_first_that_are_the_emptiest() {
+    fn to_free_space_the_emptiest_volumes_come_first() {
         let tail = Weight {
             is_tail: true,
             ..sealed(1000, 600)
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn small_ones_go_when_they_are_many() {
+    fn many_small_volumes_are_emptied() {
         let few = [sealed(100, 100); SMALL_ONES];
         assert_eq!(choose(&few, 100, 0), [] as [usize; 0]);
         let many = [&few[..], &[sealed(101, 101), sealed(100, 100)]].concat();

@@ -69,14 +69,14 @@ mod tests {
     }
 
     #[test]
-    fn it_knows_its_own_also_where_they_begin_anew() {
+    fn own_numbers_are_recognized_even_after_an_overflow() {
         for first in [0, 5 << 32, (1 << 32) - 4, u64::MAX - 3] {
             let numbers = Numbers::from(first & !1);
             let drawn = [false, true, false, true].map(|is_packed| numbers.draw(is_packed));
             assert!(drawn.iter().all(|number| numbers.has_drawn(*number)));
             assert_eq!(drawn.map(Number::is_packed), [false, true, false, true]);
-            for strange in [first.wrapping_sub(2), first.wrapping_add(1 << 33)] {
-                assert!(!numbers.has_drawn(Number(strange & !1)));
+            for other in [first.wrapping_sub(2), first.wrapping_add(1 << 33)] {
+                assert!(!numbers.has_drawn(Number(other & !1)));
             }
         }
     }

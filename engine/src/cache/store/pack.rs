@@ -38,24 +38,25 @@ impl Compression {
     }
 }
 
-struct Bench {
+/// A compressor, and the level for which it was prepared.
+struct Prepared {
     level: i32,
     compressor: Compressor<'static>,
 }
 
 thread_local! {
     // Preparing a compressor takes as long as packing a small object file.
-    static PACKING: RefCell<Option<Bench>> = const { RefCell::new(None) };
+    static PACKING: RefCell<Option<Prepared>> = const { RefCell::new(None) };
     static UNPACKING: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
 fn compress(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
-    PACKING.with_borrow_mut(|bench| {
-        if bench.as_ref().map(|bench| bench.level) != Some(level) {
+    PACKING.with_borrow_mut(|prepared| {
+        if prepared.as_ref().map(|prepared| prepared.level) != Some(level) {
             let compressor = Compressor::new(level).ok()?;
-            *bench = Some(Bench { level, compressor });
+            *prepared = Some(Prepared { level, compressor });
         }
-        bench.as_mut()?.compressor.compress(bytes).ok()
+        prepared.as_mut()?.compressor.compress(bytes).ok()
     })
 }
 
@@ -78,8 +79,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_packed_comes_back() {
-        let bytes = b"a line of an object file, so to say\n".repeat(1000);
+    fn packed_bytes_are_unpacked_to_the_same() {
+        let bytes = b"a line like those of an object file\n".repeat(1000);
         for compression in [Compression::Auto, Compression::Level(3), Compression::Level(-5)] {
             let packed = compression.pack(&bytes).unwrap();
             assert!(packed.len() < bytes.len() / 4);
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_it_pays_for_is_packed() {
+    fn bytes_are_packed_only_if_it_pays() {
         let mut noise = vec![0; 100_000];
         blake3::Hasher::new().finalize_xof().fill(&mut noise);
         assert_eq!(Compression::Auto.pack(&noise), None);
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_no_panic_and_no_large_allocation() {
+    fn damaged_bytes_cause_no_panic_and_no_large_allocation() {
         let packed = Compression::Auto.pack(&[7; 100_000]).unwrap();
         for at in 0..packed.len() {
             for bit in 0..8 {

@@ -11,9 +11,9 @@ use super::files::holding;
 use super::index::Index;
 use super::inside::{Inside, NewEntry};
 use super::item::Item;
+use super::location::Location;
 use super::number::Number;
 use super::pack::{self, Compression};
-use super::spot::Spot;
 use super::table::{Blobs, Table};
 use super::{by_use, EntryRef, Store};
 use crate::bytes::digest::Digest;
@@ -96,14 +96,13 @@ enum Plan {
 }
 
 /// A blob that is on the disk, and not in the table yet.
-type Fresh = (Digest, Number, Spot);
+type Fresh = (Digest, Number, Location);
 
 impl Store {
     /// Stores bytes, unless they are already there. The blob is kept for an hour without an entry that needs it.
     pub fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
-        let parcel = Parcel::of(bytes);
-        self.put_blobs(&[parcel])?;
-        Ok(parcel.digest)
+        self.heal();
+        self.inside().put_blob(bytes)
     }
 
     /// The same for several. The small ones are written at once.
@@ -161,14 +160,12 @@ impl Store {
 }
 
 impl Inside {
-    /// Stores bytes, unless they are already there. The blob is kept for an hour without an entry that needs it.
     fn put_blob(&self, bytes: &[u8]) -> io::Result<Digest> {
         let parcel = Parcel::of(bytes);
         self.put_blobs(&[parcel])?;
         Ok(parcel.digest)
     }
 
-    /// The same for several. The small ones are written at once.
     fn put_blobs(&self, parcels: &[Parcel]) -> io::Result<()> {
         let (fresh, written) = self.write(parcels);
         if !fresh.is_empty() {
@@ -199,7 +196,7 @@ impl Inside {
             self.check_room(stored.len() as u64)?;
             if is_plain || stored.len() > largest {
                 let blocks = self.files.write(number, holding(&stored))?.blocks;
-                fresh.push((parcel.digest, number, Spot::File { blocks }));
+                fresh.push((parcel.digest, number, Location::File { blocks }));
                 continue;
             }
             size += stored.len();
@@ -219,11 +216,10 @@ impl Inside {
         let stored: Vec<&[u8]> = batch.iter().map(|(_, _, stored)| &stored[..]).collect();
         let pieces = self.volumes.append(&stored, self.limits(), &self.numbers)?;
         let pieces = batch.iter().zip(pieces);
-        fresh.extend(pieces.map(|((digest, number, _), piece)| (*digest, *number, Spot::Piece(piece))));
+        fresh.extend(pieces.map(|((digest, number, _), piece)| (*digest, *number, Location::Piece(piece))));
         Ok(())
     }
 
-    /// Stores all that is left to read in a file. A copy is stored, and the digest is that of the copy.
     fn put_file(&self, mut file: &File) -> io::Result<Digest> {
         let length = file.metadata()?.len();
         if length <= pack::LARGEST as u64 {
@@ -249,39 +245,38 @@ impl Inside {
         let digest = rewound.and_then(|()| Digest::of_file(&written.file));
         let digest = digest.inspect_err(|_| self.files.remove(number))?;
         let blocks = written.blocks;
-        self.adopt(&self.index(), vec![(digest, number, Spot::File { blocks })]);
+        self.adopt(&self.index(), vec![(digest, number, Location::File { blocks })]);
         Ok(digest)
     }
 
     fn check_room(&self, length: u64) -> io::Result<()> {
-        let max_size = self.max_size.load(Ordering::Relaxed);
-        match length > max_size / 2 {
-            true => Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "store a blob of {length} bytes in a cache of {max_size}: it is too large; raise the cache's size"
-                ),
-            )),
-            false => Ok(()),
+        let max_size = self.max_size();
+        if length <= max_size / 2 {
+            return Ok(());
         }
+        let message =
+            format!("store a blob of {length} bytes in a cache of {max_size}: it is too large; raise the cache's size");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
     }
 
     /// Another thread may have stored the same meanwhile.
     fn adopt(&self, index: &Index, fresh: Vec<Fresh>) {
-        let mut past = Vec::new();
+        let mut unneeded = Vec::new();
         let mut table = self.change();
-        for (digest, number, spot) in fresh {
+        for (digest, number, location) in fresh {
             let slot = match table.find_blob(&digest) {
                 Some(slot) => {
-                    past.push((number, spot));
+                    unneeded.push((number, location));
                     slot
                 }
-                None => table.add_blob(digest, number, spot),
+                None => table.add_blob(digest, number, location),
             };
             table.pin(slot);
         }
         drop(table);
-        past.iter().for_each(|(number, spot)| self.forsake(*number, spot));
+        unneeded
+            .iter()
+            .for_each(|(number, location)| self.discard(*number, location));
         self.wake_if_full(index);
     }
 
@@ -316,7 +311,7 @@ impl Inside {
     /// Decides about each draft whose blobs are there, and what must be written to the index.
     fn plan(&self, most: usize, drafts: &[Draft], bodies: &[Parcel]) -> (Vec<io::Result<Plan>>, Vec<Item>) {
         let table = self.table();
-        let (mut items, mut told, mut id) = (Vec::new(), HashSet::new(), table.next_id);
+        let (mut items, mut in_index, mut id) = (Vec::new(), HashSet::new(), table.next_id);
         let plan = |(draft, body): (&Draft, &Parcel)| {
             let blobs = find_all(&table, &body.digest, &draft.needs)?;
             let key = draft.key;
@@ -324,13 +319,12 @@ impl Inside {
             if let Some((slot, entry)) = same {
                 table.unpin(&blobs);
                 entry.touch(self.clock.now());
-                let id = entry.id;
-                return Ok(Plan::Same(EntryRef { key, slot, id }));
+                return Ok(Plan::Same(EntryRef::of(slot, entry)));
             }
             let used = self.clock.now();
             let entry = NewEntry { id, key, used, blobs };
             let excess: Vec<_> = by_use(&table, &key).skip(most - 1).collect();
-            items.extend(entry.items(&table, &excess, &mut told));
+            items.extend(entry.items(&table, &excess, &mut in_index));
             id = id.wrapping_add(1);
             Ok(Plan::New(entry, excess))
         };
@@ -341,22 +335,16 @@ impl Inside {
 
 /// The blobs of an entry, its own bytes first, each once.
 fn find_all(table: &Table, body: &Digest, needs: &[Digest]) -> io::Result<Blobs> {
-    if needs.len() >= BLOBS_PER_ENTRY {
-        let message = format!(
-            "store an entry: it needs {} blobs; {BLOBS_PER_ENTRY} are too many",
-            needs.len()
-        );
+    let count = needs.len();
+    if count >= BLOBS_PER_ENTRY {
+        let message = format!("store an entry: it needs {count} blobs; {BLOBS_PER_ENTRY} are too many");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let mut blobs = Blobs::new();
     for digest in std::iter::once(body).chain(needs) {
-        let missing = || {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("store an entry: there is no blob {digest}"),
-            )
-        };
-        let slot = table.find_blob(digest).ok_or_else(missing)?;
+        let message = || format!("store an entry: there is no blob {digest}");
+        let found = table.find_blob(digest);
+        let slot = found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, message()))?;
         if !blobs.contains(&slot) {
             blobs.push(slot);
         }

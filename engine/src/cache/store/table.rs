@@ -13,10 +13,11 @@ use smallvec::SmallVec;
 
 use super::clock;
 use super::item::Item;
+use super::location::{Freed, Location};
 use super::number::Number;
 pub use super::slots::Slot;
 use super::slots::Slots;
-use super::spot::{Freed, Spot};
+use super::EntryRef;
 use crate::bytes::digest::Digest;
 
 const NONE: Slot = Slot::MAX;
@@ -37,7 +38,7 @@ pub struct Entry {
 pub struct Blob {
     pub digest: Digest,
     pub number: Number,
-    pub spot: Spot,
+    pub location: Location,
     /// How many entries need the blob.
     pub entries: u32,
     /// It is damaged or gone.
@@ -89,7 +90,7 @@ impl Entry {
     }
 
     /// The time of the last use, if the index does not know it yet. Afterwards it counts as known.
-    pub fn settle(&self) -> Option<clock::Instant> {
+    pub fn take_unrecorded_use(&self) -> Option<clock::Instant> {
         match self.used.load(Ordering::Relaxed) & 1 {
             1 => Some(self.used.fetch_and(!1, Ordering::Relaxed) >> 1),
             _ => None,
@@ -104,7 +105,7 @@ impl Entry {
 /// An entry that needs these blobs comes or goes.
 fn charge(shares: &mut HashMap<Digest, Share>, all: &Slots<Blob>, blobs: &Blobs, by: fn(u64, u64) -> u64) {
     let found = || blobs.iter().filter_map(|slot| all.get(*slot));
-    let size: u64 = found().map(|blob| blob.spot.size()).sum();
+    let size: u64 = found().map(|blob| blob.location.size()).sum();
     for blob in found() {
         if let Some(share) = shares.get_mut(&blob.digest) {
             share.held = by(share.held, size);
@@ -113,7 +114,7 @@ fn charge(shares: &mut HashMap<Digest, Share>, all: &Slots<Blob>, blobs: &Blobs,
 }
 
 /// Digests need no further hashing.
-fn spread(digest: &Digest) -> u64 {
+fn hash_of(digest: &Digest) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = digest.0;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
@@ -121,6 +122,11 @@ fn spread(digest: &Digest) -> u64 {
 impl Table {
     pub fn entry(&self, slot: Slot) -> Option<&Entry> {
         self.entries.get(slot)
+    }
+
+    /// The entry, if it is still there.
+    pub fn find_entry(&self, entry: &EntryRef) -> Option<&Entry> {
+        self.entry(entry.slot).filter(|found| entry.is(found))
     }
 
     pub fn blob(&self, slot: Slot) -> Option<&Blob> {
@@ -136,7 +142,7 @@ impl Table {
     }
 
     pub fn entries_of<'a>(&'a self, key: &'a Digest) -> impl Iterator<Item = (Slot, &'a Entry)> {
-        let first = self.by_key.find(spread(key), |slot| self.has_key(*slot, key)).copied();
+        let first = self.by_key.find(hash_of(key), |slot| self.has_key(*slot, key)).copied();
         std::iter::successors(first, |slot| self.entry(*slot).map(|entry| entry.next))
             .map_while(|slot| Some((slot, self.entry(slot)?)))
     }
@@ -147,7 +153,7 @@ impl Table {
 
     pub fn find_blob(&self, digest: &Digest) -> Option<Slot> {
         let is_it = |slot: &Slot| self.blob(*slot).is_some_and(|blob| blob.digest == *digest);
-        self.by_digest.find(spread(digest), is_it).copied()
+        self.by_digest.find(hash_of(digest), is_it).copied()
     }
 
     /// Keeps a blob for a while, even if no entry needs it.
@@ -166,25 +172,27 @@ impl Table {
         self.pins.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn add_blob(&mut self, digest: Digest, number: Number, spot: Spot) -> Slot {
-        self.enter(&spot);
+    pub fn add_blob(&mut self, digest: Digest, number: Number, location: Location) -> Slot {
+        self.enter(&location);
         let slot = self.blobs.add(Blob {
             digest,
             number,
-            spot,
+            location,
             entries: 0,
             lost: false,
         });
         let blobs = &self.blobs;
-        let rehash = |slot: &Slot| blobs.get(*slot).map_or(0, |blob| spread(&blob.digest));
-        self.by_digest.insert_unique(spread(&digest), slot, rehash);
+        let rehash = |slot: &Slot| blobs.get(*slot).map_or(0, |blob| hash_of(&blob.digest));
+        self.by_digest.insert_unique(hash_of(&digest), slot, rehash);
         slot
     }
 
     /// All of `blobs` must be there.
     pub fn add_entry(&mut self, id: u32, key: Digest, used: clock::Instant, blobs: Blobs) -> Slot {
         for slot in &blobs {
-            self.blobs.get_mut(*slot).into_iter().for_each(|blob| blob.entries += 1);
+            if let Some(blob) = self.blobs.get_mut(*slot) {
+                blob.entries += 1;
+            }
         }
         self.needs += blobs.len();
         self.charge(&blobs, u64::wrapping_add);
@@ -204,44 +212,43 @@ impl Table {
     fn put_first(&mut self, slot: Slot, key: Digest) {
         let entries = &self.entries;
         let has_key = |slot: &Slot| entries.get(*slot).is_some_and(|entry| entry.key == key);
-        let rehash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| spread(&entry.key));
-        let next = match self.by_key.find_mut(spread(&key), has_key) {
+        let rehash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| hash_of(&entry.key));
+        let next = match self.by_key.find_mut(hash_of(&key), has_key) {
             Some(first) => std::mem::replace(first, slot),
             None => {
-                self.by_key.insert_unique(spread(&key), slot, rehash);
+                self.by_key.insert_unique(hash_of(&key), slot, rehash);
                 NONE
             }
         };
-        self.entries
-            .get_mut(slot)
-            .into_iter()
-            .for_each(|entry| entry.next = next);
+        if let Some(entry) = self.entries.get_mut(slot) {
+            entry.next = next;
+        }
     }
 
-    fn enter(&mut self, spot: &Spot) {
-        if let Spot::Piece(piece) = spot {
+    fn enter(&mut self, location: &Location) {
+        if let Location::Piece(piece) = location {
             piece.enter();
         }
-        *self.sum_of(spot) += spot.size();
+        *self.sum_of(location) += location.size();
     }
 
-    fn leave(&mut self, number: Number, spot: &Spot, freed: &mut Vec<Freed>) {
-        *self.sum_of(spot) -= spot.size();
-        spot.leave(number, freed);
+    fn leave(&mut self, number: Number, location: &Location, freed: &mut Vec<Freed>) {
+        *self.sum_of(location) -= location.size();
+        location.leave(number, freed);
     }
 
-    fn sum_of(&mut self, spot: &Spot) -> &mut u64 {
-        match spot {
-            Spot::File { .. } => &mut self.files,
-            Spot::Piece(_) => &mut self.pieces,
+    fn sum_of(&mut self, location: &Location) -> &mut u64 {
+        match location {
+            Location::File { .. } => &mut self.files,
+            Location::Piece(_) => &mut self.pieces,
         }
     }
 
     /// The blob's bytes have moved to another place.
-    pub fn move_blob(&mut self, slot: Slot, spot: Spot, freed: &mut Vec<Freed>) {
-        self.enter(&spot);
+    pub fn move_blob(&mut self, slot: Slot, location: Location, freed: &mut Vec<Freed>) {
+        self.enter(&location);
         let moved = self.blobs.get_mut(slot);
-        if let Some((number, old)) = moved.map(|blob| (blob.number, std::mem::replace(&mut blob.spot, spot))) {
+        if let Some((number, old)) = moved.map(|blob| (blob.number, std::mem::replace(&mut blob.location, location))) {
             self.leave(number, &old, freed);
         }
     }
@@ -263,18 +270,13 @@ impl Table {
     }
 
     fn unlink(&mut self, slot: Slot, key: &Digest, next: Slot) {
-        let before = self
-            .entries_of(key)
-            .find(|(_, entry)| entry.next == slot)
-            .map(|(slot, _)| slot);
-        if let Some(before) = before {
-            self.entries
-                .get_mut(before)
-                .into_iter()
-                .for_each(|entry| entry.next = next);
+        let before = self.entries_of(key).find(|(_, entry)| entry.next == slot);
+        let before = before.map(|(before, _)| before);
+        if let Some(before) = before.and_then(|before| self.entries.get_mut(before)) {
+            before.next = next;
             return;
         }
-        let Ok(mut first) = self.by_key.find_entry(spread(key), |first| *first == slot) else {
+        let Ok(mut first) = self.by_key.find_entry(hash_of(key), |first| *first == slot) else {
             return;
         };
         match next {
@@ -296,7 +298,7 @@ impl Table {
     fn remove_blob(&mut self, slot: Slot, freed: &mut Vec<Freed>) {
         self.forget_digest(slot);
         if let Some(blob) = self.blobs.remove(slot).filter(|blob| !blob.lost) {
-            self.leave(blob.number, &blob.spot, freed);
+            self.leave(blob.number, &blob.location, freed);
         }
     }
 
@@ -304,7 +306,7 @@ impl Table {
         let Some(digest) = self.blob(slot).map(|blob| blob.digest) else {
             return;
         };
-        if let Ok(found) = self.by_digest.find_entry(spread(&digest), |found| *found == slot) {
+        if let Ok(found) = self.by_digest.find_entry(hash_of(&digest), |found| *found == slot) {
             found.remove();
         }
     }
@@ -322,11 +324,11 @@ impl Table {
         blob.lost = true;
         let is_idle = blob.entries == 0;
         // It has no claim to a volume.
-        let spot = std::mem::replace(&mut blob.spot, Spot::File { blocks: 0 });
+        let location = std::mem::replace(&mut blob.location, Location::File { blocks: 0 });
         if is_idle {
             self.blobs.remove(slot);
         }
-        self.leave(number, &spot, freed);
+        self.leave(number, &location, freed);
         // It counted in the limits of the entries that need it.
         self.charge_all();
         true
@@ -347,8 +349,7 @@ impl Table {
     }
 
     pub fn full_shares(&self) -> impl Iterator<Item = (Digest, Share)> + '_ {
-        let full = self.shares.iter().filter(|(_, share)| share.is_full());
-        full.map(|(mark, share)| (*mark, *share))
+        self.shares().filter(|(_, share)| share.is_full())
     }
 
     fn charge_all(&mut self) {
@@ -368,7 +369,7 @@ impl Table {
     }
 
     /// Removes the blobs that have waited too long for an entry.
-    pub fn let_go(&mut self, patience: Duration, freed: &mut Vec<Freed>) {
+    pub fn remove_expired(&mut self, patience: Duration, freed: &mut Vec<Freed>) {
         let mut gone = Vec::new();
         self.pins().retain(|slot, since| {
             let waits = since.elapsed() < patience;
@@ -387,10 +388,10 @@ impl Table {
     }
 
     /// Applies an item of the index.
-    pub fn use_again(&mut self, slot: Option<Slot>, used: clock::Instant) {
+    pub fn set_used(&mut self, slot: Option<Slot>, used: clock::Instant) {
         if let Some(entry) = slot.and_then(|slot| self.entry(slot)) {
             entry.touch(used);
-            entry.settle();
+            entry.take_unrecorded_use();
             self.newest = self.newest.max(used);
         }
     }
@@ -436,7 +437,7 @@ impl Table {
         let blobs = self
             .blobs()
             .filter(|(_, blob)| blob.entries > 0 && !blob.lost)
-            .map(|(_, blob)| blob.item(&blob.spot));
+            .map(|(_, blob)| blob.item(&blob.location));
         let entries = self.entries().filter_map(|(_, entry)| self.item_of(entry));
         counters.chain(blobs).chain(entries)
     }
@@ -452,15 +453,15 @@ impl Table {
 
 impl Blob {
     /// A blob as an item of the index, or with the place to which it will move.
-    pub fn item(&self, spot: &Spot) -> Item {
+    pub fn item(&self, location: &Location) -> Item {
         let (digest, number) = (self.digest, self.number);
-        match spot {
-            Spot::File { blocks } => Item::Blob {
+        match location {
+            Location::File { blocks } => Item::Blob {
                 digest,
                 number,
                 blocks: *blocks,
             },
-            Spot::Piece(piece) => Item::Piece {
+            Location::Piece(piece) => Item::Piece {
                 digest,
                 number,
                 volume: piece.volume.number,

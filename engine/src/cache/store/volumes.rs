@@ -92,9 +92,9 @@ impl Volumes {
     }
 
     /// A state of the folder. If it differs from an earlier one, files may have come or gone.
-    pub fn look(&self) -> io::Result<Look> {
+    pub fn folder_state(&self) -> io::Result<FolderState> {
         let status = rustix::fs::fstat(&self.folder)?;
-        Ok(Look {
+        Ok(FolderState {
             changed: (status.st_ctime as i64, status.st_ctime_nsec as i64),
             at: SystemTime::now(),
         })
@@ -146,7 +146,7 @@ impl Volumes {
         let count = pieces.len() as u32;
         let (tail, mut offset) = self.reserve(length, count, limits, numbers)?;
         if let Err(error) = write_all(&tail.file, pieces, u64::from(offset)) {
-            self.give_back(&tail, offset, length, count);
+            self.release(&tail, offset, length, count);
             return Err(error);
         }
         let place = |bytes: &&[u8]| {
@@ -190,7 +190,7 @@ impl Volumes {
 
     /// Gives back room whose blob could not be written. If nothing was reserved after it, it is used again; otherwise it is
     /// a hole.
-    fn give_back(&self, tail: &Tail, offset: u32, length: u32, count: u32) {
+    fn release(&self, tail: &Tail, offset: u32, length: u32, count: u32) {
         let (volume, state) = (&tail.volume, self.state());
         if volume.length() == offset + length {
             // On a full disk, half a blob takes the room that the index needs.
@@ -294,14 +294,14 @@ impl Volumes {
 
 /// When the folder was changed last, and when this was read.
 #[derive(Debug, Clone, Copy)]
-pub struct Look {
+pub struct FolderState {
     changed: (i64, i64),
     at: SystemTime,
 }
 
-impl Look {
+impl FolderState {
     /// Whether nothing came or went between the two states. A change in the tick of the first one may not show.
-    pub fn is_as(&self, later: &Look) -> bool {
+    pub fn is_same(&self, later: &FolderState) -> bool {
         let changed = SystemTime::UNIX_EPOCH + Duration::new(self.changed.0.max(0) as u64, 0);
         let was_quiet = self.at.duration_since(changed).is_ok_and(|age| age > QUIET);
         self.changed == later.changed && was_quiet
@@ -334,12 +334,11 @@ fn write_all(file: &File, pieces: &[&[u8]], offset: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::test_support::TestFolder;
 
     fn with_volumes(test: impl Fn(&Volumes, &Path)) {
-        let name = format!("volumes-{}-{:?}", std::process::id(), std::thread::current().id());
-        let folder = std::env::temp_dir().join(name);
-        test(&Volumes::open(&folder, HashMap::new()).unwrap(), &folder);
-        fs::remove_dir_all(&folder).unwrap();
+        let folder = TestFolder::new();
+        test(&Volumes::open(&folder.0, HashMap::new()).unwrap(), &folder.0);
     }
 
     #[test]
@@ -361,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_goes_with_its_last_claim_and_whoever_has_a_piece_can_read_on() {
+    fn a_volume_is_removed_with_its_last_claim_and_its_pieces_stay_readable() {
         with_volumes(|volumes, folder| {
             let (numbers, limits) = (Numbers::new().unwrap(), Limits::of(0));
             let pieces = volumes.append(&[b"one", b"", b"three"], limits, &numbers).unwrap();
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_appends_to_one_that_is_to_be_emptied() {
+    fn nothing_is_appended_to_a_volume_that_is_being_emptied() {
         with_volumes(|volumes, _| {
             let (numbers, limits) = (Numbers::new().unwrap(), Limits::of(0));
             let first = volumes.append(&[b"first"], limits, &numbers).unwrap().remove(0);

@@ -1,11 +1,12 @@
-//! The actions of a command, one access after the other. What it found becomes a claim; what it makes has a trace.
+//! The actions of a command, one access after the other. What it finds becomes an observation, and what it does to a path
+//! becomes the state of that path.
 //!
 //! The file system is asked only if an access does not tell enough. Facts are made later, by `outcome`.
 
 use std::collections::HashSet;
 
 use super::obstacle::Obstacle;
-use super::{Claim, Fate, How, Statuses, Story};
+use super::{Analysis, Fate, How, Observation, Statuses};
 use crate::facts::exception::{special, Special, TEMPORARY, TEMPORARY_FOLDERS};
 use crate::facts::fact::Kind;
 use crate::facts::file_view::status_of_name;
@@ -15,8 +16,8 @@ use crate::observe::known_programs::{
     hides_calls, ProgramRules, Seeds, Times, COMPILER, GO, OWN_CALLS, SCRIPT, UNKNOWN,
 };
 
-impl Story<'_, '_, '_> {
-    pub(super) fn tell(&mut self, access: &Access) -> Result<(), Obstacle> {
+impl Analysis<'_, '_, '_> {
+    pub(super) fn apply(&mut self, access: &Access) -> Result<(), Obstacle> {
         let error = access.error;
         self.now = self.rules_of(access.process);
         self.is_traced = self.traced.contains(&access.process);
@@ -29,16 +30,16 @@ impl Story<'_, '_, '_> {
                 is_traced,
             } => self.begin(access.process, program, folder, (*parent, *is_traced)),
             What::Enter { path } => self.enter(access.process, path, error),
-            What::Blind { why } => Err(Obstacle::Blind { why }),
+            What::Blind { why } => Err(Obstacle::Blind(why)),
             What::Time if !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             What::Random if !self.seeds(access.process) => Err(Obstacle::ReadsRandom),
             What::Date if self.now.seeds != Seeds::First || !self.seeds(access.process) => Err(Obstacle::ReadsClock),
             // Known programs use it to report how long they took, or to wait.
             What::Measure if self.now == UNKNOWN => Err(Obstacle::ReadsClock),
-            What::Number => self.tell_number(access.process),
+            What::Number => self.note_process_number(access.process),
             What::Time | What::Random | What::Date | What::Measure => Ok(()),
             What::Ask { name } => {
-                self.others_locate |= name == b"PWD" && self.shell != Some(access.process);
+                self.others_ask_folder |= name == b"PWD" && self.shell != Some(access.process);
                 self.asked.insert(name.clone());
                 Ok(())
             }
@@ -47,40 +48,23 @@ impl Story<'_, '_, '_> {
                 Ok(())
             }
             What::Locate => {
-                self.others_locate |= self.shell != Some(access.process);
-                self.locates = true;
+                self.others_ask_folder |= self.shell != Some(access.process);
+                self.asks_folder = true;
                 Ok(())
             }
             What::Execute { path } if !path.contains(&b'/') => self.search(access.process, path),
-            What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind { why: OWN_CALLS }),
-            What::Execute { path } | What::Load { path } => {
-                let path = self.path(access.process, path)?;
-                self.look(How::Run, path, error)
-            }
+            What::Load { path } if hides_calls(path) && !self.now.compiles => Err(Obstacle::Blind(OWN_CALLS)),
+            What::Execute { path } | What::Load { path } => self.look_at(access, path, How::Run),
             What::Open { path, mode } => self.open(access.process, path, *mode, error),
-            What::Find { path } => {
-                let path = self.path(access.process, path)?;
-                let how = self.looking(true);
-                self.look(how, path, error)
-            }
-            What::Look { path, follows } => {
-                let path = self.path(access.process, path)?;
-                let how = self.looking(*follows);
-                self.look(how, path, error)
-            }
-            What::Link { path } => {
-                let path = self.path(access.process, path)?;
-                self.look(How::Target, path, error)
-            }
+            What::Find { path } => self.look_at(access, path, self.looking(true)),
+            What::Look { path, follows } => self.look_at(access, path, self.looking(*follows)),
+            What::Link { path } => self.look_at(access, path, How::Target),
             What::Resolve { path } => {
                 // The length of its spelling counts.
                 let path = self.view.place.spelled(self.here(access.process, path)?, path);
                 self.look(How::Resolve, path, error)
             }
-            What::List { path } => {
-                let path = self.path(access.process, path)?;
-                self.look(How::List, path, error)
-            }
+            What::List { path } => self.look_at(access, path, How::List),
             What::Rename { from, to } => {
                 let (from, to) = (self.path(access.process, from)?, self.path(access.process, to)?);
                 self.rename(from, to, error)
@@ -143,13 +127,13 @@ impl Story<'_, '_, '_> {
 
     /// Compilers name temporary files by their process number. Shells ask for it at their start, whether they use it or
     /// not, and so may their forks.
-    fn tell_number(&mut self, process: u32) -> Result<(), Obstacle> {
+    fn note_process_number(&mut self, process: u32) -> Result<(), Obstacle> {
         let is_fork = !self.rules.contains_key(&process);
         let is_shell = self.now == SCRIPT || (is_fork && !self.rules.values().any(|rules| *rules == UNKNOWN));
         if !is_shell && !self.now.compiles && !self.seeds(process) {
             return Err(Obstacle::ReadsRandom);
         }
-        self.knows_number |= is_shell;
+        self.asked_number |= is_shell;
         Ok(())
     }
 
@@ -202,11 +186,11 @@ impl Story<'_, '_, '_> {
 
     /// The command did not make this itself, and what is there counts.
     fn is_foreign(&mut self, path: &Path, name: &[u8], found: bool) -> Result<bool, Obstacle> {
-        match self.traces.get(name) {
-            Some(trace) if trace.fate != Fate::Foreign => {
-                let is_odd = trace.is_odd && found && status_of_name(name).map_or(true, |s| s.kind() != Kind::Folder);
+        match self.paths.get(name) {
+            Some(state) if state.fate != Fate::Foreign => {
+                let is_odd = state.is_odd && found && status_of_name(name).map_or(true, |s| s.kind() != Kind::Folder);
                 if is_odd {
-                    return Err(Obstacle::Unclear { path: self.show(path) });
+                    return Err(Obstacle::Unclear(self.show(path)));
                 }
                 return Ok(false);
             }
@@ -214,7 +198,7 @@ impl Story<'_, '_, '_> {
         }
         let is_below = self.makes_folders && self.is_below_made(name);
         if is_below && found {
-            return Err(Obstacle::Unclear { path: self.show(path) });
+            return Err(Obstacle::Unclear(self.show(path)));
         }
         Ok(!is_below)
     }
@@ -222,12 +206,17 @@ impl Story<'_, '_, '_> {
     fn is_below_made(&self, name: &[u8]) -> bool {
         let mut ancestor = name;
         while let Some((folder, _)) = split(ancestor) {
-            if self.traces.get(folder).is_some_and(|trace| trace.fate != Fate::Foreign) {
+            if self.paths.get(folder).is_some_and(|state| state.fate != Fate::Foreign) {
                 return true;
             }
             ancestor = folder;
         }
         false
+    }
+
+    fn look_at(&mut self, access: &Access, given: &[u8], how: How) -> Result<(), Obstacle> {
+        let path = self.path(access.process, given)?;
+        self.look(how, path, access.error)
     }
 
     /// An action that changes nothing.
@@ -240,7 +229,7 @@ impl Story<'_, '_, '_> {
         let is_told = error == 0 && matches!(how, How::Target | How::Resolve);
         match special(&absolute) {
             Some(Special::Device | Special::Machine | Special::Processor) if is_told && !compiler => {
-                return Err(Obstacle::Device { path: self.show(&path) })
+                return Err(Obstacle::Device(self.show(&path)))
             }
             Some(_) if compiler || how != How::List => return Ok(()),
             _ => {}
@@ -274,30 +263,26 @@ impl Story<'_, '_, '_> {
         if how == How::Run && self.is_traced {
             self.traced_code.insert(name.clone(), self.now);
         }
-        let trace = self.traces.entry(name.clone()).or_default();
-        trace.was_read |= opens && found;
-        trace.was_absent |= matches!(how, How::Absent { .. });
+        let state = self.paths.entry(name.clone()).or_default();
+        state.was_read |= opens && found;
+        state.was_absent |= matches!(how, How::Absent { .. });
         if how == How::Read && (self.now == SCRIPT || self.now == UNKNOWN) {
-            self.heard.insert(name.clone());
+            self.scripts_read.insert(name.clone());
         }
-        let careless = compiler;
-        let seen = if error == 0 { self.seen } else { 0 };
-        if how == How::Read && self.heeds_times() {
-            self.claims.insert(Claim {
-                how: How::Status { follows: true },
-                path: path.clone(),
-                name: name.clone(),
-                careless,
-                seen,
-            });
-        }
-        self.claims.insert(Claim {
+        let observation = Observation {
             how,
             path,
             name,
-            careless,
-            seen,
-        });
+            careless: compiler,
+            seen: if error == 0 { self.seen } else { 0 },
+        };
+        if how == How::Read && self.heeds_times() {
+            self.observations.insert(Observation {
+                how: How::Status { follows: true },
+                ..observation.clone()
+            });
+        }
+        self.observations.insert(observation);
         Ok(())
     }
 
@@ -325,7 +310,7 @@ impl Story<'_, '_, '_> {
             Some(Special::Random) if is_random_told => return Err(Obstacle::ReadsRandom),
             Some(Special::Random) => return Ok(()),
             Some(Special::Device | Special::Machine | Special::Processor) if error == 0 => {
-                return Err(Obstacle::Device { path: self.show(&path) })
+                return Err(Obstacle::Device(self.show(&path)))
             }
             _ => {}
         }
@@ -342,22 +327,22 @@ impl Story<'_, '_, '_> {
             libc::ENXIO if is_device => Ok(()),
             libc::ENOENT => self.look(How::There { follows: true }, path, error),
             libc::EEXIST | libc::EISDIR => self.look(How::There { follows: false }, path, 0),
-            _ => Err(Obstacle::Denied { path: self.show(&path) }),
+            _ => Err(Obstacle::Denied(self.show(&path))),
         }
     }
 
     /// A file was opened for writing.
     fn write(&mut self, path: Path, mode: Mode) -> Result<(), Obstacle> {
         let name = self.name(&path);
-        let trace = self.traces.entry(name).or_default();
-        if trace.fate == Fate::Made && !trace.is_odd {
+        let state = self.paths.entry(name).or_default();
+        if state.fate == Fate::Made && !state.is_odd {
             return Ok(());
         }
         // An absence that libc saw, or the absence of something that was just removed.
-        let is_new = mode.exclusive || trace.fate == Fate::Gone || trace.was_absent || trace.was_removed;
-        let was_there = trace.fate != Fate::Foreign || trace.was_removed;
+        let is_new = mode.exclusive || state.fate == Fate::Gone || state.was_absent || state.was_removed;
+        let was_there = state.fate != Fate::Foreign || state.was_removed;
         if !is_new && !mode.truncates {
-            return Err(Obstacle::InPlace { path: self.show(&path) });
+            return Err(Obstacle::InPlace(self.show(&path)));
         }
         if mode.exclusive && !was_there && !self.now.compiles {
             self.look(How::There { follows: false }, path.clone(), libc::ENOENT as u16)?;
@@ -367,13 +352,13 @@ impl Story<'_, '_, '_> {
 
     fn becomes_made(&mut self, path: Path, is_odd: bool) -> Result<(), Obstacle> {
         let name = self.name(&path);
-        let trace = self.traces.entry(name).or_default();
-        if trace.was_read && trace.fate == Fate::Foreign {
-            return Err(Obstacle::Replaces { path: self.show(&path) });
+        let state = self.paths.entry(name).or_default();
+        if state.was_read && state.fate == Fate::Foreign {
+            return Err(Obstacle::Replaces(self.show(&path)));
         }
-        trace.fate = Fate::Made;
-        trace.is_odd = is_odd;
-        trace.shown = Some(path);
+        state.fate = Fate::Made;
+        state.is_odd = is_odd;
+        state.shown = Some(path);
         self.makes_folders |= is_odd;
         Ok(())
     }
@@ -384,34 +369,34 @@ impl Story<'_, '_, '_> {
         }
         let (old, new) = (self.name(&from), self.name(&to));
         let moved: Vec<Bytes> = self
-            .traces
+            .paths
             .keys()
             .filter(|name| below(&old, name).is_some())
             .cloned()
             .collect();
-        if self.traces.get(&old).map_or(true, |trace| trace.fate != Fate::Made) {
-            return Err(Obstacle::Removes { path: self.show(&from) });
+        if self.paths.get(&old).map_or(true, |state| state.fate != Fate::Made) {
+            return Err(Obstacle::Removes(self.show(&from)));
         }
-        let is_odd = self.traces.get(&old).is_some_and(|trace| trace.is_odd);
+        let is_odd = self.paths.get(&old).is_some_and(|state| state.is_odd);
         self.becomes_made(to.clone(), is_odd)?;
         for name in moved.into_iter().filter(|name| *name != old) {
             let rest = below(&old, &name).unwrap_or_default().to_vec();
-            let trace = self.traces.get_mut(&name).map(|trace| {
-                let copy = trace.clone();
-                trace.fate = if trace.fate == Fate::Made {
+            let state = self.paths.get_mut(&name).map(|state| {
+                let copy = state.clone();
+                state.fate = if state.fate == Fate::Made {
                     Fate::Gone
                 } else {
-                    trace.fate
+                    state.fate
                 };
                 copy
             });
-            if let Some(mut trace) = trace.filter(|trace| trace.fate == Fate::Made) {
-                trace.shown = Some(self.view.place.path(&to, &rest));
-                self.traces.insert([new.as_slice(), &rest].join(&b'/'), trace);
+            if let Some(mut state) = state.filter(|state| state.fate == Fate::Made) {
+                state.shown = Some(self.view.place.path(&to, &rest));
+                self.paths.insert([new.as_slice(), &rest].join(&b'/'), state);
             }
         }
         if old != new {
-            self.traces.entry(old).or_default().fate = Fate::Gone;
+            self.paths.entry(old).or_default().fate = Fate::Gone;
         }
         Ok(())
     }
@@ -421,14 +406,14 @@ impl Story<'_, '_, '_> {
             return self.look(How::There { follows: false }, path, error);
         }
         let name = self.name(&path);
-        let trace = self.traces.entry(name).or_default();
-        match trace.fate {
-            Fate::Made => trace.fate = Fate::Gone,
-            Fate::Foreign if trace.was_read => return Err(Obstacle::Replaces { path: self.show(&path) }),
+        let state = self.paths.entry(name).or_default();
+        match state.fate {
+            Fate::Made => state.fate = Fate::Gone,
+            Fate::Foreign if state.was_read => return Err(Obstacle::Replaces(self.show(&path))),
             // This is all right if the command makes the same content again.
-            _ => trace.was_removed = true,
+            _ => state.was_removed = true,
         }
-        trace.shown.get_or_insert(path);
+        state.shown.get_or_insert(path);
         Ok(())
     }
 
@@ -437,14 +422,14 @@ impl Story<'_, '_, '_> {
             _ if error == 0 => self.becomes_made(path, true),
             libc::EEXIST => self.look(How::There { follows: false }, path, 0),
             libc::ENOENT => self.look(How::There { follows: true }, path, error),
-            _ => Err(Obstacle::Denied { path: self.show(&path) }),
+            _ => Err(Obstacle::Denied(self.show(&path))),
         }
     }
 
     /// The process, if a compiler begins in it.
     fn compiler(&mut self, access: &Access) -> Option<u32> {
         match &access.what {
-            What::Begin { program, .. } if self.judge(program).compiles => Some(access.process),
+            What::Begin { program, .. } if self.rules_for(program).compiles => Some(access.process),
             _ => None,
         }
     }

@@ -1,9 +1,9 @@
 //! From the accesses of a command to the things on which its result depends.
 //!
-//! The accesses are told one by one, in order (`accesses`). What the command made itself is no input, and what it made and
-//! removed is no output. At the end, the remaining claims are compared with the world, and become facts (`outcome`). If the
-//! two differ, or if something cannot be known, there is an obstacle with a name. The room knows neither how accesses are
-//! recorded nor how facts are stored.
+//! The accesses are applied one by one, in order (`accesses`). What the command made itself is no input, and what it made
+//! and removed is no output. At the end, the remaining observations are compared with the file system, and become facts
+//! (`outcome`). If the two differ, or if something cannot be known, there is an obstacle with a name. The room knows neither
+//! how accesses are recorded nor how facts are stored.
 
 mod accesses;
 pub mod obstacle;
@@ -26,8 +26,8 @@ use obstacle::Obstacle;
 /// An entry with more facts would take longer to check than most commands take to run.
 pub const MOST_FACTS: usize = 20_000;
 
-/// What is known of a command's kind. By default nothing is known, and everything counts. Each process is judged by its own
-/// program all the same: a script that stands before a compiler is no compiler.
+/// The rules for a kind of command. By default nothing is known of it, and everything counts. Each process still has the
+/// rules of its own program: a script that calls a compiler is no compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The command line of a known compiler: its outputs are known in advance.
@@ -67,7 +67,7 @@ impl Default for Policy {
     }
 }
 
-/// What is known of one command besides its accesses.
+/// The knowledge about one command, besides its accesses.
 #[derive(Debug, Clone, Copy)]
 pub struct Knowledge<'a> {
     pub policy: Policy,
@@ -97,9 +97,10 @@ pub struct Dependence {
     pub outputs: Vec<Made>,
 }
 
-/// What a command has done to a path.
+/// The command's relation to the file at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Fate {
+    /// The command has not made it.
     #[default]
     Foreign,
     Made,
@@ -108,7 +109,7 @@ enum Fate {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Trace {
+struct PathState {
     fate: Fate,
     /// It may be a link, or another name of something, because it was not made by opening it.
     is_odd: bool,
@@ -142,7 +143,7 @@ enum How {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Claim {
+struct Observation {
     how: How,
     path: Path,
     /// How the spellings of one path find each other.
@@ -153,7 +154,7 @@ struct Claim {
     seen: u64,
 }
 
-struct Story<'v, 'w, 'k> {
+struct Analysis<'v, 'w, 'k> {
     view: &'v mut View<'w>,
     knowledge: &'k Knowledge<'k>,
     declared: FxHashSet<Bytes>,
@@ -181,31 +182,31 @@ struct Story<'v, 'w, 'k> {
     /// Processes that have opened their first file.
     reading: FxHashSet<u32>,
     first: Option<Path>,
-    traces: FxHashMap<Bytes, Trace>,
+    paths: FxHashMap<Bytes, PathState>,
     /// It made something that may be a folder.
     makes_folders: bool,
-    claims: FxHashSet<Claim>,
+    observations: FxHashSet<Observation>,
     asked: BTreeSet<Bytes>,
     /// It may have learned from files, or from the system, which processor this is.
     knows_processor: bool,
     /// One of its shells has asked for its process number, as all shells do.
-    knows_number: bool,
+    asked_number: bool,
     /// The files that were read by shells, or by processes that may be forks of shells.
-    heard: FxHashSet<Bytes>,
-    locates: bool,
+    scripts_read: FxHashSet<Bytes>,
+    asks_folder: bool,
     /// The process of a shell whose line does not show its folder, until it becomes another program.
     shell: Option<u32>,
     /// All programs except that shell read variables one by one.
     others_ask: bool,
     /// A program other than that shell has asked for its folder.
-    others_locate: bool,
+    others_ask_folder: bool,
     /// Some of its paths are right for its folder only.
     is_anchored: bool,
 }
 
 /// Computes what a command depends on that made these accesses, and what it made.
 pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -> Result<Dependence, Obstacle> {
-    let mut story = Story {
+    let mut analysis = Analysis {
         view,
         knowledge,
         declared: FxHashSet::default(),
@@ -223,34 +224,34 @@ pub fn understand(accesses: &[Access], knowledge: &Knowledge, view: &mut View) -
         some_listen: false,
         reading: FxHashSet::default(),
         first: None,
-        traces: FxHashMap::default(),
+        paths: FxHashMap::default(),
         makes_folders: false,
-        claims: FxHashSet::default(),
+        observations: FxHashSet::default(),
         asked: BTreeSet::new(),
         knows_processor: false,
-        knows_number: false,
-        heard: FxHashSet::default(),
-        locates: false,
+        asked_number: false,
+        scripts_read: FxHashSet::default(),
+        asks_folder: false,
         shell: None,
         others_ask: true,
-        others_locate: false,
+        others_ask_folder: false,
         is_anchored: false,
     };
-    story.declare();
-    let idle = story.find_idle(accesses);
+    analysis.declare();
+    let idle = analysis.find_idle(accesses);
     for (at, access) in accesses.iter().enumerate() {
         if idle.contains(&at) {
             continue;
         }
-        story.tell(access)?;
-        if story.claims.len() > MOST_FACTS {
+        analysis.apply(access)?;
+        if analysis.observations.len() > MOST_FACTS {
             return Err(Obstacle::TooMany);
         }
     }
-    story.end()
+    analysis.end()
 }
 
-impl Story<'_, '_, '_> {
+impl Analysis<'_, '_, '_> {
     fn declare(&mut self) {
         for given in self.knowledge.outputs.unwrap_or_default() {
             let path = self.view.place.path(&Path::here(), given);

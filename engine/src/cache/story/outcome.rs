@@ -1,4 +1,4 @@
-//! The result of a story: the command's outputs, and its claims compared with the present world.
+//! The result of an analysis: the command's outputs, and its observations compared with the present world.
 //!
 //! It knows nothing of single accesses, nor of their order.
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::obstacle::Obstacle;
 use super::places::is_installed;
-use super::{Claim, Dependence, Fate, How, Made, Statuses, Story, Trace};
+use super::{Analysis, Dependence, Fate, How, Made, Observation, PathState, Statuses};
 use crate::facts::environment::{is_silent, INPUT};
 use crate::facts::exception::{ALWAYS_ASKED, LIBC, TEMPORARY};
 use crate::facts::fact::{Fact, Kind};
@@ -18,7 +18,7 @@ use crate::facts::input::Input;
 use crate::facts::instructions::Findings;
 use crate::facts::path::{split, Path, Root};
 use crate::facts::processor::{self, PROCESSOR};
-use crate::facts::status::Stamp;
+use crate::facts::status::{Stamp, Status};
 use crate::facts::world::View;
 use crate::files::regular;
 use crate::observe::access::{identity_of_text, Bytes};
@@ -27,30 +27,31 @@ use crate::observe::known_programs::{Seeds, OWN_CALLS};
 /// Larger sources are not searched for the base folder's name.
 const LONGEST_SOURCE: u64 = 64 << 20;
 
-impl Story<'_, '_, '_> {
+impl Analysis<'_, '_, '_> {
     pub(super) fn end(mut self) -> Result<Dependence, Obstacle> {
         let outputs = self.outputs()?;
-        let mut claims: Vec<Claim> = self.claims.drain().collect();
-        claims.sort();
-        let tells = |claim: &Claim| claim.how == How::Read && processor::may_be_asked_by(&claim.name);
-        self.knows_processor |= self.knowledge.policy.processor || claims.iter().any(tells);
-        self.judge_instructions(&claims)?;
-        if self.knows_number && self.tells_number(&claims) {
+        let mut observations: Vec<Observation> = self.observations.drain().collect();
+        observations.sort();
+        let tells =
+            |observation: &Observation| observation.how == How::Read && processor::may_be_asked_by(&observation.name);
+        self.knows_processor |= self.knowledge.policy.processor || observations.iter().any(tells);
+        self.check_instructions(&observations)?;
+        if self.asked_number && self.tells_number(&observations) {
             return Err(Obstacle::ReadsRandom);
         }
         let mut facts = self.variables();
         facts.extend(self.input()?);
         self.view.begin();
         let mut files = BTreeMap::new();
-        for claim in &claims {
-            if let Some(fact) = self.fact(claim)? {
-                if let (How::Read, Fact::File { path, digest }) = (claim.how, &fact) {
+        for observation in &observations {
+            if let Some(fact) = self.fact(observation)? {
+                if let (How::Read, Fact::File { path, digest }) = (observation.how, &fact) {
                     files.entry(*digest).or_insert_with(Vec::new).push(path.clone());
                 }
                 facts.push(fact);
             }
         }
-        if self.statuses_count(&claims) || self.compares_times(&claims) {
+        if self.statuses_count(&observations) || self.compares_times(&observations) {
             self.add_statuses(&mut facts)?;
         }
         let twins = if self.some_compile { files } else { BTreeMap::new() };
@@ -58,7 +59,7 @@ impl Story<'_, '_, '_> {
             self.add_twins(paths, &mut facts)?;
         }
         let mut dependence = Dependence { facts, outputs };
-        if self.may_name_base(&claims) {
+        if self.may_name_base(&observations) {
             dependence.make_absolute(self.view);
         }
         dependence.put_in_order(self.view);
@@ -67,32 +68,32 @@ impl Story<'_, '_, '_> {
 
     fn outputs(&mut self) -> Result<Vec<Made>, Obstacle> {
         let mut outputs = BTreeMap::new();
-        for (name, trace) in &self.traces {
-            let Some(path) = &trace.shown else { continue };
+        for (name, state) in &self.paths {
+            let Some(path) = &state.shown else { continue };
             let shown = self.show(path);
-            if trace.fate != Fate::Made {
-                if trace.was_removed {
-                    return Err(Obstacle::Removes { path: shown });
+            if state.fate != Fate::Made {
+                if state.was_removed {
+                    return Err(Obstacle::Removes(shown));
                 }
                 continue;
             }
             if self.knowledge.outputs.is_some() && !self.is_foretold(name) {
-                return Err(Obstacle::Unforetold { path: shown });
+                return Err(Obstacle::Unforetold(shown));
             }
-            let status = status_of_name(name).map_err(|_| Obstacle::Lost { path: shown.clone() })?;
+            let status = status_of_name(name).map_err(|_| Obstacle::Lost(shown.clone()))?;
             let (kind, is_only) = (status.kind(), status.links == 1);
             let is_good = match kind {
                 Kind::File | Kind::Program => is_only,
-                Kind::Folder | Kind::Link => trace.is_odd,
+                Kind::Folder | Kind::Link => state.is_odd,
                 Kind::Other => false,
             };
             if !is_good {
-                return Err(Obstacle::NotPlain { path: shown });
+                return Err(Obstacle::NotPlain(shown));
             }
             let is_past = status.written.is_before(self.knowledge.started);
             let is_dated = is_past || status.written > Stamp::now().plus_seconds(1);
             if is_dated && !self.knowledge.policy.compiler {
-                return Err(Obstacle::Dated { path: shown });
+                return Err(Obstacle::Dated(shown));
             }
             let path = path.clone();
             outputs.insert(name.clone(), Made { path, kind });
@@ -108,8 +109,8 @@ impl Story<'_, '_, '_> {
             value: environment.value(name).map(<[u8]>::to_vec),
         };
         let mut facts = Vec::new();
-        let is_hidden = policy.shell && self.others_ask && !self.others_locate;
-        let is_told = !self.all_ask || self.locates && policy.folder;
+        let is_hidden = policy.shell && self.others_ask && !self.others_ask_folder;
+        let is_told = !self.all_ask || self.asks_folder && policy.folder;
         if self.is_anchored || is_told && !is_hidden {
             facts.push(Fact::Folder { path: folder.to_vec() });
         }
@@ -135,7 +136,7 @@ impl Story<'_, '_, '_> {
         facts
     }
 
-    /// What is on its standard input, if a program may read that, and the key does not include it.
+    /// The content of its standard input, if a program may read it and the key does not include it.
     fn input(&self) -> Result<Option<Fact>, Obstacle> {
         if !self.some_listen {
             return Ok(None);
@@ -151,21 +152,19 @@ impl Story<'_, '_, '_> {
         Ok(Some(Fact::Variable { name, value }))
     }
 
-    /// What a claim is now, unless it is about something that the command made afterwards.
-    fn fact(&mut self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
-        let trace = self.traces.get(&claim.name);
-        if trace.is_some_and(|trace| trace.fate != Fate::Foreign) {
-            return self.fact_of_made(claim);
+    /// The fact for an observation as it is now, unless it is about something that the command made afterwards.
+    fn fact(&mut self, observation: &Observation) -> Result<Option<Fact>, Obstacle> {
+        let state = self.paths.get(&observation.name);
+        if state.is_some_and(|state| state.fate != Fate::Foreign) {
+            return self.fact_of_made(observation);
         }
-        let changed = Obstacle::Inconsistent {
-            path: self.show(&claim.path),
-        };
-        let path = claim.path.clone();
-        if !self.is_as_seen(claim) {
-            return Err(Obstacle::Changed { path: self.show(&path) });
+        let changed = Obstacle::Inconsistent(self.show(&observation.path));
+        let path = observation.path.clone();
+        if !self.is_as_seen(observation) {
+            return Err(Obstacle::Changed(self.show(&path)));
         }
-        let fact = match claim.how {
-            How::Read | How::Run => return self.file(path, claim.how),
+        let fact = match observation.how {
+            How::Read | How::Run => return self.file(path, observation.how),
             How::There { follows } => self.there(path, follows).map_err(|_| changed)?,
             How::Status { follows } => Fact::status(path, follows, self.view).map_err(|_| changed)?,
             How::Target => {
@@ -176,7 +175,7 @@ impl Story<'_, '_, '_> {
             How::Resolve => {
                 let real = self.view.resolved(&path).map_err(|_| changed)?;
                 let policy = self.knowledge.policy;
-                let is_told = policy.compiler || !claim.careless;
+                let is_told = policy.compiler || !observation.careless;
                 let real = if policy.folder && is_told {
                     Path {
                         root: Root::Absolute,
@@ -187,7 +186,7 @@ impl Story<'_, '_, '_> {
                 };
                 Fact::Resolved { path, real }
             }
-            How::List => return self.listing(claim).map(Some),
+            How::List => return self.listing(observation).map(Some),
             How::Absent { follows } => {
                 self.view.lacks(&path, follows).map_err(|_| changed)?;
                 Fact::Absent { path, follows }
@@ -203,56 +202,50 @@ impl Story<'_, '_, '_> {
 
     /// Whether the path leads to what the command has found there. Then neither a link nor a folder on the way has changed
     /// since, and the path does not mean another file to each process.
-    fn is_as_seen(&mut self, claim: &Claim) -> bool {
-        if claim.seen == 0 {
+    fn is_as_seen(&mut self, observation: &Observation) -> bool {
+        if observation.seen == 0 {
             return true;
         }
-        let path = &claim.path;
-        let found = match claim.how {
-            How::Read | How::Run | How::List | How::There { follows: true } | How::Status { follows: true } => {
-                self.view.status(path).map(|status| status.identity())
-            }
-            How::There { follows: false } | How::Status { follows: false } => {
-                self.view.status_of_name(path).map(|status| status.identity())
+        let path = &observation.path;
+        let found = match observation.how {
+            How::Read | How::Run | How::List => self.view.status(path).map(|status| status.identity()),
+            How::There { follows } | How::Status { follows } => {
+                status(self.view, path, follows).map(|status| status.identity())
             }
             How::Target => self.view.target(path).map(|text| identity_of_text(&text)),
             How::Resolve => self.view.resolved(path).map(|real| identity_of_text(&real)),
             How::Absent { .. } | How::Refused { .. } => return true,
         };
-        found == Ok(claim.seen)
+        found == Ok(observation.seen)
     }
 
     /// What was at the path before the command made it.
-    fn fact_of_made(&self, claim: &Claim) -> Result<Option<Fact>, Obstacle> {
-        let path = claim.path.clone();
-        match claim.how {
-            How::Absent { follows } if !claim.careless => Ok(Some(Fact::Absent { path, follows })),
-            _ if claim.careless => Ok(None),
-            _ => Err(Obstacle::Replaces { path: self.show(&path) }),
+    fn fact_of_made(&self, observation: &Observation) -> Result<Option<Fact>, Obstacle> {
+        let path = observation.path.clone();
+        match observation.how {
+            How::Absent { follows } if !observation.careless => Ok(Some(Fact::Absent { path, follows })),
+            _ if observation.careless => Ok(None),
+            _ => Err(Obstacle::Replaces(self.show(&path))),
         }
     }
 
     fn file(&mut self, path: Path, how: How) -> Result<Option<Fact>, Obstacle> {
         let shown = self.show(&path);
         match self.view.digest(&path) {
-            Ok((status, _)) if !status.is_older(self.knowledge.started) => Err(Obstacle::Changed { path: shown }),
+            Ok((status, _)) if !status.is_older(self.knowledge.started) => Err(Obstacle::Changed(shown)),
             Ok((_, digest)) => Ok(Some(Fact::File { path, digest })),
             // It was opened to be listed or entered, which has accesses of its own.
             Err(Errno::INVAL) if how == How::Read => match self.there(path, true) {
                 Ok(fact @ Fact::There { kind: Kind::Folder, .. }) => Ok(Some(fact)),
-                Ok(_) => Err(Obstacle::Device { path: shown }),
-                Err(_) => Err(Obstacle::Inconsistent { path: shown }),
+                Ok(_) => Err(Obstacle::Device(shown)),
+                Err(_) => Err(Obstacle::Inconsistent(shown)),
             },
-            Err(_) => Err(Obstacle::Inconsistent { path: shown }),
+            Err(_) => Err(Obstacle::Inconsistent(shown)),
         }
     }
 
     fn there(&mut self, path: Path, follows: bool) -> Result<Fact, Errno> {
-        let status = if follows {
-            self.view.status(&path)?
-        } else {
-            self.view.status_of_name(&path)?
-        };
+        let status = status(self.view, &path, follows)?;
         Ok(Fact::There {
             path,
             kind: status.kind(),
@@ -261,17 +254,17 @@ impl Story<'_, '_, '_> {
         })
     }
 
-    fn listing(&mut self, claim: &Claim) -> Result<Fact, Obstacle> {
-        let (path, name) = (claim.path.clone(), claim.name.as_slice());
+    fn listing(&mut self, observation: &Observation) -> Result<Fact, Obstacle> {
+        let (path, name) = (observation.path.clone(), observation.name.as_slice());
         let is_in = |other: &Bytes| split(other).is_some_and(|(folder, _)| folder == name);
-        let makes = |(other, trace): (&Bytes, &Trace)| trace.fate != Fate::Foreign && is_in(other);
-        if self.traces.iter().any(makes) {
-            return Err(Obstacle::ListsResults { path: self.show(&path) });
+        let makes = |(other, state): (&Bytes, &PathState)| state.fate != Fate::Foreign && is_in(other);
+        if self.paths.iter().any(makes) {
+            return Err(Obstacle::ListsResults(self.show(&path)));
         }
         self.require_older(&path)?;
         let listing = self.view.listing(&path);
-        let listing = listing.map_err(|_| Obstacle::Inconsistent { path: self.show(&path) })?;
-        let in_order = !claim.careless;
+        let listing = listing.map_err(|_| Obstacle::Inconsistent(self.show(&path)))?;
+        let in_order = !observation.careless;
         let digest = listing.told(in_order);
         Ok(Fact::Listing { path, digest, in_order })
     }
@@ -280,27 +273,29 @@ impl Story<'_, '_, '_> {
     fn require_older(&mut self, path: &Path) -> Result<(), Obstacle> {
         match self.view.status_of_name(path) {
             Ok(status) if status.is_older(self.knowledge.started) => Ok(()),
-            _ => Err(Obstacle::Changed { path: self.show(path) }),
+            _ => Err(Obstacle::Changed(self.show(path))),
         }
     }
 
-    fn statuses_count(&self, claims: &[Claim]) -> bool {
-        let is_prepared = |claim: &Claim| claim.how == How::Read && is_prepared(&self.view.place.absolute(&claim.path));
+    fn statuses_count(&self, observations: &[Observation]) -> bool {
+        let is_prepared = |observation: &Observation| {
+            observation.how == How::Read && is_prepared(&self.view.place.absolute(&observation.path))
+        };
         match self.knowledge.policy.statuses {
             Statuses::Ignored | Statuses::ByProgram => false,
-            Statuses::WithPrecompiled => claims.iter().any(is_prepared),
+            Statuses::WithPrecompiled => observations.iter().any(is_prepared),
             Statuses::Kept => true,
         }
     }
 
     /// Whether what a shell reads, or was given, may print the number of its process.
-    fn tells_number(&self, claims: &[Claim]) -> bool {
-        let mut read = claims
+    fn tells_number(&self, observations: &[Observation]) -> bool {
+        let mut read = observations
             .iter()
-            .filter(|claim| claim.how == How::Read && self.heard.contains(&claim.name));
+            .filter(|observation| observation.how == How::Read && self.scripts_read.contains(&observation.name));
         self.knowledge.policy.number
-            || read.any(|claim| {
-                let path = self.view.place.absolute(&claim.path);
+            || read.any(|observation| {
+                let path = self.view.place.absolute(&observation.path);
                 let path = std::path::Path::new(std::ffi::OsStr::from_bytes(&path));
                 let mut text = Vec::new();
                 let done =
@@ -315,24 +310,27 @@ impl Story<'_, '_, '_> {
     /// What programs and libraries do by their own instructions is not seen. Those of the system were checked, as far as
     /// compilers and linkers use them. What the system's other libraries learn about clocks and processors does not reach
     /// results.
-    fn judge_instructions(&mut self, claims: &[Claim]) -> Result<(), Obstacle> {
-        let mut run: Vec<_> = claims.iter().filter(|claim| claim.how == How::Run).collect();
+    fn check_instructions(&mut self, observations: &[Observation]) -> Result<(), Obstacle> {
+        let mut run: Vec<_> = observations
+            .iter()
+            .filter(|observation| observation.how == How::Run)
+            .collect();
         run.dedup_by(|one, other| one.name == other.name && one.careless == other.careless);
-        for claim in run {
-            let is_installed = is_installed(&self.view.place.absolute(&claim.path));
-            if claim.careless && is_installed {
+        for observation in run {
+            let is_installed = is_installed(&self.view.place.absolute(&observation.path));
+            if observation.careless && is_installed {
                 continue;
             }
-            let blind = Obstacle::Blind { why: OWN_CALLS };
-            let traced = self.traced_code.get(&claim.name);
-            match self.view.instructions(&claim.path) {
+            let blind = Obstacle::Blind(OWN_CALLS);
+            let traced = self.traced_code.get(&observation.name);
+            match self.view.instructions(&observation.path) {
                 Some(found) if found.calls && traced.is_none() => return Err(blind),
                 Some(_) if is_installed => {}
                 Some(found) => {
                     self.knows_processor |= found.processor;
                     match found {
                         // A runtime that seeds and measures by itself.
-                        _ if claim.careless || traced.is_some_and(|rules| rules.seeds != Seeds::Never) => {}
+                        _ if observation.careless || traced.is_some_and(|rules| rules.seeds != Seeds::Never) => {}
                         Findings { random: true, .. } => return Err(Obstacle::ReadsRandom),
                         Findings { clock: true, .. } => return Err(Obstacle::ReadsClock),
                         _ => {}
@@ -345,9 +343,11 @@ impl Story<'_, '_, '_> {
     }
 
     /// A source that a compiler has read makes it do so.
-    fn compares_times(&mut self, claims: &[Claim]) -> bool {
-        let mut read = claims.iter().filter(|claim| claim.how == How::Read && claim.careless);
-        read.any(|claim| self.view.compares_times(&claim.path))
+    fn compares_times(&mut self, observations: &[Observation]) -> bool {
+        let mut read = observations
+            .iter()
+            .filter(|observation| observation.how == How::Read && observation.careless);
+        read.any(|observation| self.view.compares_times(&observation.path))
     }
 
     /// The times of all files that a compiler has read or looked at.
@@ -358,7 +358,7 @@ impl Story<'_, '_, '_> {
         };
         let paths: Vec<Path> = facts.iter().filter(is_file).filter_map(Fact::path).cloned().collect();
         for path in paths {
-            let lost = Obstacle::Inconsistent { path: self.show(&path) };
+            let lost = Obstacle::Inconsistent(self.show(&path));
             facts.push(Fact::status(path, true, self.view).map_err(|_| lost)?);
         }
         Ok(())
@@ -368,25 +368,35 @@ impl Story<'_, '_, '_> {
     fn add_twins(&mut self, paths: &[Path], facts: &mut Vec<Fact>) -> Result<(), Obstacle> {
         if let [first, _, ..] = paths {
             let twins = Fact::twins(paths, self.view);
-            facts.push(twins.map_err(|_| Obstacle::Inconsistent { path: self.show(first) })?);
+            facts.push(twins.map_err(|_| Obstacle::Inconsistent(self.show(first)))?);
         }
         Ok(())
     }
 
     /// A path below the base may come from a source that names the base, and not from the arguments. Then a command of
     /// another checkout would use the same path.
-    fn may_name_base(&mut self, claims: &[Claim]) -> bool {
+    fn may_name_base(&mut self, observations: &[Observation]) -> bool {
         let Some(base) = self.view.place.base().map(<[u8]>::to_vec) else {
             return false;
         };
-        if !claims.iter().any(|claim| claim.path.root == Root::Base) {
+        if !observations
+            .iter()
+            .any(|observation| observation.path.root == Root::Base)
+        {
             return false;
         }
-        let mut sources = claims.iter().filter(|claim| claim.how == How::Read);
-        sources.any(|claim| match self.view.status(&claim.path) {
-            Ok(status) if status.size <= LONGEST_SOURCE => names(&self.view.place.absolute(&claim.path), &base),
+        let mut sources = observations.iter().filter(|observation| observation.how == How::Read);
+        sources.any(|observation| match self.view.status(&observation.path) {
+            Ok(status) if status.size <= LONGEST_SOURCE => names(&self.view.place.absolute(&observation.path), &base),
             _ => true,
         })
+    }
+}
+
+fn status(view: &mut View, path: &Path, follows: bool) -> Result<Status, Errno> {
+    match follows {
+        true => view.status(path),
+        false => view.status_of_name(path),
     }
 }
 
@@ -448,13 +458,8 @@ impl Dependence {
             else {
                 continue;
             };
-            let status = if *follows {
-                view.status(path)
-            } else {
-                view.status_of_name(path)
-            };
             // It was there a moment ago. If it is not there now, the fact will be false.
-            *number = status.map_or(u32::MAX, |status| view.number(&status));
+            *number = status(view, path, *follows).map_or(u32::MAX, |status| view.number(&status));
         }
     }
 }

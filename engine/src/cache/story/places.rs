@@ -4,7 +4,7 @@
 
 use super::obstacle::Obstacle;
 use super::shell::is_known;
-use super::{How, Story};
+use super::{Analysis, How};
 use crate::facts::path::{below, split, tidy, trimmed, Path, Root};
 use crate::observe::access::Bytes;
 use crate::observe::known_programs::{is_of_go, Family, ProgramRules, GO, OWN_CALLS, UNKNOWN};
@@ -14,7 +14,7 @@ static COMMAND_FOLDER: Path = Path {
     rest: Vec::new(),
 };
 
-impl Story<'_, '_, '_> {
+impl Analysis<'_, '_, '_> {
     pub(super) fn begin(
         &mut self,
         process: u32,
@@ -32,16 +32,16 @@ impl Story<'_, '_, '_> {
         let here = here.unwrap_or_else(|| self.view.place.path(&Path::here(), folder));
         self.first.get_or_insert_with(|| here.clone());
         self.folders.insert(process, here);
-        self.now = self.introduce(process, program, is_traced)?;
+        self.now = self.begin_program(process, program, is_traced)?;
         let program = self.path(process, program)?;
         self.look(How::Run, program, 0)
     }
 
-    fn introduce(&mut self, process: u32, program: &[u8], is_traced: bool) -> Result<ProgramRules, Obstacle> {
-        let mut rules = self.judge(program);
+    fn begin_program(&mut self, process: u32, program: &[u8], is_traced: bool) -> Result<ProgramRules, Obstacle> {
+        let mut rules = self.rules_for(program);
         if rules == UNKNOWN && is_of_go(program) {
             if !is_traced {
-                return Err(Obstacle::Blind { why: OWN_CALLS });
+                return Err(Obstacle::Blind(OWN_CALLS));
             }
             rules = GO;
         }
@@ -70,7 +70,7 @@ impl Story<'_, '_, '_> {
 
     /// The rules for a program, by its name, if it came with the system or has the marks that all programs of this name
     /// have.
-    pub(super) fn judge(&mut self, program: &[u8]) -> ProgramRules {
+    pub(super) fn rules_for(&mut self, program: &[u8]) -> ProgramRules {
         match Family::of(program) {
             Some(family) if is_installed(program) || self.view.is_marked(program, family) => family.rules,
             _ => UNKNOWN,
@@ -102,7 +102,7 @@ impl Story<'_, '_, '_> {
             // A child that never became a program is where its parent was, as long as all processes are in one folder.
             None => match &self.first {
                 Some(first) if self.folders.values().all(|other| other == first) => Ok(first),
-                _ => Err(Obstacle::Stranger),
+                _ => Err(Obstacle::UnknownProcess),
             },
         }
     }

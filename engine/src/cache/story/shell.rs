@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_words_for_programs_that_ask_do_not_tell_the_folder() {
+    fn plain_words_for_known_programs_do_not_show_the_folder() {
         for line in [
             "sort ../list.txt > sorted.txt",
             "sed -e 's/$HOME/`pwd`/' < a 2> b",
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_there_is_may_tell_it() {
+    fn any_other_line_may_show_the_folder() {
         for line in [
             "pwd",
             "echo $PWD > a",

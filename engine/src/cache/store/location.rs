@@ -6,7 +6,7 @@ use super::number::Number;
 use super::volume::{Piece, Volume};
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Spot {
+pub enum Location {
     /// A file of its own, with its disk space in units of 512 bytes.
     File {
         blocks: u32,
@@ -22,21 +22,21 @@ pub enum Freed {
     Volume(Arc<Volume>),
 }
 
-impl Spot {
+impl Location {
     /// How many bytes are alive because of the blob.
     pub fn size(&self) -> u64 {
         match self {
-            Spot::File { blocks } => u64::from(*blocks) * 512,
-            Spot::Piece(piece) => u64::from(piece.length),
+            Location::File { blocks } => u64::from(*blocks) * 512,
+            Location::Piece(piece) => u64::from(piece.length),
         }
     }
 
     /// The blob with this number is not here any more.
     pub fn leave(&self, number: Number, freed: &mut Vec<Freed>) {
         match self {
-            Spot::File { .. } => freed.push(Freed::File(number)),
-            Spot::Piece(piece) if piece.leave() => freed.push(Freed::Volume(piece.volume.clone())),
-            Spot::Piece(_) => {}
+            Location::File { .. } => freed.push(Freed::File(number)),
+            Location::Piece(piece) if piece.leave() => freed.push(Freed::Volume(piece.volume.clone())),
+            Location::Piece(_) => {}
         }
     }
 }
