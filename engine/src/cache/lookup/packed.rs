@@ -7,7 +7,7 @@ use crate::bytes::digest::Digest;
 use crate::facts::path::{Path, Root, LONGEST};
 
 /// Limit for all paths of one entry together.
-const MOST_PATH_BYTES: usize = 8 << 20;
+const MOST_PATH_BYTES: usize = 64 << 20;
 
 /// The bytes are not in this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
