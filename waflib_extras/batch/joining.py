@@ -27,7 +27,7 @@ Command = Union[str, List[str]]
 Maker = Callable[["Task.Task"], object]
 """A function that Waf has made of a command line."""
 Key = Tuple[object, ...]
-"""What all tasks that may share a call have in common."""
+"""The common properties of all tasks that may share a call."""
 
 
 class Compile(NamedTuple):

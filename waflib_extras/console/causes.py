@@ -36,7 +36,7 @@ has read. If it does, they are not among these files.
 """
 
 Record = Tuple[float, Parts, Tuple[str, ...], Tuple[int, str]]
-"""Of a task that has run: when, the parts of its signature, the reasons, and what the cache said (-1: not asked)."""
+"""A task that has run: when, the parts of its signature, the reasons, and the cache's answer (-1: not asked)."""
 
 
 Kind = Tuple[int, type]
@@ -44,7 +44,7 @@ Kind = Tuple[int, type]
 
 
 class Before(NamedTuple):
-	"""What Waf knew of a task when it decided to run it."""
+	"""Waf's knowledge of a task when it decided to run it."""
 
 	is_known: bool
 	"""Waf had a signature of it."""
@@ -62,7 +62,7 @@ AGAIN = ("Waf had forgotten all of this build folder, as after waf clean",)
 
 
 def begin(task: "Task") -> Before:
-	"""What Waf knows of a task. Waf forgets its signature when it runs, so this has to be called before."""
+	"""Waf's knowledge of a task. Waf forgets its signature when it runs, so this has to be called before."""
 	bld = task.generator.bld
 	uid = task.uid()
 	if uid not in bld.task_sigs:

@@ -41,7 +41,7 @@ IDLE = (Task.NOT_RUN, Task.CANCELED, Task.SKIPPED)
 
 
 class Evidence:
-	"""What is noted while a build runs, and stored when it is over. There is one object per process."""
+	"""The notes of a running build, which are stored when it is over. There is one object per process."""
 
 	def __init__(self, build: lifecycle.Build, times: Dict[Task.Task, int]) -> None:
 		self.times = times

@@ -122,7 +122,7 @@ def add_options(opt: Options.OptionsContext) -> None:
 	)
 
 
-options, configure, _ = entry.make_entries("--no-large", add_options, install)
+options, configure = entry.make_entries("--no-large", add_options, install)
 
 
 def build(bld: "BuildContext") -> None:

@@ -86,7 +86,7 @@ Words = Callable[[CommandContext], object]
 
 
 class Shared:
-	"""What all tasks share that have one environment and run in one folder."""
+	"""The common parts of all tasks with one environment and one folder."""
 
 	def __init__(self, values: Values, functions: List[Part], context: CommandContext) -> None:
 		self.values = values

@@ -7,6 +7,7 @@ import heapq
 from typing import TYPE_CHECKING, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from ..client import protocol
+from ..hooks import stock
 from . import chains, idle, recording
 
 if TYPE_CHECKING:
@@ -193,10 +194,10 @@ def collect(rec: "recording.Recording") -> List[Row]:
 	owners = []
 	for task, begin, end in rec.tasks:
 		own = calls.pop(task, ()) if calls else ()
-		if len(own) == 1 and end and (is_compiled(task) or is_all(own[0], begin, end)):
+		if len(own) == 1 and end and (stock.is_compiled(task.__class__.run) or is_all(own[0], begin, end)):
 			rows.append(own[0])
 			continue
-		row = Row(task, begin, end or rec.ended, OWN_WAY if is_compiled(task) else PYTHON)
+		row = Row(task, begin, end or rec.ended, OWN_WAY if stock.is_compiled(task.__class__.run) else PYTHON)
 		if not end:
 			row.kind = CUT_OFF
 		rows.append(row)
@@ -272,12 +273,6 @@ def join(stretches: List[Tuple[float, float]]) -> List[Tuple[float, float]]:
 		else:
 			joined.append((begin, end))
 	return joined
-
-
-def is_compiled(task: "Task") -> bool:
-	"""Tell whether Waf made the task's ``run`` of a text, so that it does hardly more than run its command."""
-	code = getattr(getattr(task.__class__, "run", None), "__code__", None)
-	return code is not None and code.co_name == "f" and code.co_filename == "<string>"
 
 
 def describe(row: Row) -> None:

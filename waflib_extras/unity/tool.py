@@ -177,7 +177,7 @@ class Collector:
 
 
 def install() -> None:
-	"""Have what is to be stored written when a build ends, in whatever way."""
+	"""Have new facts and plans stored when a build ends, in any way."""
 	build = lifecycle.find()
 	if any(one.tool == TOOL for one in build.replaced):
 		return
@@ -202,7 +202,7 @@ def install() -> None:
 	stock = build.replace(TOOL, "Build.BuildContext.compile", compile)
 
 
-options, configure, _ = entry.make_entries("--batchsize", add_options, install)
+options, configure = entry.make_entries("--batchsize", add_options, install)
 
 
 def build(bld: Build.BuildContext) -> None:
