@@ -389,7 +389,15 @@ class Prefork:
 
 	def describe(self, cmd: object, outcome: protocol.Outcome) -> None:
 		"""Write a line about a command for ``--zones=prefork``."""
-		Logs.debug("prefork: %s", describe(cmd, outcome))
+		Logs.debug(
+			"prefork: status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s",
+			outcome.code,
+			outcome.queued / 1e3,
+			outcome.wall / 1e3,
+			(outcome.user + outcome.system) / 1e3,
+			outcome.peak / 1024,
+			cmd,
+		)
 
 	def find_session(self) -> engine.Session:
 		session = self.session
@@ -473,18 +481,6 @@ def make_expired(
 	expired = Utils.TimeoutExpired(cmd, timeout=timeout, output=stdout)
 	expired.stderr = stderr
 	return expired
-
-
-def describe(cmd: object, outcome: protocol.Outcome) -> str:
-	"""One line about a command that the engine ran."""
-	return "status %d, waited %.1f ms, ran %.1f ms, %.1f ms of processor, %d MB: %s" % (
-		outcome.code,
-		outcome.queued / 1e3,
-		outcome.wall / 1e3,
-		(outcome.user + outcome.system) / 1e3,
-		outcome.peak / 1024,
-		cmd,
-	)
 
 
 def find_transport() -> str:

@@ -132,7 +132,9 @@ def make_build(rec: "recording.Recording") -> Built:
 		row.blocker = tasks[link.blocker] if link.blocker >= 0 else -1
 		row.ready = link.ready or stage_begin(rec, row)
 	chain = [tasks[position] for position in graph.longest()]
-	busy = [make_span(rows[n], n) for n in tasks]
+	busy = [
+		idle.Span(row.start, row.end, row.sent, n, row.blocker, row.pauses) for n, row in enumerate(rows) if row.is_task
+	]
 	others = [(sample.at, sample.others) for sample in rec.sampler.samples]
 	surroundings = idle.Circumstances(rec.begun, rec.ended, rec.jobs, rec.schedules, rec.posts, rec.waits, others)
 	for row in rows:
@@ -157,10 +159,6 @@ def make_build(rec: "recording.Recording") -> Built:
 		doings=rec.sampler.doings,
 		about=recording.describe_process(),
 	)
-
-
-def make_span(row: Row, number: int) -> "idle.Span":
-	return idle.Span(row.start, row.end, row.sent, number, row.blocker, row.pauses)
 
 
 def stage_begin(rec: "recording.Recording", row: Row) -> float:

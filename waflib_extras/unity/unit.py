@@ -48,6 +48,7 @@ class Unit:
 		self.remembered = find_memory(bld)
 		self.target = self.remembered.target(self.name)
 		self.compiler = "cxx" if language == "cxx" or (not gen.env.CC and gen.env.CXX) else "c"
+		self.prefix = "CXX" if self.compiler == "cxx" else "CC"
 
 	def make_tasks(self) -> "List[Tuple[int, Task]]":
 		"""The tasks, each with the number of its first source."""
@@ -208,18 +209,17 @@ class Unit:
 		raise Errors.WafError("unity_group of %r is %r: set it to 'folder' or a function of a node" % (self.gen, group))
 
 	def can_push(self) -> bool:
-		return self.gen.env["%s_NAME" % ("CXX" if self.compiler == "cxx" else "CC")] in PUSHING
+		return self.gen.env[self.prefix + "_NAME"] in PUSHING
 
 	def find_compiler(self) -> List[str]:
-		words: List[str] = Utils.to_list(self.gen.env["CXX" if self.compiler == "cxx" else "CC"])
+		words: List[str] = Utils.to_list(self.gen.env[self.prefix])
 		return words
 
 	def find_maps(self) -> List[str]:
 		"""The option that keeps clang from writing ``./`` before the names of sources."""
 		env = self.gen.env
-		prefix = "CXX" if self.compiler == "cxx" else "CC"
 		version = (env.CC_VERSION or ("0",))[0]
-		if env[prefix + "_NAME"] != "clang" or not version.isdigit() or int(version) < CLANG_MAPS:
+		if env[self.prefix + "_NAME"] != "clang" or not version.isdigit() or int(version) < CLANG_MAPS:
 			return []
 		folders = sorted({os.path.dirname(self.spell(i)) for i in range(len(self.nodes))})
 		return ["-fmacro-prefix-map=./%s/=%s/" % (folder, folder) for folder in folders if folder[:1] == "."]
