@@ -25,8 +25,7 @@ own way and why. ``wafd status`` shows the engine, and ``WAF_NO_PREFORK=1 waf`` 
 if "." in __name__:
 	from .tool import Prefork, build, configure, install, options, setup
 else:
-	import waflib_extras_alone  # Waf has loaded this folder without its package, with tooldir=
-
-	waflib_extras_alone.stand_in(__name__, __path__)
+	# Waf has loaded this folder without its package, with tooldir=
+	__import__("waflib_extras_alone").stand_in(__name__, __path__)
 
 __all__ = ["Prefork", "build", "configure", "install", "options", "setup"]

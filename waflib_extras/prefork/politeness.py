@@ -12,14 +12,11 @@ import re
 import shutil
 import stat
 import subprocess
-from typing import TYPE_CHECKING, Callable, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar
+from typing import Callable, List, Mapping, NamedTuple, Optional, Set, Tuple, TypeVar
 
-from waflib import Errors, Logs
+from waflib import Errors, Logs, Options
 
 from ..client import protocol
-
-if TYPE_CHECKING:
-	from waflib.Options import OptionsContext
 
 SCHEDULERS = {"normal": 0, "batch": 3, "idle": 5}  # Linux's numbers; PyPy does not name all of them
 JOBSERVERS = ("auto", "pipe", "fifo", "no")
@@ -38,7 +35,7 @@ class Policy(NamedTuple):
 	fds: Tuple[int, ...]
 
 
-def add_options(opt: "OptionsContext") -> None:
+def add_options(opt: Options.OptionsContext) -> None:
 	"""The options of this file, in the group of the tool that uses it."""
 	group = opt.add_option_group("Options for the sake of others on this machine")
 	group.add_option("--nice", metavar="N", help="run everything with this nice value, -20 to 19")
